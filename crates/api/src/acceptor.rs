@@ -163,8 +163,11 @@ async fn connection(
     let Ok(Ok(stream)) = handshake else {
         return accepting.middleware.reject_counters.count(RejectReason::Handshake);
     };
-    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-    let certificate = shown.map(|shown| net::names(shown)).unwrap_or_default().into();
+    let client_certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+    let certificate = client_certificate
+        .map(|client_certificate| net::names(client_certificate))
+        .unwrap_or_default()
+        .into();
     serve(stream, Peer { local, remote, certificate }, accepting, &builder).await;
 }
 
@@ -236,8 +239,8 @@ fn track_response(
     let is_own = response.extensions().get::<SharedBody>().is_none();
     // A stream has limits of its own.
     let bytes = if is_own { response.body().size_hint().exact().unwrap_or(0) } else { 0 };
-    if let Some(held) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
-        return (response, (held, is_own));
+    if let Some(reservation) = unread.reserve(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        return (response, (reservation, is_own));
     }
     let refusal = middleware.response_buffers_full(is_grpc);
     let held = unread.reserve(0).expect("BUG: a tiny response is always admitted");

@@ -113,8 +113,8 @@ pub(crate) struct ActiveQueryState {
 impl ActiveQuery {
     /// Waits for a permit in a lane.
     pub(crate) async fn enter(&self, lane: QueryLane) -> Result<(), ApiError> {
-        let place = self.acquire_permit(lane).await?;
-        *self.permit() = Some((lane, Instant::now(), place));
+        let permit = self.acquire_permit(lane).await?;
+        *self.permit() = Some((lane, Instant::now(), permit));
         self.is_light.store(lane == QueryLane::Light, Ordering::Relaxed);
         Ok(())
     }
@@ -135,15 +135,15 @@ impl ActiveQuery {
             ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
         };
         let waiting = self.service.admission.enqueue(lane, &self.client).map_err(full)?;
-        let left = self.timeout.saturating_sub(self.started.elapsed());
+        let remaining = self.timeout.saturating_sub(self.started.elapsed());
         tokio::select! {
             biased;
             place = waiting => place.map_err(full),
             () = self.disconnected.notified() => Err(ApiError::from_query_error(query::Error::Timeout, "")),
-            () = tokio::time::sleep(left) => {
+            () = tokio::time::sleep(remaining) => {
                 self.service.cancelled.add(1);
-                let why = "query timed out in the queue; retry later, or send fewer queries";
-                Err(ApiError::Timeout(why.to_owned()))
+                let reason = "query timed out in the queue; retry later, or send fewer queries";
+                Err(ApiError::Timeout(reason.to_owned()))
             }
         }
     }
@@ -199,12 +199,12 @@ impl ActiveQuery {
             return true;
         }
         if self.is_light.load(Ordering::Relaxed) {
-            let mut place = self.permit();
-            let is_late = place.as_ref().is_some_and(|(lane, since, _)| {
+            let mut permit = self.permit();
+            let is_late = permit.as_ref().is_some_and(|(lane, since, _)| {
                 *lane == QueryLane::Light && since.elapsed() >= self.service.light_query_time
             });
             if is_late {
-                return self.move_to_heavy(&mut place).is_err();
+                return self.move_to_heavy(&mut permit).is_err();
             }
         }
         false
@@ -213,18 +213,18 @@ impl ActiveQuery {
     /// Moves to the heavy lane when the client's turn comes. An error ends the query.
     fn move_to_heavy(
         &self,
-        place: &mut Option<(QueryLane, Instant, LanePermit)>,
+        admission: &mut Option<(QueryLane, Instant, LanePermit)>,
     ) -> Result<(), ()> {
         let refuse = |refusal| drop(self.error.set(refusal));
         self.reservation.become_heavy().map_err(|denial| refuse(self.denial_error(denial)))?;
-        if place.as_ref().is_none_or(|place| place.0 == QueryLane::Heavy) {
+        if admission.as_ref().is_none_or(|admission| admission.0 == QueryLane::Heavy) {
             return Ok(());
         }
         // The released permit belongs to another query now.
-        *place = None;
+        *admission = None;
         let waited =
             self.runtime.block_on(self.acquire_permit(QueryLane::Heavy)).map_err(refuse)?;
-        *place = Some((QueryLane::Heavy, Instant::now(), waited));
+        *admission = Some((QueryLane::Heavy, Instant::now(), waited));
         self.is_light.store(false, Ordering::Relaxed);
         Ok(())
     }

@@ -158,8 +158,8 @@ async fn read_body(body: Body) -> Result<Bytes, ErrorResponse> {
 }
 
 fn decompress(body: &[u8], limits: &BodyLimits) -> Result<Vec<u8>, ErrorResponse> {
-    let parcel = decompress_zstd(body, WINDOW_LOG_MAX, limits)?;
-    if parcel.len() > FORWARD_REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(parcel) }
+    let request = decompress_zstd(body, WINDOW_LOG_MAX, limits)?;
+    if request.len() > FORWARD_REQUEST_BYTES_MAX { Err(too_large()) } else { Ok(request) }
 }
 
 /// Outcome of a forward request.
@@ -188,9 +188,9 @@ fn append_batches(
     seal: Option<&RequestSignature>,
     bytes: &[u8],
 ) -> Result<ForwardOutcome, ErrorResponse> {
-    let parcel = ForwardRequest::decode(bytes)
+    let request = ForwardRequest::decode(bytes)
         .map_err(|error| ErrorResponse::bad_request(format!("invalid forward request: {error}")))?;
-    let (producer, epoch) = parcel.producer_and_epoch();
+    let (producer, epoch) = request.producer_and_epoch();
     // Keys of version 0.1.0 are stored under its producer numbers, and batches accepted under these
     // numbers are duplicates.
     let earlier = client.map_or(producer, |client| earlier_producer(PRODUCERS, client, producer));
@@ -202,7 +202,7 @@ fn append_batches(
     }
     intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;
     let mut answer = ForwardOutcome::default();
-    for &(sequence, batch) in &parcel.entries {
+    for &(sequence, batch) in &request.entries {
         let identity = BatchIdentity { producer, epoch, sequence };
         let earlier = BatchIdentity { producer: earlier, ..identity };
         match append_batch(intake, agent, (identity, earlier), batch) {

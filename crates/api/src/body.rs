@@ -35,20 +35,20 @@ impl BodyLimits {
         reservation: BodyReservation,
         rejects: &Arc<RejectCounters>,
         bytes_max: usize,
-        time_max: Duration,
+        timeout: Duration,
     ) -> BodyLimits {
         BodyLimits {
             reservation: Arc::new(reservation),
             reject_counters: Arc::clone(rejects),
             bytes_max,
-            timeout: time_max,
+            timeout,
             violation: OnceLock::new(),
         }
     }
 
-    fn reject(&self, why: RejectReason) -> ErrorResponse {
-        self.reject_counters.count(why);
-        let problem = limit_error(why, self.bytes_max, self.timeout);
+    fn reject(&self, reason: RejectReason) -> ErrorResponse {
+        self.reject_counters.count(reason);
+        let problem = limit_error(reason, self.bytes_max, self.timeout);
         self.violation.get_or_init(|| problem).clone()
     }
 
@@ -93,8 +93,8 @@ impl BodyLimits {
     }
 }
 
-fn limit_error(why: RejectReason, bytes_max: usize, time_max: Duration) -> ErrorResponse {
-    match why {
+fn limit_error(reason: RejectReason, bytes_max: usize, time_max: Duration) -> ErrorResponse {
+    match reason {
         RejectReason::BodyBytes => ErrorResponse::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             format!(

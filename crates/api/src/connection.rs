@@ -86,12 +86,12 @@ impl ConnectionMonitor {
     /// Waits for a timeout and returns its reason; `None` if the connection is only idle.
     pub(crate) async fn wait_for_timeout(&self, limits: &Limits) -> Option<RejectReason> {
         loop {
-            let Some((at, why)) = self.deadline(limits) else {
+            let Some((at, reason)) = self.deadline(limits) else {
                 self.changed.notified().await;
                 continue;
             };
             if at <= Instant::now() {
-                return why;
+                return reason;
             }
             // After a timeout or a change the state is checked again.
             let _ = tokio::time::timeout_at(at, self.changed.notified()).await;

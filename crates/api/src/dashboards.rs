@@ -136,12 +136,12 @@ fn not_found(name: &str) -> ApiError {
 fn check_if_match(headers: &HeaderMap, name: &str, now: Option<&str>) -> Result<(), ApiError> {
     let now = now.map(|text| etag::etag(text.as_bytes()));
     if etag::matches_header(headers, &IF_MATCH, now.as_deref()) == Some(false) {
-        let why = "was changed or deleted since it was read; read it again";
-        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {why}")));
+        let reason = "was changed or deleted since it was read; read it again";
+        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {reason}")));
     }
     if etag::matches_header(headers, &IF_NONE_MATCH, now.as_deref()) == Some(true) {
-        let why = "exists; choose another name";
-        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {why}")));
+        let reason = "exists; choose another name";
+        return Err(ApiError::PreconditionFailed(format!("the dashboard {name:?} {reason}")));
     }
     Ok(())
 }

@@ -111,14 +111,14 @@ pub(crate) fn grpc_code(status: StatusCode) -> u32 {
 
 /// Percent-encodes a text for `grpc-message`.
 fn percent_encode(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b' '..=b'~' if byte != b'%' => shown.push(char::from(byte)),
-            _ => shown.push_str(&format!("%{byte:02X}")),
+            b' '..=b'~' if byte != b'%' => encoded.push(char::from(byte)),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
         }
     }
-    shown
+    encoded
 }
 
 #[cfg(test)]

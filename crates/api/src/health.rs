@@ -52,14 +52,15 @@ fn check_health(intake: &Intake) -> Result<String, String> {
     }
     let damage = supervisor.damage();
     let state = if damage.is_empty() { "well" } else { "degraded" };
-    let mut told = format!("topdeck is {state}\n");
+    let mut message = format!("topdeck is {state}\n");
     for report in damage {
-        let (place, records) = (report.place, report.records);
-        told +=
-            &format!("cannot read {place}: damaged ({records} lost); see damage in /v1/status\n");
+        let (location, records) = (report.location, report.records);
+        message += &format!(
+            "cannot read {location}: damaged ({records} lost); see damage in /v1/status\n"
+        );
     }
     for input in supervisor.quarantined() {
-        told += &format!("{} is quarantined; see /v1/status\n", input.name);
+        message += &format!("{} is quarantined; see /v1/status\n", input.name);
     }
-    Ok(told)
+    Ok(message)
 }

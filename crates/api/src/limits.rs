@@ -115,8 +115,8 @@ impl RejectCounters {
         }))
     }
 
-    pub(crate) fn count(&self, why: RejectReason) {
-        let at = RejectReason::ALL.iter().position(|known| known.0 == why);
+    pub(crate) fn count(&self, reason: RejectReason) {
+        let at = RejectReason::ALL.iter().position(|known| known.0 == reason);
         self.0[at.expect("BUG: all reasons are listed")].add(1);
     }
 }
@@ -153,13 +153,14 @@ impl BodyReservation {
     /// Reserves more bytes; `false` if they exceed the budget.
     // Relaxed: the counter guards no other memory.
     pub(crate) fn reserve(&self, bytes: usize) -> bool {
-        let taken = self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-            used.checked_add(bytes).filter(|&used| used <= self.budget.max)
-        });
-        if taken.is_ok() {
+        let reserved =
+            self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|&used| used <= self.budget.max)
+            });
+        if reserved.is_ok() {
             self.bytes.fetch_add(bytes, Ordering::Relaxed);
         }
-        taken.is_ok()
+        reserved.is_ok()
     }
 
     /// Releases some bytes.

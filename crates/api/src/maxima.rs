@@ -223,12 +223,12 @@ pub struct Maxima {
 impl Maxima {
     /// The maximum that belongs to a stream.
     pub fn stream_for(&self, labels: &LabelSet) -> Option<&Stream> {
-        let own = match &self.by {
+        let group_labels = match &self.by {
             Some(by) => labels.with(by, ""),
             None => labels.clone(),
         };
         let of = |labels: &LabelSet| labels.with(caql::LABEL, "").without_metadata();
-        let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&own));
+        let mut same = self.streams.iter().filter(|stream| of(&stream.labels) == of(&group_labels));
         // Two matches are ambiguous.
         same.next().filter(|_| self.is_per_stream && same.next().is_none())
     }

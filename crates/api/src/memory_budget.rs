@@ -153,8 +153,8 @@ impl Reservation {
     /// an error, because the query ends.
     // Relaxed: the counters guard no other memory, and are compared under the lock.
     pub(crate) fn grow(&self, bytes: u64, is_over: &dyn Fn() -> bool) -> Result<(), Denial> {
-        let held = self.reserved.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        match held <= self.drawn.load(Ordering::Relaxed) {
+        let reserved = self.reserved.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
+        match reserved <= self.drawn.load(Ordering::Relaxed) {
             true => Ok(()),
             false => self.draw(is_over),
         }
@@ -162,14 +162,14 @@ impl Reservation {
 
     /// Releases bytes.
     pub(crate) fn shrink(&self, bytes: u64) {
-        let held = self.reserved.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
+        let reserved = self.reserved.fetch_sub(bytes, Ordering::Relaxed).saturating_sub(bytes);
         // Some drawn bytes are kept, as a query often reserves again soon.
-        if self.drawn.load(Ordering::Relaxed) > held.saturating_add(4 * DRAW_UNIT_BYTES) {
+        if self.drawn.load(Ordering::Relaxed) > reserved.saturating_add(4 * DRAW_UNIT_BYTES) {
             let mut state = self.budget.state();
-            let wanted = self.reserved().next_multiple_of(DRAW_UNIT_BYTES);
+            let target_bytes = self.reserved().next_multiple_of(DRAW_UNIT_BYTES);
             let drawn = self.drawn.load(Ordering::Relaxed);
-            if wanted < drawn {
-                self.set_drawn(&mut state, wanted);
+            if target_bytes < drawn {
+                self.set_drawn(&mut state, target_bytes);
                 drop(state);
                 self.budget.changed.notify_all();
             }
@@ -211,15 +211,15 @@ impl Reservation {
             if let Some(outcome) = self.try_draw(&mut state) {
                 break outcome;
             }
-            let left = until.saturating_duration_since(Instant::now());
+            let remaining = until.saturating_duration_since(Instant::now());
             let nobody_gives_back = is_holder && state.waiting_holders >= state.holders;
             if is_over() {
                 break Err(Denial::Cancelled);
             }
-            if left.is_zero() || nobody_gives_back {
+            if remaining.is_zero() || nobody_gives_back {
                 break Err(Denial::Busy { used: state.heavy, max: budget.heavy_bytes() });
             }
-            let waited = budget.changed.wait_timeout(state, left);
+            let waited = budget.changed.wait_timeout(state, remaining);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         let is_last = self.waiters.fetch_sub(1, Ordering::Relaxed) == 1;
@@ -231,34 +231,34 @@ impl Reservation {
     /// Draws the reserved bytes, unless it has to wait.
     fn try_draw(&self, state: &mut BudgetState) -> Option<Result<(), Denial>> {
         let budget = &*self.budget;
-        let (held, drawn) = (self.reserved(), self.drawn.load(Ordering::Relaxed));
-        if held <= drawn {
+        let (reserved, drawn) = (self.reserved(), self.drawn.load(Ordering::Relaxed));
+        if reserved <= drawn {
             return Some(Ok(()));
         }
         let (max, others) = match self.is_light.load(Ordering::Relaxed) {
             // The reserved share has room for all light queries.
-            true if held > budget.light_query_bytes => return Some(Err(Denial::NotLight)),
+            true if reserved > budget.light_query_bytes => return Some(Err(Denial::NotLight)),
             true => (budget.light_query_bytes, 0),
             false => (budget.heavy_bytes(), state.heavy - drawn),
         };
-        if held > max {
+        if reserved > max {
             return Some(Err(Denial::TooLarge { max }));
         }
         let free = max - others;
-        if held > free {
+        if reserved > free {
             return None;
         }
-        self.set_drawn(state, held.next_multiple_of(DRAW_UNIT_BYTES).min(free));
+        self.set_drawn(state, reserved.next_multiple_of(DRAW_UNIT_BYTES).min(free));
         Some(Ok(()))
     }
 
-    fn set_drawn(&self, state: &mut BudgetState, wanted: u64) {
-        let drawn = self.drawn.swap(wanted, Ordering::Relaxed);
+    fn set_drawn(&self, state: &mut BudgetState, bytes: u64) {
+        let drawn = self.drawn.swap(bytes, Ordering::Relaxed);
         match self.is_light.load(Ordering::Relaxed) {
-            true => state.light = state.light - drawn + wanted,
+            true => state.light = state.light - drawn + bytes,
             false => {
-                state.heavy = state.heavy - drawn + wanted;
-                state.holders += usize::from(wanted > 0);
+                state.heavy = state.heavy - drawn + bytes;
+                state.holders += usize::from(bytes > 0);
                 state.holders -= usize::from(drawn > 0);
             }
         }

@@ -84,25 +84,25 @@ fn write_sample(out: &mut String, name: &str, measured: &MetricSnapshot) {
 fn write_histogram(
     out: &mut String,
     name: &str,
-    own: &[(String, String)],
+    labels: &[(String, String)],
     times: &Histogram,
 ) -> std::fmt::Result {
     for power in FIRST_POWER..=LAST_POWER {
         let bound = 2f64.powi(power);
         let below = times.count_below(bound, LimitInclusion::Exclusive).estimate;
         let le = format!("{}", bound / 1e9);
-        writeln!(out, "{name}_bucket{} {below}", labels_text(own, Some(&le)))?;
+        writeln!(out, "{name}_bucket{} {below}", labels_text(labels, Some(&le)))?;
     }
     let count = times.count();
-    writeln!(out, "{name}_bucket{} {count}", labels_text(own, Some("+Inf")))?;
-    let plain = labels_text(own, None);
+    writeln!(out, "{name}_bucket{} {count}", labels_text(labels, Some("+Inf")))?;
+    let plain = labels_text(labels, None);
     writeln!(out, "{name}_sum{plain} {}", times.sum().estimate / 1e9)?;
     writeln!(out, "{name}_count{plain} {count}")
 }
 
-fn labels_text(own: &[(String, String)], le: Option<&str>) -> String {
-    let own = own.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let all: Vec<String> = own
+fn labels_text(labels: &[(String, String)], le: Option<&str>) -> String {
+    let labels = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let all: Vec<String> = labels
         .chain(le.map(|le| ("le", le)))
         .map(|(name, value)| {
             let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");

@@ -126,9 +126,13 @@ impl RequestMiddleware {
             true => self.limits.max_body_bytes.max(FORWARD_REQUEST_BYTES_MAX),
             false => self.limits.max_body_bytes,
         };
-        let held = BodyReservation::new(&self.body_budget);
-        let bound =
-            BodyLimits::new(held, &self.reject_counters, body_bytes, self.limits.body_read_timeout);
+        let body_reservation = BodyReservation::new(&self.body_budget);
+        let bound = BodyLimits::new(
+            body_reservation,
+            &self.reject_counters,
+            body_bytes,
+            self.limits.body_read_timeout,
+        );
         let bound = Arc::new(bound);
         if let Some(length) = content_length(request.headers())
             && let Err(problem) = bound.check_content_length(length)
@@ -161,11 +165,11 @@ impl RequestMiddleware {
         // The handler knows only that the body cannot be read; the violation has the cause.
         match bound.violation.get() {
             Some(problem) => {
-                let mut told = problem.clone().into_response();
+                let mut problem_response = problem.clone().into_response();
                 if let Some(route) = response.extensions().get::<MatchedRoute>() {
-                    told.extensions_mut().insert(route.clone());
+                    problem_response.extensions_mut().insert(route.clone());
                 }
-                told
+                problem_response
             }
             None => response,
         }

@@ -94,8 +94,8 @@ impl Parameters {
         &'a self,
         name: &'b str,
     ) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
-        let own = self.0.iter().filter(move |(found, _)| found == name);
-        own.map(|(_, value)| value.as_str())
+        let values = self.0.iter().filter(move |(found, _)| found == name);
+        values.map(|(_, value)| value.as_str())
     }
 
     /// A required value.

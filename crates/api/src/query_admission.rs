@@ -114,7 +114,7 @@ impl QueryAdmission {
         client: &ClientId,
     ) -> Result<QueuedQuery, QueueFull> {
         let mut queue = self.lock_queue(lane);
-        let (sender, place) = oneshot::channel();
+        let (sender, ticket) = oneshot::channel();
         let number = queue.next;
         queue.next += 1;
         if queue.free_permits > 0 {
@@ -128,18 +128,18 @@ impl QueryAdmission {
             }
             queue.push(client, QueuedWaiter { number, permit: sender });
         }
-        Ok(QueuedQuery { permit: place, admission: Arc::clone(self), lane, number })
+        Ok(QueuedQuery { permit: ticket, admission: Arc::clone(self), lane, number })
     }
 
     /// Passes a free permit to the next query.
     fn release_permit(self: &Arc<QueryAdmission>, lane: QueryLane) {
         let mut queue = self.lock_queue(lane);
         while let Some(waiter) = queue.pop() {
-            let place = LanePermit { admission: Some(Arc::clone(self)), lane };
-            match waiter.permit.send(Ok(place)) {
+            let permit = LanePermit { admission: Some(Arc::clone(self)), lane };
+            match waiter.permit.send(Ok(permit)) {
                 Ok(()) => return,
                 // The waiter is gone. Dropping the returned permit must not release it twice.
-                Err(place) => drop(place.map(|mut place| place.admission.take())),
+                Err(permit) => drop(permit.map(|mut permit| permit.admission.take())),
             }
         }
         queue.free_permits += 1;
@@ -170,10 +170,11 @@ impl LaneQueue {
     /// Evicts the newest query of the client with the most queued queries, if it has more than
     /// `client` would have.
     fn evict_for(&mut self, client: &ClientId) -> Result<(), QueueFull> {
-        let own = self.clients.iter().find(|(known, _)| known == client);
-        let own = own.map_or(0, |(_, waiters)| waiters.len());
+        let waiting = self.clients.iter().find(|(known, _)| known == client);
+        let waiting = waiting.map_or(0, |(_, waiters)| waiters.len());
         let most = self.clients.iter_mut().max_by_key(|(_, waiters)| waiters.len());
-        let (_, waiters) = most.filter(|(_, waiters)| waiters.len() > own + 1).ok_or(QueueFull)?;
+        let (_, waiters) =
+            most.filter(|(_, waiters)| waiters.len() > waiting + 1).ok_or(QueueFull)?;
         if let Some(newest) = waiters.pop_back() {
             self.queued -= 1;
             // Sending fails only if the waiter is gone.

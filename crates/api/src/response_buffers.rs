@@ -102,11 +102,11 @@ impl ConnectionResponseBuffers {
     pub(crate) async fn wait_ready(&self) {
         loop {
             // Registered first, so that a release after the check is not missed.
-            let taken = self.released.notified();
+            let notification = self.released.notified();
             if self.bytes.load(Ordering::Relaxed) < self.all.bytes_max / CONNECTION_SHARE {
                 return;
             }
-            taken.await;
+            notification.await;
         }
     }
 
@@ -118,10 +118,10 @@ impl ConnectionResponseBuffers {
     ) -> Option<BufferedResponse> {
         let charged = bytes.saturating_add(RESPONSE_OVERHEAD_BYTES);
         let all = &self.all;
-        let held = all.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+        let previous = all.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
             all.has_capacity(used, bytes).then(|| used.saturating_add(charged))
         });
-        held.ok()?;
+        previous.ok()?;
         self.bytes.fetch_add(charged, Ordering::Relaxed);
         Some(BufferedResponse { connection: Arc::clone(self), charged })
     }

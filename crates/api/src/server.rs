@@ -218,8 +218,8 @@ impl Server {
 
     /// The connections limit and the configured one, if the limit of open files reduces it.
     pub fn reduced_connection_limit(&self) -> Option<(usize, usize)> {
-        let wanted = self.settings.limits.max_connections.min(Semaphore::MAX_PERMITS);
-        (self.connections_max < wanted).then_some((self.connections_max, wanted))
+        let configured = self.settings.limits.max_connections.min(Semaphore::MAX_PERMITS);
+        (self.connections_max < configured).then_some((self.connections_max, configured))
     }
 
     /// Reloads tokens and certificates. After an error the previous ones stay in use.
@@ -228,7 +228,7 @@ impl Server {
         let mut changed = Vec::new();
         for (listen, (address, secured)) in self.settings.listen.iter().zip(&self.listeners) {
             if let (Some(tls), Some(secured)) = (&listen.tls, secured) {
-                let wrong = |why| ServerError::Tls { address: *address, source: why };
+                let wrong = |reason| ServerError::Tls { address: *address, source: reason };
                 changed.push((secured, Arc::new(tls.config().map_err(wrong)?)));
             }
         }
@@ -264,16 +264,16 @@ impl Drop for Server {
 }
 
 pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
-    let asked = Scope::ALL.map(|scope| {
-        let own = openapi::routes(Some(scope));
+    let scoped_routes = Scope::ALL.map(|scope| {
+        let scope_routes = openapi::routes(Some(scope));
         // axum rejects a layer over an empty router.
         let offered = (scope == Scope::Read).then(|| openapi::offered_routes(&context.offered));
-        require_scope(offered.into_iter().fold(own, Router::merge), scope)
+        require_scope(offered.into_iter().fold(scope_routes, Router::merge), scope)
     });
     let batches = require_scope(batches::routes(), Scope::Ingest);
     let router =
         ingest::routes(&context.offered.formats).merge(batches).merge(openapi::routes(None));
-    let router = asked.into_iter().fold(router, Router::merge);
+    let router = scoped_routes.into_iter().fold(router, Router::merge);
     router
         .fallback(fallback)
         .method_not_allowed_fallback(method_not_allowed)
@@ -338,11 +338,12 @@ async fn bind(
     let secured = match &listen.tls {
         None => None,
         Some(tls) => {
-            let config = tls.config().map_err(|why| ServerError::Tls { address, source: why })?;
+            let config =
+                tls.config().map_err(|reason| ServerError::Tls { address, source: reason })?;
             Some(Arc::new(RwLock::new(Arc::new(config))))
         }
     };
-    let wrong = |why| ServerError::Listen { address, source: why };
+    let wrong = |reason| ServerError::Listen { address, source: reason };
     let mut tries = 0;
     let listener = loop {
         match TcpListener::bind(address).await {
@@ -377,16 +378,16 @@ struct TokenFileWatcher {
 impl Restartable for TokenFileWatcher {
     async fn run(&mut self) {
         let TokenFileWatcher { path, middleware, queries } = self;
-        let mut seen = None;
+        let mut last_change = None;
         queries.add_status_section("tokens_error", || Json::Null);
         loop {
             let now = modified(path);
             queries.fault_point("tokens");
-            if now != seen {
+            if now != last_change {
                 match TokenFile::open(path) {
                     Ok(tokens) => {
                         set_tokens(middleware, tokens);
-                        seen = now;
+                        last_change = now;
                         queries.add_status_section("tokens_error", || Json::Null);
                     }
                     // Retried soon, even if the file does not change.
@@ -415,9 +416,9 @@ const RESERVED_FILES: usize = 256;
 fn raise_open_files(connections: usize) -> usize {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
-    let wanted = connections.saturating_add(RESERVED_FILES) as u64;
-    if limit.current.is_some_and(|current| current < wanted) {
-        limit.current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
+    let required = connections.saturating_add(RESERVED_FILES) as u64;
+    if limit.current.is_some_and(|current| current < required) {
+        limit.current = Some(limit.maximum.map_or(required, |maximum| maximum.min(required)));
         // After an error the connections limit is lower.
         let _ = setrlimit(Resource::Nofile, limit);
     }

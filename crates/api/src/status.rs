@@ -88,7 +88,7 @@ fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
 fn damage(supervisor: &intake::Supervisor) -> Json {
     let report = |report: intake::DamageReport| {
         Object(vec![
-            ("location", Text(report.place)),
+            ("location", Text(report.location)),
             ("records", integer(report.records)),
             ("remedy", Text(report.remedy)),
             ("since_ns", Integer(report.time.into())),
@@ -143,7 +143,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
         ("segments", integer(stat.segments as u64)),
         ("segment_bytes", integer(stat.segment_bytes)),
         ("buffered_bytes", integer(stat.buffered_bytes)),
-        ("full_reason", stat.full_reason.as_ref().map_or(Null, |why| Text(why.to_string()))),
+        ("full_reason", stat.full_reason.as_ref().map_or(Null, |reason| Text(reason.to_string()))),
         ("failed", Bool(stat.is_failed)),
         ("subscribers", List(readers.map(subscriber).collect())),
         ("damaged_checkpoints", List(stat.damaged_checkpoints.iter().cloned().map(Text).collect())),

@@ -85,16 +85,16 @@ fn parse_unix_seconds(text: &str) -> Option<i64> {
         Some(digits) => (-1, digits),
         None => (1, text),
     };
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let (seconds, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !are_digits(whole) || !are_digits(fraction) || whole.is_empty() {
+    if !are_digits(seconds) || !are_digits(fraction) || seconds.is_empty() {
         // `1.7e9`, as some scripts print it.
         let number: f64 = text.parse().ok().filter(|number: &f64| number.is_finite())?;
         let ns = number * SECOND;
         return (ns.abs() < 9.2e18).then_some(ns as i64);
     }
     let fraction: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    let ns = whole.parse::<i64>().ok()?.checked_mul(1_000_000_000)?;
+    let ns = seconds.parse::<i64>().ok()?.checked_mul(1_000_000_000)?;
     ns.checked_add(fraction.parse().ok()?).map(|ns| sign * ns)
 }
 

@@ -45,18 +45,18 @@ fn serve_file(file: &Asset, headers: &HeaderMap) -> Response {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let keep = if file.is_content_addressed() { "max-age=31536000, immutable" } else { "no-cache" };
-    let told = response.headers_mut();
-    told.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-    told.insert(CACHE_CONTROL, HeaderValue::from_static(keep));
-    told.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP_VALUE));
-    told.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    told.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    told.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
-    told.insert(ETAG, tag);
+    let response_headers = response.headers_mut();
+    response_headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
+    response_headers.insert(CACHE_CONTROL, HeaderValue::from_static(keep));
+    response_headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP_VALUE));
+    response_headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response_headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    response_headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+    response_headers.insert(ETAG, tag);
     response.extensions_mut().insert(SharedBody);
-    let told = response.headers_mut();
+    let response_headers = response.headers_mut();
     if is_packed && !is_known {
-        told.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        response_headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     }
     response
 }

@@ -95,10 +95,10 @@ impl CounterCalibration {
         let before = self.history[self.history.len() - 2];
         let (long, short) =
             (CounterRate::between(oldest, newest), CounterRate::between(&before, newest));
-        let apart = (long.ns_per_tick / short.ns_per_tick - 1.0).abs();
-        match apart <= long.error + short.error + WANDER {
+        let difference = (long.ns_per_tick / short.ns_per_tick - 1.0).abs();
+        match difference <= long.error + short.error + WANDER {
             // The difference may be noise, or the first sign of a new rate.
-            true => Some((long.ns_per_tick, (long.error + apart).min(short.error))),
+            true => Some((long.ns_per_tick, (long.error + difference).min(short.error))),
             false => Some((short.ns_per_tick, short.error)),
         }
     }

@@ -281,8 +281,8 @@ fn publish(calibrator: &Calibrator) {
     }
     RATE.store(rate, Ordering::Relaxed);
     // A concurrent reader gets the previous status.
-    if let Ok(mut held) = STATUS.try_lock() {
-        *held = Some(calibrator.status().clone());
+    if let Ok(mut guard) = STATUS.try_lock() {
+        *guard = Some(calibrator.status().clone());
     }
 }
 

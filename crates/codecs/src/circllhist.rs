@@ -179,8 +179,8 @@ fn read_bin(reader: &mut ByteReader) -> Result<(CircllBin, u64), DecodeError> {
         return Err(ByteReader::invalid_error(start, "len", len, "0..=7"));
     }
     let mut count = [0; 8];
-    let taken = reader.read_bytes(usize::from(len) + 1, "count")?;
-    count[..taken.len()].copy_from_slice(taken);
+    let bytes = reader.read_bytes(usize::from(len) + 1, "count")?;
+    count[..bytes.len()].copy_from_slice(bytes);
     Ok((bin, u64::from_le_bytes(count)))
 }
 

@@ -140,10 +140,10 @@ impl Sketch {
     fn check_total(&self, parts: &HistogramParts, end: usize) -> Result<(), DecodeError> {
         let counts = parts.positive.iter().chain(&parts.negative).map(|&(_, count)| count);
         // Below 2^32 bins of at most 2^53: no overflow in 128 bits.
-        let held = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
+        let bucket_total = counts.chain([parts.zero]).map(u128::from).sum::<u128>();
         match self.total {
-            Some(total) if total != held as f64 => {
-                let found = format_args!("{total} while the bins hold {held}");
+            Some(total) if total != bucket_total as f64 => {
+                let found = format_args!("{total} while the bins hold {bucket_total}");
                 Err(ByteReader::invalid_error(end, "count", found, "the sum of all bins"))
             }
             _ => Ok(()),
@@ -154,16 +154,16 @@ impl Sketch {
     fn integer_bins(&mut self, store: SketchStore) -> Result<Vec<(i32, u64)>, DecodeError> {
         let mut bins = std::mem::take(self.store(store));
         bins.sort_by_key(|bin| bin.index);
-        let mut whole = Vec::with_capacity(bins.len());
+        let mut integers = Vec::with_capacity(bins.len());
         for same in bins.chunk_by(|a, b| a.index == b.index) {
             // The sum of whole doubles is exact up to the checked limit.
             let mut total = 0.0;
             for bin in same {
                 total = Sketch::check_count(total + bin.count, bin.offset, "bin count")?;
             }
-            whole.push((same[0].index, total as u64));
+            integers.push((same[0].index, total as u64));
         }
-        Ok(whole)
+        Ok(integers)
     }
 
     fn store(&mut self, store: SketchStore) -> &mut Vec<SketchBin> {

@@ -40,8 +40,8 @@ pub(crate) fn shift_buckets<N: Copy>(
         // A shift by 31 removes all bits of an index.
         let index = index >> shift.min(31);
         match shifted.last_mut() {
-            Some((last, held)) if *last == index => {
-                *held = add(*held, count).ok_or(PartsError::CountOverflow)?;
+            Some((last, last_count)) if *last == index => {
+                *last_count = add(*last_count, count).ok_or(PartsError::CountOverflow)?;
             }
             _ => shifted.push((index, count)),
         }

@@ -200,12 +200,12 @@ impl ExponentialHistogramDataPoint {
         }
         let scales = i32::from(Exp2::SCALE_MIN)..=i32::MAX;
         let (grid, shift) = exponential::exponential_scheme("scale", self.scale, scales)?;
-        let held = [&self.positive, &self.negative]
+        let bucket_total = [&self.positive, &self.negative]
             .into_iter()
             .flatten()
             .flat_map(|buckets| buckets.bucket_counts.iter().copied())
             .chain([self.zero_count]);
-        check_count(self.count, message::total(held))?;
+        check_count(self.count, message::total(bucket_total))?;
         let read = |side: &Option<OtlpBuckets>| match side {
             Some(buckets) => {
                 exponential::shift_buckets(buckets.to_indexed()?, shift, u64::checked_add)
@@ -257,8 +257,8 @@ impl OtlpBuckets {
         }
         // In 64 bits: the range computes one number beyond its last one.
         let indexed = (i64::from(self.offset)..).zip(self.bucket_counts.iter().copied());
-        let held = indexed.filter(|&(_, count)| count > 0);
-        Ok(held.map(|(index, count)| (index as i32, count)).collect())
+        let nonzero = indexed.filter(|&(_, count)| count > 0);
+        Ok(nonzero.map(|(index, count)| (index as i32, count)).collect())
     }
 
     /// All buckets from the first to the last non-empty one. At most 537,088: scale 8 over all
@@ -345,11 +345,11 @@ fn explicit_bounds(histogram: &Histogram) -> Result<&[f64], EncodeError> {
     Ok(Explicit::bounds(grid))
 }
 
-fn check_count(count: u64, held: u128) -> Result<(), DecodeError> {
-    if u128::from(count) == held {
+fn check_count(count: u64, bucket_total: u128) -> Result<(), DecodeError> {
+    if u128::from(count) == bucket_total {
         return Ok(());
     }
-    Err(field_error("count", count, format_args!("{held}, the sum of the bucket counts")))
+    Err(field_error("count", count, format_args!("{bucket_total}, the sum of the bucket counts")))
 }
 
 /// Parts without buckets. Side values that the point contains are exact.

@@ -95,10 +95,10 @@ impl<'a> MessageReader<'a> {
     }
 
     fn take_bytes(&mut self, n: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.remaining.split_at_checked(n)?;
+        let (bytes, rest) = self.remaining.split_at_checked(n)?;
         self.remaining = rest;
         self.offset = self.offset.wrapping_add(n as u64);
-        Some(taken)
+        Some(bytes)
     }
 
     #[inline]
@@ -159,13 +159,13 @@ impl<'a> MessageReader<'a> {
 
 impl<'a> FieldValue<'a> {
     fn error(&self, expected: &'static str) -> Error {
-        let (place, found) = match self {
+        let (error_offset, found) = match self {
             FieldValue::Varint(_) => (0, "a number of variable length"),
             FieldValue::Fixed64(_) => (0, "eight bytes"),
             FieldValue::Fixed32(_) => (0, "four bytes"),
             FieldValue::Bytes(_, offset) => (*offset, "bytes with a length"),
         };
-        Error::new(place, expected, found)
+        Error::new(error_offset, expected, found)
     }
 
     /// A nested message.
@@ -190,8 +190,8 @@ impl<'a> FieldValue<'a> {
     pub fn text(self) -> Result<&'a str, Error> {
         match self {
             FieldValue::Bytes(bytes, offset) => std::str::from_utf8(bytes).map_err(|error| {
-                let place = offset.wrapping_add(error.valid_up_to() as u64);
-                Error::new(place, "text in UTF-8", "other bytes")
+                let invalid_offset = offset.wrapping_add(error.valid_up_to() as u64);
+                Error::new(invalid_offset, "text in UTF-8", "other bytes")
             }),
             _ => Err(self.error("text")),
         }

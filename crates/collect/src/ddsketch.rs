@@ -35,8 +35,8 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
     }
     if head.len() > SKETCH_BYTES_MAX {
         let expected = "the end of the sketch (limit 1 MiB)";
-        let place = InputPosition::Byte(SKETCH_BYTES_MAX as u64);
-        let _ = sink.error(InputError::new(place, expected, "more"));
+        let position = InputPosition::Byte(SKETCH_BYTES_MAX as u64);
+        let _ = sink.error(InputError::new(position, expected, "more"));
         return Ok(());
     }
     match codec::decode_any(&head) {

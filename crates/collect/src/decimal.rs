@@ -100,8 +100,8 @@ impl Decimal {
         let mantissa = self.mantissa.checked_mul(times)?;
         let power = POWERS_OF_TEN.get(exponent.unsigned_abs() as usize);
         if let (true, Some(power)) = (mantissa <= EXACT_INTEGER_MAX, power) {
-            let whole = mantissa as f64;
-            return Some(if exponent < 0 { whole / power } else { whole * power });
+            let integer = mantissa as f64;
+            return Some(if exponent < 0 { integer / power } else { integer * power });
         }
         let mut text = [0u8; 40];
         let mut rest = &mut text[..];

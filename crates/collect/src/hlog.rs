@@ -48,15 +48,15 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
                 continue;
             }
             Err(HlogError { line, cause: fault, .. }) => {
-                let place = InputPosition::Line(line);
+                let position = InputPosition::Line(line);
                 sink.error(match fault {
                     HlogFault::Io(error) => return Err(error),
                     HlogFault::Field { field, found, expected } => InputError::new(
-                        place,
+                        position,
                         format!("{expected} ({field})"),
                         quote(found.as_bytes()),
                     ),
-                    fault => InputError::new(place, "an interval of a log", fault.to_string()),
+                    fault => InputError::new(position, "an interval of a log", fault.to_string()),
                 })
             }
         };
@@ -68,10 +68,10 @@ pub fn read(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Result<()
 }
 
 fn decode_interval(interval: HlogInterval) -> DecodedSample {
-    let whole = interval.recording.header.range().is_none();
+    let has_all_values = interval.recording.header.range().is_none();
     DecodedSample {
         labels: interval.tag.map(|tag| ("tag".to_owned(), tag)).into_iter().collect(),
-        unit: whole.then_some(Unit::Nanoseconds),
+        unit: has_all_values.then_some(Unit::Nanoseconds),
         start: nanoseconds(interval.start_s),
         end: nanoseconds(interval.start_s + interval.length_s),
         ..DecodedSample::new(DecodedValue::Histogram(Box::new(interval.recording.histogram)))

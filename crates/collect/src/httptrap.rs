@@ -72,10 +72,10 @@ impl HttptrapReader<'_> {
         match self.tokens.value()? {
             JsonToken::Object => self.read_object(sink)?,
             JsonToken::Array => {
-                let mut place = 0_u64;
+                let mut offset = 0_u64;
                 while self.tokens.element()? {
-                    self.read_nested(&place.to_string(), sink)?;
-                    place = place.saturating_add(1);
+                    self.read_nested(&offset.to_string(), sink)?;
+                    offset = offset.saturating_add(1);
                 }
             }
             JsonToken::Text(text) => self.emit_plain(DecodedValue::Text(text), sink),

@@ -96,10 +96,10 @@ pub fn read_lines(
     placed
 }
 
-fn reject(placed: &mut MapSummary, why: String) {
+fn reject(placed: &mut MapSummary, reason: String) {
     placed.rejected = placed.rejected.saturating_add(1);
     if placed.errors.len() < MAX_REPORTED_ERRORS {
-        placed.errors.push(why);
+        placed.errors.push(reason);
     }
 }
 

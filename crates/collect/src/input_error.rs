@@ -32,12 +32,12 @@ pub struct InputError {
 
 impl InputError {
     pub(crate) fn new(
-        place: InputPosition,
+        position: InputPosition,
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
     ) -> InputError {
         InputError {
-            position: place,
+            position,
             expected: expected.into(),
             actual: found.into(),
             is_invalid_value: false,
@@ -46,11 +46,11 @@ impl InputError {
 
     /// Creates a semantic error: valid syntax, invalid value.
     pub(crate) fn semantic(
-        place: InputPosition,
+        position: InputPosition,
         expected: impl Into<Cow<'static, str>>,
         found: impl Into<String>,
     ) -> InputError {
-        InputError { is_invalid_value: true, ..InputError::new(place, expected, found) }
+        InputError { is_invalid_value: true, ..InputError::new(position, expected, found) }
     }
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn quote(bytes: &[u8]) -> String {
     // A character has at most 4 bytes, so no more input is converted than can be shown.
     let head = &bytes[..bytes.len().min(4 * (QUOTED_CHARS_MAX + 1))];
     let text = String::from_utf8_lossy(head);
-    let mut shown: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(escape_char).collect();
+    let mut excerpt: String = text.chars().take(QUOTED_CHARS_MAX).flat_map(escape_char).collect();
     if bytes.len() > head.len() || text.chars().nth(QUOTED_CHARS_MAX).is_some() {
-        shown.push('…');
+        excerpt.push('…');
     }
-    format!("\"{shown}\"")
+    format!("\"{excerpt}\"")
 }
 
 fn escape_char(c: char) -> impl Iterator<Item = char> {

@@ -156,21 +156,21 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
         }
     }
 
-    fn reject(&mut self, why: String) {
+    fn reject(&mut self, reason: String) {
         self.rejected = self.rejected.saturating_add(1);
         if self.errors.len() < MAX_REPORTED_ERRORS {
-            self.errors.push(why);
+            self.errors.push(reason);
         }
     }
 
     fn emit(&mut self, reading: DecodedSample) -> Result<(), (String, UnmappedReason)> {
         let name = reading.metric.clone();
-        let (series, sample) = self.defaults.map(reading).map_err(|why| (name, why))?;
+        let (series, sample) = self.defaults.map(reading).map_err(|reason| (name, reason))?;
         self.key.clear();
         self.key.extend_from_slice(&series.canonical_key());
-        let mut made = || Ok(series.clone());
+        let mut build_series = || Ok(series.clone());
         self.rows
-            .series(&self.key, &mut made)
+            .series(&self.key, &mut build_series)
             .and_then(|()| self.rows.sample(&sample))
             .map_err(|error| (series.to_string(), error.into()))
     }
@@ -199,7 +199,7 @@ impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
     fn sample(&mut self, reading: DecodedSample) {
         match self.emit(reading) {
             Ok(()) => self.mapped = self.mapped.saturating_add(1),
-            Err((name, why)) => self.reject(format!("{name}: {why}")),
+            Err((name, reason)) => self.reject(format!("{name}: {reason}")),
         }
     }
 

@@ -61,12 +61,12 @@ impl OtlpSummary {
         match outcome {
             PointOutcome::Accepted => self.points = self.points.saturating_add(1),
             PointOutcome::Skipped => self.skipped = self.skipped.saturating_add(1),
-            PointOutcome::Rejected(why) => {
+            PointOutcome::Rejected(reason) => {
                 self.rejected = self.rejected.saturating_add(1);
                 if self.errors.len() < MAX_REPORTED_ERRORS {
-                    let why = why.chars().map(|c| if c.is_control() { ' ' } else { c });
-                    let why: String = why.take(MESSAGE_CHARS_MAX).collect();
-                    self.errors.push(format!("metric {}: {why}", quote(metric.as_bytes())));
+                    let reason = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+                    let reason: String = reason.take(MESSAGE_CHARS_MAX).collect();
+                    self.errors.push(format!("metric {}: {reason}", quote(metric.as_bytes())));
                 }
             }
         }
@@ -134,11 +134,11 @@ fn read_scope(
 /// Last occurrence of a non-repeated field, which is the valid one.
 fn last_field<'a>(
     message: &MessageReader<'a>,
-    wanted: u32,
+    field_number: u32,
 ) -> Result<Option<MessageReader<'a>>, InputError> {
     let (mut fields, mut found) = (message.clone(), None);
     while let Some((number, field)) = fields.field()? {
-        if number == wanted {
+        if number == field_number {
             found = Some(field.message()?);
         }
     }
@@ -180,7 +180,7 @@ fn read_metric(
             let point = field.message()?;
             let outcome = match &metric {
                 Ok(metric) => points.read_point(metric, shape, point)?,
-                Err(why) => PointOutcome::Rejected((*why).to_owned()),
+                Err(reason) => PointOutcome::Rejected((*reason).to_owned()),
             };
             summary.count(name, outcome);
         }

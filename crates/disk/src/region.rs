@@ -134,16 +134,16 @@ impl Region {
         let _ = word;
     }
 
-    /// Waits until the wake word differs from `seen`, [`Region::wake`] is called, or the timeout
-    /// elapses; may return spuriously. Returns whether the timeout elapsed.
-    pub fn wait(&self, index: usize, seen: u32, timeout: Option<Duration>) -> bool {
+    /// Waits until the wake word differs from `expected`, [`Region::wake`] is called, or the
+    /// timeout elapses; may return spuriously. Returns whether the timeout elapsed.
+    pub fn wait(&self, index: usize, expected: u32, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
             tv_sec: i64::try_from(d.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: d.subsec_nanos().into(),
         });
         // Not private: the word may be in memory shared with other processes.
         let waited =
-            futex::wait(self.wake_word(index), futex::Flags::empty(), seen, timeout.as_ref());
+            futex::wait(self.wake_word(index), futex::Flags::empty(), expected, timeout.as_ref());
         waited == Err(rustix::io::Errno::TIMEDOUT)
     }
 

@@ -242,10 +242,11 @@ unsafe extern "C" fn td_operation_begin(
     // SAFETY: as above, from `td_register_in_flight`.
     let in_flight: shm::InFlight = unsafe { ffi_handles::metric_from_raw(in_flight.word) };
     // SAFETY: the caller provides `tag_count` tags, or NULL.
-    let given = unsafe { pointer::read_slice(tags, tag_count, LABELS_MAX, "tags") }.unwrap_or(&[]);
+    let raw_tags =
+        unsafe { pointer::read_slice(tags, tag_count, LABELS_MAX, "tags") }.unwrap_or(&[]);
     let mut tags = [shm::Tag::default(); shm::layout::TAGS_MAX];
-    for (tag, given) in tags.iter_mut().zip(given) {
-        *tag = ffi_handles::tag_from_raw(given.word);
+    for (tag, raw_tags) in tags.iter_mut().zip(raw_tags) {
+        *tag = ffi_handles::tag_from_raw(raw_tags.word);
     }
     catch_panic(Operation::default(), || Operation {
         words: ffi_handles::operation_to_raw(in_flight.begin(number, &tags)),
@@ -256,8 +257,10 @@ unsafe extern "C" fn td_operation_begin(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn td_operation_end(operation: *mut Operation) {
     // SAFETY: the caller points to an operation, or passes NULL.
-    let Ok(held) = (unsafe { pointer::read_struct(operation, "operation") }) else { return };
-    let words = held.words;
+    let Ok(raw_operation) = (unsafe { pointer::read_struct(operation, "operation") }) else {
+        return;
+    };
+    let words = raw_operation.words;
     // SAFETY: as above.
     unsafe { pointer::write_output(operation, Operation::default()) };
     // SAFETY: they are zeros, or from `td_operation_begin`; they are converted back once, which the

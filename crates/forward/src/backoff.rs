@@ -23,20 +23,20 @@ impl ExponentialBackoff {
         self.failures = 0;
     }
 
-    /// Delay after a failure. `asked` is the delay requested by the remote; `slowly` selects the
-    /// longest delay, for failures that need an operator.
+    /// Delay after a failure. `retry_after` is the delay requested by the remote; `slowly` selects
+    /// the longest delay, for failures that need an operator.
     pub(crate) fn next_delay(
         &mut self,
-        asked: Option<Duration>,
+        retry_after: Option<Duration>,
         slowly: bool,
         random: u64,
     ) -> Duration {
         let doubled = self.first.saturating_mul(1 << self.failures.min(20)).min(self.max);
         self.failures = self.failures.saturating_add(1);
-        let whole = if slowly { self.max } else { doubled };
-        let half = whole / 2;
+        let delay = if slowly { self.max } else { doubled };
+        let half = delay / 2;
         let jitter = half.mul_f64(random as f64 / u64::MAX as f64);
-        (half + jitter).max(asked.unwrap_or_default().min(RETRY_AFTER_MAX))
+        (half + jitter).max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX))
     }
 }
 

@@ -40,16 +40,16 @@ impl DeadLetterDir {
     pub(crate) fn write(
         &self,
         sequence: u64,
-        kept: &DeadLetter<'_>,
-        why: &str,
+        dead_letter: &DeadLetter<'_>,
+        cause: &str,
     ) -> Result<Option<PathBuf>> {
-        let (DeadLetter::Request(bytes) | DeadLetter::RawBatch(bytes)) = *kept;
-        let kind = if let DeadLetter::Request(_) = kept { "request" } else { "batch" };
+        let (DeadLetter::Request(bytes) | DeadLetter::RawBatch(bytes)) = *dead_letter;
+        let kind = if let DeadLetter::Request(_) = dead_letter { "request" } else { "batch" };
         let failed =
             |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
         // Accessible to the owner only.
-        let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        made.map_err(|error| failed(&self.folder, error))?;
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
+        created.map_err(|error| failed(&self.folder, error))?;
         let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
         if used.saturating_add(bytes.len() as u64) > self.bytes_max {
             return Ok(None);
@@ -58,7 +58,7 @@ impl DeadLetterDir {
         let path = self.folder.join(format!("{name}.{kind}"));
         write_file(&path, bytes).map_err(|error| failed(&path, error))?;
         let reason = self.folder.join(format!("{name}.reason"));
-        write_file(&reason, format!("{why}\n").as_bytes())
+        write_file(&reason, format!("{cause}\n").as_bytes())
             .map_err(|error| failed(&reason, error))?;
         let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
         folder.map_err(|error| failed(&self.folder, error))?;

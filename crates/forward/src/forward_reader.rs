@@ -56,13 +56,13 @@ impl ForwardReader {
         home: &WriteTarget,
         remote: &str,
         name: &str,
-        aside: DeadLetterDir,
+        dead_letters: DeadLetterDir,
         ledger: &Arc<RemoteProgress>,
     ) -> Result<ForwardReader> {
         let journal = home.journal().id();
         let mut subscriber = home.journal().subscribe(name)?;
         subscriber.set_level(Level::Disk);
-        let seen = subscriber.checkpoint().committed_at;
+        let last_time = subscriber.checkpoint().committed_at;
         match subscriber.seek(ledger.position()) {
             // Records dropped since are reported as a gap when reading resumes at the earlier
             // position.
@@ -74,10 +74,10 @@ impl ForwardReader {
             target: home.clone(),
             remote: remote.to_owned(),
             journal,
-            dead_letters: aside,
+            dead_letters,
             progress: Arc::clone(ledger),
             rejected: None,
-            last_gap_time: seen,
+            last_gap_time: last_time,
         })
     }
 
@@ -239,8 +239,8 @@ impl PackContext<'_> {
         let contents = match DecodedBatch::decode(record.bytes) {
             Ok(contents) => contents,
             Err(error) => {
-                let why = format!("not a batch: {error}");
-                return self.dead_letter(record, None, frame, &why);
+                let reason = format!("not a batch: {error}");
+                return self.dead_letter(record, None, frame, &reason);
             }
         };
         let sequence = record.position + 1;
@@ -252,13 +252,13 @@ impl PackContext<'_> {
             false => Cow::Borrowed(record.bytes),
             true => match self.with_canonical_keys(record.bytes) {
                 Ok(batch) => Cow::Owned(batch),
-                Err(why) => return self.dead_letter(record, Some(&contents), frame, &why),
+                Err(reason) => return self.dead_letter(record, Some(&contents), frame, &reason),
             },
         };
         // The batch must fit a request of its own.
         if !fits_alone(&batch) {
-            let why = format!("{} bytes exceed the size limit of a request", batch.len());
-            return self.dead_letter(record, Some(&contents), frame, &why);
+            let reason = format!("{} bytes exceed the size limit of a request", batch.len());
+            return self.dead_letter(record, Some(&contents), frame, &reason);
         }
         let counted = CountedRecord::forwarded(record.position, record.identity, record.bytes);
         Ok(OutgoingBatch { batch, samples, entry_kind: EntryKind::Batch, counted_record: counted })
@@ -277,14 +277,14 @@ impl PackContext<'_> {
         record: &journal::Record<'_>,
         contents: Option<&DecodedBatch>,
         frame: (i64, i64),
-        why: &str,
+        reason: &str,
     ) -> Result<OutgoingBatch<'a>> {
         let request = contents.and_then(|contents| self.standalone_request(record, contents));
         let kept = match &request {
             Some(request) => DeadLetter::Request(request),
             None => DeadLetter::RawBatch(record.bytes),
         };
-        let kept = self.dead_letters.write(record.position + 1, &kept, why)?;
+        let kept = self.dead_letters.write(record.position + 1, &kept, reason)?;
         let kept = if kept.is_some() { "dead-lettered" } else { "dropped (dead letters limit)" };
         let (start, end) = contents.and_then(|contents| contents.times).unwrap_or(frame);
         let gap = Gap {
@@ -292,7 +292,7 @@ impl PackContext<'_> {
             end,
             producer: record.identity.map(|identity| identity.producer),
             lost: contents.map(|contents| contents.samples),
-            reason: format!("rejected by remote {}, {kept}: {why}", self.remote),
+            reason: format!("rejected by remote {}, {kept}: {reason}", self.remote),
         };
         let mut writer = BatchWriter::default();
         writer.gap(gap.clone());
@@ -361,11 +361,11 @@ fn split_gap(gap: &journal::RecordGap, has: u64, unacked: u64) -> Vec<journal::R
 }
 
 /// Encodes a journal gap as a batch; also returns the gap's end. If the time of the gap is unknown,
-/// it is between `seen` and `now`.
-fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
+/// it is between `last_time` and `now`.
+fn encode_gap(gap: &journal::RecordGap, last_time: i64, now: i64) -> (Vec<u8>, i64) {
     let (start, end) = match &gap.time {
         Some(time) => (*time.start(), *time.end()),
-        None => (seen, now.max(seen)),
+        None => (last_time, now.max(last_time)),
     };
     let part = |producer, lost| Gap {
         start,
@@ -377,10 +377,10 @@ fn encode_gap(gap: &journal::RecordGap, seen: i64, now: i64) -> (Vec<u8>, i64) {
     let mut writer = BatchWriter::default();
     let known: u64 = gap.producers.iter().map(|part| part.records).sum();
     match gap.records().checked_sub(known).filter(|_| gap.is_complete) {
-        Some(nobodys) => {
+        Some(unattributed) => {
             gap.producers.iter().for_each(|it| writer.gap(part(Some(it.producer), it.records)));
-            if nobodys > 0 {
-                writer.gap(part(None, nobodys));
+            if unattributed > 0 {
+                writer.gap(part(None, unattributed));
             }
         }
         // The producers belong to a longer range, so the number of lost records per producer is

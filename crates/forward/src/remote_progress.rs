@@ -57,10 +57,10 @@ impl RemoteProgress {
         let file = intake.ledger_file(stage)?;
         let journal = intake.target().journal();
         let (id, end) = (journal.id(), journal.watermarks().end);
-        let (ledger, why) = match file.load()? {
+        let (ledger, reason) = match file.load()? {
             _ if is_new => (None, None),
             LedgerLoad::Missing => (None, None),
-            LedgerLoad::Damaged(why) => (None, Some(format!("ledger is damaged: {why}"))),
+            LedgerLoad::Damaged(reason) => (None, Some(format!("ledger is damaged: {reason}"))),
             LedgerLoad::Ledger(ledger) if ledger.journal() != id => {
                 (None, Some("ledger belongs to another journal".to_owned()))
             }
@@ -70,7 +70,8 @@ impl RemoteProgress {
             }
             LedgerLoad::Ledger(ledger) => (Some(*ledger), None),
         };
-        let note = why.map(|why| format!("ledger restarted at position {position}: {why}"));
+        let note =
+            reason.map(|reason| format!("ledger restarted at position {position}: {reason}"));
         let ledger = ledger.unwrap_or_else(|| Ledger::new(id, position, intake.now()));
         // Also if the ledger is ahead of the subscriber, which is then to be advanced.
         let open = Mutex::new(PendingAck {

@@ -30,14 +30,10 @@ pub(crate) enum Disposition {
 
 impl RemoteResponse {
     /// No response.
-    pub(crate) fn no_response(why: String) -> RemoteResponse {
+    pub(crate) fn no_response(reason: String) -> RemoteResponse {
         RemoteResponse {
             accepted: None,
-            disposition: Disposition::Retry {
-                reason: why,
-                retry_after: None,
-                needs_operator: false,
-            },
+            disposition: Disposition::Retry { reason, retry_after: None, needs_operator: false },
         }
     }
 
@@ -49,11 +45,11 @@ impl RemoteResponse {
         let accepted = said.filter(|accepted| (committed + 1..=last).contains(accepted));
         let rejected = header_number(response.headers(), REJECTED_SEQUENCE_HEADER)
             .filter(|rejected| (accepted.unwrap_or(committed) + 1..=last).contains(rejected));
-        let why = format!("{}: {}", status.as_u16(), body_excerpt(response.body()));
+        let reason = format!("{}: {}", status.as_u16(), body_excerpt(response.body()));
         let after = header_number(response.headers(), header::RETRY_AFTER.as_str())
             .map(Duration::from_secs);
         let later = |slowly| Disposition::Retry {
-            reason: why.clone(),
+            reason: reason.clone(),
             retry_after: after,
             needs_operator: slowly,
         };
@@ -61,13 +57,13 @@ impl RemoteResponse {
             (status, _) if status.is_success() && accepted == Some(last) => Disposition::Accepted,
             (status, _) if status.is_success() => {
                 let acked = said.map_or("nothing".to_owned(), |said| said.to_string());
-                let why = format!(
+                let reason = format!(
                     "HTTP {}: acknowledged sequence is {acked}, expected {last}; the remote \
                      may not be topdeck",
                     status.as_u16()
                 );
                 Disposition::Retry {
-                    reason: why,
+                    reason,
                     retry_after: after,
                     needs_operator: accepted.is_none(),
                 }
@@ -77,7 +73,7 @@ impl RemoteResponse {
                 | StatusCode::PAYLOAD_TOO_LARGE
                 | StatusCode::UNPROCESSABLE_ENTITY,
                 Some(sequence),
-            ) => Disposition::Rejected { sequence, reason: why },
+            ) => Disposition::Rejected { sequence, reason },
             (
                 StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_EARLY | StatusCode::TOO_MANY_REQUESTS,
                 _,
@@ -160,10 +156,10 @@ mod tests {
 
     #[test]
     fn reason_is_one_line() {
-        let Disposition::Retry { reason: why, .. } = parse_response(500, &[]).disposition else {
+        let Disposition::Retry { reason, .. } = parse_response(500, &[]).disposition else {
             panic!("accepted")
         };
-        assert_eq!(why, "500: because");
+        assert_eq!(reason, "500: because");
         assert_eq!(body_excerpt(b" \n"), "no reason given");
         assert_eq!(body_excerpt(&[b'x'; 1000]).len(), EXCERPT_BYTES_MAX);
     }

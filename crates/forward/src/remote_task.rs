@@ -150,12 +150,10 @@ impl RemoteTask {
                 self.status.lock().last_error = None;
                 NextStep::Continue
             }
-            Disposition::Retry { reason: why, retry_after: after, needs_operator: slowly } => {
-                self.on_failure(state, why, after, slowly)
+            Disposition::Retry { reason, retry_after: after, needs_operator: slowly } => {
+                self.on_failure(state, reason, after, slowly)
             }
-            Disposition::Rejected { sequence, reason: why } => {
-                self.on_rejected(state, sequence, why)
-            }
+            Disposition::Rejected { sequence, reason } => self.on_rejected(state, sequence, reason),
         })
     }
 
@@ -281,18 +279,18 @@ impl RemoteTask {
     }
 
     /// The remote rejected a batch: retry, and after the limit make it a dead letter.
-    fn on_rejected(&self, state: &mut RemoteState, sequence: u64, why: String) -> NextStep {
+    fn on_rejected(&self, state: &mut RemoteState, sequence: u64, reason: String) -> NextStep {
         let rejections = match &state.rejection_streak {
             Some(suspect) if suspect.sequence == sequence => suspect.rejections + 1,
             _ => 1,
         };
         state.rejection_streak = Some(RejectionStreak { sequence, rejections });
         if rejections >= self.settings.rejections_max {
-            state.rejected = Some(RejectedBatch { sequence, reason: why.clone() });
+            state.rejected = Some(RejectedBatch { sequence, reason: reason.clone() });
         }
         self.on_failure(
             state,
-            format!("batch {sequence} rejected {rejections} times: {why}"),
+            format!("batch {sequence} rejected {rejections} times: {reason}"),
             None,
             false,
         )
@@ -302,14 +300,14 @@ impl RemoteTask {
     fn on_failure(
         &self,
         state: &mut RemoteState,
-        why: String,
+        reason: String,
         after: Option<Duration>,
         slowly: bool,
     ) -> NextStep {
         state.reader = None;
         self.metrics.retries.add(1);
         let mut status = self.status.lock();
-        status.last_error = Some((self.intake.now(), why));
+        status.last_error = Some((self.intake.now(), reason));
         if state.connection.is_none() {
             status.connected = None;
         }

@@ -173,8 +173,8 @@ impl Role for ForwardRole {
 
 fn remote_json(status: &RemoteStatus) -> Json {
     let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
-    let last_error = |(at, why): &(i64, String)| {
-        Object(vec![("at_ns", Integer((*at).into())), ("reason", Text(why.clone()))])
+    let last_error = |(at, reason): &(i64, String)| {
+        Object(vec![("at_ns", Integer((*at).into())), ("reason", Text(reason.clone()))])
     };
     Object(vec![
         ("name", Text(status.name.clone())),

@@ -68,7 +68,7 @@ impl Remote {
     }
 
     fn check_name(&self) -> Result<()> {
-        let wrong = |why| Err(Error::Name { name: self.name.clone(), reason: why });
+        let wrong = |reason| Err(Error::Name { name: self.name.clone(), reason });
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         match &self.name {
             name if name.is_empty() => wrong("is empty"),
@@ -90,8 +90,8 @@ impl Remote {
         Ok(Some(value))
     }
 
-    pub(crate) fn invalid(&self, why: String) -> Error {
-        Error::Remote { remote: self.name.clone(), reason: why }
+    pub(crate) fn invalid(&self, reason: String) -> Error {
+        Error::Remote { remote: self.name.clone(), reason }
     }
 }
 

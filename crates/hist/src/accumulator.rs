@@ -137,8 +137,8 @@ impl Accumulator {
 
     /// Whether `more` further values, NaN included, fit the 64-bit total.
     pub(crate) fn can_hold(&self, more: u64) -> bool {
-        let held = self.sparse.nan_count().checked_add(self.count());
-        held.is_some_and(|held| held.checked_add(more).is_some())
+        let count = self.sparse.nan_count().checked_add(self.count());
+        count.is_some_and(|count| count.checked_add(more).is_some())
     }
 
     /// Whether `coming` can be added to the dense counts. If so, the window is grown for it.
@@ -412,7 +412,7 @@ impl BucketSink for WindowAdd<'_> {
     #[inline]
     fn add_bucket(&mut self, index: i64, count: u64) {
         match self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
-            Some(held) => *held = held.wrapping_add(count),
+            Some(cell) => *cell = cell.wrapping_add(count),
             None => self.is_in_window = false,
         }
         self.total = self.total.saturating_add(count);
@@ -429,8 +429,8 @@ impl BucketSink for WindowAdd<'_> {
             return (0..8).for_each(|i| self.add_bucket(buckets.index(i), buckets.count(i)));
         };
         for i in 0..8 {
-            let held = &mut near[usize::from(buckets.offset(i)) % PackedBytes8::SPAN];
-            *held = held.wrapping_add(buckets.count(i));
+            let cell = &mut near[usize::from(buckets.offset(i)) % PackedBytes8::SPAN];
+            *cell = cell.wrapping_add(buckets.count(i));
         }
         self.total = self.total.saturating_add(buckets.total());
     }
@@ -444,8 +444,8 @@ struct WindowSubtract<'a> {
 
 impl BucketSink for WindowSubtract<'_> {
     fn add_bucket(&mut self, index: i64, count: u64) {
-        if let Some(held) = self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
-            *held = held.wrapping_sub(count);
+        if let Some(cell) = self.counts.get_mut(index.wrapping_sub(self.base) as usize) {
+            *cell = cell.wrapping_sub(count);
         }
     }
 }

@@ -106,7 +106,9 @@ impl Buckets {
         for (index, count) in self.iter() {
             let index = f(index);
             match (mapped.indexes.last(), mapped.counts.last_mut()) {
-                (Some(&last), Some(held)) if last == index => *held = held.wrapping_add(count),
+                (Some(&last), Some(last_count)) if last == index => {
+                    *last_count = last_count.wrapping_add(count)
+                }
                 _ => mapped.push(index, count),
             }
         }
@@ -124,9 +126,9 @@ impl Buckets {
     /// held, subtracted).
     pub(crate) fn subtract(&mut self, other: &Buckets) -> Result<(), (i32, u64, u64)> {
         for (index, count) in other.iter() {
-            let held = self.get(index);
-            if held < count {
-                return Err((index, held, count));
+            let present = self.get(index);
+            if present < count {
+                return Err((index, present, count));
             }
         }
         let mut rest = Buckets::with_capacity(self.len());

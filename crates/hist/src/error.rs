@@ -98,12 +98,12 @@ pub enum MergeError {
     #[error("the merged count exceeds 2^64 - 1")]
     CountOverflow,
     /// A bucket has fewer values than are subtracted.
-    #[error("cannot subtract {subtracted} from {held} in the bucket of {value:e}")]
+    #[error("cannot subtract {subtracted} from {count} in the bucket of {value:e}")]
     NotContained {
         /// A value of the bucket.
         value: f64,
         /// Count of the bucket.
-        held: u64,
+        count: u64,
         /// Count to subtract.
         subtracted: u64,
     },

@@ -94,8 +94,8 @@ impl Histogram {
 
     fn linear(&self, q: f64) -> Bracket {
         let n = self.count().wrapping_sub(1);
-        let (whole, part) = split_product(q, n);
-        let rank = whole.wrapping_add(1);
+        let (integer, part) = split_product(q, n);
+        let rank = integer.wrapping_add(1);
         let below = self.order_statistic(rank);
         if part == 0.0 || rank == self.count() {
             return below;
@@ -131,11 +131,11 @@ impl Histogram {
     fn hdr_upper(&self, q: f64, rank: u64) -> Bracket {
         let (cell, _) = self.cell_of_rank(rank);
         // On a grid of whole numbers the largest value of a bucket is whole.
-        let whole = match self.scheme() {
+        let rank_integer = match self.scheme() {
             Scheme::LogLinear2(grid) => grid.floor() >= grid.bits().into(),
             _ => false,
         };
-        let end = if whole { |x: f64| x.floor() } else { |x| x };
+        let end = if rank_integer { |x: f64| x.floor() } else { |x| x };
         self.clamp_to_rank(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
@@ -226,18 +226,18 @@ impl Histogram {
 pub(crate) fn nearest_rank(q: f64, n: u64) -> u64 {
     // If the rounded product is clearly not a whole number, the exact product is not one either.
     let product = q * n as f64;
-    let whole = product as i64;
-    let (part, uncertainty) = (product - whole as f64, product * 2f64.powi(-50));
+    let integer = product as i64;
+    let (part, uncertainty) = (product - integer as f64, product * 2f64.powi(-50));
     if part > uncertainty && part < 1.0 - uncertainty {
-        return (whole as u64).wrapping_add(1);
+        return (integer as u64).wrapping_add(1);
     }
     exact_nearest_rank(q, n)
 }
 
 #[cold]
 fn exact_nearest_rank(q: f64, n: u64) -> u64 {
-    let (whole, part) = split_product(q, n);
-    whole.saturating_add((part > 0.0).into()).clamp(1, n)
+    let (integer, part) = split_product(q, n);
+    integer.saturating_add((part > 0.0).into()).clamp(1, n)
 }
 
 /// Integral and fractional part of `q * n`, `q` within 0..=1. A product that differs from a whole

@@ -109,9 +109,10 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
             // Already borrowed if an allocator or a signal handler records during the first record
             // of a thread.
             let claims = claims.try_borrow().ok()?;
-            let held = claims.get(slot.index).and_then(Option::as_ref);
-            held.filter(|held| held.serial == slot.serial)
-                .map(|held| held.lease.record::<SCALE>(value))
+            let claim = claims.get(slot.index).and_then(Option::as_ref);
+            claim
+                .filter(|claim| claim.serial == slot.serial)
+                .map(|claim| claim.lease.record::<SCALE>(value))
         });
         if !matches!(recorded, Ok(Some(()))) {
             self.record_unleased(value);

@@ -297,7 +297,7 @@ mod tests {
     fn the_thread_records_and_ends() {
         let thread = intake::Supervisor::default().thread("hiccup");
         let (mut hiccup, waits) =
-            Hiccup::start(Duration::from_micros(200), Counter::default(), thread).unwrap();
+            Hiccup::start(Duration::from_micros(200), EventCounter::default(), thread).unwrap();
         while waits.0.snapshot().count() < 20 {
             std::thread::yield_now();
         }

@@ -120,9 +120,9 @@ impl HostWorker {
         if writer.is_empty() {
             return Ok(());
         }
-        let taken = self.intake.append(&self.producer, writer);
+        let outcome = self.intake.append(&self.producer, writer);
         self.reading.record(began.elapsed());
-        let receipt = taken.inspect_err(|_| {
+        let receipt = outcome.inspect_err(|_| {
             self.deferred.add(1);
             let (start, lost) = self.lost_gauges.unwrap_or((end, 0));
             self.lost_gauges = Some((start, lost + gauges));

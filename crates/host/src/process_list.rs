@@ -54,7 +54,7 @@ impl ProcessList {
         // A missing table is a regular answer: clients that poll get no errors.
         Ok(match read(published) {
             Ok((host, now, before)) => document(&host, &now, before.as_ref(), limit),
-            Err(why) => none(why),
+            Err(reason) => none(reason),
         })
     }
 }
@@ -74,11 +74,11 @@ fn read(
     Ok((host, now, before))
 }
 
-fn none(why: String) -> Json {
+fn none(reason: String) -> Json {
     Object(vec![
         ("schema", integer(2)),
         ("host", Null),
-        ("reason", Text(why)),
+        ("reason", Text(reason)),
         ("collected_ns", Null),
         ("interval_seconds", Null),
         ("source", Null),

@@ -58,13 +58,13 @@ impl SourceSettings for ProcessTableSettings {
         }
         let processes = ProcessCollector::from_bpf(opening.types());
         let fallback_reason = processes.shared_fallback_reason();
-        let started = fallback_reason.get().map_or(Ok(()), |why| Err(why.clone()));
+        let started = fallback_reason.get().map_or(Ok(()), |reason| Err(reason.clone()));
         let has_fallen_back = started.is_err();
         opening.note(PROGRAM, PROCFS_FALLBACK, started);
         let folder = opening.folder.map(Path::to_owned);
         let (thread, unpublished) = publish(processes, folder, opening.intake)?;
-        let text = |why| format!("process table not published: {why}");
-        let note = |why| Note { collector: PROGRAM, text: text(why) };
+        let text = |reason| format!("process table not published: {reason}");
+        let note = |reason| Note { collector: PROGRAM, text: text(reason) };
         opening.notes.extend(unpublished.map(note));
         let publisher = TablePublisher { thread, fallback_reason, has_fallen_back };
         Ok(Some(Box::new(publisher)))
@@ -86,9 +86,9 @@ impl HostSource for TablePublisher {
     }
 
     fn degradation(&mut self) -> Option<Note> {
-        let why = self.fallback_reason.get().filter(|_| !self.has_fallen_back)?;
+        let reason = self.fallback_reason.get().filter(|_| !self.has_fallen_back)?;
         self.has_fallen_back = true;
-        Some(Note { collector: PROGRAM, text: format!("{PROCFS_FALLBACK}: {why}") })
+        Some(Note { collector: PROGRAM, text: format!("{PROCFS_FALLBACK}: {reason}") })
     }
 
     fn stop(&mut self) -> Result<()> {
@@ -175,14 +175,14 @@ impl TableWorker {
         let (at_ns, unix_ns) = (clock::now(), clock::wall().unix_ns);
         self.processes.read().map_err(|error| format!("cannot read /proc: {error}"))?;
         let ticks_per_second = ProcessCollector::ticks_per_second();
-        let taken = CollectionInfo {
+        let collection = CollectionInfo {
             started_ns: at_ns,
             unix_ns,
             method: self.processes.method(),
             ticks_per_second,
         };
         let rows: &[ProcessRow] = self.processes.rows();
-        writer.publish(&taken, rows).map_err(|error| error.to_string())?;
+        writer.publish(&collection, rows).map_err(|error| error.to_string())?;
         self.reading.record(began.elapsed());
         Ok(())
     }

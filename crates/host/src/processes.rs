@@ -51,9 +51,9 @@ impl ProcessCollector {
     pub(crate) fn from_bpf(types: Result<&Btf, String>) -> ProcessCollector {
         match types.and_then(TaskIterator::start).and_then(verify_tasks) {
             Ok(tasks) => ProcessCollector::with_source(ProcessSource::Tasks(tasks), None),
-            Err(why) => ProcessCollector::with_source(
+            Err(reason) => ProcessCollector::with_source(
                 ProcessSource::Procfs(ProcStatCache::new()),
-                Some(why),
+                Some(reason),
             ),
         }
     }
@@ -99,8 +99,8 @@ impl ProcessCollector {
             let _ = self.fallback_reason.set(format!("BPF task iterator failed: {error}"));
             self.source = ProcessSource::Procfs(ProcStatCache::new());
         }
-        if let ProcessSource::Procfs(kept) = &mut self.source {
-            kept.read(&mut self.rows)?;
+        if let ProcessSource::Procfs(source) = &mut self.source {
+            source.read(&mut self.rows)?;
         }
         Ok(&self.rows)
     }
@@ -129,8 +129,8 @@ fn verify_tasks(mut tasks: TaskIterator) -> Result<TaskIterator, String> {
     tasks.read(&mut rows).map_err(|error| format!("cannot read the BPF task iterator: {error}"))?;
     let stat = std::fs::read("/proc/self/stat")
         .map_err(|error| format!("cannot read /proc/self/stat: {error}"))?;
-    let own = stat::parse(&stat).ok_or("cannot parse /proc/self/stat")?;
-    if !is_in(&rows, own.pid, own.start) {
+    let self_stat = stat::parse(&stat).ok_or("cannot parse /proc/self/stat")?;
+    if !is_in(&rows, self_stat.pid, self_stat.start) {
         return Err(
             "PIDs of the BPF task iterator differ from /proc: this process runs in a PID namespace"
                 .to_owned(),
@@ -152,10 +152,10 @@ mod tests {
         let pid = std::process::id();
         assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
         assert_eq!(processes.method(), CollectionMethod::Procfs);
-        let why = note.get().unwrap();
-        assert!(why.starts_with("BPF task iterator failed: "), "{why}");
-        assert_eq!(processes.fallback_reason(), Some(why.as_str()));
+        let reason = note.get().unwrap();
+        assert!(reason.starts_with("BPF task iterator failed: "), "{reason}");
+        assert_eq!(processes.fallback_reason(), Some(reason.as_str()));
         assert!(processes.read().unwrap().iter().any(|row| row.pid == pid));
-        assert_eq!(note.get(), Some(why), "it is the same as at first");
+        assert_eq!(note.get(), Some(reason), "it is the same as at first");
     }
 }

@@ -121,8 +121,8 @@ impl Procfs {
         Procfs::open_some(|what| what == ProcFile::Diskstats)
     }
 
-    fn open_some(wanted: impl Fn(ProcFile) -> bool) -> Procfs {
-        let files = FILES.into_iter().filter(|file| wanted(file.1));
+    fn open_some(filter: impl Fn(ProcFile) -> bool) -> Procfs {
+        let files = FILES.into_iter().filter(|file| filter(file.1));
         let files = files.filter_map(|(path, what)| Some((File::open(path).ok()?, what)));
         let buffer = vec![0; BUFFER_BYTES];
         Procfs { files: files.collect(), buffer, disks: HashSet::new() }

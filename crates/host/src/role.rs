@@ -39,8 +39,8 @@ impl Role for HostRole {
 
     fn start(settings: &HostTables, context: &RoleContext) -> Result<HostRole, BoxError> {
         let running = match settings.settings(&context.host) {
-            Some(wanted) => {
-                Some((wanted.clone(), HostCollector::start(wanted, Arc::clone(&context.intake))?))
+            Some(enabled) => {
+                Some((enabled.clone(), HostCollector::start(enabled, Arc::clone(&context.intake))?))
             }
             None => None,
         };
@@ -54,9 +54,9 @@ impl Role for HostRole {
         settings: &HostTables,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        let (wanted, mut lines) = (settings.settings(&context.host), Vec::new());
+        let (new_settings, mut lines) = (settings.settings(&context.host), Vec::new());
         // Compared with the running settings, so that a failed start is retried.
-        if wanted.as_ref() == self.running.as_ref().map(|(is, _)| is) {
+        if new_settings.as_ref() == self.running.as_ref().map(|(is, _)| is) {
             return Ok(lines);
         }
         if let Some((_, host)) = self.running.take()
@@ -64,9 +64,9 @@ impl Role for HostRole {
         {
             lines.push(format!("host: {error}"));
         }
-        let started = wanted.map(|wanted| {
-            HostCollector::start(wanted.clone(), Arc::clone(&context.intake))
-                .map(|host| (wanted, host))
+        let started = new_settings.map(|new_settings| {
+            HostCollector::start(new_settings.clone(), Arc::clone(&context.intake))
+                .map(|host| (new_settings, host))
         });
         lines.push(match started.transpose() {
             Ok(running) => {

@@ -143,8 +143,8 @@ impl RunQueue {
         let make = |map| program(&fields, processors, map);
         let program = BpfProgram::start("topdeck_queue", words, btf.tracepoint(TRACEPOINT)?, make)?;
         let cells = program.cells(0..words)?;
-        let (kept, read) = (GridCounts::default(), GridCounts::default());
-        Ok(RunQueue { program, cells, cpus: processors, committed: kept, pending: read })
+        let (counts, read) = (GridCounts::default(), GridCounts::default());
+        Ok(RunQueue { program, cells, cpus: processors, committed: counts, pending: read })
     }
 
     /// Counts of all CPUs since the last commit.

@@ -87,8 +87,8 @@ impl HostTables {
         let of_sources = SOURCES.iter().flat_map(|row| row.keys);
         let known: Vec<&str> = OWN_KEYS.iter().chain(of_sources).copied().collect();
         let mut problems = document.unknown_keys(TABLE, &known);
-        let own = document.read_table::<OwnKeys>(TABLE, &OWN_KEYS);
-        let own = own.map_err(|found| problems.extend(found)).unwrap_or_default();
+        let keys = document.read_table::<OwnKeys>(TABLE, &OWN_KEYS);
+        let keys = keys.map_err(|found| problems.extend(found)).unwrap_or_default();
         let mut sources = Vec::new();
         for row in SOURCES {
             match (row.read)(document) {
@@ -96,7 +96,11 @@ impl HostTables {
                 Err(found) => problems.extend(found),
             }
         }
-        if problems.is_empty() { Ok(HostTables { name: own.name, sources }) } else { Err(problems) }
+        if problems.is_empty() {
+            Ok(HostTables { name: keys.name, sources })
+        } else {
+            Err(problems)
+        }
     }
 
     /// Reports every invalid key.

@@ -148,9 +148,9 @@ impl ShmWorker {
         }
         self.collector.read(&mut out);
         let gauges = out.gauges;
-        let taken = out.finish();
+        let outcome = out.finish();
         self.reading.record(began.elapsed());
-        let receipt = match taken {
+        let receipt = match outcome {
             Ok(receipt) => receipt,
             Err(error) => {
                 self.deferred.add(1);

@@ -114,7 +114,7 @@ impl<'a> Opening<'a> {
         started: Result<(), String>,
     ) {
         self.programs.push((program, started.is_ok()));
-        let note = |why| Note { collector: program, text: format!("{otherwise}: {why}") };
+        let note = |reason| Note { collector: program, text: format!("{otherwise}: {reason}") };
         self.notes.extend(started.err().map(note));
     }
 

@@ -108,12 +108,12 @@ pub(crate) fn next_boundary(
         if boundary.saturating_sub(now) > interval {
             boundary = boundary_after(now, interval);
         }
-        let left = boundary.saturating_sub(now);
-        if left <= 0 {
+        let remaining = boundary.saturating_sub(now);
+        if remaining <= 0 {
             let is_late = now.saturating_sub(boundary) > interval / LATE_FRACTION;
             return Some(if is_late { now } else { boundary });
         }
-        if stop.wait(Duration::from_nanos(left.unsigned_abs())) {
+        if stop.wait(Duration::from_nanos(remaining.unsigned_abs())) {
             return None;
         }
     }

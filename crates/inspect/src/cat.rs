@@ -19,7 +19,7 @@ const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 pub fn to_text(
     process: &MatchedProcess,
     metrics: &[ProcessMetric],
-    wanted: &MetricPatterns,
+    patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
     let mut text = String::new();
@@ -27,7 +27,7 @@ pub fn to_text(
         text.push_str(&format!("{}\n", escape_control(&line)));
     }
     text.push_str(&format!("  {}\n\n", escape_control(&as_of.sentence())));
-    text.push_str(&report::metrics_table(metrics, wanted, as_of));
+    text.push_str(&report::metrics_table(metrics, patterns, as_of));
     text
 }
 
@@ -35,11 +35,11 @@ pub fn to_text(
 pub fn to_json(
     process: &MatchedProcess,
     metrics: &[ProcessMetric],
-    wanted: &MetricPatterns,
+    patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
-    let wanted = metrics.iter().enumerate().filter(|(_, metric)| wanted.matches(metric));
-    let series = wanted.map(|(at, _)| metric_json(metrics, at, as_of));
+    let patterns = metrics.iter().enumerate().filter(|(_, metric)| patterns.matches(metric));
+    let series = patterns.map(|(at, _)| metric_json(metrics, at, as_of));
     let document = Object(vec![
         ("schema", integer(SCHEMA)),
         ("process", process_json(process)),
@@ -52,9 +52,9 @@ pub fn to_json(
 
 fn process_json(process: &MatchedProcess) -> Json {
     let attached = &process.attached;
-    let own = attached.reader().map(|reader| reader.process());
+    let this_process = attached.reader().map(|reader| reader.process());
     let count = |n: Option<u64>| n.map_or(Null, integer);
-    let own = own.as_ref();
+    let this_process = this_process.as_ref();
     Object(vec![
         ("pid", integer(attached.pid().into())),
         ("program", Text(process.program().to_owned())),
@@ -62,10 +62,10 @@ fn process_json(process: &MatchedProcess) -> Json {
         ("format", Text(attached.metrics_file().format.name().to_owned())),
         ("state", Text(process.state_text().to_owned())),
         ("file", Text(attached.metrics_file().path.display().to_string())),
-        ("start_time_ns", own.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
-        ("lost_records", count(own.map(|of| of.lost_records))),
-        ("rejected_series", count(own.map(|of| of.rejected_series))),
-        ("shared_lane_threads", count(own.map(|of| of.shared_lane_threads))),
+        ("start_time_ns", this_process.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
+        ("lost_records", count(this_process.map(|of| of.lost_records))),
+        ("rejected_series", count(this_process.map(|of| of.rejected_series))),
+        ("shared_lane_threads", count(this_process.map(|of| of.shared_lane_threads))),
     ])
 }
 
@@ -123,7 +123,9 @@ fn value_json(of: &MetricValue, as_of: &ReferenceTime) -> Vec<(&'static str, Jso
             ("last_age_ns", if of.beats > 0 { age(of.last_ns) } else { Null }),
             ("every_ns", if of.every_ns > 0 { integer(of.every_ns) } else { Null }),
         ],
-        MetricValue::Unknown(why) => vec![kind("unknown"), ("reason", Text((*why).to_owned()))],
+        MetricValue::Unknown(reason) => {
+            vec![kind("unknown"), ("reason", Text((*reason).to_owned()))]
+        }
         _ => {
             vec![kind("unknown"), ("reason", Text("a kind that this command does not know".into()))]
         }

@@ -89,9 +89,13 @@ fn change_table(before: &[ProcessMetric], after: &[ProcessMetric], over_ns: Opti
         text.push_str(&format!("\n  {} others did not change.\n", count(unchanged)));
     }
     let now: HashMap<_, ()> = after.iter().map(|metric| (series_key(metric), ())).collect();
-    let gone = before.iter().filter(|metric| !now.contains_key(&series_key(metric))).count();
-    if gone > 0 {
-        text.push_str(&format!("\n  {} of before are not there any more.\n", count(gone as u64)));
+    let removed_count =
+        before.iter().filter(|metric| !now.contains_key(&series_key(metric))).count();
+    if removed_count > 0 {
+        text.push_str(&format!(
+            "\n  {} of before are not there any more.\n",
+            count(removed_count as u64)
+        ));
     }
     if has_resets(&rows) {
         text.push_str("\n  Some hold less than before: is the first the later?\n");

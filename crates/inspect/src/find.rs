@@ -39,7 +39,7 @@ impl MatchedProcess {
     pub fn state_text(&self) -> &'static str {
         match self.attached.metrics_file().state {
             ProcessState::Running { .. } if self.is_copy => "running, this is a copy",
-            fate => fate.name(),
+            state => state.name(),
         }
     }
 
@@ -91,10 +91,10 @@ pub fn find_one(text: &str, prefer: MatchPreference) -> Result<(MatchedProcess, 
     }
     let no_process = |message: String| Err(InspectError::NoProcess(message));
     let Candidates { mut processes, others, errors: problems } = find_candidates(text);
-    let fates: Vec<ProcessState> =
+    let states: Vec<ProcessState> =
         processes.iter().map(|one| one.attached.metrics_file().state).collect();
     let mut remark = None;
-    let at = match choose(&fates, prefer) {
+    let at = match choose(&states, prefer) {
         ProcessChoice::Index(at) => at,
         ProcessChoice::Latest { at, of } => {
             let path = processes[at].attached.metrics_file().path.display();
@@ -173,10 +173,10 @@ enum ProcessChoice {
 }
 
 /// Chooses by state; candidates are sorted latest first.
-fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
-    let all = 0..fates.len();
+fn choose(states: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
+    let all = 0..states.len();
     let (run, gone): (Vec<usize>, Vec<usize>) =
-        all.partition(|&at| matches!(fates[at], ProcessState::Running { .. }));
+        all.partition(|&at| matches!(states[at], ProcessState::Running { .. }));
     match (prefer, &run[..], &gone[..]) {
         (_, [], []) => ProcessChoice::None,
         (MatchPreference::Running, [one], _)
@@ -186,7 +186,7 @@ fn choose(fates: &[ProcessState], prefer: MatchPreference) -> ProcessChoice {
         (MatchPreference::Exited, [one, ..], []) => ProcessChoice::StillRunning(*one),
         (_, _, [first, ..]) => {
             // A replaced process has a successor with more information.
-            let latest = gone.iter().find(|&&at| fates[at] != ProcessState::Replaced);
+            let latest = gone.iter().find(|&&at| states[at] != ProcessState::Replaced);
             ProcessChoice::Latest { at: *latest.unwrap_or(first), of: gone.len() }
         }
     }
@@ -275,9 +275,9 @@ mod tests {
     const RUNNING: ProcessState = ProcessState::Running { pid: 1 };
 
     #[track_caller]
-    fn check(fates: &[ProcessState], running: ProcessChoice, gone: ProcessChoice) {
-        assert_eq!(choose(fates, MatchPreference::Running), running);
-        assert_eq!(choose(fates, MatchPreference::Exited), gone);
+    fn check(states: &[ProcessState], running: ProcessChoice, gone: ProcessChoice) {
+        assert_eq!(choose(states, MatchPreference::Running), running);
+        assert_eq!(choose(states, MatchPreference::Exited), gone);
     }
 
     #[test]

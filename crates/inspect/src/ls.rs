@@ -18,8 +18,8 @@ pub fn to_text(processes: &mut [MatchedProcess], with_exited: bool) -> String {
     if with_exited || !none_runs {
         let heading = ["pid", "program", "format", "user", "since", "series", "state", "memory"];
         let mut rows = vec![heading.map(str::to_owned)];
-        let wanted = processes.iter_mut().filter(|it| with_exited || it.running_pid().is_some());
-        rows.extend(wanted.map(process_row));
+        let visible = processes.iter_mut().filter(|it| with_exited || it.running_pid().is_some());
+        rows.extend(visible.map(process_row));
         let right = [true, false, false, false, false, true, false, true];
         text.push_str(&format_table(&rows, right));
     } else {
@@ -44,8 +44,8 @@ fn process_row(process: &mut MatchedProcess) -> [String; 8] {
 }
 
 /// Number of hidden processes, and the option that lists them.
-fn hidden_summary(gone: &[&MatchedProcess]) -> String {
-    let of = |fate| gone.iter().filter(|it| it.attached.metrics_file().state == fate).count();
+fn hidden_summary(hidden: &[&MatchedProcess]) -> String {
+    let of = |state| hidden.iter().filter(|it| it.attached.metrics_file().state == state).count();
     let parts = [
         (of(ProcessState::Terminated), "terminated"),
         (of(ProcessState::Exited), "ended"),

@@ -153,8 +153,8 @@ impl Operations {
     }
 
     /// Operations that the tables leave out, as sentences.
-    pub(crate) fn omissions(&self, shown: usize) -> Vec<String> {
-        let more = self.list.len().saturating_sub(shown) as u64;
+    pub(crate) fn omissions(&self, shown_count: usize) -> Vec<String> {
+        let more = self.list.len().saturating_sub(shown_count) as u64;
         let parts = [
             (more, "more are not listed here; --by TAG counts them all"),
             (self.too_young, "younger ones are left out"),

@@ -75,9 +75,9 @@ pub(crate) fn unix_ns(of: &shm::ProcessInfo, ns: u64) -> Option<i64> {
 }
 
 fn last_activity(metrics: &[ProcessMetric], of: &shm::ProcessInfo) -> (u64, String) {
-    let own = shm::ProcessIdentity::current();
+    let this_process = shm::ProcessIdentity::current();
     // A time in the future is damage and ignored.
-    let limit = if of.identity.boot == own.boot { clock::now() } else { u64::MAX };
+    let limit = if of.identity.boot == this_process.boot { clock::now() } else { u64::MAX };
     let limit = if of.ended_ns > 0 { limit.min(of.ended_ns) } else { limit };
     let mut latest = (of.created_ns, "that its file was made".to_owned());
     for metric in metrics {

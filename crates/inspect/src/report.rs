@@ -14,11 +14,11 @@ use render::value_formatter::count;
 /// One row per selected metric: name, value, and derived remark.
 pub(crate) fn metrics_table(
     metrics: &[ProcessMetric],
-    wanted: &MetricPatterns,
+    patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
     let mut rows: Vec<[String; 2]> = Vec::new();
-    for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
+    for (at, metric) in metrics.iter().enumerate().filter(|(_, metric)| patterns.matches(metric)) {
         let mut value = values::format_value(metric, as_of);
         let remark = derived::derived_remark(metrics, at);
         if !remark.is_empty() {
@@ -79,7 +79,7 @@ pub(crate) fn change_row(
             [format!("{} beats", more(*beats)), times(*beats), String::new()]
         }
         ValueChange::CounterReset => [COUNTER_RESET.to_owned(), String::new(), String::new()],
-        ValueChange::Unknown(why) => ["unknown".to_owned(), String::new(), (*why).to_owned()],
+        ValueChange::Unknown(reason) => ["unknown".to_owned(), String::new(), (*reason).to_owned()],
     };
     let [how_much, rate, detail] = row;
     [values::series_name(metric), how_much, rate, detail].map(|cell| escape_control(&cell))

@@ -43,14 +43,14 @@ pub fn sample_all(
 }
 
 /// Message if there are no processes, with advice.
-pub fn no_process_message(asked: Option<&str>) -> String {
-    match asked {
+pub fn no_process_message(pattern: Option<&str>) -> String {
+    match pattern {
         None => "no process of this host shows metrics in shared memory that may be read: a \
                  program does once it uses the crate shm, or runs on a Java virtual machine"
             .to_owned(),
-        Some(asked) => format!(
-            "no process with {asked:?} in the name of its program, or as its id, shows metrics in \
-             shared memory that may be read; `topdeck ls` lists those that do"
+        Some(pattern) => format!(
+            "no process with {pattern:?} in the name of its program, or as its id, shows metrics \
+             in shared memory that may be read; `topdeck ls` lists those that do"
         ),
     }
 }

@@ -91,8 +91,8 @@ pub(crate) fn change_since(
             .beats
             .checked_sub(before.beats)
             .map_or(ValueChange::CounterReset, ValueChange::Heartbeat),
-        (_, MetricValue::Unknown(why)) | (Some(MetricValue::Unknown(why)), _) => {
-            ValueChange::Unknown(why)
+        (_, MetricValue::Unknown(reason)) | (Some(MetricValue::Unknown(reason)), _) => {
+            ValueChange::Unknown(reason)
         }
         _ => ValueChange::Unknown("it is of another kind than before"),
     })

@@ -73,9 +73,9 @@ pub(crate) fn format_rate(unit: Option<&Unit>, per_second: f64) -> String {
 
 /// Number with three digits.
 pub(crate) fn format_three_digits(number: f64) -> String {
-    let whole = number.fract() == 0.0;
+    let is_integer = number.fract() == 0.0;
     match number {
-        _ if whole || number >= 99.95 => count(number.round() as u64),
+        _ if is_integer || number >= 99.95 => count(number.round() as u64),
         9.995.. => format!("{number:.1}"),
         _ => format!("{number:.2}"),
     }
@@ -111,7 +111,7 @@ pub(crate) fn format_value(metric: &ProcessMetric, as_of: &ReferenceTime) -> Str
         }
         MetricValue::InFlight(of) => format_in_flight(of, as_of),
         MetricValue::Heartbeat(beat) => format_heartbeat(beat, as_of),
-        MetricValue::Unknown(why) => format!("unknown: {why}"),
+        MetricValue::Unknown(reason) => format!("unknown: {reason}"),
         _ => "unknown: a kind that this command does not know".to_owned(),
     }
 }

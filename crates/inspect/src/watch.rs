@@ -24,11 +24,11 @@ pub struct WatchSummary {
 pub fn change_rows(
     before: &[ProcessMetric],
     now: &[ProcessMetric],
-    wanted: &MetricPatterns,
+    patterns: &MetricPatterns,
     over_ns: u64,
 ) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
-    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| wanted.matches(metric)) {
+    for (at, metric) in now.iter().enumerate().filter(|(_, metric)| patterns.matches(metric)) {
         // A series keeps its index as long as none before it disappears.
         let is_it = |it: &&ProcessMetric| it.name == metric.name && it.labels == metric.labels;
         let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
@@ -56,12 +56,12 @@ pub fn change_lines(rows: &[[String; 4]], over_ns: u64, late: u64) -> String {
 }
 
 /// Summary line: why it ended, and the number of intervals.
-pub fn summary_text(why: &str, seen: &WatchSummary) -> String {
-    let mut text = format!("{why}: {}", plural(seen.intervals, "interval", "intervals"));
-    if seen.unchanged > 0 {
-        text.push_str(&format!(", nothing changed in {}", count(seen.unchanged)));
+pub fn summary_text(reason: &str, summary: &WatchSummary) -> String {
+    let mut text = format!("{reason}: {}", plural(summary.intervals, "interval", "intervals"));
+    if summary.unchanged > 0 {
+        text.push_str(&format!(", nothing changed in {}", count(summary.unchanged)));
     }
-    match seen.delayed {
+    match summary.delayed {
         0 => text.push_str(", none late"),
         late => text.push_str(&format!(
             ", {} late and made one with the next: take longer ones, or fewer metrics",

@@ -165,12 +165,12 @@ impl AuditInputs {
 
     fn journal_stage(&self, id: Option<u64>, entry: &LedgerEntry) -> StageAudit {
         let mut received = ledger_counts(&self.previous, id);
-        let taken = self.accepted.get(&id).copied().unwrap_or_default();
-        received.add(&taken);
+        let accepted = self.accepted.get(&id).copied().unwrap_or_default();
+        received.add(&accepted);
         let stored = entry.counts;
         let missing = i128::from(received.records()) - i128::from(stored.records());
         let behind = self.end.saturating_sub(self.ledger.position());
-        let (is_explained, why) = match u64::try_from(missing) {
+        let (is_explained, reason) = match u64::try_from(missing) {
             Ok(0) => (true, "all accepted batches are in the journal".to_owned()),
             Ok(n) if n <= behind => (true, format!("{} wait for the disk", batches(n))),
             Ok(n) => {
@@ -178,8 +178,8 @@ impl AuditInputs {
             }
             Err(_) => {
                 let n = u64::try_from(-missing).unwrap_or(u64::MAX);
-                let why = "in flight, or appended by another process";
-                (true, format!("{} more than accepted here: {why}", batches(n)))
+                let reason = "in flight, or appended by another process";
+                (true, format!("{} more than accepted here: {reason}", batches(n)))
             }
         };
         let difference = i128::from(received.values) - i128::from(stored.values);
@@ -193,34 +193,34 @@ impl AuditInputs {
             discrepancy: difference,
             unknown_batches: 0,
             is_reconciled: is_explained,
-            reason: why,
+            reason,
         }
     }
 
     /// Gaps of the store that concern a producer and are in the ledger, with the counts in them.
-    fn lost_batches(&self, id: Option<u64>, fed: &IngestProgress) -> Vec<(Gap, BatchSums)> {
+    fn lost_batches(&self, id: Option<u64>, progress: &IngestProgress) -> Vec<(Gap, BatchSums)> {
         let is_listed = |producer: &u64| self.ledger.entries().contains_key(producer);
         let is_own = |producer: &u64| match is_listed(producer) {
             true => id == Some(*producer),
             false => id.is_none(),
         };
         let of_gap = |(gap, sums): (&Gap, &Option<BTreeMap<u64, BatchSums>>)| {
-            let mut own = BatchSums::default();
+            let mut lost_sums = BatchSums::default();
             let sums = sums.iter().flatten().filter(|(producer, _)| is_own(producer));
-            sums.for_each(|(_, sum)| own.add(sum));
-            (own.batches > 0).then(|| (gap.clone(), own))
+            sums.for_each(|(_, sum)| lost_sums.add(sum));
+            (lost_sums.batches > 0).then(|| (gap.clone(), lost_sums))
         };
-        fed.missing.iter().zip(&self.lost).filter_map(of_gap).collect()
+        progress.missing.iter().zip(&self.lost).filter_map(of_gap).collect()
     }
 
     fn store_stage(
         &self,
         id: Option<u64>,
         entry: &LedgerEntry,
-        fed: &IngestProgress,
+        progress: &IngestProgress,
     ) -> StageAudit {
-        let (received, lost) = (entry.counts, self.store_losses(id, entry, fed));
-        let behind = self.ledger.position().saturating_sub(fed.position);
+        let (received, lost) = (entry.counts, self.store_losses(id, entry, progress));
+        let behind = self.ledger.position().saturating_sub(progress.position);
         let (is_reconciled, reason) = match behind {
             0 => (true, lost.reason(id)),
             n => (false, format!("{} of the journal not yet in the store", plural(n, "record"))),
@@ -243,7 +243,7 @@ impl AuditInputs {
         &self,
         id: Option<u64>,
         entry: &LedgerEntry,
-        fed: &IngestProgress,
+        progress: &IngestProgress,
     ) -> StoreLosses {
         let is_own = |gap: &&Gap| match gap.producer {
             Some(producer) if self.ledger.entries().contains_key(&producer) => id == Some(producer),
@@ -253,18 +253,19 @@ impl AuditInputs {
         let mut rejected = 0;
         // Each rejected record's reason contains its position; records are grouped by the text
         // after it.
-        for gap in fed.rejected.iter().filter(is_own) {
+        for gap in progress.rejected.iter().filter(is_own) {
             rejected += 1;
-            let reason = gap.reason.split_once(": ").map_or(gap.reason.as_str(), |(_, why)| why);
+            let reason =
+                gap.reason.split_once(": ").map_or(gap.reason.as_str(), |(_, cause)| cause);
             add_loss(&mut losses, &Gap { reason: reason.to_owned(), ..gap.clone() });
         }
         let samples = losses.iter().fold(0u64, |sum, loss| sum.saturating_add(loss.samples_lost));
         // Records that the journal had when its ledger counted them and had lost when the store
         // read them.
-        let of_known = self.lost_batches(id, fed);
+        let of_known = self.lost_batches(id, progress);
         let mut known = BatchSums::default();
         of_known.iter().for_each(|(_, sums)| known.add(sums));
-        let of_unknown = fed.missing.iter().zip(&self.lost);
+        let of_unknown = progress.missing.iter().zip(&self.lost);
         let of_unknown: Vec<&Gap> =
             of_unknown.filter_map(|(gap, sums)| sums.is_none().then_some(gap)).collect();
         let all = |counted: u64, of: &dyn Fn(&&Gap) -> bool| {
@@ -280,9 +281,9 @@ impl AuditInputs {
         let unknown_gaps =
             of_unknown.iter().copied().filter(is_own).filter(|_| unknown > 0).cloned();
         for gap in known_gaps.chain(unknown_gaps) {
-            let (_, why) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
-            let (why, _) = why.split_once(", from position").unwrap_or((why, ""));
-            let reason = format!("missing in the journal: {why}");
+            let (_, cause) = gap.reason.split_once(": ").unwrap_or(("", &gap.reason));
+            let (cause, _) = cause.split_once(", from position").unwrap_or((cause, ""));
+            let reason = format!("missing in the journal: {cause}");
             add_loss(&mut losses, &Gap { reason, ..gap });
         }
         let mut stored = entry.counts;
@@ -307,10 +308,10 @@ impl AuditInputs {
         let received = if is_whole { entry.counts } else { stored };
         let missing = i128::from(received.records()) - i128::from(stored.records());
         let behind = self.ledger.position().saturating_sub(ledger.position());
-        let gone = stored.missing.saturating_sub(received.missing);
+        let newly_missing = stored.missing.saturating_sub(received.missing);
         let others = |ledger: &Ledger| i128::from(ledger.unattributed().counts.missing);
-        let nobodys = others(ledger) - others(&self.ledger);
-        let (is_explained, why) = match missing {
+        let unattributed = others(ledger) - others(&self.ledger);
+        let (is_explained, reason) = match missing {
             _ if !is_whole => (
                 true,
                 format!(
@@ -319,7 +320,7 @@ impl AuditInputs {
                     plural(behind, "record"),
                 ),
             ),
-            0 => match gone {
+            0 => match newly_missing {
                 0 => (true, "the remote has all records of the journal".to_owned()),
                 n => (true, format!("{} missing at the remote; see the losses", batches(n))),
             },
@@ -332,13 +333,13 @@ impl AuditInputs {
             }
             // Lost before the remote received them, and only their number is known: they are in the
             // entry of unlisted producers.
-            n if n > 0 && n <= nobodys + i128::from(behind) => (
+            n if n > 0 && n <= unattributed + i128::from(behind) => (
                 true,
                 format!(
-                    "{n} batches missing at the remote: {nobodys} of unknown producers, see others"
+                    "{n} batches missing at the remote: {unattributed} of unknown producers, see others"
                 ),
             ),
-            n if n < 0 && id.is_none() && -n <= nobodys => {
+            n if n < 0 && id.is_none() && -n <= unattributed => {
                 (true, format!("{} missing at the remote, of unknown producers", -n))
             }
             n => (false, format!("{n} batches missing at the remote: bug in topdeck")),
@@ -356,7 +357,7 @@ impl AuditInputs {
             discrepancy: difference,
             unknown_batches,
             is_reconciled: is_explained,
-            reason: why,
+            reason,
         }
     }
 }

@@ -113,11 +113,11 @@ impl GroupCommit {
             return Ok(());
         }
         self.release(bytes);
-        let why = format!(
+        let reason = format!(
             "limit of bytes waiting for the disk ({max}) reached: {before} bytes in flight; the \
              disk is too slow"
         );
-        Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG })
+        Err(Error::Full { reason, retry_after: RETRY_AFTER_BACKLOG })
     }
 
     pub(crate) fn release(&self, bytes: u64) {
@@ -133,7 +133,7 @@ impl GroupCommit {
         repeated: bool,
     ) -> Receipt {
         let waits = level == Level::Disk;
-        let mut wanted = lock(&self.shared.request);
+        let mut request = lock(&self.shared.request);
         let (reached, is_broken) = {
             let reached = self.shared.durable.borrow();
             (reached.position, reached.failure.is_some())
@@ -142,14 +142,14 @@ impl GroupCommit {
             self.release(bytes);
         } else {
             // Appends are ordered, and reach this line in nearly the same order.
-            let at = wanted.in_flight.partition_point(|&(end, _)| end <= position);
-            wanted.in_flight.insert(at, (position, bytes));
-            if wanted.position < position {
-                wanted.position = position;
+            let at = request.in_flight.partition_point(|&(end, _)| end <= position);
+            request.in_flight.insert(at, (position, bytes));
+            if request.position < position {
+                request.position = position;
                 self.shared.wake.notify_one();
             }
         }
-        drop(wanted);
+        drop(request);
         let reached = self.shared.durable.subscribe();
         Receipt {
             position,
@@ -198,9 +198,9 @@ fn run_committer(shared: &CommitState) {
     loop {
         shared.target.supervisor().fault_point("commit");
         {
-            let mut wanted = lock(&shared.request);
-            while wanted.position <= shared.durable.borrow().position && !wanted.stop {
-                wanted = shared.wake.wait(wanted).unwrap_or_else(PoisonError::into_inner);
+            let mut request = lock(&shared.request);
+            while request.position <= shared.durable.borrow().position && !request.stop {
+                request = shared.wake.wait(request).unwrap_or_else(PoisonError::into_inner);
             }
         }
         if !shared.has_request() {
@@ -211,8 +211,8 @@ fn run_committer(shared: &CommitState) {
             SyncOutcome::Failed => return,
             SyncOutcome::Retry => {
                 // A stop may have been requested during the flush.
-                let wanted = lock(&shared.request);
-                drop(shared.wake.wait_timeout_while(wanted, RETRY, |wanted| !wanted.stop));
+                let request = lock(&shared.request);
+                drop(shared.wake.wait_timeout_while(request, RETRY, |request| !request.stop));
             }
         }
     }
@@ -229,8 +229,8 @@ enum SyncOutcome {
 
 impl CommitState {
     fn has_request(&self) -> bool {
-        let wanted = lock(&self.request);
-        wanted.position > self.durable.borrow().position
+        let request = lock(&self.request);
+        request.position > self.durable.borrow().position
     }
 
     /// Flushes the journal and publishes the durable position.
@@ -253,14 +253,14 @@ impl CommitState {
     }
 
     fn publish(&self, position: u64, broken: Option<String>) {
-        let mut wanted = lock(&self.request);
+        let mut request = lock(&self.request);
         let is_broken = broken.is_some();
         let mut settled = 0;
-        while let Some(&(end, bytes)) = wanted.in_flight.front()
+        while let Some(&(end, bytes)) = request.in_flight.front()
             && (end <= position || is_broken)
         {
             settled += bytes;
-            wanted.in_flight.pop_front();
+            request.in_flight.pop_front();
         }
         self.in_flight.fetch_sub(settled, Ordering::Relaxed);
         self.durable.send_if_modified(|reached| {
@@ -270,7 +270,7 @@ impl CommitState {
             is_new
         });
         self.done.notify_all();
-        drop(wanted);
+        drop(request);
     }
 }
 
@@ -300,7 +300,7 @@ impl Receipt {
         if !self.needs_sync || reached.position >= self.position {
             return Some(Ok(()));
         }
-        reached.failure.as_ref().map(|why| Err(Error::JournalFailed(why.clone())))
+        reached.failure.as_ref().map(|reason| Err(Error::JournalFailed(reason.clone())))
     }
 
     /// Waits until the batch is durable at its level.
@@ -316,20 +316,20 @@ impl Receipt {
     pub(crate) fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
         let until = Instant::now() + time;
         loop {
-            let wanted = lock(&self.shared.request);
+            let request = lock(&self.shared.request);
             let reached = self.shared.durable.borrow().clone();
             let outcome = self.outcome(&reached);
-            let left = until.saturating_duration_since(Instant::now());
-            if outcome.is_some() || left.is_zero() {
+            let remaining = until.saturating_duration_since(Instant::now());
+            if outcome.is_some() || remaining.is_zero() {
                 return outcome;
             }
             if self.shared.has_thread {
-                drop(self.shared.done.wait_timeout(wanted, left));
+                drop(self.shared.done.wait_timeout(request, remaining));
                 continue;
             }
-            drop(wanted);
+            drop(request);
             if let SyncOutcome::Retry = self.shared.flush() {
-                std::thread::sleep(RETRY.min(left));
+                std::thread::sleep(RETRY.min(remaining));
             }
         }
     }

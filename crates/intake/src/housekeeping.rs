@@ -28,8 +28,8 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
         shared.target.supervisor().fault_point("ledger");
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
-        let left = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
-        if is_stopped(shared, left.min(READ_INTERVAL)) {
+        let remaining = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
+        if is_stopped(shared, remaining.min(READ_INTERVAL)) {
             return;
         }
         if now() >= boundary {

@@ -85,7 +85,7 @@ impl Intake {
             series_cache: Arc::default(),
             rejections: Arc::new(Rejections::new(&meter)),
             outcomes: BatchOutcomes {
-                taken: batches("accepted"),
+                accepted: batches("accepted"),
                 duplicate: batches("duplicate"),
                 rejected: batches("rejected"),
                 deferred: batches("deferred"),

@@ -37,7 +37,7 @@ const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
 const SEQUENCES_MAX: usize = 1 << 16;
 /// Maximum number of producers with separate accepted counts in this process; beyond it, producers
 /// without a ledger entry are counted together.
-const TAKEN_MAX: usize = 4 * PRODUCERS_MAX;
+const ACCEPTED_PRODUCERS_MAX: usize = 4 * PRODUCERS_MAX;
 
 /// State shared by the intake's threads.
 #[derive(Debug)]
@@ -83,9 +83,9 @@ pub(crate) struct LastSequences {
 impl LastSequences {
     fn remember(&mut self, identity: BatchIdentity) {
         self.batches = self.batches.saturating_add(1);
-        let (last, heard) = self.table.entry((identity.producer, identity.epoch)).or_default();
-        (*last, *heard) = (identity.sequence.max(*last), self.batches);
-        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, heard)| *heard);
+        let (last, state) = self.table.entry((identity.producer, identity.epoch)).or_default();
+        (*last, *state) = (identity.sequence.max(*last), self.batches);
+        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, state)| *state);
     }
 
     fn of(&self, producer: u64, epoch: u64) -> Option<u64> {
@@ -103,7 +103,7 @@ pub(crate) struct IdentityRejections {
 /// Batches by outcome.
 #[derive(Debug)]
 pub(crate) struct BatchOutcomes {
-    pub(crate) taken: EventCounter,
+    pub(crate) accepted: EventCounter,
     pub(crate) duplicate: EventCounter,
     pub(crate) rejected: EventCounter,
     pub(crate) deferred: EventCounter,
@@ -125,8 +125,9 @@ fn lock_sequence(sequence: &Mutex<u64>) -> Result<MutexGuard<'_, u64>> {
                 std::thread::sleep(Duration::from_micros(50));
             }
             Err(TryLockError::WouldBlock) => {
-                let why = "other batches of this producer wait for space in the journal".to_owned();
-                return Err(Error::Full { reason: why, retry_after: Duration::from_secs(1) });
+                let reason =
+                    "other batches of this producer wait for space in the journal".to_owned();
+                return Err(Error::Full { reason, retry_after: Duration::from_secs(1) });
             }
         }
     }
@@ -213,8 +214,8 @@ impl IntakeState {
                 self.series_cache.clear();
                 let forms: HashMap<SeriesId, Vec<u8>> =
                     named.iter().map(|known| (known.id, known.series.canonical_key())).collect();
-                let whole = batch.with_canonical_keys(&mut |id| forms.get(&id).cloned())?;
-                self.target.append(identity, &whole)
+                let full_batch = batch.with_canonical_keys(&mut |id| forms.get(&id).cloned())?;
+                self.target.append(identity, &full_batch)
             }
             done => done,
         };
@@ -264,8 +265,8 @@ impl IntakeState {
     /// Returns an error if a sequence is too far ahead of the last one of its producer's epoch.
     pub(crate) fn check_sequence(&self, identity: BatchIdentity, max: u64) -> Result<()> {
         let BatchIdentity { producer, epoch, sequence: found } = identity;
-        let taken = lock(&self.sequences).of(producer, epoch);
-        let Some(last) = taken.max(self.ledger_reader.last_sequence(producer, epoch)) else {
+        let known = lock(&self.sequences).of(producer, epoch);
+        let Some(last) = known.max(self.ledger_reader.last_sequence(producer, epoch)) else {
             return Ok(());
         };
         if found.saturating_sub(last) <= max {
@@ -300,16 +301,16 @@ impl IntakeState {
                 Ok(())
             }
             Ok(KeyCheck::TableFull) => {
-                let why = format!("limit of bound producers ({KEYS_MAX}) reached");
+                let reason = format!("limit of bound producers ({KEYS_MAX}) reached");
                 self.add_audit_warning(format!(
-                    "producer {producer:016x} ({name}) is not bound to its key: {why}"
+                    "producer {producer:016x} ({name}) is not bound to its key: {reason}"
                 ));
                 Ok(())
             }
             Err(error) => {
-                if let Error::Forbidden(why) = &error {
+                if let Error::Forbidden(reason) = &error {
                     self.identity_rejections.keys.add(1);
-                    self.add_audit_warning(why.clone());
+                    self.add_audit_warning(reason.clone());
                 }
                 Err(error)
             }
@@ -405,7 +406,7 @@ impl IntakeState {
         match ack.is_duplicate {
             true => self.outcomes.duplicate.add(1),
             false => {
-                self.outcomes.taken.add(1);
+                self.outcomes.accepted.add(1);
                 self.count_accepted(producer, counts);
             }
         }
@@ -414,22 +415,22 @@ impl IntakeState {
 
     pub(crate) fn check_backlog(&self, bytes: u64) -> Result<()> {
         if let Some((held, max)) = self.target.head_over_limit() {
-            let why = format!(
+            let reason = format!(
                 "the store has {held} bytes of rows in memory, {max} are the most: it cannot \
                  bring them to disk"
             );
-            return Err(Error::Full { reason: why, retry_after: RETRY_AFTER_BACKLOG });
+            return Err(Error::Full { reason, retry_after: RETRY_AFTER_BACKLOG });
         }
         self.group_commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }
 
     /// Beyond the maximum, producers without a ledger entry are counted together.
     pub(crate) fn count_accepted(&self, producer: u64, counts: &ProducerCounts) {
-        let mut taken = lock(&self.accepted);
-        if taken.len() > TAKEN_MAX && !taken.contains_key(&Some(producer)) {
-            *taken = as_listed(std::mem::take(&mut *taken), &self.ledger_reader.ledger());
+        let mut accepted = lock(&self.accepted);
+        if accepted.len() > ACCEPTED_PRODUCERS_MAX && !accepted.contains_key(&Some(producer)) {
+            *accepted = as_listed(std::mem::take(&mut *accepted), &self.ledger_reader.ledger());
         }
-        taken.entry(Some(producer)).or_default().add(counts);
+        accepted.entry(Some(producer)).or_default().add(counts);
     }
 
     /// Writes the self metrics as of `end`.
@@ -467,8 +468,9 @@ impl IntakeState {
     }
 
     /// Records that the journal lost before the store read them. The ledger keeps their counts.
-    pub(crate) fn keep_damaged(&self, fed: &store::IngestProgress) {
-        let damaged = fed.missing.iter().filter_map(store::IngestProgress::positions).collect();
+    pub(crate) fn keep_damaged(&self, progress: &store::IngestProgress) {
+        let damaged =
+            progress.missing.iter().filter_map(store::IngestProgress::positions).collect();
         self.ledger_reader.keep_damaged(damaged);
     }
 
@@ -506,11 +508,11 @@ impl IntakeState {
         }
         self.ledger_reader.read_new()?;
         let ledger = self.ledger_reader.ledger();
-        let taken = as_listed(lock(&self.accepted).clone(), &ledger);
+        let accepted = as_listed(lock(&self.accepted).clone(), &ledger);
         let end = journal.watermarks().end;
         let source = |producer: &Producer| {
             let (received, dropped) = producer.counts();
-            let values = taken.get(&Some(producer.id())).map_or(0, |counts| counts.values);
+            let values = accepted.get(&Some(producer.id())).map_or(0, |counts| counts.values);
             // For sources that do not count received values, all received values are counted here.
             let known = dropped.iter().fold(values, |sum, (_, n)| sum.saturating_add(*n));
             let source = SourceCounts { received: received.max(known), accepted: values, dropped };
@@ -537,7 +539,7 @@ impl IntakeState {
                 .collect(),
             process_started_at: self.started_at,
             ledger,
-            accepted: taken,
+            accepted,
             end,
             sources,
         };
@@ -547,11 +549,11 @@ impl IntakeState {
 
 /// Counts by producer, with one shared entry for producers without a ledger entry.
 fn as_listed(
-    taken: BTreeMap<Option<u64>, ProducerCounts>,
+    accepted: BTreeMap<Option<u64>, ProducerCounts>,
     ledger: &Ledger,
 ) -> BTreeMap<Option<u64>, ProducerCounts> {
     let mut listed: BTreeMap<Option<u64>, ProducerCounts> = BTreeMap::new();
-    for (producer, counts) in taken {
+    for (producer, counts) in accepted {
         let producer = producer.filter(|producer| ledger.entries().contains_key(producer));
         listed.entry(producer).or_default().add(&counts);
     }

@@ -94,19 +94,19 @@ impl KnownKeys {
         producer: u64,
         earlier: u64,
         name: &str,
-        shown: Option<&ProducerKey>,
+        claimed_key: Option<&ProducerKey>,
         now: i64,
     ) -> Result<KeyCheck> {
         let mut keys = self.lock_keys();
         let known = [producer, earlier].into_iter().find_map(|id| Some((id, keys.get(&id)?)));
         if let Some((id, known)) = known {
             // The key is public: comparison time leaks nothing.
-            return match shown == Some(&known.key) {
+            return match claimed_key == Some(&known.key) {
                 true => Ok(KeyCheck::Match),
-                false => Err(self.forbidden_error(id, known, shown.is_some())),
+                false => Err(self.forbidden_error(id, known, claimed_key.is_some())),
             };
         }
-        let Some(&key) = shown else { return Ok(KeyCheck::Match) };
+        let Some(&key) = claimed_key else { return Ok(KeyCheck::Match) };
         let mut with_it = keys.clone();
         let mut check = KeyCheck::New;
         if keys.len() >= KEYS_MAX {
@@ -152,9 +152,9 @@ fn eviction_candidate(keys: &BTreeMap<u64, KnownKey>, origin: u64) -> Option<u64
     for producer in keys.keys() {
         *counts.entry(producer_origin(*producer)).or_default() += 1;
     }
-    let own = counts.get(&origin).copied().unwrap_or(0);
+    let origin_count = counts.get(&origin).copied().unwrap_or(0);
     let (&largest, &most) = counts.iter().max_by_key(|&(of, count)| (*count, Reverse(*of)))?;
-    if most <= own + 1 {
+    if most <= origin_count + 1 {
         return None;
     }
     let of_largest = keys.iter().filter(|(producer, _)| producer_origin(**producer) == largest);

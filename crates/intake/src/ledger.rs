@@ -263,9 +263,9 @@ impl Ledger {
         };
         // The producers of a gap's records are known for all of them or for none.
         let is_whole = gap.is_complete && gap.positions.start >= self.position;
-        let untold = gap.positions.start.saturating_sub(self.position);
-        self.unattributed.add_missing(untold);
-        let mut left = records - untold;
+        let unreported = gap.positions.start.saturating_sub(self.position);
+        self.unattributed.add_missing(unreported);
+        let mut remaining = records - unreported;
         self.position = end;
         let (start, end) = gap.time.clone().map_or((self.saved_at, self.saved_at), |time| {
             let (start, end) = time.into_inner();
@@ -278,12 +278,12 @@ impl Ledger {
         };
         if is_whole {
             for part in &gap.producers {
-                lose(self, Some(part.producer), part.records.min(left));
-                left -= part.records.min(left);
+                lose(self, Some(part.producer), part.records.min(remaining));
+                remaining -= part.records.min(remaining);
             }
         }
-        if left > 0 {
-            lose(self, None, left);
+        if remaining > 0 {
+            lose(self, None, remaining);
         }
     }
 }

@@ -79,7 +79,7 @@ impl LedgerFile {
         }
         Ok(match Ledger::decode(&bytes) {
             Ok(ledger) => LedgerLoad::Ledger(Box::new(ledger)),
-            Err(why) => LedgerLoad::Damaged(why),
+            Err(reason) => LedgerLoad::Damaged(reason),
         })
     }
 

@@ -93,7 +93,7 @@ impl LedgerReader {
         match journal.flush(Level::Disk) {
             Ok(_) => {}
             Err(error) => match Error::from(error) {
-                Error::Full { reason: why, .. } => notes.push(format!("the ledger may lag: {why}")),
+                Error::Full { reason, .. } => notes.push(format!("the ledger may lag: {reason}")),
                 error => return Err(error),
             },
         }
@@ -151,7 +151,7 @@ impl LedgerReader {
     /// Counts newly durable records; returns whether there were any.
     pub(crate) fn read_new(&self) -> Result<bool> {
         let mut reading = lock(&self.subscriber);
-        let begun = reading.position();
+        let start = reading.position();
         if self.has_failed.swap(true, Ordering::Relaxed) {
             // Skips counted records.
             reading.seek(lock(&self.ledger).position())?;
@@ -159,7 +159,7 @@ impl LedgerReader {
         let counted = self.count(&mut reading);
         self.has_failed.store(false, Ordering::Relaxed);
         counted?;
-        Ok(reading.position() != begun)
+        Ok(reading.position() != start)
     }
 
     fn count(&self, reading: &mut Subscriber) -> Result<()> {
@@ -316,8 +316,8 @@ fn load_ledger(
     notes: &mut Vec<String>,
 ) -> Result<Ledger> {
     let at = subscriber.position();
-    let anew = |why: String, notes: &mut Vec<String>| {
-        notes.push(format!("new ledger from position {at} of the journal: {why}"));
+    let anew = |reason: String, notes: &mut Vec<String>| {
+        notes.push(format!("new ledger from position {at} of the journal: {reason}"));
         Ledger::new(journal, at, now)
     };
     let ledger = match file.load()? {
@@ -325,7 +325,7 @@ fn load_ledger(
         LedgerLoad::Missing => {
             anew("the ledger is missing, and the records it counted are deleted".into(), notes)
         }
-        LedgerLoad::Damaged(why) => anew(format!("the ledger is damaged: {why}"), notes),
+        LedgerLoad::Damaged(reason) => anew(format!("the ledger is damaged: {reason}"), notes),
         LedgerLoad::Ledger(ledger) if ledger.journal != journal => {
             anew("the ledger is of another journal".to_owned(), notes)
         }

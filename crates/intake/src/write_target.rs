@@ -45,8 +45,8 @@ impl WriteTarget {
     pub(crate) fn head_over_limit(&self) -> Option<(usize, usize)> {
         let store = self.store()?;
         let max = store.options().head_bytes_max.saturating_mul(HEADS_MAX);
-        let held = store.head_and_pending_bytes();
-        (held > max).then_some((held, max))
+        let head_bytes = store.head_and_pending_bytes();
+        (head_bytes > max).then_some((head_bytes, max))
     }
 
     /// Whether a batch would be a duplicate.

@@ -263,8 +263,8 @@ impl Buffer {
             const LINE: usize = 8;
             for ahead in (0..words.min(AHEAD as usize)).step_by(LINE) {
                 let ahead = at.wrapping_add(AHEAD).wrapping_add(ahead as u64);
-                let place = self.ring().ring_index(ahead);
-                self.memory.prefetch_for_write(self.ring_start.wrapping_add(place));
+                let index = self.ring().ring_index(ahead);
+                self.memory.prefetch_for_write(self.ring_start.wrapping_add(index));
             }
         }
         #[cfg(loom)]

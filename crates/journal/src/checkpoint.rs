@@ -194,10 +194,10 @@ impl LockedCheckpoint {
         // Its creator may have died before the name was durable.
         let dir = paths.checkpoints();
         disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
-        let mut held = LockedCheckpoint { name: name.to_owned(), file };
+        let mut locked = LockedCheckpoint { name: name.to_owned(), file };
         // It may have been moved between the read and the lock.
-        held.file.refresh()?;
-        Ok(held)
+        locked.file.refresh()?;
+        Ok(locked)
     }
 
     pub(crate) fn get(&self) -> Checkpoint {

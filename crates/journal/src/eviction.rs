@@ -48,18 +48,18 @@ impl SegmentFlusher {
     pub(crate) fn free_space_for(&mut self, store: &JournalShared, want: u64) -> Result<()> {
         let limits = store.stored_settings.settings.limits;
         let claims = RetentionHolds::read(&*store.disk, &store.paths)?;
-        let (slowest, held) =
+        let (slowest, oldest_hold) =
             (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
         let may_drop = |end: u64| match limits.on_full {
             LimitPolicy::DropOldest => true,
             // Without subscribers, nothing is deleted: one may be added.
-            LimitPolicy::Reject => match (held, slowest) {
-                (Some(held), _) => end <= held,
+            LimitPolicy::Reject => match (oldest_hold, slowest) {
+                (Some(oldest_hold), _) => end <= oldest_hold,
                 (None, Some(_)) => true,
                 (None, None) => false,
             },
         };
-        let mut gone: Vec<EvictedSegment> = Vec::new();
+        let mut evicted_segments: Vec<EvictedSegment> = Vec::new();
         let mut bytes = self.retained.iter().map(|kept| kept.bytes).fold(0, u64::saturating_add);
         let is_over = |bytes: u64| {
             limits.bytes_max.is_some_and(|max| want > 0 && bytes.saturating_add(want) > max)
@@ -78,9 +78,9 @@ impl SegmentFlusher {
                 break;
             };
             bytes = bytes.saturating_sub(oldest.bytes);
-            gone.push(EvictedSegment { first: oldest.first, end, reason });
+            evicted_segments.push(EvictedSegment { first: oldest.first, end, reason });
         }
-        self.drop_segments(store, &gone, &claims)?;
+        self.drop_segments(store, &evicted_segments, &claims)?;
         match is_over(bytes) {
             true => Err(store.full_reason()?.into()),
             false => Ok(()),
@@ -89,8 +89,8 @@ impl SegmentFlusher {
 
     fn is_expired(&mut self, store: &JournalShared, index: usize) -> Result<bool> {
         let Some(age_max) = store.stored_settings.settings.limits.age_max else { return Ok(false) };
-        let kept = self.retained[index];
-        let newest = match kept.newest {
+        let segment = self.retained[index];
+        let newest = match segment.newest {
             Some(newest) => newest,
             None => {
                 let mut newest = i64::MIN;
@@ -99,7 +99,7 @@ impl SegmentFlusher {
                     &*store.disk,
                     &store.paths,
                     store.stored_settings.id,
-                    kept.first,
+                    segment.first,
                 ) && let Ok(limit) = scan.file_bytes()
                 {
                     while let Ok(found) = scan.next(limit) {
@@ -124,11 +124,11 @@ impl SegmentFlusher {
     fn drop_segments(
         &mut self,
         store: &JournalShared,
-        gone: &[EvictedSegment],
+        evicted_segments: &[EvictedSegment],
         claims: &RetentionHolds,
     ) -> Result<()> {
         let (disk, paths) = (&*store.disk, &store.paths);
-        let Some(last) = gone.last() else { return Ok(()) };
+        let Some(last) = evicted_segments.last() else { return Ok(()) };
         let slowest = claims.oldest_position();
         // Checkpoints are synced first: after a power loss an older position must not refer to
         // deleted records.
@@ -138,10 +138,13 @@ impl SegmentFlusher {
         let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = GapSet::load(disk, paths)?;
         let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
-        for &EvictedSegment { first, end, reason } in gone {
+        for &EvictedSegment { first, end, reason } in evicted_segments {
             let Some(reason) = reason else { continue };
-            let missed = slowest.map_or(first, |slowest| slowest.max(first))..end;
-            gaps.add(summarize_gap(store, first, missed.start).gap(missed, reason), &positions);
+            let missed_range = slowest.map_or(first, |slowest| slowest.max(first))..end;
+            gaps.add(
+                summarize_gap(store, first, missed_range.start).gap(missed_range, reason),
+                &positions,
+            );
             changed = true;
         }
         if changed {
@@ -155,7 +158,7 @@ impl SegmentFlusher {
             store.buffer.set_first(before);
             return Ok(());
         }
-        for &EvictedSegment { first, .. } in gone {
+        for &EvictedSegment { first, .. } in evicted_segments {
             let path = paths.segment(first);
             match disk.remove(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -184,8 +187,8 @@ fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
             limit,
             &mut |head| {
                 if head.positions().end > from {
-                    let whole = head.first >= from;
-                    tally.borrow_mut().frame(head.time_min, head.time_max, whole);
+                    let is_complete = head.first >= from;
+                    tally.borrow_mut().frame(head.time_min, head.time_max, is_complete);
                 }
             },
             &mut |record| {

@@ -359,13 +359,13 @@ impl SegmentFlusher {
             producers: newest(self.producers.values().copied(), most),
         };
         let path = store.paths.segment(first);
-        let begun = store.disk.open(&path, OpenMode::Create).and_then(|file| {
+        let created = store.disk.open(&path, OpenMode::Create).and_then(|file| {
             file.set_len(0)?;
             file.allocate(size)?;
             file.write_all_at(&head.encode(), 0)?;
             Ok(file)
         });
-        let file = match begun {
+        let file = match created {
             Ok(file) => file,
             Err(error) => {
                 // It holds nothing published.

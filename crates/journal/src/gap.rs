@@ -87,10 +87,10 @@ impl RecordGap {
     /// The part of the gap within a range.
     fn clip(&self, range: &Range<u64>) -> Option<RecordGap> {
         let positions = self.positions.start.max(range.start)..self.positions.end.min(range.end);
-        let whole = positions == self.positions;
+        let is_complete = positions == self.positions;
         (!positions.is_empty()).then(|| RecordGap {
             positions,
-            is_complete: self.is_complete && whole,
+            is_complete: self.is_complete && is_complete,
             ..self.clone()
         })
     }
@@ -108,8 +108,8 @@ pub(crate) struct GapBuilder {
 
 impl GapBuilder {
     /// Adds a frame with lost records: its times, and whether all its records are lost.
-    pub(crate) fn frame(&mut self, min: i64, max: i64, whole: bool) {
-        self.is_partial_frame |= !whole;
+    pub(crate) fn frame(&mut self, min: i64, max: i64, is_complete: bool) {
+        self.is_partial_frame |= !is_complete;
         self.time = Some(match self.time.take() {
             Some(time) => min.min(*time.start())..=max.max(*time.end()),
             None => min..=max,

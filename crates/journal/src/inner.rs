@@ -213,7 +213,7 @@ impl JournalInner {
     /// so that no change is missed between check and wait.
     fn wait_for_space(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
         let changes = self.shared.buffer.space_changes();
-        let Some((since, seen)) = waiting else { return Ok((Instant::now(), changes)) };
+        let Some((since, wake_count)) = waiting else { return Ok((Instant::now(), changes)) };
         if let Some(mut flusher) = self.try_flusher()
             && flusher.drain(&self.shared)? == FlushOutcome::Drained
         {
@@ -225,12 +225,12 @@ impl JournalInner {
         }
         // Usually a frame write in progress, which is shorter than sleeping and waking.
         let buffer = &self.shared.buffer;
-        spin(|| buffer.space_changes() != seen);
+        spin(|| buffer.space_changes() != wake_count);
         buffer.wake_flusher();
         // In slices: the process that flushes may die.
-        let left = self.options.append_timeout.saturating_sub(waited);
-        let piece = left.min(Duration::from_millis(50));
-        buffer.wait_space(seen, piece);
+        let remaining = self.options.append_timeout.saturating_sub(waited);
+        let piece = remaining.min(Duration::from_millis(50));
+        buffer.wait_space(wake_count, piece);
         Ok((since, buffer.space_changes()))
     }
 
@@ -278,7 +278,7 @@ impl JournalInner {
         self.sync_requests.fetch_add(1, Ordering::Relaxed);
         let since = Instant::now();
         loop {
-            let seen = buffer.durable_changes();
+            let wake_count = buffer.durable_changes();
             if buffer.state() & FAIL_STOP != 0 {
                 return Err(Error::FailStop);
             }
@@ -302,8 +302,8 @@ impl JournalInner {
                 Some(Err(Error::Full(_) | Error::AppendTimeout { .. })) => {}
                 Some(Err(error)) => return Err(error),
             }
-            let left = self.options.append_timeout.saturating_sub(waited);
-            buffer.wait_durable(seen, left.min(Duration::from_millis(50)));
+            let remaining = self.options.append_timeout.saturating_sub(waited);
+            buffer.wait_durable(wake_count, remaining.min(Duration::from_millis(50)));
         }
     }
 
@@ -312,7 +312,7 @@ impl JournalInner {
         let (_, end) = buffer.end();
         let since = Instant::now();
         loop {
-            let seen = buffer.durable_changes();
+            let wake_count = buffer.durable_changes();
             if buffer.state() & FAIL_STOP != 0 {
                 return Err(Error::FailStop);
             }
@@ -332,7 +332,7 @@ impl JournalInner {
             }
             // Another process writes: request it.
             buffer.request_durable(end);
-            buffer.wait_durable(seen, Duration::from_millis(10));
+            buffer.wait_durable(wake_count, Duration::from_millis(10));
         }
     }
 

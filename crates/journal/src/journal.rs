@@ -269,10 +269,10 @@ impl Journal {
         let store = &self.inner.shared;
         // Excludes a concurrent removal.
         let guard = OpenLock::begin(&*store.disk, &store.paths)?;
-        let held = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
+        let checkpoint = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
         drop(guard);
-        let reader = JournalReader::new(Arc::clone(&self.inner), held.get().position)?;
-        Ok(Subscriber::new(reader, held))
+        let reader = JournalReader::new(Arc::clone(&self.inner), checkpoint.get().position)?;
+        Ok(Subscriber::new(reader, checkpoint))
     }
 
     /// Adds a bookmark.
@@ -371,13 +371,13 @@ impl Journal {
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
         let store = &self.inner.shared;
         let guard = OpenLock::begin(&*store.disk, &store.paths)?;
-        let held = match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
-            Ok(held) => Some(held),
+        let locked = match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
+            Ok(locked) => Some(locked),
             Err(Error::CheckpointCorrupt { .. }) => None,
             Err(error) => return Err(error),
         };
         checkpoint::remove(&*store.disk, &store.paths, name)?;
-        drop((held, guard));
+        drop((locked, guard));
         self.inner.release_up_to(u64::MAX);
         Ok(())
     }

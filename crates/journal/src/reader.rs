@@ -308,13 +308,13 @@ impl JournalReader {
         let is_damage =
             |gap: &&RecordGap| gap.reason == GapReason::Damaged && gap.positions.end > first_kept;
         for gap in self.gaps.iter().filter(is_damage) {
-            let place = format!("records {:?} of the journal", gap.positions);
+            let location = format!("records {:?} of the journal", gap.positions);
             let dir = store.paths.dir.display();
             let remedy = format!(
                 "`topdeck audit` reports the loss; check the disk, stop topdeck and run \
                  `topdeck journal repair {dir}`"
             );
-            self.inner.options.supervisor.report_damage(place, gap.records(), remedy);
+            self.inner.options.supervisor.report_damage(location, gap.records(), remedy);
         }
     }
 
@@ -374,11 +374,11 @@ impl JournalReader {
             if self.is_ready() {
                 return Ok(true);
             }
-            let left = match timeout.map(|timeout| timeout.saturating_sub(since.elapsed())) {
+            let remaining = match timeout.map(|timeout| timeout.saturating_sub(since.elapsed())) {
                 Some(Duration::ZERO) => return Ok(false),
-                left => left,
+                remaining => remaining,
             };
-            self.sleep(left);
+            self.sleep(remaining);
         }
     }
 

@@ -53,10 +53,11 @@ pub(crate) fn recover(
     recovery.report.damaged_files.extend(damaged.iter().map(both_damaged));
     let checkpoints: Vec<u64> = checkpoints.iter().map(|c| c.position).collect();
     let (gaps, are_gaps_intact) = GapSet::load(disk, paths)?;
-    let told = gaps.iter().map(|gap| gap.positions.end);
+    let gap_ends = gaps.iter().map(|gap| gap.positions.end);
     let mark = recovery.mark.map(|mark| mark.position);
-    let seen = checkpoints.iter().copied().chain(mark).chain(told).max().unwrap_or(0);
-    let buffered = recovery.find_buffered(seen);
+    let reader_position =
+        checkpoints.iter().copied().chain(mark).chain(gap_ends).max().unwrap_or(0);
+    let buffered = recovery.find_buffered(reader_position);
     if !are_gaps_intact {
         let damaged = "gaps: corrupt; earlier drops are reported as damage".to_owned();
         recovery.report.damaged_files.push(damaged);
@@ -150,16 +151,16 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// Entries of the buffer that follow the segments. `seen` is the last position known to a
-    /// reader.
-    fn find_buffered(&mut self, seen: u64) -> BufferedEntries {
+    /// Entries of the buffer that follow the segments. `reader_position` is the last position
+    /// known to a reader.
+    fn find_buffered(&mut self, reader_position: u64) -> BufferedEntries {
         let (buffer, position) = (self.buffer, self.position());
         let boot = self.disk.boot_id();
         let is_right = |mark: &FlushMark| mark.position == position;
         let known = self.mark.filter(is_right).filter(|_| buffer.is_from_this_boot(boot));
         let (words, erased) = match known.and_then(|mark| buffer.entries_after(mark)) {
             Some(words) => (words, 0),
-            None => buffer.ring().find_entries(position, seen),
+            None => buffer.ring().find_entries(position, reader_position),
         };
         let (mut missing, mut next, mut scratch) = (Vec::new(), position, Vec::new());
         let (mut at, end) = words.unwrap_or_default();
@@ -175,8 +176,8 @@ impl<'a> Recovery<'a> {
             self.report.from_buffer = self.report.from_buffer.saturating_add(records);
             at = at.saturating_add(entry.words);
         }
-        missing.push(next..seen.max(next));
-        BufferedEntries { words, erased, missing, next: next.max(seen) }
+        missing.push(next..reader_position.max(next));
+        BufferedEntries { words, erased, missing, next: next.max(reader_position) }
     }
 
     /// Adds missing positions to the gaps, and saves them if any were added.
@@ -464,9 +465,10 @@ pub(crate) fn recover_producers(
         let path = paths.segment(first);
         let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
         if let Some(head) = SegmentHeader::read(&*file, &path, stored_settings.id, first)? {
-            let (gone, there): (Vec<_>, Vec<_>) = head.producers.into_iter().partition(lost);
+            let (lost_producers, there): (Vec<_>, Vec<_>) =
+                head.producers.into_iter().partition(lost);
             lasts.extend(there);
-            if gone.is_empty() {
+            if lost_producers.is_empty() {
                 break;
             }
         }

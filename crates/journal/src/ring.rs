@@ -146,15 +146,15 @@ impl<'a> Ring<'a> {
     }
 
     fn copy_in(&self, at: u64, bytes: &[u8]) {
-        let (whole, rest) = bytes.as_chunks::<8>();
-        let (a, b) = self.pieces(at, whole.len());
-        for (word, chunk) in a.iter().chain(b).zip(whole) {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let (a, b) = self.pieces(at, words.len());
+        for (word, chunk) in a.iter().chain(b).zip(words) {
             word.store(u64::from_le_bytes(*chunk), Relaxed);
         }
         if !rest.is_empty() {
             let mut last = [0; 8];
             last[..rest.len()].copy_from_slice(rest);
-            let at = at.wrapping_add(whole.len() as u64);
+            let at = at.wrapping_add(words.len() as u64);
             self.word(at).store(u64::from_le_bytes(last), Relaxed);
         }
     }
@@ -229,11 +229,15 @@ impl<'a> Ring<'a> {
     /// partial entries. Everything except the entries found is erased, and counted in words.
     /// Otherwise it could reappear between other entries, or replace newer appends after the next
     /// power loss.
-    pub(crate) fn find_entries(&self, position: u64, seen: u64) -> (Option<(u64, u64)>, u64) {
+    pub(crate) fn find_entries(
+        &self,
+        position: u64,
+        reader_position: u64,
+    ) -> (Option<(u64, u64)>, u64) {
         let lap = self.words.len() as u64;
         // Positions continue from the last seen one, and a record takes at least one byte of the
         // ring.
-        let most = position.max(seen).saturating_add(lap.saturating_mul(8));
+        let most = position.max(reader_position).saturating_add(lap.saturating_mul(8));
         // Every candidate is checked in full. The budget bounds the time to open a journal with
         // records crafted to look like entries.
         let mut words_left = lap.saturating_mul(64);

@@ -58,8 +58,8 @@ impl<'a> SequenceTable<'a> {
         let entries = self.set_of(identity.producer, identity.epoch);
         // Origin and last use of each entry; 0 if it is free.
         let end_plus_one = end.saturating_add(1);
-        let mut ways = [(0, 0); PRODUCERS_PER_SET];
-        for (way, entry) in ways.iter_mut().zip(entries) {
+        let mut slots = [(0, 0); PRODUCERS_PER_SET];
+        for (slot, entry) in slots.iter_mut().zip(entries) {
             let [producer, epoch, sequence, used] = entry.each_ref().map(|word| word.load(Relaxed));
             if used != 0 && producer == identity.producer && epoch == identity.epoch {
                 if sequence <= identity.sequence {
@@ -68,11 +68,11 @@ impl<'a> SequenceTable<'a> {
                 }
                 return;
             }
-            *way = (producer_origin(producer), used);
+            *slot = (producer_origin(producer), used);
         }
-        let Some(way) = victim(&ways, identity.origin(), end_plus_one) else { return };
+        let Some(slot) = victim(&slots, identity.origin(), end_plus_one) else { return };
         // Free while it is written, so that a crash leaves no mixture.
-        let entry = &entries[way];
+        let entry = &entries[slot];
         entry[3].store(0, Relaxed);
         let values = [identity.producer, identity.epoch, identity.sequence, end_plus_one];
         // Release: a successor sees these stores in order.
@@ -83,22 +83,22 @@ impl<'a> SequenceTable<'a> {
 /// The entry of a set that a new entry of an origin replaces: a free one or, of the origin that has
 /// the most including the new entry, the longest idle. `None` if all candidates are newer, which
 /// happens only to entries recorded late, at opening.
-fn victim(ways: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Option<usize> {
-    if let Some(free) = ways.iter().position(|way| way.1 == 0) {
+fn victim(slots: &[(u64, u64); PRODUCERS_PER_SET], origin: u64, used: u64) -> Option<usize> {
+    if let Some(free) = slots.iter().position(|slot| slot.1 == 0) {
         return Some(free);
     }
     let count = |of: u64| {
-        let stored = ways.iter().filter(|way| way.0 == of).count();
+        let stored = slots.iter().filter(|slot| slot.0 == of).count();
         stored.saturating_add(usize::from(of == origin))
     };
     // Of two origins with equally many, the new entry's own loses; then the longest idle entry.
-    let rank = |&way: &usize| {
-        let (of, last) = ways[way];
+    let rank = |&slot: &usize| {
+        let (of, last) = slots[slot];
         (std::cmp::Reverse(count(of)), of != origin, last)
     };
-    let way = (0..PRODUCERS_PER_SET).min_by_key(rank)?;
-    let (of, last) = ways[way];
-    (last <= used || count(of) > count(origin)).then_some(way)
+    let slot = (0..PRODUCERS_PER_SET).min_by_key(rank)?;
+    let (of, last) = slots[slot];
+    (last <= used || count(of) > count(origin)).then_some(slot)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -108,17 +108,17 @@ mod tests {
     #[test]
     fn a_flood_of_one_origin_leaves_the_producers_of_others() {
         let (flood, other) = (7, 8);
-        let mut ways = [(0, 0); PRODUCERS_PER_SET];
+        let mut slots = [(0, 0); PRODUCERS_PER_SET];
         // The other producer was idle for longer than all of the flood.
         for (used, of) in [other, other].into_iter().chain([flood; 100]).enumerate() {
             let used = used as u64 + 1;
-            ways[victim(&ways, of, used).unwrap()] = (of, used);
+            slots[victim(&slots, of, used).unwrap()] = (of, used);
         }
-        let count = |of| ways.iter().filter(|way| way.0 == of).count();
+        let count = |of| slots.iter().filter(|slot| slot.0 == of).count();
         assert_eq!((count(other), count(flood)), (2, PRODUCERS_PER_SET - 2));
-        assert!(ways.contains(&(flood, 102)), "the latest of the flood");
-        assert_eq!(victim(&ways, flood, 50), None, "noted late, all of it are newer");
-        let late = victim(&ways, other, 50).expect("the flood has more");
-        assert_eq!(ways[late].0, flood);
+        assert!(slots.contains(&(flood, 102)), "the latest of the flood");
+        assert_eq!(victim(&slots, flood, 50), None, "noted late, all of it are newer");
+        let late = victim(&slots, other, 50).expect("the flood has more");
+        assert_eq!(slots[late].0, flood);
     }
 }

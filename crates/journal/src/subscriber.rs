@@ -15,8 +15,8 @@ pub struct Subscriber {
 }
 
 impl Subscriber {
-    pub(crate) fn new(reader: JournalReader, held: LockedCheckpoint) -> Subscriber {
-        Subscriber { reader, checkpoint: held }
+    pub(crate) fn new(reader: JournalReader, checkpoint: LockedCheckpoint) -> Subscriber {
+        Subscriber { reader, checkpoint }
     }
 
     /// Its checkpoint.

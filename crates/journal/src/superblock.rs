@@ -43,7 +43,7 @@ impl Superblock {
         let fresh = path.with_added_extension("new");
         let file = disk.open(&fresh, OpenMode::Create).io_context("create", &fresh)?;
         file.set_len(0).io_context("truncate", &fresh)?;
-        let mut twice = Superblock {
+        let mut superblock = Superblock {
             path: path.to_owned(),
             file,
             magic,
@@ -51,13 +51,13 @@ impl Superblock {
             payload: *payload,
             is_degraded: false,
         };
-        twice.write(payload)?;
-        twice.write(payload)?;
-        twice.sync()?;
+        superblock.write(payload)?;
+        superblock.write(payload)?;
+        superblock.sync()?;
         disk.rename(&fresh, path).io_context("rename", path)?;
         let dir = path.parent().expect("BUG: a file of the journal without its folder");
         disk.sync_dir(dir).io_context("fsync directory", dir)?;
-        Ok(twice)
+        Ok(superblock)
     }
 
     /// Opens the file; `None` if both copies are corrupt.
@@ -165,7 +165,7 @@ fn newest(
     magic: [u8; 8],
 ) -> Result<Option<(u64, Payload, bool)>> {
     let mut best: Option<(u64, Payload)> = None;
-    let mut whole = 0u32;
+    let mut valid_copies = 0u32;
     for (parity, copy) in (0..).zip(copies) {
         let fields = FieldTable::read_only(&SUPERBLOCK, copy);
         let generation = fields.u64("generation");
@@ -182,7 +182,7 @@ fn newest(
                 supported: VERSION,
             });
         }
-        whole = whole.saturating_add(1);
+        valid_copies = valid_copies.saturating_add(1);
         if best.is_none_or(|(newest, _)| generation > newest) {
             best = Some((
                 generation,
@@ -190,5 +190,5 @@ fn newest(
             ));
         }
     }
-    Ok(best.map(|(generation, payload)| (generation, payload, whole < 2)))
+    Ok(best.map(|(generation, payload)| (generation, payload, valid_copies < 2)))
 }

@@ -144,7 +144,7 @@ pub struct QuarantinedInput {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DamageReport {
     /// Location, as in "records 3..4 of the journal".
-    pub place: String,
+    pub location: String,
     /// Number of lost records.
     pub records: u64,
     /// Remedy for the operator.
@@ -175,14 +175,17 @@ impl Supervisor {
     /// reached.
     #[doc(hidden)]
     pub fn with_injected_panics(points: &[(&str, u32)]) -> Supervisor {
-        let left: BTreeMap<String, u32> =
+        let remaining_panics: BTreeMap<String, u32> =
             points.iter().map(|&(point, times)| (point.to_owned(), times)).collect();
-        let left = Mutex::new(left);
+        let remaining_panics = Mutex::new(remaining_panics);
         let fault: FaultHook = Arc::new(move |point: &str| {
-            let mut left = left.lock().unwrap_or_else(PoisonError::into_inner);
-            let Some(times) = left.get_mut(point).filter(|times| **times > 0) else { return };
+            let mut remaining_panics =
+                remaining_panics.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(times) = remaining_panics.get_mut(point).filter(|times| **times > 0) else {
+                return;
+            };
             *times = times.saturating_sub(1);
-            drop(left);
+            drop(remaining_panics);
             panic!("thrown at {point}");
         });
         let wait_first = Duration::ZERO;
@@ -286,12 +289,12 @@ impl Supervisor {
 
     /// Reports damage for [`DAMAGE_REPORTED_FOR_NS`]. Damage found again within that time is not
     /// reported again.
-    pub fn report_damage(&self, place: String, records: u64, remedy: String) {
+    pub fn report_damage(&self, location: String, records: u64, remedy: String) {
         let now = self.now();
-        let report = DamageReport { place, records, remedy, time: now };
+        let report = DamageReport { location, records, remedy, time: now };
         let is_new = {
             let mut state = self.state();
-            let known = state.damage.iter().position(|known| known.place == report.place);
+            let known = state.damage.iter().position(|known| known.location == report.location);
             let before = known.map(|at| state.damage.remove(at));
             if before.is_none() {
                 state.damaged_records_total = state.damaged_records_total.saturating_add(records);
@@ -304,7 +307,7 @@ impl Supervisor {
             !is_reported
         };
         if is_new {
-            self.log(&format!("cannot read {}: damaged; {}", report.place, report.remedy));
+            self.log(&format!("cannot read {}: damaged; {}", report.location, report.remedy));
         }
     }
 
@@ -376,13 +379,13 @@ impl SupervisedThread {
             match catch_unwind(AssertUnwindSafe(&mut work)) {
                 Ok(done) => return Some(done),
                 Err(panic) => {
-                    let mut left = self.record_panic(&*panic);
+                    let mut backoff = self.record_panic(&*panic);
                     if was_stopping {
                         return None;
                     }
-                    while !left.is_zero() && !is_stopping() {
-                        std::thread::sleep(left.min(STOP_POLL));
-                        left = left.saturating_sub(STOP_POLL);
+                    while !backoff.is_zero() && !is_stopping() {
+                        std::thread::sleep(backoff.min(STOP_POLL));
+                        backoff = backoff.saturating_sub(STOP_POLL);
                     }
                     self.record_restart();
                 }

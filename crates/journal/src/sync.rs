@@ -40,7 +40,7 @@ impl Memory {
     pub(crate) fn wait(
         &self,
         index: usize,
-        seen: u32,
+        expected: u32,
         timeout: Option<std::time::Duration>,
     ) -> bool {
         if timeout.is_some() {
@@ -48,7 +48,7 @@ impl Memory {
             return true;
         }
         let mut waiting = self.waiting.lock().unwrap();
-        while self.wakes[index].load(Ordering::SeqCst) == seen {
+        while self.wakes[index].load(Ordering::SeqCst) == expected {
             waiting = self.changed.wait(waiting).unwrap();
         }
         false

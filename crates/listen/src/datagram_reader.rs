@@ -111,8 +111,8 @@ impl DatagramReader {
     /// Runs until stopped.
     pub(crate) fn run(&mut self) {
         let mut buffer = vec![0; BYTES_MAX];
-        let mut asked = Instant::now();
-        let mut woke = asked;
+        let mut last_poll = Instant::now();
+        let mut woke = last_poll;
         // On a Unix socket, the sender blocks after a few queued datagrams.
         let may_nap = matches!(self.socket, DatagramSocket::Udp(_))
             && self.buffer_bytes >= COALESCE_BUFFER_BYTES;
@@ -131,8 +131,8 @@ impl DatagramReader {
             let stopping = self.context.is_stopping.load(Ordering::Acquire);
             let until = Instant::now() + if stopping { STOP_MAX } else { DROPS_INTERVAL };
             while self.read_burst(&mut buffer) && Instant::now() < until {}
-            if stopping || asked.elapsed() >= DROPS_INTERVAL {
-                asked = Instant::now();
+            if stopping || last_poll.elapsed() >= DROPS_INTERVAL {
+                last_poll = Instant::now();
                 self.update_drops();
             }
             if stopping {

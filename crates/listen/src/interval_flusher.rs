@@ -88,12 +88,12 @@ impl IntervalFlusher {
         intake: Arc<Intake>,
         collectors: Vec<Arc<Mutex<MetricAggregator>>>,
     ) -> IntervalFlusher {
-        let (kept, gauges) = (BTreeMap::new(), HashMap::new());
+        let (tables, gauges) = (BTreeMap::new(), HashMap::new());
         IntervalFlusher {
             shared: common,
             intake,
             aggregators: collectors,
-            retained: kept,
+            retained: tables,
             gauges,
             is_full: false,
             in_flight: Vec::new(),
@@ -106,11 +106,13 @@ impl IntervalFlusher {
         loop {
             let now = self.intake.now();
             let end = FlushInterval::containing(now, self.shared.interval).end;
-            let left = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
+            let remaining = u64::try_from(end.saturating_sub(now)).unwrap_or(0);
             let has_capacity = self.has_capacity();
             self.shared.is_blocked.store(!has_capacity, Ordering::Relaxed);
-            let request = flush_signal
-                .wait(Duration::from_nanos(left).min(self.shared.limits.pause_max), has_capacity);
+            let request = flush_signal.wait(
+                Duration::from_nanos(remaining).min(self.shared.limits.pause_max),
+                has_capacity,
+            );
             if has_capacity || request.stop {
                 self.collect(request.stop || request.is_requested);
             }
@@ -242,7 +244,7 @@ impl IntervalFlusher {
         while let Some(range) = ranges.pop_front().filter(|range| !range.is_empty()) {
             let times = (interval.start, interval.end);
             let (end, outcome) = self.write_batch(times, &mut rows[range.clone()], &mut lost);
-            let (end, whole) = (range.start + end, range.end);
+            let (end, period_range) = (range.start + end, range.end);
             match outcome {
                 Err(error @ intake::Error::Full { .. }) => {
                     if !std::mem::replace(&mut self.is_full, true) {
@@ -259,7 +261,7 @@ impl IntervalFlusher {
                     if end - range.start > 1 =>
                 {
                     let middle = range.start + (end - range.start) / 2;
-                    [end..whole, middle..end, range.start..middle]
+                    [end..period_range, middle..end, range.start..middle]
                         .into_iter()
                         .filter(|range| !range.is_empty())
                         .for_each(|range| ranges.push_front(range));
@@ -274,8 +276,8 @@ impl IntervalFlusher {
                 .iter()
                 .for_each(|(_, aggregate)| panicked.add_aggregate(DropReason::Panic, aggregate));
             self.in_flight = vec![(interval.without_rows(), panicked)];
-            if end < whole {
-                ranges.push_front(end..whole);
+            if end < period_range {
+                ranges.push_front(end..period_range);
             }
         }
         self.shared.counters.count_drops(&lost);

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::metric_aggregator::{MetricAggregator, SeriesPlace};
+use crate::metric_aggregator::{MetricAggregator, SeriesSlot};
 use crate::series_aggregate::AggregateKind;
 
 /// A value of a series.
@@ -28,13 +28,13 @@ pub struct LineSink<'a> {
     aggregator: &'a mut MetricAggregator,
     /// Sender.
     from: &'a dyn Display,
-    place: SeriesPlace,
+    slot: SeriesSlot,
 }
 
 impl<'a> LineSink<'a> {
     pub(crate) fn new(aggregator: &'a mut MetricAggregator, from: &'a dyn Display) -> LineSink<'a> {
-        let place = SeriesPlace::new(AggregateKind::Points, aggregator.now());
-        LineSink { aggregator, from, place }
+        let slot = SeriesSlot::new(AggregateKind::Points, aggregator.now());
+        LineSink { aggregator, from, slot }
     }
 
     /// Current time, in nanoseconds since the Unix epoch.
@@ -52,13 +52,13 @@ impl<'a> LineSink<'a> {
         aggregation: AggregateKind,
         time: Option<i64>,
     ) {
-        self.place = SeriesPlace::new(aggregation, time.unwrap_or(self.aggregator.now()));
+        self.slot = SeriesSlot::new(aggregation, time.unwrap_or(self.aggregator.now()));
         self.aggregator.set_key(kind, name);
     }
 
     /// Adds a value to the series. `rate` is the sample rate: above 0, at most 1.
     pub fn value(&mut self, value: LineValue<'_>, rate: f64) {
-        self.aggregator.add(&mut self.place, value, rate);
+        self.aggregator.add(&mut self.slot, value, rate);
     }
 
     /// Counts a valid line without a metric.
@@ -67,7 +67,7 @@ impl<'a> LineSink<'a> {
     }
 
     /// Reports a line or value that cannot be parsed.
-    pub fn reject(&mut self, why: &dyn Display) {
-        self.aggregator.reject(why, self.from);
+    pub fn reject(&mut self, reason: &dyn Display) {
+        self.aggregator.reject(reason, self.from);
     }
 }

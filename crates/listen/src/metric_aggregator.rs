@@ -44,15 +44,15 @@ pub(crate) struct ListenerShared {
 
 /// Series of a packet, and its index in the interval of its time, if present.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SeriesPlace {
+pub(crate) struct SeriesSlot {
     aggregation: AggregateKind,
     time: i64,
     index: Option<usize>,
 }
 
-impl SeriesPlace {
-    pub(crate) fn new(aggregation: AggregateKind, time: i64) -> SeriesPlace {
-        SeriesPlace { aggregation, time, index: None }
+impl SeriesSlot {
+    pub(crate) fn new(aggregation: AggregateKind, time: i64) -> SeriesSlot {
+        SeriesSlot { aggregation, time, index: None }
     }
 }
 
@@ -182,10 +182,10 @@ impl MetricAggregator {
             let (name, message) = (self.shared.format.name(), panic_message(&*panic));
             self.shared.supervisor.thread(format!("{name} lines")).record_caught_panic(&*panic);
             let start = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-            let why = format!(
+            let reason = format!(
                 "cannot parse {start:?}: the parser panicked: {message}; please report this bug"
             );
-            self.reject(&why, from);
+            self.reject(&reason, from);
         }
         self.publish_counts();
     }
@@ -213,8 +213,8 @@ impl MetricAggregator {
     }
 
     /// Counts a line that was not parsed.
-    pub(crate) fn reject_line(&mut self, why: &dyn Display, from: &dyn Display) {
-        self.reject(why, from);
+    pub(crate) fn reject_line(&mut self, reason: &dyn Display, from: &dyn Display) {
+        self.reject(reason, from);
         self.publish_counts();
     }
 
@@ -229,11 +229,11 @@ impl MetricAggregator {
         counters.lines_skipped.add(skipped);
     }
 
-    pub(crate) fn reject(&mut self, why: &dyn Display, from: &dyn Display) {
+    pub(crate) fn reject(&mut self, reason: &dyn Display, from: &dyn Display) {
         self.packet_counts.rejected += 1;
         if self.messages < MESSAGES_MAX {
             self.messages += 1;
-            self.shared.recent_errors.push(format!("{from}: {why}"));
+            self.shared.recent_errors.push(format!("{from}: {reason}"));
         }
     }
 
@@ -246,17 +246,17 @@ impl MetricAggregator {
     }
 
     /// Adds a value to the series set by [`Self::set_key`], in the interval of its time.
-    pub(crate) fn add(&mut self, place: &mut SeriesPlace, value: LineValue<'_>, rate: f64) {
+    pub(crate) fn add(&mut self, slot: &mut SeriesSlot, value: LineValue<'_>, rate: f64) {
         self.packet_counts.received += 1;
         let ahead_max = self.now_ns.saturating_add(AHEAD_MAX);
         // Points have their own timestamps and belong to the current interval.
         if matches!(value, LineValue::Point { time, .. } if time > ahead_max) {
             return self.record_drop(DropReason::TimestampInFuture);
         }
-        let SeriesPlace { aggregation, time, index } = *place;
+        let SeriesSlot { aggregation, time, index } = *slot;
         let found = index.map_or_else(|| self.find_or_insert(time, aggregation), Ok);
         let added = found.and_then(|found| {
-            place.index = Some(found);
+            slot.index = Some(found);
             self.add_value(time, found, value, rate)
         });
         if let Err(reason) = added {
@@ -308,7 +308,7 @@ impl MetricAggregator {
     fn add_value(
         &mut self,
         at: i64,
-        place: usize,
+        index: usize,
         value: LineValue<'_>,
         rate: f64,
     ) -> Result<(), DropReason> {
@@ -319,7 +319,7 @@ impl MetricAggregator {
                 self.future.get_mut(&start).expect("BUG: the series has an index")
             }
         };
-        let aggregate = interval.get_mut(place);
+        let aggregate = interval.get_mut(index);
         match (&mut aggregate.value, value) {
             (AggregateValue::Histogram(histogram), LineValue::Number(number)) => {
                 if histogram.count() > u64::MAX / 2 {

@@ -11,11 +11,11 @@ pub(crate) struct RecentErrors(Mutex<VecDeque<String>>);
 
 impl RecentErrors {
     pub(crate) fn push(&self, message: String) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.len() == MESSAGES_MAX {
-            kept.pop_front();
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() == MESSAGES_MAX {
+            errors.pop_front();
         }
-        kept.push_back(message);
+        errors.push_back(message);
     }
 
     pub(crate) fn list(&self) -> Vec<String> {

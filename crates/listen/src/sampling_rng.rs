@@ -33,8 +33,8 @@ impl SamplingRng {
             return 1;
         }
         let weight = 1.0 / rate;
-        let whole = weight.floor();
-        whole as u64 + u64::from(self.unit_interval() < weight - whole)
+        let integer = weight.floor();
+        integer as u64 + u64::from(self.unit_interval() < weight - integer)
     }
 }
 

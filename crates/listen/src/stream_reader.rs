@@ -231,9 +231,10 @@ impl StreamConnection {
         self.finish_line(bytes_max, collector);
         self.last_line_at = Instant::now();
         let rest = &bytes[first + 1..];
-        let whole = rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
-        let (whole, rest) = rest.split_at(whole);
-        for part in split_lines(whole, bytes_max) {
+        let complete_lines =
+            rest.iter().rposition(|&byte| byte == b'\n').map_or(0, |last| last + 1);
+        let (complete_lines, rest) = rest.split_at(complete_lines);
+        for part in split_lines(complete_lines, bytes_max) {
             match part {
                 Ok(lines) => collector.add_packet(lines, &self.peer),
                 Err(_) => self.reject_long_line(bytes_max, collector),
@@ -259,8 +260,8 @@ impl StreamConnection {
     }
 
     fn reject_long_line(&self, bytes_max: usize, collector: &mut MetricAggregator) {
-        let why = format!("expected a line of at most {bytes_max} bytes, found a longer one");
-        collector.reject_line(&why, &self.peer);
+        let reason = format!("expected a line of at most {bytes_max} bytes, found a longer one");
+        collector.reject_line(&reason, &self.peer);
     }
 }
 

@@ -237,7 +237,8 @@ impl Calibration {
 
 impl fmt::Display for Calibration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = self.clock_reason.as_ref().map_or(String::new(), |why| format!(" ({why})"));
+        let reason =
+            self.clock_reason.as_ref().map_or(String::new(), |reason| format!(" ({reason})"));
         let (mode, error_ns) = (self.clock_mode.name(), self.clock_error_ns);
         writeln!(f, "clock: {mode}{reason}, error at most {error_ns} ns")?;
         match self.max_rate {

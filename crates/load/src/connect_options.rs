@@ -46,7 +46,7 @@ impl ConnectOptions {
                 let name = ServerName::try_from(host.clone());
                 let name = name.map_err(|error| Error::ServerName {
                     host: host.clone(),
-                    why: error.to_string(),
+                    cause: error.to_string(),
                 })?;
                 Some((Arc::new(config), name))
             }

@@ -227,8 +227,8 @@ impl Connection {
             None => match (&self.socket).read(buffer) {
                 Ok(0) => ReadOutcome::Closed,
                 Ok(length) => {
-                    let taken = self.codec.receive(&buffer[..length], scratch, completions);
-                    with_preview(taken, &buffer[..length], &mut self.error_detail)?;
+                    let result = self.codec.receive(&buffer[..length], scratch, completions);
+                    with_preview(result, &buffer[..length], &mut self.error_detail)?;
                     ReadOutcome::Open
                 }
                 Err(error) => would_block(error, &mut self.error_detail)?,
@@ -250,8 +250,9 @@ impl Connection {
                     match tls.reader().read(buffer) {
                         Ok(0) => break,
                         Ok(length) => {
-                            let taken = self.codec.receive(&buffer[..length], scratch, completions);
-                            with_preview(taken, &buffer[..length], &mut self.error_detail)?;
+                            let result =
+                                self.codec.receive(&buffer[..length], scratch, completions);
+                            with_preview(result, &buffer[..length], &mut self.error_detail)?;
                         }
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                         // The peer closed without a TLS close_notify; the codec knows whether the
@@ -286,8 +287,8 @@ impl Connection {
             self.unsent.extend_from_slice(bytes);
             return self.flush();
         }
-        let taken = self.write_some(bytes)?;
-        self.unsent.extend_from_slice(&bytes[taken..]);
+        let written_bytes = self.write_some(bytes)?;
+        self.unsent.extend_from_slice(&bytes[written_bytes..]);
         Ok(())
     }
 
@@ -304,17 +305,18 @@ impl Connection {
         let Some(tls) = self.tls.as_mut().filter(|_| self.pending_tls_request.is_none()) else {
             return written(&self.socket, bytes, &mut self.error_detail);
         };
-        let mut taken = 0;
+        let mut written_bytes = 0;
         loop {
-            taken += tls.writer().write(&bytes[taken..]).map_err(|_| Failure::Tls)?;
+            written_bytes +=
+                tls.writer().write(&bytes[written_bytes..]).map_err(|_| Failure::Tls)?;
             while tls.wants_write() {
                 if let Err(error) = tls.write_tls(&mut &self.socket) {
-                    return would_block(error, &mut self.error_detail).map(|_| taken);
+                    return would_block(error, &mut self.error_detail).map(|_| written_bytes);
                 }
             }
             // During the handshake rustls buffers some bytes and sends none.
-            if taken == bytes.len() || tls.is_handshaking() {
-                return Ok(taken);
+            if written_bytes == bytes.len() || tls.is_handshaking() {
+                return Ok(written_bytes);
             }
         }
     }
@@ -356,14 +358,14 @@ fn would_block(
 
 /// Adds a preview of bytes that the codec rejected.
 fn with_preview(
-    taken: Result<(), Failure>,
+    result: Result<(), Failure>,
     bytes: &[u8],
     error_detail: &mut Option<String>,
 ) -> Result<(), Failure> {
-    if taken == Err(Failure::Malformed) {
+    if result == Err(Failure::Malformed) {
         *error_detail = Some(preview(bytes));
     }
-    taken
+    result
 }
 
 fn failed(error: &io::Error, error_detail: &mut Option<String>) -> Failure {

@@ -1,4 +1,4 @@
-//! Reasons why a run cannot start.
+//! Reasons cause a run cannot start.
 
 /// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
@@ -16,34 +16,34 @@ pub enum Error {
     #[error(transparent)]
     Tls(#[from] net::tls::TlsError),
     /// The host name is not valid in a certificate.
-    #[error("cannot use {host} as a TLS server name: {why}")]
+    #[error("cannot use {host} as a TLS server name: {cause}")]
     ServerName {
         /// Host name.
         host: String,
         /// Cause.
-        why: String,
+        cause: String,
     },
     /// A worker could not be started.
     #[error("cannot start a worker: {0}")]
     Worker(#[from] std::io::Error),
     /// RLIMIT_NOFILE is too low.
     #[error(
-        "{wanted} open files are needed for the connections or processes, but the limit is \
+        "{required} open files are needed for the connections or processes, but the limit is \
          {allowed}; reduce --max-connections, or raise the limit with ulimit -n"
     )]
     TooFewFiles {
         /// Files needed.
-        wanted: usize,
+        required: usize,
         /// Hard limit.
         allowed: u64,
     },
     /// A program cannot be executed.
-    #[error("cannot start the command {name:?}: {why}")]
+    #[error("cannot start the command {name:?}: {cause}")]
     Program {
         /// Name in the command.
         name: String,
         /// Cause and remedy.
-        why: String,
+        cause: String,
     },
     /// A request without a command in a run of commands.
     #[error(

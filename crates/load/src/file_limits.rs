@@ -15,10 +15,10 @@ pub struct FileLimits {
 
 impl FileLimits {
     /// Raises the soft limit if this many files need it.
-    pub(crate) fn raise(wanted: usize) -> Result<FileLimits, Error> {
+    pub(crate) fn raise(required: usize) -> Result<FileLimits, Error> {
         use rustix::process::{Resource, getrlimit, setrlimit};
         let mut limit = getrlimit(Resource::Nofile);
-        let wanted_files = wanted as u64;
+        let wanted_files = required as u64;
         let hard_limit = limit.maximum;
         if limit.current.is_none_or(|current| current >= wanted_files) {
             return Ok(FileLimits { needed: wanted_files, soft_limit: limit.current, hard_limit });
@@ -27,7 +27,7 @@ impl FileLimits {
         limit.current = Some(wanted_files.min(allowed));
         let raised = setrlimit(Resource::Nofile, limit);
         if allowed < wanted_files || raised.is_err() {
-            return Err(Error::TooFewFiles { wanted, allowed });
+            return Err(Error::TooFewFiles { required, allowed });
         }
         Ok(FileLimits { needed: wanted_files, soft_limit: Some(wanted_files), hard_limit })
     }

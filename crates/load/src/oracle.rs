@@ -16,7 +16,7 @@ pub struct ServerStall {
 /// `service_ns` after the server read it, and the server reads everything as soon as it can.
 /// Requests not answered at `end_ns` count with their age. Stalls must not overlap.
 pub fn expected_response_times(
-    due: impl Iterator<Item = u64>,
+    due_times: impl Iterator<Item = u64>,
     service_ns: u64,
     stalls: &[ServerStall],
     end_ns: u64,
@@ -26,7 +26,7 @@ pub fn expected_response_times(
         stall.map_or(timestamp, |one| one.to_ns)
     };
     let mut recorder = Recorder::new();
-    for due_ns in due {
+    for due_ns in due_times {
         let answered_ns = after_stall(after_stall(due_ns) + service_ns);
         recorder.record(answered_ns.min(end_ns).saturating_sub(due_ns));
     }

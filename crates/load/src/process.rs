@@ -52,7 +52,7 @@ pub(crate) struct Process {
 /// A failed command.
 pub(crate) struct CommandFailure {
     pub(crate) failure: Failure,
-    pub(crate) why: String,
+    pub(crate) cause: String,
 }
 
 impl Process {
@@ -108,7 +108,7 @@ impl Process {
 
     /// Returns the result once the process has exited.
     pub(crate) fn poll_exit(&mut self) -> Option<Result<(), CommandFailure>> {
-        let failure = |failure, why| Some(Err(CommandFailure { failure, why }));
+        let failure = |failure, cause| Some(Err(CommandFailure { failure, cause }));
         let status = match self.child.try_wait() {
             Ok(None) => return None,
             Ok(Some(status)) => status,
@@ -130,10 +130,10 @@ impl Process {
     }
 
     /// Describes the failure, with the end of standard error.
-    pub(crate) fn error_detail(&self, why: &str) -> Option<String> {
-        let why = format!("request {} {why}", self.number);
+    pub(crate) fn error_detail(&self, cause: &str) -> Option<String> {
+        let cause = format!("request {} {cause}", self.number);
         let output = self.stderr.as_ref().map(output).unwrap_or_default();
-        Some(if output.is_empty() { why } else { format!("{why}: {output}") })
+        Some(if output.is_empty() { cause } else { format!("{cause}: {output}") })
     }
 
     /// Drops all but the end of the output.
@@ -190,7 +190,7 @@ impl CommandFailure {
             _ if is_again => Failure::Resources,
             _ => Failure::NotStarted,
         };
-        CommandFailure { failure, why: format!("cannot start the process: {error}") }
+        CommandFailure { failure, cause: format!("cannot start the process: {error}") }
     }
 }
 
@@ -223,7 +223,7 @@ pub(crate) fn resolve_programs(requests: &Requests) -> Result<Vec<Option<PathBuf
 }
 
 fn find(name: &OsStr) -> Result<PathBuf, Error> {
-    let wrong = |why: String| Error::Program { name: name.display().to_string(), why };
+    let wrong = |cause: String| Error::Program { name: name.display().to_string(), cause };
     let is_file = |path: &Path| path.is_file();
     let is_allowed = |path: &Path| access(path, Access::EXEC_OK).is_ok();
     let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());

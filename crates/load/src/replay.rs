@@ -82,17 +82,17 @@ fn time_ns(text: &str) -> Option<i128> {
     let (number, unit_ns) = unit.unwrap_or((text, 1_000_000_000));
     let number = number.trim_end();
     let (sign, digits) = number.strip_prefix('-').map_or((1, number), |digits| (-1, digits));
-    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let (seconds, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let are_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !are_digits(whole) || !are_digits(fraction) {
+    if seconds.is_empty() || !are_digits(seconds) || !are_digits(fraction) {
         return None;
     }
     // 14 digits of hours are below a nanosecond; more would overflow.
     let fraction = &fraction[..fraction.len().min(14)];
     let scale = 10i128.pow(fraction.len() as u32);
-    let whole = whole.parse::<u64>().ok()?;
+    let seconds = seconds.parse::<u64>().ok()?;
     let fraction = if fraction.is_empty() { 0 } else { fraction.parse::<i128>().ok()? };
-    let ns = i128::from(whole).checked_mul(unit_ns)? + fraction * unit_ns / scale;
+    let ns = i128::from(seconds).checked_mul(unit_ns)? + fraction * unit_ns / scale;
     Some(sign * ns)
 }
 

@@ -113,13 +113,13 @@ impl Requests {
             let used: Vec<usize> =
                 (0..self.variables.len()).filter(|number| request.uses(*number)).collect();
             let check = |rendered: &RenderedRequest, values: &[String]| {
-                check_one(rendered).map_err(|why| {
+                check_one(rendered).map_err(|cause| {
                     let with = used.iter().map(|number| {
                         format!(", with {} = {:?}", self.variables[*number].0, values[*number])
                     });
                     RequestsError::NotRepresentable {
                         name: request.name.clone(),
-                        why,
+                        cause,
                         with: with.collect(),
                     }
                 })

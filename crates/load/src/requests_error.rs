@@ -54,12 +54,12 @@ pub enum RequestsError {
         name: String,
     },
     /// The protocol cannot represent the request.
-    #[error("request {name:?}: {why}{with}")]
+    #[error("request {name:?}: {cause}{with}")]
     NotRepresentable {
         /// Name of the request.
         name: String,
         /// Cause.
-        why: String,
+        cause: String,
         /// Values of its variables that cause it; empty if it has none.
         with: String,
     },

@@ -177,7 +177,7 @@ impl FromStr for Requirement {
     type Err = RequirementError;
 
     fn from_str(expression: &str) -> Result<Requirement, RequirementError> {
-        let wrong = |why: &str| RequirementError(format!("{why}: {EXPECTED}"));
+        let wrong = |cause: &str| RequirementError(format!("{cause}: {EXPECTED}"));
         let at = expression.find(['<', '>']).ok_or_else(|| wrong("no < or >"))?;
         let (name, rest) = expression.split_at(at);
         let (name, is_lower_limit) = (name.trim(), rest.starts_with('>'));

@@ -122,9 +122,9 @@ impl Iterator for Arrivals {
     fn next(&mut self) -> Option<u64> {
         let segments = match &self.schedule {
             Schedule::Replay(times) => {
-                let due = times.get(self.number as usize).copied();
+                let due_ns = times.get(self.number as usize).copied();
                 self.number += 1;
-                return due;
+                return due_ns;
             }
             Schedule::Rate { segments, .. } => segments,
         };
@@ -142,9 +142,9 @@ impl Iterator for Arrivals {
             let count = segment.requests();
             let within = position - self.before;
             if within < count {
-                let due = self.start_ns + segment.time_at(within);
+                let due_ns = self.start_ns + segment.time_at(within);
                 self.number += 1;
-                return Some(due);
+                return Some(due_ns);
             }
             self.before += count;
             self.start_ns += segment.duration_ns;
@@ -155,11 +155,11 @@ impl Iterator for Arrivals {
 
 /// Formats a rate for reports: `1,000/s`, with significant decimals only.
 pub fn format_rate(rate: f64) -> String {
-    let whole = rate.round();
+    let rounded = rate.round();
     let text = match rate {
-        rate if rate != whole && rate < 1.0 => return format!("{rate:.3}/s"),
-        rate if rate != whole && rate < 100.0 => return format!("{rate:.2}/s"),
-        _ => format!("{whole:.0}"),
+        rate if rate != rounded && rate < 1.0 => return format!("{rate:.3}/s"),
+        rate if rate != rounded && rate < 100.0 => return format!("{rate:.2}/s"),
+        _ => format!("{rounded:.0}"),
     };
     let mut grouped = String::new();
     for (at, digit) in text.chars().enumerate() {

@@ -86,7 +86,7 @@ impl StubServer {
             busy_until: 0,
             control: Arc::clone(&control),
             clients: Slab::new(),
-            due: VecDeque::new(),
+            due_responses: VecDeque::new(),
             number: 0,
             stalled_until_ns: None,
         };
@@ -162,7 +162,7 @@ struct StubEventLoop {
     control: Arc<StubControl>,
     clients: Slab<StubClient>,
     /// Responses in order of due time: when, client, its number, bytes.
-    due: VecDeque<(u64, usize, u64, Vec<u8>)>,
+    due_responses: VecDeque<(u64, usize, u64, Vec<u8>)>,
     number: u64,
     /// End of the current stall.
     stalled_until_ns: Option<u64>,
@@ -191,14 +191,15 @@ impl StubEventLoop {
             if let Some(stall_end) = self.stalled_until_ns.take() {
                 self.record_lateness(stall_end, now);
             }
-            while self.due.front().is_some_and(|one| one.0 <= now) {
-                if let Some((due, key, number, respond)) = self.due.pop_front() {
+            while self.due_responses.front().is_some_and(|one| one.0 <= now) {
+                if let Some((due, key, number, respond)) = self.due_responses.pop_front() {
                     let stalled = stall.filter(|(from, to)| (*from..*to).contains(&due));
                     self.record_lateness(stalled.map_or(due, |(_, to)| to), now);
                     self.respond(key, number, &respond);
                 }
             }
-            let mut until = self.due.front().map_or(u64::MAX, |one| one.0).min(now + STOP_CHECK_NS);
+            let mut until =
+                self.due_responses.front().map_or(u64::MAX, |one| one.0).min(now + STOP_CHECK_NS);
             if let Some((from, _)) = stall.filter(|(from, _)| *from > now) {
                 until = until.min(from);
             }
@@ -248,7 +249,7 @@ impl StubEventLoop {
             }
         };
         let (now, number) = (clock::now(), client.number);
-        let mut due = || {
+        let mut due_ns = || {
             let begins = if self.model.is_serial { now.max(self.busy_until) } else { now };
             self.busy_until = begins + self.model.service_ns;
             self.busy_until
@@ -256,7 +257,7 @@ impl StubEventLoop {
         match self.protocol {
             StubProtocol::Echo => {
                 self.control.accepted.fetch_add(1, Ordering::Relaxed);
-                self.due.push_back((due(), key, number, buffer[..length].to_vec()));
+                self.due_responses.push_back((due_ns(), key, number, buffer[..length].to_vec()));
             }
             StubProtocol::Http1 => {
                 let mut bytes = &buffer[..length];
@@ -264,7 +265,12 @@ impl StubEventLoop {
                     match client.parser.read(&mut bytes) {
                         Ok(Some(_)) => {
                             self.control.accepted.fetch_add(1, Ordering::Relaxed);
-                            self.due.push_back((due(), key, number, HTTP_RESPONSE.to_vec()));
+                            self.due_responses.push_back((
+                                due_ns(),
+                                key,
+                                number,
+                                HTTP_RESPONSE.to_vec(),
+                            ));
                         }
                         Ok(None) => break,
                         Err(_) => {
@@ -276,7 +282,7 @@ impl StubEventLoop {
             }
         }
         if self.model.service_ns == 0 {
-            while let Some((_, key, number, respond)) = self.due.pop_front() {
+            while let Some((_, key, number, respond)) = self.due_responses.pop_front() {
                 self.respond(key, number, &respond);
             }
         }

@@ -45,7 +45,7 @@ impl Target {
     /// Parses a target URL of one of these protocols.
     pub fn parse_with(url: &str, rows: &[ProtocolRow]) -> Result<(Target, String), TargetError> {
         let (parts, row) = TargetUrl::parse(url, rows)?;
-        let opened = (row.open)(&parts).map_err(|why| TargetError::wrong(url, &why))?;
+        let opened = (row.open)(&parts).map_err(|cause| TargetError::wrong(url, &cause))?;
         let target = Target {
             protocol: opened.protocol,
             host: parts.host,

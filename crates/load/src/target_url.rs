@@ -18,12 +18,12 @@ pub enum TargetError {
         expected: String,
     },
     /// Missing or invalid part.
-    #[error("invalid target {url:?}: {why}")]
+    #[error("invalid target {url:?}: {cause}")]
     Wrong {
         /// The URL.
         url: String,
         /// Cause.
-        why: String,
+        cause: String,
     },
 }
 
@@ -54,7 +54,7 @@ impl<'a> TargetUrl<'a> {
     ) -> Result<(TargetUrl<'a>, &'r ProtocolRow), TargetError> {
         let unknown =
             || TargetError::Scheme { url: redacted(url), expected: schemes_expected(rows) };
-        let wrong = |why: &str| TargetError::wrong(url, why);
+        let wrong = |cause: &str| TargetError::wrong(url, cause);
         let (name, rest) = url.split_once("://").ok_or_else(unknown)?;
         let (scheme, row) = find(name, rows).ok_or_else(unknown)?;
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
@@ -82,8 +82,8 @@ impl<'a> TargetUrl<'a> {
 }
 
 impl TargetError {
-    pub(crate) fn wrong(url: &str, why: &str) -> TargetError {
-        TargetError::Wrong { url: redacted(url), why: why.to_owned() }
+    pub(crate) fn wrong(url: &str, cause: &str) -> TargetError {
+        TargetError::Wrong { url: redacted(url), cause: cause.to_owned() }
     }
 }
 
@@ -104,9 +104,9 @@ fn credentials(url: &str) -> Result<(String, Option<Secret>), &'static str> {
 }
 
 /// Percent-decodes. NUL is not allowed: no protocol can represent it.
-pub(crate) fn decoded(url: &str, why: &'static str) -> Result<String, &'static str> {
-    let text = percent_decode_str(url).decode_utf8().map_err(|_| why)?;
-    if text.contains('\0') { Err(why) } else { Ok(text.into_owned()) }
+pub(crate) fn decoded(url: &str, cause: &'static str) -> Result<String, &'static str> {
+    let text = percent_decode_str(url).decode_utf8().map_err(|_| cause)?;
+    if text.contains('\0') { Err(cause) } else { Ok(text.into_owned()) }
 }
 
 /// Removes what may be a password: all before the last `@`, and the query if it mentions one.

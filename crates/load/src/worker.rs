@@ -311,11 +311,12 @@ impl Worker {
 
     fn enqueue_due(&mut self, now: u64) {
         for _ in 0..DUE_BATCH_MAX {
-            let Some(due) = self.next_due_ns.filter(|due| self.start_ns + due <= now) else {
+            let Some(due_ns) = self.next_due_ns.filter(|due_ns| self.start_ns + due_ns <= now)
+            else {
                 return;
             };
             self.recorder.tally.scheduled += 1;
-            self.begin(self.start_ns + due, now);
+            self.begin(self.start_ns + due_ns, now);
             self.advance();
         }
     }
@@ -392,7 +393,7 @@ impl Worker {
 
     /// Time of the next action without an event.
     fn next_ns(&mut self, now: u64) -> u64 {
-        let due = self.next_due_ns.map_or(u64::MAX, |due| self.start_ns + due);
+        let due_ns = self.next_due_ns.map_or(u64::MAX, |due_ns| self.start_ns + due_ns);
         let oldest = self.in_flight.oldest();
         let times_out =
             oldest.map_or(u64::MAX, |(_, one)| one.due_ns.saturating_add(self.config.timeout_ns));
@@ -402,7 +403,7 @@ impl Worker {
             None if now < end => end,
             None => end.saturating_add(self.config.grace_period_ns),
         };
-        due.min(times_out).min(end)
+        due_ns.min(times_out).min(end)
     }
 
     /// Handles the events of the last poll.

@@ -48,9 +48,9 @@ impl<'a> WireReader<'a> {
     /// The next `len` bytes.
     pub fn read_bytes(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
         let parted = self.rest.split_at_checked(len);
-        let (taken, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
+        let (bytes, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
         self.advance(len, rest);
-        Ok(taken)
+        Ok(bytes)
     }
 
     /// The next bytes as an array.

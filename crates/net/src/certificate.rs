@@ -76,8 +76,8 @@ fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
 
 /// The signed fields after the version.
 fn fields(certificate: &[u8]) -> Option<Der<'_>> {
-    let mut whole = Der(Der(certificate).expect(SEQUENCE)?);
-    let mut fields = Der(whole.expect(SEQUENCE)?);
+    let mut certificate_der = Der(Der(certificate).expect(SEQUENCE)?);
+    let mut fields = Der(certificate_der.expect(SEQUENCE)?);
     if fields.0.first() == Some(&VERSION) {
         fields.next()?;
     }

@@ -137,8 +137,8 @@ impl Dialer {
         }
         let stream = measure(&mut phases.tls, self.handshake(target, stream)).await?;
         let tls = stream.get_ref().1;
-        let shown = tls.peer_certificates().unwrap_or_default();
-        let expires = shown.iter().filter_map(|shown| expiry(shown)).min();
+        let certificates = tls.peer_certificates().unwrap_or_default();
+        let expires = certificates.iter().filter_map(|certificates| expiry(certificates)).min();
         let (sender, driver) = match tls.alpn_protocol() {
             Some(b"h2") => handshake_http2(target, stream).await?,
             _ => handshake_http1(target, stream).await?,
@@ -165,8 +165,8 @@ impl Dialer {
         let mut last = fail("timed out before connecting".to_owned(), true);
         for (at, address) in addresses.iter().enumerate() {
             // The remaining addresses share the remaining time.
-            let left = end.saturating_duration_since(Instant::now());
-            let share = left / u32::try_from(addresses.len() - at).unwrap_or(1);
+            let remaining = end.saturating_duration_since(Instant::now());
+            let share = remaining / u32::try_from(addresses.len() - at).unwrap_or(1);
             match with_timeout(share, TcpStream::connect(address), &fail).await {
                 Ok(Ok(stream)) => {
                     configure_socket(&stream).map_err(|error| fail(error.to_string(), false))?;
@@ -209,12 +209,7 @@ fn error_in_phase(
     phase: RequestPhase,
 ) -> impl Fn(String, bool) -> Error + use<> {
     let target = format!("{}:{}", target.host, target.port);
-    move |why, timed_out| Error {
-        target: target.clone(),
-        phase,
-        reason: why,
-        is_timeout: timed_out,
-    }
+    move |reason, timed_out| Error { target: target.clone(), phase, reason, is_timeout: timed_out }
 }
 
 async fn with_timeout<T>(

@@ -30,7 +30,7 @@ pub struct EndpointError {
 impl Endpoint {
     /// Parses a URL.
     pub fn parse(url: &str) -> Result<Endpoint, EndpointError> {
-        let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
+        let wrong = |reason: &str| EndpointError { url: url.to_owned(), reason: reason.to_owned() };
         let (secure, usual) = match url.split_once("://").map(|(scheme, _)| scheme) {
             Some(scheme) if scheme.eq_ignore_ascii_case("http") => (false, 80),
             Some(scheme) if scheme.eq_ignore_ascii_case("https") => (true, 443),
@@ -46,7 +46,7 @@ impl Endpoint {
         secure: bool,
         usual: Option<u16>,
     ) -> Result<Endpoint, EndpointError> {
-        let wrong = |why: &str| EndpointError { url: url.to_owned(), reason: why.to_owned() };
+        let wrong = |reason: &str| EndpointError { url: url.to_owned(), reason: reason.to_owned() };
         if url.split_once("://").is_some_and(|(_, rest)| rest.is_empty() || rest.starts_with('/')) {
             return Err(wrong("host is missing"));
         }

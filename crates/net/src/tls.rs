@@ -181,13 +181,13 @@ fn crypto_provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-fn file_error(what: &'static str, path: &Path, why: &dyn std::fmt::Display) -> TlsError {
-    TlsError::File { role: what, path: path.to_owned(), reason: why.to_string() }
+fn file_error(what: &'static str, path: &Path, cause: &dyn std::fmt::Display) -> TlsError {
+    TlsError::File { role: what, path: path.to_owned(), reason: cause.to_string() }
 }
 
-fn mismatch_error(certificate: &Path, key: &Path, why: &rustls::Error) -> TlsError {
+fn mismatch_error(certificate: &Path, key: &Path, cause: &rustls::Error) -> TlsError {
     TlsError::Settings(format!(
-        "certificate {} and key {} do not match: {why}",
+        "certificate {} and key {} do not match: {cause}",
         certificate.display(),
         key.display()
     ))
@@ -220,10 +220,10 @@ fn read_system_roots() -> Result<RootCertStore, TlsError> {
     // Some systems have invalid certificates in their store; one valid certificate is enough.
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        let why =
+        let reason =
             found.errors.first().map_or("no certificates found".to_owned(), ToString::to_string);
         return Err(TlsError::Settings(format!(
-            "cannot read the system's CA certificates: {why}; set a CA file"
+            "cannot read the system's CA certificates: {reason}; set a CA file"
         )));
     }
     Ok(roots)

@@ -86,15 +86,16 @@ impl GrpcResponse {
     pub fn data(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.rest > 0 {
-                let taken = bytes.len().min(self.rest as usize);
-                bytes = &bytes[taken..];
-                self.rest -= taken as u32;
+                let byte_count = bytes.len().min(self.rest as usize);
+                bytes = &bytes[byte_count..];
+                self.rest -= byte_count as u32;
                 continue;
             }
-            let taken = bytes.len().min(PREFIX - self.received);
-            self.prefix[self.received..self.received + taken].copy_from_slice(&bytes[..taken]);
-            bytes = &bytes[taken..];
-            self.received += taken;
+            let byte_count = bytes.len().min(PREFIX - self.received);
+            self.prefix[self.received..self.received + byte_count]
+                .copy_from_slice(&bytes[..byte_count]);
+            bytes = &bytes[byte_count..];
+            self.received += byte_count;
             if self.received == PREFIX {
                 let [_, length @ ..] = self.prefix;
                 self.rest = u32::from_be_bytes(length);

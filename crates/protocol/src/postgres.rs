@@ -62,10 +62,11 @@ impl PostgresMessageParser {
             if self.received == 0 {
                 self.body.clear();
             }
-            let taken = (HEAD - self.received).min(bytes.len());
-            self.head[self.received..self.received + taken].copy_from_slice(&bytes[..taken]);
-            self.received += taken;
-            *bytes = &bytes[taken..];
+            let byte_count = (HEAD - self.received).min(bytes.len());
+            self.head[self.received..self.received + byte_count]
+                .copy_from_slice(&bytes[..byte_count]);
+            self.received += byte_count;
+            *bytes = &bytes[byte_count..];
             if self.received < HEAD {
                 return Ok(None);
             }
@@ -75,13 +76,13 @@ impl PostgresMessageParser {
             return Ok(Some(PostgresMessagePart::Start { kind, length }));
         }
         let kind = self.head[0];
-        let taken = bytes.len().min(self.rest as usize);
+        let byte_count = bytes.len().min(self.rest as usize);
         if self.retained.contains(&kind) {
             let space = RETAINED_BYTES_MAX.saturating_sub(self.body.len());
-            self.body.extend_from_slice(&bytes[..taken.min(space)]);
+            self.body.extend_from_slice(&bytes[..byte_count.min(space)]);
         }
-        *bytes = &bytes[taken..];
-        self.rest -= taken as u32;
+        *bytes = &bytes[byte_count..];
+        self.rest -= byte_count as u32;
         if self.rest > 0 {
             return Ok(None);
         }

@@ -84,13 +84,13 @@ impl AttemptLog {
         }
         let values: Vec<(u64, u64)> = writers.iter().map(|w| (w.samples(), w.values())).collect();
         self.producer.add_received(values.iter().map(|of| of.1).sum());
-        for (place, writer) in writers.into_iter().enumerate() {
+        for (index, writer) in writers.into_iter().enumerate() {
             match self.intake.append(&self.producer, writer) {
                 Ok(_) => *gaps = PendingGaps::default(),
                 Err(error) => {
-                    let left = &values[place..];
-                    let lost = left.iter().map(|of| of.0).sum();
-                    self.producer.add_dropped(left.iter().map(|of| of.1).sum(), "not stored");
+                    let remaining = &values[index..];
+                    let lost = remaining.iter().map(|of| of.0).sum();
+                    self.producer.add_dropped(remaining.iter().map(|of| of.1).sum(), "not stored");
                     let reason = format!("result of {} not stored: {error}", self.job);
                     self.merge_gap(&mut gaps.not_stored, (at, at.saturating_add(1)), lost, reason);
                     return Err(error);
@@ -101,9 +101,9 @@ impl AttemptLog {
     }
 
     /// Records attempts scheduled in an interval that were not started or were interrupted.
-    pub(crate) fn record_skipped(&self, attempts: u64, stretch: (i64, i64), why: &str) {
+    pub(crate) fn record_skipped(&self, attempts: u64, stretch: (i64, i64), cause: &str) {
         self.skipped.add(attempts);
-        let reason = format!("attempts of {} skipped or interrupted: {why}", self.job);
+        let reason = format!("attempts of {} skipped or interrupted: {cause}", self.job);
         self.merge_gap(&mut self.lock_gaps().skipped, stretch, attempts, reason);
     }
 

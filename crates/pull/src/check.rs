@@ -106,7 +106,7 @@ fn check_series(
     check: &CheckJobSettings,
     name: &str,
     kind: SeriesKind,
-    own: &[(&str, &str)],
+    check_labels: &[(&str, &str)],
 ) -> model::Result<Series> {
     let unit = match name {
         "probe_duration" => "ns",
@@ -115,7 +115,7 @@ fn check_series(
     };
     let series = Series::new(name, kind).with_unit(unit).with_label("check", &*check.name);
     let labels = check.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let labels = own.iter().copied().chain(labels);
+    let labels = check_labels.iter().copied().chain(labels);
     labels.fold(series, |series, (name, value)| series.with_label(name, value)).validate()
 }
 
@@ -162,8 +162,8 @@ impl CheckJob {
         if let Some(expires) = found.expires {
             row(&self.plan.cert_expiry_ns, end, SampleValue::Number(expires as f64))?;
         }
-        if let Some(why) = &found.failed {
-            row(&self.plan.failure_series, end, SampleValue::Text(why.clone()))?;
+        if let Some(reason) = &found.failed {
+            row(&self.plan.failure_series, end, SampleValue::Text(reason.clone()))?;
         }
         Ok(())
     }
@@ -196,12 +196,12 @@ impl PullJob for CheckJob {
 
     async fn attempt(self: Arc<CheckJob>, intended: Instant) {
         let began = measured_from(intended);
-        let left = self.plan.check.timeout.saturating_sub(began.elapsed());
+        let remaining = self.plan.check.timeout.saturating_sub(began.elapsed());
         let mut found = ProbeReport::default();
-        let looked = tokio::time::timeout(left, self.plan.probe(&mut found)).await;
+        let outcome = tokio::time::timeout(remaining, self.plan.probe(&mut found)).await;
         let took = began.elapsed();
-        found.failed = match looked {
-            Ok(looked) => looked.err(),
+        found.failed = match outcome {
+            Ok(outcome) => outcome.err(),
             Err(_) => {
                 let what = if found.phases.is_empty() { "cannot connect" } else { "no response" };
                 Some(format!("{what} within {} ms", self.plan.check.timeout.as_millis()))

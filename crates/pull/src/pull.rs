@@ -141,7 +141,7 @@ impl Pull {
     }
 
     fn spawn_job(&mut self, what: JobConfig, plan: JobSpec) {
-        let (state, seen) = watch::channel(JobState::Running);
+        let (state, states) = watch::channel(JobState::Running);
         let permits = Arc::clone(&self.permits);
         let start_delay = self.intake.meter().histogram(
             "topdeck_pull_start_delay",
@@ -155,14 +155,14 @@ impl Pull {
                 let job = Arc::new(ScrapeJob::new(plan, intake));
                 tokio::spawn(keep_running(
                     supervised,
-                    JobRunner::new(job, seen, permits, start_delay, stop_timeout),
+                    JobRunner::new(job, states, permits, start_delay, stop_timeout),
                 ))
             }
             JobSpec::Check(plan) => {
                 let job = Arc::new(CheckJob::new(plan, intake));
                 tokio::spawn(keep_running(
                     supervised,
-                    JobRunner::new(job, seen, permits, start_delay, stop_timeout),
+                    JobRunner::new(job, states, permits, start_delay, stop_timeout),
                 ))
             }
         };
@@ -189,8 +189,8 @@ async fn close_jobs(jobs: Vec<RunningJob>, state: JobState, stop_timeout: Durati
     }
     let end = Instant::now() + stop_timeout + CLOSE_TIMEOUT;
     for mut job in jobs {
-        let left = end.saturating_duration_since(Instant::now());
-        if timeout(left, &mut job.task).await.is_err() {
+        let remaining = end.saturating_duration_since(Instant::now());
+        if timeout(remaining, &mut job.task).await.is_err() {
             job.task.abort();
         }
     }
@@ -240,11 +240,11 @@ impl<J: PullJob> JobRunner<J> {
     /// Starts an attempt, or skips it.
     fn attempt(&mut self, intended: Instant) {
         while self.attempts.try_join_next().is_some() {}
-        let place = match (self.attempts.len() as u128) < self.attempts_max {
+        let slot = match (self.attempts.len() as u128) < self.attempts_max {
             true => Arc::clone(&self.permits).try_acquire_owned().ok(),
             false => None,
         };
-        let Some(place) = place else {
+        let Some(slot) = slot else {
             return record_skipped(
                 &*self.job,
                 1,
@@ -263,7 +263,7 @@ impl<J: PullJob> JobRunner<J> {
                 job.attempts().supervisor().thread("pull attempt").record_caught_panic(&*panic);
                 record_skipped(&*job, 1, intended, PANICKED);
             }
-            drop(place);
+            drop(slot);
         });
     }
 }
@@ -292,8 +292,13 @@ impl<J: PullJob> Restartable for JobRunner<J> {
         let all = async { while attempts.join_next().await.is_some() {} };
         if timeout(self.stop_timeout, all).await.is_err() {
             while self.attempts.try_join_next().is_some() {}
-            let left = self.attempts.len() as u64;
-            record_skipped(&*self.job, left, Instant::now(), "the process or the job was stopped");
+            let running_attempts = self.attempts.len() as u64;
+            record_skipped(
+                &*self.job,
+                running_attempts,
+                Instant::now(),
+                "the process or the job was stopped",
+            );
             self.attempts.abort_all();
         }
         let is_ended = *self.state.borrow() == JobState::Removed;
@@ -318,7 +323,7 @@ pub(crate) async fn run_blocking(work: impl FnOnce() + Send + 'static) {
 }
 
 /// `last` is the scheduled start of the last skipped attempt.
-fn record_skipped<J: PullJob>(job: &J, attempts: u64, last: Instant, why: &str) {
+fn record_skipped<J: PullJob>(job: &J, attempts: u64, last: Instant, reason: &str) {
     if attempts == 0 {
         return;
     }
@@ -329,6 +334,6 @@ fn record_skipped<J: PullJob>(job: &J, attempts: u64, last: Instant, why: &str) 
     job.attempts().record_skipped(
         attempts,
         (end.saturating_sub(before).saturating_sub(1), end),
-        why,
+        reason,
     );
 }

@@ -28,9 +28,9 @@ impl PullSchedule {
     /// its offset across restarts.
     pub(crate) fn new(now: Instant, time: i64, interval: Duration, name: &str) -> PullSchedule {
         let ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX).max(1);
-        let place = (hash_name(name) % ns.cast_unsigned()).cast_signed();
-        let left = place.wrapping_sub(time.rem_euclid(ns)).rem_euclid(ns);
-        PullSchedule { next: now + Duration::from_nanos(left.cast_unsigned()), interval }
+        let phase = (hash_name(name) % ns.cast_unsigned()).cast_signed();
+        let start_delay = phase.wrapping_sub(time.rem_euclid(ns)).rem_euclid(ns);
+        PullSchedule { next: now + Duration::from_nanos(start_delay.cast_unsigned()), interval }
     }
 
     /// Next scheduled start, and the number of starts that passed unnoticed before it: their whole

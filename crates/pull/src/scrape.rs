@@ -78,9 +78,9 @@ impl ScrapeConfig {
         if scrape.timeout > scrape.interval {
             return Err(wrong("timeout is longer than interval".to_owned()));
         }
-        let own = |name: &str| scrape.labels.iter().any(|label| label.0 == name);
+        let is_configured = |name: &str| scrape.labels.iter().any(|label| label.0 == name);
         let job = [("job", scrape.name.clone()), ("instance", instance_label(&target))];
-        let job = job.into_iter().filter(|label| !own(label.0));
+        let job = job.into_iter().filter(|label| !is_configured(label.0));
         let job = job.map(|(name, value)| (name.to_owned(), value));
         // As in Prometheus, an empty label removes the default label.
         let labels = job.chain(scrape.labels.iter().cloned());
@@ -193,7 +193,7 @@ impl ScrapeJob {
                 Err(error) if error.is_retryable() => return self.attempts.not_stored.add(1),
                 Err(error) => error.to_string(),
             },
-            Err(why) => why,
+            Err(reason) => reason,
         };
         let nothing = ScrapeResult {
             batches: self.attempts.batches(),
@@ -225,10 +225,10 @@ impl ScrapeJob {
         }
         let placed = attached.mapper.finish();
         self.rejected.add(placed.rejected);
-        let seen = watching.scraped;
+        let scraped_before = watching.scraped;
         Ok(ScrapeResult {
             batches,
-            scraped: seen,
+            scraped: scraped_before,
             stored: placed.samples,
             rejected: placed.rejected,
             failure: None,
@@ -257,8 +257,8 @@ impl ScrapeJob {
         for (series, value) in self.config.report_series.iter().zip(report) {
             row(series, SampleValue::Number(value))?;
         }
-        if let Some(why) = failed {
-            row(&self.config.failure_series, SampleValue::Text(why))?;
+        if let Some(reason) = failed {
+            row(&self.config.failure_series, SampleValue::Text(reason))?;
         }
         self.attempts.append(batches, at)?;
         if is_last {
@@ -300,8 +300,8 @@ impl PullJob for ScrapeJob {
         let start_delay = i64::try_from(intended.elapsed().as_nanos()).unwrap_or(i64::MAX);
         let at = self.attempts.now().saturating_sub(start_delay);
         let began = measured_from(intended);
-        let left = self.config.scrape.timeout.saturating_sub(began.elapsed());
-        let page = match tokio::time::timeout(left, self.config.fetch()).await {
+        let remaining = self.config.scrape.timeout.saturating_sub(began.elapsed());
+        let page = match tokio::time::timeout(remaining, self.config.fetch()).await {
             Ok(page) => page,
             Err(_) => {
                 Err(format!("no response within {} ms", self.config.scrape.timeout.as_millis()))

@@ -37,10 +37,10 @@ impl ScrapedSeries {
 }
 
 /// A row that exceeds a limit of the store is dropped; the other rows of the scrape are stored.
-pub(crate) fn ignore_limit_error(written: Result<()>) -> Result<()> {
-    match written {
+pub(crate) fn ignore_limit_error(result: Result<()>) -> Result<()> {
+    match result {
         Err(Error::SeriesLimit { .. }) => Ok(()),
-        written => written,
+        result => result,
     }
 }
 

@@ -136,8 +136,8 @@ pub fn break_down(
     for name in names.into_keys() {
         let mut values: BTreeMap<&str, [Bracket<u64>; 2]> = BTreeMap::new();
         for (handle, counts) in &counted {
-            let held = values.entry(handle.labels.get(name)).or_insert(zero);
-            *held = add_pairs(*held, *counts);
+            let group_count = values.entry(handle.labels.get(name)).or_insert(zero);
+            *group_count = add_pairs(*group_count, *counts);
         }
         if values.len() > 1 {
             labels.push(label_breakdown(name, values, total));

@@ -112,17 +112,17 @@ pub fn compare_intervals(sides: [Vec<Mixture>; 2], unit: &str) -> Result<Compari
     let budget = QueryBudget::new(crate::Limits::default(), &|| false);
     let found = |mut intervals: Vec<Mixture>| {
         intervals.retain(|interval| interval.count() > 0);
-        let mut whole = Mixture::default();
+        let mut pooled = Mixture::default();
         for part in intervals.iter().flat_map(Mixture::parts) {
-            whole.add(part).map_err(merge_error)?;
+            pooled.add(part).map_err(merge_error)?;
         }
-        if whole.count() == 0 {
+        if pooled.count() == 0 {
             let message = "one side has no values".to_owned();
             return Err(Error::Execution { span: SourceSpan::default(), message });
         }
         let side = ComparisonSide {
             series: 1,
-            mixture: whole,
+            mixture: pooled,
             unit: unit.to_owned(),
             intervals: intervals.len(),
         };
@@ -185,18 +185,18 @@ fn read(
         }
         gaps.extend(read.gaps);
     }
-    let mut whole = Mixture::default();
+    let mut merged = Mixture::default();
     for part in intervals.iter().flat_map(Mixture::parts) {
-        whole.add(part).map_err(merge_error)?;
+        merged.add(part).map_err(merge_error)?;
     }
-    if whole.count() == 0 {
+    if merged.count() == 0 {
         let message = format!("{} has no values in the range", selection.selector);
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }
     let unit = handles[0].unit.clone();
     let unit = if handles.iter().all(|handle| handle.unit == unit) { unit } else { String::new() };
     let side =
-        ComparisonSide { series: handles.len(), mixture: whole, unit, intervals: intervals.len() };
+        ComparisonSide { series: handles.len(), mixture: merged, unit, intervals: intervals.len() };
     Ok(SelectedIntervals { side, intervals, gaps })
 }
 
@@ -229,13 +229,15 @@ pub(crate) fn select_histograms(
     budget: &QueryBudget<'_>,
 ) -> Result<Vec<SeriesHandle>> {
     let mut handles = source.select(selector)?;
-    let picked = handles.len();
+    let selected_count = handles.len();
     handles.retain(|handle| matches!(handle.kind, SeriesKind::Histogram(_)));
     budget.check_series(handles.len())?;
     if handles.is_empty() {
-        let message = match picked {
+        let message = match selected_count {
             0 => format!("{selector} matches no series"),
-            _ => format!("{selector} matches no histograms, but {picked} series of other kinds"),
+            _ => format!(
+                "{selector} matches no histograms, but {selected_count} series of other kinds"
+            ),
         };
         return Err(Error::Execution { span: SourceSpan::default(), message });
     }

@@ -91,10 +91,10 @@ pub(crate) fn merge_equal_labels(streams: Vec<Stream>, span: SourceSpan) -> Resu
                 merged.push(stream);
             }
             std::collections::hash_map::Entry::Occupied(entry) => {
-                for (held, more) in merged[*entry.get()].points.iter_mut().zip(stream.points) {
-                    match (&held, more) {
+                for (target, more) in merged[*entry.get()].points.iter_mut().zip(stream.points) {
+                    match (&target, more) {
                         (_, None) => {}
-                        (None, more) => *held = more,
+                        (None, more) => *target = more,
                         (Some(_), Some(_)) => return Err(duplicate_labels_error(span)),
                     }
                 }

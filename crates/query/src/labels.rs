@@ -26,13 +26,13 @@ impl LabelSet {
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> LabelSet {
-        let mut held: Vec<(Arc<str>, Arc<str>)> =
+        let mut labels: Vec<(Arc<str>, Arc<str>)> =
             pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        held.reverse();
-        held.sort_by(|a, b| a.0.cmp(&b.0));
-        held.dedup_by(|a, b| a.0 == b.0);
-        held.retain(|(_, value)| !value.is_empty());
-        LabelSet(held.into())
+        labels.reverse();
+        labels.sort_by(|a, b| a.0.cmp(&b.0));
+        labels.dedup_by(|a, b| a.0 == b.0);
+        labels.retain(|(_, value)| !value.is_empty());
+        LabelSet(labels.into())
     }
 
     /// Value of a label; empty if it is absent.
@@ -73,11 +73,11 @@ impl LabelSet {
     }
 
     /// Labels whose names satisfy a predicate.
-    pub fn filter(&self, wanted: impl Fn(&str) -> bool) -> LabelSet {
-        if self.0.iter().all(|(name, _)| wanted(name)) {
+    pub fn filter(&self, predicate: impl Fn(&str) -> bool) -> LabelSet {
+        if self.0.iter().all(|(name, _)| predicate(name)) {
             return self.clone();
         }
-        LabelSet(self.0.iter().filter(|(name, _)| wanted(name)).cloned().collect())
+        LabelSet(self.0.iter().filter(|(name, _)| predicate(name)).cloned().collect())
     }
 
     /// Copy without the metric's name, type and unit, which do not apply to computed values.

@@ -67,17 +67,17 @@ impl<'a> StoreSource<'a> {
 
 impl Source for StoreSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
-        let picked = self.view.select(selector);
+        let selection = self.view.select(selector);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let handle = |picked: SeriesEntryRef| {
-            let series = &picked.series;
+        let handle = |selection: SeriesEntryRef| {
+            let series = &selection.series;
             let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
             let labels = LabelSet::new(pairs.chain([(NAME, series.name())]));
             let (kind, unit, key) = (series.kind(), series.unit().to_owned(), found.len());
-            found.push(Arc::new(picked));
+            found.push(Arc::new(selection));
             SeriesHandle { labels, kind, unit, key }
         };
-        Ok(picked.into_iter().map(handle).collect())
+        Ok(selection.into_iter().map(handle).collect())
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {

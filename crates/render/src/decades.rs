@@ -26,9 +26,9 @@ const ROWS_MAX: usize = 16;
 const BAR_CELLS: usize = 24;
 
 /// All decades with values. Values at or below zero come first.
-pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
+pub fn split_decades(distribution: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
-    for cell in whole.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
+    for cell in distribution.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
         let lower = if cell.lower > 0.0 { cell.lower } else { cell.upper / 10.0 };
         let upper = if cell.upper.is_finite() { cell.upper } else { cell.lower };
         least = least.min(show.scale(lower));
@@ -41,28 +41,38 @@ pub fn split_decades(whole: &MergedDistribution, show: &ValueFormatter) -> Vec<D
         edges.extend((first..=last).map(|power| show.unscale(power_of_ten(power))));
     }
     let mut decades = Vec::new();
-    let closed = whole.parts().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
-    let count_to =
-        |edge: f64| if closed { whole.count_at_most(edge) } else { whole.count_below(edge) };
-    let least = whole.cells().map(|cell| cell.lower).fold(0.0, f64::min);
+    let closed =
+        distribution.parts().iter().all(|part| matches!(part.scheme(), Scheme::Explicit(_)));
+    let count_to = |edge: f64| {
+        if closed { distribution.count_at_most(edge) } else { distribution.count_below(edge) }
+    };
+    let least = distribution.cells().map(|cell| cell.lower).fold(0.0, f64::min);
     let mut from = if least < 0.0 { f64::NEG_INFINITY } else { 0.0 };
     let mut below = Bracket::exact(0);
     // A power of ten may be a bucket edge or lie inside a bucket: the count between two powers is
     // bounded by the buckets that are inside completely or partly.
     let zero = count_to(0.0);
     // A bucket from minus infinity to a positive bound does not prove values below zero.
-    if whole.cells().any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite())) {
-        decades.push(between(whole, (from, 0.0, closed), below, zero));
+    if distribution
+        .cells()
+        .any(|cell| cell.lower < 0.0 && (cell.upper <= 0.0 || cell.lower.is_finite()))
+    {
+        decades.push(between(distribution, (from, 0.0, closed), below, zero));
         (from, below) = (0.0, zero);
     }
     for edge in edges.into_iter().filter(|&edge| edge > 0.0) {
         let next = count_to(edge);
-        decades.push(between(whole, (from, edge, closed), below, next));
+        decades.push(between(distribution, (from, edge, closed), below, next));
         (from, below) = (edge, next);
     }
-    let n = whole.count();
+    let n = distribution.count();
     if below.lower < n {
-        decades.push(between(whole, (from, f64::INFINITY, closed), below, Bracket::exact(n)));
+        decades.push(between(
+            distribution,
+            (from, f64::INFINITY, closed),
+            below,
+            Bracket::exact(n),
+        ));
     }
     let is_held = |decade: &Decade| decade.count.upper > 0;
     if decades.len() > ROWS_MAX {
@@ -81,13 +91,13 @@ fn power_of_ten(power: i32) -> f64 {
 }
 
 fn between(
-    whole: &MergedDistribution,
+    distribution: &MergedDistribution,
     (from, below, closed): (f64, f64, bool),
     first: Bracket<u64>,
     next: Bracket<u64>,
 ) -> Decade {
     let (mut lower, mut upper) = (0u64, 0u64);
-    for cell in whole.cells() {
+    for cell in distribution.cells() {
         // The last decade has no upper bound and includes infinity.
         let before_end =
             |value: f64| value < below || below == f64::INFINITY || closed && value == below;
@@ -110,12 +120,12 @@ fn between(
 
 /// Lines of the table.
 pub fn lines(
-    whole: &MergedDistribution,
+    distribution: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
-    let n = whole.count();
-    let decades = split_decades(whole, show);
+    let n = distribution.count();
+    let decades = split_decades(distribution, show);
     let rows: Vec<[String; 4]> = decades
         .iter()
         .map(|decade| {

@@ -69,8 +69,8 @@ impl TextTable {
 
     /// Width of a line in characters.
     pub fn width(&self) -> usize {
-        let shown: Vec<usize> = self.widths().into_iter().filter(|width| *width > 0).collect();
-        MARGIN + shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
+        let widths: Vec<usize> = self.widths().into_iter().filter(|width| *width > 0).collect();
+        MARGIN + widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)
     }
 
     /// Formatted table. If it is wider than the terminal, first cells get lines of their own,

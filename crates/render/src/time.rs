@@ -75,8 +75,9 @@ pub fn whole_duration_text(ns: i64) -> String {
         (60 * NS_PER_S, "min"),
         (NS_PER_S, "s"),
     ];
-    let whole = UNITS.iter().find(|(unit_ns, _)| ns % unit_ns == 0);
-    whole.map_or_else(|| format!("{ns}ns"), |(unit_ns, unit)| format!("{}{unit}", ns / unit_ns))
+    let largest_unit = UNITS.iter().find(|(unit_ns, _)| ns % unit_ns == 0);
+    largest_unit
+        .map_or_else(|| format!("{ns}ns"), |(unit_ns, unit)| format!("{}{unit}", ns / unit_ns))
 }
 
 /// Time limit in the largest unit that divides it: `7 d`.

@@ -142,12 +142,12 @@ fn rounded(number: f64, digits: i32, round: RoundingMode) -> f64 {
     let step = 10f64.powi(decimals(number, digits));
     let scaled = number * step;
     let error = scaled.abs() * CONVERSION_ERROR;
-    let whole = match round {
+    let integer = match round {
         RoundingMode::Nearest => scaled.round(),
         RoundingMode::Down => (scaled + error).floor(),
         RoundingMode::Up => (scaled - error).ceil(),
     };
-    whole / step
+    integer / step
 }
 
 fn decimals(number: f64, digits: i32) -> i32 {
@@ -185,11 +185,11 @@ fn plain(number: f64, digits: i32, round: RoundingMode) -> String {
     let decimals = decimals(value, digits).max(0) as usize;
     let text = format!("{value:.decimals$}");
     let (sign, text) = text.strip_prefix('-').map_or(("", &text[..]), |text| ("-", text));
-    let (whole, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
-    let whole = thousands(whole);
+    let (integer, fraction) = text.split_once('.').map_or((text, None), |(w, f)| (w, Some(f)));
+    let integer = thousands(integer);
     match fraction {
-        Some(fraction) => format!("{sign}{whole}.{fraction}"),
-        None => format!("{sign}{whole}"),
+        Some(fraction) => format!("{sign}{integer}.{fraction}"),
+        None => format!("{sign}{integer}"),
     }
 }
 
@@ -231,17 +231,17 @@ pub fn count_bounds(n: Bracket<u64>) -> String {
 }
 
 /// Percentage of a whole. A nonzero part is not shown as 0 %, an incomplete one not as 100 %.
-pub fn share(part: u64, whole: u64) -> String {
-    if whole == 0 {
+pub fn share(part: u64, total: u64) -> String {
+    if total == 0 {
         return "-".into();
     }
-    let percent = part as f64 / whole as f64 * 100.0;
+    let percent = part as f64 / total as f64 * 100.0;
     if part == 0 {
         "0 %".into()
-    } else if part == whole {
+    } else if part == total {
         "100 %".into()
     } else if percent > 99.0 {
-        let rest = (whole - part) as f64 / whole as f64 * 100.0;
+        let rest = (total - part) as f64 / total as f64 * 100.0;
         let decimals = (1 - rest.log10().floor() as i32).clamp(2, 9) as usize;
         // Truncated, never rounded up to 100 %.
         let step = 10f64.powi(decimals as i32);

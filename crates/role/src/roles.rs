@@ -271,7 +271,7 @@ impl RunningRoles {
     pub fn routes(&self) -> Vec<Route> {
         let mut routes = Vec::new();
         for (row, role) in &self.0 {
-            let own = role.routes();
+            let role_routes = role.routes();
             let paths = |specs: &mut dyn Iterator<Item = &'static RouteSpec>| {
                 let mut paths: Vec<&str> = specs.map(|spec| spec.path).collect();
                 paths.sort_unstable();
@@ -279,10 +279,10 @@ impl RunningRoles {
             };
             let (described, answered) = (
                 paths(&mut row.routes().iter().copied()),
-                paths(&mut own.iter().map(|route| route.spec)),
+                paths(&mut role_routes.iter().map(|route| route.spec)),
             );
             assert_eq!(described, answered, "BUG: routes of the role {}", row.name());
-            routes.extend(own);
+            routes.extend(role_routes);
         }
         routes
     }

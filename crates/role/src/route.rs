@@ -118,8 +118,8 @@ impl RouteQuery {
 
     /// All values of a parameter.
     pub fn all<'a, 'b>(&'a self, name: &'b str) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
-        let own = self.0.iter().filter(move |(found, _)| found == name);
-        own.map(|(_, value)| value.as_str())
+        let values = self.0.iter().filter(move |(found, _)| found == name);
+        values.map(|(_, value)| value.as_str())
     }
 
     /// The first value of a parameter that is not empty.

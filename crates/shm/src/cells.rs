@@ -72,9 +72,9 @@ pub(crate) struct MultiWriter;
 impl CellAccess for SingleWriter {
     #[inline(always)]
     fn add(cell: &AtomicU64, n: u64) -> u64 {
-        let held = cell.load(Ordering::Relaxed);
-        cell.store(held.wrapping_add(n), Ordering::Relaxed);
-        held
+        let current = cell.load(Ordering::Relaxed);
+        cell.store(current.wrapping_add(n), Ordering::Relaxed);
+        current
     }
 
     #[inline(always)]
@@ -199,23 +199,23 @@ const WRITING: u64 = 1 << 63;
 
 /// Sets a text: `write` fills the buffer with that index, 0 or 1.
 pub(crate) fn write_text(current: &AtomicU64, write: impl FnOnce(usize)) {
-    let held = loop {
-        let held = current.load(Ordering::Relaxed) & !WRITING;
+    let word = loop {
+        let word = current.load(Ordering::Relaxed) & !WRITING;
         let taken = current.compare_exchange_weak(
-            held,
-            held | WRITING,
+            word,
+            word | WRITING,
             Ordering::Acquire,
             Ordering::Relaxed,
         );
         if taken.is_ok() {
-            break held;
+            break word;
         }
         yield_now();
     };
     // A reader that sees a part of the new text sees that the buffer is not active: pairs with the
     // fence in `read_text`.
     fence(Ordering::Release);
-    let next = held.wrapping_add(1) & !WRITING;
+    let next = word.wrapping_add(1) & !WRITING;
     write((next & 1) as usize);
     current.store(next, Ordering::Release);
 }

@@ -41,23 +41,23 @@ pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
         return 0;
     }
     let mut removed = unfinished_files(folder).filter(|path| fs::remove_file(path).is_ok()).count();
-    let mut gone: Vec<(u64, bool, PathBuf)> = metrics_files(folder)
+    let mut exited_files: Vec<(u64, bool, PathBuf)> = metrics_files(folder)
         .filter_map(|path| {
             let (since, has_ended) = exited_since(&path)?;
             Some((since, has_ended, path))
         })
         .collect();
     // Latest first.
-    gone.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
-    let (mut kept, mut bytes) = (0, 0);
-    for (since, has_ended, path) in gone {
+    exited_files.sort_by_key(|(since, ..)| std::cmp::Reverse(*since));
+    let (mut file_count, mut bytes) = (0, 0);
+    for (since, has_ended, path) in exited_files {
         let age = Duration::from_nanos(clock::now().saturating_sub(since));
         let size = fs::symlink_metadata(&path).map_or(0, |found| found.blocks() * 512);
         let limit = if has_ended { limits.exited } else { limits.terminated };
-        if age > limit || kept >= limits.files || bytes + size > limits.bytes {
+        if age > limit || file_count >= limits.files || bytes + size > limits.bytes {
             removed += usize::from(fs::remove_file(&path).is_ok());
         } else {
-            kept += 1;
+            file_count += 1;
             bytes += size;
         }
     }
@@ -69,10 +69,11 @@ fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let made = || fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
+        let modified_at = || fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
         name.starts_with('.')
             && path.extension().is_some_and(|end| end == layout::EXTENSION)
-            && made().is_some_and(|made| made.elapsed().is_ok_and(|age| age > UNFINISHED))
+            && modified_at()
+                .is_some_and(|modified_at| modified_at.elapsed().is_ok_and(|age| age > UNFINISHED))
     })
 }
 
@@ -93,16 +94,17 @@ pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// file, which has no other writer any more.
 fn exited_since(path: &Path) -> Option<(u64, bool)> {
     let words = crate::source::read_header_at(path).ok()?;
-    let own = ProcessIdentity::current();
+    let this_process = ProcessIdentity::current();
     // If /proc does not show this process, or hides others, no process is known to have exited.
-    let is_seen = identity::start_ticks(&own.pid.to_string()) == Some(own.start_ticks);
-    if own.boot == 0 || !is_seen {
+    let is_seen =
+        identity::start_ticks(&this_process.pid.to_string()) == Some(this_process.start_ticks);
+    if this_process.boot == 0 || !is_seen {
         return None;
     }
     let identity = ProcessIdentity::from_header(&words);
     // tmpfs does not survive a reboot: a file with another boot id is of a process that could not
     // read the boot id.
-    if identity.boot != own.boot || identity.pid_namespace != own.pid_namespace {
+    if identity.boot != this_process.boot || identity.pid_namespace != this_process.pid_namespace {
         return None;
     }
     if words[header::STATE] == state::ENDED {

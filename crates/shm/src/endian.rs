@@ -112,10 +112,10 @@ pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
 
 /// Keeps the first metric of each name and label set; returns how many were removed.
 pub(crate) fn remove_duplicates(metrics: &mut Vec<ProcessMetric>) -> u64 {
-    let mut seen = HashSet::with_capacity(metrics.len());
+    let mut names = HashSet::with_capacity(metrics.len());
     let first: Vec<bool> =
-        metrics.iter().map(|metric| seen.insert((&metric.name, &metric.labels))).collect();
-    drop(seen);
+        metrics.iter().map(|metric| names.insert((&metric.name, &metric.labels))).collect();
+    drop(names);
     let (before, mut first) = (metrics.len(), first.into_iter());
     metrics.retain(|_| first.next().unwrap_or(true));
     (before - metrics.len()) as u64

@@ -78,12 +78,12 @@ pub unsafe fn operation_from_raw(words: [u64; 4]) -> Option<Operation> {
     let (small, at) = (small_and_at as u32 as usize, (small_and_at >> 32) as usize);
     // SAFETY: they are 0, or derived from `'static` references (`Operation::held`) in this process
     // or in a process that it was forked from, where the same memory is mapped at the same address.
-    let held = unsafe {
+    let operation = unsafe {
         let table =
             ptr::with_exposed_provenance::<crate::cells::InFlightCells>(table as usize).as_ref();
         let slot =
             ptr::with_exposed_provenance::<crate::cells::OperationSlot>(slot as usize).as_ref();
         table.zip(slot).map(|(table, slot)| (table, at, slot))
     };
-    Some(Operation { small, slot: held, fork_generation: process })
+    Some(Operation { small, slot: operation, fork_generation: process })
 }

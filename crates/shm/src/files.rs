@@ -122,24 +122,28 @@ pub(crate) fn find_mmv_files(
         io::Read::read_to_end(&mut io::Read::take(file, CONF_BYTES_MAX), &mut text).ok()?;
         parse_pcp_tmp_dir(&String::from_utf8_lossy(&text))
     });
-    let mut places: Vec<PathBuf> = pcp_tmp_dir.map(PathBuf::from).into_iter().chain(conf).collect();
-    places.extend(PCP_FOLDERS.map(PathBuf::from));
-    let mut seen = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        pcp_tmp_dir.map(PathBuf::from).into_iter().chain(conf).collect();
+    folders.extend(PCP_FOLDERS.map(PathBuf::from));
+    let mut visited = Vec::new();
     let mut files = Vec::new();
-    for place in places {
+    for search_dir in folders {
         // A relative path has no known base.
-        let Ok(place) = place.join("mmv").strip_prefix("/").map(Path::to_path_buf) else {
+        let Ok(search_dir) = search_dir.join("mmv").strip_prefix("/").map(Path::to_path_buf) else {
             continue;
         };
-        let Some(folder) = open_dir_below(&root_folder, &place) else { continue };
+        let Some(folder) = open_dir_below(&root_folder, &search_dir) else { continue };
         let Ok(stat) = fs::fstat(&folder) else { continue };
-        if seen.contains(&(stat.st_dev, stat.st_ino)) {
+        if visited.contains(&(stat.st_dev, stat.st_ino)) {
             continue;
         }
-        seen.push((stat.st_dev, stat.st_ino));
+        visited.push((stat.st_dev, stat.st_ino));
         let folder = Arc::new(folder);
         for name in list_names(&folder, |name| !name.starts_with('.')) {
-            files.push(ForeignFile { path: root.join(&place).join(name), folder: folder.clone() });
+            files.push(ForeignFile {
+                path: root.join(&search_dir).join(name),
+                folder: folder.clone(),
+            });
         }
     }
     Ok(files)
@@ -250,11 +254,11 @@ fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<Owne
 }
 
 /// Accepted names in a folder, sorted. Names that are not UTF-8 belong to no known format.
-fn list_names(folder: &OwnedFd, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+fn list_names(folder: &OwnedFd, filter: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);
     let name = |entry: DirEntry| {
-        entry.file_name().to_str().ok().filter(|name| wanted(name)).map(str::to_owned)
+        entry.file_name().to_str().ok().filter(|name| filter(name)).map(str::to_owned)
     };
     let mut names: Vec<String> = entries.filter_map(name).take(NAMES_MAX).collect();
     names.sort();

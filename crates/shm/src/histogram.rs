@@ -49,13 +49,13 @@ fn record<A: CellAccess>(lane: Lane, small: usize, large: usize, value: u64) {
     if value == 0 {
         return cells.record::<A>(&cells.zero, 0);
     }
-    let place = Integers::<SCALE>::position(value);
+    let position = Integers::<SCALE>::position(value);
     // The last bucket, the only one of its group, belongs to the first group.
-    let bit = 1u64.wrapping_shl((place / GROUP) as u32);
+    let bit = 1u64.wrapping_shl((position / GROUP) as u32);
     if cells.touched.load(Ordering::Relaxed) & bit == 0 && !reserve_group(lane, cells, large, bit) {
         return;
     }
-    cells.record::<A>(lane.large::<AtomicU64>(large + place * 8), value);
+    cells.record::<A>(lane.large::<AtomicU64>(large + position * 8), value);
 }
 
 #[cold]

@@ -65,11 +65,11 @@ impl InFlight {
                 }
             },
         };
-        let held = taken.map(|(at, slot)| {
+        let slot_guard = taken.map(|(at, slot)| {
             slot.fill(start_ns, number, words);
             (table, at, slot)
         });
-        Operation { small, slot: held, fork_generation: thread_lane::fork_generation() }
+        Operation { small, slot: slot_guard, fork_generation: thread_lane::fork_generation() }
     }
 }
 

@@ -102,12 +102,12 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let mut namespaces = Namespaces::scan();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     let roots = namespaces.roots();
-    let mut seen = HashSet::new();
+    let mut visited = HashSet::new();
     let folders = roots.iter().flat_map(|(root, _)| folder::metric_folders(root));
     for path in folders.flat_map(|folder| cleanup::metrics_files(&folder).collect::<Vec<_>>()) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         // Several namespaces may share a folder.
-        if !seen.insert((metadata.dev(), metadata.ino())) {
+        if !visited.insert((metadata.dev(), metadata.ino())) {
             continue;
         }
         // Opening a device may have side effects.
@@ -158,7 +158,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
         }
     }
     for (root, representative) in &roots {
-        found.extend(namespaces.foreign_files(root, *representative, &mut seen));
+        found.extend(namespaces.foreign_files(root, *representative, &mut visited));
     }
     (found, problems)
 }
@@ -179,7 +179,7 @@ pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
 
 /// Namespaces of the processes of this host that are visible from here.
 struct Namespaces {
-    own: ProcessIdentity,
+    this_process: ProcessIdentity,
     /// One process in each other mount namespace.
     mounts: HashMap<u64, u32>,
     /// Processes in other PID namespaces by namespace and PID inside it; read at first use.
@@ -189,7 +189,7 @@ struct Namespaces {
 
 impl Namespaces {
     fn scan() -> Namespaces {
-        let own = ProcessIdentity::current();
+        let this_process = ProcessIdentity::current();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids: Vec<u32> =
             entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
@@ -204,7 +204,7 @@ impl Namespaces {
                 mounts.entry(namespace).or_insert(pid);
             }
         }
-        Namespaces { own, mounts, others: None, pids }
+        Namespaces { this_process, mounts, others: None, pids }
     }
 
     /// Roots of all mount namespaces, with one process in each of the other namespaces.
@@ -221,10 +221,11 @@ impl Namespaces {
         &mut self,
         root: &Path,
         representative: Option<u32>,
-        seen: &mut HashSet<(u64, u64)>,
+        visited: &mut HashSet<(u64, u64)>,
     ) -> Vec<MetricsFile> {
-        let pid_namespace = representative
-            .map_or(self.own.pid_namespace, |pid| identity::pid_namespace(&pid.to_string()));
+        let pid_namespace = representative.map_or(self.this_process.pid_namespace, |pid| {
+            identity::pid_namespace(&pid.to_string())
+        });
         let jvms = files::find_jvm_files(root).unwrap_or_default();
         // The environment variable concerns only this process' own root.
         let variable = representative.is_none().then(|| std::env::var_os("PCP_TMP_DIR")).flatten();
@@ -237,11 +238,16 @@ impl Namespaces {
         let mut found = Vec::new();
         for (format, pid, listed) in jvms.chain(mmvs.collect::<Vec<_>>()) {
             let Ok(metadata) = fs::symlink_metadata(&listed.path) else { continue };
-            let Some(inside) = pid.filter(|_| seen.insert((metadata.dev(), metadata.ino()))) else {
+            let Some(inside) = pid.filter(|_| visited.insert((metadata.dev(), metadata.ino())))
+            else {
                 continue;
             };
-            let mut identity =
-                ProcessIdentity { boot: self.own.boot, pid: inside, pid_namespace, start_ticks: 0 };
+            let mut identity = ProcessIdentity {
+                boot: self.this_process.boot,
+                pid: inside,
+                pid_namespace,
+                start_ticks: 0,
+            };
             let pid = self.pid_of(&identity);
             let started = pid.and_then(|pid| identity::start_ticks(&pid.to_string()));
             identity.start_ticks = started.unwrap_or(0);
@@ -249,7 +255,9 @@ impl Namespaces {
                 (Some(pid), Some(ticks)) if may_have_written(pid, ticks, &metadata) => {
                     ProcessState::Running { pid }
                 }
-                (None, _) if pid_namespace != self.own.pid_namespace => ProcessState::Unknown,
+                (None, _) if pid_namespace != self.this_process.pid_namespace => {
+                    ProcessState::Unknown
+                }
                 _ => ProcessState::Terminated,
             };
             found.push(MetricsFile {
@@ -265,7 +273,7 @@ impl Namespaces {
 
     /// PID, as seen from here, of a process in any namespace.
     fn pid_of(&mut self, of: &ProcessIdentity) -> Option<u32> {
-        if of.pid_namespace == self.own.pid_namespace {
+        if of.pid_namespace == self.this_process.pid_namespace {
             return Some(of.pid);
         }
         let others = self.others.get_or_insert_with(|| pids_by_namespace(&self.pids));
@@ -283,10 +291,10 @@ impl Namespaces {
             state::REPLACED => return ProcessState::Replaced,
             _ => {}
         }
-        if of.boot == 0 || self.own.boot == 0 {
+        if of.boot == 0 || self.this_process.boot == 0 {
             return ProcessState::Unknown;
         }
-        if of.boot != self.own.boot {
+        if of.boot != self.this_process.boot {
             return ProcessState::Terminated;
         }
         let pid = self.pid_of(of);

@@ -60,9 +60,9 @@ impl Registry {
             }
             return Ok(*cells);
         }
-        let held = self.series_per_name.get(&series.name).copied().unwrap_or(0);
+        let series_count = self.series_per_name.get(&series.name).copied().unwrap_or(0);
         let overflow = vec![("overflow".to_owned(), "true".to_owned())];
-        if held >= SERIES_PER_NAME_MAX && series.labels != overflow {
+        if series_count >= SERIES_PER_NAME_MAX && series.labels != overflow {
             room.count_rejected();
             return self
                 .find_or_add(room, &SeriesDefinition { labels: overflow, ..series.clone() });
@@ -96,7 +96,7 @@ impl Registry {
             .collect();
         let (small, align, large) = sizes(series.kind).expect("BUG: an unknown kind");
         // Continues an attempt that ran out of space halfway.
-        let held = |one: &SeriesDefinition| {
+        let family_bytes = |one: &SeriesDefinition| {
             let found = self.series.get(&(one.name.clone(), one.labels.clone()))?;
             (found.1 == series.kind).then_some(found.0)
         };
@@ -104,11 +104,11 @@ impl Registry {
             self.series.contains_key(&(one.name.clone(), one.labels.clone()))
         };
         let there = all.iter().filter(is_there).count();
-        let mut first = all.first().and_then(held);
+        let mut first = all.first().and_then(family_bytes);
         let next = cells(self.small_used.next_multiple_of(align), self.large_used);
         let follows = first.is_none_or(|first| {
             let at = |number: usize| first + cells(number * small, number * large);
-            let in_order = (0..there).all(|number| held(&all[number]) == Some(at(number)));
+            let in_order = (0..there).all(|number| family_bytes(&all[number]) == Some(at(number)));
             in_order && (there == all.len() || at(there) == next)
         });
         if !follows || (first.is_none() && there > 0) {

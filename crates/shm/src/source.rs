@@ -62,17 +62,17 @@ const RETAINED_BYTES_MAX: usize = 64 << 20;
 impl ReadBudget {
     /// Charges the budget; returns whether the bytes may be kept.
     pub(crate) fn charge_bytes(&self, bytes: usize) -> bool {
-        let left = self.bytes.get().checked_sub(bytes);
-        left.is_some_and(|left| {
-            self.bytes.set(left);
+        let remaining = self.bytes.get().checked_sub(bytes);
+        remaining.is_some_and(|remaining| {
+            self.bytes.set(remaining);
             true
         })
     }
 
     fn charge_words(&self, words: usize) -> bool {
-        let left = self.words.get().checked_sub(words as u64 + CALL_WORDS);
-        left.is_some_and(|left| {
-            self.words.set(left);
+        let remaining = self.words.get().checked_sub(words as u64 + CALL_WORDS);
+        remaining.is_some_and(|remaining| {
+            self.words.set(remaining);
             true
         })
     }

@@ -62,9 +62,9 @@ impl Drop for LaneLease {
     fn drop(&mut self) {
         // Destructors of other thread-locals record in the shared lane.
         THREAD_LANE.with(|here| here.end.set(0));
-        let held = self.writer.replace(ptr::null());
+        let previous_writer = self.writer.replace(ptr::null());
         // A forked process must not release a lane of its parent.
-        if let Some(writer) = current().filter(|&current| ptr::eq(current, held)) {
+        if let Some(writer) = current().filter(|&current| ptr::eq(current, previous_writer)) {
             writer.release_lane(self.lane.get());
         }
     }
@@ -120,12 +120,12 @@ impl Lane {
     pub(crate) fn reserve(self, offset: usize, bytes: usize) -> bool {
         let Some(writer) = current() else { return false };
         let number = self.number.unwrap_or_else(|| LEASE.with(|lease| lease.lane.get()));
-        let made =
+        let has_space =
             !is_full() && record_failure(writer.reserve_large(number, offset, bytes)).is_ok();
-        if !made {
+        if !has_space {
             writer.count_lost_record();
         }
-        made
+        has_space
     }
 }
 
@@ -159,8 +159,8 @@ pub(crate) fn slow_path(small: usize) -> Option<SlowPathOutcome> {
         return None;
     }
     let writer = open().ok()?;
-    let own = if is_full() { Ok(None) } else { record_failure(own_lane(writer, small)) };
-    match own {
+    let lane_number = if is_full() { Ok(None) } else { record_failure(own_lane(writer, small)) };
+    match lane_number {
         Ok(Some(lane)) => Some(SlowPathOutcome::Own(lane)),
         // Small cells have space in the shared lane since their registration.
         Ok(None) | Err(_) => {

@@ -60,17 +60,17 @@ impl MetricsFileWriter {
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
-        let made = MetricsFileWriter::fill(&path, file, &identity, created, parent);
-        let made = made.and_then(|writer| {
+        let result = MetricsFileWriter::fill(&path, file, &identity, created, parent);
+        let result = result.and_then(|writer| {
             renameat(&folder, &temporary, &folder, &name)
                 .map_err(|cause| Error::io("naming", &path)(cause.into()))?;
             Ok(writer)
         });
-        if made.is_err() {
+        if result.is_err() {
             // An incomplete file is useless and may have filled the file system.
             let _ = rustix::fs::unlinkat(&folder, &temporary, rustix::fs::AtFlags::empty());
         }
-        made
+        result
     }
 
     fn fill(

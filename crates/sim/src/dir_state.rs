@@ -88,15 +88,15 @@ impl DirState {
             NameOrder::Journal => {
                 // A rename from another directory includes the earlier changes there.
                 let mut folders = BTreeSet::from([dir.to_owned()]);
-                let mut due = vec![false; log.len()];
-                for (changes, due) in log.iter().zip(&mut due).rev() {
-                    *due = changes.iter().any(|(path, _)| folders.contains(parent(path)));
-                    if *due {
+                let mut is_due = vec![false; log.len()];
+                for (changes, is_due) in log.iter().zip(&mut is_due).rev() {
+                    *is_due = changes.iter().any(|(path, _)| folders.contains(parent(path)));
+                    if *is_due {
                         folders.extend(changes.iter().map(|(path, _)| parent(path).to_owned()));
                     }
                 }
-                for (changes, due) in log.iter_mut().zip(due) {
-                    if due {
+                for (changes, is_due) in log.iter_mut().zip(is_due) {
+                    if is_due {
                         apply(durable, changes);
                         changes.clear();
                     }
@@ -182,15 +182,15 @@ pub(super) fn parent(path: &Path) -> &Path {
 
 /// Absolute path; relative paths start at the root.
 pub(super) fn absolute(path: &Path) -> PathBuf {
-    let mut whole = PathBuf::from("/");
+    let mut absolute_path = PathBuf::from("/");
     for component in path.components() {
         match component {
-            Component::Normal(name) => whole.push(name),
-            Component::ParentDir => drop(whole.pop()),
+            Component::Normal(name) => absolute_path.push(name),
+            Component::ParentDir => drop(absolute_path.pop()),
             Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
         }
     }
-    whole
+    absolute_path
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ fn last_reading(
         }
         let read = gather::read(&**part, &location, &mut bytes)?.and_then(|header| {
             chunk::last_reading(&header, &bytes, time)
-                .map_err(|why| gather::missing_chunk(&**part, &location, &why))
+                .map_err(|reason| gather::missing_chunk(&**part, &location, &reason))
         });
         match read {
             Ok(found) => last = gather::later_reading(last, found, kind),

@@ -199,7 +199,7 @@ impl<'a> StoreChange<'a> {
         let Some((end, _)) = rows.first_time() else { return Predecessor::Unknown };
         let before = end.saturating_sub(1);
         let is_first = |covers: (i64, i64)| covers.0 >= end;
-        let mut held = match head.series_range(number).is_none_or(is_first) {
+        let mut found = match head.series_range(number).is_none_or(is_first) {
             true => None,
             false => head.rows_of(number, kind, &(i64::MIN..before)).and_then(|mut rows| {
                 rows.normalize(kind);
@@ -211,11 +211,11 @@ impl<'a> StoreChange<'a> {
         if !is_new {
             // Queries report unreadable data; the flush does not wait for it.
             match self.inner.previous_sample(base, &id, kind, before, None, &mut gaps) {
-                Ok(stored) => held = gather::later_reading(held, stored, kind),
+                Ok(stored) => found = gather::later_reading(found, stored, kind),
                 Err(_) => return Predecessor::Unknown,
             }
         }
-        match held {
+        match found {
             Some(sample) => Predecessor::Reading(sample),
             None if is_new => Predecessor::Nothing,
             // No gap was found, so there was no predecessor; this must be recorded before other
@@ -248,10 +248,10 @@ impl<'a> StoreChange<'a> {
         self.gaps.drain(..).for_each(|gap| manifest.add_gap(gap));
         edit(&mut manifest);
         match self.inner.manifest_file.replace(&manifest.write()) {
-            Err(Error::FailStop { reason: why }) => {
+            Err(Error::FailStop { reason }) => {
                 self.is_done = true;
-                self.inner.fail_stop(&why);
-                return Err(Error::FailStop { reason: why });
+                self.inner.fail_stop(&reason);
+                return Err(Error::FailStop { reason });
             }
             done => done?,
         }

@@ -67,7 +67,7 @@ impl Store {
         let parts: Vec<PartInfo> = self.inner().state().manifest.parts.values().cloned().collect();
         let bytes_total = parts.iter().map(|part| part.bytes).sum();
         let (mut report, mut bytes) = (ScrubReport::default(), 0);
-        let begun = Instant::now();
+        let start = Instant::now();
         report.damage.extend(self.inner().state().warnings().iter().map(|note| ScrubDamage {
             file: "series".to_owned(),
             description: note.clone(),
@@ -79,8 +79,8 @@ impl Store {
             bytes = part.bytes.saturating_add(bytes);
             each(ScrubProgress { bytes, bytes_total });
             if let Some(rate) = bytes_per_second.filter(|&rate| rate > 0) {
-                let due = Duration::from_secs_f64(bytes as f64 / rate as f64);
-                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+                let expected_time = Duration::from_secs_f64(bytes as f64 / rate as f64);
+                std::thread::sleep(expected_time.saturating_sub(start.elapsed()));
             }
         }
         Ok(report)

@@ -27,17 +27,17 @@ impl StoreInner {
     /// Compacts partitions with many parts, and all parts of a closed partition.
     pub(crate) fn compact_parts(&self) -> Result<bool> {
         let (mut changed, mut failed) = (false, None);
-        let mut left: BTreeSet<u64> = BTreeSet::new();
-        while let Some(parts) = self.parts_to_compact(&left) {
+        let mut obsolete_parts: BTreeSet<u64> = BTreeSet::new();
+        while let Some(parts) = self.parts_to_compact(&obsolete_parts) {
             let numbers: Vec<String> =
                 parts.iter().map(|part| format!("{:016x}", part.number)).collect();
             let name = format!("compacting parts {}", numbers.join(", "));
             match self.run_guarded(&name, || self.merge_parts(&parts).map(|()| true)) {
                 Ok(true) => changed = true,
-                Ok(false) => left.extend(parts.iter().map(|part| part.number)),
+                Ok(false) => obsolete_parts.extend(parts.iter().map(|part| part.number)),
                 // An unreadable part does not stop the compaction of the others.
                 Err(error) => {
-                    left.extend(parts.iter().map(|part| part.number));
+                    obsolete_parts.extend(parts.iter().map(|part| part.number));
                     failed = failed.or(Some(error));
                 }
             }

@@ -54,12 +54,12 @@ impl StoreInner {
         let _admission = self.admission.write().unwrap_or_else(PoisonError::into_inner);
         self.catch_up()?;
         let heads = self.state().heads();
-        let mut held: Vec<SeriesNumber> = Vec::new();
+        let mut nonempty: Vec<SeriesNumber> = Vec::new();
         for head in heads {
-            held.extend(head.read().unwrap_or_else(PoisonError::into_inner).series());
+            nonempty.extend(head.read().unwrap_or_else(PoisonError::into_inner).series());
         }
         let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-        held.iter().for_each(|number| _ = empty.remove(&index.id(*number)));
+        nonempty.iter().for_each(|number| _ = empty.remove(&index.id(*number)));
         if empty.is_empty() {
             return Ok(0);
         }

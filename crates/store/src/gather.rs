@@ -29,19 +29,19 @@ pub(crate) fn read(
             Err(missing_chunk(part, location, "chunk differs from its index entry"))
         }
         Ok(header) => Ok(header),
-        Err(why) => Err(missing_chunk(part, location, &why)),
+        Err(reason) => Err(missing_chunk(part, location, &reason)),
     })
 }
 
 /// A chunk that is missing.
-pub(crate) fn missing_chunk(part: &dyn Part, location: &ChunkLocation, why: &str) -> Gap {
+pub(crate) fn missing_chunk(part: &dyn Part, location: &ChunkLocation, reason: &str) -> Gap {
     let ChunkLocation { series, offset, .. } = location;
     Gap {
         start: location.start,
         end: location.end,
         producer: None,
         lost: Some(location.rows.into()),
-        reason: format!("chunk of series {series} in {} at byte {offset}: {why}", part.name()),
+        reason: format!("chunk of series {series} in {} at byte {offset}: {reason}", part.name()),
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn gather_rows(
             }
             let read = read(&**part, &location, &mut bytes)?.and_then(|header| {
                 chunk::decode(&header, &bytes)
-                    .map_err(|why| missing_chunk(&**part, &location, &why))
+                    .map_err(|reason| missing_chunk(&**part, &location, &reason))
             });
             let (mut rows, predecessor) = match read {
                 Ok(read) => read,

@@ -101,14 +101,15 @@ impl Head {
         pending.end = entry.end;
         let start = row_begin(kind, (entry.start, entry.end));
         pending.time_range = (pending.time_range.0.min(start), pending.time_range.1.max(entry.end));
-        let grown = pending.bytes.capacity().saturating_sub(before);
-        self.bytes = self.bytes.saturating_add(grown);
+        let growth = pending.bytes.capacity().saturating_sub(before);
+        self.bytes = self.bytes.saturating_add(growth);
         self.rows = self.rows.saturating_add(1);
         let partition = slot(entry.end, Resolution::Base.partition());
         let empty = || PartitionRows { rows: 0, start: i64::MAX, end: i64::MIN };
-        let held = self.partitions.entry(partition).or_insert_with(empty);
-        held.rows = held.rows.saturating_add(1);
-        (held.start, held.end) = (held.start.min(start), held.end.max(entry.end));
+        let partition_rows = self.partitions.entry(partition).or_insert_with(empty);
+        partition_rows.rows = partition_rows.rows.saturating_add(1);
+        (partition_rows.start, partition_rows.end) =
+            (partition_rows.start.min(start), partition_rows.end.max(entry.end));
     }
 
     /// Approximate memory of the rows, in bytes.

@@ -127,7 +127,7 @@ impl StoreInner {
 
     pub(crate) fn check_running(&self) -> Result<()> {
         match &self.state().failure {
-            Some(why) => Err(Error::FailStop { reason: why.clone() }),
+            Some(reason) => Err(Error::FailStop { reason: reason.clone() }),
             None => Ok(()),
         }
     }
@@ -141,24 +141,24 @@ impl StoreInner {
         }
     }
 
-    pub(crate) fn fail_stop(&self, why: &str) {
-        self.state().failure.get_or_insert_with(|| why.to_owned());
+    pub(crate) fn fail_stop(&self, reason: &str) {
+        self.state().failure.get_or_insert_with(|| reason.to_owned());
     }
 
     /// Appends missing canonical keys to the series file; returns the number in the file. They
     /// survive a process crash, and with `durably` also a power loss.
     pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
         let _turn = lock(&self.keys_lock);
-        let kept = self.stored_keys.load(Ordering::Relaxed);
+        let key_count = self.stored_keys.load(Ordering::Relaxed);
         let series: Vec<(Option<u64>, Vec<u8>)> = {
             let index = self.index();
-            let new = (kept..index.len() as u64).map(|number| SeriesNumber(number as u32));
+            let new = (key_count..index.len() as u64).map(|number| SeriesNumber(number as u32));
             new.map(|number| (index.producer(number), index.key(number).to_owned())).collect()
         };
         self.storage.add_series(&series, durably)?;
-        let kept = kept.saturating_add(series.len() as u64);
-        self.stored_keys.store(kept, Ordering::Relaxed);
-        Ok(kept)
+        let key_count = key_count.saturating_add(series.len() as u64);
+        self.stored_keys.store(key_count, Ordering::Relaxed);
+        Ok(key_count)
     }
 
     /// Returns an open part.

@@ -287,13 +287,16 @@ impl StoreInner {
                             RecordPanic { position, message }
                         })?,
                     };
-                    if let Err((lost, why)) = refused {
+                    if let Err((lost, cause)) = refused {
                         head.gaps.push(Gap {
                             start: batch.times().0,
                             end: batch.times().1,
                             producer,
                             lost,
-                            reason: format!("{} (position {position}): {why}", REJECTED_REASONS[0]),
+                            reason: format!(
+                                "{} (position {position}): {cause}",
+                                REJECTED_REASONS[0]
+                            ),
                         });
                     }
                 }
@@ -304,9 +307,9 @@ impl StoreInner {
                 let (start, end) = match &gap.time {
                     Some(time) => (*time.start(), *time.end()),
                     None => {
-                        let (seen, now) =
+                        let (last_time, now) =
                             (self.last_append_time.load(Ordering::Relaxed), self.now());
-                        (if seen == i64::MIN { now } else { seen.min(now) }, now)
+                        (if last_time == i64::MIN { now } else { last_time.min(now) }, now)
                     }
                 };
                 let reason = |records: u64| {
@@ -317,14 +320,14 @@ impl StoreInner {
                     let (lost, reason) = (Some(records), reason(records));
                     head.gaps.push(Gap { start, end, producer, lost, reason });
                 };
-                let mut left = gap.records();
+                let mut remaining = gap.records();
                 // The producers are known for all of a gap or for none of it.
                 for part in gap.producers.iter().filter(|_| gap.is_complete) {
-                    lose(Some(part.producer), part.records.min(left));
-                    left = left.saturating_sub(part.records);
+                    lose(Some(part.producer), part.records.min(remaining));
+                    remaining = remaining.saturating_sub(part.records);
                 }
-                if left > 0 {
-                    lose(None, left);
+                if remaining > 0 {
+                    lose(None, remaining);
                 }
                 Ok(Some(reason(gap.records())))
             }
@@ -333,12 +336,12 @@ impl StoreInner {
 
     /// Processing of a record panicked: retry, then quarantine.
     fn record_panic(&self, position: u64, bytes: &[u8], message: &str) {
-        let kept = lock(&self.quarantine).failed_record(position, bytes, message);
+        let outcome = lock(&self.quarantine).failed_record(position, bytes, message);
         self.add_warning(format!(
             "{} panicked, please report this bug: {message}",
             record_name(position)
         ));
-        if let Err(error) = kept {
+        if let Err(error) = outcome {
             self.add_warning(format!("cannot save a quarantined record: {error}"));
         }
     }
@@ -354,14 +357,14 @@ impl StoreInner {
     ) -> Result<(), (Option<u64>, String)> {
         let unreadable = |error: model::Error| (None, error.to_string());
         let mut reader = BatchReader::new(bytes).map_err(unreadable)?;
-        let (mut group, mut lost, mut why) = (None, 0u64, None);
+        let (mut group, mut lost, mut reason) = (None, 0u64, None);
         for entry in reader.by_ref() {
             let entry = entry.map_err(unreadable)?;
             if entry.starts_group {
                 group = match self.number_of(&entry.series, producer) {
                     Ok(group) => Some(group),
                     Err(error) => {
-                        why.get_or_insert(error);
+                        reason.get_or_insert(error);
                         None
                     }
                 };
@@ -374,7 +377,7 @@ impl StoreInner {
                         PointComparison::Conflict => {
                             lost = lost.saturating_add(1);
                             let (series, time) = (self.index().id(number), entry.end);
-                            why.get_or_insert(Error::ConflictingPoint { series, time });
+                            reason.get_or_insert(Error::ConflictingPoint { series, time });
                         }
                     }
                 }
@@ -384,7 +387,7 @@ impl StoreInner {
         }
         head.gaps.extend(reader.gaps().iter().cloned());
         self.supervisor().fault_point(format_args!("store record {position}"));
-        why.map_or(Ok(()), |why: Error| Err((Some(lost), why.to_string())))
+        reason.map_or(Ok(()), |reason: Error| Err((Some(lost), reason.to_string())))
     }
 
     fn number_of(

@@ -83,15 +83,15 @@ pub(crate) struct ProducerTable(BTreeMap<(u64, u64), ProducerState>);
 impl ProducerTable {
     /// Records a batch as contained; returns the number of evicted sequences.
     pub(crate) fn record(&mut self, identity: journal::BatchIdentity, position: u64) -> u64 {
-        let heard = ProducerState { sequence: identity.sequence, position };
-        self.0.insert((identity.producer, identity.epoch), heard);
-        journal::evict(&mut self.0, PRODUCERS_MAX, |heard| heard.position)
+        let state = ProducerState { sequence: identity.sequence, position };
+        self.0.insert((identity.producer, identity.epoch), state);
+        journal::evict(&mut self.0, PRODUCERS_MAX, |state| state.position)
     }
 
     /// Whether a batch is contained.
     pub(crate) fn contains(&self, identity: journal::BatchIdentity) -> bool {
-        let heard = self.0.get(&(identity.producer, identity.epoch));
-        heard.is_some_and(|heard| identity.sequence <= heard.sequence)
+        let state = self.0.get(&(identity.producer, identity.epoch));
+        state.is_some_and(|state| identity.sequence <= state.sequence)
     }
 }
 
@@ -178,7 +178,7 @@ impl Manifest {
         if let Some(found) = other_version(bytes) {
             return Err(Error::Version { path, found, supported: VERSION });
         }
-        Manifest::read(bytes).map_err(|why| Error::Manifest { path, reason: why })
+        Manifest::read(bytes).map_err(|reason| Error::Manifest { path, reason })
     }
 
     #[expect(clippy::expect_used, reason = "a string takes everything")]
@@ -193,10 +193,10 @@ impl Manifest {
         }
         line(format_args!("series {}", self.series));
         line(format_args!("next {}", self.next_part));
-        for ((producer, epoch), heard) in &self.producers.0 {
+        for ((producer, epoch), state) in &self.producers.0 {
             line(format_args!(
                 "producer {producer:x} {epoch:x} {} {}",
-                heard.sequence, heard.position
+                state.sequence, state.position
             ));
         }
         for keep in &self.retention {
@@ -289,11 +289,11 @@ impl Manifest {
             "producer" => {
                 let [producer, epoch, sequence, position] = split_words(rest)?;
                 let hex = |text| u64::from_str_radix(text, 16).ok();
-                let heard = ProducerState {
+                let state = ProducerState {
                     sequence: sequence.parse().ok()?,
                     position: position.parse().ok()?,
                 };
-                self.producers.0.insert((hex(producer)?, hex(epoch)?), heard);
+                self.producers.0.insert((hex(producer)?, hex(epoch)?), state);
             }
             "keep" => {
                 let [resolution, duration, selector] = split_words(rest)?;

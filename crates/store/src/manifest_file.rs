@@ -108,8 +108,8 @@ impl ManifestFile {
             let replaced = self.disk.rename(new, path).and_then(|()| self.disk.sync_dir(&self.dir));
             if let Err(error) = replaced {
                 // It is unknown which manifest the next start will read.
-                let why = format!("cannot replace {}: {error}", path.display());
-                return Err(Error::FailStop { reason: why });
+                let reason = format!("cannot replace {}: {error}", path.display());
+                return Err(Error::FailStop { reason });
             }
         }
         Ok(())

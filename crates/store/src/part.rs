@@ -87,7 +87,7 @@ pub(crate) struct FilePartWriter {
     file: Box<dyn File>,
     /// Bytes not written yet.
     pending: Vec<u8>,
-    written: u64,
+    bytes_written: u64,
     locations: Vec<ChunkLocation>,
 }
 
@@ -99,7 +99,7 @@ impl FilePartWriter {
         pending.extend(VERSION.to_le_bytes());
         pending.extend(number.to_le_bytes());
         pending.extend(crc32c::crc32c(&pending).to_le_bytes());
-        Ok(FilePartWriter { disk, path, file, pending, written: 0, locations: Vec::new() })
+        Ok(FilePartWriter { disk, path, file, pending, bytes_written: 0, locations: Vec::new() })
     }
 
     fn add(&mut self, bytes: &[u8]) -> Result<()> {
@@ -108,14 +108,16 @@ impl FilePartWriter {
     }
 
     fn write(&mut self) -> Result<()> {
-        self.file.write_all_at(&self.pending, self.written).io_context("write", &self.path)?;
-        self.written = self.written.saturating_add(self.pending.len() as u64);
+        self.file
+            .write_all_at(&self.pending, self.bytes_written)
+            .io_context("write", &self.path)?;
+        self.bytes_written = self.bytes_written.saturating_add(self.pending.len() as u64);
         self.pending.clear();
         Ok(())
     }
 
     fn at(&self) -> u64 {
-        self.written.saturating_add(self.pending.len() as u64)
+        self.bytes_written.saturating_add(self.pending.len() as u64)
     }
 }
 
@@ -161,18 +163,18 @@ impl PartWriter for FilePartWriter {
         self.file.sync().io_context("fsync", &self.path)?;
         let dir = self.path.parent().expect("BUG: a part lies in a folder");
         self.disk.sync_dir(dir).io_context("fsync", dir)?;
-        Ok(self.written)
+        Ok(self.bytes_written)
     }
 }
 
-fn encode_entry(place: &ChunkLocation) -> [u8; ENTRY_BYTES] {
+fn encode_entry(location: &ChunkLocation) -> [u8; ENTRY_BYTES] {
     let mut bytes = [0; ENTRY_BYTES];
-    bytes[..16].copy_from_slice(&place.series.0);
-    bytes[16..24].copy_from_slice(&place.offset.to_le_bytes());
-    bytes[24..28].copy_from_slice(&place.length.to_le_bytes());
-    bytes[28..32].copy_from_slice(&place.rows.to_le_bytes());
-    bytes[32..40].copy_from_slice(&place.start.to_le_bytes());
-    bytes[40..].copy_from_slice(&place.end.to_le_bytes());
+    bytes[..16].copy_from_slice(&location.series.0);
+    bytes[16..24].copy_from_slice(&location.offset.to_le_bytes());
+    bytes[24..28].copy_from_slice(&location.length.to_le_bytes());
+    bytes[28..32].copy_from_slice(&location.rows.to_le_bytes());
+    bytes[32..40].copy_from_slice(&location.start.to_le_bytes());
+    bytes[40..].copy_from_slice(&location.end.to_le_bytes());
     bytes
 }
 
@@ -251,8 +253,8 @@ impl FilePart {
         }
         let footer = match self.footer()? {
             Ok(footer) => footer,
-            Err(why) => {
-                damage.push(format!("{why}; chunks recovered by scanning"));
+            Err(reason) => {
+                damage.push(format!("{reason}; chunks recovered by scanning"));
                 return Ok(PartContents {
                     locations: self.scan_for_chunks()?,
                     keys: Vec::new(),
@@ -262,8 +264,8 @@ impl FilePart {
         };
         let forms = match self.read_keys(&footer)? {
             Ok(forms) => forms,
-            Err(why) => {
-                damage.push(why);
+            Err(reason) => {
+                damage.push(reason);
                 Vec::new()
             }
         };
@@ -315,7 +317,7 @@ impl FilePart {
         while at.saturating_add(chunk::HEADER_BYTES as u64) <= self.bytes {
             if let Ok(header) = ChunkHeader::read(&self.read_at(at, chunk::HEADER_BYTES)?) {
                 let length = chunk::HEADER_BYTES.saturating_add(header.length) as u32;
-                let place = ChunkLocation {
+                let location = ChunkLocation {
                     series: header.series,
                     offset: at,
                     length,
@@ -323,9 +325,9 @@ impl FilePart {
                     start: header.start,
                     end: header.end,
                 };
-                self.read(&place, &mut bytes)?;
+                self.read(&location, &mut bytes)?;
                 if chunk::check(&bytes).is_ok() {
-                    places.push(place);
+                    places.push(location);
                     at = at.saturating_add(length.into());
                     continue;
                 }
@@ -338,7 +340,7 @@ impl FilePart {
             };
             at = at.saturating_add(passed as u64);
         }
-        places.sort_by_key(|place| (place.series, place.start, place.offset));
+        places.sort_by_key(|location| (location.series, location.start, location.offset));
         Ok(places)
     }
 }
@@ -411,11 +413,11 @@ impl Part for FilePart {
         Ok(self.contents()?.locations.clone())
     }
 
-    fn read(&self, place: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()> {
+    fn read(&self, location: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.clear();
-        let room = self.bytes.saturating_sub(place.offset).min(u64::from(place.length));
+        let room = self.bytes.saturating_sub(location.offset).min(u64::from(location.length));
         bytes.resize(room as usize, 0);
-        let have = self.file.read_full_at(bytes, place.offset).io_context("read", &self.path)?;
+        let have = self.file.read_full_at(bytes, location.offset).io_context("read", &self.path)?;
         bytes.truncate(have);
         Ok(())
     }

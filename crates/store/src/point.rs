@@ -69,17 +69,17 @@ impl<'a> PointLookup<'a> {
         kind: SeriesKind,
         entry: &BatchEntry<'_>,
     ) -> PointComparison {
-        let is_same = |held: &[u8]| match held == entry.value {
+        let is_same = |stored: &[u8]| match stored == entry.value {
             true => PointComparison::Same,
-            false => compare(frame::decode(held).ok().map(|held| held.0).as_ref(), entry),
+            false => compare(frame::decode(stored).ok().map(|stored| stored.0).as_ref(), entry),
         };
-        if let Some(held) = head.point(number, kind, entry.end) {
-            return is_same(held);
+        if let Some(stored) = head.point(number, kind, entry.end) {
+            return is_same(stored);
         }
         if let Some(closed) = &self.closed {
             let closed = closed.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(held) = closed.point(number, kind, entry.end) {
-                return is_same(held);
+            if let Some(stored) = closed.point(number, kind, entry.end) {
+                return is_same(stored);
             }
         }
         let ends = || self.manifest.base_parts().map(|part| part.end).max().unwrap_or(i64::MIN);
@@ -89,7 +89,7 @@ impl<'a> PointLookup<'a> {
         let id = self.inner.index().id(number);
         match self.find_in_base(&id, entry.end) {
             Ok(None) => PointComparison::New,
-            Ok(held) => compare(held.as_ref(), entry),
+            Ok(stored) => compare(stored.as_ref(), entry),
             // Reads report the damage as a gap; this sample is intact and stored.
             Err(_) => PointComparison::New,
         }
@@ -116,8 +116,8 @@ impl<'a> PointLookup<'a> {
                 let Some((_, Rows::Histograms(rows))) = &self.last else { continue };
                 let first = rows.partition_point(|row| row.end < time);
                 let mut same = rows[first..].iter().take_while(|row| row.end == time);
-                if let Some(held) = same.find(|row| row.start == time) {
-                    return Ok(Some(held.value.clone()));
+                if let Some(stored) = same.find(|row| row.start == time) {
+                    return Ok(Some(stored.value.clone()));
                 }
             }
         }
@@ -126,14 +126,14 @@ impl<'a> PointLookup<'a> {
 }
 
 /// Compares by value, not by encoding.
-fn compare(held: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointComparison {
+fn compare(stored: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointComparison {
     let written = |histogram: &Histogram| {
         let mut bytes = Vec::new();
         frame::encode(histogram, Default::default(), &mut bytes);
         bytes
     };
     let sent = frame::decode(entry.value).ok().map(|sent| written(&sent.0));
-    match sent == held.map(written) {
+    match sent == stored.map(written) {
         true => PointComparison::Same,
         false => PointComparison::Conflict,
     }

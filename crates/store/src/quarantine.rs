@@ -82,15 +82,20 @@ impl Quarantine {
 
     /// Handles a panic on a journal record. Saves its bytes after the last attempt; if that fails,
     /// the record is quarantined anyway and the error is returned.
-    pub(crate) fn failed_record(&mut self, position: u64, bytes: &[u8], why: &str) -> Result<()> {
+    pub(crate) fn failed_record(
+        &mut self,
+        position: u64,
+        bytes: &[u8],
+        reason: &str,
+    ) -> Result<()> {
         if self.attempt(QuarantineInput::Record(position)) < ATTEMPTS_MAX {
             return Ok(());
         }
         self.records.insert(position);
-        self.supervisor.quarantine(record_name(position), why);
+        self.supervisor.quarantine(record_name(position), reason);
         if self.files >= FILES_MAX {
-            let why = format!("quarantine limit ({FILES_MAX} records) reached in {FOLDER}");
-            return Err(Error::Damage { location: record_name(position), reason: why });
+            let reason = format!("quarantine limit ({FILES_MAX} records) reached in {FOLDER}");
+            return Err(Error::Damage { location: record_name(position), reason });
         }
         self.files = self.files.saturating_add(1);
         let path = self.dir.join(format!("{position}{SUFFIX}"));
@@ -102,10 +107,10 @@ impl Quarantine {
     }
 
     /// Handles a panic while flushing a series.
-    pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, why: &str) {
+    pub(crate) fn failed_series(&mut self, id: SeriesId, series: &str, cause: &str) {
         if self.attempt(QuarantineInput::Series(id)) >= ATTEMPTS_MAX {
             self.series.insert(id);
-            let reason = format!("flushing {series} panicked: {why}");
+            let reason = format!("flushing {series} panicked: {cause}");
             self.supervisor.quarantine(format!("series {id} of the head"), reason);
         }
     }

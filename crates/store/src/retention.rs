@@ -180,15 +180,15 @@ impl StoreInner {
         let manifest = Arc::clone(&self.state().manifest);
         let live: BTreeSet<u64> = manifest.base_parts().map(|part| part.number).collect();
         for info in manifest.parts.values().filter(|part| part.resolution != Resolution::Base) {
-            let gone: BTreeSet<i64> = info
+            let expired_rollups: BTreeSet<i64> = info
                 .covers
                 .iter()
                 .filter(|(_, numbers)| !numbers.is_subset(&live) || numbers.is_empty())
                 .map(|(&day, _)| day)
                 .filter(|&day| day < range.end && range.start < day.saturating_add(DAY))
                 .collect();
-            if !gone.is_empty() {
-                self.delete_rollups(info, &gone, &ids, &range, &mut deleted)?;
+            if !expired_rollups.is_empty() {
+                self.delete_rollups(info, &expired_rollups, &ids, &range, &mut deleted)?;
             }
         }
         Ok(deleted)
@@ -264,7 +264,7 @@ impl StoreInner {
         let mut writing = change.write(info.resolution);
         writing.replaces(info);
         writing.set_range(info.start..info.end)?;
-        let (mut gone, mut kept) = (0_u64, 0_u64);
+        let (mut deleted_rows, mut remaining_rows) = (0_u64, 0_u64);
         for (id, kind) in self.series_in(&parts, &mut gaps)? {
             let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? else {
                 continue;
@@ -278,17 +278,18 @@ impl StoreInner {
                 let within = |start: i64, end: i64| range.start <= start && end <= range.end;
                 let reaches_out = |&&(s, e): &&(i64, i64)| overlaps(s, e) && !within(s, e);
                 let stay = rows.times().iter().filter(reaches_out).count() as u64;
-                kept = kept.saturating_add(stay);
+                remaining_rows = remaining_rows.saturating_add(stay);
                 rows.retain(|start, end| !(overlaps(start, end) && within(start, end)));
-                gone = gone.saturating_add(before.saturating_sub(rows.len() as u64));
+                deleted_rows =
+                    deleted_rows.saturating_add(before.saturating_sub(rows.len() as u64));
             }
             writing.append_rows(id, kind, rows, Predecessor::Unknown)?;
         }
-        deleted.retained_rows = deleted.retained_rows.saturating_add(kept);
-        if gone == 0 {
+        deleted.retained_rows = deleted.retained_rows.saturating_add(remaining_rows);
+        if deleted_rows == 0 {
             return Ok(());
         }
-        deleted.rollup_rows = deleted.rollup_rows.saturating_add(gone);
+        deleted.rollup_rows = deleted.rollup_rows.saturating_add(deleted_rows);
         change.remove(info.number);
         change.add(writing, SourceParts::clone(&info.covers))?;
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))

@@ -484,7 +484,7 @@ fn merge_day_histograms(
         for location in part.find(id)? {
             let read = gather::read(&**part, &location, &mut bytes)?;
             let added = read.and_then(|header| {
-                let gap = |why: String| gather::missing_chunk(&**part, &location, &why);
+                let gap = |cause: String| gather::missing_chunk(&**part, &location, &cause);
                 let (times, block) = chunk::read_times(&header, &bytes).map_err(gap)?;
                 let rows = rows_in_runs(&times, &runs);
                 if !times.iter().any(|&time| is_between_slots(time, period)) {

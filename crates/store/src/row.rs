@@ -254,36 +254,36 @@ impl Rows {
         match self {
             Rows::Histograms(rows) => {
                 rows.sort_by_key(Row::time);
-                let mut kept: Vec<Row<Histogram>> = Vec::with_capacity(rows.len());
+                let mut normalized: Vec<Row<Histogram>> = Vec::with_capacity(rows.len());
                 for row in rows.drain(..) {
                     let mut same =
-                        kept.iter_mut().rev().take_while(|held| held.time() == row.time());
+                        normalized.iter_mut().rev().take_while(|held| held.time() == row.time());
                     if !same.any(|held| merge_into(&mut held.value, &row.value)) {
-                        kept.push(row);
+                        normalized.push(row);
                     }
                 }
-                *rows = kept;
+                *rows = normalized;
             }
             Rows::Cumulative(rows) => {
                 rows.sort_by(|a, b| {
                     a.time().cmp(&b.time()).then_with(|| rank(&a.value).cmp(&rank(&b.value)))
                 });
-                dedup(rows, |kept, row| {
-                    kept.value = row.value.clone();
+                dedup(rows, |normalized, row| {
+                    normalized.value = row.value.clone();
                     true
                 });
             }
             Rows::Numbers(rows) => {
                 rows.sort_by(|a, b| a.time().cmp(&b.time()).then(a.value.total_cmp(&b.value)));
-                dedup(rows, |kept, row| {
-                    kept.value = if adds { kept.value + row.value } else { row.value };
+                dedup(rows, |normalized, row| {
+                    normalized.value = if adds { normalized.value + row.value } else { row.value };
                     true
                 });
             }
             Rows::Summaries(rows) => {
                 rows.sort_by_key(Row::time);
-                dedup(rows, |kept, row| {
-                    kept.value.add(&row.value);
+                dedup(rows, |normalized, row| {
+                    normalized.value.add(&row.value);
                     true
                 });
             }
@@ -297,16 +297,16 @@ impl Rows {
 
 /// Merges a histogram into another if their bucket schemes nest. An empty histogram is ignored: its
 /// coarser scheme would otherwise show in rollups only.
-pub(crate) fn merge_into(held: &mut Histogram, more: &Histogram) -> bool {
+pub(crate) fn merge_into(target: &mut Histogram, more: &Histogram) -> bool {
     let is_nothing = |histogram: &Histogram| histogram.is_empty() && histogram.nan_count() == 0;
     if is_nothing(more) {
         return true;
     }
-    if is_nothing(held) {
-        held.clone_from(more);
+    if is_nothing(target) {
+        target.clone_from(more);
         return true;
     }
-    held.merge(more).is_ok()
+    target.merge(more).is_ok()
 }
 
 /// Precedence of two cumulative histograms of one time: the one with the higher count wins.

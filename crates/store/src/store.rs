@@ -387,8 +387,9 @@ impl StoreInner {
         self.check_running()?;
         let _admission = self.admission.read().unwrap_or_else(PoisonError::into_inner);
         self.check_known_series(batch)?;
-        let heard = identity.is_some_and(|identity| lock(&self.producers).contains(identity));
-        if heard {
+        let is_duplicate =
+            identity.is_some_and(|identity| lock(&self.producers).contains(identity));
+        if is_duplicate {
             let end = self.journal.watermarks().end;
             let level = self.journal.flush(level).map(|_| level)?;
             return Ok(Ack { positions: end..end, level, is_duplicate: true });
@@ -446,8 +447,8 @@ impl StoreInner {
         // record is damaged, the series of all later rows is unknown. So the key is appended to the
         // series file, unless the disk is full. Relaxed: if a number is stored here, its writer
         // appended its key before.
-        let kept = self.stored_keys.load(Ordering::Relaxed);
-        if named.is_some_and(|number| u64::from(number.0) >= kept) {
+        let key_count = self.stored_keys.load(Ordering::Relaxed);
+        if named.is_some_and(|number| u64::from(number.0) >= key_count) {
             let _ = self.append_keys(false);
         }
         Ok(())

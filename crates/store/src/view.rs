@@ -178,13 +178,13 @@ impl ReadView {
         let fits =
             |part: &&PartInfo| part.resolution.period().is_some_and(|period| Some(period) <= step);
         let coarsest = self.manifest.parts.values().filter(fits).map(|part| part.resolution).max();
-        let own = |resolution| {
+        let rows_at = |resolution| {
             self.manifest.parts.values().filter(move |part| Some(part.resolution) == resolution)
         };
         let covered: BTreeSet<u64> =
-            own(coarsest).flat_map(|part| part.covers.values().flatten().copied()).collect();
-        let base = own(Some(Resolution::Base)).filter(|part| !covered.contains(&part.number));
-        let in_parts = own(coarsest).chain(base).map(|part| {
+            rows_at(coarsest).flat_map(|part| part.covers.values().flatten().copied()).collect();
+        let base = rows_at(Some(Resolution::Base)).filter(|part| !covered.contains(&part.number));
+        let in_parts = rows_at(coarsest).chain(base).map(|part| {
             let share = (series as f64 / part.chunks.max(1) as f64).min(1.0);
             part.rows as f64 * share * overlap_share(&(part.start..part.end), range)
         });
@@ -199,7 +199,7 @@ impl ReadView {
         series: &[SeriesEntryRef],
         before: impl Fn(SeriesKind) -> i64,
     ) -> Result<Option<Range<i64>>> {
-        let asked = self.series_queries(series);
+        let queries = self.series_queries(series);
         let mut extent: Option<Range<i64>> = None;
         let mut add = |start: i64, end: i64| {
             let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
@@ -208,16 +208,17 @@ impl ReadView {
         // Rollup rows are whole slots: finer rows, where present, give the exact range.
         let mut recorded: BTreeSet<u64> = BTreeSet::new();
         for resolution in Resolution::ALL {
-            let own = || self.manifest.parts.values().filter(|part| part.resolution == resolution);
+            let parts_of_resolution =
+                || self.manifest.parts.values().filter(|part| part.resolution == resolution);
             let made_of = |info: &PartInfo| match resolution {
                 Resolution::Base => vec![info.number],
                 _ => info.covers.values().flatten().copied().collect(),
             };
-            for info in
-                own().filter(|info| !made_of(info).iter().all(|part| recorded.contains(part)))
+            for info in parts_of_resolution()
+                .filter(|info| !made_of(info).iter().all(|part| recorded.contains(part)))
             {
                 let Ok(part) = self.inner.part(info.number) else { continue };
-                for some in asked.chunks(SERIES_AT_ONCE) {
+                for some in queries.chunks(SERIES_AT_ONCE) {
                     self.check()?;
                     for series in some {
                         let kind = series.found.series.kind();
@@ -238,11 +239,13 @@ impl ReadView {
             }
             // If a rule dropped series from a part, coarser rows give their range.
             let says_all = |info: &&PartInfo| !info.has_dropped_series;
-            recorded.extend(own().filter(says_all).flat_map(made_of).collect::<Vec<_>>());
+            recorded.extend(
+                parts_of_resolution().filter(says_all).flat_map(made_of).collect::<Vec<_>>(),
+            );
         }
         self.check()?;
         for head in self.heads() {
-            for series in &asked {
+            for series in &queries {
                 if let Some((start, end)) = head.series_range(series.found.number) {
                     add(start.saturating_sub(before(series.found.series.kind())), end);
                 }
@@ -319,10 +322,10 @@ impl ReadView {
             let (series, kind) = (other.series.to_string(), other.series.kind().name());
             return Err(model::Error::Kind { series, kind, found: expected }.into());
         }
-        let asked = self.series_queries(series);
+        let queries = self.series_queries(series);
         Ok(ColumnIter {
             view: self,
-            series_queries: asked,
+            series_queries: queries,
             grid,
             next: 0,
             ready: Vec::new().into_iter(),
@@ -332,14 +335,14 @@ impl ReadView {
 
     fn series_queries(&self, series: &[SeriesEntryRef]) -> Vec<SeriesQuery> {
         let index = self.inner.index();
-        let mut asked: Vec<SeriesQuery> = series
+        let mut queries: Vec<SeriesQuery> = series
             .iter()
             .map(|found| SeriesQuery { found: found.clone(), id: index.id(found.number) })
             .collect();
         // Parts store series by id: reading in that order reads a file sequentially.
-        asked.sort_unstable_by_key(|series| series.id);
-        asked.dedup_by_key(|series| series.id);
-        asked
+        queries.sort_unstable_by_key(|series| series.id);
+        queries.dedup_by_key(|series| series.id);
+        queries
     }
 
     /// Base rows of one series, ordered by end.
@@ -352,8 +355,8 @@ impl ReadView {
         let kind = series.series.kind();
         let id = self.inner.index().id(series.number);
         let mut gaps = self.known_gaps(&range);
-        let asked = SeriesQuery { found: SeriesEntryRef::clone(series), id };
-        gaps.extend(self.dropped_samples(&asked, &range)?);
+        let query = SeriesQuery { found: SeriesEntryRef::clone(series), id };
+        gaps.extend(self.dropped_samples(&query, &range)?);
         let partition = Resolution::Base.partition();
         let mut starts: BTreeSet<i64> =
             self.manifest.base_parts().map(|part| part.partition().start).collect();
@@ -363,7 +366,7 @@ impl ReadView {
             if piece.is_empty() {
                 continue;
             }
-            let gathered = self.base_rows(&asked, &piece, |_| true, &mut gaps)?;
+            let gathered = self.base_rows(&query, &piece, |_| true, &mut gaps)?;
             for_each_sample(gathered.into_settled(kind).0, each);
         }
         Ok(gaps)

@@ -120,9 +120,10 @@ impl DatasetPlan {
         // Both series of a pair draw the same number: one adds it and the other subtracts it.
         let mut random = KeyedRng::new([self.seed ^ COUNTS, (series & !1) as u64, minute as u64]);
         let least = pair[0].min(pair[1]) as f64;
-        let given = (random.normal() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
+        let deviation =
+            (random.normal() * least.sqrt() * 1.5).clamp(-least * 0.9, least * 0.9) as i64;
         let sign = if series.is_multiple_of(2) { 1 } else { -1 };
-        pair[at % 2].saturating_add_signed(sign * given)
+        pair[at % 2].saturating_add_signed(sign * deviation)
     }
 
     /// Approximate number of values of a series in a minute.
@@ -187,7 +188,7 @@ impl DatasetPlan {
         let (endpoint, host) = (series % ENDPOINTS, series / ENDPOINTS);
         let (hour, fault) = ((key / 4) as usize, key % 4);
         let busy = daily_load(hour * HOUR_MINUTES + HOUR_MINUTES / 2);
-        let own = fraction([self.seed, SHAPES, endpoint as u64]);
+        let mode_fraction = fraction([self.seed, SHAPES, endpoint as u64]);
         let of_host = 0.9 + 0.2 * fraction([self.seed, SHAPES + 1, host as u64]);
         // 37 and 40 are coprime, so the ranks of neighbours differ widely.
         let rank = (endpoint * 37 % ENDPOINTS) as f64 / ENDPOINTS as f64;
@@ -196,9 +197,9 @@ impl DatasetPlan {
         let median = 4.0 * MS * (1.0 + 9.0 * rank * rank + 30.0 * rank * rank * rank * rank);
         let median = median * of_host * (1.0 + 0.3 * busy);
         let mut modes = [
-            LatencyMode::new(0.15 + 0.35 * own, median / 5.0, 6),
+            LatencyMode::new(0.15 + 0.35 * mode_fraction, median / 5.0, 6),
             LatencyMode::new(0.75, median, 5),
-            LatencyMode::new(0.02 + 0.04 * own, median * 6.0, 5),
+            LatencyMode::new(0.02 + 0.04 * mode_fraction, median * 6.0, 5),
         ];
         match fault {
             SLOW_HOST => modes[1].median_ns *= 3.0,

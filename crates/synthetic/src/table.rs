@@ -79,8 +79,8 @@ impl AliasTable {
         let shift = u32::BITS - self.columns.len().max(1).trailing_zeros();
         let mut draw = |bits: u32| {
             let column = self.columns[(u64::from(bits) >> shift) as usize];
-            let own = bits & ((1 << PART_BITS) - 1) < column.split;
-            counts[usize::from(if own { column.index } else { column.alias })] += 1;
+            let is_own_cell = bits & ((1 << PART_BITS) - 1) < column.split;
+            counts[usize::from(if is_own_cell { column.index } else { column.alias })] += 1;
         };
         for _ in 0..few / 2 {
             let bits = random.next_u64();
@@ -142,19 +142,23 @@ fn alias(cells: &[(u16, f64)]) -> Vec<AliasColumn> {
     }
     let columns = cells.len().next_power_of_two();
     let all: f64 = cells.iter().map(|cell| cell.1).sum();
-    let whole = f64::from(1u32 << PART_BITS);
+    let scale = f64::from(1u32 << PART_BITS);
     let mut parts: Vec<f64> = (0..columns)
         .map(|at| cells.get(at).map_or(0.0, |cell| cell.1 / all * columns as f64))
         .collect();
-    let own = |at: usize| cells.get(at).map_or(cells[0].0, |cell| cell.0);
+    let lower_value = |at: usize| cells.get(at).map_or(cells[0].0, |cell| cell.0);
     let mut table: Vec<AliasColumn> = (0..columns)
-        .map(|at| AliasColumn { split: 1 << PART_BITS, index: own(at), alias: own(at) })
+        .map(|at| AliasColumn {
+            split: 1 << PART_BITS,
+            index: lower_value(at),
+            alias: lower_value(at),
+        })
         .collect();
     let (mut less, mut more): (Vec<usize>, Vec<usize>) =
         (0..columns).partition(|&at| parts[at] < 1.0);
     while let (Some(&small), Some(&large)) = (less.last(), more.last()) {
         less.pop();
-        table[small].split = (parts[small] * whole) as u32;
+        table[small].split = (parts[small] * scale) as u32;
         table[small].alias = table[large].index;
         parts[large] -= 1.0 - parts[small];
         if parts[large] < 1.0 {

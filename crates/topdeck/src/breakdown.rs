@@ -159,9 +159,9 @@ fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<U
     }
 }
 
-fn parse_threshold(name: &str, written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
-    written.value_in(unit).ok_or_else(|| match unit {
-        Some(unit) => anyhow!("{name} {written}: the values are in {unit}"),
-        None => anyhow!("{name} {written}: the values have no unit; use a plain number"),
+fn parse_threshold(name: &str, quantity: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+    quantity.value_in(unit).ok_or_else(|| match unit {
+        Some(unit) => anyhow!("{name} {quantity}: the values are in {unit}"),
+        None => anyhow!("{name} {quantity}: the values have no unit; use a plain number"),
     })
 }

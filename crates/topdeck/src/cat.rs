@@ -47,15 +47,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut process = find_process(&options.process, MatchPreference::Running)?;
     let metrics = process.attached.metrics()?;
     let as_of = ReferenceTime::for_process(&process, &metrics);
-    let wanted = MetricPatterns::new(&options.metrics);
-    if !metrics.iter().any(|metric| wanted.matches(metric)) {
-        bail!("{}", wanted.no_match_message(&process.name(), &metrics));
+    let patterns = MetricPatterns::new(&options.metrics);
+    if !metrics.iter().any(|metric| patterns.matches(metric)) {
+        bail!("{}", patterns.no_match_message(&process.name(), &metrics));
     }
     if options.json {
-        print_stdout(cat::to_json(&process, &metrics, &wanted, &as_of).as_bytes())?;
+        print_stdout(cat::to_json(&process, &metrics, &patterns, &as_of).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let text = cat::to_text(&process, &metrics, &wanted, &as_of);
+    let text = cat::to_text(&process, &metrics, &patterns, &as_of);
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

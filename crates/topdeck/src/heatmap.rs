@@ -127,18 +127,18 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let parts = store.stat().map_err(with_dir(&options.dir))?.parts;
     let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, &parts)?;
-    let asked = options.columns.map(usize::from);
+    let column_count = options.columns.map(usize::from);
     if let Some(path) = &options.svg {
-        let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
+        let map = drawn.map(column_count.unwrap_or(COLUMNS_SVG))?;
         fs::write(path, svg_heatmap::document(&[map])?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
     let text = if options.json {
-        format!("{}\n", heatmap_json(&drawn, asked.unwrap_or(COLUMNS_SVG))?)
+        format!("{}\n", heatmap_json(&drawn, column_count.unwrap_or(COLUMNS_SVG))?)
     } else {
         let terminal = Terminal::new(options.ascii);
         terminal_heatmap::heatmap_text(
-            &drawn.map(asked.unwrap_or(terminal_heatmap::column_capacity(&terminal)))?,
+            &drawn.map(column_count.unwrap_or(terminal_heatmap::column_capacity(&terminal)))?,
             &terminal,
         )?
     };
@@ -155,15 +155,15 @@ impl HeatmapOutput<'_> {
         let asked = asked(options);
         // A series all of whose rows are missing is not in the index: only the gaps mention it.
         let missing = range_of_gaps(&view, &asked);
-        let picked = match find_series(&view, &options.dir, &options.selector.selector) {
+        let selection = match find_series(&view, &options.dir, &options.selector.selector) {
             Err(_) if missing.is_some() => Vec::new(),
-            picked => picked?,
+            selection => selection?,
         };
-        let of = picked.len();
+        let of = selection.len();
         let is_histograms =
             |found: &SeriesEntryRef| matches!(found.series.kind(), SeriesKind::Histogram(_));
         let (found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
-            picked.into_iter().partition(is_histograms);
+            selection.into_iter().partition(is_histograms);
         if found.is_empty() && !others.is_empty() {
             let (series, kind) = (&others[0].series, others[0].series.kind().name());
             let of = plural(of as u64, "series", "series");
@@ -207,12 +207,14 @@ impl HeatmapOutput<'_> {
 
     /// Columns with their gaps.
     fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
-        let told = with_dir(&self.options.dir);
+        let describe_error = with_dir(&self.options.dir);
         let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
         let mut progress = ProgressLine::new();
         let mut columns = Vec::new();
-        for column in self.view.histograms(&self.series, steps.store_grid()).map_err(&told)? {
-            let mut column = column.map_err(&told)?;
+        for column in
+            self.view.histograms(&self.series, steps.store_grid()).map_err(&describe_error)?
+        {
+            let mut column = column.map_err(&describe_error)?;
             column.start -= steps.offset;
             column.end -= steps.offset;
             columns.push(column);
@@ -223,8 +225,8 @@ impl HeatmapOutput<'_> {
         if let (Some(first), Some(early)) =
             (columns.first_mut(), steps.before_store_range(&self.range))
         {
-            for column in self.view.histograms(&self.series, early).map_err(&told)? {
-                let column = column.map_err(&told)?;
+            for column in self.view.histograms(&self.series, early).map_err(&describe_error)? {
+                let column = column.map_err(&describe_error)?;
                 for histogram in column.value.into_parts() {
                     first.value.add(&histogram).context("the first column has too many values")?;
                 }
@@ -284,10 +286,10 @@ fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Uni
     )
 }
 
-fn parse_threshold(written: &Quantity, unit: Option<&Unit>) -> Result<f64> {
-    written.value_in(unit).ok_or_else(|| match unit {
-        Some(unit) => anyhow!("--above {written}: the values are in {unit}"),
-        None => anyhow!("--above {written}: the values have no unit; use a plain number"),
+fn parse_threshold(quantity: &Quantity, unit: Option<&Unit>) -> Result<f64> {
+    quantity.value_in(unit).ok_or_else(|| match unit {
+        Some(unit) => anyhow!("--above {quantity}: the values are in {unit}"),
+        None => anyhow!("--above {quantity}: the values have no unit; use a plain number"),
     })
 }
 
@@ -300,10 +302,10 @@ fn asked(options: &Options) -> Range<i64> {
 }
 
 /// Time range of the known gaps within a range.
-fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
-    let gaps = view.gaps(asked);
-    let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
-    let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
+fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range<i64>> {
+    let gaps = view.gaps(range);
+    let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
+    let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
     Some(start..end.max(start.saturating_add(1)))
 }
 

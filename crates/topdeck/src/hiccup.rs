@@ -102,10 +102,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         })
     };
     let waited = command.map(wait).transpose().context("cannot wait for the command")?;
-    let seen = measure(options.duration, &stop);
+    let stats = measure(options.duration, &stop);
     let text = match options.json {
-        true => report::report_json(&seen, &joined)?,
-        false => report::report_text(&seen, &joined),
+        true => report::report_json(&stats, &joined)?,
+        false => report::report_text(&stats, &joined),
     };
     let Some(waited) = waited else {
         print_stdout(text.as_bytes())?;
@@ -131,11 +131,11 @@ impl RunningCommand {
         // Ctrl-C reaches the command through the terminal. This program ignores it and exits after
         // the command.
         signal_hook::flag::register(SIGINT, Arc::default()).context("cannot wait for ctrl-C")?;
-        let (told, tell) = UnixStream::pair().context("cannot wait for SIGTERM")?;
+        let (signal_sockets, tell) = UnixStream::pair().context("cannot wait for SIGTERM")?;
         signal_hook::low_level::pipe::register(SIGTERM, tell).context("cannot wait for SIGTERM")?;
         let child = Command::new(program).args(arguments).spawn();
         let child = child.with_context(|| format!("cannot start {program}"))?;
-        Ok(Some(RunningCommand { child, signal_stream: told }))
+        Ok(Some(RunningCommand { child, signal_stream: signal_sockets }))
     }
 
     /// Waits for the exit of the command. A SIGTERM, which only this program receives, is
@@ -172,13 +172,13 @@ impl Drop for RunningCommand {
 }
 
 fn measure(duration_ns: Option<u64>, stop: &AtomicBool) -> DelayStats {
-    let mut seen = DelayStats::new(PERIOD_NS);
+    let mut stats = DelayStats::new(PERIOD_NS);
     let ends_ns = duration_ns.map(|duration| clock::now().saturating_add(duration));
     host::run_periodic(PERIOD_NS, stop, |woken| {
-        seen.record(woken);
+        stats.record(woken);
         if ends_ns.is_some_and(|end| woken.woken_ns >= end) {
             stop.store(true, Ordering::Relaxed);
         }
     });
-    seen
+    stats
 }

@@ -147,10 +147,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     if is_new {
-        let told = with_dir(&options.dir);
+        let describe_error = with_dir(&options.dir);
         progress.show(|_| "sealing".to_owned());
-        store.seal().map_err(&told)?;
-        run_maintenance(&store, &mut progress).map_err(&told)?;
+        store.seal().map_err(&describe_error)?;
+        run_maintenance(&store, &mut progress).map_err(&describe_error)?;
         progress.clear();
     }
     if options.json {
@@ -172,21 +172,21 @@ fn import(
         unit: options.unit.as_ref(),
         start,
     };
-    let looked = scan::scan_source(source, options.format, &rules, progress)?;
+    let scan = scan::scan_source(source, options.format, &rules, progress)?;
     let name = source.name().to_owned();
-    if looked.error_count > 0 && !options.keep_going {
-        return Ok(FileResult { name, scan: looked, summary: None });
+    if scan.error_count > 0 && !options.keep_going {
+        return Ok(FileResult { name, scan, summary: None });
     }
-    if looked.samples == 0 && looked.error_count == 0 {
-        bail!("{name}: nothing to import{}", looked.skipped_text(": found "));
+    if scan.samples == 0 && scan.error_count == 0 {
+        bail!("{name}: nothing to import{}", scan.skipped_text(": found "));
     }
-    let filled = match looked.format {
+    let filled = match scan.format {
         Some(format) => {
-            Some(import_batches::import_source(store, source, format, &rules, &looked, progress)?)
+            Some(import_batches::import_source(store, source, format, &rules, &scan, progress)?)
         }
         None => None,
     };
-    Ok(FileResult { name, scan: looked, summary: filled })
+    Ok(FileResult { name, scan, summary: filled })
 }
 
 /// Less than the displayed precision.
@@ -241,11 +241,11 @@ fn file_text(one: &FileResult) -> String {
 fn results_json(imported: &[FileResult]) -> Json {
     let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
     let files = imported.iter().map(|one| {
-        let looked = &one.scan;
-        let skipped = looked.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
+        let scan = &one.scan;
+        let skipped = scan.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
         let mut fields = vec![
             ("file", Text(one.name.clone())),
-            ("format", looked.format.map_or(Null, |format| Text(format.name().to_owned()))),
+            ("format", scan.format.map_or(Null, |format| Text(format.name().to_owned()))),
             ("is_imported", Bool(one.summary.is_some())),
         ];
         if let Some(filled) = &one.summary {
@@ -263,8 +263,8 @@ fn results_json(imported: &[FileResult]) -> Json {
         }
         fields.extend([
             ("skipped", Json::Map(skipped.collect())),
-            ("errors", List(looked.errors.iter().cloned().map(Text).collect())),
-            ("error_count", integer(looked.error_count)),
+            ("errors", List(scan.errors.iter().cloned().map(Text).collect())),
+            ("error_count", integer(scan.error_count)),
         ]);
         Object(fields)
     });

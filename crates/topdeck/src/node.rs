@@ -71,7 +71,7 @@ impl Node {
         let role_context = role_context(&intake, &settings, data);
         let roles =
             RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
-        let context = api::Context::new(Arc::clone(&intake), settings.node.desk(data))
+        let context = api::Context::new(Arc::clone(&intake), settings.node.query_service(data))
             .with_routes(roles.routes());
         context.queries.set_sections(roles.status());
         let trimmer = trimmer(&intake);
@@ -88,9 +88,9 @@ impl Node {
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
         lines.push(format!("data in {}", self.data.display()));
-        if let Some((connections, wanted)) = self.server.reduced_connection_limit() {
+        if let Some((connections, configured)) = self.server.reduced_connection_limit() {
             lines.push(format!(
-                "connections limit is {connections}, not {wanted}: the limit of open files \
+                "connections limit is {connections}, not {configured}: the limit of open files \
                  (`ulimit -Hn`, LimitNOFILE of systemd) is too low"
             ));
         }
@@ -202,16 +202,16 @@ fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
 }
 
 /// Changed settings that need a restart.
-fn restart_required(is: &NodeSettings, wanted: &NodeSettings) -> Vec<String> {
+fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<String> {
     let changed = [
-        ("data_dir", is.data_dir != wanted.data_dir),
-        ("durability", is.durability != wanted.durability),
-        ("collection_interval", is.collection_interval != wanted.collection_interval),
-        ("[http] except tokens and certificates", is.http != wanted.http),
-        ("[journal]", is.journal != wanted.journal),
+        ("data_dir", is.data_dir != new_settings.data_dir),
+        ("durability", is.durability != new_settings.durability),
+        ("collection_interval", is.collection_interval != new_settings.collection_interval),
+        ("[http] except tokens and certificates", is.http != new_settings.http),
+        ("[journal]", is.journal != new_settings.journal),
         ("limits and max_head_size of [store]", {
             (is.store.limits(), is.store.max_head_size)
-                != (wanted.store.limits(), wanted.store.max_head_size)
+                != (new_settings.store.limits(), new_settings.store.max_head_size)
         }),
     ];
     let changed = changed.iter().filter(|(_, changed)| *changed);
@@ -244,9 +244,9 @@ fn open_store_target(
     dir: &Path,
     journal: &journal::Settings,
 ) -> Result<WriteTarget> {
-    let told = with_dir(dir);
-    if !Store::exists(&disk(), dir).map_err(&told)? {
-        Store::create(&disk(), dir, journal).map_err(&told)?;
+    let describe_error = with_dir(dir);
+    if !Store::exists(&disk(), dir).map_err(&describe_error)? {
+        Store::create(&disk(), dir, journal).map_err(&describe_error)?;
     }
     let default = store::Options::default();
     let journal_options = journal::Options {
@@ -264,12 +264,12 @@ fn open_store_target(
         journal: journal_options,
         ..default
     };
-    let mut store = Store::open(disk(), dir, &options).map_err(&told)?;
+    let mut store = Store::open(disk(), dir, &options).map_err(&describe_error)?;
     if store.journal().stat()?.settings.limits != journal.limits {
         // They apply to processes that open the journal from now on.
         store.journal().set_limits(journal.limits)?;
         drop(store);
-        store = Store::open(disk(), dir, &options).map_err(&told)?;
+        store = Store::open(disk(), dir, &options).map_err(&describe_error)?;
     }
     if let Some(rules) = &settings.store.retention {
         apply_retention(&store, rules.iter().map(|rule| rule.0.clone()).collect(), dir)?;
@@ -297,9 +297,9 @@ fn supervisor() -> Supervisor {
 }
 
 fn apply_retention(store: &Store, rules: Vec<RetentionRule>, dir: &Path) -> Result<()> {
-    let told = with_dir(dir);
-    if store.stat().map_err(&told)?.retention != rules {
-        store.set_retention(rules).map_err(&told)?;
+    let describe_error = with_dir(dir);
+    if store.stat().map_err(&describe_error)?.retention != rules {
+        store.set_retention(rules).map_err(&describe_error)?;
     }
     Ok(())
 }

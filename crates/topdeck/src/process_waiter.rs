@@ -39,28 +39,29 @@ impl ProcessWaiter {
             );
         };
         let of = i32::try_from(pid).ok().and_then(Pid::from_raw).context("BUG: a pid of 0")?;
-        let why = || format!("cannot wait for {}", process.name());
-        let pidfd = pidfd_open(of, PidfdFlags::empty()).with_context(why)?;
+        let reason = || format!("cannot wait for {}", process.name());
+        let pidfd = pidfd_open(of, PidfdFlags::empty()).with_context(reason)?;
         // Before the pidfd was opened, the process id could have been reused.
-        let own = process.attached.metrics_file();
-        let is_it =
-            |found: &shm::MetricsFile| found.identity == own.identity && found.path == own.path;
+        let metrics_file = process.attached.metrics_file();
+        let is_it = |found: &shm::MetricsFile| {
+            found.identity == metrics_file.identity && found.path == metrics_file.path
+        };
         let runs = |found: &shm::MetricsFile| found.state == ProcessState::Running { pid };
         let listed = shm::list_metrics_files().0.into_iter().find(is_it);
         if !listed
-            .or_else(|| shm::metrics_file_at(&own.path).ok())
+            .or_else(|| shm::metrics_file_at(&metrics_file.path).ok())
             .is_some_and(|found| runs(&found))
         {
             bail!("{} has just exited", process.name());
         }
         let interrupt = eventfd(0, EventfdFlags::CLOEXEC).context("cannot wait")?;
         let interrupt = Arc::new(interrupt);
-        let told = Arc::clone(&interrupt);
+        let interrupt_flag = Arc::clone(&interrupt);
         let runtime = runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot wait for ctrl-C")?;
         let wait = move || {
             if runtime.block_on(tokio::signal::ctrl_c()).is_ok() {
-                let _ = rustix::io::write(&*told, &1u64.to_ne_bytes());
+                let _ = rustix::io::write(&*interrupt_flag, &1u64.to_ne_bytes());
             }
         };
         background::spawn("signals", wait).context("cannot wait for ctrl-C")?;

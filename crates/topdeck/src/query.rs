@@ -126,20 +126,20 @@ const STEPS_PLOT: i64 = 5_000;
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let view = store.view().map_err(with_dir(&options.dir))?;
-    let asked = QueryRun::new(options, &view)?;
-    let answer = match asked.execute(&options.expression)? {
+    let query_run = QueryRun::new(options, &view)?;
+    let answer = match query_run.execute(&options.expression)? {
         Ok(answer) => answer,
         Err(error) => {
             report_error(&error, &options.expression);
             return Ok(ExitCode::FAILURE);
         }
     };
-    let maxima = asked.maxima(&answer)?;
+    let maxima = query_run.maxima(&answer)?;
     let text = match (options.json, options.plot) {
         (true, _) => format!("{}\n", api::document::result::to_json(&answer, &maxima)),
         (_, true) => {
-            let asked = (&*options.expression, asked.step_window());
-            plot::plot_text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
+            let query_run = (&*options.expression, query_run.step_window());
+            plot::plot_text(&answer, &maxima, query_run, &Terminal::new(options.ascii))?
         }
         _ => result_page::result_text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
@@ -148,7 +148,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         report_warnings(&answer);
     }
     if is_empty(&answer) {
-        asked.report_empty_result()?;
+        query_run.report_empty_result()?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -214,14 +214,14 @@ impl QueryRun<'_> {
         ) {
             return Ok(Vec::new());
         }
-        let wanted = match self.language() {
+        let expression = match self.language() {
             Language::PromQl => {
                 api::maxima::max_queries(&self.options.expression, &self.promql_options())
             }
             Language::Caql => api::maxima::max_queries_caql(&self.options.expression),
         };
         let mut maxima = Vec::new();
-        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
+        for MaxQuery { expression: question, is_per_stream: is_beside, by } in expression {
             match self.execute(&question)? {
                 Ok(QueryResult {
                     data: ResultData::Vector(streams) | ResultData::Matrix(streams),
@@ -335,8 +335,8 @@ fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
 
 /// Prints an error of the expression, with its position.
 pub(crate) fn report_error(error: &Error, text: &str) {
-    let shown = error.format_with_source(text);
-    let mut lines = shown.lines();
+    let message = error.format_with_source(text);
+    let mut lines = message.lines();
     print_message(lines.next().map_or_else(String::new, with_flags));
     for line in lines {
         // Tabs in the text and in the line of the mark have the same width.

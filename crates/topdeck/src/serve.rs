@@ -114,13 +114,13 @@ async fn run_until_stopped(
             ServiceEvent::Stop => break,
             ServiceEvent::Reload => {
                 notify_service_manager("RELOADING=1");
-                let wanted = match &options.config {
+                let config_path = match &options.config {
                     Some(path) => read_settings(path),
                     // Settings are unchanged: the ports in use are those of this process. Tokens
                     // are read in any case.
                     None => Ok(node.settings().clone()),
                 };
-                match wanted {
+                match config_path {
                     Ok(settings) => match node.reload(settings).await {
                         Ok(notes) if notes.is_empty() => {
                             print_message("the settings are unchanged")
@@ -174,11 +174,12 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
 fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let own = options
+    let configured = options
         .data_dir
         .clone()
         .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
-    own.or_else(|| of("STATE_DIRECTORY"))
+    configured
+        .or_else(|| of("STATE_DIRECTORY"))
         .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
         .context(

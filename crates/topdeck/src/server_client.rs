@@ -68,9 +68,9 @@ impl ServerClient {
         let json: Option<Value> = serde_json::from_slice(answer.body()).ok();
         let status = answer.status();
         if !status.is_success() {
-            let why =
+            let reason =
                 json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
-            bail!("{}: {status}: {why}", self.server);
+            bail!("{}: {status}: {reason}", self.server);
         }
         json.with_context(|| {
             format!("{}: the response is not JSON; is this a topdeck server?", self.server)

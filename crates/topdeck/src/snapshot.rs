@@ -45,8 +45,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             byte => format!("%{byte:02X}"),
         })
         .collect();
-    let made = options.server.request(Method::POST, &format!("/v1/snapshots?name={name}"))?;
-    let folder = made["path"].as_str().unwrap_or("the folder of snapshots");
+    let response = options.server.request(Method::POST, &format!("/v1/snapshots?name={name}"))?;
+    let folder = response["path"].as_str().unwrap_or("the folder of snapshots");
     print_stdout(format!("created a snapshot in {}\n", escape_control(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

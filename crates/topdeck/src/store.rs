@@ -197,8 +197,8 @@ pub(crate) fn find_series(
 
 fn list_names(names: &[&str], n: usize) -> String {
     let more = n.saturating_sub(NAMES_LISTED);
-    let shown = names[..n.min(NAMES_LISTED)].join(", ");
-    if more > 0 { format!("{shown}, and {more} more") } else { shown }
+    let listed_names = names[..n.min(NAMES_LISTED)].join(", ");
+    if more > 0 { format!("{listed_names}, and {more} more") } else { listed_names }
 }
 
 /// Units of series, each with the number of series and an example.

@@ -57,21 +57,21 @@ fn watch_interval(text: &str) -> Result<u64, String> {
         Ok(ns) if ns >= INTERVAL_MIN_NS => Ok(ns),
         Ok(_) => Err("the interval must be at least 1ms".to_owned()),
         // The message for 0 does not mention a minimum.
-        Err(why) => Err(format!("{why}; the interval must be at least 1ms")),
+        Err(reason) => Err(format!("{reason}; the interval must be at least 1ms")),
     }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut process = find_process(&options.process, MatchPreference::Running)?;
     let alarm = ProcessWaiter::new(&process)?;
-    let wanted = MetricPatterns::new(&options.metrics);
+    let patterns = MetricPatterns::new(&options.metrics);
     let start_ns = clock::now();
     let (mut before, mut before_ns) = (process.attached.metrics()?, start_ns);
-    if !options.metrics.is_empty() && !before.iter().any(|metric| wanted.matches(metric)) {
-        bail!("{}", wanted.no_match_message(&process.name(), &before));
+    if !options.metrics.is_empty() && !before.iter().any(|metric| patterns.matches(metric)) {
+        bail!("{}", patterns.no_match_message(&process.name(), &before));
     }
-    let (mut seen, mut next) = (WatchSummary::default(), 1);
-    let why = loop {
+    let (mut summary, mut next) = (WatchSummary::default(), 1);
+    let reason = loop {
         let woken =
             alarm.wait_until(start_ns.saturating_add(options.interval.saturating_mul(next)))?;
         if woken == WakeReason::Interrupted {
@@ -87,20 +87,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         };
         let passed = ((now_ns - start_ns) / options.interval).max(next);
         let late = if woken == WakeReason::Timeout { passed - next } else { 0 };
-        let rows = watch::change_rows(&before, &now, &wanted, now_ns - before_ns);
-        seen.intervals += 1 + late;
-        seen.delayed += late;
-        seen.unchanged += u64::from(rows.is_empty());
+        let rows = watch::change_rows(&before, &now, &patterns, now_ns - before_ns);
+        summary.intervals += 1 + late;
+        summary.delayed += late;
+        summary.unchanged += u64::from(rows.is_empty());
         print_stdout(watch::change_lines(&rows, now_ns - before_ns, late).as_bytes())?;
         if woken == WakeReason::ProcessExited {
             break process_waiter::exit_message(&process);
         }
-        if options.count.is_some_and(|count| seen.intervals >= count) {
+        if options.count.is_some_and(|count| summary.intervals >= count) {
             break "done".to_owned();
         }
         (before, before_ns, next) = (now, now_ns, passed + 1);
     };
-    print_stdout(watch::summary_text(&why, &seen).as_bytes())?;
+    print_stdout(watch::summary_text(&reason, &summary).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -112,8 +112,8 @@ mod tests {
     fn interval_below_the_minimum_is_rejected() {
         assert_eq!(watch_interval("1ms"), Ok(1_000_000));
         for text in ["0", "0ms", "999us", "5"] {
-            let why = watch_interval(text).expect_err(text);
-            assert!(why.ends_with("the interval must be at least 1ms"), "{why}");
+            let reason = watch_interval(text).expect_err(text);
+            assert!(reason.ends_with("the interval must be at least 1ms"), "{reason}");
         }
     }
 }

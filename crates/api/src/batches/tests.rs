@@ -167,9 +167,9 @@ async fn acknowledged_requests_are_durable_and_duplicates_count_once() {
 async fn rejected_batch_is_named_and_earlier_ones_are_accepted() {
     let unsound = [(1, batch(false, 1)), (2, b"no batch".to_vec()), (3, batch(false, 1))];
     let here = agent_node(&journal::Settings::default());
-    let why =
+    let reason =
         r#"{"error":"batch 2: magic at byte 0 is 110, expected 211 (0xd3), the magic of a batch"}"#;
-    check(submit(&here, forward_request(&unsound)).await, (400, Some(1), Some(2), why));
+    check(submit(&here, forward_request(&unsound)).await, (400, Some(1), Some(2), reason));
     assert_eq!(durable(&here).len(), 1);
     let (status, accepted, rejected, said) =
         submit(&here, forward_request(&[(5, batch(true, 1))])).await;
@@ -272,16 +272,16 @@ async fn request_is_accepted_over_a_connection() {
 }
 
 fn signed_request(entries: &[(u64, Vec<u8>)], signer: &Signer) -> Request<Body> {
-    let parcel = forward_body(entries);
-    let signature = signer.sign(&parcel);
-    request_with_signature(parcel, signer, &signature)
+    let request = forward_body(entries);
+    let signature = signer.sign(&request);
+    request_with_signature(request, signer, &signature)
 }
 
-fn request_with_signature(parcel: Vec<u8>, signer: &Signer, signature: &[u8]) -> Request<Body> {
+fn request_with_signature(request: Vec<u8>, signer: &Signer, signature: &[u8]) -> Request<Body> {
     Request::post(PATH)
         .header(KEY_HEADER, to_hex(&signer.public_key()))
         .header(SIGNATURE_HEADER, to_hex(signature))
-        .body(parcel.into())
+        .body(request.into())
         .unwrap()
 }
 
@@ -305,9 +305,9 @@ fn reopened(mut here: TestNode) -> TestNode {
 }
 
 #[track_caller]
-fn check_forbidden(said: &ResponseParts, why: &str) {
+fn check_forbidden(said: &ResponseParts, reason: &str) {
     assert_eq!((said.0, said.1, said.2), (403, None, None), "{said:?}");
-    assert!(said.3.contains(why), "{said:?}");
+    assert!(said.3.contains(reason), "{said:?}");
 }
 
 #[tokio::test]

@@ -106,13 +106,13 @@ pub(crate) fn decompress_zstd(
     let mut is_whole = body.is_empty();
     while !is_whole {
         let mut output = OutBuffer::around(&mut chunk[..]);
-        let wanted = context.decompress_stream(&mut output, &mut input).map_err(known)?;
+        let hint = context.decompress_stream(&mut output, &mut input).map_err(known)?;
         let more = output.pos();
         // The frame header, decoded by this call at the latest, determines its memory.
         decoding.hold(CHUNK_BYTES + context.sizeof())?;
         decoding.append(&mut out, &chunk[..more])?;
         let is_read = input.pos() == body.len();
-        is_whole = is_read && wanted == 0;
+        is_whole = is_read && hint == 0;
         if is_read && !is_whole && more < CHUNK_BYTES {
             return Err(wrong("the last frame is truncated"));
         }

@@ -69,8 +69,9 @@ impl IngestFormat for InfluxFormat {
         if placed.rejected == 0 {
             return StatusCode::NO_CONTENT.into_response();
         }
-        let (accepted, dropped, why) = (placed.samples, placed.rejected, placed.errors.join("; "));
-        let what = format!("partial write: {why}; dropped={dropped}, accepted={accepted}");
+        let (accepted, dropped, reason) =
+            (placed.samples, placed.rejected, placed.errors.join("; "));
+        let what = format!("partial write: {reason}; dropped={dropped}, accepted={accepted}");
         let answer = json!({ "code": "invalid", "message": what, "error": what });
         json_response(StatusCode::BAD_REQUEST, &answer)
     }

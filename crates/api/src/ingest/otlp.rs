@@ -76,13 +76,13 @@ impl IngestFormat for OtlpFormat {
     }
 
     fn response(&self, outcome: IngestOutcome<OtlpSummary>) -> Response {
-        let taken = &outcome.summary;
+        let summary = &outcome.summary;
         match self {
-            OtlpFormat::Json => json_response(StatusCode::OK, &partial_success_json(taken)),
+            OtlpFormat::Json => json_response(StatusCode::OK, &partial_success_json(summary)),
             OtlpFormat::Protobuf => {
-                protobuf_response(StatusCode::OK.into_response(), &partial_success(taken))
+                protobuf_response(StatusCode::OK.into_response(), &partial_success(summary))
             }
-            OtlpFormat::Grpc => grpc::message_response(&partial_success(taken).0),
+            OtlpFormat::Grpc => grpc::message_response(&partial_success(summary).0),
         }
     }
 
@@ -144,24 +144,27 @@ fn unpack_grpc(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse>
 }
 
 /// `ExportMetricsServiceResponse`: empty if all points were accepted.
-fn partial_success(taken: &OtlpSummary) -> ProtobufWriter {
+fn partial_success(summary: &OtlpSummary) -> ProtobufWriter {
     let partial = ProtobufWriter::default()
-        .number(1, taken.rejected)
-        .bytes(2, rejected_message(taken).as_bytes());
+        .number(1, summary.rejected)
+        .bytes(2, rejected_message(summary).as_bytes());
     ProtobufWriter::default().bytes(1, &partial.0)
 }
 
 /// The same in JSON, where 64-bit integers are strings.
-fn partial_success_json(taken: &OtlpSummary) -> serde_json::Value {
-    if taken.rejected == 0 {
+fn partial_success_json(summary: &OtlpSummary) -> serde_json::Value {
+    if summary.rejected == 0 {
         return json!({});
     }
-    let partial = json!({ "rejectedDataPoints": taken.rejected.to_string(), "errorMessage": rejected_message(taken) });
+    let partial = json!({
+        "rejectedDataPoints": summary.rejected.to_string(),
+        "errorMessage": rejected_message(summary)
+    });
     json!({ "partialSuccess": partial })
 }
 
-fn rejected_message(taken: &OtlpSummary) -> String {
-    taken.errors.join("; ")
+fn rejected_message(summary: &OtlpSummary) -> String {
+    summary.errors.join("; ")
 }
 
 #[cfg(test)]

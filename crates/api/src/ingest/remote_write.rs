@@ -86,11 +86,11 @@ impl IngestFormat for RemoteWriteFormat {
 }
 
 /// Adds the headers with the numbers of written samples.
-fn with_counts(mut response: Response, written: &WriteSummary) -> Response {
+fn with_counts(mut response: Response, summary: &WriteSummary) -> Response {
     let headers = response.headers_mut();
-    headers.insert(SAMPLES, HeaderValue::from(written.samples));
-    headers.insert(HISTOGRAMS, HeaderValue::from(written.histograms));
-    headers.insert(EXEMPLARS, HeaderValue::from(written.exemplars));
+    headers.insert(SAMPLES, HeaderValue::from(summary.samples));
+    headers.insert(HISTOGRAMS, HeaderValue::from(summary.histograms));
+    headers.insert(EXEMPLARS, HeaderValue::from(summary.exemplars));
     response
 }
 

@@ -127,26 +127,26 @@ pub(super) fn parse_error(name: &str, error: &query::Error, text: &str) -> ApiEr
 
 async fn query_response(
     context: &Context,
-    asked: PrometheusQueryParams,
+    params: PrometheusQueryParams,
 ) -> Result<JsonBody, PrometheusError> {
-    let (queries, timeout) = (context.queries.clone(), asked.timeout);
+    let (queries, timeout) = (context.queries.clone(), params.timeout);
     let mut settings = Settings {
         limits: queries.settings.limits,
         threads: queries.settings.threads,
         ..Settings::default()
     };
-    settings.lookback = asked.lookback.unwrap_or(settings.lookback);
-    let asked = Arc::new(asked);
-    let (own, own_settings) = (Arc::clone(&asked), settings.clone());
+    settings.lookback = params.lookback.unwrap_or(settings.lookback);
+    let params = Arc::new(params);
+    let (captures, own_settings) = (Arc::clone(&params), settings.clone());
     let estimate = move |view: &ReadView, active: &ActiveQuery| {
         let source = StoreSource::new(view).with_context(active);
         // The evaluation reports errors.
-        query::estimate(&source, &own.query_request(), &own_settings, active).unwrap_or(0)
+        query::estimate(&source, &captures.query_request(), &own_settings, active).unwrap_or(0)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let PrometheusQueryParams { expression: text, step, limit, .. } = &*asked;
+        let PrometheusQueryParams { expression: text, step, limit, .. } = &*params;
         let source = StoreSource::new(view).with_context(active);
-        let mut answer = query::execute(&source, &asked.query_request(), &settings, active)
+        let mut answer = query::execute(&source, &params.query_request(), &settings, active)
             .map_err(|error| match error {
                 query::Error::Parse { .. } => parse_error("query", &error, text),
                 other => ApiError::from_query_error(other, text),

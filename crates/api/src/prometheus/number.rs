@@ -44,10 +44,10 @@ fn shortest(value: f64) -> String {
 pub(super) fn write_time(out: &mut dyn Write, ns: i64) -> Result {
     let ms = ns.div_euclid(1_000_000);
     let sign = if ms < 0 { "-" } else { "" };
-    let (whole, rest) = (ms.unsigned_abs() / 1000, ms.unsigned_abs() % 1000);
+    let (seconds, rest) = (ms.unsigned_abs() / 1000, ms.unsigned_abs() % 1000);
     match rest {
-        0 => write!(out, "{sign}{whole}"),
-        rest => write!(out, "{sign}{whole}.{rest:03}"),
+        0 => write!(out, "{sign}{seconds}"),
+        rest => write!(out, "{sign}{seconds}.{rest:03}"),
     }
 }
 

@@ -176,12 +176,16 @@ pub(super) fn warnings_and_gaps(result: &QueryResult, text: &str) -> ResponseExt
         notes.collect::<Vec<_>>()
     };
     let mut warnings = notes(QueryWarningKind::Warning);
-    let shown = |ns: i64| {
+    let time_text = |ns: i64| {
         jiff::Timestamp::from_nanosecond(ns.into())
             .map_or_else(|_| ns.to_string(), |at| at.to_string())
     };
     for gap in result.gaps.iter().take(GAPS_REPORTED_MAX) {
-        warnings.push(format!("missing from {} to {}: {gap}", shown(gap.start), shown(gap.end)));
+        warnings.push(format!(
+            "missing from {} to {}: {gap}",
+            time_text(gap.start),
+            time_text(gap.end)
+        ));
     }
     if let Some(more) = result.gaps.len().checked_sub(GAPS_REPORTED_MAX).filter(|more| *more > 0) {
         warnings.push(format!("missing: {more} more gaps"));

@@ -150,7 +150,7 @@ pub(super) async fn metadata(
             };
             let metadata = (kind, series.unit().to_owned());
             match found.get_mut(series.name()) {
-                Some(held) => drop(held.insert(metadata)),
+                Some(entry) => drop(entry.insert(metadata)),
                 None => drop(found.insert(series.name().to_owned(), BTreeSet::from([metadata]))),
             }
             entries.set_count(found.len())

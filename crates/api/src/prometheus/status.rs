@@ -62,8 +62,8 @@ pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusE
 
 /// RFC 3339.
 fn rfc3339(ns: i64) -> Json {
-    let shown = jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
-    text_json(shown.unwrap_or_default())
+    let text = jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
+    text_json(text.unwrap_or_default())
 }
 
 pub(super) async fn runtime_info(context: Context) -> Result<JsonBody, PrometheusError> {

@@ -22,12 +22,12 @@ pub(super) async fn breakdown(
     parameters.required("selector", SELECTOR_SYNTAX)?;
     parameters.required("above", "a quantity such as 100ms")?;
     let limits = super::parse_limits(&parameters, queries.settings.limits)?;
-    let asked = parameters.clone();
+    let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
-        let timestamp = |name| asked.time(name, now).ok().flatten();
+        let timestamp = |name| requested.time(name, now).ok().flatten();
         let baseline = (timestamp("baseline_from"), timestamp("baseline_to"));
         let rows = |selector| selection::estimate_rows(view, &selector, baseline, 1);
-        asked.selectors("selector").map_or(0, rows)
+        requested.selectors("selector").map_or(0, rows)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;

@@ -32,12 +32,12 @@ pub(super) async fn compare(
         return Err(ApiError::BadRequest(what.to_owned()));
     }
     let limits = super::parse_limits(&parameters, queries.settings.limits)?;
-    let asked = parameters.clone();
+    let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
-        let timestamp = |name| asked.time(name, now).ok().flatten();
+        let timestamp = |name| requested.time(name, now).ok().flatten();
         let (from, to) = (timestamp("from"), timestamp("to"));
         let ends_b = (timestamp("from_b").or(from), timestamp("to_b").or(to));
-        let selector = |name| asked.selector(name).ok().flatten();
+        let selector = |name| requested.selector(name).ok().flatten();
         let a = selector("a").unwrap_or(Selector::All);
         let b = selector("b").unwrap_or_else(|| a.clone());
         let rows = |selector, ends| selection::estimate_rows(view, selector, ends, INTERVALS);

@@ -18,11 +18,11 @@ pub(super) async fn functions(
     parameters: Parameters,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(FUNCTIONS)?;
-    let told = match language(&parameters)? {
+    let list = match language(&parameters)? {
         Language::PromQl => promql(),
         Language::Caql => caql(),
     };
-    context.queries.json_response(&Object(vec![("schema", integer(1)), ("functions", List(told))]))
+    context.queries.json_response(&Object(vec![("schema", integer(1)), ("functions", List(list))]))
 }
 
 fn promql() -> Vec<Json> {
@@ -42,10 +42,10 @@ fn caql() -> Vec<Json> {
     current.map(|one| function(&one.name, one.to_string(), false)).collect()
 }
 
-fn function(name: &str, written: String, is_experimental: bool) -> Json {
+fn function(name: &str, call: String, is_experimental: bool) -> Json {
     Object(vec![
         ("name", Text(name.to_owned())),
-        ("call", Text(written)),
+        ("call", Text(call)),
         ("experimental", Bool(is_experimental)),
     ])
 }

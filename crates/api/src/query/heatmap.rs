@@ -31,34 +31,34 @@ pub(super) async fn heatmap(
     let (queries, now) = (context.queries.clone(), context.intake.now());
     let (timeout, lengths) = (parameters.timeout()?, ColumnWidth::parse(&parameters)?);
     let mut edges = cell_edges(&parameters)?;
-    let asked = parameters.clone();
+    let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let columns = match lengths {
             ColumnWidth::Count(columns) => columns,
             ColumnWidth::Step(_) => COLUMNS_MAX,
             ColumnWidth::Round => COLUMNS,
         };
-        estimate_rows(&asked, view, now, columns)
+        estimate_rows(&requested, view, now, columns)
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let picked =
+        let selection =
             SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
         let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
         // Without an explicit `from` or `to`, gaps before or after the data are included.
-        let mut gaps: BTreeSet<Gap> = view.gaps(&picked.requested).into_iter().collect();
-        let grids = lengths.grids(&picked.range)?;
+        let mut gaps: BTreeSet<Gap> = view.gaps(&selection.requested).into_iter().collect();
+        let grids = lengths.grids(&selection.range)?;
         for grid in &grids {
-            for column in view.histograms(&picked.series, *grid)? {
+            for column in view.histograms(&selection.series, *grid)? {
                 active.check_cancelled()?;
                 let column = column?;
                 gaps.extend(column.gaps.iter().cloned());
                 for part in column.value.parts() {
                     total.add(part).map_err(|error| ApiError::Unprocessable(error.to_string()))?;
                 }
-                let column = document(&picked.thresholds, &column, edges.as_mut());
-                let held = size_of::<Json>() + column.held_bytes();
-                active.reserve(held)?;
-                bytes += held;
+                let column = document(&selection.thresholds, &column, edges.as_mut());
+                let column_bytes = size_of::<Json>() + column.held_bytes();
+                active.reserve(column_bytes)?;
+                bytes += column_bytes;
                 if bytes > queries.settings.max_response_bytes {
                     return Err(queries.response_buffer().into_error());
                 }
@@ -66,14 +66,14 @@ pub(super) async fn heatmap(
             }
         }
         let (start, end) = (grids[0].start, grids[grids.len() - 1].range().end);
-        let mut fields = picked.header_fields();
+        let mut fields = selection.header_fields();
         fields.extend([
             ("start_ns", Integer(start.into())),
             ("end_ns", Integer(end.into())),
             ("step_ns", Integer(grids[0].step.into())),
         ]);
         let mut sum = distribution(&total);
-        sum.push(("above", counts_above(&picked.thresholds, &total)));
+        sum.push(("above", counts_above(&selection.thresholds, &total)));
         sum.push(("gaps", List(gaps.iter().map(gap).collect())));
         fields.push(("total", Object(sum)));
         fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));

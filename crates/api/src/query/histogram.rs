@@ -25,17 +25,17 @@ pub(super) async fn histogram(
     let parameters = parameters.reject_unknown(HISTOGRAM)?;
     let (queries, now) = (context.queries.clone(), context.intake.now());
     let (timeout, shares) = (parameters.timeout()?, quantiles(&parameters)?);
-    let asked = parameters.clone();
-    let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&asked, view, now, 1);
+    let requested = parameters.clone();
+    let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&requested, view, now, 1);
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let picked =
+        let selection =
             SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
-        let (start, end) = (picked.range.start, picked.range.end);
+        let (start, end) = (selection.range.start, selection.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
-        let mut columns = view.histograms(&picked.series, grid)?;
+        let mut columns = view.histograms(&selection.series, grid)?;
         let mut column = columns.next().expect("BUG: a grid of one column is empty")?;
         // Without an explicit `to`, gaps after the last point are included.
-        column.gaps.extend(view.gaps(&picked.requested));
+        column.gaps.extend(view.gaps(&selection.requested));
         column.gaps.sort();
         column.gaps.dedup();
         active.check_cancelled()?;
@@ -43,14 +43,14 @@ pub(super) async fn histogram(
             let value = statistic(column.value.quantile(share));
             Object(vec![("q", number(share)), ("value", value)])
         });
-        let mut fields = picked.header_fields();
+        let mut fields = selection.header_fields();
         fields.extend([("start_ns", Integer(start.into())), ("end_ns", Integer(end.into()))]);
         fields.extend(distribution(&column.value));
         fields.extend([
             ("mean", statistic(column.value.mean())),
             ("stddev", statistic(column.value.stddev())),
             ("quantiles", List(quantiles.collect())),
-            ("above", counts_above(&picked.thresholds, &column.value)),
+            ("above", counts_above(&selection.thresholds, &column.value)),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
         active.json_response(&Object(fields))
@@ -114,10 +114,10 @@ impl SelectedSeries {
         let selector = parameters.selectors("selector")?;
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
         let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
-        let asked = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
+        let total_range = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
         // A selector does not match a series whose points are all missing; its gaps have the range.
-        let missing = selection::range_of_gaps(view, &asked);
+        let missing = selection::range_of_gaps(view, &total_range);
         let found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
             false => selection::find_histograms(view, &selector, series_max)?,
@@ -136,7 +136,7 @@ impl SelectedSeries {
             series: found,
             unit,
             range,
-            requested: asked,
+            requested: total_range,
             thresholds: above,
         })
     }

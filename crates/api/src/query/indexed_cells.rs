@@ -30,10 +30,10 @@ impl CellEdges {
         let mut before = 0;
         let mut pairs = Vec::with_capacity(2 * cells.len());
         for cell in cells {
-            let place = self.index_of(&cell);
-            pairs.push(Integer((place - before).into()));
+            let index = self.index_of(&cell);
+            pairs.push(Integer((index - before).into()));
             pairs.push(Integer(cell.count.into()));
-            before = place;
+            before = index;
         }
         List(pairs)
     }
@@ -41,11 +41,11 @@ impl CellEdges {
     fn index_of(&mut self, cell: &Cell) -> i64 {
         let next = self.edges.len() as i64;
         let key = (cell.lower.to_bits(), cell.upper.to_bits());
-        let place = *self.indices.entry(key).or_insert(next);
-        if place == next {
+        let index = *self.indices.entry(key).or_insert(next);
+        if index == next {
             self.edges.push((cell.lower, cell.upper));
         }
-        place
+        index
     }
 
     /// The list: lower and upper edge of each cell, `null` if unbounded.

@@ -35,39 +35,39 @@ pub(crate) fn find_histograms(
     selector: &Selector,
     series_max: u64,
 ) -> Result<Vec<SeriesEntryRef>, ApiError> {
-    let picked = view.each_series(selector, &mut |_| ControlFlow::Break(()));
-    if picked as u64 > series_max {
+    let selected = view.each_series(selector, &mut |_| ControlFlow::Break(()));
+    if selected as u64 > series_max {
         return Err(ApiError::Unprocessable(format!(
-            "series limit ({series_max}, max_series) exceeded: {selector} matches {picked} series; \
-             select fewer, or raise max_series"
+            "series limit ({series_max}, max_series) exceeded: {selector} matches {selected} \
+             series; select fewer, or raise max_series"
         )));
     }
     let mut found = view.select(selector);
     found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
-    match (found.is_empty(), picked) {
+    match (found.is_empty(), selected) {
         (false, _) => Ok(found),
         (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
-        (true, picked) => Err(ApiError::NotFound(format!(
-            "{selector} matches no histograms, but {picked} series of other kinds"
+        (true, selected) => Err(ApiError::NotFound(format!(
+            "{selector} matches no histograms, but {selected} series of other kinds"
         ))),
     }
 }
 
 /// The range of the gaps within a range.
-pub(crate) fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range<i64>> {
-    let gaps = view.gaps(asked);
-    let start = gaps.iter().map(|gap| gap.start).min()?.max(asked.start);
-    let end = gaps.iter().map(|gap| gap.end).max()?.min(asked.end);
+pub(crate) fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range<i64>> {
+    let gaps = view.gaps(range);
+    let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
+    let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
     Some(start..end.max(start.saturating_add(1)))
 }
 
 /// Alternatives for the error text: metrics received from outside before self metrics.
 fn no_match_message(view: &ReadView, selector: &Selector) -> String {
-    let own = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
+    let is_self_metric = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
     let mut names: BTreeSet<(bool, String)> = BTreeSet::new();
     let n = view.each_series(&Selector::All, &mut |series| {
         let name = series.name();
-        names.insert((own(name), name.to_owned()));
+        names.insert((is_self_metric(name), name.to_owned()));
         if names.len() > 2 * NAMES_LISTED {
             names.pop_last();
         }
@@ -180,13 +180,13 @@ pub(crate) fn resolve_range(
         (start, end) => {
             let extent = view.complete_range(found)?;
             let Some(extent) = extent else {
-                let why = "the series have no data yet";
-                return Err(ApiError::NotFound(why.to_owned()));
+                let reason = "the series have no data yet";
+                return Err(ApiError::NotFound(reason.to_owned()));
             };
             start.unwrap_or(extent.start)..end.unwrap_or(extent.end)
         }
     };
-    let shown = |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
+    let time_text = |ns: i64| jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
     match range.start < range.end && range.end.checked_sub(range.start).is_some() {
         true => Ok(range),
         false => Err(ApiError::BadRequest(format!(
@@ -194,8 +194,8 @@ pub(crate) fn resolve_range(
              range of the data",
             from.0,
             to.0,
-            shown(range.start).unwrap_or_default(),
-            shown(range.end).unwrap_or_default()
+            time_text(range.start).unwrap_or_default(),
+            time_text(range.end).unwrap_or_default()
         ))),
     }
 }

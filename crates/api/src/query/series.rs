@@ -125,12 +125,12 @@ async fn list_response(
             view,
             query: active,
         };
-        let (found, told) = find(&search)?;
+        let (found, results) = find(&search)?;
         active.json_response(&Object(vec![
             ("schema", integer(2)),
             ("total", integer(found as u64)),
-            ("truncated", Bool(told.len() < found)),
-            (name, List(told)),
+            ("truncated", Bool(results.len() < found)),
+            (name, List(results)),
         ]))
     };
     context.run_light_with_view(kind, timeout, work).await
@@ -139,25 +139,25 @@ async fn list_response(
 pub(super) async fn series(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let find = |search: &SeriesSearch<'_>| {
         // The first ones by name and labels, regardless of the store's order.
-        let (mut found, mut told) = (0, BTreeSet::new());
+        let (mut found, mut results) = (0, BTreeSet::new());
         search.for_each(|series| {
             if search.matches(series) {
                 found += 1;
                 let form = series.canonical_key();
-                if told.len() < search.limit {
+                if results.len() < search.limit {
                     // Name, labels and canonical key: three times the texts, and their containers.
                     search.query.reserve(ENTRY_BYTES + 3 * form.len())?;
                 }
-                told.insert((series.name().to_owned(), series.labels().to_vec(), form));
-                if told.len() > search.limit {
-                    told.pop_last();
+                results.insert((series.name().to_owned(), series.labels().to_vec(), form));
+                if results.len() > search.limit {
+                    results.pop_last();
                 }
             }
             Ok(())
         })?;
-        let told =
-            told.into_iter().filter_map(|(_, _, form)| Series::from_canonical_key(&form).ok());
-        Ok((found, told.map(|series| Object(document::series_fields(&series))).collect()))
+        let results =
+            results.into_iter().filter_map(|(_, _, form)| Series::from_canonical_key(&form).ok());
+        Ok((found, results.map(|series| Object(document::series_fields(&series))).collect()))
     };
     list_response(context, parameters, SERIES, ("series", "series"), find).await
 }

@@ -45,7 +45,7 @@ async fn running_and_queued_queries_are_limited() {
     let second = context.run_heavy("test", Some(Duration::from_millis(50)), |_| Ok(2));
     let (second, third) = tokio::join!(second, context.run_heavy("test", None, |_| Ok(3)));
     assert!(
-        matches!(second, Err(ApiError::Timeout(why)) if why.contains("timed out in the queue"))
+        matches!(second, Err(ApiError::Timeout(reason)) if reason.contains("timed out in the queue"))
     );
     assert!(
         matches!(third, Err(ApiError::TooManyRequests { message, .. }) if message.contains("max_concurrent_queries in [http.limits]"))

@@ -59,6 +59,6 @@ pub(super) fn lagged(missed: u64) -> String {
 }
 
 /// The stream ends with an error.
-pub(super) fn failed(why: &str) -> String {
-    event("error", &Object(vec![("error", Text(why.to_owned()))]))
+pub(super) fn failed(reason: &str) -> String {
+    event("error", &Object(vec![("error", Text(reason.to_owned()))]))
 }

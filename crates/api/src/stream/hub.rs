@@ -59,12 +59,12 @@ impl StreamHub {
         meter.gauge("topdeck_stream_clients", "Clients of the live stream", &[], move || {
             read.load(Ordering::Relaxed) as f64
         });
-        let missed = meter.counter(
+        let dropped_events = meter.counter(
             "topdeck_stream_dropped_events_total",
             "Events dropped because a client of the live stream was too slow",
             &[],
         );
-        StreamHub { clients_max, state: Mutex::default(), count, dropped_events: missed, intake }
+        StreamHub { clients_max, state: Mutex::default(), count, dropped_events, intake }
     }
 
     fn state(&self) -> MutexGuard<'_, HubState> {
@@ -138,9 +138,9 @@ impl StreamHub {
     }
 
     /// Called when the thread ends, with the reason.
-    pub(super) fn on_thread_exit(&self, why: &str) {
+    pub(super) fn on_thread_exit(&self, reason: &str) {
         let mut state = self.state();
-        let text: Arc<str> = event::failed(why).into();
+        let text: Arc<str> = event::failed(reason).into();
         for client in &mut state.clients {
             client.send(&text, &self.dropped_events);
         }

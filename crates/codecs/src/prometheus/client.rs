@@ -287,6 +287,6 @@ impl ClientHistogram {
 }
 
 /// A float field takes precedence over the integer field if it is above 0.
-fn float_or_integer(double: f64, whole: u64) -> f64 {
-    if double > 0.0 { double } else { whole as f64 }
+fn float_or_integer(double: f64, integer: u64) -> f64 {
+    if double > 0.0 { double } else { integer as f64 }
 }

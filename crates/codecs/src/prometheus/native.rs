@@ -179,12 +179,14 @@ impl NativeGrid {
         field: &'static str,
         buckets: Vec<(i64, N)>,
     ) -> Result<Vec<(i32, N)>, DecodeError> {
-        let place = |(index, count): (i64, N)| match i32::try_from(index.wrapping_add(self.offset))
-        {
-            Ok(index) => Ok((index, count)),
-            Err(_) => Err(field_error(field, format_args!("bucket {index}"), "indexes of 32 bits")),
-        };
-        buckets.into_iter().map(place).collect()
+        let shifted =
+            |(index, count): (i64, N)| match i32::try_from(index.wrapping_add(self.offset)) {
+                Ok(index) => Ok((index, count)),
+                Err(_) => {
+                    Err(field_error(field, format_args!("bucket {index}"), "indexes of 32 bits"))
+                }
+            };
+        buckets.into_iter().map(shifted).collect()
     }
 }
 
@@ -212,9 +214,9 @@ pub(super) fn assemble(
     Ok(Histogram::from_parts(parts)?)
 }
 
-/// Number of NaN values among `count` values, if the buckets hold `held`.
-pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeError> {
-    match u128::from(count).checked_sub(held) {
+/// Number of NaN values among `count` values, if the buckets hold `bucket_total`.
+pub(super) fn nan_count(count: u64, bucket_total: u128, sum: f64) -> Result<u64, DecodeError> {
+    match u128::from(count).checked_sub(bucket_total) {
         Some(0) => Ok(0),
         Some(more) if sum.is_nan() => Ok(more as u64),
         _ => {
@@ -222,7 +224,7 @@ pub(super) fn nan_count(count: u64, held: u128, sum: f64) -> Result<u64, DecodeE
             Err(field_error(
                 "count",
                 count,
-                format_args!("{at_least}{held}, the sum of the bucket counts"),
+                format_args!("{at_least}{bucket_total}, the sum of the bucket counts"),
             ))
         }
     }

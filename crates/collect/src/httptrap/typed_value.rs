@@ -119,13 +119,13 @@ impl HttptrapReader<'_> {
         &self,
         at: ByteRange,
         expected: &'static str,
-        whole: Option<(i128, i128)>,
+        integer_range: Option<(i128, i128)>,
         flag: FlagEffect,
     ) -> Result<Vec<DecodedSample>> {
         let mut values = Vec::new();
         for (at, text) in self.read_scalars(at, expected)? {
             let text = text.trim();
-            let value = match whole {
+            let value = match integer_range {
                 Some((least, greatest)) => {
                     let number = text.parse().ok().filter(|n| (least..=greatest).contains(n));
                     number.map(DecodedValue::Integer)

@@ -229,11 +229,11 @@ impl ProtobufTranscoder<'_> {
                 self.out.extend_from_slice(&[0; LENGTH_BYTES]);
                 self.write_message(fields)?;
                 let written = self.out.len().saturating_sub(start);
-                let mut left = written.saturating_sub(LENGTH_BYTES);
-                for (byte, place) in self.out[start..].iter_mut().zip(0..=LAST) {
-                    let more = if place < LAST { 0x80 } else { 0 };
-                    *byte = left as u8 & 0x7f | more;
-                    left >>= 7;
+                let mut padding = written.saturating_sub(LENGTH_BYTES);
+                for (byte, digit) in self.out[start..].iter_mut().zip(0..=LAST) {
+                    let more = if digit < LAST { 0x80 } else { 0 };
+                    *byte = padding as u8 & 0x7f | more;
+                    padding >>= 7;
                 }
                 Some(())
             }

@@ -160,11 +160,11 @@ impl<'r> PointReader<'r> {
             let labels = series.labels().iter();
             let lengths = labels.flat_map(|(name, value)| [name.len(), value.len()]);
             let bytes = lengths.fold(0, usize::saturating_add);
-            let Some(left) = room.checked_sub(bytes) else {
+            let Some(remaining) = room.checked_sub(bytes) else {
                 let (what, unit) = ("memory for new series of one request", "bytes or more");
                 return Err(Error::Size { part: what, found: bytes, min: 0, max: *room, unit });
             };
-            *room = left;
+            *room = remaining;
             Ok(series)
         };
         self.rows

@@ -235,8 +235,8 @@ fn oversized_resource_is_rejected() {
     request.resource_metrics[0].resource.get_or_insert_default().attributes = attributes;
     let summary =
         read_protobuf(&request.encode_to_vec(), NOW, &mut VecSeriesSink::default()).unwrap();
-    let why = "metric \"m\": invalid resource or scope: 65 attributes, allowed 0 to 64";
-    assert_eq!((summary.rejected, &summary.errors[..]), (1, &[why.to_owned()][..]));
+    let reason = "metric \"m\": invalid resource or scope: 65 attributes, allowed 0 to 64";
+    assert_eq!((summary.rejected, &summary.errors[..]), (1, &[reason.to_owned()][..]));
 }
 
 /// A small request must not expand to gigabytes: one resource of 15 kB and very many series.

@@ -126,9 +126,9 @@ fn series_kind(what: SampleKind, family: FamilyType, name: &str) -> SeriesKind {
     }
 }
 
-fn series_unit(what: SampleKind, family: FamilyType, name: &str, said: &str) -> Option<Unit> {
+fn series_unit(what: SampleKind, family: FamilyType, name: &str, text: &str) -> Option<Unit> {
     if what == SampleKind::Numbers && family.has_other_unit(name) {
         return None;
     }
-    convention::parse_unit(said).or_else(|| convention::unit_suffix(name))
+    convention::parse_unit(text).or_else(|| convention::unit_suffix(name))
 }

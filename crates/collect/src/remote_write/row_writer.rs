@@ -46,10 +46,10 @@ impl<'a> RequestRowWriter<'a> {
         RequestRowWriter { rows, summary: WriteSummary::default() }
     }
 
-    pub(super) fn reject(&mut self, why: impl FnOnce() -> String) {
+    pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
         self.summary.rejected = self.summary.rejected.saturating_add(1);
         if self.summary.errors.len() < MAX_REPORTED_ERRORS {
-            self.summary.errors.push(why());
+            self.summary.errors.push(reason());
         }
     }
 
@@ -90,21 +90,21 @@ impl<'a> RequestRowWriter<'a> {
             SeriesCursor::Start | SeriesCursor::Values(_) => {}
         }
         series.key[0] = what as u8;
-        let mut why = None;
+        let mut cause = None;
         let source = series.series;
-        let made = self.rows.series(series.key, &mut || {
+        let result = self.rows.series(series.key, &mut || {
             request_series::to_series(what, source).map_err(|reason| {
-                why = Some(reason);
+                cause = Some(reason);
                 model::Error::Truncated { offset: 0, field: "series" }
             })
         });
-        let Err(error) = made else {
+        let Err(error) = result else {
             *at = SeriesCursor::Values(what);
             return true;
         };
         *at = SeriesCursor::Rejected;
-        let why = why.unwrap_or_else(|| error.to_string());
-        self.reject(|| format!("{}: {why}", request_series::display_series(source)));
+        let cause = cause.unwrap_or_else(|| error.to_string());
+        self.reject(|| format!("{}: {cause}", request_series::display_series(source)));
         false
     }
 

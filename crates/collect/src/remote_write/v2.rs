@@ -143,7 +143,7 @@ impl<'a> V2Series<'a> {
         &self,
         fields: Option<MessageReader<'_>>,
         writing: &mut RequestRowWriter<'_>,
-        why: impl FnOnce() -> String,
+        reason: impl FnOnce() -> String,
     ) -> Result<(), InputError> {
         let mut samples = 0_u64;
         if let Some(mut fields) = fields {
@@ -151,7 +151,7 @@ impl<'a> V2Series<'a> {
                 samples = samples.saturating_add((number == 2 || number == 3).into());
             }
         }
-        writing.reject(why);
+        writing.reject(reason);
         let refused = &mut writing.summary.rejected;
         *refused = refused.saturating_add(samples.saturating_sub(1));
         Ok(())

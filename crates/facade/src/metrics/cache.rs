@@ -45,10 +45,10 @@ impl<T> MetricCache<T> {
         if known.series.len() >= SERIES_MAX {
             return Arc::new(MetricSeries::over_limit(key));
         }
-        let made = Arc::new(MetricSeries::new(key.clone(), key.labels().eq(&OVERFLOW)));
+        let series = Arc::new(MetricSeries::new(key.clone(), key.labels().eq(&OVERFLOW)));
         *known.count_by_name.entry(key.name_shared()).or_default() += 1;
-        known.series.insert(key, Arc::clone(&made));
-        made
+        known.series.insert(key, Arc::clone(&series));
+        series
     }
 }
 
@@ -61,7 +61,7 @@ impl<T> MetricMap<T> {
     /// Key under which a new series is counted.
     fn effective_key(&self, key: &Key) -> Key {
         match self.count_by_name.get(key.name()) {
-            Some(&held) if held >= shm::SERIES_PER_NAME_MAX => {
+            Some(&count) if count >= shm::SERIES_PER_NAME_MAX => {
                 Key::from_static_labels(key.name_shared(), &OVERFLOW)
             }
             _ => key.clone(),

@@ -16,8 +16,8 @@ impl BackingMetric for ScaledHistogram {
         description: shm::MetricBuilder,
         unit: Option<Unit>,
     ) -> shm::Result<ScaledHistogram> {
-        let whole = IntegerScale::for_unit(unit);
-        Ok(ScaledHistogram { histogram: description.unit(whole.unit).histogram()?, scale: whole })
+        let scale = IntegerScale::for_unit(unit);
+        Ok(ScaledHistogram { histogram: description.unit(scale.unit).histogram()?, scale })
     }
 }
 

@@ -37,8 +37,8 @@ impl SpanCallsite {
             Some(metadata) => (metadata.name(), metadata.target()),
             None => ("overflow", "overflow"),
         };
-        let made = self.tags.get(|| Ok([Tag::new(span)?, Tag::new(target)?]));
-        made.copied().unwrap_or_default()
+        let tags = self.tags.get(|| Ok([Tag::new(span)?, Tag::new(target)?]));
+        tags.copied().unwrap_or_default()
     }
 
     fn histogram(&self, name: &str, help: &str) -> shm::Result<shm::Histogram> {
@@ -74,7 +74,7 @@ impl CallsiteMetrics for EventCallsite {
 impl EventCallsite {
     /// Counts an event.
     pub(super) fn count(&self) {
-        let made = self.counter.get(|| {
+        let call_counter = self.counter.get(|| {
             let help = "Events at level error or warn.";
             let description = MetricBuilder::new("events_total").help(help).role(MetricRole::Error);
             let level = |metadata: &'static Metadata<'static>| {
@@ -82,7 +82,7 @@ impl EventCallsite {
             };
             add_labels(description, self.metadata, level).counter()
         });
-        if let Ok(counter) = made {
+        if let Ok(counter) = call_counter {
             counter.add(1);
         }
     }
@@ -92,10 +92,10 @@ impl EventCallsite {
 fn add_labels(
     description: MetricBuilder,
     metadata: Option<&'static Metadata<'static>>,
-    own: impl FnOnce(&'static Metadata<'static>) -> (&'static str, &'static str),
+    callsite_label: impl FnOnce(&'static Metadata<'static>) -> (&'static str, &'static str),
 ) -> MetricBuilder {
     let Some(metadata) = metadata else { return description.label("overflow", "true") };
-    let (name, value) = own(metadata);
+    let (name, value) = callsite_label(metadata);
     description.label(name, value).label("target", metadata.target())
 }
 

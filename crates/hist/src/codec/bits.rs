@@ -17,13 +17,13 @@ impl BitWriter {
     pub(crate) fn put(&mut self, value: u64, bits: u32) {
         debug_assert!(bits == 64 || value >> bits == 0);
         self.pending |= value << self.pending_bits;
-        let held = self.pending_bits.wrapping_add(bits);
-        if held < u64::BITS {
-            self.pending_bits = held;
+        let bit_count = self.pending_bits.wrapping_add(bits);
+        if bit_count < u64::BITS {
+            self.pending_bits = bit_count;
             return;
         }
         self.bytes.extend(self.pending.to_le_bytes());
-        self.pending_bits = held.wrapping_sub(u64::BITS);
+        self.pending_bits = bit_count.wrapping_sub(u64::BITS);
         self.pending = value.checked_shr(bits.wrapping_sub(self.pending_bits)).unwrap_or(0);
     }
 
@@ -54,8 +54,8 @@ impl BitWriter {
 
     /// Returns the bytes; the last byte is padded with zeros.
     pub(crate) fn finish(mut self) -> Vec<u8> {
-        let held = self.pending_bits.div_ceil(8) as usize;
-        self.bytes.extend(&self.pending.to_le_bytes()[..held]);
+        let byte_count = self.pending_bits.div_ceil(8) as usize;
+        self.bytes.extend(&self.pending.to_le_bytes()[..byte_count]);
         self.bytes
     }
 }
@@ -107,8 +107,8 @@ impl<'a> BitReader<'a> {
             return Ok(u64::from_le_bytes(*word) >> shift & low_mask(bits));
         }
         let mut word = [0u8; 16];
-        let held = &self.bytes[first..end.div_ceil(8)];
-        word[..held.len()].copy_from_slice(held);
+        let window = &self.bytes[first..end.div_ceil(8)];
+        word[..window.len()].copy_from_slice(window);
         self.at_bit = end;
         let value = (u128::from_le_bytes(word) >> shift) as u64;
         Ok(if bits == 64 { value } else { value & low_mask(bits) })

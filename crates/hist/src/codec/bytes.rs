@@ -105,9 +105,9 @@ impl<'a> ByteReader<'a> {
         }
         self.offset =
             self.offset.wrapping_add((ends.trailing_zeros() as usize / 8).wrapping_add(1));
-        let held = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
+        let payload = word & (ends ^ ends.wrapping_sub(1)) & 0x7f7f_7f7f_7f7f_7f7f;
         // Merges groups of 7 bits into groups of 14, then 28, then one number.
-        let pairs = (held & 0x007f_007f_007f_007f) | (held & 0x7f00_7f00_7f00_7f00) >> 1;
+        let pairs = (payload & 0x007f_007f_007f_007f) | (payload & 0x7f00_7f00_7f00_7f00) >> 1;
         let fours = (pairs & 0x0000_3fff_0000_3fff) | (pairs & 0x3fff_0000_3fff_0000) >> 2;
         Ok((fours & 0x0fff_ffff) | (fours & 0x0fff_ffff_0000_0000) >> 4)
     }

@@ -50,9 +50,9 @@ pub(crate) fn put_summary_columns(
     for limit in 0..first.thresholds().len() {
         side_count(&|histogram| histogram.thresholds()[limit].above);
     }
-    let held: Vec<&Histogram> =
+    let nonempty: Vec<&Histogram> =
         histograms.iter().filter(|histogram| !histogram.is_empty()).collect();
-    let exponent = common_exponent(&held);
+    let exponent = common_exponent(&nonempty);
     bits.put(exponent.into(), 4);
     let predictor = ColumnPredictor::new(first.scheme(), first.zero_threshold(), exponent);
     let mut extents = vec![RowBounds::default(); histograms.len()];
@@ -76,14 +76,14 @@ pub(crate) fn put_summary_columns(
         ),
         (Histogram::tracked_max, RowBounds::highest),
     ] {
-        put_exactness(bits, held.iter().map(|histogram| side(histogram)));
-        let column = held.iter().zip(&extents);
+        put_exactness(bits, nonempty.iter().map(|histogram| side(histogram)));
+        let column = nonempty.iter().zip(&extents);
         let column = column
             .filter_map(|(histogram, extent)| Some((side(histogram).value()?, places(extent))));
         put_extremes(bits, &column.collect::<Vec<_>>(), power);
     }
-    put_exactness(bits, held.iter().map(|histogram| histogram.tracked_sum()));
-    let column = held.iter().zip(&extents);
+    put_exactness(bits, nonempty.iter().map(|histogram| histogram.tracked_sum()));
+    let column = nonempty.iter().zip(&extents);
     let column = column.filter_map(|(histogram, extent)| {
         Some((histogram.tracked_sum().value()?, extent.predicted_sum()))
     });
@@ -164,12 +164,12 @@ fn put_extremes(bits: &mut BitWriter, column: &[(f64, DecimalGrid)], power: f64)
         column.iter().map(|(value, places)| places.index_of(*value, power)).collect();
     let form = column_encoding(places.iter().flatten().count(), column.len());
     bits.put(form, 2);
-    for ((value, places), place) in column.iter().zip(places) {
+    for ((value, places), index) in column.iter().zip(places) {
         if form == PARTLY_CODED {
-            bits.put(place.is_some().into(), 1);
+            bits.put(index.is_some().into(), 1);
         }
-        match place {
-            Some(place) => bits.put(place, places.bits()),
+        match index {
+            Some(index) => bits.put(index, places.bits()),
             None => bits.put(value.to_bits(), 64),
         }
     }
@@ -259,9 +259,9 @@ fn nearest_multiple(sum: CompensatedSum, exponent: u32) -> i64 {
 /// Number of fractional bits of the difference between a sum and the nearest multiple; 127 for
 /// more.
 fn residual_bits(sum: CompensatedSum, exponent: u32) -> u32 {
-    let whole = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
+    let rounded = join_sum(nearest_multiple(sum, exponent), 0, 0, exponent);
     let (high, low) = sum.parts();
-    let (off_high, off_low) = sum.minus(whole).parts();
+    let (off_high, off_low) = sum.minus(rounded).parts();
     if !high.is_finite() || low == high {
         return 0;
     }
@@ -282,11 +282,11 @@ fn last_bit(value: f64) -> u32 {
 /// Splits a sum into a multiple of 10^-exponent and a multiple of 2^-unit, if the two restore it to
 /// the last bit.
 fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)> {
-    let whole = nearest_multiple(sum, exponent);
-    if whole.unsigned_abs() >= 1 << 61 {
+    let integer = nearest_multiple(sum, exponent);
+    if integer.unsigned_abs() >= 1 << 61 {
         return None;
     }
-    let (high, low) = sum.minus(join_sum(whole, 0, 0, exponent)).parts();
+    let (high, low) = sum.minus(join_sum(integer, 0, 0, exponent)).parts();
     let scale = 2f64.powi(unit as i32);
     let rest = (high * scale).round() + (low * scale).round();
     if rest.is_nan() || rest.abs() >= INTEGER_MAX || unit == 0 && rest != 0.0 {
@@ -295,18 +295,18 @@ fn split_sum(sum: CompensatedSum, exponent: u32, unit: u32) -> Option<(i64, i64)
     let same = |a: (f64, f64), b: (f64, f64)| {
         a.0.to_bits() == b.0.to_bits() && a.1.to_bits() == b.1.to_bits()
     };
-    same(join_sum(whole, rest as i64, unit, exponent).parts(), sum.parts())
-        .then_some((whole, rest as i64))
+    same(join_sum(integer, rest as i64, unit, exponent).parts(), sum.parts())
+        .then_some((integer, rest as i64))
 }
 
 /// The sum of whole·10^-exponent, rounded to a double unless the exponent is 0, and rest·2^-unit.
-fn join_sum(whole: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum {
+fn join_sum(integer: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum {
     let rest = rest as f64 * (0.5f64).powi(unit as i32);
     if exponent > 0 {
-        return CompensatedSum::from_parts(whole as f64 / POWERS[exponent as usize], rest);
+        return CompensatedSum::from_parts(integer as f64 / POWERS[exponent as usize], rest);
     }
-    let high = whole as f64;
-    let low = i128::from(whole).wrapping_sub(high as i128) as f64;
+    let high = integer as f64;
+    let low = i128::from(integer).wrapping_sub(high as i128) as f64;
     if rest == 0.0 {
         CompensatedSum::from_parts(high, low)
     } else {
@@ -410,8 +410,8 @@ fn get_extremes(
             form == CODED || form == PARTLY_CODED && bits.get(1, "form of an extreme")? == 1;
         let value = if coded {
             let places = places(row);
-            let place = bits.get(places.bits().min(63), "index of an extreme")? as i64;
-            places.first.wrapping_add(place) as f64 / power
+            let index = bits.get(places.bits().min(63), "index of an extreme")? as i64;
+            places.first.wrapping_add(index) as f64 / power
         } else {
             f64::from_bits(bits.get(64, "extreme")?)
         };

@@ -281,12 +281,12 @@ fn read_thresholds(reader: &mut ByteReader<'_>) -> Result<Vec<Threshold>, Decode
 
 /// Appends a double: short if it is a whole number of moderate size.
 pub(crate) fn put_number(out: &mut Vec<u8>, value: f64) {
-    let whole = value as i64;
-    if whole as f64 == value
-        && whole.unsigned_abs() < 1 << 61
+    let integer = value as i64;
+    if integer as f64 == value
+        && integer.unsigned_abs() < 1 << 61
         && value.to_bits() != (-0.0f64).to_bits()
     {
-        put_varint(out, (((whole << 1) ^ (whole >> 63)) as u64) << 1);
+        put_varint(out, (((integer << 1) ^ (integer >> 63)) as u64) << 1);
     } else {
         out.push(1);
         out.extend(value.to_le_bytes());
@@ -461,10 +461,10 @@ pub(crate) fn for_each_bucket(
         return Err(ByteReader::invalid_error(at, "first index", first, "a 32-bit number"));
     }
     let mut index = first.wrapping_sub(1);
-    let mut left = buckets;
-    while left > 0 {
+    let mut remaining = buckets;
+    while remaining > 0 {
         let eight = PackedBytes8::new(index, reader.peek());
-        let short = eight.short_count.min(left.min(8) as u32);
+        let short = eight.short_count.min(remaining.min(8) as u32);
         if short == 8 {
             sink.add_packed(eight);
         } else {
@@ -473,9 +473,9 @@ pub(crate) fn for_each_bucket(
         if short > 0 {
             index = eight.index(short.wrapping_sub(1));
             reader.skip(short as usize);
-            left = left.wrapping_sub(u64::from(short));
+            remaining = remaining.wrapping_sub(u64::from(short));
         }
-        if short == 8 || left == 0 {
+        if short == 8 || remaining == 0 {
             continue;
         }
         let byte = u64::from(reader.u8("bucket")?);
@@ -488,7 +488,7 @@ pub(crate) fn for_each_bucket(
         }
         index = index.saturating_add_unsigned(gap).saturating_add(1);
         sink.add_bucket(index, count.wrapping_add(1));
-        left = left.wrapping_sub(1);
+        remaining = remaining.wrapping_sub(1);
     }
     Ok(Some((first, index)))
 }

@@ -76,10 +76,10 @@ impl HuffmanCode {
         let mut lookup = Box::new([0; LOOKUP]);
         let mut words = vec![(0, 0); lengths.len()];
         // Index among all words of LOOKUP_BITS bits, first bit highest.
-        let mut place = 0u32;
+        let mut code = 0u32;
         for symbol in symbols {
             let length = lengths[symbol];
-            let word = (place as u16).reverse_bits() >> (16 - LOOKUP_BITS);
+            let word = (code as u16).reverse_bits() >> (16 - LOOKUP_BITS);
             words[symbol] = (word, length);
             let entry = if symbol.wrapping_add(1) == lengths.len() {
                 ESCAPE | u16::from(length) << 8
@@ -89,9 +89,9 @@ impl HuffmanCode {
             for at in (usize::from(word)..LOOKUP).step_by(1 << length) {
                 lookup[at] = entry;
             }
-            place = place.wrapping_add(1 << (LOOKUP_BITS.wrapping_sub(u32::from(length))));
+            code = code.wrapping_add(1 << (LOOKUP_BITS.wrapping_sub(u32::from(length))));
         }
-        debug_assert_eq!(place, LOOKUP as u32, "lengths make no code");
+        debug_assert_eq!(code, LOOKUP as u32, "lengths make no code");
         let escape = words.pop().unwrap_or_default();
         HuffmanCode { lookup, words, escape }
     }
@@ -148,8 +148,8 @@ fn low_lengths(code: usize, cells: usize) -> Vec<u8> {
     let mut weights: Vec<u64> = (0..symbols)
         .map(|symbol| Some(weight(symbol)).filter(|&weight| weight >= 1 << 22).unwrap_or(0))
         .collect();
-    let held: u64 = weights.iter().sum();
-    weights.push((1u64 << 32).saturating_sub(held).max(1 << 22));
+    let total: u64 = weights.iter().sum();
+    weights.push((1u64 << 32).saturating_sub(total).max(1 << 22));
     code_lengths(&weights)
 }
 

@@ -43,11 +43,11 @@ impl DecimalGrid {
     /// Index of a value on the grid, if the value is on it.
     pub(super) fn index_of(self, value: f64, power: f64) -> Option<u64> {
         let scaled = (value * power).round();
-        let whole = scaled as i64;
-        let is_one = self.first <= whole
-            && whole <= self.last
-            && (whole as f64 / power).to_bits() == value.to_bits();
-        is_one.then(|| whole.wrapping_sub(self.first) as u64)
+        let integer = scaled as i64;
+        let is_one = self.first <= integer
+            && integer <= self.last
+            && (integer as f64 / power).to_bits() == value.to_bits();
+        is_one.then(|| integer.wrapping_sub(self.first) as u64)
     }
 }
 
@@ -265,12 +265,12 @@ fn first_columns<'a, T: CountWord + 'a>(
         if column.iter().fold(T::default(), |all, &count| all.or(count)) == T::default() {
             continue;
         }
-        let held = column
+        let row_mask = column
             .iter()
             .enumerate()
-            .fold(0, |held, (row, &count)| held | u64::from(count != T::default()) << row);
-        let mut new = held & missing;
-        missing &= !held;
+            .fold(0, |row_mask, (row, &count)| row_mask | u64::from(count != T::default()) << row);
+        let mut new = row_mask & missing;
+        missing &= !row_mask;
         while new > 0 {
             found[new.trailing_zeros() as usize] = number;
             new &= new.wrapping_sub(1);

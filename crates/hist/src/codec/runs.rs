@@ -55,16 +55,15 @@ impl CountTable {
     pub(crate) fn bucket_runs(&self) -> Vec<BucketRun> {
         let mut stretches: Vec<BucketRun> = Vec::new();
         for (column, &index) in self.indexes.iter().enumerate() {
-            let place = index.wrapping_sub(self.indexes[0]) as u32 as usize;
+            let offset = index.wrapping_sub(self.indexes[0]) as u32 as usize;
             match stretches.last_mut() {
                 Some(last)
-                    if place.wrapping_sub(last.offset)
+                    if offset.wrapping_sub(last.offset)
                         == column.wrapping_sub(last.columns.start) =>
                 {
                     last.columns.end = column.wrapping_add(1);
                 }
-                _ => stretches
-                    .push(BucketRun { columns: column..column.wrapping_add(1), offset: place }),
+                _ => stretches.push(BucketRun { columns: column..column.wrapping_add(1), offset }),
             }
         }
         stretches
@@ -116,20 +115,20 @@ impl CountTable {
                 let cells =
                     &cells[columns.start.wrapping_mul(height)..columns.end.wrapping_mul(height)];
                 if within.len() == FRAME.min(self.rows.wrapping_sub(first)) {
-                    for (held, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
-                        *held = held.wrapping_add(sum);
+                    for (cell, &sum) in window.iter_mut().zip(&sums[columns.clone()]) {
+                        *cell = cell.wrapping_add(sum);
                         values = sum.saturating_add_to(values);
                     }
                 } else if within.len() >= COLUMN_SUM_ROWS_MIN {
-                    for (held, column) in window.iter_mut().zip(cells.chunks_exact(height)) {
+                    for (cell, column) in window.iter_mut().zip(cells.chunks_exact(height)) {
                         let (sum, _) = total(&column[within.clone()]);
-                        *held = held.wrapping_add(sum);
+                        *cell = cell.wrapping_add(sum);
                         values = sum.saturating_add_to(values);
                     }
                 } else {
                     for row in within.clone() {
-                        let mut add = |held: &mut u64, count: T| {
-                            *held = held.wrapping_add(count.wide());
+                        let mut add = |cell: &mut u64, count: T| {
+                            *cell = cell.wrapping_add(count.wide());
                             values = count.saturating_add_to(values);
                         };
                         if height == FRAME {
@@ -137,13 +136,13 @@ impl CountTable {
                             window
                                 .iter_mut()
                                 .zip(columns)
-                                .for_each(|(held, column)| add(held, column[row % FRAME]));
+                                .for_each(|(cell, column)| add(cell, column[row % FRAME]));
                         } else {
                             let columns = cells.chunks_exact(height);
                             window
                                 .iter_mut()
                                 .zip(columns)
-                                .for_each(|(held, column)| add(held, column[row]));
+                                .for_each(|(cell, column)| add(cell, column[row]));
                         }
                     }
                 }

@@ -121,7 +121,7 @@ impl Histogram {
             if negative { -value } else { value }
         };
         let not_contained =
-            |value, held, subtracted| MergeError::NotContained { value, held, subtracted };
+            |value, count, subtracted| MergeError::NotContained { value, count, subtracted };
         rest.positive
             .subtract(&theirs.positive)
             .map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
@@ -274,13 +274,13 @@ pub(super) fn tracked_greater(
 /// as senders report them; otherwise it is exact while it is large enough that the last bits of the
 /// minuend (2^-103 of it per addition) do not reach its own last bits.
 fn subtract_sum(
-    whole: TrackedValue<CompensatedSum>,
-    taken: TrackedValue<CompensatedSum>,
+    total: TrackedValue<CompensatedSum>,
+    subtrahend: TrackedValue<CompensatedSum>,
     may_be_whole: bool,
     cannot_cancel: bool,
 ) -> TrackedValue<CompensatedSum> {
-    let rest = whole.combine(taken, CompensatedSum::minus);
-    let (Some(before), Some(after)) = (whole.value(), rest.value()) else { return rest };
+    let rest = total.combine(subtrahend, CompensatedSum::minus);
+    let (Some(before), Some(after)) = (total.value(), rest.value()) else { return rest };
     let (before_value, after_value) = (before.value().abs(), after.value().abs());
     if !before_value.is_finite() || !after_value.is_finite() {
         return TrackedValue::Absent;
@@ -290,7 +290,7 @@ fn subtract_sum(
     // The difference of two doubles is exact in two words.
     let is_double =
         |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
-    let doubles = cannot_cancel && is_double(whole) && is_double(taken);
+    let doubles = cannot_cancel && is_double(total) && is_double(subtrahend);
     if whole_numbers || doubles || after_value >= before_value * 2f64.powi(-30) {
         rest
     } else {

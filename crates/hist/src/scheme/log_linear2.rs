@@ -81,9 +81,9 @@ impl LogLinear2 {
             // Scaling by a power of two is exact, and a result below 2^bits is at least 2^-1074.
             return times_power_of_two(value, self.log2_width().wrapping_neg()) as i32;
         }
-        let place = (bits & MANTISSA) >> MANTISSA_BITS.wrapping_sub(self.bits.into());
+        let mantissa = (bits & MANTISSA) >> MANTISSA_BITS.wrapping_sub(self.bits.into());
         let octave = octave.wrapping_sub(self.floor.into()).wrapping_add(1);
-        (octave << self.bits).wrapping_add(place as i64) as i32
+        (octave << self.bits).wrapping_add(mantissa as i64) as i32
     }
 
     /// The edges of bucket `index`, which holds `[lower, upper)`; infinity above the last. `None`

@@ -348,17 +348,17 @@ impl ShardSnapshot {
         start: &ShardSnapshot,
         parts: &HistogramParts,
     ) -> (TrackedValue<f64>, TrackedValue<f64>) {
-        let seen = self.interval != start.interval;
-        let (mut min, mut max) = match seen {
+        let is_new = self.interval != start.interval;
+        let (mut min, mut max) = match is_new {
             true => (IntervalExtreme::Exact(self.min), IntervalExtreme::Exact(self.max)),
             false => (IntervalExtreme::Unknown, IntervalExtreme::Unknown),
         };
-        if !seen || self.records_at_start > start.records {
+        if !is_new || self.records_at_start > start.records {
             let (min_late, max_late) =
-                if seen { (self.min_previous, self.max_previous) } else { (self.min, self.max) };
+                if is_new { (self.min_previous, self.max_previous) } else { (self.min, self.max) };
             // The previous extremes are those in `start`, unless the writer missed an interval in
             // between.
-            let known = !seen || self.interval_previous == start.interval;
+            let known = !is_new || self.interval_previous == start.interval;
             min = min.with_late(min_late, known && min_late < start.min, u64::min);
             max = max.with_late(max_late, known && max_late > start.max, u64::max);
         }

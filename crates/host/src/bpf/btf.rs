@@ -90,8 +90,8 @@ impl Btf {
 
     /// BTF id to attach a program to a tracepoint.
     pub(crate) fn tracepoint(&self, name: &str) -> Result<u32, String> {
-        let wanted = format!("btf_trace_{name}");
-        let found = self.find(&[KIND_TYPEDEF], &wanted);
+        let type_name = format!("btf_trace_{name}");
+        let found = self.find(&[KIND_TYPEDEF], &type_name);
         found.ok_or_else(|| format!("kernel has no tracepoint {name}"))
     }
 

@@ -233,9 +233,9 @@ impl Assembler {
     /// Resolves the jumps and returns the program.
     pub(crate) fn finish(mut self) -> Vec<Instruction> {
         for &(at, label) in &self.jumps {
-            let place = self.label_offsets[label.0].expect("BUG: a label that is nowhere");
-            assert!(place > at, "BUG: a jump backwards");
-            let distance = i16::try_from(place - at - 1);
+            let offset = self.label_offsets[label.0].expect("BUG: a label that is nowhere");
+            assert!(offset > at, "BUG: a jump backwards");
+            let distance = i16::try_from(offset - at - 1);
             self.code[at].offset = distance.expect("BUG: a jump of more than 32,767");
         }
         self.code

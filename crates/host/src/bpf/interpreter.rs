@@ -25,7 +25,7 @@ pub(crate) struct BpfInterpreter {
     regions: Vec<(u64, Vec<u8>)>,
     pub(crate) now: u64,
     /// Bytes that the program wrote to its reader, by call.
-    pub(crate) written: Vec<Vec<u8>>,
+    pub(crate) output: Vec<Vec<u8>>,
 }
 
 impl BpfInterpreter {
@@ -33,7 +33,7 @@ impl BpfInterpreter {
     pub(crate) fn new(words: usize) -> BpfInterpreter {
         let stack = (STACK, vec![0xaa; STACK_BYTES as usize]);
         let regions = vec![(MAP, vec![0; 8 * words]), stack];
-        BpfInterpreter { regions, now: 0, written: Vec::new() }
+        BpfInterpreter { regions, now: 0, output: Vec::new() }
     }
 
     /// The map's value.
@@ -95,7 +95,7 @@ impl BpfInterpreter {
         let Instruction { code: operation, registers, offset, immediate } = code[at];
         let (to, from) = (usize::from(registers & 15), usize::from(registers >> 4));
         let operand = if operation & 8 != 0 { r[from] } else { i64::from(immediate) as u64 };
-        let place = |base: u64| base.wrapping_add_signed(offset.into());
+        let address = |base: u64| base.wrapping_add_signed(offset.into());
         let width = if operation & 0x18 == 0 { 4 } else { 8 };
         match operation {
             LOAD_WIDE => {
@@ -110,17 +110,17 @@ impl BpfInterpreter {
             CALL if immediate == HelperFunction::KtimeGetNs as i32 => r[0] = self.now,
             CALL if immediate == HelperFunction::SeqWrite as i32 => {
                 let bytes = self.bytes(r[2], r[3] as usize).to_vec();
-                self.written.push(bytes);
+                self.output.push(bytes);
                 r[0] = 0;
             }
             CALL if immediate == HelperFunction::ThisCpuPtr as i32 => r[0] = r[1],
             ATOMIC => {
-                let old = self.load(place(r[to]), 8);
+                let old = self.load(address(r[to]), 8);
                 match immediate {
-                    ATOMIC_ADD => self.store(place(r[to]), old.wrapping_add(r[from]), 8),
+                    ATOMIC_ADD => self.store(address(r[to]), old.wrapping_add(r[from]), 8),
                     ATOMIC_COMPARE_EXCHANGE => {
                         if old == r[0] {
-                            self.store(place(r[to]), r[from], 8);
+                            self.store(address(r[to]), r[from], 8);
                         }
                         r[0] = old;
                     }
@@ -128,8 +128,8 @@ impl BpfInterpreter {
                 }
             }
             _ => match operation & 7 {
-                1 => r[to] = self.load(place(r[from]), width),
-                3 => self.store(place(r[to]), r[from], width),
+                1 => r[to] = self.load(address(r[from]), width),
+                3 => self.store(address(r[to]), r[from], width),
                 5 if is_jump_taken(operation & 0xf0, r[to], operand) => {
                     return at + 1 + offset as usize;
                 }

@@ -61,15 +61,15 @@ fn cpu_usage_is_since_the_previous_table() {
         let json = list.answer(&RouteQuery::new(owned.collect()))?;
         Ok(serde_json::from_str(&json.to_string()).unwrap())
     };
-    let why = || {
+    let reason = || {
         let told = ask(&[]).unwrap();
         assert_eq!((&told["host"], &told["total"]), (&Value::Null, &0.into()));
         told["reason"].as_str().unwrap().to_owned()
     };
-    let off = why();
+    let off = reason();
     assert!(off.contains("set processes = true in [host]"), "{off}");
     list.publish(Some(("box".to_owned(), Some(folder.0.clone()))));
-    let missing = why();
+    let missing = reason();
     assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
 
     let mut writer = TableWriter::new(&folder.0).unwrap();

@@ -41,8 +41,8 @@ pub(super) fn parse(line: &[u8]) -> Option<ProcessRow> {
     let rss = number(24).unwrap_or(0);
     let mut comm = [0; 16];
     // The kernel reports longer names for its own threads than `comm` holds.
-    let kept = name.len().min(comm.len() - 1);
-    comm[..kept].copy_from_slice(&name[..kept]);
+    let length = name.len().min(comm.len() - 1);
+    comm[..length].copy_from_slice(&name[..length]);
     Some(ProcessRow {
         pid,
         ppid,

@@ -121,10 +121,10 @@ fn pages(btf: &Btf) -> Result<[i16; 3], String> {
         }
     };
     let mut places = [0; 3];
-    for (place, (name, number)) in places.iter_mut().zip(PAGES) {
+    for (slot, (name, number)) in places.iter_mut().zip(PAGES) {
         let number = btf.enumerator(name).unwrap_or(number);
         let offset = i64::from(number) * i64::from(step) + i64::from(first);
-        *place = i16::try_from(offset).map_err(|_| format!("offset of {name} exceeds 16 bits"))?;
+        *slot = i16::try_from(offset).map_err(|_| format!("offset of {name} exceeds 16 bits"))?;
     }
     Ok(places)
 }
@@ -254,9 +254,9 @@ impl TaskIterator {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
-            let taken = self.totals.consume(&self.buffer[..length], rows);
-            self.buffer.copy_within(taken..length, 0);
-            filled = length - taken;
+            let length_used = self.totals.consume(&self.buffer[..length], rows);
+            self.buffer.copy_within(length_used..length, 0);
+            filled = length - length_used;
         }
         self.totals.finish(rows);
         Ok(())
@@ -338,15 +338,15 @@ fn add(thread: &ThreadRecord, row: Option<&mut ProcessRow>, runtime: Option<&mut
     let (Some(row), Some(runtime)) = (row, runtime) else { return };
     let [user, system, ran, voluntary, involuntary, minor, major] = thread.counts;
     let grow = |sum: &mut u64, by: u64| *sum = sum.wrapping_add(by);
-    let told = |sum: &mut Option<u64>, by: u64| grow(sum.get_or_insert(0), by);
+    let add_reported = |sum: &mut Option<u64>, by: u64| grow(sum.get_or_insert(0), by);
     grow(runtime, ran);
     grow(&mut row.user_ns, user);
     grow(&mut row.system_ns, system);
     grow(&mut row.minor_faults, minor);
     grow(&mut row.major_faults, major);
-    told(&mut row.voluntary_switches, voluntary);
-    told(&mut row.involuntary_switches, involuntary);
-    told(&mut row.run_delay_ns, thread.run_delay);
+    add_reported(&mut row.voluntary_switches, voluntary);
+    add_reported(&mut row.involuntary_switches, involuntary);
+    add_reported(&mut row.run_delay_ns, thread.run_delay);
 }
 
 /// Decodes a leader's row without its counts.
@@ -477,7 +477,7 @@ mod tests {
         machine.put(PARENT, &[(FIELDS.tgid, 7)]);
         machine.put(CRED, &[(FIELDS.euid, 1_000)]);
         machine.run(&program(&FIELDS), &[META, TASK]);
-        machine.written.concat()
+        machine.output.concat()
     }
 
     #[track_caller]
@@ -528,7 +528,7 @@ mod tests {
     fn truncated_records_end_the_read() {
         let mut machine = BpfInterpreter::new(1);
         machine.run(&program(&FIELDS), &[META, 0]);
-        assert!(machine.written.is_empty());
+        assert!(machine.output.is_empty());
     }
 
     #[test]

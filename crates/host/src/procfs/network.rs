@@ -243,8 +243,8 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
 /// All metrics of this file, compared with docs/host.md.
 #[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
-    let own = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
-    own.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
+    let metrics = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
+    metrics.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
 }
 
 /// `/proc/net/dev`
@@ -285,8 +285,8 @@ pub(super) fn pairs(text: &str, take: &mut dyn MetricSink) {
         }
         let names = names.split_ascii_whitespace();
         for (name, value) in names.zip(values.split_ascii_whitespace()) {
-            let wanted = FIELDS.iter().find(|entry| (entry.0, entry.1) == (group, name));
-            if let (Some((_, _, metric)), Ok(value)) = (wanted, value.parse::<u64>()) {
+            let field = FIELDS.iter().find(|entry| (entry.0, entry.1) == (group, name));
+            if let (Some((_, _, metric)), Ok(value)) = (field, value.parse::<u64>()) {
                 take.record(metric, &[], value as f64);
             }
         }

@@ -29,7 +29,7 @@ const WARNINGS_MAX: usize = 100;
 /// Collector of metrics in shared memory.
 #[derive(Debug)]
 pub(crate) struct ShmCollector {
-    own: ProcessIdentity,
+    this_process: ProcessIdentity,
     /// By device and inode of the file.
     processes: HashMap<(u64, u64), TrackedProcess>,
     next_scan: Instant,
@@ -59,7 +59,7 @@ impl ShmCollector {
             .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
         let about = "failed reads of metrics files";
         ShmCollector {
-            own: ProcessIdentity::current(),
+            this_process: ProcessIdentity::current(),
             processes: HashMap::new(),
             next_scan: Instant::now(),
             has_scanned: false,
@@ -123,19 +123,19 @@ impl ShmCollector {
     fn scan(&mut self, now: i64) {
         let (found, problems) = shm::list_metrics_files();
         problems.iter().for_each(|problem| self.record_read_error(problem));
-        let mut seen = HashSet::new();
+        let mut found_ids = HashSet::new();
         let mut folders = HashSet::new();
         // Earliest first, so that the earlier of two files of one process ends before the later
         // starts.
         for one in found.into_iter().rev() {
             folders.extend(one.path.parent().map(PathBuf::from));
             // This process' own metrics are stored without the collector.
-            if one.identity == self.own {
+            if one.identity == self.this_process {
                 continue;
             }
             let Ok(file) = std::fs::symlink_metadata(&one.path) else { continue };
             let key = (file.dev(), file.ino());
-            seen.insert(key);
+            found_ids.insert(key);
             match self.processes.get_mut(&key) {
                 Some(known) if is_same_process(&known.identity, &one.identity) => {
                     known.update_state(one.state, now)
@@ -146,11 +146,11 @@ impl ShmCollector {
             }
         }
         for (key, process) in &mut self.processes {
-            if !seen.contains(key) || process.is_replaced() {
+            if !found_ids.contains(key) || process.is_replaced() {
                 process.report_exit(now);
             }
         }
-        self.processes.retain(|key, process| seen.contains(key) || process.is_open());
+        self.processes.retain(|key, process| found_ids.contains(key) || process.is_open());
         self.has_scanned = true;
         if self.last_cleanup.is_none_or(|swept| swept.elapsed() >= CLEANUP_INTERVAL) {
             self.last_cleanup = Some(Instant::now());
@@ -165,8 +165,8 @@ impl ShmCollector {
         if open >= PROCESSES_MAX {
             return self.dropped[0].add(1);
         }
-        let fate = found.state;
-        let mut process = match TrackedProcess::new(found, &self.own, now) {
+        let state = found.state;
+        let mut process = match TrackedProcess::new(found, &self.this_process, now) {
             Ok(process) => process,
             Err(error) => return self.record_read_error(&error),
         };
@@ -177,8 +177,8 @@ impl ShmCollector {
             let over = earlier.report_exit(by);
             process.start = process.start.map(|start| start.max(over));
         }
-        process.update_state(fate, now);
-        if !self.has_scanned && fate.has_exited() && process.is_topdeck() {
+        process.update_state(state, now);
+        if !self.has_scanned && state.has_exited() && process.is_topdeck() {
             // An earlier topdeck stored its own metrics itself.
             process.skip();
         }

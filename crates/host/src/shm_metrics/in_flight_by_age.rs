@@ -33,9 +33,9 @@ impl InFlightByAge {
         }
         for operation in &found.operations {
             let age = now_ns.saturating_sub(operation.start_ns);
-            let place =
+            let bucket =
                 AGE_BUCKETS.iter().position(|&(_, end)| age < end).unwrap_or(AGE_BUCKETS.len() - 1);
-            self.add(operation.tags.clone(), place, 1);
+            self.add(operation.tags.clone(), bucket, 1);
         }
         let unlisted = found.count_untracked();
         if unlisted > 0 {
@@ -45,11 +45,11 @@ impl InFlightByAge {
         oldest.map_or(0, |start_ns| now_ns.saturating_sub(start_ns))
     }
 
-    fn add(&mut self, mut tags: TagPairs, place: usize, more: u64) {
+    fn add(&mut self, mut tags: TagPairs, index: usize, more: u64) {
         if self.0.len() >= TAGS_MAX && !self.0.contains_key(&tags) {
             tags = vec![("overflow".to_owned(), "true".to_owned())];
         }
-        let count = &mut self.0.entry(tags).or_default()[place];
+        let count = &mut self.0.entry(tags).or_default()[index];
         *count = Some(count.unwrap_or(0) + more);
     }
 

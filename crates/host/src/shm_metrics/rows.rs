@@ -85,45 +85,45 @@ impl<'a> ShmRowWriter<'a> {
     /// Reports a counter since its start.
     pub(crate) fn count(
         &mut self,
-        whose: &mut SeriesContext<'_>,
+        context: &mut SeriesContext<'_>,
         metric: MetricName<'_>,
         value: f64,
     ) {
         let kind = SeriesKind::Counter(Temporality::Cumulative);
-        self.row(whose, kind, metric, value.to_bits(), SampleValue::Number(value));
+        self.row(context, kind, metric, value.to_bits(), SampleValue::Number(value));
     }
 
     /// Reports a gauge.
     pub(crate) fn gauge(
         &mut self,
-        whose: &mut SeriesContext<'_>,
+        context: &mut SeriesContext<'_>,
         metric: MetricName<'_>,
         value: f64,
     ) {
-        self.row(whose, SeriesKind::Gauge, metric, value.to_bits(), SampleValue::Number(value));
+        self.row(context, SeriesKind::Gauge, metric, value.to_bits(), SampleValue::Number(value));
     }
 
     /// Reports a text.
     pub(crate) fn text(
         &mut self,
-        whose: &mut SeriesContext<'_>,
+        context: &mut SeriesContext<'_>,
         metric: MetricName<'_>,
         text: String,
     ) {
         let mut hasher = DefaultHasher::new();
         text.hash(&mut hasher);
-        self.row(whose, SeriesKind::Text, metric, hasher.finish(), SampleValue::Text(text));
+        self.row(context, SeriesKind::Text, metric, hasher.finish(), SampleValue::Text(text));
     }
 
     /// Reports a distribution since its start.
     pub(crate) fn distribution(
         &mut self,
-        whose: &mut SeriesContext<'_>,
+        context: &mut SeriesContext<'_>,
         metric: MetricName<'_>,
         histogram: Box<hist::Histogram>,
     ) {
         let kind = SeriesKind::Histogram(Temporality::Cumulative);
-        self.row(whose, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
+        self.row(context, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
     }
 
     /// Flushes the last batch and returns its receipt. The last batch becomes durable after all
@@ -150,7 +150,7 @@ impl<'a> ShmRowWriter<'a> {
 
     fn row(
         &mut self,
-        whose: &mut SeriesContext<'_>,
+        context: &mut SeriesContext<'_>,
         kind: SeriesKind,
         metric: MetricName<'_>,
         value: u64,
@@ -165,30 +165,34 @@ impl<'a> ShmRowWriter<'a> {
             return;
         }
         self.rows += 1;
-        let labels = labels(self.host, whose.labels, metric.labels);
+        let labels = labels(self.host, context.labels, metric.labels);
         write_key(&mut self.key, kind, &metric, &labels);
         let mut hasher = DefaultHasher::new();
         self.key.hash(&mut hasher);
         let series = hasher.finish();
-        if let Some(&(before, at)) = whose.reported.get(&series)
+        if let Some(&(before, at)) = context.reported.get(&series)
             && before == value
-            && (kind == SeriesKind::Text || whose.end.saturating_sub(at) < self.refresh_interval)
+            && (kind == SeriesKind::Text || context.end.saturating_sub(at) < self.refresh_interval)
         {
             return;
         }
         let start = match kind.is_cumulative() {
-            true => whose.start.min(whose.end),
-            false => whose.end,
+            true => context.start.min(context.end),
+            false => context.end,
         };
-        let sample = Sample { start, end: whose.end, value: stored };
-        let made = || {
-            let made = Series::new(metric.name, kind).with_unit(metric.unit);
-            made.with_labels(labels.iter().map(|(name, value)| (name.as_ref(), *value))).validate()
+        let sample = Sample { start, end: context.end, value: stored };
+        let build_series = || {
+            let build_series = Series::new(metric.name, kind).with_unit(metric.unit);
+            build_series
+                .with_labels(labels.iter().map(|(name, value)| (name.as_ref(), *value)))
+                .validate()
         };
-        let written =
-            self.writer.series(&self.key, &mut { made }).and_then(|()| self.writer.sample(&sample));
+        let written = self
+            .writer
+            .series(&self.key, &mut { build_series })
+            .and_then(|()| self.writer.sample(&sample));
         match written {
-            Ok(()) => _ = whose.reported.insert(series, (value, whose.end)),
+            Ok(()) => _ = context.reported.insert(series, (value, context.end)),
             Err(_) => self.rejected += 1,
         }
         if self.writer.bytes() > BATCH_BYTES || self.writer.is_half_full() {
@@ -211,12 +215,13 @@ type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
 /// one gets the prefix `exported_`, as in Prometheus.
 fn labels<'a>(
     host: &'a str,
-    whose: &'a [(String, String)],
-    own: &'a [(String, String)],
+    context_labels: &'a [(String, String)],
+    metric_labels: &'a [(String, String)],
 ) -> Vec<LabelPair<'a>> {
-    let mut all: Vec<LabelPair<'a>> = Vec::with_capacity(1 + whose.len() + own.len());
+    let mut all: Vec<LabelPair<'a>> =
+        Vec::with_capacity(1 + context_labels.len() + metric_labels.len());
     all.push(("host".into(), host));
-    for (name, value) in whose.iter().chain(own) {
+    for (name, value) in context_labels.iter().chain(metric_labels) {
         let mut name = std::borrow::Cow::from(name.as_str());
         while all.iter().any(|(taken, _)| *taken == name) {
             name = format!("exported_{name}").into();

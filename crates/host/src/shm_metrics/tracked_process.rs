@@ -39,14 +39,14 @@ pub(crate) struct TrackedProcess {
 }
 
 impl TrackedProcess {
-    /// Opens the metrics file of a process. `own` is this process.
+    /// Opens the metrics file of a process. `this_process` is topdeck.
     pub(crate) fn new(
         found: MetricsFile,
-        own: &ProcessIdentity,
+        this_process: &ProcessIdentity,
         now: i64,
     ) -> shm::Result<TrackedProcess> {
-        let (identity, fate) = (found.identity, found.state);
-        let made = std::fs::metadata(&found.path).and_then(|file| file.created());
+        let (identity, state) = (found.identity, found.state);
+        let created_at = std::fs::metadata(&found.path).and_then(|file| file.created());
         let format = found.format.name();
         // Copied, not mapped: a writer may truncate its file, which would raise SIGBUS here.
         let attached = AttachedProcess::open_copied(found)?;
@@ -57,7 +57,7 @@ impl TrackedProcess {
             // runs.
             label("pid", identity.pid.to_string()),
         ];
-        if identity.pid_namespace != own.pid_namespace && identity.pid_namespace != 0 {
+        if identity.pid_namespace != this_process.pid_namespace && identity.pid_namespace != 0 {
             labels.push(label("pid_namespace", identity.pid_namespace.to_string()));
         }
         if format != "topdeck" {
@@ -66,8 +66,8 @@ impl TrackedProcess {
         }
         let start = match attached.reader() {
             Some(reader) => Some(reader.process().created_unix_ns),
-            None => made.ok().and_then(|made| {
-                let since = made.duration_since(std::time::UNIX_EPOCH).ok()?;
+            None => created_at.ok().and_then(|created_at| {
+                let since = created_at.duration_since(std::time::UNIX_EPOCH).ok()?;
                 i64::try_from(since.as_nanos()).ok()
             }),
         };
@@ -77,7 +77,7 @@ impl TrackedProcess {
         Ok(TrackedProcess {
             attached: Some(attached),
             identity,
-            state: fate,
+            state,
             labels,
             start,
             last_end: i64::MIN,
@@ -93,10 +93,10 @@ impl TrackedProcess {
     }
 
     /// Updates the state of the process.
-    pub(crate) fn update_state(&mut self, fate: ProcessState, now: i64) {
-        self.state = fate;
+    pub(crate) fn update_state(&mut self, state: ProcessState, now: i64) {
+        self.state = state;
         // A replaced file ends where its successor starts; `ShmCollector` sets that.
-        if fate.has_exited() && fate != ProcessState::Replaced {
+        if state.has_exited() && state != ProcessState::Replaced {
             self.report_exit(now);
         }
     }
@@ -215,7 +215,7 @@ impl TrackedProcess {
 
 fn report_in_flight(
     out: &mut ShmRowWriter<'_>,
-    whose: &mut SeriesContext<'_>,
+    context: &mut SeriesContext<'_>,
     labels: &[(String, String)],
     flight: &InFlightByAge,
     oldest_ns: u64,
@@ -224,9 +224,9 @@ fn report_in_flight(
         let mut labels = prepend_label(labels, "age", age);
         labels.extend(tags.iter().cloned());
         let named = MetricName { name: IN_FLIGHT, unit: "", labels: &labels };
-        out.gauge(whose, named, count as f64);
+        out.gauge(context, named, count as f64);
     }
-    out.gauge(whose, MetricName { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
+    out.gauge(context, MetricName { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
 }
 
 /// Labels with one more at the front; of two labels with one name the later is renamed.
@@ -236,9 +236,9 @@ fn prepend_label(labels: &[(String, String)], name: &str, value: &str) -> Vec<(S
 }
 
 /// Text of `process_exit_info`.
-fn exit_message(fate: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<String> {
-    let how = match fate {
-        ProcessState::Exited | ProcessState::Terminated => fate.name(),
+fn exit_message(state: ProcessState, in_flight: u64, oldest_ns: u64) -> Option<String> {
+    let how = match state {
+        ProcessState::Exited | ProcessState::Terminated => state.name(),
         ProcessState::Replaced => "replaced (exec or new file)",
         _ => return None,
     };

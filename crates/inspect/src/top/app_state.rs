@@ -167,9 +167,9 @@ impl AppState {
         after_pause: bool,
     ) {
         let length_ns = self.last_sample.map(|sample_time| at_ns.saturating_sub(sample_time.at_ns));
-        let wanted = self.interval_ns as f64 * LATE_RATIO;
+        let due_ns = self.interval_ns as f64 * LATE_RATIO;
         let is_late = length_ns
-            .is_some_and(|length| length as f64 > wanted && length > self.interval_ns + LATE_NS);
+            .is_some_and(|length| length as f64 > due_ns && length > self.interval_ns + LATE_NS);
         self.last_sample = Some(SampleTime {
             at_ns,
             unix_ns,

@@ -114,14 +114,14 @@ impl ColumnTable {
         room: usize,
     ) -> Vec<(String, Option<TextStyle>)> {
         let mut parts = Vec::with_capacity(placed.len() * 2);
-        for (at, place) in placed.iter().enumerate() {
+        for (at, width) in placed.iter().enumerate() {
             if at > 0 {
                 parts.push((" ".repeat(gap(room)), None));
             }
-            let is_right = self.headings[place.column].is_right;
-            parts.push(match &self.rows[row][place.column] {
-                TableCell::Text(text, paint) => (pad(text, place.width, is_right), *paint),
-                TableCell::Spark(spark) => (spark.text(place.width), Some(TextStyle::Bar)),
+            let is_right = self.headings[width.column].is_right;
+            parts.push(match &self.rows[row][width.column] {
+                TableCell::Text(text, paint) => (pad(text, width.width, is_right), *paint),
+                TableCell::Spark(spark) => (spark.text(width.width), Some(TextStyle::Bar)),
             });
         }
         parts
@@ -152,19 +152,19 @@ pub(crate) fn truncate(text: &str, room: usize) -> String {
     if display_width(text) <= room {
         return text.to_owned();
     }
-    let (mut kept, mut taken) = (String::new(), 0);
+    let (mut prefix, mut taken) = (String::new(), 0);
     for c in text.chars() {
         let wide = display_width(c.encode_utf8(&mut [0; 4]));
         if taken + wide + 1 > room {
             break;
         }
         taken += wide;
-        kept.push(c);
+        prefix.push(c);
     }
     if room > 0 {
-        kept.push('…');
+        prefix.push('…');
     }
-    kept
+    prefix
 }
 
 fn pad(text: &str, room: usize, is_right: bool) -> String {

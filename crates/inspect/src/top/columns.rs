@@ -91,7 +91,9 @@ impl TableColumn {
                 TableCell::Text(process.program.clone(), Some(TextStyle::Heading))
             }
             TableColumn::Metric => match (exit_word(process), &process.error, series) {
-                (Some(gone), ..) => TableCell::Text(exit_text(gone, process), Some(TextStyle::Max)),
+                (Some(exit_word_text), ..) => {
+                    TableCell::Text(exit_text(exit_word_text, process), Some(TextStyle::Max))
+                }
                 (None, Some(_), _) => {
                     TableCell::Text("cannot be read".into(), Some(TextStyle::Max))
                 }
@@ -149,9 +151,10 @@ impl TableColumn {
             TableColumn::P99 => quantile(|figures| figures.p99),
             TableColumn::Max => match series.stats.as_ref().map(|figures| figures.max) {
                 Some(Some(max)) => {
-                    let shown = ValueFormatter::new(series.unit.as_ref()).estimate(max.estimate);
+                    let formatter =
+                        ValueFormatter::new(series.unit.as_ref()).estimate(max.estimate);
                     let mark = if max.is_exact() { "" } else { "~" };
-                    TableCell::Text(format!("{mark}{shown}"), Some(TextStyle::Max))
+                    TableCell::Text(format!("{mark}{formatter}"), Some(TextStyle::Max))
                 }
                 _ => quantile(|figures| figures.max),
             },
@@ -166,11 +169,11 @@ fn exit_word(process: &ProcessHistory) -> Option<&'static str> {
     process.state.has_exited().then(|| process.state.name())
 }
 
-fn exit_text(gone: &str, process: &ProcessHistory) -> String {
+fn exit_text(exit_word: &str, process: &ProcessHistory) -> String {
     match process.pending() {
-        Some(PendingOperations { count: 0, .. }) | None => gone.to_owned(),
+        Some(PendingOperations { count: 0, .. }) | None => exit_word.to_owned(),
         Some(PendingOperations { count, .. }) => {
-            format!("{gone}, {} in flight", value_formatter::count(count))
+            format!("{exit_word}, {} in flight", value_formatter::count(count))
         }
     }
 }
@@ -249,11 +252,11 @@ pub(crate) fn row_status(process: &ProcessHistory) -> Option<String> {
              are missing, or in overflow=\"true\""
         ));
     }
-    if let Some(gone) = exit_word(process) {
-        return Some(format!("{gone}: last values before the exit"));
+    if let Some(exit_word_text) = exit_word(process) {
+        return Some(format!("{exit_word_text}: last values before the exit"));
     }
-    if let Some(why) = process.busiest().and_then(SeriesHistory::unknown_reason) {
-        return Some(format!("? {why}"));
+    if let Some(reason) = process.busiest().and_then(SeriesHistory::unknown_reason) {
+        return Some(format!("? {reason}"));
     }
     (process.state == ProcessState::Unknown).then(|| {
         "whether it runs cannot be seen: it is in another namespace of process ids".to_owned()

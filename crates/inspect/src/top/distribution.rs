@@ -52,9 +52,9 @@ pub(crate) fn page_lines(
         lines.push("  The heatmap starts with the next sample.".to_owned());
     }
     let shown = windows.into_iter().find(|(window, ..)| *window == board.window);
-    let Some((window, whole, _)) = shown else { return lines };
+    let Some((window, merged, _)) = shown else { return lines };
     let name = window_name(window);
-    if whole.count() == 0 {
+    if merged.count() == 0 {
         lines
             .extend([String::new(), format!("  No values in the {name}; w shows another window.")]);
         return lines;
@@ -69,13 +69,13 @@ pub(crate) fn page_lines(
         &format!("Distribution, {name}"),
         "percentage of values per column; w: another window",
     ));
-    lines.extend(plot::distribution(&whole, &show, screen));
+    lines.extend(plot::distribution(&merged, &show, screen));
     lines.push(String::new());
     lines.push(heading(
         &format!("Percentile spectrum, {name}"),
         "each step right is ten times rarer",
     ));
-    lines.extend(plot::spectrum(&whole, &show, screen));
+    lines.extend(plot::spectrum(&merged, &show, screen));
     lines
 }
 
@@ -89,7 +89,7 @@ fn window_name(window: HistogramWindow) -> &'static str {
 
 /// Values recorded in a window, and its duration; 0 if unknown.
 fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDistribution, f64) {
-    let mut whole = MergedDistribution::default();
+    let mut merged = MergedDistribution::default();
     let mut seconds = 0.0;
     match window {
         HistogramWindow::Interval => {
@@ -98,7 +98,7 @@ fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDist
             {
                 seconds = interval.seconds();
                 // Adding the first part cannot fail.
-                let _ = whole.add(values);
+                let _ = merged.add(values);
             }
         }
         HistogramWindow::Minute => {
@@ -106,17 +106,17 @@ fn window_values(series: &SeriesHistory, window: HistogramWindow) -> (MergedDist
                 if let Some(values) = past.interval.values() {
                     seconds += past.interval.seconds();
                     // All parts have the same scheme; adding fails only beyond 2^64 values.
-                    let _ = whole.add(values);
+                    let _ = merged.add(values);
                 }
             }
         }
         HistogramWindow::Start => {
             if let Some(all) = series.histogram() {
-                let _ = whole.add(all);
+                let _ = merged.add(all);
             }
         }
     }
-    (whole, seconds)
+    (merged, seconds)
 }
 
 fn statistics_table(
@@ -202,7 +202,7 @@ fn series_heatmap(series: &SeriesHistory, sample_time: SampleTime) -> Heatmap {
                 let _ = values.add(recorded);
                 Vec::new()
             }
-            IntervalChange::Unknown(why) => vec![(*why).to_owned()],
+            IntervalChange::Unknown(reason) => vec![(*reason).to_owned()],
             IntervalChange::Counter(_) => {
                 vec!["only how many values there were was read".to_owned()]
             }

@@ -148,7 +148,7 @@ fn value_change(before: &MetricValue, now: &MetricValue) -> IntervalChange {
         Some(Happened::InFlightChanged { ended, .. }) => IntervalChange::Counter(ended as f64),
         Some(Happened::Heartbeat(beats)) => IntervalChange::Counter(beats as f64),
         Some(Happened::CounterReset) => IntervalChange::Unknown(COUNTER_RESET),
-        Some(Happened::Unknown(why)) => IntervalChange::Unknown(why),
+        Some(Happened::Unknown(reason)) => IntervalChange::Unknown(reason),
         Some(Happened::Set { .. } | Happened::TextChanged(_)) | None => IntervalChange::None,
     }
 }

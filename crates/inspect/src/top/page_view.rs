@@ -104,8 +104,9 @@ fn process_lines(
         columns.iter().map(|column| column.process_cell(process)).collect()
     };
     let at = board.selected();
-    let shown = PageLayout::visible_rows(at, rows.len(), height);
-    let table = ColumnTable { headings, rows: rows[shown.clone()].iter().map(cells).collect() };
+    let visible_rows = PageLayout::visible_rows(at, rows.len(), height);
+    let table =
+        ColumnTable { headings, rows: rows[visible_rows.clone()].iter().map(cells).collect() };
     let placed = table.fit_columns(room);
     let selected = board.selected_process();
     let of = count_text(rows.len(), board.processes.len(), "process", "processes");
@@ -129,9 +130,9 @@ fn process_lines(
     if rows.is_empty() {
         return filled_with_reason(board, frame, colours);
     }
-    let lines = shown.clone().map(|row| {
+    let lines = visible_rows.clone().map(|row| {
         let is_gone = rows[row].state.has_exited();
-        row_line(&table, row - shown.start, &placed, room, colours, row == at, is_gone)
+        row_line(&table, row - visible_rows.start, &placed, room, colours, row == at, is_gone)
     });
     let lines = lines.collect();
     frame.with_rows(lines)
@@ -148,7 +149,7 @@ fn series_lines(
     };
     let rows = board.visible_series();
     let at = board.selected();
-    let shown = PageLayout::visible_rows(at, rows.len(), height);
+    let visible_rows = PageLayout::visible_rows(at, rows.len(), height);
     let cells = |series: &&SeriesHistory| {
         let cell = |column: TableColumn| column.series_cell(series, process.sampled_ns);
         TableColumn::SERIES_COLUMNS.into_iter().map(cell).collect()
@@ -156,16 +157,17 @@ fn series_lines(
     let mark = |column: TableColumn| column.heading(board.series_order.column_mark(column));
     let table = ColumnTable {
         headings: TableColumn::SERIES_COLUMNS.into_iter().map(mark).collect(),
-        rows: rows[shown.clone()].iter().map(cells).collect(),
+        rows: rows[visible_rows.clone()].iter().map(cells).collect(),
     };
     let placed = table.fit_columns(room);
     let name = format!("{} {}", process.program, process.pid);
-    let gone = process.state.has_exited().then(|| process.state.name().to_uppercase());
+    let exit_state = process.state.has_exited().then(|| process.state.name().to_uppercase());
     // Totals are rows too, but not metrics of the process.
     let own = rows.iter().filter(|series| series.members == 1).count();
     let of = count_text(own, process.series.len(), "metric", "metrics");
     let by = format!("by {}", board.series_order.by.name());
-    let parts: Vec<String> = gone.into_iter().chain([process.format.to_owned(), of, by]).collect();
+    let parts: Vec<String> =
+        exit_state.into_iter().chain([process.format.to_owned(), of, by]).collect();
     let title = title_line(board, &name, &parts, room, colours);
     let head = Line::styled(table.head(&placed, room), head_style());
     let status = rows
@@ -176,8 +178,9 @@ fn series_lines(
         footer_line(board, room, colours),
     ];
     let frame = PageLayout::new(height, title, head, below);
-    let line = |row| row_line(&table, row - shown.start, &placed, room, colours, row == at, false);
-    let lines = shown.clone().map(line).collect();
+    let line =
+        |row| row_line(&table, row - visible_rows.start, &placed, room, colours, row == at, false);
+    let lines = visible_rows.clone().map(line).collect();
     frame.with_rows(lines)
 }
 
@@ -229,13 +232,17 @@ fn help_lines() -> Vec<Line<'static>> {
 }
 
 /// `3 of 12 processes`.
-fn count_text(shown: usize, all: usize, one: &str, many: &str) -> String {
-    let (shown, all) = (shown as u64, all as u64);
+fn count_text(visible_count: usize, all: usize, one: &str, many: &str) -> String {
+    let (visible_count, all) = (visible_count as u64, all as u64);
     let noun = if all == 1 { one } else { many };
-    if shown == all {
+    if visible_count == all {
         format!("{} {noun}", value_formatter::count(all))
     } else {
-        format!("{} of {} {noun}", value_formatter::count(shown), value_formatter::count(all))
+        format!(
+            "{} of {} {noun}",
+            value_formatter::count(visible_count),
+            value_formatter::count(all)
+        )
     }
 }
 
@@ -305,8 +312,8 @@ fn process_status(board: &AppState, process: &ProcessHistory) -> (String, TextSt
 
 /// Status of the selected metric.
 fn series_status(series: &SeriesHistory, process: &ProcessHistory) -> (String, TextStyle) {
-    if let Some(why) = series.unknown_reason().filter(|_| series.is_histogram()) {
-        return (format!("? {why}"), TextStyle::Max);
+    if let Some(reason) = series.unknown_reason().filter(|_| series.is_histogram()) {
+        return (format!("? {reason}"), TextStyle::Max);
     }
     if let Some(MetricValue::InFlight(table)) = series.value()
         && let Some(oldest) = table.operations.first()
@@ -317,8 +324,8 @@ fn series_status(series: &SeriesHistory, process: &ProcessHistory) -> (String, T
         let text = format!("oldest: {age}, number {}, {}", oldest.number, tags.join(", "));
         return (render::text::escape_control(&text), TextStyle::Heading);
     }
-    if let Some(MetricValue::Unknown(why)) = series.value() {
-        return (format!("? {why}"), TextStyle::Max);
+    if let Some(MetricValue::Unknown(reason)) = series.value() {
+        return (format!("? {reason}"), TextStyle::Max);
     }
     (series.help.clone(), TextStyle::Faint)
 }

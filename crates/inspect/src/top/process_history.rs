@@ -84,16 +84,19 @@ impl ProcessHistory {
             self.exited_ns.get_or_insert(look.at_ns);
         }
         (self.dropped, self.rejected) = (look.dropped, look.rejected);
-        let seen = match look.metrics {
-            Ok(seen) => seen,
-            Err(why) => {
-                self.error = Some(escape_control(&why));
+        let samples = match look.metrics {
+            Ok(samples) => samples,
+            Err(reason) => {
+                self.error = Some(escape_control(&reason));
                 return;
             }
         };
         self.error = None;
-        let readings: Vec<PartialValue> =
-            seen.into_iter().enumerate().map(|(at, seen)| self.record_series(at, seen)).collect();
+        let readings: Vec<PartialValue> = samples
+            .into_iter()
+            .enumerate()
+            .map(|(at, samples)| self.record_series(at, samples))
+            .collect();
         self.series.truncate(readings.len());
         let groups = self.groups(&readings, is_open);
         self.record_totals(&readings, &groups, look.at_ns);
@@ -117,8 +120,8 @@ impl ProcessHistory {
     }
 
     /// Adds the sample of the series at an index; creates the series if it is new.
-    fn record_series(&mut self, at: usize, seen: SampledSeries) -> PartialValue {
-        let metric = match seen {
+    fn record_series(&mut self, at: usize, sample: SampledSeries) -> PartialValue {
+        let metric = match sample {
             SampledSeries::Known(reading) => return reading,
             SampledSeries::New(metric) => metric,
         };
@@ -161,9 +164,9 @@ impl ProcessHistory {
                 match self.totals.remove(name) {
                     // More series joined, starting from zero.
                     Some(known) => {
-                        let (shown, members) = (total.display_name, total.members);
+                        let (total_name, members) = (total.display_name, total.members);
                         total = known;
-                        (total.display_name, total.members) = (shown, members);
+                        (total.display_name, total.members) = (total_name, members);
                     }
                     // Followed from now on; each member has its value of the last sample.
                     None => {
@@ -171,8 +174,8 @@ impl ProcessHistory {
                             .iter()
                             .filter_map(|series| series.last.as_ref().map(|last| last.0))
                             .max();
-                        if let (Some(before_ns), Some(whole)) = (before, merge_readings(&of)) {
-                            total.record(before_ns, whole, true);
+                        if let (Some(before_ns), Some(merged)) = (before, merge_readings(&of)) {
+                            total.record(before_ns, merged, true);
                         }
                     }
                 }
@@ -180,7 +183,7 @@ impl ProcessHistory {
             }
             let values = members.iter().filter_map(|&at| readings[at].histogram());
             let value = match merge_histograms(values) {
-                Some(whole) => MetricValue::Histogram(Box::new(whole)),
+                Some(merged) => MetricValue::Histogram(Box::new(merged)),
                 None => MetricValue::Unknown("its series have buckets that do not fit together"),
             };
             if let Some(total) = self.totals.get_mut(name) {
@@ -203,7 +206,9 @@ impl ProcessHistory {
         let (best, (is_timing, score)) = best?;
         match current {
             Some(name) => match key(&name) {
-                Some((kind, own)) if kind == *is_timing && *score <= own * BUSIER_RATIO => {
+                Some((kind, best_score))
+                    if kind == *is_timing && *score <= best_score * BUSIER_RATIO =>
+                {
                     Some(name)
                 }
                 _ => Some((*best).to_owned()),
@@ -290,8 +295,8 @@ fn merge_readings(of: &[&SeriesHistory]) -> Option<PartialValue> {
     // Series that did not exist yet had no values.
     let last = || of.iter().filter_map(|series| Some(&series.last.as_ref()?.1));
     if last().all(|reading| reading.histogram().is_some()) {
-        let whole = merge_histograms(last().filter_map(PartialValue::histogram))?;
-        return Some(PartialValue::Full(MetricValue::Histogram(Box::new(whole))));
+        let merged = merge_histograms(last().filter_map(PartialValue::histogram))?;
+        return Some(PartialValue::Full(MetricValue::Histogram(Box::new(merged))));
     }
     let count = last().filter_map(PartialValue::recorded).fold(0, u64::saturating_add);
     Some(PartialValue::CountOnly(count))
@@ -299,9 +304,9 @@ fn merge_readings(of: &[&SeriesHistory]) -> Option<PartialValue> {
 
 fn merge_histograms<'a>(histograms: impl Iterator<Item = &'a Histogram>) -> Option<Histogram> {
     let mut histograms = histograms;
-    let mut whole = histograms.next()?.clone();
-    histograms.try_for_each(|one| whole.merge(one)).ok()?;
-    Some(whole)
+    let mut merged = histograms.next()?.clone();
+    histograms.try_for_each(|one| merged.merge(one)).ok()?;
+    Some(merged)
 }
 
 /// Last component of a path.

@@ -64,36 +64,35 @@ impl ProcessMonitor {
     fn scan(&mut self) {
         let (all, problems) = shm::list_metrics_files();
         self.errors = problems.iter().map(ToString::to_string).collect();
-        let mut seen = HashSet::new();
+        let mut found_ids = HashSet::new();
         for found in all {
-            seen.insert(found.path.clone());
-            let fate = found.state;
+            found_ids.insert(found.path.clone());
+            let state = found.state;
             if let Some(known) = self.attached.get_mut(&found.path) {
-                known.state = fate;
+                known.state = state;
             } else if !self.ignored.contains(&found.path) {
-                self.attach(found, fate);
+                self.attach(found, state);
             }
         }
         // Its file was removed: the process had exited.
         for (path, one) in &mut self.attached {
-            if !seen.contains(path) && !one.state.has_exited() {
+            if !found_ids.contains(path) && !one.state.has_exited() {
                 one.state = ProcessState::Exited;
             }
         }
-        self.ignored.retain(|path| seen.contains(path));
+        self.ignored.retain(|path| found_ids.contains(path));
     }
 
-    fn attach(&mut self, found: MetricsFile, fate: ProcessState) {
+    fn attach(&mut self, found: MetricsFile, state: ProcessState) {
         let path = found.path.clone();
         // Processes that exited before the start are not part of `top`.
-        if fate.has_exited() {
+        if state.has_exited() {
             self.ignored.insert(path);
             return;
         }
         match AttachedProcess::new(found) {
             Ok(attached) if self.matches(&attached) => {
-                self.attached
-                    .insert(path, WatchedProcess { attached, state: fate, known_series: 0 });
+                self.attached.insert(path, WatchedProcess { attached, state, known_series: 0 });
             }
             Ok(_) => {
                 self.ignored.insert(path);
@@ -118,7 +117,7 @@ fn sample_process(
 ) -> ProcessSample {
     let metrics = one.read_series(close.series_of(&path)).map_err(|error| error.to_string());
     let at_ns = clock::now();
-    let (fate, one) = (one.state, &one.attached);
+    let (state, one) = (one.state, &one.attached);
     let counts = one.reader().map(shm::MetricsFileReader::process);
     let (lost, refused) =
         counts.map_or((0, 0), |process| (process.lost_records, process.rejected_series));
@@ -130,7 +129,7 @@ fn sample_process(
         program,
         command,
         format,
-        state: fate,
+        state,
         at_ns,
         metrics,
         dropped: lost,
@@ -146,26 +145,26 @@ impl WatchedProcess {
             return Ok(self.attached.metrics()?.into_iter().map(SampledSeries::New).collect());
         };
         reader.refresh()?;
-        let told = self.known_series.min(reader.len());
-        let mut seen = read_known_series(reader, told, close)?;
-        seen.extend(reader.metrics_from(told)?.into_iter().map(SampledSeries::New));
-        self.known_series = seen.len();
-        Ok(seen)
+        let known_count = self.known_series.min(reader.len());
+        let mut series = read_known_series(reader, known_count, close)?;
+        series.extend(reader.metrics_from(known_count)?.into_iter().map(SampledSeries::New));
+        self.known_series = series.len();
+        Ok(series)
     }
 }
 
 /// Values of known series: of unselected histograms only the number of values.
 fn read_known_series(
     reader: &MetricsFileReader,
-    told: usize,
+    known_count: usize,
     close: SeriesSelection<'_>,
 ) -> shm::Result<Vec<SampledSeries>> {
-    let counts = (0..told).map(|at| match close.contains(reader.name(at)) {
+    let counts = (0..known_count).map(|at| match close.contains(reader.name(at)) {
         true => Ok(None),
         false => reader.histogram_count(at),
     });
     let counts = counts.collect::<shm::Result<Vec<_>>>()?;
-    let places: Vec<usize> = (0..told).filter(|&at| counts[at].is_none()).collect();
+    let places: Vec<usize> = (0..known_count).filter(|&at| counts[at].is_none()).collect();
     let mut values = reader.values(&places)?.into_iter();
     let reading = |count: Option<u64>| match count {
         Some(count) => Some(PartialValue::CountOnly(count)),

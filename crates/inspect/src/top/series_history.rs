@@ -74,12 +74,12 @@ impl SeriesHistory {
     /// Total of all series of one name.
     pub(crate) fn total(of: &[&SeriesHistory]) -> Option<SeriesHistory> {
         let first = of.first()?;
-        let shown = format!("{}, all {}", escape_control(&first.name), of.len());
+        let name_text = format!("{}, all {}", escape_control(&first.name), of.len());
         let (name, unit, help) = (first.name.clone(), first.unit.clone(), first.help.clone());
         Some(SeriesHistory {
             name,
             labels: Vec::new(),
-            display_name: shown,
+            display_name: name_text,
             unit,
             help,
             role: first.role,
@@ -183,7 +183,7 @@ impl SeriesHistory {
     pub(crate) fn unknown_reason(&self) -> Option<&'static str> {
         match self.interval.as_ref().map(|interval| &interval.change) {
             None => Some(ONE_SAMPLE),
-            Some(IntervalChange::Unknown(why)) => Some(why),
+            Some(IntervalChange::Unknown(reason)) => Some(reason),
             Some(IntervalChange::Counter(_)) if self.is_histogram() => Some(BUCKETS_NOT_READ),
             Some(_) => None,
         }

@@ -130,7 +130,7 @@ fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
     let (intake, _store) = reopen_store_intake(&disk, &now, set);
     intake.audit().unwrap();
     let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
-    assert_eq!((&*report.place, report.records), ("records 0..1 of the journal", 1));
+    assert_eq!((&*report.location, report.records), ("records 0..1 of the journal", 1));
     let expected = "cannot read records 0..1 of the journal: damaged; `topdeck audit` reports the \
                     loss; check the disk, stop topdeck and run \
                     `topdeck journal repair /data/store/journal`";

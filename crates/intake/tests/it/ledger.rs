@@ -318,7 +318,7 @@ fn damaged_ledger_is_restarted_with_a_warning() {
     assert!(audit.warnings.iter().any(|note| note.contains("checksum")), "{:?}", audit.warnings);
     assert!(audit.producers.iter().all(|account| account.is_reconciled()));
     assert!(life.step(LedgerStep::Append("a", 2)));
-    let book_before = saved_ledger(life.intake());
+    let ledger_before = saved_ledger(life.intake());
     assert_eq!(ledger_before.first(), 1);
 }
 

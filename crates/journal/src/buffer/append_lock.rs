@@ -85,24 +85,24 @@ impl Buffer {
             {
                 continue;
             }
-            let seen = owner | CONTENDED;
+            let lock_word = owner | CONTENDED;
             // A running owner needs less than a microsecond.
-            if !self.memory.wait(LOCK, seen, Some(WAIT_SLICE)) {
+            if !self.memory.wait(LOCK, lock_word, Some(WAIT_SLICE)) {
                 continue;
             }
             waited = waited.saturating_add(WAIT_SLICE);
-            let holder = seen & !CONTENDED;
-            let mut taken = false;
+            let holder = lock_word & !CONTENDED;
+            let mut is_locked = false;
             if holder != me {
                 // Acquire as in `lock`: the dead owner's last stores precede its end. A process
                 // that gets the slot later sees that it does not own the lock. A lock word without
                 // owner maps to an unused slot: shared memory was corrupted.
                 alive.with_dead(holder.wrapping_sub(1), &mut || {
-                    let took = word.compare_exchange(seen, me | CONTENDED, Acquire, Relaxed);
-                    taken = took.is_ok();
+                    let took = word.compare_exchange(lock_word, me | CONTENDED, Acquire, Relaxed);
+                    is_locked = took.is_ok();
                 });
             }
-            if taken {
+            if is_locked {
                 self.recover_ring();
                 return true;
             }

@@ -97,8 +97,8 @@ impl Buffer {
 
     /// Waits for work of another process. Appends do not wake it.
     pub(crate) fn wait_for_flusher(&self, timeout: Duration) {
-        let seen = self.memory.wake_word(WORK).load(SeqCst);
-        self.memory.wait(WORK, seen, Some(timeout));
+        let wake_count = self.memory.wake_word(WORK).load(SeqCst);
+        self.memory.wait(WORK, wake_count, Some(timeout));
     }
 
     fn sleep(
@@ -108,11 +108,11 @@ impl Buffer {
         timeout: Option<Duration>,
         ready: &mut dyn FnMut() -> bool,
     ) {
-        let seen = self.memory.wake_word(index).load(SeqCst);
+        let wake_count = self.memory.wake_word(index).load(SeqCst);
         self.memory[word::SLEEPERS].fetch_or(bit, SeqCst);
         fence(SeqCst);
         if !ready() {
-            self.memory.wait(index, seen, timeout);
+            self.memory.wait(index, wake_count, timeout);
         }
     }
 
@@ -121,8 +121,8 @@ impl Buffer {
         self.memory.wake_word(DURABLE).load(SeqCst)
     }
 
-    pub(crate) fn wait_durable(&self, seen: u32, timeout: Duration) {
-        self.memory.wait(DURABLE, seen, Some(timeout));
+    pub(crate) fn wait_durable(&self, expected: u32, timeout: Duration) {
+        self.memory.wait(DURABLE, expected, Some(timeout));
     }
 
     /// Counter that changes when space is freed.
@@ -130,11 +130,11 @@ impl Buffer {
         self.memory.wake_word(SPACE).load(SeqCst)
     }
 
-    pub(crate) fn wait_space(&self, seen: u32, timeout: Duration) {
+    pub(crate) fn wait_space(&self, expected: u32, timeout: Duration) {
         self.memory[word::SLEEPERS].fetch_or(APPENDER_ASLEEP, SeqCst);
         fence(SeqCst);
-        if self.space_changes() == seen {
-            self.memory.wait(SPACE, seen, Some(timeout));
+        if self.space_changes() == expected {
+            self.memory.wait(SPACE, expected, Some(timeout));
         }
     }
 

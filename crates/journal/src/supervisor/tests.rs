@@ -96,7 +96,7 @@ fn damage_is_reported_for_a_day_and_logged_once() {
     now.store(2, Ordering::Relaxed);
     report();
     let expected = DamageReport {
-        place: "record 7".to_owned(),
+        location: "record 7".to_owned(),
         records: 2,
         remedy: "look".to_owned(),
         time: 1,
@@ -109,7 +109,7 @@ fn damage_is_reported_for_a_day_and_logged_once() {
     assert_eq!((supervisor.damage().len(), *lines.lock().unwrap()), (1, 2));
     assert_eq!(supervisor.damaged_records_total(), 2, "it is counted once");
     (0..DAMAGE_MAX).for_each(|n| supervisor.report_damage(format!("{n}"), 1, String::new()));
-    assert_eq!(supervisor.damage()[0].place, "0", "the oldest is forgotten");
+    assert_eq!(supervisor.damage()[0].location, "0", "the oldest is forgotten");
 }
 
 #[test]

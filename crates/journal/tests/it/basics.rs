@@ -295,7 +295,7 @@ fn a_damaged_frame_whose_head_is_sound_says_when_it_was_appended() {
     assert_eq!((gap.positions.clone(), gap.reason), (1..3, GapReason::Damaged));
     assert_eq!(gap.time, Some(1..=2));
     let [report] = &supervisor.damage()[..] else { panic!("{:?}", supervisor.damage()) };
-    assert_eq!((&*report.place, report.records), ("records 1..3 of the journal", 2));
+    assert_eq!((&*report.location, report.records), ("records 1..3 of the journal", 2));
 }
 
 #[test]

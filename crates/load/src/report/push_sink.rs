@@ -102,19 +102,19 @@ impl PushSummary {
                  others"
             );
         }
-        let mut why = Vec::new();
+        let mut reason = Vec::new();
         if *dropped > 0 {
             let (dropped, most) = (count(*dropped), count(PENDING_MAX as u64));
-            why.push(format!("{dropped} were dropped at the limit of {most} pending seconds"));
+            reason.push(format!("{dropped} were dropped at the limit of {most} pending seconds"));
         }
         if delivered + dropped < *seconds {
             let last_error = last_error.as_deref().unwrap_or("the run ended before delivery");
-            why.push(last_error.to_owned());
+            reason.push(last_error.to_owned());
         }
         format!(
             "pushed to {url}: {} of {all} seconds were NOT delivered: {}",
             count(seconds - delivered),
-            why.join("; ")
+            reason.join("; ")
         )
     }
 }
@@ -378,9 +378,9 @@ impl PushSender {
         let answer = connection.send(request, allowed).await.map_err(failed)?.response;
         if answer.status() != StatusCode::OK {
             let json: Option<serde_json::Value> = serde_json::from_slice(answer.body()).ok();
-            let why = json.as_ref().and_then(|json| json["error"].as_str());
-            let why = why.unwrap_or("no reason given");
-            return Err(push_error(format_args!("{}: {why}", answer.status())));
+            let reason = json.as_ref().and_then(|json| json["error"].as_str());
+            let reason = reason.unwrap_or("no reason given");
+            return Err(push_error(format_args!("{}: {reason}", answer.status())));
         }
         Ok(())
     }

@@ -146,7 +146,7 @@ fn account(tally: &Tally) -> Json {
     Object(vec![
         ("scheduled", integer(tally.scheduled)),
         ("completed", integer(tally.completed)),
-        ("failed", Map(failed.map(|(why, n)| (why.key(), integer(n))).collect())),
+        ("failed", Map(failed.map(|(reason, n)| (reason.key(), integer(n))).collect())),
         ("unfinished", integer(tally.unfinished)),
         ("not_sent", integer(tally.not_sent)),
         ("observed_late", integer(tally.observed_late)),

@@ -110,14 +110,14 @@ pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
         |warning: &ValidityWarning| matches!(warning, ValidityWarning::AccountingMismatch { .. });
     let is_clock =
         |warning: &ValidityWarning| matches!(warning, ValidityWarning::ClockInaccurate { .. });
-    let why = if warnings.iter().any(is_bug) {
+    let reason = if warnings.iter().any(is_bug) {
         "accounting mismatch (bug)"
     } else if !warnings.is_empty() && warnings.iter().all(is_clock) {
         "clock error too large"
     } else {
         "the generator was the bottleneck"
     };
-    format!("{INVALID}: {why}")
+    format!("{INVALID}: {reason}")
 }
 
 /// The run as text.

@@ -36,9 +36,9 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let nines =
         PercentileAxis::for_count(curves.iter().map(|curve| curve.1.count()).max().unwrap_or(0));
     let spectra = curves.iter().map(|curve| {
-        let mut whole = MergedDistribution::default();
-        whole.add(curve.1).ok()?;
-        PercentileSpectrum::on_axis(nines, &whole, &show, COLUMNS)
+        let mut merged = MergedDistribution::default();
+        merged.add(curve.1).ok()?;
+        PercentileSpectrum::on_axis(nines, &merged, &show, COLUMNS)
     });
     let spectra: Vec<Option<PercentileSpectrum>> = spectra.collect();
     let ends = || spectra.iter().flatten().map(|spectrum| spectrum.axis);

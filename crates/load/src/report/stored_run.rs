@@ -109,8 +109,8 @@ fn damaged(message: String) -> ReportError {
 }
 
 /// Names the place of an error.
-fn error_in<E: Display>(place: impl Display) -> impl FnOnce(E) -> ReportError {
-    move |error| damaged(format!("{place}: {error}"))
+fn error_in<E: Display>(location: impl Display) -> impl FnOnce(E) -> ReportError {
+    move |error| damaged(format!("{location}: {error}"))
 }
 
 fn histogram(text: &str) -> Result<Histogram> {

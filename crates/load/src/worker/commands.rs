@@ -33,8 +33,8 @@ impl Worker {
         });
         self.update_peaks();
         if let Err(error) = added {
-            let CommandFailure { failure, why } = CommandFailure::start(&error);
-            self.first_errors.add(failure, now, || Some(why));
+            let CommandFailure { failure, cause } = CommandFailure::start(&error);
+            self.first_errors.add(failure, now, || Some(cause));
             self.fail(request_id, failure, clock::now());
         }
     }
@@ -59,8 +59,8 @@ impl Worker {
         let Some(request_id) = process.request_id else { return };
         match result {
             Ok(()) => self.complete(request_id, now),
-            Err(CommandFailure { failure, why }) => {
-                self.first_errors.add(failure, now, || process.error_detail(&why));
+            Err(CommandFailure { failure, cause }) => {
+                self.first_errors.add(failure, now, || process.error_detail(&cause));
                 self.fail(request_id, failure, now);
             }
         }

@@ -42,7 +42,7 @@ fn glob_matches(glob: &str, value: &str) -> bool {
                 continue;
             }
             (None, None) => return true,
-            (Some(wanted), Some(found)) if wanted == '?' || wanted == found => {
+            (Some(pattern_char), Some(found)) if pattern_char == '?' || pattern_char == found => {
                 glob = ahead;
                 value.next();
                 continue;

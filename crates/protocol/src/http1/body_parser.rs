@@ -103,9 +103,9 @@ impl BodyParser {
 
 /// Skips at most `rest` bytes. Returns how many are left to skip.
 fn skip(rest: u64, bytes: &mut &[u8]) -> u64 {
-    let taken = rest.min(bytes.len() as u64);
-    *bytes = &bytes[taken as usize..];
-    rest - taken
+    let length = rest.min(bytes.len() as u64);
+    *bytes = &bytes[length as usize..];
+    rest - length
 }
 
 fn chunk_length(line: &[u8]) -> Result<u64, ProtocolViolation> {

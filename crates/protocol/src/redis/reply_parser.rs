@@ -104,9 +104,9 @@ impl ReplyParser {
                     false
                 }
                 ParserState::Bytes(rest) => {
-                    let taken = rest.min(bytes.len() as u64);
-                    *bytes = &bytes[taken as usize..];
-                    let left = rest - taken;
+                    let length = rest.min(bytes.len() as u64);
+                    *bytes = &bytes[length as usize..];
+                    let left = rest - length;
                     self.state =
                         if left == 0 { ParserState::Return } else { ParserState::Bytes(left) };
                     false

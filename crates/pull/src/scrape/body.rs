@@ -90,18 +90,18 @@ impl<R: SeriesSink> WithTargetLabels<'_, '_, R> {
     /// repeatedly if needed, shorter names first.
     fn attach(&self, labels: &mut Vec<(String, String)>) {
         if self.honor_labels {
-            let own = labels.len();
+            let label_count = labels.len();
             for (name, value) in self.labels {
-                if !labels[..own].iter().any(|label| label.0 == *name) {
+                if !labels[..label_count].iter().any(|label| label.0 == *name) {
                     labels.push((name.clone(), value.clone()));
                 }
             }
             return;
         }
         let is_ours = |name: &str| self.labels.iter().any(|label| label.0 == name);
-        let (mut moved, kept): (Vec<_>, Vec<_>) =
+        let (mut moved, retained): (Vec<_>, Vec<_>) =
             labels.drain(..).partition(|label| is_ours(&label.0));
-        *labels = kept;
+        *labels = retained;
         labels.extend_from_slice(self.labels);
         moved.retain(|label| !label.1.is_empty());
         moved.sort_by_key(|label| label.0.len());

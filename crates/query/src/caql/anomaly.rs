@@ -70,8 +70,9 @@ fn period(arguments: &Arguments) -> Option<i64> {
 }
 
 fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
-    let own = period(arguments).map_or(DAY_NS, |period| period.saturating_mul(3).max(3 * DAY_NS));
-    let learnt = arguments.duration("prefill_period").unwrap_or(own);
+    let window_ns =
+        period(arguments).map_or(DAY_NS, |period| period.saturating_mul(3).max(3 * DAY_NS));
+    let learnt = arguments.duration("prefill_period").unwrap_or(window_ns);
     (usize::try_from(learnt / steps.step).unwrap_or(0), 0)
 }
 

@@ -154,11 +154,11 @@ pub(super) fn arguments(
         };
         let value = match parse_value(wants, &argument.value, context) {
             Ok(value) => value,
-            Err(why) => {
+            Err(reason) => {
                 let parameter = parameter.name;
                 return refused(
                     argument.span,
-                    format!("invalid {parameter} of {name}: expected {wants}; {why}"),
+                    format!("invalid {parameter} of {name}: expected {wants}; {reason}"),
                 );
             }
         };

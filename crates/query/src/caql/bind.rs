@@ -210,7 +210,7 @@ fn kind_of(sources: &[BoundExpr]) -> StreamKind {
 
 /// Rejects a source of a kind that the function does not accept.
 fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<()> {
-    let (wanted, hint) = match (takes, source.stream_kind) {
+    let (expected_kind, hint) = match (takes, source.stream_kind) {
         (InputKind::Numbers, StreamKind::Histograms | StreamKind::Mixed) => (
             "numbers",
             "histogram:mean() or histogram:percentile(99) convert histograms to numbers, \
@@ -227,7 +227,7 @@ fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<
         StreamKind::Histograms => "histograms",
         StreamKind::Mixed => "numbers and histograms",
     };
-    Err(parse_error(source.span, format!("{name} takes {wanted}, got {found}; {hint}")))
+    Err(parse_error(source.span, format!("{name} takes {expected_kind}, got {found}; {hint}")))
 }
 
 fn parse_error(span: SourceSpan, message: String) -> Error {

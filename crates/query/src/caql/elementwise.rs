@@ -48,11 +48,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let x = arguments.number("x").unwrap_or(f64::NAN);
-    for held in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
-        let Some(value) = held.take() else { continue };
+    for point in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+        let Some(value) = point.take() else { continue };
         let number = value.number().map(|number| pair(word, number, x));
         let number = number.filter(|number| number.is_finite());
-        *held = number.map(|number| {
+        *point = number.map(|number| {
             with_bounds(word, [&value].into_iter(), Some(x), number)
                 .unwrap_or(StepValue::Number(number))
         });
@@ -64,9 +64,9 @@ fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
 pub(super) fn coalesce(work: KernelInput<'_>, argument: &str) -> Vec<Stream> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let instead = point(arguments.number(argument));
-    for held in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
-        if held.is_none() {
-            *held = instead.clone();
+    for target in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+        if target.is_none() {
+            *target = instead.clone();
         }
     }
     inputs

@@ -60,8 +60,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     }
     table.add_alias("filter:label:matches", "filter:label");
     let unique = Kernel::per_step(|mut work| {
-        let mut seen = HashSet::new();
-        work.inputs.retain(|stream| seen.insert(legend(&stream.labels)));
+        let mut names = HashSet::new();
+        work.inputs.retain(|stream| names.insert(legend(&stream.labels)));
         Ok(work.inputs)
     });
     add_filter(table.add_choice("filter:label:unique", Either, unique));

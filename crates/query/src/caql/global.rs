@@ -67,8 +67,8 @@ fn choose(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 fn is_missing(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    for held in work.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
-        *held = point(Some(bool_to_number(held.is_none())));
+    for slot in work.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+        *slot = point(Some(bool_to_number(slot.is_none())));
     }
     Ok(work.inputs)
 }

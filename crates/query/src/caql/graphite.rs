@@ -181,8 +181,8 @@ fn alias_sub(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         }
     }
     for stream in &mut inputs {
-        let held = legend(&stream.labels);
-        let label = regex.replace_all(&held, replacement.as_str());
+        let legend_text = legend(&stream.labels);
+        let label = regex.replace_all(&legend_text, replacement.as_str());
         stream.labels = stream.labels.with(LABEL, &label);
     }
     Ok(inputs)
@@ -260,9 +260,9 @@ fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { mut inputs, arguments, .. } = work;
     let limit = arguments.number("limit").unwrap_or(f64::INFINITY);
     for stream in &mut inputs {
-        let held: Vec<(usize, f64)> =
+        let known_points: Vec<(usize, f64)> =
             numbers(stream).enumerate().filter_map(|(at, number)| Some((at, number?))).collect();
-        for pair in held.windows(2) {
+        for pair in known_points.windows(2) {
             let [(from, first), (to, last)] = *pair else { continue };
             if (to - from - 1) as f64 > limit {
                 continue;
@@ -302,16 +302,16 @@ fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let slots = usize::try_from(length / steps.step).unwrap_or(usize::MAX).max(1);
     let time = |at: usize| seconds(steps.step.saturating_mul(at as i64));
     for stream in &mut inputs {
-        let held: Vec<(f64, f64)> = numbers(stream)
+        let known_points: Vec<(f64, f64)> = numbers(stream)
             .take(slots)
             .enumerate()
             .filter_map(|(at, number)| Some((time(at), number?)))
             .collect();
-        let count = held.len() as f64;
-        let mean = |of: fn(&(f64, f64)) -> f64| held.iter().map(of).sum::<f64>() / count;
-        let (x, y) = (mean(|held| held.0), mean(|held| held.1));
-        let (top, bottom) = held.iter().fold((0.0, 0.0), |sum, held| {
-            (sum.0 + (held.0 - x) * (held.1 - y), sum.1 + (held.0 - x) * (held.0 - x))
+        let count = known_points.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| known_points.iter().map(of).sum::<f64>() / count;
+        let (x, y) = (mean(|point| point.0), mean(|point| point.1));
+        let (top, bottom) = known_points.iter().fold((0.0, 0.0), |sum, point| {
+            (sum.0 + (point.0 - x) * (point.1 - y), sum.1 + (point.0 - x) * (point.0 - x))
         });
         let slope = if bottom > 0.0 { top / bottom } else { 0.0 };
         let line = |at| (count > 0.0).then(|| y + slope * (time(at) - x));

@@ -60,11 +60,11 @@ fn groups(work: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use
 }
 
 fn numbers(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let way = work.name.strip_prefix("group_by:").unwrap_or_default();
+    let operator = work.name.strip_prefix("group_by:").unwrap_or_default();
     let slots = work.steps.count;
     let one = |group: Vec<Stream>| {
         let mut points = Vec::with_capacity(slots);
-        rows(&group, None, slots, |row| points.push(point(reduce(way, row))));
+        rows(&group, None, slots, |row| points.push(point(reduce(operator, row))));
         Stream::new(common_labels(group.iter().map(|stream| &stream.labels)), points)
     };
     Ok(groups(&mut work).map(one).collect())

@@ -99,8 +99,8 @@ fn replace(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 fn with_tag(labels: &LabelSet, category: &str, value: &str) -> LabelSet {
     match labels.get(category) {
         "" => labels.with(category, value),
-        held if held.split(',').any(|held| held == value) => labels.clone(),
-        held => labels.with(category, &format!("{held},{value}")),
+        current if current.split(',').any(|current| current == value) => labels.clone(),
+        current => labels.with(category, &format!("{current},{value}")),
     }
 }
 
@@ -132,7 +132,7 @@ fn remove(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         let left: Vec<&str> = match arguments.text("value") {
             None => Vec::new(),
             Some(value) => {
-                stream.labels.get(category).split(',').filter(|held| *held != value).collect()
+                stream.labels.get(category).split(',').filter(|current| *current != value).collect()
             }
         };
         stream.labels = stream.labels.with(category, &left.join(","));

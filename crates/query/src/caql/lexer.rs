@@ -207,7 +207,7 @@ impl<'a> CaqlLexer<'a> {
         let start = self.at;
         let digits = |c: char| c.is_ascii_digit();
         self.at += run(self.rest(), digits);
-        let whole = &self.text[start..self.at];
+        let literal = &self.text[start..self.at];
         let mut fraction = "";
         if let Some(after) = self.rest().strip_prefix('.') {
             let len = run(after, digits);
@@ -238,13 +238,13 @@ impl<'a> CaqlLexer<'a> {
             return Err(self.error(if is_exponent { start } else { unit_start }, end, message));
         };
         self.at += word.len();
-        let whole = whole.parse::<i64>().ok().and_then(|whole| whole.checked_mul(unit));
+        let literal = literal.parse::<i64>().ok().and_then(|literal| literal.checked_mul(unit));
         // Digits after the sixteenth are less than a nanosecond of a week.
         let digits: i64 = fraction.get(..fraction.len().min(16)).unwrap_or("").parse().unwrap_or(0);
         let scale = 10_i128.pow(fraction.len().min(16) as u32);
         let part = (i128::from(digits) * i128::from(unit) / scale) as i64;
-        whole
-            .and_then(|whole| whole.checked_add(part))
+        literal
+            .and_then(|literal| literal.checked_add(part))
             .map(Some)
             .ok_or_else(|| self.too_long(start))
     }

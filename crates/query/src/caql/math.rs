@@ -99,8 +99,8 @@ fn map_with_argument(
     argument: &str,
     f: fn(f64, f64) -> f64,
 ) -> Result<Vec<Stream>> {
-    let given = work.arguments.number(argument).unwrap_or(f64::NAN);
-    Ok(map(work.inputs, |x| f(x, given)))
+    let argument_value = work.arguments.number(argument).unwrap_or(f64::NAN);
+    Ok(map(work.inputs, |x| f(x, argument_value)))
 }
 
 fn constant(work: KernelInput<'_>, number: f64) -> Result<Vec<Stream>> {

@@ -84,8 +84,8 @@ pub(super) fn common_labels<'a>(mut all: impl Iterator<Item = &'a LabelSet>) -> 
         if common.is_empty() {
             break;
         }
-        let kept = |name: &str| labels.get(name) == common.get(name);
-        common = common.filter(kept);
+        let is_common = |name: &str| labels.get(name) == common.get(name);
+        common = common.filter(is_common);
     }
     common
 }

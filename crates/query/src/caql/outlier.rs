@@ -77,8 +77,8 @@ fn std_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let Some((first, others)) = work.inputs.split_first() else { return Ok(Vec::new()) };
     let scores = (0..work.steps.count).map(|at| {
         let rest = sorted_numbers(others, at);
-        let kept = rest.get(trim..rest.len().checked_sub(trim)?)?;
-        let model: RunningVariance = kept.iter().copied().collect();
+        let trimmed = rest.get(trim..rest.len().checked_sub(trim)?)?;
+        let model: RunningVariance = trimmed.iter().copied().collect();
         match shows_model {
             true => (model.count > 0.0).then_some(model.mean),
             false => norm.score(number(first, at)?, model),
@@ -167,13 +167,13 @@ impl DeviationUnit {
 
     /// `None` if there are no others, or the divisor is 0.
     fn score(&self, number: f64, others: RunningVariance) -> Option<f64> {
-        let apart = number - others.mean;
+        let difference = number - others.mean;
         match self {
             _ if others.count == 0.0 => None,
-            _ if apart == 0.0 => Some(0.0),
-            DeviationUnit::Plain => Some(apart),
-            DeviationUnit::Deviation => Some(apart / others.variance().sqrt()),
-            DeviationUnit::Mean => Some(apart / others.mean),
+            _ if difference == 0.0 => Some(0.0),
+            DeviationUnit::Plain => Some(difference),
+            DeviationUnit::Deviation => Some(difference / others.variance().sqrt()),
+            DeviationUnit::Mean => Some(difference / others.mean),
         }
     }
 }

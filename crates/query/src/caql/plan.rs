@@ -150,7 +150,7 @@ impl CaqlPlanner {
             BoundKind::Operation { operands, .. } => operands,
         };
         let sources: Vec<DedupKey> = below.iter().map(|source| self.count(source)).collect();
-        let own = match &bound.bound_kind {
+        let own_cost = match &bound.bound_kind {
             BoundKind::Constant(number) => format!("{number:?}"),
             // Two calls of a random function are distinct nodes.
             BoundKind::Call { function, .. } if function.traits.is_random => {
@@ -162,7 +162,7 @@ impl CaqlPlanner {
             BoundKind::Operation { operator, .. } => format!("{operator:?}"),
         };
         let indexes: Vec<String> = sources.iter().map(|source| source.index.to_string()).collect();
-        let key = format!("{own} {{{}}}", indexes.join(","));
+        let key = format!("{own_cost} {{{}}}", indexes.join(","));
         let next = self.uses.len();
         let which = *self.known_nodes.entry(key).or_insert(next);
         if which == next {

@@ -27,9 +27,9 @@ pub(super) fn stream(labels: LabelSet, numbers: impl IntoIterator<Item = Option<
 /// Maps each present number.
 pub(super) fn map(mut streams: Vec<Stream>, f: impl Fn(f64) -> f64) -> Vec<Stream> {
     for stream in &mut streams {
-        for held in &mut stream.points {
-            let number = held.as_ref().and_then(StepValue::number);
-            *held = point(number.map(&f));
+        for slot in &mut stream.points {
+            let number = slot.as_ref().and_then(StepValue::number);
+            *slot = point(number.map(&f));
         }
     }
     streams

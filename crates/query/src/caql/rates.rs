@@ -54,15 +54,18 @@ struct SampleDelta {
     change: Option<(f64, f64)>,
 }
 
-fn statistic_of_slot(statistic: MetricStatistic, seen: &[SampleDelta]) -> Option<f64> {
-    let count = seen.len() as f64;
-    let numbers = || seen.iter().map(|seen| seen.number);
+fn statistic_of_slot(statistic: MetricStatistic, deltas: &[SampleDelta]) -> Option<f64> {
+    let count = deltas.len() as f64;
+    let numbers = || deltas.iter().map(|deltas| deltas.number);
     let is_counter = matches!(statistic, MetricStatistic::Counter | MetricStatistic::CounterStddev);
     let changes = || {
-        seen.iter().filter_map(|seen| seen.change).filter(|change| !is_counter || change.0 >= 0.0)
+        deltas
+            .iter()
+            .filter_map(|deltas| deltas.change)
+            .filter(|change| !is_counter || change.0 >= 0.0)
     };
     match statistic {
-        _ if seen.is_empty() => None,
+        _ if deltas.is_empty() => None,
         MetricStatistic::Average => Some(numbers().sum::<f64>() / count),
         MetricStatistic::Count => Some(count),
         MetricStatistic::Sum => Some(numbers().sum()),

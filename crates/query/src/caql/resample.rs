@@ -35,7 +35,7 @@ pub(super) fn streams(
         StepGrid { start: steps.start, step: period, count: steps.count.saturating_mul(each) };
     evaluation.check_fits(1, fine)?;
     let streams = stage.call(call, evaluation, span, fine)?;
-    let held: u64 = streams.iter().map(Stream::samples).sum();
+    let sample_count: u64 = streams.iter().map(Stream::samples).sum();
     let rule = call.function.traits.resample;
     let is_aligned_to_start = call.arguments.text("align") == Some("start");
     let folded = |stream: Stream| {
@@ -50,7 +50,7 @@ pub(super) fn streams(
     };
     let streams = streams.into_iter().map(folded).collect::<Result<Vec<Stream>>>()?;
     evaluation.charge_streams(&streams)?;
-    evaluation.budget.release_samples(held);
+    evaluation.budget.release_samples(sample_count);
     Ok(streams)
 }
 

@@ -22,9 +22,10 @@ impl RunningVariance {
         if count == 0.0 {
             return;
         }
-        let apart = other.mean - self.mean;
-        self.mean += apart * (other.count / count);
-        self.squares += other.squares + apart * apart * (self.count * other.count / count);
+        let difference = other.mean - self.mean;
+        self.mean += difference * (other.count / count);
+        self.squares +=
+            other.squares + difference * difference * (self.count * other.count / count);
         self.count = count;
     }
 

@@ -29,7 +29,7 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut outputs = Vec::new();
     for stream in inputs {
         let foreseen: Vec<(f64, f64)> = forecast_stream(&stream, season(steps)).split_off(before);
-        let seen = numbers(&stream).skip(before);
+        let later_numbers = numbers(&stream).skip(before);
         let mut add = |word: &str, points: Vec<Option<StepValue>>| {
             let label = format!("{word} of {}", legend(&stream.labels));
             outputs.push(Stream::new(stream.labels.with(LABEL, &label), points));
@@ -52,7 +52,7 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
                     Some(number) if number > upper(held) => number - upper(held),
                     _ => 0.0,
                 };
-                let beyond = seen.zip(&foreseen).map(|pair| point(Some(beyond(pair))));
+                let beyond = later_numbers.zip(&foreseen).map(|pair| point(Some(beyond(pair))));
                 add("aberration", beyond.collect());
             }
         }
@@ -64,12 +64,12 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 fn forecast_stream(stream: &Stream, season: usize) -> Vec<(f64, f64)> {
     let mut seasonal = vec![0.0; season];
     let mut missed = vec![0.0; season];
-    let mut held: Option<(f64, f64)> = None;
+    let mut last_number: Option<(f64, f64)> = None;
     let mut foreseen = Vec::with_capacity(stream.points.len());
     for (at, number) in numbers(stream).enumerate() {
         let turn = at % season;
-        let Some((level, slope)) = held else {
-            held = number.map(|number| (number, 0.0));
+        let Some((level, slope)) = last_number else {
+            last_number = number.map(|number| (number, 0.0));
             foreseen.push((number.unwrap_or(f64::NAN), 0.0));
             continue;
         };
@@ -77,7 +77,7 @@ fn forecast_stream(stream: &Stream, season: usize) -> Vec<(f64, f64)> {
         foreseen.push((forecast, missed[turn]));
         let Some(number) = number else { continue };
         let next = LEVEL * (number - seasonal[turn]) + (1.0 - LEVEL) * (level + slope);
-        held = Some((next, SLOPE * (next - level) + (1.0 - SLOPE) * slope));
+        last_number = Some((next, SLOPE * (next - level) + (1.0 - SLOPE) * slope));
         seasonal[turn] = SEASON * (number - next) + (1.0 - SEASON) * seasonal[turn];
         missed[turn] = SEASON * (number - forecast).abs() + (1.0 - SEASON) * missed[turn];
     }

@@ -378,12 +378,12 @@ impl MetricQuery {
 
     /// Unit of the values, if all metrics have the same.
     pub(super) fn unit(&self, evaluation: &mut Evaluation<'_>) -> Result<Option<String>> {
-        let wanted = self.statistic == MetricStatistic::Histogram;
+        let needs_histograms = self.statistic == MetricStatistic::Histogram;
         let metrics = self.metrics(evaluation)?;
         let mut units = metrics
             .iter()
             .flat_map(|(_, handles)| handles)
-            .filter(|handle| is_histogram(handle) == wanted)
+            .filter(|handle| is_histogram(handle) == needs_histograms)
             .map(|handle| &handle.unit);
         let Some(first) = units.next() else { return Ok(None) };
         Ok(units.all(|unit| unit == first).then(|| first.clone()))

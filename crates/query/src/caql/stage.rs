@@ -103,7 +103,7 @@ impl PlanStage {
             }
             None => false,
         };
-        let held: u64 = inputs.iter().map(Stream::samples).sum();
+        let sample_count: u64 = inputs.iter().map(Stream::samples).sum();
         let mut notes = std::mem::take(&mut evaluation.warnings);
         let mut work = |inputs: Vec<Stream>| {
             let streams = vector::count(&inputs) + usize::from(arguments.number("x").is_some());
@@ -130,7 +130,7 @@ impl PlanStage {
         let outputs = outputs?;
         debug_assert!(outputs.iter().all(|stream| stream.points.len() == steps.count));
         evaluation.charge_streams(&outputs)?;
-        evaluation.budget.release_samples(held);
+        evaluation.budget.release_samples(sample_count);
         Ok(outputs)
     }
 }
@@ -179,9 +179,9 @@ fn delay_streams(
     }
     let mut all = Vec::new();
     loop {
-        let held = all.len();
+        let point_count = all.len();
         all.extend(copies.iter_mut().filter_map(Iterator::next));
-        if all.len() == held {
+        if all.len() == point_count {
             return Ok(all);
         }
     }
@@ -193,7 +193,7 @@ fn format_duration(duration: i64) -> String {
 
 /// Rejects a number of streams that the function does not accept.
 fn check_count(function: &Signature, found: usize, span: SourceSpan) -> Result<()> {
-    let wanted = match function.arity {
+    let expected_count = match function.arity {
         InputArity::Any => return Ok(()),
         InputArity::Exactly(count) if count == found => return Ok(()),
         InputArity::AtLeast(count) if count <= found => return Ok(()),
@@ -207,7 +207,7 @@ fn check_count(function: &Signature, found: usize, span: SourceSpan) -> Result<(
         true => "; combine them first, as with stats:sum() or group_by:sum(…)",
         false => "",
     };
-    let message = format!("{name} takes {wanted}, got {found}{hint}");
+    let message = format!("{name} takes {expected_count}, got {found}{hint}");
     Err(Error::Execution { span, message })
 }
 

@@ -84,11 +84,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Reduces the numbers of a slot to one.
-pub(super) fn reduce(way: &str, row: &[Option<f64>]) -> Option<f64> {
+pub(super) fn reduce(operator: &str, row: &[Option<f64>]) -> Option<f64> {
     let present = || row.iter().flatten().copied();
     let first = |missing: f64| row.first().copied().flatten().unwrap_or(missing);
     let rest = || row.iter().skip(1).flatten().copied();
-    match way {
+    match operator {
         "sum" => Some(present().sum::<f64>() + 0.0),
         "sub" => Some(rest().fold(first(0.0), |left, right| left - right)),
         "prod" => Some(present().product()),
@@ -221,9 +221,9 @@ fn trim(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
         present.sort_by(f64::total_cmp);
         let end = present.len().saturating_sub(n);
-        let kept = present.get(n..end).unwrap_or(&[]);
+        let trimmed = present.get(n..end).unwrap_or(&[]);
         for (at, points) in all.iter_mut().enumerate() {
-            points.push(point(kept.get(at).copied()));
+            points.push(point(trimmed.get(at).copied()));
         }
     });
     let named =

@@ -30,15 +30,15 @@ pub(super) fn view(count: usize) -> StepGrid {
 /// Result of a call on streams; the call is written without its sources.
 pub(super) fn run_kernel(
     call: &str,
-    made: &[StreamFn<'_>],
+    stages: &[StreamFn<'_>],
     steps: StepGrid,
 ) -> Result<Vec<Stream>> {
-    run_kernel_serial(call, made, steps, false)
+    run_kernel_serial(call, stages, steps, false)
 }
 
 pub(super) fn run_kernel_serial(
     call: &str,
-    made: &[StreamFn<'_>],
+    stages: &[StreamFn<'_>],
     steps: StepGrid,
     is_serial: bool,
 ) -> Result<Vec<Stream>> {
@@ -49,7 +49,7 @@ pub(super) fn run_kernel_serial(
     let query = ["1", "histogram{1}"]
         .into_iter()
         .map(|source| {
-            let sources = vec![source; made.len().max(1)].join(", ");
+            let sources = vec![source; stages.len().max(1)].join(", ");
             let query = parse(&format!("{call}{{{sources}}}"))?;
             let Body::Caql(expr) = &query.body else { panic!("BUG: it is CAQL") };
             bind(expr, &context, &mut QueryWarnings::default())
@@ -63,12 +63,12 @@ pub(super) fn run_kernel_serial(
         panic!("no kernel of {}", function.canonical_name)
     };
     let (before, after) = (kernel.reach)(&arguments, steps);
-    let streams = made.iter().enumerate().map(|(number, made)| {
+    let streams = stages.iter().enumerate().map(|(number, stages)| {
         let first = steps.start.saturating_sub(before as i64 * steps.step);
         let slots = (0..before + steps.count + after)
             .map(|at| first.saturating_add(at as i64 * steps.step));
         let labels = LabelSet::new([("host", format!("{number}"))]);
-        Stream::new(labels, slots.map(made).collect())
+        Stream::new(labels, slots.map(stages).collect())
     });
     (kernel.run)(KernelInput {
         are_counts: false,
@@ -109,8 +109,10 @@ pub(super) fn bins(values: &[(f64, u64)]) -> Mixture {
 
 /// The same distribution in every slot from [`T0`], and none before.
 pub(super) fn constant(mixture: Mixture) -> impl Fn(i64) -> Option<StepValue> {
-    let (held, empty) = (Arc::new(mixture), Arc::new(Mixture::default()));
-    move |time| Some(StepValue::Distribution(Arc::clone(if time >= T0 { &held } else { &empty })))
+    let (mixtures, empty) = (Arc::new(mixture), Arc::new(Mixture::default()));
+    move |time| {
+        Some(StepValue::Distribution(Arc::clone(if time >= T0 { &mixtures } else { &empty })))
+    }
 }
 
 pub(super) fn h() -> Mixture {

@@ -45,8 +45,8 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
     let (is_sloppy, keep_labels) = (is_on("sloppy"), is_on("meta"));
     let keys = NamedStreams::from_streams(&inputs).labels(std::slice::from_ref(format));
-    let mut seen = HashSet::new();
-    if let Some(duplicate) = keys.iter().find(|key| !seen.insert(key.as_str()))
+    let mut known_keys = HashSet::new();
+    if let Some(duplicate) = keys.iter().find(|key| !known_keys.insert(key.as_str()))
         && !is_sloppy
     {
         let message = format!(
@@ -55,14 +55,14 @@ fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         );
         return Err(Error::Execution { span, message });
     }
-    let mut held = HashSet::new();
+    let mut label_sets = HashSet::new();
     let vector = span.start.to_string();
     for (stream, key) in inputs.iter_mut().zip(&keys) {
         let labels = if keep_labels { stream.labels.clone() } else { LabelSet::default() };
         // A label must not be empty, but a key may be.
         stream.labels = labels.with(KEY, &format!("={key}")).with(VECTOR, &vector);
     }
-    inputs.retain(|stream| held.insert(stream.labels.get(KEY).to_owned()));
+    inputs.retain(|stream| label_sets.insert(stream.labels.get(KEY).to_owned()));
     Ok(inputs)
 }
 

@@ -97,16 +97,17 @@ impl Evaluation<'_> {
         steps: StepGrid,
     ) -> Result<Vec<Option<StepValue>>> {
         let source = self.source;
-        let (columns, held) = self.columns(exact, steps, |grid| source.histograms(series, grid))?;
-        let add = |held: &mut Mixture, more: &Mixture| {
-            more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| {
+        let (columns, merged_columns) =
+            self.columns(exact, steps, |grid| source.histograms(series, grid))?;
+        let add = |merged_columns: &mut Mixture, more: &Mixture| {
+            more.parts().iter().try_for_each(|part| merged_columns.add(part)).map_err(|error| {
                 Error::Execution {
                     span: exact.fetch.span,
                     message: format!("{error}; use a shorter range or fewer series"),
                 }
             })
         };
-        let windows = self.windows(columns, held, add)?;
+        let windows = self.windows(columns, merged_columns, add)?;
         let value = |mixture: Option<Mixture>| {
             let mixture = mixture.filter(|mixture| !mixture.parts().is_empty())?;
             let value = StepValue::Distribution(Arc::new(mixture));
@@ -129,16 +130,17 @@ impl Evaluation<'_> {
         steps: StepGrid,
     ) -> Result<Vec<Option<StepValue>>> {
         let source = self.source;
-        let (columns, held) = self.columns(exact, steps, |grid| source.numbers(series, grid))?;
-        let add = |held: &mut Option<NumberSummary>, more: &Option<NumberSummary>| {
-            match (held.as_mut(), more) {
-                (Some(held), Some(more)) => held.add(more),
-                (None, _) => *held = *more,
+        let (columns, merged_columns) =
+            self.columns(exact, steps, |grid| source.numbers(series, grid))?;
+        let add = |merged_columns: &mut Option<NumberSummary>, more: &Option<NumberSummary>| {
+            match (merged_columns.as_mut(), more) {
+                (Some(merged_columns), Some(more)) => merged_columns.add(more),
+                (None, _) => *merged_columns = *more,
                 (Some(_), None) => {}
             }
             Ok(())
         };
-        let windows = self.windows(columns, held, add)?;
+        let windows = self.windows(columns, merged_columns, add)?;
         let divisor = if exact.is_rate { seconds(exact.range) } else { 1.0 };
         let value = |summary: Option<Option<NumberSummary>>| {
             let summary = summary.flatten().filter(|summary| summary.count > 0)?;
@@ -183,8 +185,8 @@ impl Evaluation<'_> {
             let (each, apart) = ((range / unit) as usize, (step / unit) as usize);
             let columns =
                 (count as u64 - 1).saturating_mul(apart as u64).saturating_add(each as u64);
-            let (whole, rest) = (range / step, range % step);
-            let fewer = count as u64 - 1 + whole as u64;
+            let (full_steps, rest) = (range / step, range % step);
+            let fewer = count as u64 - 1 + full_steps as u64;
             if rest == 0 || columns / COLUMN_RATIO_MAX <= fewer {
                 sample.read_adjacent(TimeGrid { start, step: unit, columns })?;
                 of(std::mem::take(&mut sample.columns), each, apart, Vec::new())
@@ -193,7 +195,7 @@ impl Evaluation<'_> {
                 let rests = std::mem::take(&mut sample.columns);
                 let start = start.saturating_add(rest);
                 sample.read_adjacent(TimeGrid { start, step, columns: fewer })?;
-                of(std::mem::take(&mut sample.columns), whole as usize, 1, rests)
+                of(std::mem::take(&mut sample.columns), full_steps as usize, 1, rests)
             }
         };
         let ColumnCursor { gaps, charged_samples: held, .. } = sample;
@@ -205,14 +207,14 @@ impl Evaluation<'_> {
     fn windows<T: SampleCost>(
         &self,
         step_windows: StepWindows<T>,
-        mut held: u64,
+        mut sample_count: u64,
         add: impl Fn(&mut T, &T) -> Result<()>,
     ) -> Result<Vec<Option<T>>> {
         let windows = windows(step_windows, add, |window| {
-            held += window.samples();
+            sample_count += window.samples();
             self.budget.charge_samples(window.samples())
         })?;
-        self.budget.release_samples(held);
+        self.budget.release_samples(sample_count);
         Ok(windows)
     }
 }
@@ -274,9 +276,9 @@ impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '
     fn read_chunk(&mut self, grid: TimeGrid) -> Result<()> {
         self.evaluation.budget.check_deadline()?;
         let ColumnRead { values, gaps } = (self.read)(grid)?;
-        let held: u64 = values.iter().map(SampleCost::samples).sum();
-        self.evaluation.budget.charge_samples(held)?;
-        self.charged_samples += held;
+        let sample_count: u64 = values.iter().map(SampleCost::samples).sum();
+        self.evaluation.budget.charge_samples(sample_count)?;
+        self.charged_samples += sample_count;
         self.columns.extend(values);
         self.gaps.extend(gaps);
         Ok(())

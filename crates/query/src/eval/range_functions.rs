@@ -126,17 +126,17 @@ impl Evaluation<'_> {
             numbers,
             lookback: self.settings.lookback,
         };
-        let kept = AtomicUsize::new(0);
+        let retained = AtomicUsize::new(0);
         let streams = self.map_samples(&over.input, steps, &|evaluation, samples| {
             let Some(stream) = apply.to_series(evaluation, samples)? else { return Ok(None) };
-            let before = kept.fetch_add(1, Ordering::Relaxed);
+            let before = retained.fetch_add(1, Ordering::Relaxed);
             evaluation.budget.check_capacity(before + 1, steps.count)?;
             evaluation.budget.charge_samples(stream.samples())?;
             Ok(Some(stream))
         })?;
         if !self.settings.delayed_name_removal {
-            let mut seen: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
-            if !streams.iter().all(|stream| seen.insert(&stream.labels)) {
+            let mut label_sets: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
+            if !streams.iter().all(|stream| label_sets.insert(&stream.labels)) {
                 return Err(duplicate_labels_error(span));
             }
         }

@@ -44,7 +44,7 @@ impl Evaluation<'_> {
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         self.report_gaps(&range);
         let series = self.series(fetch)?;
-        let kept = AtomicUsize::new(0);
+        let retained = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
             let mut latest: Option<SeriesPoint> = None;
@@ -80,7 +80,7 @@ impl Evaluation<'_> {
             if stream.is_empty() {
                 return Ok(None);
             }
-            let before = kept.fetch_add(1, Ordering::Relaxed);
+            let before = retained.fetch_add(1, Ordering::Relaxed);
             evaluation.budget.check_capacity(before + 1, steps.count)?;
             evaluation.budget.charge_samples(stream.samples())?;
             Ok(Some(stream))
@@ -140,8 +140,8 @@ impl Evaluation<'_> {
                 }
                 evaluation.run_total(&mut samples, is_delta(false), is_delta(true))?;
             }
-            let held: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
-            evaluation.budget.charge_samples(held)?;
+            let sample_count: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
+            evaluation.budget.charge_samples(sample_count)?;
             let samples = SeriesPoints {
                 labels,
                 drops_name: false,
@@ -149,7 +149,7 @@ impl Evaluation<'_> {
                 is_running_total: is_running,
             };
             let mapped = map(evaluation, samples)?;
-            evaluation.budget.release_samples(held);
+            evaluation.budget.release_samples(sample_count);
             Ok(mapped)
         })
     }

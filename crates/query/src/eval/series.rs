@@ -35,7 +35,7 @@ impl Evaluation<'_> {
         let series: Vec<(LabelSet, Vec<SeriesHandle>)> = series.into_iter().collect();
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let worker = || {
-            let mut own = Evaluation {
+            let mut evaluation = Evaluation {
                 source: self.source,
                 settings: self.settings,
                 budget: Arc::clone(&self.budget),
@@ -49,7 +49,7 @@ impl Evaluation<'_> {
             while !has_failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
                 let Some((labels, handles)) = series.get(at) else { break };
-                match map(&mut own, labels.clone(), handles) {
+                match map(&mut evaluation, labels.clone(), handles) {
                     Ok(None) => {}
                     Ok(Some(value)) => made.push((at, Ok(value))),
                     Err(error) => {
@@ -58,7 +58,7 @@ impl Evaluation<'_> {
                     }
                 }
             }
-            (made, own.warnings, own.gaps)
+            (made, evaluation.warnings, evaluation.gaps)
         };
         let workers: Vec<_> = thread::scope(|scope| {
             let running: Vec<_> = (0..threads).map(|_| scope.spawn(worker)).collect();

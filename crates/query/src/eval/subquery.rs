@@ -25,20 +25,20 @@ impl Evaluation<'_> {
         let end = shift.apply(steps.end());
         // First multiple of the step after the start of the first window.
         let start = (first.div_euclid(step) + 1).saturating_mul(step);
-        let own = StepGrid::covering(start, end, step);
+        let sub_steps = StepGrid::covering(start, end, step);
         // Points for all steps are allocated before any value is known to exist.
-        self.budget.charge_samples(own.count as u64)?;
-        self.budget.release_samples(own.count as u64);
+        self.budget.charge_samples(sub_steps.count as u64)?;
+        self.budget.release_samples(sub_steps.count as u64);
         let mut mapped = Vec::new();
-        let is_range = own.is_instant() && own.start != end;
+        let is_range = sub_steps.is_instant() && sub_steps.start != end;
         let before = std::mem::replace(&mut self.is_range_of_one_step, is_range);
-        let streams = self.streams(inner, own);
+        let streams = self.streams(inner, sub_steps);
         self.is_range_of_one_step = before;
         for stream in streams? {
-            let held = stream.samples();
+            let sample_count = stream.samples();
             let values = stream.points.into_iter().enumerate();
             let samples = values.filter_map(|(at, point)| {
-                let (time, value) = (own.time(at), without_hint(point?));
+                let (time, value) = (sub_steps.time(at), without_hint(point?));
                 Some(SeriesPoint { start: None, time, value })
             });
             let samples = SeriesPoints {
@@ -48,7 +48,7 @@ impl Evaluation<'_> {
                 is_running_total: false,
             };
             mapped.extend(map(self, samples)?);
-            self.budget.release_samples(held);
+            self.budget.release_samples(sample_count);
         }
         Ok(mapped)
     }

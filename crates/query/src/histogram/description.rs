@@ -47,9 +47,10 @@ impl FloatHistogram {
             if first != 0 {
                 fields.push(format!("{key}offset:{first}"));
             }
-            let mut held = counts.iter().copied().peekable();
-            let all = (first..=last)
-                .map(|index| held.next_if(|&(at, _)| at == index).map_or(0.0, |(_, count)| count));
+            let mut buckets = counts.iter().copied().peekable();
+            let all = (first..=last).map(|index| {
+                buckets.next_if(|&(at, _)| at == index).map_or(0.0, |(_, count)| count)
+            });
             fields.push(format!("{key}buckets:{}", list(all)));
         }
         Some(format!("{{{{{}}}}}", fields.join(" ")))

@@ -72,8 +72,8 @@ pub(crate) fn exp2(exponent: f64) -> f64 {
     if exponent < -1074.0 {
         return 0.0;
     }
-    let whole = (exponent + 0.5f64.copysign(exponent)).trunc();
-    let rest = exponent - whole;
+    let integer = (exponent + 0.5f64.copysign(exponent)).trunc();
+    let rest = exponent - integer;
     let (high, low) = (rest * LN2_HIGH, -rest * LN2_LOW);
     let r = high - low;
     let t = r * r;
@@ -81,7 +81,7 @@ pub(crate) fn exp2(exponent: f64) -> f64 {
     let c = r - t * (p1 + t * (p2 + t * (p3 + t * (p4 + t * p5))));
     let power = 1.0 - ((low - (r * c) / (2.0 - c)) - high);
     let (fraction, more) = fraction_and_exponent(power);
-    super::bound::scaled(fraction, more as i64 + whole as i64)
+    super::bound::scaled(fraction, more as i64 + integer as i64)
 }
 
 /// Splits a positive finite value into a fraction in [½, 1) and a power of two.

@@ -21,25 +21,25 @@ impl FloatHistogram {
     pub fn trim(&mut self, at: f64, keep: TrimSide) {
         let linear = self.grid.is_linear();
         let (mut count, mut sum, mut changed) = (0.0, 0.0, false);
-        let mut tally = |held: f64, kept: f64, middle: f64| {
-            count += kept;
-            sum += middle * kept;
-            changed |= held != kept;
-            kept
+        let mut tally = |held: f64, retained_count: f64, middle: f64| {
+            count += retained_count;
+            sum += middle * retained_count;
+            changed |= held != retained_count;
+            retained_count
         };
         let (has_positive, has_negative) = (!self.positive.is_empty(), !self.negative.is_empty());
         let positive: Vec<f64> = self
             .positive_buckets()
             .map(|bucket| {
-                let (kept, middle) = retained(&bucket, at, keep, 1.0, linear);
-                tally(bucket.count, kept, middle)
+                let (retained_count, middle) = retained(&bucket, at, keep, 1.0, linear);
+                tally(bucket.count, retained_count, middle)
             })
             .collect();
         let negative: Vec<f64> = self
             .negative_buckets()
             .map(|bucket| {
-                let (kept, middle) = retained(&bucket, at, keep, -1.0, linear);
-                tally(bucket.count, kept, middle)
+                let (retained_count, middle) = retained(&bucket, at, keep, -1.0, linear);
+                tally(bucket.count, retained_count, middle)
             })
             .collect();
         if self.zero_count > 0.0 {
@@ -50,16 +50,18 @@ impl FloatHistogram {
             if has_positive && !has_negative {
                 zero.lower = 0.0;
             }
-            let (kept, middle) = retained_of_zero(&zero, at, keep);
-            self.zero_count = tally(zero.count, kept, middle);
+            let (retained_count, middle) = retained_of_zero(&zero, at, keep);
+            self.zero_count = tally(zero.count, retained_count, middle);
         }
         if !changed {
             return;
         }
         (self.count, self.sum) = (count, sum);
-        for (side, kept) in [(&mut self.positive, positive), (&mut self.negative, negative)] {
-            for (bucket, kept) in side.iter_mut().zip(kept) {
-                bucket.1 = kept;
+        for (side, retained_count) in
+            [(&mut self.positive, positive), (&mut self.negative, negative)]
+        {
+            for (bucket, retained_count) in side.iter_mut().zip(retained_count) {
+                bucket.1 = retained_count;
             }
             drop_empty(side);
         }

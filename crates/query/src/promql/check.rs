@@ -47,8 +47,8 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
         },
         ExprKind::Aggregate { op, expr, param, .. } => {
             expect(expr, ValueType::Vector, "aggregation expression", text)?;
-            if let (Some(wanted), Some(param)) = (op.param(), param) {
-                expect(param, wanted, "aggregation parameter", text)?;
+            if let (Some(expected), Some(param)) = (op.param(), param) {
+                expect(param, expected, "aggregation parameter", text)?;
             }
             Ok(ValueType::Vector)
         }
@@ -60,19 +60,19 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
     }
 }
 
-fn expect(expr: &mut Expr, wanted: ValueType, context: &str, text: &str) -> Result<()> {
+fn expect(expr: &mut Expr, expected: ValueType, context: &str, text: &str) -> Result<()> {
     let found = check(expr, text)?;
-    if found == wanted { Ok(()) } else { Err(wrong_type(expr.span, wanted, context, found)) }
+    if found == expected { Ok(()) } else { Err(wrong_type(expr.span, expected, context, found)) }
 }
 
 fn wrong_type(
     span: SourceSpan,
-    wanted: ValueType,
+    expected: ValueType,
     context: &str,
     found: ValueType,
 ) -> crate::error::Error {
-    let (wanted, found) = (wanted.documented(), found.documented());
-    error(span, format!("expected type {wanted} in {context}, got {found}"))
+    let (expected, found) = (expected.documented(), found.documented());
+    error(span, format!("expected type {expected} in {context}, got {found}"))
 }
 
 fn check_selector(selector: &VectorSelector, may_select_all: bool) -> Result<()> {
@@ -100,7 +100,7 @@ fn check_call(
 ) -> Result<()> {
     let (found, name) = (args.len(), quote_text(function.name));
     let (min, max) = (function.args_min(), function.args_max());
-    let wanted = if function.variadic == Variadic::No && found != min {
+    let expected = if function.variadic == Variadic::No && found != min {
         format!("{min}")
     } else if found < min {
         format!("at least {min}")
@@ -109,8 +109,8 @@ fn check_call(
     } else {
         String::new()
     };
-    if !wanted.is_empty() {
-        let message = format!("expected {wanted} argument(s) in call to {name}, got {found}");
+    if !expected.is_empty() {
+        let message = format!("expected {expected} argument(s) in call to {name}, got {found}");
         return Err(error(span, message));
     }
     let context = format!("call to function {name}");
@@ -130,9 +130,9 @@ fn check_call(
     }
     for (index, arg) in args.iter_mut().enumerate() {
         let found = check_in(arg, text, function.label_matchers_arg == Some(index))?;
-        let wanted = function.args.get(index).or(function.args.last());
-        if let Some(wanted) = wanted.filter(|wanted| **wanted != found) {
-            return Err(wrong_type(arg.span, *wanted, &context, found));
+        let expected = function.args.get(index).or(function.args.last());
+        if let Some(expected) = expected.filter(|expected| **expected != found) {
+            return Err(wrong_type(arg.span, *expected, &context, found));
         }
     }
     Ok(())

@@ -117,9 +117,9 @@ impl Display for DurationExpr {
 }
 
 /// Seconds that parse to exactly these nanoseconds: the quotient may be off in the last digit.
-fn seconds(wanted: i64) -> f64 {
-    let near = wanted as f64 / 1e9;
-    let reads_back = |seconds: &f64| nanos(*seconds) == wanted;
+fn seconds(nanoseconds: i64) -> f64 {
+    let near = nanoseconds as f64 / 1e9;
+    let reads_back = |seconds: &f64| nanos(*seconds) == nanoseconds;
     [near, near.next_up(), near.next_down()].into_iter().find(reads_back).unwrap_or(near)
 }
 

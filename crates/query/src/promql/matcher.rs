@@ -95,8 +95,8 @@ pub(crate) fn is_label_name(name: &str) -> bool {
 
 /// PromQL regex in Go's syntax: anchored at both ends, and `.` matches a newline.
 pub(crate) fn anchored_regex(text: &str) -> Result<Regex, String> {
-    let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
-    let translated = pattern::translate(text).map_err(|why| failed(&why))?;
+    let failed = |reason: &str| format!("error parsing regexp: {reason}: `{text}`");
+    let translated = pattern::translate(text).map_err(|reason| failed(&reason))?;
     RegexBuilder::new(&format!("^(?s:{translated})$"))
         .size_limit(REGEX_SIZE_MAX)
         .dfa_size_limit(REGEX_SIZE_MAX)
@@ -107,9 +107,9 @@ pub(crate) fn anchored_regex(text: &str) -> Result<Regex, String> {
                 failed(&format!("compiled regex exceeds {max} bytes (REGEX_SIZE_MAX)"))
             }
             error => {
-                let shown = error.to_string();
-                let why = shown.lines().last().unwrap_or_default().trim();
-                failed(why.strip_prefix("error: ").unwrap_or(why))
+                let error_text = error.to_string();
+                let reason = error_text.lines().last().unwrap_or_default().trim();
+                failed(reason.strip_prefix("error: ").unwrap_or(reason))
             }
         })
 }
@@ -117,15 +117,15 @@ pub(crate) fn anchored_regex(text: &str) -> Result<Regex, String> {
 /// Labels of matchers with `=`. A label with several matchers is left out, unless its first `=` is
 /// the last of them, as in Prometheus.
 pub(crate) fn labels_from_matchers(matchers: &[Matcher]) -> LabelSet {
-    let mut seen: Vec<&str> = Vec::new();
+    let mut names: Vec<&str> = Vec::new();
     let mut labels = LabelSet::default();
     for Matcher { name, op, value, .. } in matchers {
         if name == NAME {
             continue;
         }
-        let is_first = *op == MatchOp::Equal && !seen.contains(&name.as_str());
+        let is_first = *op == MatchOp::Equal && !names.contains(&name.as_str());
         if is_first {
-            seen.push(name);
+            names.push(name);
         }
         labels = labels.with(name, if is_first { value } else { "" });
     }

@@ -70,9 +70,9 @@ pub(crate) fn show_duration(nanos: i64) -> String {
 /// Parses a number of an expression: `1`, `0x1f`, `017`, `1_000`, `1e3`, `.5`, `Inf`, `NaN`, with
 /// or without a sign.
 pub fn parse_number(text: &str) -> Result<f64, String> {
-    let failed = |why: &str| {
+    let failed = |reason: &str| {
         let text = super::quote::quote_text(text);
-        format!("error parsing number: strconv.ParseFloat: parsing {text}: {why}")
+        format!("error parsing number: strconv.ParseFloat: parsing {text}: {reason}")
     };
     let (sign, plain) = match text.as_bytes().first() {
         Some(b'-') => (-1.0, &text[1..]),
@@ -82,8 +82,8 @@ pub fn parse_number(text: &str) -> Result<f64, String> {
     if plain.starts_with(['+', '-']) {
         return Err(failed("invalid syntax"));
     }
-    if let Some(whole) = parse_integer(plain) {
-        return Ok(sign * whole as f64);
+    if let Some(integer) = parse_integer(plain) {
+        return Ok(sign * integer as f64);
     }
     match plain.to_ascii_lowercase().as_str() {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),

@@ -134,12 +134,12 @@ impl Planner {
                     || Ok::<_, Error>((self.node(left)?, self.node(right)?)),
                 )?;
                 let is_same = left.is_constant && right.is_constant;
-                let own =
+                let plan_operand =
                     |planned: PlannedNode| if is_same { planned.node } else { planned.once() };
                 let binary = BinaryOperation {
                     operator: *op,
-                    left: (sides.0, own(left)),
-                    right: (sides.1, own(right)),
+                    left: (sides.0, plan_operand(left)),
+                    right: (sides.1, plan_operand(right)),
                     matching: matching.clone().unwrap_or_default(),
                     is_bool: *return_bool,
                 };
@@ -154,9 +154,9 @@ impl Planner {
                 if let Some(exact) = exact_sum(*op, &grouping, &inner.node, span) {
                     return of(PlanOp::Exact(Box::new(exact)), is_same);
                 }
-                let own =
+                let plan_operand =
                     |planned: PlannedNode| if is_same { planned.node } else { planned.once() };
-                let (of_node, param) = (own(inner), param.map(own));
+                let (of_node, param) = (plan_operand(inner), param.map(plan_operand));
                 let aggregate = Aggregation { op: *op, grouping, input: of_node, param };
                 of(PlanOp::Aggregate(Box::new(aggregate)), is_same)
             }
@@ -207,11 +207,11 @@ impl Planner {
                     args.iter().all(|arg| matches!(arg.node.op, PlanOp::Latest(_)))
                 }
             };
-        let own = |(at, planned): (usize, PlannedNode)| {
+        let plan_argument = |(at, planned): (usize, PlannedNode)| {
             let selects = function.label_matchers_arg == Some(at);
             if is_constant || selects { planned.node } else { planned.once() }
         };
-        let args = args.into_iter().enumerate().map(own).collect();
+        let args = args.into_iter().enumerate().map(plan_argument).collect();
         let op = PlanOp::Call { function, args };
         Ok(PlannedNode { node: PlanNode { op, span }, is_constant })
     }
@@ -246,8 +246,9 @@ impl Planner {
                 }
             };
         }
-        let own = |planned: PlannedNode| if is_constant { planned.node } else { planned.once() };
-        let args = others.into_iter().map(own).collect();
+        let plan_argument =
+            |planned: PlannedNode| if is_constant { planned.node } else { planned.once() };
+        let args = others.into_iter().map(plan_argument).collect();
         let over = RangeFunctionCall { function, input: ranged.clone(), args };
         let standard = PlanOp::RangeFunction(Box::new(over));
         if let CallPlan::EvaluateOrExact = function.call_plan {
@@ -361,8 +362,10 @@ pub fn selector_of(selector: &VectorSelector) -> Result<Selector> {
 pub(crate) fn selector_from_matchers(matchers: &[Matcher], span: SourceSpan) -> Result<Selector> {
     let of = |matcher: &Matcher| {
         let regex = || {
-            let failed =
-                |why: String| Error::Parse { span, message: format!("{}: {why}", matcher.name) };
+            let failed = |reason: String| Error::Parse {
+                span,
+                message: format!("{}: {reason}", matcher.name),
+            };
             // Selectors of the store use a different regex dialect than PromQL.
             let regex = pattern::translate(&matcher.value).map_err(failed)?;
             Selector::label_matches(matcher.name.as_str(), &regex)

@@ -101,8 +101,8 @@ impl PercentileAxis {
     }
 
     /// Quantile at a position from 0 to 1.
-    pub fn quantile(&self, place: f64) -> f64 {
-        if place >= 1.0 { 1.0 } else { 1.0 - 10f64.powf(-place * self.nines) }
+    pub fn quantile(&self, position: f64) -> f64 {
+        if position >= 1.0 { 1.0 } else { 1.0 - 10f64.powf(-position * self.nines) }
     }
 
     /// Position and label of each tick except the right end.

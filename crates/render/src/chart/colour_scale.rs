@@ -114,9 +114,9 @@ pub(crate) fn colour(heat: f64, ground: Background) -> Rgb {
         Background::Dark => &ON_DARK,
         Background::Any => &ON_EITHER,
     };
-    let place = heat.clamp(0.0, 1.0) * (ramp.len() - 1) as f64;
-    let at = (place as usize).min(ramp.len() - 2);
-    let part = place - at as f64;
+    let position = heat.clamp(0.0, 1.0) * (ramp.len() - 1) as f64;
+    let at = (position as usize).min(ramp.len() - 2);
+    let part = position - at as f64;
     std::array::from_fn(|i| {
         let (from, to) = (f64::from(ramp[at][i]), f64::from(ramp[at + 1][i]));
         (from + (to - from) * part).round() as u8

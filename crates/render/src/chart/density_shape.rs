@@ -25,13 +25,13 @@ pub(crate) const OPEN_RATIO: f64 = 4.0;
 impl DensityShape {
     /// `None` if no value above zero has bounds.
     pub(crate) fn new(
-        whole: &MergedDistribution,
+        distribution: &MergedDistribution,
         show: &ValueFormatter,
         columns: usize,
     ) -> Option<DensityShape> {
         let mut spans = Vec::new();
         let (mut not_positive, mut unbounded, mut unbounded_from) = (0u64, 0u64, f64::INFINITY);
-        for cell in whole.cells() {
+        for cell in distribution.cells() {
             if cell.upper <= 0.0 || cell.lower < 0.0 && cell.lower.is_finite() {
                 not_positive += cell.count;
             } else if cell.upper.is_infinite() {
@@ -53,7 +53,7 @@ impl DensityShape {
             return None;
         }
         let axis = Axis::covering(low, high);
-        let total = whole.count() as f64;
+        let total = distribution.count() as f64;
         let mut shares = vec![0.0; columns];
         for (lower, upper, count) in spans {
             spread(&axis, (lower, upper), count as f64 / total, &mut shares);

@@ -136,10 +136,14 @@ impl HeatmapRows {
     }
 
     /// Distributes the counts of a column over the rows.
-    pub(crate) fn counts(&self, whole: &MergedDistribution, show: &ValueFormatter) -> RowCounts {
+    pub(crate) fn counts(
+        &self,
+        distribution: &MergedDistribution,
+        show: &ValueFormatter,
+    ) -> RowCounts {
         let mut counts =
             RowCounts { overflow: 0, on_axis: vec![0; self.on_axis], zero: 0, negative: 0 };
-        for cell in whole.cells() {
+        for cell in distribution.cells() {
             match (cell_position(&cell, show), &self.axis) {
                 (CellPosition::Overflow, _) => counts.overflow += cell.count,
                 (CellPosition::OnAxis(from, to), Some(axis)) => {

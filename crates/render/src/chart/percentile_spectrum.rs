@@ -21,17 +21,22 @@ pub struct PercentileSpectrum {
 impl PercentileSpectrum {
     /// `None` if no value above zero has bounds.
     pub fn new(
-        whole: &MergedDistribution,
+        distribution: &MergedDistribution,
         show: &ValueFormatter,
         columns: usize,
     ) -> Option<PercentileSpectrum> {
-        PercentileSpectrum::on_axis(PercentileAxis::for_count(whole.count()), whole, show, columns)
+        PercentileSpectrum::on_axis(
+            PercentileAxis::for_count(distribution.count()),
+            distribution,
+            show,
+            columns,
+        )
     }
 
     /// Spectrum on a given quantile axis, so that two curves share an axis.
     pub fn on_axis(
         nines: PercentileAxis,
-        whole: &MergedDistribution,
+        distribution: &MergedDistribution,
         show: &ValueFormatter,
         columns: usize,
     ) -> Option<PercentileSpectrum> {
@@ -39,7 +44,7 @@ impl PercentileSpectrum {
         let columns: Vec<Bracket> = (0..columns)
             .filter_map(|at| {
                 let q = nines.quantile(at as f64 / last);
-                let value = if q >= 1.0 { whole.max() } else { whole.quantile(q) }?;
+                let value = if q >= 1.0 { distribution.max() } else { distribution.quantile(q) }?;
                 Some(value.map(|value| show.scale(value)))
             })
             .collect();

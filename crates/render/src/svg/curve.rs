@@ -31,14 +31,14 @@ impl CurveFrame {
     }
 
     /// Horizontal position of an axis position from 0 to 1.
-    pub fn x(&self, place: f64) -> f64 {
-        LEFT + place * PLOT
+    pub fn x(&self, position: f64) -> f64 {
+        LEFT + position * PLOT
     }
 
     /// Draws both axes with labels.
     pub fn draw(&self, out: &mut String, show: &ValueFormatter) {
         let bottom = self.bottom();
-        let (x, y) = (|place| self.x(place), |base| self.y(base));
+        let (x, y) = (|position| self.x(position), |base| self.y(base));
         let mut room = OccupiedSpans::default();
         for tick in self.axis.ticks(8) {
             line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
@@ -48,11 +48,11 @@ impl CurveFrame {
         }
         let mut room = OccupiedSpans::default();
         room.try_occupy(x(1.0) - 30.0, x(1.0));
-        for (place, name) in self.percentiles.ticks() {
-            line(out, "axis", (x(place), bottom), (x(place), bottom + 5.0));
+        for (position, name) in self.percentiles.ticks() {
+            line(out, "axis", (x(position), bottom), (x(position), bottom + 5.0));
             let width = name.chars().count() as f64 * CHAR_WIDTH;
-            if room.try_occupy(x(place) - width / 2.0, x(place) + width / 2.0) {
-                text(out, (x(place), bottom + 21.0), "", TextAnchor::Middle, &name);
+            if room.try_occupy(x(position) - width / 2.0, x(position) + width / 2.0) {
+                text(out, (x(position), bottom + 21.0), "", TextAnchor::Middle, &name);
             }
         }
         line(out, "axis", (x(1.0), bottom), (x(1.0), bottom + 5.0));

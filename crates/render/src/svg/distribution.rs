@@ -61,10 +61,10 @@ pub fn document(pictures: &[DistributionPicture<'_>]) -> String {
 impl DistributionPicture<'_> {
     /// Text alternative of the charts.
     fn sentence(&self) -> String {
-        let whole = self.distribution;
-        let mut parts = vec![format!("{} values", value_formatter::count(whole.count()))];
+        let distribution = self.distribution;
+        let mut parts = vec![format!("{} values", value_formatter::count(distribution.count()))];
         for q in [0.5, 0.9, 0.99, 0.999] {
-            if let Some(value) = whole.quantile(q) {
+            if let Some(value) = distribution.quantile(q) {
                 parts.push(format!(
                     "{} {}",
                     value_formatter::quantile_name(q),
@@ -72,13 +72,13 @@ impl DistributionPicture<'_> {
                 ));
             }
         }
-        if let Some(max) = whole.max() {
+        if let Some(max) = distribution.max() {
             parts.push(format!("max {}", self.formatter.value(max)));
         }
         let limits = self
             .thresholds
             .iter()
-            .map(|a| format!(" {}.", a.sentence(whole.count(), &self.formatter)));
+            .map(|a| format!(" {}.", a.sentence(distribution.count(), &self.formatter)));
         format!("{}: {}.{}", self.title, parts.join(", "), limits.collect::<String>())
     }
 
@@ -178,12 +178,12 @@ impl DistributionPicture<'_> {
 
     /// The maximum, then quantiles as far as they fit, on a line below the tick labels.
     fn marks(&self, out: &mut String, x: &dyn Fn(f64) -> f64, bottom: f64) {
-        let whole = self.distribution;
+        let distribution = self.distribution;
         let mut room = OccupiedSpans::default();
-        let max = whole.max().filter(|max| max.estimate > 0.0 && max.estimate.is_finite());
+        let max = distribution.max().filter(|max| max.estimate > 0.0 && max.estimate.is_finite());
         let max = max.map(|max| (max, format!("max {}", self.formatter.value(max)), "max"));
         let quantiles = [0.5, 0.99, 0.9, 0.999, 0.9999].into_iter().filter_map(|q| {
-            let value = whole.quantile(q)?;
+            let value = distribution.quantile(q)?;
             let value =
                 Some(value).filter(|value| value.estimate > 0.0 && value.estimate.is_finite())?;
             Some((value, value_formatter::quantile_name(q), "faint"))

@@ -248,8 +248,8 @@ impl<'a> SvgHeatmap<'a> {
     }
 
     /// Vertical position of an axis position.
-    fn y(&self, place: f64) -> f64 {
-        self.axis_top() + (1.0 - place) * ROWS as f64 * ROW
+    fn y(&self, position: f64) -> f64 {
+        self.axis_top() + (1.0 - position) * ROWS as f64 * ROW
     }
 
     /// Draws the cells.
@@ -443,8 +443,8 @@ impl<'a> SvgHeatmap<'a> {
         let Some((start, end)) = self.map.time_range() else { return };
         let mut room = OccupiedSpans::default();
         for (time, name) in time_axis::ticks(start, end, (PLOT / TICK_WIDTH) as usize) {
-            let Some(place) = self.fitted.position(time) else { continue };
-            let x = LEFT + place / self.fitted.columns.len() as f64 * PLOT;
+            let Some(position) = self.fitted.position(time) else { continue };
+            let x = LEFT + position / self.fitted.columns.len() as f64 * PLOT;
             line(out, "axis", (x, y), (x, y + 5.0));
             let wide = name.chars().count() as f64 * CHAR_WIDTH;
             let middle = x.min(WIDTH - 4.0 - wide / 2.0);

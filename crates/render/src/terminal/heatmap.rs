@@ -209,7 +209,7 @@ impl<'a> TerminalHeatmap<'a> {
             });
         }
         for (at, &row) in all.iter().enumerate() {
-            let place = GlyphRow { row: Some(row), below: all.get(at + 1).copied() };
+            let glyph_row = GlyphRow { row: Some(row), below: all.get(at + 1).copied() };
             match groups.last_mut() {
                 Some(last)
                     if self.uses_half_blocks
@@ -217,9 +217,9 @@ impl<'a> TerminalHeatmap<'a> {
                         && is_on_axis(last)
                         && row.is_on_axis() =>
                 {
-                    last.push(place);
+                    last.push(glyph_row);
                 }
-                _ => groups.push(vec![place]),
+                _ => groups.push(vec![glyph_row]),
             }
         }
         groups

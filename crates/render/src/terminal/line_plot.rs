@@ -81,8 +81,8 @@ impl LinePlot<'_> {
         let ticks: Vec<(usize, String)> = time_axis::ticks(start, end, width.div_ceil(TICK_WIDTH))
             .into_iter()
             .map(|(time, name)| {
-                let place = (time - start) as f64 / total * width as f64;
-                ((place as usize).min(width - 1), name)
+                let position = (time - start) as f64 / total * width as f64;
+                ((position as usize).min(width - 1), name)
             })
             .collect();
         lines.extend(axis_lines(&ticks, width, terminal));

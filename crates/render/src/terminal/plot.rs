@@ -18,12 +18,12 @@ const EIGHTHS_ASCII: [char; 9] = [' ', '.', '.', ':', ':', ':', '#', '#', '#'];
 
 /// Distribution: fraction of values per column.
 pub fn distribution(
-    whole: &MergedDistribution,
+    merged: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(shape) = DensityShape::new(whole, show, width) else {
+    let Some(shape) = DensityShape::new(merged, show, width) else {
         return vec!["  (no values above zero to draw)".into()];
     };
     let peak = shape.peak();
@@ -54,12 +54,12 @@ pub fn distribution(
 
     let at = |value: f64| column(shape.axis.position(show.scale(value)), width);
     let mut marks = Vec::new();
-    if let Some(max) = whole.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0) {
+    if let Some(max) = merged.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0) {
         marks.push((at(max.estimate), format!("max {}", show.value(max)), TextStyle::Max));
     }
     for q in [0.5, 0.99, 0.9, 0.999] {
         let drawn = |value: &hist::Bracket| value.estimate > 0.0 && value.estimate.is_finite();
-        if let Some(value) = whole.quantile(q).filter(drawn) {
+        if let Some(value) = merged.quantile(q).filter(drawn) {
             marks.push((at(value.estimate), value_formatter::quantile_name(q), TextStyle::Faint));
         }
     }
@@ -70,12 +70,12 @@ pub fn distribution(
 
 /// Percentile spectrum: value of each quantile, on an axis of nines.
 pub fn spectrum(
-    whole: &MergedDistribution,
+    distribution: &MergedDistribution,
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(spectrum) = PercentileSpectrum::new(whole, show, width) else {
+    let Some(spectrum) = PercentileSpectrum::new(distribution, show, width) else {
         return Vec::new();
     };
     let axis = spectrum.axis;
@@ -107,7 +107,7 @@ pub fn spectrum(
         .chain([(width - 1, "max".to_owned())])
         .collect();
     lines.extend(axis_lines(&ticks, width, terminal));
-    if let Some(max) = whole.max() {
+    if let Some(max) = distribution.max() {
         lines.push(mark_line(
             &[(width - 1, format!("max {}", show.value(max)), TextStyle::Max)],
             width,
@@ -121,8 +121,8 @@ pub fn spectrum(
     lines
 }
 
-fn column(place: f64, width: usize) -> usize {
-    ((place * width as f64) as usize).min(width - 1)
+fn column(position: f64, width: usize) -> usize {
+    ((position * width as f64) as usize).min(width - 1)
 }
 
 /// Columns from the bottom: solid up to the first height, uncertain up to the second, in eighths of
@@ -139,14 +139,14 @@ fn bars(heights: &[(usize, usize)], marks: &[(usize, String)], terminal: &Termin
             let (mut text, mut run, mut paint) = (String::new(), String::new(), TextStyle::Bar);
             for &(solid, upper) in heights {
                 let eighths = solid.saturating_sub(floor).min(8);
-                let (glyph, wanted) = if eighths == 0 && upper > floor {
+                let (glyph, level) = if eighths == 0 && upper > floor {
                     (band_glyph, TextStyle::Uncertain)
                 } else {
                     (glyphs[eighths], TextStyle::Bar)
                 };
-                if wanted != paint {
+                if level != paint {
                     text.push_str(&terminal.paint(paint, &run));
-                    (run, paint) = (String::new(), wanted);
+                    (run, paint) = (String::new(), level);
                 }
                 run.push(glyph);
             }

@@ -25,18 +25,18 @@ impl Sparkline {
     /// Sparkline as wide as `room`. Cells without a value or sample are blank.
     pub fn text(&self, room: usize) -> String {
         let mut cells: Vec<Option<f64>> = vec![None; room];
-        let place = |ns: u64| {
+        let column = |ns: u64| {
             // The newest point is at the right end; points older than a minute are not shown.
             let age = self.end_ns.saturating_sub(ns) as f64 / RANGE_NS as f64;
             (1.0 - age) * room as f64
         };
         for &(start, end, value) in &self.points {
-            let (from, to) = (place(start), place(end));
+            let (from, to) = (column(start), column(end));
             // Cells whose centre is in the interval, and the cell of the interval's own centre.
-            let own = f64::midpoint(from, to);
+            let middle_ns = f64::midpoint(from, to);
             for (at, cell) in cells.iter_mut().enumerate() {
                 let middle = at as f64 + 0.5;
-                let is_own = (at as f64..at as f64 + 1.0).contains(&own);
+                let is_own = (at as f64..at as f64 + 1.0).contains(&middle_ns);
                 if is_own || (from..to).contains(&middle) {
                     *cell = Some(cell.map_or(value, |known: f64| known.max(value)));
                 }

@@ -59,14 +59,14 @@ impl<'a> SettingsCheck<'a> {
 
     /// Checks the names of all `[[table]]`: printable, at most 64 bytes, unique.
     pub fn names<'n>(&mut self, table: &str, names: impl IntoIterator<Item = &'n str>) {
-        let mut seen = HashSet::new();
+        let mut names_so_far = HashSet::new();
         for (index, name) in names.into_iter().enumerate() {
             let at = TableRef::nth(table, index);
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)
             {
                 self.problem(at, "name", "invalid name; expected 1 to 64 printable bytes");
             }
-            if !seen.insert(name) {
+            if !names_so_far.insert(name) {
                 let what = format!("duplicate [[{table}]] name {name:?}");
                 self.problem(at, "name", what);
             }

@@ -69,11 +69,12 @@ impl<'a> Document<'a> {
         keys: &[&str],
     ) -> Result<T, Problems> {
         let (start, table) = self.table(table).unzip();
-        let own = table.into_iter().flatten();
-        let own = own.filter(|(key, _)| keys.contains(&&**key.get_ref()));
-        let own: DeTable<'a> = own.map(|(key, value)| (key.clone(), value.clone())).collect();
+        let entries = table.into_iter().flatten();
+        let entries = entries.filter(|(key, _)| keys.contains(&&**key.get_ref()));
+        let entries: DeTable<'a> =
+            entries.map(|(key, value)| (key.clone(), value.clone())).collect();
         let start = start.flatten().unwrap_or(0);
-        let deserializer = Deserializer::from(Spanned::new(start..start, own));
+        let deserializer = Deserializer::from(Spanned::new(start..start, entries));
         let read = with_folder(self.folder, || T::deserialize(deserializer));
         read.map_err(|error| Problems::of_toml(self.text, &error))
     }
@@ -116,11 +117,11 @@ impl<'a> Document<'a> {
 
     /// A problem of a key; if the key is absent, of its table.
     pub(crate) fn problem(&self, table: TableRef<'_>, key: &str, what: String) -> Problem {
-        let place = self.table(table).and_then(|(start, table)| match entry(table, key) {
+        let span = self.table(table).and_then(|(start, table)| match entry(table, key) {
             Some((key, _)) => Some(key.span().start),
             None => start,
         });
-        match place {
+        match span {
             Some(byte) => Problem::at(self.text, byte, what),
             None => Problem::without_position(what),
         }

@@ -129,9 +129,10 @@ fn with_nearest(message: &str) -> String {
 /// Message for an unknown key with the nearest known one.
 pub(crate) fn unknown_key(found: &str, known: &[&str]) -> String {
     let nearest = known.iter().min_by_key(|known| distance(found, known));
-    let near = nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
-    match near {
-        Some(near) => format!("unknown key {found:?}; did you mean {near:?}?"),
+    let nearest_key =
+        nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
+    match nearest_key {
+        Some(nearest_key) => format!("unknown key {found:?}; did you mean {nearest_key:?}?"),
         None => format!("unknown key {found:?}; known keys: {}", known.join(", ")),
     }
 }

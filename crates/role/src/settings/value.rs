@@ -109,7 +109,7 @@ impl<T> Visitor<'_> for TextVisitor<T> {
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-        (self.parse)(text).map_err(|why| E::custom(format!("{text:?}: {why}")))
+        (self.parse)(text).map_err(|reason| E::custom(format!("{text:?}: {reason}")))
     }
 
     fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<T, E> {
@@ -159,14 +159,14 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .iter()
         .find_map(|(unit, bytes)| text.strip_suffix(unit).map(|number| (number, *bytes)))
         .unwrap_or((text, 1));
-    let (whole, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
+    let (integer, fraction) = number.trim().split_once('.').unwrap_or((number.trim(), "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     // Nine decimals keep the product within 128 bits.
-    if !digits(whole) || !digits(fraction) || fraction.len() > 9 {
+    if !digits(integer) || !digits(fraction) || fraction.len() > 9 {
         return Err(expected());
     }
     let scale = 10u128.pow(fraction.len() as u32);
-    let number: u128 = format!("{whole}{fraction}").parse().map_err(|_| expected())?;
+    let number: u128 = format!("{integer}{fraction}").parse().map_err(|_| expected())?;
     let bytes = number.checked_mul(u128::from(unit_bytes)).ok_or_else(expected)?;
     if bytes % scale != 0 {
         return Err("is not a whole number of bytes".to_owned());

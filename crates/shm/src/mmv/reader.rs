@@ -91,8 +91,8 @@ impl<'a> MmvReader<'a> {
                 ))
             };
             let (kind, count, start) = read().ok_or(table)?;
-            let Some(place) = KINDS.iter().position(|known| known.0 == kind) else { continue };
-            let (_, what, one, two) = KINDS[place];
+            let Some(kind_index) = KINDS.iter().position(|known| known.0 == kind) else { continue };
+            let (_, what, one, two) = KINDS[kind_index];
             if count > COUNT_MAX {
                 return Err(Error::Count { part: what, found: count });
             }
@@ -101,7 +101,7 @@ impl<'a> MmvReader<'a> {
             if count > 0 && need > have {
                 return Err(Error::Truncated { part: what, have, need });
             }
-            if found[place].replace(MmvSection { start, count, entry_bytes }).is_some() {
+            if found[kind_index].replace(MmvSection { start, count, entry_bytes }).is_some() {
                 return Err(Error::DuplicateSection { part: what });
             }
         }
@@ -114,7 +114,7 @@ impl<'a> MmvReader<'a> {
         })
     }
 
-    pub(super) fn labels(&self, section: MmvSection, shown: &mut MmvSnapshot) -> MmvLabels {
+    pub(super) fn labels(&self, section: MmvSection, snapshot: &mut MmvSnapshot) -> MmvLabels {
         let mut labels = MmvLabels::default();
         for index in 0..section.count {
             let start = section.entry(index);
@@ -127,7 +127,7 @@ impl<'a> MmvReader<'a> {
                 Some(labels.add(flags, identity, internal, json))
             };
             if !read().unwrap_or(false) {
-                shown.reject(1, Error::Label { index });
+                snapshot.reject(1, Error::Label { index });
             }
         }
         labels
@@ -214,10 +214,10 @@ impl<'a> MmvReader<'a> {
     }
 
     /// A name stored inline (version 1) or by reference.
-    fn name(&self, place: u64) -> Option<&'a str> {
+    fn name(&self, offset: u64) -> Option<&'a str> {
         let bytes = match self.is_version_1 {
-            true => self.file.text(place, NAME_BYTES),
-            false => self.string(self.file.u64(place)?),
+            true => self.file.text(offset, NAME_BYTES),
+            false => self.string(self.file.u64(offset)?),
         };
         bytes.and_then(endian::name)
     }
@@ -240,9 +240,9 @@ impl<'a> MmvReader<'a> {
 
     fn number_or_text(&self, start: u64, entry: &MmvMetric) -> Option<MetricValue> {
         const UNSET: MetricValue = MetricValue::Unknown("not set by the program");
-        let place = start + const { field_offset(&VALUE, "value") };
+        let offset = start + const { field_offset(&VALUE, "value") };
         let extra = self.file.i64(start + const { field_offset(&VALUE, "extra") })?;
-        let all_ones = self.file.u64(place)? == u64::MAX;
+        let all_ones = self.file.u64(offset)? == u64::MAX;
         let number = match entry.kind {
             STRING => {
                 let text = self.string(extra as u64)?;
@@ -258,16 +258,16 @@ impl<'a> MmvReader<'a> {
                 // In a timed section in progress, `extra` is its start time, negated.
                 let inside = if extra < 0 { self.wall_us.saturating_add(extra).max(0) } else { 0 };
                 return Some(MetricValue::Counter(NumericValue::Signed(
-                    self.file.i64(place)?.saturating_add(inside),
+                    self.file.i64(offset)?.saturating_add(inside),
                 )));
             }
             0..=3 if self.sentinel && all_ones => return Some(UNSET),
-            0 => NumericValue::Signed(self.file.i32(place)?.into()),
-            1 => NumericValue::Unsigned(self.file.u32(place)?.into()),
-            2 => NumericValue::Signed(self.file.i64(place)?),
-            3 => NumericValue::Unsigned(self.file.u64(place)?),
-            4 => NumericValue::Float(f32::from_bits(self.file.u32(place)?).into()),
-            5 => NumericValue::Float(f64::from_bits(self.file.u64(place)?)),
+            0 => NumericValue::Signed(self.file.i32(offset)?.into()),
+            1 => NumericValue::Unsigned(self.file.u32(offset)?.into()),
+            2 => NumericValue::Signed(self.file.i64(offset)?),
+            3 => NumericValue::Unsigned(self.file.u64(offset)?),
+            4 => NumericValue::Float(f32::from_bits(self.file.u32(offset)?).into()),
+            5 => NumericValue::Float(f64::from_bits(self.file.u64(offset)?)),
             -1 => return Some(MetricValue::Unknown("not supported by the program")),
             _ => return Some(MetricValue::Unknown("of a type that MMV does not have")),
         };

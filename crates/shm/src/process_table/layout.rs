@@ -167,12 +167,16 @@ pub(super) struct TableBufferHeader {
 }
 
 impl TableBufferHeader {
-    pub(super) fn new(generation: u64, taken: &CollectionInfo, count: u32) -> TableBufferHeader {
-        let how = match taken.method {
+    pub(super) fn new(
+        generation: u64,
+        collection: &CollectionInfo,
+        count: u32,
+    ) -> TableBufferHeader {
+        let how = match collection.method {
             CollectionMethod::Bpf => 1,
             CollectionMethod::Procfs => 2,
         };
-        let (at_ns, unix_ns) = (taken.started_ns, taken.unix_ns);
+        let (at_ns, unix_ns) = (collection.started_ns, collection.unix_ns);
         TableBufferHeader {
             before: generation,
             after: generation,
@@ -218,7 +222,7 @@ impl TableBufferHeader {
 
 /// Appends a row.
 pub(super) fn put_row(process: &ProcessRow, rows: &mut Vec<u8>) {
-    let told = |number: Option<u64>| number.unwrap_or(NOT_REPORTED).to_le_bytes();
+    let reported = |number: Option<u64>| number.unwrap_or(NOT_REPORTED).to_le_bytes();
     let mut bytes = [0; ROW_BYTES];
     let mut out = FieldEncoder(&mut bytes);
     for number in [process.pid, process.ppid, process.uid, process.threads] {
@@ -233,9 +237,9 @@ pub(super) fn put_row(process: &ProcessRow, rows: &mut Vec<u8>) {
     out.put(process.minor_faults.to_le_bytes());
     out.put(process.major_faults.to_le_bytes());
     out.put(process.rss_bytes.to_le_bytes());
-    out.put(told(process.voluntary_switches));
-    out.put(told(process.involuntary_switches));
-    out.put(told(process.run_delay_ns));
+    out.put(reported(process.voluntary_switches));
+    out.put(reported(process.involuntary_switches));
+    out.put(reported(process.run_delay_ns));
     rows.extend_from_slice(&bytes);
 }
 
@@ -246,7 +250,7 @@ pub(super) fn decode_row(bytes: &[u8; ROW_BYTES]) -> ProcessRow {
     let [state, ..] = from.read_array::<8>();
     let (user_ns, system_ns) = (from.u64(), from.u64());
     let (minor_faults, major_faults, rss_bytes) = (from.u64(), from.u64(), from.u64());
-    let mut told = || Some(from.u64()).filter(|&number| number != NOT_REPORTED);
+    let mut reported = || Some(from.u64()).filter(|&number| number != NOT_REPORTED);
     ProcessRow {
         pid,
         ppid,
@@ -260,9 +264,9 @@ pub(super) fn decode_row(bytes: &[u8; ROW_BYTES]) -> ProcessRow {
         minor_faults,
         major_faults,
         rss_bytes,
-        voluntary_switches: told(),
-        involuntary_switches: told(),
-        run_delay_ns: told(),
+        voluntary_switches: reported(),
+        involuntary_switches: reported(),
+        run_delay_ns: reported(),
     }
 }
 

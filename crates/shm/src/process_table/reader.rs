@@ -168,13 +168,13 @@ fn attempt(
     if !is_possible {
         return Err(Error::Damaged { field: "count", found: head.count.into() }.into());
     }
-    let taken = CollectionInfo {
+    let collection = CollectionInfo {
         started_ns: head.at_ns,
         unix_ns: head.unix_ns,
         method: head.method()?,
         ticks_per_second: header.ticks_per_second,
     };
-    Ok(Some(ProcessTable { collection: taken, generation, processes }))
+    Ok(Some(ProcessTable { collection, generation, processes }))
 }
 
 #[cfg(test)]

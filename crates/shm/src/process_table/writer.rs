@@ -90,7 +90,7 @@ impl TableWriter {
     }
 
     /// Publishes a table; processes must be sorted by PID.
-    pub fn publish(&mut self, taken: &CollectionInfo, processes: &[ProcessRow]) -> Result<()> {
+    pub fn publish(&mut self, collection: &CollectionInfo, processes: &[ProcessRow]) -> Result<()> {
         let too_many = || Error::TooMany { found: processes.len() };
         let count = u32::try_from(processes.len()).map_err(|_| too_many())?;
         if processes.len() > PROCESSES_MAX {
@@ -98,17 +98,17 @@ impl TableWriter {
         }
         let need = (BUFFER_HEAD_BYTES + processes.len() * ROW_BYTES) as u64;
         let same = |header: &TableHeader| {
-            header.capacity >= need && header.ticks_per_second == taken.ticks_per_second
+            header.capacity >= need && header.ticks_per_second == collection.ticks_per_second
         };
         let (file, header) = match self.file.take().filter(|(_, header)| same(header)) {
             Some(file) => file,
             None => {
                 self.generation = 0;
-                self.create(processes.len(), taken.ticks_per_second)?
+                self.create(processes.len(), collection.ticks_per_second)?
             }
         };
         let generation = self.generation + 1;
-        let head = TableBufferHeader::new(generation, taken, count);
+        let head = TableBufferHeader::new(generation, collection, count);
         let written = store_table(&header, &head, processes, &mut self.rows, &mut |bytes, at| {
             file.write_all_at(bytes, at)
         });
@@ -135,21 +135,23 @@ impl TableWriter {
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&self.folder, NEW_NAME, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| self.io_error("create", NEW_NAME, error))?;
-        let made = fallocate(&file, FallocateFlags::empty(), 0, header.file_bytes());
-        let made = made.map_err(|error| self.io_error("reserve memory for", NEW_NAME, error));
+        let reserved = fallocate(&file, FallocateFlags::empty(), 0, header.file_bytes());
+        let reserved =
+            reserved.map_err(|error| self.io_error("reserve memory for", NEW_NAME, error));
         let file = File::from(file);
-        made.and_then(|()| {
-            // Independent of the umask: all users may read the table.
-            fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
-                .map_err(|error| self.io_error("open for all", NEW_NAME, error))?;
-            file.write_all_at(&header.encode(), 0).map_err(|source| {
-                let path = self.path.with_file_name(NEW_NAME);
-                Error::Io { action: "write", path, source }
+        reserved
+            .and_then(|()| {
+                // Independent of the umask: all users may read the table.
+                fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
+                    .map_err(|error| self.io_error("open for all", NEW_NAME, error))?;
+                file.write_all_at(&header.encode(), 0).map_err(|source| {
+                    let path = self.path.with_file_name(NEW_NAME);
+                    Error::Io { action: "write", path, source }
+                })
             })
-        })
-        .inspect_err(|_| {
-            let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
-        })?;
+            .inspect_err(|_| {
+                let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
+            })?;
         Ok((file, header))
     }
 

@@ -73,16 +73,16 @@ fn top_counts<T: Ord>(
     top: usize,
     all: impl Iterator<Item = (u64, T)>,
 ) -> impl Iterator<Item = (u64, T)> {
-    let mut kept: Vec<(Reverse<u64>, T)> = Vec::new();
+    let mut top_values: Vec<(Reverse<u64>, T)> = Vec::new();
     for (count, what) in all {
-        kept.push((Reverse(count), what));
+        top_values.push((Reverse(count), what));
         // Sorting after every doubling bounds both memory and comparisons.
-        if kept.len() >= top.saturating_mul(2).max(64) {
-            kept.sort_unstable();
-            kept.truncate(top);
+        if top_values.len() >= top.saturating_mul(2).max(64) {
+            top_values.sort_unstable();
+            top_values.truncate(top);
         }
     }
-    kept.sort_unstable();
-    kept.truncate(top);
-    kept.into_iter().map(|(Reverse(count), what)| (count, what))
+    top_values.sort_unstable();
+    top_values.truncate(top);
+    top_values.into_iter().map(|(Reverse(count), what)| (count, what))
 }

@@ -22,11 +22,11 @@ use super::{ParsedKey, SeriesIndex, SeriesNumber};
 const NUMBERS_PER_CANDIDATE: usize = 64;
 
 pub(super) fn select(index: &SeriesIndex, selector: &Selector) -> Vec<SeriesNumber> {
-    let picked = index.evaluate(selector);
-    if !picked.is_complement {
-        return picked.numbers.iter().copied().map(SeriesNumber).collect();
+    let selection = index.evaluate(selector);
+    if !selection.is_complement {
+        return selection.numbers.iter().copied().map(SeriesNumber).collect();
     }
-    let mut without = picked.numbers.iter().copied().peekable();
+    let mut without = selection.numbers.iter().copied().peekable();
     let all = 0..index.len() as u32;
     let has_deleted = index.keys.deleted() > 0;
     let all = all.filter(|number| !has_deleted || index.keys.is_live(*number));
@@ -75,12 +75,13 @@ impl SeriesIndex {
                 candidates = Some(numbers.iter().copied().filter(is_picked).collect());
                 continue;
             }
-            let picked = self.evaluate(part);
-            match (&candidates, picked.is_complement) {
-                (None, true) => without.push(picked.numbers),
-                (None, false) => candidates = Some(picked.numbers),
+            let selection = self.evaluate(part);
+            match (&candidates, selection.is_complement) {
+                (None, true) => without.push(selection.numbers),
+                (None, false) => candidates = Some(selection.numbers),
                 (Some(numbers), is_complement) => {
-                    candidates = Some(intersect(numbers, &picked.numbers, !is_complement).into());
+                    candidates =
+                        Some(intersect(numbers, &selection.numbers, !is_complement).into());
                 }
             }
         }
@@ -98,15 +99,18 @@ impl SeriesIndex {
     }
 
     fn any_of(&self, parts: &[Selector]) -> PostingsSet<'_> {
-        let (complements, picked): (Vec<_>, Vec<_>) =
-            parts.iter().map(|part| self.evaluate(part)).partition(|picked| picked.is_complement);
-        let picked = self.union(picked.iter().map(|picked| &picked.numbers[..])).into_owned();
+        let (complements, selections): (Vec<_>, Vec<_>) = parts
+            .iter()
+            .map(|part| self.evaluate(part))
+            .partition(|selections| selections.is_complement);
+        let selections =
+            self.union(selections.iter().map(|selections| &selections.numbers[..])).into_owned();
         // The union excludes a number only if every complement excludes it.
-        let complements = complements.into_iter().map(|picked| picked.numbers);
+        let complements = complements.into_iter().map(|selections| selections.numbers);
         match complements.reduce(|a, b| intersect(&a, &b, true).into()) {
-            None => PostingsSet::including(picked),
+            None => PostingsSet::including(selections),
             Some(without) => {
-                PostingsSet::including(intersect(&without, &picked, false)).complement()
+                PostingsSet::including(intersect(&without, &selections, false)).complement()
             }
         }
     }

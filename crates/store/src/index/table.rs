@@ -54,15 +54,15 @@ impl HashIndex {
     pub(super) fn renumber(&mut self, new: impl Fn(u32) -> Option<u32>) {
         let old = std::mem::take(self);
         let slots = old.slots.into_iter().filter(|slot| *slot != EMPTY);
-        let kept: Vec<u64> = slots
+        let live_slots: Vec<u64> = slots
             .filter_map(|slot| Some(slot >> 32 << 32 | u64::from(new(slot as u32)?)))
             .collect();
-        self.len = kept.len();
-        if !kept.is_empty() {
+        self.len = live_slots.len();
+        if !live_slots.is_empty() {
             // The capacity that inserting one by one would have reached.
-            let size = kept.len().saturating_mul(8).div_ceil(7).next_power_of_two().max(4);
+            let size = live_slots.len().saturating_mul(8).div_ceil(7).next_power_of_two().max(4);
             self.slots = vec![EMPTY; size];
-            kept.into_iter().for_each(|slot| self.put(slot));
+            live_slots.into_iter().for_each(|slot| self.put(slot));
         }
     }
 

@@ -116,7 +116,7 @@ fn every_flipped_bit_is_found() {
     for bit in 0..bytes.len() * 8 {
         let mut damaged = bytes.clone();
         damaged[bit / 8] ^= 1 << (bit % 8);
-        assert!(Manifest::read(&damaged).is_err_and(|why| !why.is_empty()), "bit {bit}");
+        assert!(Manifest::read(&damaged).is_err_and(|reason| !reason.is_empty()), "bit {bit}");
     }
     for len in 0..bytes.len() {
         assert!(Manifest::read(&bytes[..len]).is_err());

@@ -213,13 +213,13 @@ impl ReadView {
         let kind = series.found.series.kind();
         let mut days = RollupCoverage::default();
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
-        let mut gone: BTreeSet<i64> = BTreeSet::new();
+        let mut dropped_days: BTreeSet<i64> = BTreeSet::new();
         for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
         {
             for (&day, numbers) in &part.covers {
                 days.rolled[part.resolution as usize].insert(day);
                 if !numbers.is_subset(&live) {
-                    gone.insert(day);
+                    dropped_days.insert(day);
                 }
             }
         }
@@ -257,7 +257,7 @@ impl ReadView {
             }
             unrolled.extend(next.map(|time| slot(time, DAY)));
             for day in unrolled {
-                let how = if gone.contains(&day) {
+                let how = if dropped_days.contains(&day) {
                     UnrolledDay::RollupPlusRaw
                 } else {
                     UnrolledDay::RawOnly

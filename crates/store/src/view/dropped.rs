@@ -41,19 +41,19 @@ impl DroppedRows {
         (day, resolution): (i64, Resolution),
         finer: Resolution,
     ) {
-        let own = self.plans.entry(series.id).or_insert_with(|| Plan::clone(plan));
+        let plan_of_series = self.plans.entry(series.id).or_insert_with(|| Plan::clone(plan));
         let mut stays = Vec::new();
-        for (range, column) in std::mem::take(&mut own[resolution as usize]) {
+        for (range, column) in std::mem::take(&mut plan_of_series[resolution as usize]) {
             for piece in split_by_days(&range) {
                 let is_meant = slot(piece.end, DAY) == day;
                 match is_meant {
-                    true => own[finer as usize].push((piece, column)),
+                    true => plan_of_series[finer as usize].push((piece, column)),
                     false => stays.push((piece, column)),
                 }
             }
         }
-        own[resolution as usize] = stays;
-        own[finer as usize].sort_by_key(|(range, _)| range.start);
+        plan_of_series[resolution as usize] = stays;
+        plan_of_series[finer as usize].sort_by_key(|(range, _)| range.start);
     }
 }
 
@@ -99,8 +99,10 @@ impl ReadView {
                 for piece in
                     clip_to_days(range, &lacking).flat_map(|day| split_by_slots(&day, period))
                 {
-                    let held = pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
-                    *held = held.start.min(piece.start)..held.end.max(piece.end);
+                    let piece_of_slot =
+                        pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
+                    *piece_of_slot =
+                        piece_of_slot.start.min(piece.start)..piece_of_slot.end.max(piece.end);
                 }
             }
             for (first, Range { start, end }) in pieces {
@@ -159,7 +161,7 @@ impl ReadView {
         &self,
         series: &SeriesQuery,
         day: i64,
-        wanted: Resolution,
+        requested_resolution: Resolution,
         covered: &CoveredParts,
     ) -> Result<RowsOfDay> {
         let kind = series.found.series.kind();
@@ -202,9 +204,10 @@ impl ReadView {
             return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
         }
         let is_best = |resolution: &Resolution| amounts.contains(&(*resolution, most));
-        let mut finer = Resolution::ALL.into_iter().rev().filter(|&finer| finer <= wanted);
+        let mut finer =
+            Resolution::ALL.into_iter().rev().filter(|&finer| finer <= requested_resolution);
         Ok(match finer.find(is_best) {
-            Some(best) if best == wanted => RowsOfDay::Complete,
+            Some(best) if best == requested_resolution => RowsOfDay::Complete,
             Some(finer) => RowsOfDay::Finer(finer),
             None => RowsOfDay::Missing,
         })
@@ -215,12 +218,12 @@ impl ReadView {
         &self,
         series: &SeriesQuery,
         range: &Range<i64>,
-        wanted: &mut dyn FnMut(&PartInfo) -> bool,
+        filter: &mut dyn FnMut(&PartInfo) -> bool,
     ) -> Result<Option<u128>> {
         // The read of the answer reports damage.
         let mut gaps = Vec::new();
         let infos =
-            self.manifest.base_parts().filter(|info| may_contain(info, range) && wanted(info));
+            self.manifest.base_parts().filter(|info| may_contain(info, range) && filter(info));
         let found = self.inner.parts(infos, &mut gaps);
         let found =
             found.and_then(|parts| gather::gather_rows(&parts, &series.id, range, &mut gaps));
@@ -273,11 +276,11 @@ impl ReadView {
         if kind.is_cumulative() && self.lacks_readings(series, &range, &mut gaps)? {
             return Ok(true);
         }
-        let left = self.amount_in_base(series, &range, &mut |info| {
+        let remaining = self.amount_in_base(series, &range, &mut |info| {
             info.partition().start == start
                 && !self.is_not_rolled_up(info, Resolution::Day, covered)
         })?;
-        Ok(left.is_some_and(|left| rolled.amount() > left))
+        Ok(remaining.is_some_and(|remaining| rolled.amount() > remaining))
     }
 
     /// Whether the finest rollups of a partition have a slot without remaining samples. Late
@@ -296,9 +299,9 @@ impl ReadView {
                 self.rolled_rows(series, resolution, range, gaps, &mut slots)?;
             }
         }
-        let left = self.base_rows(series, range, |_| true, gaps)?.rows.times();
+        let remaining = self.base_rows(series, range, |_| true, gaps)?.rows.times();
         let is_left =
-            |(start, end): (i64, i64)| left.iter().any(|row| start < row.1 && row.1 <= end);
+            |(start, end): (i64, i64)| remaining.iter().any(|row| start < row.1 && row.1 <= end);
         Ok(!slots.times().into_iter().all(is_left))
     }
 
@@ -327,9 +330,9 @@ impl ReadView {
         &self,
         series: &SeriesQuery,
         day: i64,
-        wanted: impl Fn(&PartInfo) -> bool,
+        filter: impl Fn(&PartInfo) -> bool,
     ) -> bool {
-        self.manifest.parts.values().filter(|part| wanted(part)).any(|part| {
+        self.manifest.parts.values().filter(|part| filter(part)).any(|part| {
             let locations = self.inner.part(part.number).and_then(|part| part.find(&series.id));
             let is_of = |location: &ChunkLocation| {
                 location.start < day.saturating_add(DAY) && day < location.end

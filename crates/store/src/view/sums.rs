@@ -35,12 +35,12 @@ impl ReadView {
         each: &mut ChunkVisitor<'_>,
     ) -> Result<()> {
         self.check()?;
-        let whole = |why: String| Gap {
+        let gap_for = |reason: String| Gap {
             start: info.start,
             end: info.end,
             producer: None,
             lost: None,
-            reason: format!("part {:016x}: {why}", info.number),
+            reason: format!("part {:016x}: {reason}", info.number),
         };
         let found = self
             .inner
@@ -55,7 +55,7 @@ impl ReadView {
                 (part, locations)
             }
             Err(error) => {
-                gaps.push(whole(error.to_string()));
+                gaps.push(gap_for(error.to_string()));
                 return Ok(());
             }
         };
@@ -71,8 +71,8 @@ impl ReadView {
             match read {
                 Err(gap) => gaps.push(gap),
                 Ok(header) => {
-                    if let Err(why) = each(&location, &header, &bytes) {
-                        gaps.push(whole(format!("chunk at byte {}: {why}", location.offset)));
+                    if let Err(reason) = each(&location, &header, &bytes) {
+                        gaps.push(gap_for(format!("chunk at byte {}: {reason}", location.offset)));
                     }
                 }
             }
@@ -85,7 +85,7 @@ impl ReadView {
         &self,
         series: &SeriesQuery,
         range: &Range<i64>,
-        wanted: impl Fn(&PartInfo) -> bool,
+        filter: impl Fn(&PartInfo) -> bool,
         gaps: &mut Vec<Gap>,
     ) -> Result<GatheredRows> {
         let kind = series.found.series.kind();
@@ -93,7 +93,7 @@ impl ReadView {
         let mut predecessors = KnownPredecessors::default();
         self.check()?;
         for info in self.manifest.base_parts() {
-            if info.end <= range.start || info.start > range.end || !wanted(info) {
+            if info.end <= range.start || info.start > range.end || !filter(info) {
                 continue;
             }
             self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
@@ -135,11 +135,12 @@ impl ReadView {
             let plan = placement.extend_with_points(plan.clone());
             let dropped = self.dropped_gaps(&adding, &plan, &covered)?;
             gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
-            let (own, others): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
+            let (single_series, others): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
                 adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
-            let own =
-                own.iter().map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
-            for (series, plan) in own.chain([(&others[..], &plan)]) {
+            let single_series = single_series
+                .iter()
+                .map(|series| (std::slice::from_ref(series), &dropped.plans[&series.id]));
+            for (series, plan) in single_series.chain([(&others[..], &plan)]) {
                 self.add_rollups(series, plan, placement, gaps, &mut merge)?;
                 self.add_base(series, plan, &covered, placement, gaps, &mut merge)?;
             }

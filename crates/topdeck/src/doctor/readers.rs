@@ -100,13 +100,13 @@ fn measure_published(options: &Options, processes: &mut ProcessCollector) -> Res
     let before = thread_cpu_time();
     for _ in 0..options.samples {
         processes.read().context("cannot read the process table")?;
-        let taken = CollectionInfo {
+        let collection = CollectionInfo {
             started_ns: clock::now(),
             unix_ns: clock::wall().unix_ns,
             method: processes.method(),
             ticks_per_second,
         };
-        writer.publish(&taken, processes.rows())?;
+        writer.publish(&collection, processes.rows())?;
         for _ in 0..options.readers {
             read_table(&path, processes.rows().len())?;
         }

@@ -159,10 +159,10 @@ impl ColumnGrid {
 /// Smallest round width from `least` on that is a multiple of `of`; `None` if that is far too long.
 fn round_step(least: i64, of: i64) -> Option<i64> {
     let days = |least: i64| (least as u64).div_ceil(DAY as u64) as i64 * DAY;
-    let wanted = least.max(of);
-    let some = ROUND_STEPS_NS.into_iter().find(|&step| step >= wanted && step % of == 0);
-    let step = some.or_else(|| Some(days(wanted)).filter(|step| step % of == 0))?;
-    (step / 3 <= wanted).then_some(step)
+    let step_min = least.max(of);
+    let some = ROUND_STEPS_NS.into_iter().find(|&step| step >= step_min && step % of == 0);
+    let step = some.or_else(|| Some(days(step_min)).filter(|step| step % of == 0))?;
+    (step / 3 <= step_min).then_some(step)
 }
 
 #[cfg(test)]

@@ -43,9 +43,9 @@ impl JoinedScope {
         match fs::read_to_string(of("cgroup")) {
             Ok(text) => {
                 let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-                let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+                let self_cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
                 for (path, folder) in cgroup_folders(&text, &mounts) {
-                    if !own.lines().any(|line| line.ends_with(&format!(":{path}"))) {
+                    if !self_cgroups.lines().any(|line| line.ends_with(&format!(":{path}"))) {
                         all.record(format!("cgroup {path}"), enter_cgroup(&folder));
                     }
                 }

@@ -14,21 +14,21 @@ const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// Quantiles that this number of samples supports.
 fn significant_quantiles(of: &Histogram) -> Vec<(f64, f64)> {
-    let told = QUANTILES.iter().filter(|q| (1.0 - **q) * of.count() as f64 >= 1.0);
-    told.filter_map(|q| Some((*q, of.quantile(*q)?.estimate))).collect()
+    let quantiles = QUANTILES.iter().filter(|q| (1.0 - **q) * of.count() as f64 >= 1.0);
+    quantiles.filter_map(|q| Some((*q, of.quantile(*q)?.estimate))).collect()
 }
 
 fn max_ns(of: &Histogram) -> f64 {
     of.max().map_or(0.0, |max| max.estimate)
 }
 
-pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
+pub(super) fn report_text(stats: &DelayStats, joined: &JoinedScope) -> String {
     let mut text = format!(
         "hiccups of {}: {}, {} samples every {}\n",
         escape_control(&joined.scope),
-        format_ns(seen.duration_ns() as f64),
-        count(seen.delays.count()),
-        format_ns(seen.period_ns as f64)
+        format_ns(stats.duration_ns() as f64),
+        count(stats.delays.count()),
+        format_ns(stats.period_ns as f64)
     );
     for (what, all) in [("inherited", &joined.inherited), ("not inherited", &joined.not_inherited)]
     {
@@ -37,19 +37,19 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
         }
     }
     text.push_str("\nwake-up delay\n");
-    let mut rows: Vec<[String; 2]> = significant_quantiles(&seen.delays)
+    let mut rows: Vec<[String; 2]> = significant_quantiles(&stats.delays)
         .iter()
         .map(|(q, ns)| [quantile_name(*q), format_ns(*ns)])
         .collect();
-    rows.push(["max".to_owned(), format_ns(max_ns(&seen.delays))]);
+    rows.push(["max".to_owned(), format_ns(max_ns(&stats.delays))]);
     text.push_str(&format_table(&rows, [false, true]));
     text.push_str("\nstalls\n");
     let mut rows: Vec<[String; 2]> = STALL_BOUNDS_NS
         .iter()
-        .zip(seen.stall_counts)
+        .zip(stats.stall_counts)
         .map(|(limit, n)| [format!("longer than {}", format_ns(*limit as f64)), count(n)])
         .collect();
-    let longest = seen
+    let longest = stats
         .longest
         .iter()
         .map(|(after, late)| [format!("at {}", format_ns(*after as f64)), format_ns(*late as f64)]);
@@ -57,18 +57,18 @@ pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     text.push_str(&format_table(&rows, [false, true]));
     text.push_str("\nover time\n");
     let mut rows = vec![["from", "samples", "p99", "max"].map(str::to_owned)];
-    for (number, row) in seen.intervals.iter().enumerate() {
+    for (number, row) in stats.intervals.iter().enumerate() {
         let p99 = row.quantile(0.99).map_or(0.0, |found| found.estimate);
         rows.push([
-            format_ns((number as u64 * seen.interval_ns) as f64),
+            format_ns((number as u64 * stats.interval_ns) as f64),
             count(row.count()),
             format_ns(p99),
             format_ns(max_ns(row)),
         ]);
     }
     text.push_str(&format_table(&rows, [true; 4]));
-    if seen.dropped > 0 {
-        let left_out = count(seen.dropped);
+    if stats.dropped > 0 {
+        let left_out = count(stats.dropped);
         text.push_str(&format!("\n{left_out} samples of an unfinished stall dropped\n"));
     }
     text
@@ -119,34 +119,34 @@ struct IntervalDto {
     max_ns: f64,
 }
 
-pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<String> {
+pub(super) fn report_json(stats: &DelayStats, joined: &JoinedScope) -> Result<String> {
     let document = HiccupDocument {
         schema: 2,
         scope: &joined.scope,
         inherited: &joined.inherited,
         not_inherited: &joined.not_inherited,
-        duration_ns: seen.duration_ns(),
-        period_ns: seen.period_ns,
-        samples: seen.delays.count(),
-        dropped: seen.dropped,
-        mean_ns: seen.delays.mean().map_or(0.0, |mean| mean.estimate),
-        quantiles: significant_quantiles(&seen.delays)
+        duration_ns: stats.duration_ns(),
+        period_ns: stats.period_ns,
+        samples: stats.delays.count(),
+        dropped: stats.dropped,
+        mean_ns: stats.delays.mean().map_or(0.0, |mean| mean.estimate),
+        quantiles: significant_quantiles(&stats.delays)
             .into_iter()
             .map(|(q, ns)| QuantileDto { q, ns })
             .collect(),
-        max_ns: max_ns(&seen.delays),
+        max_ns: max_ns(&stats.delays),
         stalls: STALL_BOUNDS_NS
             .iter()
-            .zip(seen.stall_counts)
+            .zip(stats.stall_counts)
             .map(|(limit, count)| StallCountDto { longer_than_ns: *limit, count })
             .collect(),
-        longest: seen
+        longest: stats
             .longest
             .iter()
             .map(|(after, delay)| StallDto { start_offset_ns: *after, delay_ns: *delay })
             .collect(),
-        interval_ns: seen.interval_ns,
-        intervals: seen
+        interval_ns: stats.interval_ns,
+        intervals: stats
             .intervals
             .iter()
             .map(|row| IntervalDto {

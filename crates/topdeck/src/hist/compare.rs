@@ -192,13 +192,13 @@ fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> R
 /// Distances of the distributions.
 fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
     let show = ValueFormatter::new(pair.a.key.unit.as_ref());
-    let apart = distances(&pair.a.distribution, &pair.b.distribution)?;
+    let measured = distances(&pair.a.distribution, &pair.b.distribution)?;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
-    let moved = apart.wasserstein.map(|moved| {
+    let moved = measured.wasserstein.map(|moved| {
         let about = "mean distance between the distributions";
         (["Wasserstein".to_owned(), show.value(moved), show.bounds(moved)], about)
     });
-    let gap = apart.kolmogorov_smirnov.map(|gap| {
+    let gap = measured.kolmogorov_smirnov.map(|gap| {
         let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);
         let bounds = format!("{:.2} to {}", low * 100.0, percent(high));
         let bounds = if gap.is_exact() { String::new() } else { bounds };
@@ -213,7 +213,7 @@ fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<Strin
         lines.push(line.trim_end().to_owned());
         lines.push(terminal.paint(TextStyle::Faint, &format!("    {about}")));
     }
-    if apart.flattened {
+    if measured.flattened {
         lines.push(
             "  One side has several grids: distances have an additional error of 0.05 % of the \
              values."

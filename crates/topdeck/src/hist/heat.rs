@@ -128,11 +128,11 @@ fn columns(group: &DistributionGroup, columns_max: usize) -> Result<Vec<HeatmapC
     let mut wholes = vec![MergedDistribution::default(); grid.columns as usize];
     let mut gaps: Vec<Vec<String>> = vec![Vec::new(); wholes.len()];
     for (&(start, end), row) in stretches.iter().zip(group.rows.values()) {
-        let own = grid.column_of((start + end) / 2);
-        wholes[own].merge(&row.distribution)?;
+        let column = grid.column_of((start + end) / 2);
+        wholes[column].merge(&row.distribution)?;
         for (at, part, length) in grid.parts((start, end)) {
             // A histogram that only crosses an edge is drawn in the column with most of it.
-            if at != own && 4 * part > 3 * length && gaps[at].is_empty() {
+            if at != column && 4 * part > 3 * length && gaps[at].is_empty() {
                 gaps[at].push(
                     "a histogram longer than a column is counted in another column".to_owned(),
                 );

@@ -169,7 +169,7 @@ struct GroupingSink<'a> {
 impl GroupingSink<'_> {
     fn group_key(&self, reading: &DecodedSample) -> GroupKey {
         let by = self.options.by.as_deref();
-        let apart = self.options.compare || by == Some("file");
+        let is_per_file = self.options.compare || by == Some("file");
         let by = match by {
             None | Some("file") => None,
             Some("series") => {
@@ -182,7 +182,7 @@ impl GroupingSink<'_> {
             }),
         };
         GroupKey {
-            file: apart.then_some(self.file),
+            file: is_per_file.then_some(self.file),
             metric: reading.metric.clone(),
             by,
             unit: reading.unit.clone().or_else(|| self.options.unit.clone()),

@@ -82,9 +82,9 @@ pub(crate) fn lines(
 }
 
 /// Rejects a table over time if the input has no timestamps.
-pub(crate) fn check_times(written: &Quantity, group: &DistributionGroup) -> Result<()> {
+pub(crate) fn check_times(quantity: &Quantity, group: &DistributionGroup) -> Result<()> {
     if group.rows.is_empty() {
-        bail!("--interval {written}: the input has no timestamps");
+        bail!("--interval {quantity}: the input has no timestamps");
     }
     Ok(())
 }

@@ -100,13 +100,16 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     Ok(Object(fields))
 }
 
-fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'static str, Json)> {
+fn distribution_json(
+    options: &Options,
+    distribution: &MergedDistribution,
+) -> Vec<(&'static str, Json)> {
     let quantiles = options.quantiles().iter().map(|&q| {
         let mut fields = vec![("q", number(q))];
-        fields.extend(whole.quantile(q).map(bracket_fields).unwrap_or_default());
+        fields.extend(distribution.quantile(q).map(bracket_fields).unwrap_or_default());
         Object(fields)
     });
-    let parts = whole.parts().iter().map(|part| {
+    let parts = distribution.parts().iter().map(|part| {
         Object(vec![
             ("scheme", Text(part.scheme().to_string())),
             ("count", integer(part.count())),
@@ -116,16 +119,16 @@ fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'st
         ])
     });
     vec![
-        ("count", integer(whole.count())),
-        ("nan", integer(whole.nan())),
-        ("zero", integer(whole.zero())),
-        ("overflow", integer(whole.overflow())),
-        ("underflow", integer(whole.underflow())),
-        ("sum", bracket(whole.sum())),
-        ("min", statistic(whole.min())),
-        ("mean", statistic(whole.mean())),
-        ("stddev", statistic(whole.stddev())),
-        ("max", statistic(whole.max())),
+        ("count", integer(distribution.count())),
+        ("nan", integer(distribution.nan())),
+        ("zero", integer(distribution.zero())),
+        ("overflow", integer(distribution.overflow())),
+        ("underflow", integer(distribution.underflow())),
+        ("sum", bracket(distribution.sum())),
+        ("min", statistic(distribution.min())),
+        ("mean", statistic(distribution.mean())),
+        ("stddev", statistic(distribution.stddev())),
+        ("max", statistic(distribution.max())),
         ("quantiles", List(quantiles.collect())),
         ("parts", List(parts.collect())),
     ]
@@ -141,15 +144,15 @@ fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
             ("ratio", statistic(ratio)),
         ])
     });
-    let apart = compare::distances(&pair.a.distribution, &pair.b.distribution)?;
+    let distances = compare::distances(&pair.a.distribution, &pair.b.distribution)?;
     Ok(Object(vec![
         ("metric", Text(pair.a.key.metric.clone())),
         ("by", pair.a.key.by.clone().map_or(Null, Text)),
         ("unit", pair.a.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("rows", List(rows.collect())),
-        ("wasserstein", statistic(apart.wasserstein)),
-        ("ks_statistic", statistic(apart.kolmogorov_smirnov)),
-        ("flattened", Bool(apart.flattened)),
+        ("wasserstein", statistic(distances.wasserstein)),
+        ("ks_statistic", statistic(distances.kolmogorov_smirnov)),
+        ("flattened", Bool(distances.flattened)),
     ]))
 }
 

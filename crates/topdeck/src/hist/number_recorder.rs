@@ -38,11 +38,12 @@ impl NumberRecorder {
 
     #[inline]
     pub(crate) fn record(&mut self, value: f64) {
-        let whole = value as u64;
-        if whole as f64 == value && value < EXACT_INTEGER_MAX {
-            self.fast.record(whole);
-            let place = whole.checked_ilog10().map_or(0, |power| DECADES_TO_ONE + power as usize);
-            self.decade_counts[place.min(DECADES.len())] += 1;
+        let integer = value as u64;
+        if integer as f64 == value && value < EXACT_INTEGER_MAX {
+            self.fast.record(integer);
+            let decade =
+                integer.checked_ilog10().map_or(0, |power| DECADES_TO_ONE + power as usize);
+            self.decade_counts[decade.min(DECADES.len())] += 1;
         } else {
             self.others.record(value);
             if !value.is_nan() {

@@ -191,11 +191,11 @@ fn parse_quantile(text: &str) -> Result<f64, String> {
 }
 
 /// Row length of the table over time, in nanoseconds.
-pub(crate) fn interval_ns(written: &Quantity) -> anyhow::Result<i64> {
-    let ns = written.unit().and_then(|_| written.value_in(Some(&Unit::Nanoseconds)));
+pub(crate) fn interval_ns(quantity: &Quantity) -> anyhow::Result<i64> {
+    let ns = quantity.unit().and_then(|_| quantity.value_in(Some(&Unit::Nanoseconds)));
     match ns {
         Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
-        _ => anyhow::bail!("--interval {written}: expected a duration with a unit, such as 10s"),
+        _ => anyhow::bail!("--interval {quantity}: expected a duration with a unit, such as 10s"),
     }
 }
 

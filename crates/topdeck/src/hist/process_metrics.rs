@@ -78,11 +78,11 @@ impl ProcessMetrics {
     pub(crate) fn read(&self, sink: &mut impl SampleSink) -> Result<()> {
         let mut process = find_process(&self.process, MatchPreference::Running)?;
         let metrics = process.attached.metrics()?;
-        let wanted = MetricPatterns::new(&self.metrics);
-        if !metrics.iter().any(|metric| wanted.matches(metric)) {
-            bail!("{}", wanted.no_match_message(&process.name(), &metrics));
+        let patterns = MetricPatterns::new(&self.metrics);
+        if !metrics.iter().any(|metric| patterns.matches(metric)) {
+            bail!("{}", patterns.no_match_message(&process.name(), &metrics));
         }
-        for metric in metrics.into_iter().filter(|metric| wanted.matches(metric)) {
+        for metric in metrics.into_iter().filter(|metric| patterns.matches(metric)) {
             let unit = values::parse_unit(&metric.unit);
             let histogram = match metric.value {
                 snapshot::MetricValue::Histogram(histogram) => histogram,

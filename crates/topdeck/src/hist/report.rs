@@ -113,14 +113,14 @@ fn statistics(
     show: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
-    let whole = &group.distribution;
+    let distribution = &group.distribution;
     let mut rows: Vec<ReportRow> =
-        vec![("count".into(), value_formatter::count(whole.count()), String::new())];
+        vec![("count".into(), value_formatter::count(distribution.count()), String::new())];
     let odd = [
-        ("NaN", whole.nan()),
-        ("zero", whole.zero()),
-        ("above the grid", whole.overflow()),
-        ("below the grid", whole.underflow()),
+        ("NaN", distribution.nan()),
+        ("zero", distribution.zero()),
+        ("above the grid", distribution.overflow()),
+        ("below the grid", distribution.underflow()),
     ];
     for (name, n) in odd {
         if n > 0 {
@@ -131,16 +131,16 @@ fn statistics(
     let row = |name: String, value: Option<Bracket>| {
         value.map(|value| (name, show.value(value), show.bounds(value)))
     };
-    rows.extend(row("min".into(), whole.min()));
-    rows.extend(row("mean".into(), whole.mean()));
+    rows.extend(row("min".into(), distribution.min()));
+    rows.extend(row("mean".into(), distribution.mean()));
     // The distance from infinity is undefined.
-    let stddev = whole.stddev().filter(|stddev| stddev.estimate.is_finite());
+    let stddev = distribution.stddev().filter(|stddev| stddev.estimate.is_finite());
     rows.extend(row("stddev".into(), stddev));
     let quantiles_from = rows.len();
     for &q in options.quantiles() {
-        rows.extend(row(value_formatter::quantile_name(q), whole.quantile(q)));
+        rows.extend(row(value_formatter::quantile_name(q), distribution.quantile(q)));
     }
-    rows.extend(row("max".into(), whole.max()));
+    rows.extend(row("max".into(), distribution.max()));
 
     let names = rows.iter().map(|row| row.0.len()).max().unwrap_or(0);
     // Numbers are right-aligned and units left-aligned, so that decimal points of equal units

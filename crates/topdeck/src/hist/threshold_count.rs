@@ -13,11 +13,11 @@ pub(crate) fn thresholds(options: &Options, unit: Option<&Unit>) -> Vec<f64> {
 }
 
 /// A threshold without a unit is in the unit of the command line, otherwise in that of the values.
-fn threshold(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Option<f64> {
-    if let (None, Some(given)) = (written.unit(), &options.unit) {
-        return Quantity::parse(&format!("{written} {given}"))?.value_in(unit);
+fn threshold(options: &Options, quantity: &Quantity, unit: Option<&Unit>) -> Option<f64> {
+    if let (None, Some(units)) = (quantity.unit(), &options.unit) {
+        return Quantity::parse(&format!("{quantity} {units}"))?.value_in(unit);
     }
-    written.value_in(unit)
+    quantity.value_in(unit)
 }
 
 /// All thresholds of the command line for one group, in the order given.

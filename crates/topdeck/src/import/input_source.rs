@@ -30,16 +30,16 @@ impl InputSource {
         if path.as_os_str() != "-" {
             return Ok(InputSource { name, bytes: SourceBytes::File(path.to_owned()) });
         }
-        let mut held = Vec::new();
+        let mut first_bytes = Vec::new();
         let mut input = io::stdin().lock().take(STDIN_BYTES_MAX + 1);
-        input.read_to_end(&mut held).with_context(|| format!("cannot read {name}"))?;
-        if held.len() as u64 > STDIN_BYTES_MAX {
+        input.read_to_end(&mut first_bytes).with_context(|| format!("cannot read {name}"))?;
+        if first_bytes.len() as u64 > STDIN_BYTES_MAX {
             bail!(
                 "{name}: standard input limit (1 GiB) reached; write it to a file and import \
                    that"
             );
         }
-        Ok(InputSource { name, bytes: SourceBytes::Memory(held) })
+        Ok(InputSource { name, bytes: SourceBytes::Memory(first_bytes) })
     }
 
     /// Name for messages.

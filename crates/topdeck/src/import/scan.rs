@@ -47,38 +47,38 @@ pub(crate) fn scan_source(
     let mut hashed =
         HashingReader { input, hasher: blake3::Hasher::new(), bytes: 0, length, progress };
     let (head, detected) = input_source::detect(&mut hashed, format).with_context(cannot)?;
-    let mut looked = ScanSummary::default();
+    let mut summary = ScanSummary::default();
     match detected {
-        Err(error) => looked.add_error(error.to_string()),
+        Err(error) => summary.add_error(error.to_string()),
         Ok(format) => {
-            let mut taker = ScanSink { rules, format, summary: looked };
+            let mut taker = ScanSink { rules, format, summary };
             input_source::read_samples(&head, &mut hashed, format, rules.unit, &mut taker)
                 .with_context(cannot)?;
-            looked = taker.summary;
-            looked.format = Some(format);
+            summary = taker.summary;
+            summary.format = Some(format);
         }
     }
     // The parser may stop before the end of the input.
     io::copy(&mut hashed, &mut io::sink()).with_context(cannot)?;
     let HashingReader { mut hasher, bytes, .. } = hashed;
-    looked.bytes = bytes;
-    if let Some(format) = looked.format {
-        if looked.numbers > 0 {
+    summary.bytes = bytes;
+    if let Some(format) = summary.format {
+        if summary.numbers > 0 {
             // Plain numbers become one histogram without a name or time.
-            looked.samples += 1;
+            summary.samples += 1;
             let missing = match (rules.metric, rules.start) {
                 (None, _) => Some(ImportUnmapped::NoName),
                 (_, None) => Some(ImportUnmapped::NoTime),
                 _ => None,
             };
-            looked.unmapped = looked.unmapped.or(missing);
+            summary.unmapped = summary.unmapped.or(missing);
         }
         hasher.update(&rules.fingerprint(format));
     }
     let hash = hasher.finalize();
-    looked.number =
+    summary.number =
         u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"));
-    match looked.unmapped {
+    match summary.unmapped {
         Some(ImportUnmapped::NoName) => {
             bail!("{name}: no metric name; set it with --metric, such as --metric latency")
         }
@@ -90,7 +90,7 @@ pub(crate) fn scan_source(
             "{name}: times are relative to the start of the log; set it with --start, such as \
              --start 2026-11-09T12:00:00Z"
         ),
-        Some(ImportUnmapped::Invalid(_)) | None => Ok(looked),
+        Some(ImportUnmapped::Invalid(_)) | None => Ok(summary),
     }
 }
 
@@ -150,8 +150,8 @@ impl SampleSink for ScanSink<'_> {
         self.summary.samples += 1;
         match self.rules.map(reading, self.format) {
             Ok(_) => {}
-            Err(ImportUnmapped::Invalid(why)) => {
-                self.summary.add_error(format!("sample {}: {why}", self.summary.samples));
+            Err(ImportUnmapped::Invalid(reason)) => {
+                self.summary.add_error(format!("sample {}: {reason}", self.summary.samples));
             }
             Err(unplaced) => {
                 self.summary.unmapped.get_or_insert(unplaced);

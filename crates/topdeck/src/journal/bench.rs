@@ -246,7 +246,7 @@ fn measure_append(
             })
             .collect();
         start.wait();
-        let begun = Instant::now();
+        let started = Instant::now();
         while threads.iter().any(|thread| !thread.is_finished()) && progress.is_visible() {
             progress.show(|_| {
                 let appended = done.load(Ordering::Relaxed);
@@ -262,7 +262,7 @@ fn measure_append(
             .into_iter()
             .map(|thread| thread.join().expect("BUG: a producer panicked"))
             .collect();
-        let ends = results.iter().flatten().map(|(end, _)| end.duration_since(begun));
+        let ends = results.iter().flatten().map(|(end, _)| end.duration_since(started));
         (ends.max().unwrap_or_default(), results)
     });
     journal.flush(Level::Process)?;
@@ -299,13 +299,13 @@ fn run_producer(
     let timed = options.durability == Level::Disk;
     for n in 0..share {
         let line = &lines[((n + producer * 7919) % lines.len() as u64) as usize];
-        let begun = timed.then(Instant::now);
+        let start = timed.then(Instant::now);
         let ack = journal.append(line, options.durability)?;
         if ack.level < options.durability {
             bail!("a record reached {} but not {} in time", ack.level, options.durability);
         }
-        if let Some(begun) = begun {
-            recorder.record(begun.elapsed().as_nanos() as u64);
+        if let Some(start) = start {
+            recorder.record(start.elapsed().as_nanos() as u64);
         }
         if (n + 1) % PROGRESS_RECORDS == 0 {
             done.fetch_add(PROGRESS_RECORDS, Ordering::Relaxed);
@@ -316,7 +316,7 @@ fn run_producer(
 
 fn measure_read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration, Duration)> {
     let mut reader = journal.reader(StartPosition::First).map_err(with_dir(dir))?;
-    let (begun, cpu_before) = (Instant::now(), process_cpu());
+    let (start, cpu_before) = (Instant::now(), process_cpu());
     let mut found = 0;
     while let Some(item) = reader.next().map_err(with_dir(dir))? {
         match item {
@@ -326,7 +326,7 @@ fn measure_read(journal: &Journal, dir: &Path, records: u64) -> Result<(Duration
             ReadItem::Gap(gap) => bail!("{}", format::describe_gap(&gap)),
         }
     }
-    let (wall, cpu) = (begun.elapsed(), process_cpu().saturating_sub(cpu_before));
+    let (wall, cpu) = (start.elapsed(), process_cpu().saturating_sub(cpu_before));
     if found != records {
         bail!("{} read, but {records} appended", format::format_records(found));
     }

@@ -171,7 +171,7 @@ fn summary(dir: &Path, report: &CheckReport, is: &str, are: &str) -> String {
 fn describe_damage(damage: &FileDamage) -> String {
     let FileDamage { path, bytes, positions, description: what } = damage;
     let path = escape_control(&path.display().to_string());
-    let place = match bytes.end.saturating_sub(bytes.start) {
+    let location = match bytes.end.saturating_sub(bytes.start) {
         0 => path,
         n => format!("{path}, bytes {}..{} ({})", bytes.start, bytes.end, format_bytes(n)),
     };
@@ -183,7 +183,7 @@ fn describe_damage(damage: &FileDamage) -> String {
             format::format_positions(positions)
         ),
     };
-    format!("{place}: {what}; {lost}")
+    format!("{location}: {what}; {lost}")
 }
 
 fn report_json(report: &CheckReport) -> String {

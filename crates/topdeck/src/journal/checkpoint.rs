@@ -52,7 +52,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open_read_only(dir)?;
-    let (shown, typed) = (dir.display(), shell_quote(dir));
+    let (dir_text, typed) = (dir.display(), shell_quote(dir));
     let stat = |journal: &journal::Journal| journal.stat().map_err(with_dir(dir));
     let Some(name) = &options.name else {
         let stat = stat(&journal)?;
@@ -71,13 +71,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let before = match journal.checkpoint(name) {
         Ok(checkpoint) if checkpoint.kind == CheckpointKind::Subscriber => bail!(
-            "{shown}: {name:?} is a subscriber, not a checkpoint; move it with `topdeck journal \
+            "{dir_text}: {name:?} is a subscriber, not a checkpoint; move it with `topdeck journal \
              seek`, or remove it with `topdeck journal subscribers {typed} remove {name}`"
         ),
         Ok(checkpoint) => Some(checkpoint),
         Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
         Err(Error::NoCheckpoint { .. }) => bail!(
-            "{shown}: checkpoint {name:?} not found; set it with `topdeck journal checkpoint \
+            "{dir_text}: checkpoint {name:?} not found; set it with `topdeck journal checkpoint \
              {typed} {name} --at end`"
         ),
         Err(error) => return Err(with_dir(dir)(error)),
@@ -94,7 +94,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
         (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.droppable => {
             bail!(
-                "{shown}: checkpoint {name:?} blocks deletion; remove it and set it again with \
+                "{dir_text}: checkpoint {name:?} blocks deletion; remove it and set it again with \
                  --droppable"
             )
         }

@@ -216,12 +216,12 @@ impl<'a> RecordOutput<'a> {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait for records"),
         }
-        let gone = fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP);
+        let is_closed = fds[1].revents().intersects(PollFlags::ERR | PollFlags::HUP);
         if fds[0].revents().contains(PollFlags::IN) {
             // Cleared for the next wait; it may have been cleared already.
             let _ = rustix::io::read(ready, &mut [0; 8]);
         }
-        Ok(!gone)
+        Ok(!is_closed)
     }
 
     /// Makes the subscriber's position durable, and returns the exit status.

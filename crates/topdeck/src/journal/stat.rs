@@ -74,14 +74,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
     let (marks, settings) = (&stat.watermarks, &stat.settings);
-    let kept = marks.end - marks.first;
+    let retained_records = marks.end - marks.first;
     let part = |upto: u64, what: &str| match marks.end.saturating_sub(upto) {
         0 => "all".to_owned(),
         rest => format!("up to position {upto}; {} {what}", format::format_records(rest)),
     };
     let limits = &settings.limits;
     let rows = [
-        ("records", format!("{}, {}..{}", value_formatter::count(kept), marks.first, marks.end)),
+        (
+            "records",
+            format!("{}, {}..{}", value_formatter::count(retained_records), marks.first, marks.end),
+        ),
         ("flushed", part(marks.flushed, "buffered")),
         ("durable", part(marks.durable, "not yet synced")),
         (

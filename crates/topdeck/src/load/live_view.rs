@@ -60,16 +60,16 @@ impl LiveView {
     fn text(&mut self, end_ns: u64, tally: &Tally, terminal: &Terminal) -> String {
         let length_s = end_ns.saturating_sub(self.before_ns).max(1) as f64 * 1e-9;
         let rate = |number: u64| format_rate((number as f64 / length_s).round());
-        let mut due = 0;
-        while self.next_due_ns.is_some_and(|due| due < end_ns) {
-            due += 1;
+        let mut due_count = 0;
+        while self.next_due_ns.is_some_and(|due_count| due_count < end_ns) {
+            due_count += 1;
             self.next_due_ns = self.arrivals.next();
         }
         self.before_ns = end_ns;
         self.total.merge(tally);
         let last = LastInterval {
             at: format!("{} s of {}", seconds(end_ns), format_duration(self.planned_ns)),
-            scheduled: rate(due),
+            scheduled: rate(due_count),
             sent: rate(tally.queue_time.count()),
             completed: rate(tally.completed),
             tally,

@@ -163,7 +163,7 @@ fn schedule(options: &RunOptions, seed: u64) -> Result<Schedule> {
 }
 
 fn schedule_text(options: &RunOptions, schedule: &Schedule) -> String {
-    let whole = format_duration(schedule.duration_ns());
+    let total_duration = format_duration(schedule.duration_ns());
     let times = match schedule {
         Schedule::Replay(times) => {
             let path = options.replay.as_deref().map(name).unwrap_or_default();
@@ -183,7 +183,7 @@ fn schedule_text(options: &RunOptions, schedule: &Schedule) -> String {
             format!("{} ({each} each)", rates.join(", then "))
         }
     };
-    format!("{rates} {arrival_process} for {whole}")
+    format!("{rates} {arrival_process} for {total_duration}")
 }
 
 fn requests(options: &RunOptions, path: &str) -> Result<Requests> {

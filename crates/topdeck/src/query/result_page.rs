@@ -224,8 +224,8 @@ impl ResultPage<'_> {
         match has_distributions(stream) {
             true => self.distributions(stream),
             false => {
-                let own = StreamNames { common: None, individual: vec!["value".to_owned()] };
-                self.side_by_side(std::slice::from_ref(stream), &own)
+                let names = StreamNames { common: None, individual: vec!["value".to_owned()] };
+                self.side_by_side(std::slice::from_ref(stream), &names)
             }
         }
     }
@@ -491,8 +491,8 @@ impl StreamNames {
                 (first, others)
             }
             _ => {
-                let own = streams.iter().map(|stream| stream_name(&stream.labels)).collect();
-                return StreamNames { common: None, individual: own };
+                let names = streams.iter().map(|stream| stream_name(&stream.labels)).collect();
+                return StreamNames { common: None, individual: names };
             }
         };
         let is_common = |label: &str| {
@@ -502,11 +502,11 @@ impl StreamNames {
         let common = first.labels.filter(is_common);
         let rest = |stream: &Stream| stream.labels.filter(|label| !is_common(label));
         if common.is_empty() || streams.iter().any(|stream| rest(stream).is_empty()) {
-            let own = streams.iter().map(|stream| stream_name(&stream.labels)).collect();
-            return StreamNames { common: None, individual: own };
+            let names = streams.iter().map(|stream| stream_name(&stream.labels)).collect();
+            return StreamNames { common: None, individual: names };
         }
-        let own = streams.iter().map(|stream| stream_name(&rest(stream))).collect();
-        StreamNames { common: Some(escape_control(&common.to_string())), individual: own }
+        let names = streams.iter().map(|stream| stream_name(&rest(stream))).collect();
+        StreamNames { common: Some(escape_control(&common.to_string())), individual: names }
     }
 }
 

@@ -64,7 +64,7 @@ impl NodeSettings {
         }
     }
 
-    pub(crate) fn desk(&self, data: &Path) -> api::QueryServiceSettings {
+    pub(crate) fn query_service(&self, data: &Path) -> api::QueryServiceSettings {
         let default = api::QueryServiceSettings::default();
         api::QueryServiceSettings {
             max_concurrent_queries: self

@@ -112,7 +112,7 @@ mod tests {
         let in_file = |row: &&RenamedKey| !LATER.contains(&row.old);
         assert_eq!(refused, RENAMED_KEYS.iter().filter(in_file).count(), "{problems}");
         let settings = Settings::parse(&lines.join("\n"), &folder, ROLES);
-        settings.unwrap_or_else(|why| panic!("{why}"));
+        settings.unwrap_or_else(|reason| panic!("{reason}"));
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -34,12 +34,12 @@ impl NodeSettings {
         let addresses = self.http.listen.as_deref().unwrap_or_default();
         check.listen(HTTP, "listen", Transport::Tcp, addresses);
         let limits = &self.http.limits;
-        let mut at_least = |key, size: Option<Size>, min: u64, why: &str| {
+        let mut at_least = |key, size: Option<Size>, min: u64, reason: &str| {
             if let Some(Size(bytes)) = size
                 && bytes < min
             {
                 let what =
-                    format!("{key} is {bytes} bytes, must be at least {}MiB{why}", min >> 20);
+                    format!("{key} is {bytes} bytes, must be at least {}MiB{reason}", min >> 20);
                 check.problem(HTTP_LIMITS, key, what);
             }
         };

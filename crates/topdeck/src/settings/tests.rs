@@ -8,7 +8,8 @@ use crate::node::ROLES;
 use crate::settings::{NodeSettings, Settings};
 
 fn parse(text: &str) -> Settings {
-    Settings::parse(text, Path::new("/etc/topdeck"), ROLES).unwrap_or_else(|why| panic!("{why}"))
+    Settings::parse(text, Path::new("/etc/topdeck"), ROLES)
+        .unwrap_or_else(|reason| panic!("{reason}"))
 }
 
 /// Numbers of scrapes, checks and remotes.
@@ -44,7 +45,7 @@ fn example_settings_are_valid() {
     assert_eq!(node.journal_bytes(), nothing.journal_bytes());
     assert_eq!(node.intake().interval, nothing.intake().interval);
     assert_eq!(node.intake().level, nothing.intake().level);
-    assert_eq!(node.desk(data), nothing.desk(data));
+    assert_eq!(node.query_service(data), nothing.query_service(data));
     let host = |settings: &Settings| {
         settings.roles.get::<host::HostRole>().map(|host| host.settings("box"))
     };
@@ -68,7 +69,8 @@ fn example_settings_are_valid() {
     for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem"] {
         std::fs::write(folder.join(file), "x").unwrap();
     }
-    let settings = Settings::parse(&all, &folder, ROLES).unwrap_or_else(|why| panic!("{why}"));
+    let settings =
+        Settings::parse(&all, &folder, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
     assert_eq!(counts(&settings), [1, 2, 2]);
     std::fs::remove_dir_all(folder).unwrap();
 }

@@ -71,10 +71,10 @@ Exit status:
 
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let made = store.snapshot(&disk(), &options.to).map_err(with_dir(&options.dir))?;
+    let info = store.snapshot(&disk(), &options.to).map_err(with_dir(&options.dir))?;
     let (dir, to) = (shell_quote(&options.dir), escape_control(&options.to.display().to_string()));
     print_stdout(
-        format!("created a snapshot of {dir} in {to}: {}\n", content_summary(&made)).as_bytes(),
+        format!("created a snapshot of {dir} in {to}: {}\n", content_summary(&info)).as_bytes(),
     )?;
     Ok(ExitCode::SUCCESS)
 }
@@ -90,18 +90,18 @@ pub(crate) fn restore_snapshot(
     codec: Compression,
 ) -> Result<ExitCode> {
     let settings = Settings { codec, ..Settings::default() };
-    let made = Store::restore(&disk(), snapshot, dir, &settings).map_err(with_dir(dir))?;
+    let info = Store::restore(&disk(), snapshot, dir, &settings).map_err(with_dir(dir))?;
     let dir = escape_control(&dir.display().to_string());
-    print_stdout(format!("created a store in {dir}: {}\n", content_summary(&made)).as_bytes())?;
+    print_stdout(format!("created a store in {dir}: {}\n", content_summary(&info)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn content_summary(made: &SnapshotInfo) -> String {
+fn content_summary(snapshot: &SnapshotInfo) -> String {
     format!(
         "{}, {} with {}, {}",
-        plural(made.series, "series", "series"),
-        plural(made.parts, "part", "parts"),
-        row_count_text(made.rows),
-        format_bytes(made.bytes)
+        plural(snapshot.series, "series", "series"),
+        plural(snapshot.parts, "part", "parts"),
+        row_count_text(snapshot.rows),
+        format_bytes(snapshot.bytes)
     )
 }

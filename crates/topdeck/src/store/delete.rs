@@ -58,14 +58,15 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let now = journal::wall_clock()();
     let (from, to) = (options.from.to_unix_ns(now), options.to.to_unix_ns(now));
     if from >= to {
         bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
     }
     let store = open(&options.dir)?;
-    let found = find_series(&store.view().map_err(&told)?, &options.dir, &options.selector)?;
+    let found =
+        find_series(&store.view().map_err(&describe_error)?, &options.dir, &options.selector)?;
     let about = format!(
         "{} between {} and {}",
         plural(found.len() as u64, "series", "series"),
@@ -78,7 +79,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
         bail!("nothing deleted; --yes deletes the rows of {about}{example}");
     }
-    let deleted = store.delete(&options.selector, from..to).map_err(&told)?;
+    let deleted = store.delete(&options.selector, from..to).map_err(&describe_error)?;
     let text = if options.json {
         let document: Json = Object(vec![
             ("schema", integer(1)),

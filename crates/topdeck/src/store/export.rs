@@ -63,9 +63,9 @@ Exit status:
 const GAPS_SHOWN: usize = 10;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
-    let view = store.view().map_err(&told)?;
+    let view = store.view().map_err(&describe_error)?;
     let found = find_series(&view, &options.dir, &options.selector)?;
     let now = journal::wall_clock()();
     let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
@@ -84,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (mut rows, mut gaps, mut progress) = (0, Vec::new(), ProgressLine::new());
     for series in &found {
         let written = write_series(&view, series, from..to, &mut out, &mut rows, &mut progress);
-        for gap in written.map_err(&told)?.with_context(cannot)? {
+        for gap in written.map_err(&describe_error)?.with_context(cannot)? {
             if !gaps.contains(&gap) {
                 gaps.push(gap);
             }
@@ -95,10 +95,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     report_gaps(&gaps);
     if rows == 0 && gaps.is_empty() {
         let dir = options.dir.display();
-        let extent = view.time_range(&found).map_err(&told)?.map_or(String::new(), |extent| {
-            let (start, end) = (precise_time_text(extent.start), precise_time_text(extent.end));
-            format!("; these series have rows or rollups from {start} to {end}")
-        });
+        let extent =
+            view.time_range(&found).map_err(&describe_error)?.map_or(String::new(), |extent| {
+                let (start, end) = (precise_time_text(extent.start), precise_time_text(extent.end));
+                format!("; these series have rows or rollups from {start} to {end}")
+            });
         bail!("{dir}: no base rows in the range{extent}");
     }
     Ok(if gaps.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(3) })

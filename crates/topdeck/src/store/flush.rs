@@ -54,11 +54,11 @@ Exit status:
   2  usage error";
 
 pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
-    let before = store.stat().map_err(&told)?.head_rows;
-    store.seal().map_err(&told)?;
-    let stat = store.stat().map_err(&told)?;
+    let before = store.stat().map_err(&describe_error)?.head_rows;
+    store.seal().map_err(&describe_error)?;
+    let stat = store.stat().map_err(&describe_error)?;
     let text = match before {
         0 => format!("nothing to flush; {}\n", content_summary(&stat)),
         n => format!("sealed {}; {}\n", row_count_text(n), content_summary(&stat)),
@@ -68,11 +68,11 @@ pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
 }
 
 pub(crate) fn maintain(options: &MaintainOptions) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
-    let before = store.stat().map_err(&told)?;
-    let changed = run_maintenance(&store, &mut ProgressLine::new()).map_err(&told)?;
-    let after = store.stat().map_err(&told)?;
+    let before = store.stat().map_err(&describe_error)?;
+    let changed = run_maintenance(&store, &mut ProgressLine::new()).map_err(&describe_error)?;
+    let after = store.stat().map_err(&describe_error)?;
     let text = match changed {
         false => format!("nothing is due; {}\n", content_summary(&after)),
         true => {

@@ -51,11 +51,11 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     if options.clear || !options.rules.is_empty() {
-        store.set_retention(options.rules.clone()).map_err(&told)?;
+        store.set_retention(options.rules.clone()).map_err(&describe_error)?;
     }
-    let keep = store.stat().map_err(&told)?.retention;
+    let keep = store.stat().map_err(&describe_error)?.retention;
     let text = match options.json {
         true => {
             format!("{}\n", Object(vec![("schema", integer(2)), ("retention", rules_json(&keep))]))

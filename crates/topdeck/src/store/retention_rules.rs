@@ -22,12 +22,12 @@ pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
         FOREVER => None,
         duration => {
             let length = time::parse_duration(duration);
-            Some(length.map_err(|why| format!("{duration:?}: {why}, or forever"))?)
+            Some(length.map_err(|reason| format!("{duration:?}: {reason}, or forever"))?)
         }
     };
     let selector = match selector.trim() {
         "" => Selector::All,
-        selector => Selector::parse(selector).map_err(|why| format!("{selector}: {why}"))?,
+        selector => Selector::parse(selector).map_err(|reason| format!("{selector}: {reason}"))?,
     };
     Ok(RetentionRule { resolution, duration, selector })
 }

@@ -65,17 +65,17 @@ struct ResolutionTotals {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
-    let view = store.view().map_err(&told)?;
-    let extent = view.time_range(&view.select(&Selector::All)).map_err(&told)?;
-    let stat = store.stat().map_err(&told)?;
+    let view = store.view().map_err(&describe_error)?;
+    let extent = view.time_range(&view.select(&Selector::All)).map_err(&describe_error)?;
+    let stat = store.stat().map_err(&describe_error)?;
     let subscriber = stat.journal.checkpoints.iter().find(|point| point.name == "store");
     let backlog = subscriber.map_or(0, |point| stat.journal.watermarks.end - point.position);
-    let seen = StoreReport { stat, time_range: extent, backlog };
+    let report = StoreReport { stat, time_range: extent, backlog };
     let text = match options.json {
-        true => format!("{}\n", stat_json(&seen)),
-        false => stat_text(&options.dir, &seen),
+        true => format!("{}\n", stat_json(&report)),
+        false => stat_text(&options.dir, &report),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -83,20 +83,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn resolution_totals(parts: &[PartInfo]) -> Vec<ResolutionTotals> {
     let sum = |resolution| {
-        let own = || parts.iter().filter(move |part| part.resolution == resolution);
+        let parts_of_resolution = || parts.iter().filter(move |part| part.resolution == resolution);
         ResolutionTotals {
             resolution,
-            parts: own().count() as u64,
-            chunks: own().map(|part| part.chunks).sum(),
-            rows: own().map(|part| part.rows).sum(),
-            bytes: own().map(|part| part.bytes).sum(),
+            parts: parts_of_resolution().count() as u64,
+            chunks: parts_of_resolution().map(|part| part.chunks).sum(),
+            rows: parts_of_resolution().map(|part| part.rows).sum(),
+            bytes: parts_of_resolution().map(|part| part.bytes).sum(),
         }
     };
     Resolution::ALL.into_iter().map(sum).filter(|sum| sum.parts > 0).collect()
 }
 
-fn stat_text(dir: &Path, seen: &StoreReport) -> String {
-    let StoreReport { stat, time_range: extent, backlog } = seen;
+fn stat_text(dir: &Path, report: &StoreReport) -> String {
+    let StoreReport { stat, time_range: extent, backlog } = report;
     let range = match extent {
         Some(range) => {
             format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
@@ -187,8 +187,8 @@ pub(crate) fn gap_text(gap: &Gap) -> String {
     ))
 }
 
-fn stat_json(seen: &StoreReport) -> Json {
-    let StoreReport { stat, time_range: extent, backlog } = seen;
+fn stat_json(report: &StoreReport) -> Json {
+    let StoreReport { stat, time_range: extent, backlog } = report;
     let time = |ns: Option<i64>| ns.map_or(Null, |ns| Json::Integer(ns.into()));
     let sums = resolution_totals(&stat.parts).into_iter().map(|sum| {
         Object(vec![

@@ -82,7 +82,7 @@ pub(crate) fn scrub(options: &ScrubOptions) -> Result<ExitCode> {
 }
 
 fn run_check(options: &VerifyArgs, mend: bool) -> Result<ExitCode> {
-    let told = with_dir(&options.dir);
+    let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
     let mut progress = ProgressLine::new();
     let mut each = |at: store::ScrubProgress| progress.bar(at.bytes, at.bytes_total);
@@ -91,7 +91,7 @@ fn run_check(options: &VerifyArgs, mend: bool) -> Result<ExitCode> {
         false => store.verify(options.rate, &mut each),
     };
     progress.clear();
-    let report = report.map_err(told)?;
+    let report = report.map_err(describe_error)?;
     let text = match options.json {
         true => format!("{}\n", report_json(&report)),
         false => report_text(&options.dir, &report, mend),

@@ -59,8 +59,9 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         self.set_scales();
         self.set_spread();
         // Precision of a first level beyond the counting noise of its rows is wasted.
-        let held = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
-        let is_dense = self.rows < LANE && held / 32 >= self.rows.wrapping_mul(columns) as u64;
+        let total_count = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
+        let is_dense =
+            self.rows < LANE && total_count / 32 >= self.rows.wrapping_mul(columns) as u64;
         let coarse =
             COARSE[self.rows.min(FRAME).ilog2() as usize].wrapping_add(u32::from(is_dense));
         let mut head = BitWriter::default();
@@ -115,11 +116,11 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         match self.model.kind(rate) {
             ColumnCoding::Rare => {
                 let stream = &mut self.streams[0];
-                let mut held = 0usize;
+                let mut cell_count = 0usize;
                 if cells.iter().fold(T::default(), |all, &n| all.or(n)) != T::default() {
                     for (row, &count) in cells.iter().enumerate() {
                         if count != T::default() {
-                            held = held.wrapping_add(1);
+                            cell_count = cell_count.wrapping_add(1);
                             stream.put(1, 1);
                             stream.put(row as u64, row_bits(cells.len()));
                             put_long(stream, count.wide().wrapping_sub(1), 0);
@@ -127,7 +128,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                     }
                 }
                 // A full frame has no room for more.
-                if held < cells.len() {
+                if cell_count < cells.len() {
                     stream.put(0, 1);
                 }
             }

@@ -293,9 +293,9 @@ impl RateModel {
         let ranges = columns.map(|(column, _)| {
             column.wrapping_mul(height)..column.wrapping_mul(height).wrapping_add(scales.len())
         });
-        let held = cells.get_disjoint_mut(ranges).expect("BUG: columns lie apart");
+        let column_cells = cells.get_disjoint_mut(ranges).expect("BUG: columns lie apart");
         let (group_scales, rest_scales) = scales.as_chunks::<GROUP>();
-        let held = held.map(|cells| {
+        let column_cells = column_cells.map(|cells| {
             let (groups, rest) = cells.as_chunks_mut::<GROUP>();
             (&mut groups[..group_scales.len()], rest)
         });
@@ -303,7 +303,7 @@ impl RateModel {
         let mut rates = columns.map(|(column, _)| self.rates[column]);
         for (number, scales) in group_scales.iter().enumerate() {
             for at in 0..COLUMNS {
-                let cells = &mut held[at].0[number];
+                let cells = &mut column_cells[at].0[number];
                 let expected = rate_in_64ths(rates[at]);
                 for (cell, &scale) in cells.iter_mut().zip(scales) {
                     let expected = match IS_SCALED {
@@ -317,7 +317,7 @@ impl RateModel {
         }
         for at in 0..COLUMNS {
             let expected = rate_in_64ths(rates[at]);
-            for (cell, &scale) in held[at].1.iter_mut().zip(rest_scales) {
+            for (cell, &scale) in column_cells[at].1.iter_mut().zip(rest_scales) {
                 *cell = cell.plus(T::expected_count(expected, scale, shift)).plus(least[at]);
             }
             self.rates[columns[at].0] = rates[at];

@@ -45,13 +45,13 @@ impl AsyncRead for Pipe {
     ) -> Poll<io::Result<()>> {
         let mut inside = lock(&self.0);
         let rest = &inside.received[inside.read..];
-        let taken = rest.len().min(buffer.remaining());
-        if taken == 0 {
+        let length = rest.len().min(buffer.remaining());
+        if length == 0 {
             // No waker is needed: the caller that appends bytes also polls.
             return Poll::Pending;
         }
-        buffer.put_slice(&rest[..taken]);
-        inside.read += taken;
+        buffer.put_slice(&rest[..length]);
+        inside.read += length;
         Poll::Ready(Ok(()))
     }
 }

@@ -74,8 +74,8 @@ impl RequestEncoder {
                 (Bytes::copy_from_slice(&request.body), Http2Response::new_http())
             }
             RequestKind::Grpc => {
-                let own = HeaderValue::from_static("application/grpc");
-                headers.entry(CONTENT_TYPE).or_insert(own);
+                let content_type = HeaderValue::from_static("application/grpc");
+                headers.entry(CONTENT_TYPE).or_insert(content_type);
                 headers.insert(TE, HeaderValue::from_static("trailers"));
                 (grpc::encode_message(&request.body), Http2Response::new_grpc())
             }

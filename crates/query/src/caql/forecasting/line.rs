@@ -28,8 +28,9 @@ impl LineModel {
     fn from_arguments(arguments: &Arguments, steps: StepGrid) -> LineModel {
         let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
         // Default window length: the look-ahead, but at least ten slots and ten minutes.
-        let own = (10 * MINUTE_NS) as f64 / steps.step as f64;
-        let length = slots(arguments, "model_duration", steps).unwrap_or(own.max(10.0).max(ahead));
+        let default_length = (10 * MINUTE_NS) as f64 / steps.step as f64;
+        let length = slots(arguments, "model_duration", steps)
+            .unwrap_or(default_length.max(10.0).max(ahead));
         LineModel {
             length: (length.round() as usize).max(1),
             every: slots(arguments, "step", steps).map_or(1, |every| (every as usize).max(1)),
@@ -45,12 +46,12 @@ impl LineModel {
     }
 
     fn scale(&self, number: f64) -> Option<f64> {
-        let taken = if self.is_exponential { number.ln() } else { number };
-        Some(taken).filter(|taken| taken.is_finite())
+        let scaled = if self.is_exponential { number.ln() } else { number };
+        Some(scaled).filter(|scaled| scaled.is_finite())
     }
 
-    fn unscale(&self, taken: f64) -> f64 {
-        if self.is_exponential { taken.exp() } else { taken }
+    fn unscale(&self, scaled: f64) -> f64 {
+        if self.is_exponential { scaled.exp() } else { scaled }
     }
 }
 
@@ -98,11 +99,11 @@ pub(super) fn slope(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (steps, before) = (work.steps, work.slots_before);
     let model = LineModel::from_arguments(work.arguments, steps);
     let of = |input: &Stream| {
-        let held: Vec<Option<f64>> = numbers(input).map(|number| model.scale(number?)).collect();
+        let scaled: Vec<Option<f64>> = numbers(input).map(|number| model.scale(number?)).collect();
         let forecasts = (0..steps.count).map(|at| {
             let age = model.age(steps, at);
             let last = (before + at).checked_sub(age)?;
-            let (old, new) = (held[last.checked_sub(model.length)?]?, held[last]?);
+            let (old, new) = (scaled[last.checked_sub(model.length)?]?, scaled[last]?);
             let ahead = model.ahead + age as f64;
             Some(model.unscale(new + (new - old) * ahead / model.length as f64))
         });

@@ -93,23 +93,26 @@ fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Subtracts the parts of another histogram, each from the part that contains it.
-fn subtract_parts(mut left: Vec<Histogram>, taken: &Mixture) -> Result<Vec<Histogram>, MergeError> {
-    for part in taken.parts().iter().filter(|part| !part.is_empty()) {
-        let mut why = None;
+fn subtract_parts(
+    mut left: Vec<Histogram>,
+    subtrahend: &Mixture,
+) -> Result<Vec<Histogram>, MergeError> {
+    for part in subtrahend.parts().iter().filter(|part| !part.is_empty()) {
+        let mut reason = None;
         let is_done = left.iter_mut().any(|held| match held.subtract(part) {
             Ok(()) => true,
             // With several candidates, the error of the one on the same grid is the most precise.
             Err(error) => {
-                if why.is_none() || matches!(error, MergeError::NotContained { .. }) {
-                    why = Some(error);
+                if reason.is_none() || matches!(error, MergeError::NotContained { .. }) {
+                    reason = Some(error);
                 }
                 false
             }
         });
         if !is_done {
             let nothing = || Histogram::new(part.scheme().clone()).subtract(part).err();
-            match why.or_else(nothing) {
-                Some(why) => return Err(why),
+            match reason.or_else(nothing) {
+                Some(reason) => return Err(reason),
                 None => continue,
             }
         }
@@ -121,8 +124,8 @@ static EMPTY: std::sync::LazyLock<Mixture> = std::sync::LazyLock::new(Mixture::d
 
 fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture> {
     inputs.iter().filter_map(move |stream| {
-        let held = stream.points[at].as_ref().and_then(from_value);
-        held.map(Arc::as_ref)
+        let value = stream.points[at].as_ref().and_then(from_value);
+        value.map(Arc::as_ref)
     })
 }
 

@@ -188,7 +188,7 @@ impl DistributionSpec {
         let share = |name: &str| {
             checked(name, 0.5, "a number above 0 and at most 1", |x| x > 0.0 && x <= 1.0)
         };
-        let whole = |name: &str, default| {
+        let integer = |name: &str, default| {
             checked(name, default, "a whole number from 0 to 1e15", |x| {
                 (0.0..=MAX).contains(&x) && x.fract() == 0.0
             })
@@ -202,7 +202,7 @@ impl DistributionSpec {
             "gamma" => {
                 DistributionSpec::Gamma { alpha: above("alpha", 1.0)?, beta: above("beta", 1.0)? }
             }
-            "binomial" => DistributionSpec::Binomial { n: whole("n", 1.0)?, p: share("p")? },
+            "binomial" => DistributionSpec::Binomial { n: integer("n", 1.0)?, p: share("p")? },
             "negative_binomial" => {
                 DistributionSpec::NegativeBinomial { n: above("n", 1.0)?, p: share("p")? }
             }

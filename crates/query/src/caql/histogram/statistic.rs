@@ -143,8 +143,8 @@ fn midpoint_moments(part: &Histogram) -> MidpointMoments {
     // Equal to the mean of squares less the square of the mean, without cancellation.
     let squares: f64 = bins(part)
         .map(|bin| {
-            let apart = bin.middle() - mean;
-            bin.count * apart * apart
+            let difference = bin.middle() - mean;
+            bin.count * difference * difference
         })
         .sum();
     MidpointMoments { sum, deviation: (squares / count).sqrt() }

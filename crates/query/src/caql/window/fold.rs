@@ -11,7 +11,7 @@ pub(super) trait WindowAggregate: Clone {
     /// Merges the aggregate of later numbers.
     fn join(&mut self, later: &Self);
     /// Result of the aggregate; the argument is `None` for a window without numbers.
-    fn result(held: Option<&Self>) -> Option<f64>;
+    fn result(state: Option<&Self>) -> Option<f64>;
 }
 
 /// Sum with 100 bits of precision.
@@ -25,8 +25,8 @@ impl WindowAggregate for WindowSum {
     fn join(&mut self, later: &WindowSum) {
         self.0 = self.0.plus(later.0);
     }
-    fn result(held: Option<&WindowSum>) -> Option<f64> {
-        held.map(|held| held.0.value())
+    fn result(state: Option<&WindowSum>) -> Option<f64> {
+        state.map(|state| state.0.value())
     }
 }
 
@@ -41,8 +41,8 @@ impl WindowAggregate for WindowCount {
     fn join(&mut self, later: &WindowCount) {
         self.0 += later.0;
     }
-    fn result(held: Option<&WindowCount>) -> Option<f64> {
-        Some(held.map_or(0.0, |held| held.0 as f64))
+    fn result(state: Option<&WindowCount>) -> Option<f64> {
+        Some(state.map_or(0.0, |state| state.0 as f64))
     }
 }
 
@@ -55,8 +55,8 @@ impl WindowAggregate for AnyPresent {
         AnyPresent
     }
     fn join(&mut self, _: &AnyPresent) {}
-    fn result(held: Option<&AnyPresent>) -> Option<f64> {
-        held.map(|_| 1.0)
+    fn result(state: Option<&AnyPresent>) -> Option<f64> {
+        state.map(|_| 1.0)
     }
 }
 
@@ -69,8 +69,8 @@ impl WindowAggregate for AllAbsent {
         AllAbsent
     }
     fn join(&mut self, _: &AllAbsent) {}
-    fn result(held: Option<&AllAbsent>) -> Option<f64> {
-        Some(if held.is_some() { 0.0 } else { 1.0 })
+    fn result(state: Option<&AllAbsent>) -> Option<f64> {
+        Some(if state.is_some() { 0.0 } else { 1.0 })
     }
 }
 
@@ -89,8 +89,8 @@ impl WindowAggregate for WindowMean {
         self.sum = self.sum.plus(later.sum);
         self.count += later.count;
     }
-    fn result(held: Option<&WindowMean>) -> Option<f64> {
-        held.map(|held| held.sum.value() / held.count as f64)
+    fn result(state: Option<&WindowMean>) -> Option<f64> {
+        state.map(|state| state.sum.value() / state.count as f64)
     }
 }
 
@@ -105,8 +105,8 @@ impl WindowAggregate for Min {
     fn join(&mut self, later: &Min) {
         self.0 = self.0.min(later.0);
     }
-    fn result(held: Option<&Min>) -> Option<f64> {
-        held.map(|held| held.0)
+    fn result(state: Option<&Min>) -> Option<f64> {
+        state.map(|state| state.0)
     }
 }
 
@@ -121,8 +121,8 @@ impl WindowAggregate for Max {
     fn join(&mut self, later: &Max) {
         self.0 = self.0.max(later.0);
     }
-    fn result(held: Option<&Max>) -> Option<f64> {
-        held.map(|held| held.0)
+    fn result(state: Option<&Max>) -> Option<f64> {
+        state.map(|state| state.0)
     }
 }
 
@@ -137,8 +137,8 @@ impl<const IS_ROOT: bool> WindowAggregate for WindowVariance<IS_ROOT> {
     fn join(&mut self, later: &Self) {
         self.0.join(&later.0);
     }
-    fn result(held: Option<&Self>) -> Option<f64> {
-        let variance = held.map(|held| held.0.variance());
+    fn result(state: Option<&Self>) -> Option<f64> {
+        let variance = state.map(|state| state.0.variance());
         if IS_ROOT { variance.map(f64::sqrt) } else { variance }
     }
 }
@@ -152,8 +152,8 @@ impl WindowAggregate for FirstValue {
         FirstValue(number)
     }
     fn join(&mut self, _: &FirstValue) {}
-    fn result(held: Option<&FirstValue>) -> Option<f64> {
-        held.map(|held| held.0)
+    fn result(state: Option<&FirstValue>) -> Option<f64> {
+        state.map(|state| state.0)
     }
 }
 
@@ -168,8 +168,8 @@ impl WindowAggregate for LastValue {
     fn join(&mut self, later: &LastValue) {
         self.0 = later.0;
     }
-    fn result(held: Option<&LastValue>) -> Option<f64> {
-        held.map(|held| held.0)
+    fn result(state: Option<&LastValue>) -> Option<f64> {
+        state.map(|state| state.0)
     }
 }
 
@@ -195,8 +195,8 @@ impl<S: PairStep> WindowAggregate for PairStepSum<S> {
         self.sum += S::between(self.last, later.first) + later.sum;
         self.last = later.last;
     }
-    fn result(held: Option<&Self>) -> Option<f64> {
-        held.map(|held| held.sum)
+    fn result(state: Option<&Self>) -> Option<f64> {
+        state.map(|state| state.sum)
     }
 }
 
@@ -244,7 +244,7 @@ impl WindowAggregate for Delta {
     fn join(&mut self, later: &Delta) {
         self.last = later.last;
     }
-    fn result(held: Option<&Delta>) -> Option<f64> {
-        held.map(|held| held.last - held.first)
+    fn result(state: Option<&Delta>) -> Option<f64> {
+        state.map(|state| state.last - state.first)
     }
 }

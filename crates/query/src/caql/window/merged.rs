@@ -37,17 +37,17 @@ fn merge_windows<P: WindowPackage>(
 ) -> Result<Vec<Stream>> {
     let windows = SlotWindows::for_call::<P>(&work)?;
     let span = work.span;
-    let add = |held: &mut Arc<Mixture>, more: &Arc<Mixture>| {
-        let held = Arc::make_mut(held);
-        more.parts().iter().try_for_each(|part| held.add(part)).map_err(|error| Error::Execution {
-            span,
-            message: format!("{error}; use a shorter window"),
+    let add = |merged: &mut Arc<Mixture>, more: &Arc<Mixture>| {
+        let merged = Arc::make_mut(merged);
+        more.parts().iter().try_for_each(|part| merged.add(part)).map_err(|error| {
+            Error::Execution { span, message: format!("{error}; use a shorter window") }
         })
     };
     let of_stream = |stream: Stream| {
         let found = windows.sums(&stream, of, add)?;
-        let points =
-            found.into_iter().map(|held| Some(StepValue::Distribution(held.unwrap_or_default())));
+        let points = found
+            .into_iter()
+            .map(|merged| Some(StepValue::Distribution(merged.unwrap_or_default())));
         Ok(Stream { points: windows.to_slots(points), ..stream })
     };
     work.inputs.into_iter().map(of_stream).collect()

@@ -31,7 +31,7 @@ impl Evaluation<'_> {
         let mut findings = FoldAnnotations::default();
         let mut results = Vec::new();
         for group in group_streams(&aggregate.grouping, streams) {
-            let held = group.members.iter().map(Stream::samples).sum();
+            let sample_count = group.members.iter().map(Stream::samples).sum();
             let mut result = Stream::new(group.labels.clone(), Vec::new());
             result.drops_name = group.members.iter().any(|member| member.drops_name);
             result.points = match aggregate.op {
@@ -57,7 +57,7 @@ impl Evaluation<'_> {
                 way => panic!("BUG: {} is not a fold", way.text()),
             };
             self.budget.charge_samples(result.samples())?;
-            self.budget.release_samples(held);
+            self.budget.release_samples(sample_count);
             if !result.is_empty() {
                 results.push(result);
             }
@@ -93,10 +93,10 @@ pub(super) struct FoldAnnotations {
 
 impl FoldAnnotations {
     /// Adds all annotations with Prometheus' texts.
-    pub(super) fn emit(self, way: AggregateOp, span: SourceSpan, notes: &mut QueryWarnings) {
+    pub(super) fn emit(self, op: AggregateOp, span: SourceSpan, notes: &mut QueryWarnings) {
         if self.ignored_histogram {
-            let way = way.text();
-            notes.info(span, format!("PromQL info: ignored histogram in {way} aggregation"));
+            let op = op.text();
+            notes.info(span, format!("PromQL info: ignored histogram in {op} aggregation"));
         }
         if self.mixed_kinds {
             notes.warn(

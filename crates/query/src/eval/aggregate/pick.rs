@@ -40,11 +40,11 @@ impl Evaluation<'_> {
         let mut findings = FoldAnnotations::default();
         let mut results = Vec::new();
         for group in group_streams(&aggregate.grouping, streams) {
-            let held = group.members.iter().map(Stream::samples).sum();
-            let picked = pick_streams(aggregate.op, group, &params.numbers, count, &mut findings);
-            self.budget.charge_samples(picked.iter().map(Stream::samples).sum())?;
-            self.budget.release_samples(held);
-            results.extend(picked);
+            let sample_count = group.members.iter().map(Stream::samples).sum();
+            let selected = pick_streams(aggregate.op, group, &params.numbers, count, &mut findings);
+            self.budget.charge_samples(selected.iter().map(Stream::samples).sum())?;
+            self.budget.release_samples(sample_count);
+            results.extend(selected);
         }
         findings.emit(aggregate.op, span, &mut self.warnings);
         Ok(results)
@@ -93,23 +93,23 @@ fn check_k(params: &AggregateParam, min: f64, max: f64) -> Result<()> {
 
 /// Streams of a group selected at any step, in the order of their first selection.
 fn pick_streams(
-    way: AggregateOp,
+    op: AggregateOp,
     mut group: AggregateGroup,
     params: &[f64],
     count: usize,
     findings: &mut FoldAnnotations,
 ) -> Vec<Stream> {
-    let offsets: Vec<f64> = match way {
+    let offsets: Vec<f64> = match op {
         AggregateOp::LimitRatio => group.members.iter().map(|m| label_offset(&m.labels)).collect(),
         _ => Vec::new(),
     };
     let mut results: Vec<Stream> = Vec::new();
     let mut result_of: Vec<Option<usize>> = vec![None; group.members.len()];
     for (step, param) in params.iter().enumerate() {
-        let mut heap = TopKHeap::new(way == AggregateOp::BottomK);
+        let mut heap = TopKHeap::new(op == AggregateOp::BottomK);
         // `k` is truncated; below 1, nothing is selected.
         let k = if *param < 1.0 { 0 } else { (*param as usize).min(count) };
-        if way != AggregateOp::LimitRatio && k == 0 {
+        if op != AggregateOp::LimitRatio && k == 0 {
             continue;
         }
         for (at, member) in group.members.iter().enumerate() {
@@ -117,7 +117,7 @@ fn pick_streams(
             let number = value.number();
             let item = (number.unwrap_or(0.0), at);
             let is_full = heap.items.len() >= k;
-            match way {
+            match op {
                 AggregateOp::LimitRatio if is_in_ratio(*param, offsets[at]) => heap.push(item),
                 AggregateOp::LimitRatio => {}
                 AggregateOp::LimitK if is_full => break,
@@ -127,7 +127,7 @@ fn pick_streams(
                 _ => heap.push(item),
             }
         }
-        let items = match way {
+        let items = match op {
             AggregateOp::LimitK | AggregateOp::LimitRatio => heap.items,
             _ => heap.best_first(),
         };

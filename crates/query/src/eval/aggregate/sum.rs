@@ -132,9 +132,9 @@ impl SumFold {
                 }
                 Ok(())
             }
-            (HistogramTotal::Mixture(whole), StepValue::Distribution(mixture)) => {
-                let whole = Arc::make_mut(whole);
-                let failed = mixture.parts().iter().position(|part| whole.add(part).is_err());
+            (HistogramTotal::Mixture(total), StepValue::Distribution(mixture)) => {
+                let total = Arc::make_mut(total);
+                let failed = mixture.parts().iter().position(|part| total.add(part).is_err());
                 let Some(failed) = failed else { return Ok(()) };
                 // Counts overflow 64 bits: continue with float counts.
                 self.convert_to_float_histogram();
@@ -155,8 +155,8 @@ impl SumFold {
 
     /// Converts distributions to a float histogram, to which all kinds of histograms can be added.
     fn convert_to_float_histogram(&mut self) {
-        if let HistogramTotal::Mixture(whole) = &self.histograms
-            && let Some(histogram) = StepValue::Distribution(Arc::clone(whole)).histogram()
+        if let HistogramTotal::Mixture(total) = &self.histograms
+            && let Some(histogram) = StepValue::Distribution(Arc::clone(total)).histogram()
         {
             self.resets.record(histogram.hint);
             self.histograms = compensated_total(Arc::unwrap_or_clone(histogram));

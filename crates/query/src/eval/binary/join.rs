@@ -297,7 +297,7 @@ impl Join<'_> {
             result = result.without_metadata();
         }
         if matching.cardinality == MatchCardinality::OneToOne {
-            let named = |label: &str| matching.labels.iter().any(|held| held == label);
+            let named = |label: &str| matching.labels.iter().any(|name| name == label);
             result = result.filter(|label| named(label) == matching.on);
         }
         for label in &matching.include {
@@ -307,9 +307,9 @@ impl Join<'_> {
     }
 
     fn record_warning(&mut self, step: usize, order: JoinOrder, warning: OperationWarning) {
-        let held = &mut self.warnings[step];
-        if held.is_none_or(|(last, _)| last <= order) {
-            *held = Some((order, warning));
+        let warnings = &mut self.warnings[step];
+        if warnings.is_none_or(|(last, _)| last <= order) {
+            *warnings = Some((order, warning));
         }
     }
 

@@ -30,9 +30,9 @@ pub(super) fn combine(
         return merge_equal_labels(left, span);
     }
     let present = SignaturePresence::from_streams(&right, right_is, signatures.count, steps);
-    let wanted = binary.operator == BinaryOp::And;
+    let keeps_matches = binary.operator == BinaryOp::And;
     retain_points(evaluation, &mut left, left_is, |signature, step| {
-        present.at(signature, step) == wanted
+        present.at(signature, step) == keeps_matches
     });
     evaluation.release(&right);
     Ok(left)
@@ -54,9 +54,9 @@ impl SignaturePresence {
         let steps = steps.count;
         let mut is_present = vec![false; count * steps];
         for (stream, signature) in streams.iter().zip(signatures) {
-            let held = &mut is_present[signature * steps..][..steps];
-            for (held, point) in held.iter_mut().zip(&stream.points) {
-                *held |= point.is_some();
+            let present = &mut is_present[signature * steps..][..steps];
+            for (present, point) in present.iter_mut().zip(&stream.points) {
+                *present |= point.is_some();
             }
         }
         SignaturePresence { is_present, steps }
@@ -72,12 +72,12 @@ fn retain_points(
     evaluation: &Evaluation<'_>,
     streams: &mut Vec<Stream>,
     signatures: &[usize],
-    wanted: impl Fn(usize, usize) -> bool,
+    predicate: impl Fn(usize, usize) -> bool,
 ) {
     let mut dropped = 0;
     for (stream, signature) in streams.iter_mut().zip(signatures) {
         for (step, point) in stream.points.iter_mut().enumerate() {
-            if !wanted(*signature, step) {
+            if !predicate(*signature, step) {
                 dropped += point.take().as_ref().map_or(0, StepValue::samples);
             }
         }

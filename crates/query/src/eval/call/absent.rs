@@ -15,17 +15,17 @@ pub(crate) fn absent(
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     let streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     let mut points = vec![Some(StepValue::Number(1.0)); call.steps.count];
     for stream in &streams {
-        for (point, held) in points.iter_mut().zip(&stream.points) {
-            if held.is_some() {
+        for (point, sample_count) in points.iter_mut().zip(&stream.points) {
+            if sample_count.is_some() {
                 *point = None;
             }
         }
     }
     let mut result = vec![Stream::new(labels_of(&call.args[0]), points)];
-    evaluation.replace_streams(held, &mut result)?;
+    evaluation.replace_streams(sample_count, &mut result)?;
     Ok(result)
 }
 

@@ -55,7 +55,7 @@ fn native_statistic(
     statistic: fn(&StepValue) -> Option<StepValue>,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     let is_delayed = evaluation.settings.delayed_name_removal;
     for stream in &mut streams {
         for point in &mut stream.points {
@@ -67,7 +67,7 @@ fn native_statistic(
             false => stream.labels = stream.labels.filter(|label| label != NAME),
         }
     }
-    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.replace_streams(sample_count, &mut streams)?;
     evaluation.merge_equal_labels(streams, call.span)
 }
 
@@ -120,12 +120,12 @@ fn by_quantile(stream: Stream, label: &str, qs: &[f64]) -> Vec<Stream> {
     kinds.sort_unstable();
     kinds.dedup();
     let of = |kind: u64| {
-        let mut own = stream.clone();
-        own.labels = own.labels.with(label, &quantile_text(f64::from_bits(kind)));
-        for (point, q) in own.points.iter_mut().zip(qs) {
+        let mut result = stream.clone();
+        result.labels = result.labels.with(label, &quantile_text(f64::from_bits(kind)));
+        for (point, q) in result.points.iter_mut().zip(qs) {
             point.take_if(|_| q.to_bits() != kind);
         }
-        own
+        result
     };
     kinds.into_iter().map(of).collect()
 }
@@ -280,13 +280,13 @@ fn distribution_statistic(
 fn finish_streams(
     evaluation: &mut Evaluation<'_>,
     mut streams: Vec<Stream>,
-    held: u64,
+    sample_count: u64,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     for stream in &mut streams {
         evaluation.drop_name(stream);
     }
-    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.replace_streams(sample_count, &mut streams)?;
     evaluation.merge_equal_labels(streams, call.span)
 }
 

@@ -32,13 +32,13 @@ pub(crate) fn info(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
-    let wanted = InfoSelection::new(call.args.get(1));
+    let selection = InfoSelection::new(call.args.get(1));
     let streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     let fetch = SeriesFetch {
         selector: Selector::and(vec![
-            wanted.selector.clone(),
-            select_same_identity(&streams, &wanted),
+            selection.selector.clone(),
+            select_same_identity(&streams, &selection),
         ]),
         matchers: Vec::new(),
         shift: shared_shift(&call.args[0]).unwrap_or_default(),
@@ -46,18 +46,20 @@ pub(crate) fn info(
         detects_resets: false,
         span: call.span,
     };
-    let are_any = streams.iter().any(|stream| wanted.identity(stream).is_some());
+    let are_any = streams.iter().any(|stream| selection.identity(stream).is_some());
     let infos = if are_any { evaluation.infos(&fetch, call.steps)? } else { Vec::new() };
     let mut enriched = Vec::with_capacity(streams.len());
     for stream in streams {
         evaluation.budget.check_deadline()?;
-        match wanted.identity(&stream) {
-            Some(identity) => wanted.enrich(stream, &identity, &infos, call, &mut enriched)?,
-            None if wanted.is_info(&stream) => enriched.push(stream),
-            None => wanted.enrich(stream, &[""; 2].map(str::to_owned), &[], call, &mut enriched)?,
+        match selection.identity(&stream) {
+            Some(identity) => selection.enrich(stream, &identity, &infos, call, &mut enriched)?,
+            None if selection.is_info(&stream) => enriched.push(stream),
+            None => {
+                selection.enrich(stream, &[""; 2].map(str::to_owned), &[], call, &mut enriched)?
+            }
         }
     }
-    evaluation.replace_streams(held, &mut enriched)?;
+    evaluation.replace_streams(sample_count, &mut enriched)?;
     merge_equal_labels(enriched, call.span)
 }
 
@@ -127,10 +129,10 @@ impl InfoSelection {
         call: &FunctionCall<'_>,
         enriched: &mut Vec<Stream>,
     ) -> Result<()> {
-        let mut own: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut info_labels: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, info) in infos.iter().enumerate() {
             if identity_of(&info.labels) == *identity {
-                own.entry(info.labels.name()).or_default().push(at);
+                info_labels.entry(info.labels.name()).or_default().push(at);
             }
         }
         // Index in `enriched` of the stream with the labels of these info series; `None` if the
@@ -138,7 +140,7 @@ impl InfoSelection {
         let mut indexes: HashMap<Vec<usize>, Option<usize>> = HashMap::new();
         for step in 0..stream.points.len() {
             let Some(value) = stream.points[step].take() else { continue };
-            let found = own.values().map(|of_name| latest_info(of_name, infos, step, call));
+            let found = info_labels.values().map(|of_name| latest_info(of_name, infos, step, call));
             let found: Vec<usize> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
             let index = match indexes.get(&found) {
                 Some(index) => *index,
@@ -219,11 +221,11 @@ fn latest_info(
 }
 
 /// Selector of a superset of the series that have the identity of some stream.
-fn select_same_identity(streams: &[Stream], wanted: &InfoSelection) -> Selector {
+fn select_same_identity(streams: &[Stream], selection: &InfoSelection) -> Selector {
     // Grouped by the identity labels that are present: an absent label must be absent in the info
     // series too.
     let mut kinds: BTreeMap<[bool; 2], [BTreeSet<String>; 2]> = BTreeMap::new();
-    for identity in streams.iter().filter_map(|stream| wanted.identity(stream)) {
+    for identity in streams.iter().filter_map(|stream| selection.identity(stream)) {
         let kind = [!identity[0].is_empty(), !identity[1].is_empty()];
         let values = kinds.entry(kind).or_default();
         let [instance, job] = identity;

@@ -16,7 +16,7 @@ pub(crate) fn running_total(
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     for stream in &mut streams {
         let mut totals = [NeumaierSum::default(); 3];
         for point in &mut stream.points {
@@ -34,7 +34,7 @@ pub(crate) fn running_total(
         }
         evaluation.drop_name(stream);
     }
-    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.replace_streams(sample_count, &mut streams)?;
     evaluation.merge_equal_labels(streams, call.span)
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn scalar(
     call: &FunctionCall<'_>,
 ) -> Result<Vec<Stream>> {
     let streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     let only = |step: usize| {
         let points = streams.iter().filter_map(|stream| stream.points[step].as_ref());
         let mut numbers = points.filter(|value| !value.is_distribution());
@@ -25,7 +25,7 @@ pub(crate) fn scalar(
     };
     let points = (0..call.steps.count).map(|step| Some(only(step))).collect();
     let mut result = vec![Stream::new(LabelSet::default(), points)];
-    evaluation.replace_streams(held, &mut result)?;
+    evaluation.replace_streams(sample_count, &mut result)?;
     Ok(result)
 }
 

@@ -46,11 +46,11 @@ fn sort_by_value(
     order: fn(f64, f64) -> Ordering,
 ) -> Result<Vec<Stream>> {
     let mut streams = evaluation.streams(&call.args[0], call.steps)?;
-    let held = super::samples(&streams);
+    let sample_count = super::samples(&streams);
     for point in streams.iter_mut().flat_map(|stream| &mut stream.points) {
         point.take_if(|value| value.is_distribution());
     }
-    evaluation.replace_streams(held, &mut streams)?;
+    evaluation.replace_streams(sample_count, &mut streams)?;
     if is_worthwhile(evaluation, call) {
         // 0 and -0 are equal.
         let number = |stream: &Stream| {

@@ -59,11 +59,11 @@ fn last_two(
     match (earlier, later) {
         (FloatOrHistogram::Float(earlier), FloatOrHistogram::Float(later)) => {
             let is_reset = later.value < earlier.value || later.is_restart_after(earlier);
-            let grown = match is_rate && is_reset {
+            let growth = match is_rate && is_reset {
                 true => later.value,
                 false => later.value - earlier.value,
             };
-            Some(StepValue::Number(if is_rate { grown / interval } else { grown }))
+            Some(StepValue::Number(if is_rate { growth / interval } else { growth }))
         }
         (FloatOrHistogram::Histogram(earlier), FloatOrHistogram::Histogram(later)) => {
             let gauges = [earlier, later].map(|point| point.value.hint == ResetHint::Gauge);
@@ -72,15 +72,15 @@ fn last_two(
                 false if gauges.contains(&false) => warnings.add(SeriesWarning::NotGauge),
                 _ => {}
             }
-            let mut grown = FloatHistogram::clone(&later.value);
+            let mut growth = FloatHistogram::clone(&later.value);
             if !is_rate || !is_reset(earlier, later) {
-                rate::sub(&mut grown, &earlier.value, warnings)?;
+                rate::sub(&mut growth, &earlier.value, warnings)?;
             }
-            grown.hint = ResetHint::Gauge;
+            growth.hint = ResetHint::Gauge;
             if is_rate {
-                grown.div(interval);
+                growth.div(interval);
             }
-            Some(StepValue::Histogram(Arc::new(grown)))
+            Some(StepValue::Histogram(Arc::new(growth)))
         }
         _ => {
             warnings.add(SeriesWarning::MixedFloatsHistograms);

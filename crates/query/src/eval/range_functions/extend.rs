@@ -50,7 +50,7 @@ fn is_end_interpolated<T: HasTime>(window: &RangeWindow<'_>, points: &[T], last:
 /// Growth of floats.
 pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f64> {
     let (left, inner, right) = at_ends(window, growth_boundary(window, window.floats)?, growth);
-    let mut grown = right - left;
+    let mut increase = right - left;
     if growth.is_counter {
         // Samples at or beyond the boundaries are in `left` and `right`.
         let mut before = left;
@@ -61,12 +61,12 @@ pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f
             }
             before = value;
         }
-        grown += lost;
+        increase += lost;
     }
     if growth.is_rate {
-        grown /= window.seconds();
+        increase /= window.seconds();
     }
-    Some(grown)
+    Some(increase)
 }
 
 /// Floats at both boundaries, if they exist outside of a growth function too, and the samples
@@ -102,9 +102,9 @@ fn at_ends<'a>(
 /// Linear interpolation between two floats; a counter that fell starts at zero.
 pub(super) fn interpolate(from: &FloatPoint, to: &FloatPoint, time: i64, growth: Growth) -> f64 {
     let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
-    let (part, whole) =
+    let (part, elapsed) =
         (millis(time.saturating_sub(from.time)), millis(to.time.saturating_sub(from.time)));
-    begin + (to.value - begin) * part / whole
+    begin + (to.value - begin) * part / elapsed
 }
 
 /// Growth of histograms.
@@ -143,19 +143,19 @@ pub(super) fn histogram_growth(
     if !growth.is_counter && !are_gauges {
         warnings.add(SeriesWarning::NotGauge);
     }
-    let mut grown = right.clone();
-    sub(&mut grown, &left, warnings)?;
+    let mut increase = right.clone();
+    sub(&mut increase, &left, warnings)?;
     if growth.is_counter {
         let lost = lost_at_resets(window, first..=last, &left, &right, warnings)?;
         if let Some(lost) = lost {
-            add(&mut grown, &lost, warnings)?;
+            add(&mut increase, &lost, warnings)?;
         }
     }
     if growth.is_rate {
-        grown.div(window.seconds());
+        increase.div(window.seconds());
     }
-    grown.hint = ResetHint::Gauge;
-    Some(StepValue::Histogram(Arc::new(grown)))
+    increase.hint = ResetHint::Gauge;
+    Some(StepValue::Histogram(Arc::new(increase)))
 }
 
 /// Linear interpolation between two histograms; a counter that was reset starts empty.

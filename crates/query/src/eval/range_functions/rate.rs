@@ -68,7 +68,7 @@ fn float_growth(
 ) -> Option<f64> {
     let floats = window.floats;
     let (first, last) = (floats.first()?, floats.last()?);
-    let mut grown = last.value - first.value;
+    let mut increase = last.value - first.value;
     if growth.is_counter {
         for pair in floats.windows(2) {
             let (earlier, later) = (&pair[0], &pair[1]);
@@ -76,17 +76,17 @@ fn float_growth(
                 warnings.add(SeriesWarning::StartOverlap);
             }
             if later.value < earlier.value || later.is_restart_after(earlier) {
-                grown += earlier.value;
+                increase += earlier.value;
             }
         }
     }
     let span = SampledInterval::from_points(window, floats, growth, first.start)?;
     if span.is_from_start {
-        grown += first.value;
+        increase += first.value;
     }
-    let has_zero = !window.is_running_total && grown > 0.0 && first.value >= 0.0;
-    let zero = has_zero.then(|| first.value / grown);
-    Some(grown * span.factor(window, growth, zero))
+    let has_zero = !window.is_running_total && increase > 0.0 && first.value >= 0.0;
+    let zero = has_zero.then(|| first.value / increase);
+    Some(increase * span.factor(window, growth, zero))
 }
 
 fn histogram_growth(
@@ -96,22 +96,22 @@ fn histogram_growth(
 ) -> Option<StepValue> {
     let histograms = window.histograms;
     let first = histograms.first()?;
-    let mut grown = match histograms.len() {
+    let mut increase = match histograms.len() {
         1 => None,
         _ => Some(difference(histograms, growth.is_counter, warnings)?),
     };
     let span = SampledInterval::from_points(window, histograms, growth, first.start)?;
     if span.is_from_start {
-        match &mut grown {
-            None => grown = Some(FloatHistogram::clone(&first.value)),
-            Some(grown) => add(grown, &first.value, warnings)?,
+        match &mut increase {
+            None => increase = Some(FloatHistogram::clone(&first.value)),
+            Some(increase) => add(increase, &first.value, warnings)?,
         }
     }
-    let mut grown = grown?;
-    let has_zero = !window.is_running_total && grown.count > 0.0 && first.value.count >= 0.0;
-    let zero = has_zero.then(|| first.value.count / grown.count);
-    grown.mul(span.factor(window, growth, zero));
-    Some(StepValue::Histogram(Arc::new(grown)))
+    let mut increase = increase?;
+    let has_zero = !window.is_running_total && increase.count > 0.0 && first.value.count >= 0.0;
+    let zero = has_zero.then(|| first.value.count / increase.count);
+    increase.mul(span.factor(window, growth, zero));
+    Some(StepValue::Histogram(Arc::new(increase)))
 }
 
 /// Interval covered by the samples of a window.
@@ -222,12 +222,12 @@ fn difference(
         warnings.add(SeriesWarning::ExponentialWithCustom);
         return None;
     }
-    let mut own = SeriesWarnings::default();
+    let mut new_warnings = SeriesWarnings::default();
     let mut coarsest = schema_of(&begin.grid).min(schema_of(&last.value.grid));
     if is_counter {
         for between in &histograms[1..histograms.len() - 1] {
             if is_gauge(between) {
-                own.add(SeriesWarning::NotCounter);
+                new_warnings.add(SeriesWarning::NotCounter);
             }
             coarsest = coarsest.min(schema_of(&between.value.grid));
             if between.value.grid.is_custom() != is_custom {
@@ -236,31 +236,31 @@ fn difference(
             }
         }
     }
-    let mut grown = FloatHistogram::clone(&last.value);
-    grown.reduce(coarsest);
-    let combined = grown.sub(begin);
+    let mut increase = FloatHistogram::clone(&last.value);
+    increase.reduce(coarsest);
+    let combined = increase.sub(begin);
     let combined = combined.map_err(|error| warnings.add(error.into())).ok()?;
-    own.add_reconciled(combined, HistogramOperation::Subtraction);
+    new_warnings.add_reconciled(combined, HistogramOperation::Subtraction);
     if is_counter {
         let mut before = begin;
         for pair in histograms.windows(2) {
             let (earlier, later) = (&pair[0], &pair[1]);
             if later.overlaps(earlier) {
-                own.add(SeriesWarning::StartOverlap);
+                new_warnings.add(SeriesWarning::StartOverlap);
             }
             if is_reset(later, earlier, before) {
-                let combined = grown.add(before);
+                let combined = increase.add(before);
                 let combined = combined.map_err(|error| warnings.add(error.into())).ok()?;
-                own.add_reconciled(combined, HistogramOperation::Addition);
+                new_warnings.add_reconciled(combined, HistogramOperation::Addition);
             }
             before = &later.value;
         }
     } else if !is_gauge(first) || !is_gauge(last) {
-        own.add(SeriesWarning::NotGauge);
+        new_warnings.add(SeriesWarning::NotGauge);
     }
-    warnings.append(own);
-    grown.hint = ResetHint::Gauge;
-    Some(grown)
+    warnings.append(new_warnings);
+    increase.hint = ResetHint::Gauge;
+    Some(increase)
 }
 
 /// Schema of an exponential grid; for other grids, a value that no schema exceeds.

@@ -75,13 +75,13 @@ fn histogram_at(
 ) -> Option<FloatHistogram> {
     let next = count_until(histograms, timestamp);
     let before = &histograms[next.checked_sub(1)?];
-    let mut held = FloatHistogram::clone(&before.value);
+    let mut copy = FloatHistogram::clone(&before.value);
     match histograms.get(next) {
-        _ if before.time == timestamp => Some(held),
+        _ if before.time == timestamp => Some(copy),
         None => {
             // A reset hint is about two successive samples; these are not successive.
-            held.hint = ResetHint::Unknown;
-            Some(held)
+            copy.hint = ResetHint::Unknown;
+            Some(copy)
         }
         Some(after) => {
             let are_gauges =

@@ -12,7 +12,7 @@ pub(crate) fn max(
     window: &RangeWindow<'_>,
     warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(extreme(window, warnings, |value, held| value > held)
+    Ok(extreme(window, warnings, |value, best| value > best)
         .map(|float| StepValue::Number(float.value)))
 }
 
@@ -20,7 +20,7 @@ pub(crate) fn min(
     window: &RangeWindow<'_>,
     warnings: &mut SeriesWarnings,
 ) -> Result<Option<StepValue>> {
-    Ok(extreme(window, warnings, |value, held| value < held)
+    Ok(extreme(window, warnings, |value, best| value < best)
         .map(|float| StepValue::Number(float.value)))
 }
 

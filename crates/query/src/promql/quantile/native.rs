@@ -159,9 +159,9 @@ pub fn fraction(
         return (QuantileEstimate::exact(0.0), None);
     }
     let has_nan = histogram.sum.is_nan();
-    let held = histogram.buckets().fold(0.0, |sum, bucket| sum + bucket.count);
-    let note = (has_nan && held < histogram.count).then_some(NanEffect::Excluded);
-    let count = if has_nan { held } else { histogram.count };
+    let total = histogram.buckets().fold(0.0, |sum, bucket| sum + bucket.count);
+    let note = (has_nan && total < histogram.count).then_some(NanEffect::Excluded);
+    let count = if has_nan { total } else { histogram.count };
     let rank = |value| match rank_of(value, histogram) {
         Some(rank) if rank <= count || rank.is_nan() => rank,
         _ => count,

@@ -25,22 +25,22 @@ struct ObservedQuantile {
     baseline_ns: f64,
 }
 
-/// Conclusion on an observer. `still` are the baseline runs.
+/// Conclusion on an observer. `baselines` are the runs without an observer.
 pub(crate) fn conclusion(
     row: &ExperimentRun,
-    still: &[&ExperimentRun],
+    baselines: &[&ExperimentRun],
     operation: &str,
-    aside: &str,
+    remedy: &str,
 ) -> String {
     let name = row.observer;
     if row.rounds == Some(0) {
         return format!("{name}: inconclusive, the observer completed no round");
     }
-    let fewest = still.iter().chain([&row]).map(|row| row.times.count()).min().unwrap_or(0);
+    let fewest = baselines.iter().chain([&row]).map(|row| row.times.count()).min().unwrap_or(0);
     let has_enough = |q: f64| fewest as f64 * (1.0 - q) >= SAMPLES_ABOVE_MIN;
     let judged = || QUANTILES.into_iter().filter(|(q, _)| has_enough(*q));
-    let seen = |q: f64| {
-        let without = still.iter().map(|row| row.quantile_ns(q)).fold(f64::NAN, f64::max);
+    let observe = |q: f64| {
+        let without = baselines.iter().map(|row| row.quantile_ns(q)).fold(f64::NAN, f64::max);
         ObservedQuantile { q, with_ns: row.quantile_ns(q), baseline_ns: without }
     };
     let Some((highest, _)) = judged().next() else {
@@ -48,17 +48,17 @@ pub(crate) fn conclusion(
         return format!("{name}: inconclusive, only {n} operations");
     };
     let disturbed = judged()
-        .map(|(q, least)| (seen(q), least))
-        .filter(|(seen, least)| seen.factor() >= *least && seen.odds(row) >= ODDS)
-        .map(|(seen, _)| seen)
+        .map(|(q, least)| (observe(q), least))
+        .filter(|(effect, least)| effect.factor() >= *least && effect.odds(row) >= ODDS)
+        .map(|(effect, _)| effect)
         .max_by(|a, b| a.factor().total_cmp(&b.factor()));
-    let told = disturbed.unwrap_or(seen(highest));
-    let quantile = quantile_name(told.q);
-    let (with, without) = (format_ns(told.with_ns), format_ns(told.baseline_ns));
+    let reported = disturbed.unwrap_or(observe(highest));
+    let quantile = quantile_name(reported.q);
+    let (with, without) = (format_ns(reported.with_ns), format_ns(reported.baseline_ns));
     match disturbed {
-        Some(seen) => format!(
-            "{name}: {quantile} of {operation} is {with}, baseline {without} (x{}): {aside}",
-            factor_text(seen.factor())
+        Some(effect) => format!(
+            "{name}: {quantile} of {operation} is {with}, baseline {without} (x{}): {remedy}",
+            factor_text(effect.factor())
         ),
         None => format!(
             "{name}: no measurable effect: {quantile} of {operation} is {with}, baseline up to \

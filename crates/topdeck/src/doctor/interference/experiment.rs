@@ -60,13 +60,13 @@ impl PreparedExperiment {
     /// Nanoseconds per operation, until the time or the number of operations is reached.
     pub(crate) fn run(&mut self, time: Duration, rounds: Option<u64>) -> io::Result<Histogram> {
         let mut recorder = Recorder::new().with_thresholds(&LIMITS_NS.map(|limit| limit - 1));
-        let begun = Stopwatch::start();
+        let stopwatch = Stopwatch::start();
         let time_ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         for _ in 0..rounds.unwrap_or(u64::MAX) {
             let once = Stopwatch::start();
             (self.operation_once)()?;
             recorder.record(once.elapsed_ns());
-            if begun.elapsed_ns() >= time_ns {
+            if stopwatch.elapsed_ns() >= time_ns {
                 break;
             }
         }

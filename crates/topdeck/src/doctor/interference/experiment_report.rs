@@ -52,8 +52,8 @@ impl ExperimentReport {
         };
         let mut prepared = match experiment.prepare(options) {
             Ok(prepared) => prepared,
-            Err(why) => {
-                section.title = Err(why);
+            Err(reason) => {
+                section.title = Err(reason);
                 return section;
             }
         };
@@ -91,20 +91,20 @@ impl ExperimentReport {
         self.rows.push(ExperimentRun { observer: BASELINE, times: run(BASELINE)?, rounds: None });
         for reader in observer::observers_of(experiment) {
             let name = reader.name;
-            let beside = match ObserverProcess::start(reader) {
-                Ok(beside) => beside,
-                Err(why) => {
-                    self.failures.push(format!("{name}: not measured: {why}"));
+            let observer = match ObserverProcess::start(reader) {
+                Ok(observer) => observer,
+                Err(reason) => {
+                    self.failures.push(format!("{name}: not measured: {reason}"));
                     continue;
                 }
             };
-            self.conclusions.extend(beside.warnings.iter().map(|note| format!("{name}: {note}")));
+            self.conclusions.extend(observer.warnings.iter().map(|note| format!("{name}: {note}")));
             let times = run(name)?;
-            match beside.stop() {
+            match observer.stop() {
                 Ok(read) => {
                     self.rows.push(ExperimentRun { observer: name, times, rounds: Some(read) })
                 }
-                Err(why) => self.failures.push(format!("{name}: not measured: {why}")),
+                Err(reason) => self.failures.push(format!("{name}: not measured: {reason}")),
             }
         }
         self.rows.push(ExperimentRun { observer: BASELINE, times: run(BASELINE)?, rounds: None });
@@ -124,7 +124,7 @@ impl fmt::Display for ExperimentReport {
                 writeln!(f, "{}: {title}", self.name)?;
                 f.write_str(&experiment_run::table_text(&self.rows))?;
             }
-            Err(why) => writeln!(f, "{}: not measured: {why}", self.name)?,
+            Err(reason) => writeln!(f, "{}: not measured: {reason}", self.name)?,
         }
         self.conclusions.iter().chain(&self.failures).try_for_each(|line| writeln!(f, "{line}"))
     }

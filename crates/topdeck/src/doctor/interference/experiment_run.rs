@@ -92,13 +92,13 @@ pub(crate) mod tests {
 
     /// Row with these values and counts.
     pub(crate) fn test_run(
-        beside: &'static str,
+        observer: &'static str,
         times: &[(u64, u64)],
         read: Option<u64>,
     ) -> ExperimentRun {
         let mut recorder = Recorder::new().with_thresholds(&LIMITS_NS.map(|limit| limit - 1));
         times.iter().for_each(|(ns, n)| recorder.record_n(*ns, *n));
-        ExperimentRun { observer: beside, times: recorder.snapshot(), rounds: read }
+        ExperimentRun { observer, times: recorder.snapshot(), rounds: read }
     }
 
     #[test]

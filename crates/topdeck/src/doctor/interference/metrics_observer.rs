@@ -32,7 +32,7 @@ fn find_metrics_file(pid: u32) -> io::Result<MetricsFile> {
     let (all, problems) = shm::list_metrics_files();
     let found = all.into_iter().find(|found| found.state == ProcessState::Running { pid });
     found.ok_or_else(|| {
-        let why = problems.iter().map(|problem| format!("; {problem}")).collect::<String>();
-        io::Error::other(format!("process {pid} exports no metrics in shared memory{why}"))
+        let reason = problems.iter().map(|problem| format!("; {problem}")).collect::<String>();
+        io::Error::other(format!("process {pid} exports no metrics in shared memory{reason}"))
     })
 }

@@ -162,12 +162,12 @@ mod tests {
             let mut round = open_observer(name, std::process::id(), &mut notes).unwrap();
             assert_eq!(round().unwrap(), 1, "{name}");
             // No process has this id.
-            let why = open_observer(name, u32::MAX, &mut notes)
+            let reason = open_observer(name, u32::MAX, &mut notes)
                 .and_then(|mut round| round())
                 .unwrap_err();
             assert!(
-                why.to_string().contains("exports no metrics in shared memory"),
-                "{name}: {why}"
+                reason.to_string().contains("exports no metrics in shared memory"),
+                "{name}: {reason}"
             );
         }
         drop(shown);

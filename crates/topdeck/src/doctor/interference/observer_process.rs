@@ -42,12 +42,12 @@ impl ObserverProcess {
         let mut child =
             command.spawn().map_err(|error| format!("cannot start the observer: {error}"))?;
         let out = BufReader::new(child.stdout.take().expect("BUG: stdout was asked for"));
-        let mut beside = ObserverProcess { child, out, warnings: Vec::new() };
+        let mut observer = ObserverProcess { child, out, warnings: Vec::new() };
         loop {
-            let line = beside.read_line(READY_TIMEOUT)?;
+            let line = observer.read_line(READY_TIMEOUT)?;
             match line.split_once(' ').unwrap_or((&line, "")) {
-                ("note", text) => beside.warnings.push(text.to_owned()),
-                ("ready", _) => return Ok(beside),
+                ("note", text) => observer.warnings.push(text.to_owned()),
+                ("ready", _) => return Ok(observer),
                 ("failed", text) => return Err(text.to_owned()),
                 _ => return Err("the observer exited before its first round".to_owned()),
             }
@@ -69,16 +69,16 @@ impl ObserverProcess {
 
     /// Next line; empty at the end.
     fn read_line(&mut self, most: Duration) -> Result<String, String> {
-        let told = |error: io::Error| format!("cannot read from the observer: {error}");
+        let read_error = |error: io::Error| format!("cannot read from the observer: {error}");
         if self.out.buffer().is_empty() {
             let most = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: 0 };
             let mut fds = [PollFd::new(self.out.get_ref(), PollFlags::IN)];
-            if poll(&mut fds, Some(&most)).map_err(|error| told(error.into()))? == 0 {
+            if poll(&mut fds, Some(&most)).map_err(|error| read_error(error.into()))? == 0 {
                 return Err(format!("no output of the observer for {} s", most.tv_sec));
             }
         }
         let mut line = String::new();
-        self.out.read_line(&mut line).map_err(told)?;
+        self.out.read_line(&mut line).map_err(read_error)?;
         line.truncate(line.trim_end().len());
         Ok(line)
     }
@@ -96,11 +96,11 @@ impl Drop for ObserverProcess {
 pub(crate) fn run_as_observer(name: &str, pid: u32) -> Result<ExitCode> {
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     stop_on_stdin_end(Arc::clone(&stop), Arc::clone(&rounds))?;
-    let told = match run_rounds(name, pid, &stop, &rounds) {
+    let last_line = match run_rounds(name, pid, &stop, &rounds) {
         Ok(()) => format!("rounds {}", rounds.load(Ordering::Relaxed)),
         Err(error) => format!("failed {}", escape_control(&error.to_string())),
     };
-    print_line(&told)?;
+    print_line(&last_line)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -42,11 +42,12 @@ impl ExampleMetrics {
 }
 
 pub(crate) fn prepare() -> Result<PreparedExperiment, String> {
-    let shown = ExampleMetrics::create().map_err(|error| format!("cannot record: {error}"))?;
+    let example_metrics =
+        ExampleMetrics::create().map_err(|error| format!("cannot record: {error}"))?;
     let mut n = 0;
     let once = move || {
         n += 1;
-        shown.record(n);
+        example_metrics.record(n);
         Ok(())
     };
     let series = count((COUNTERS + HISTOGRAMS) as u64);

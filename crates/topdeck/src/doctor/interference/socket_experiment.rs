@@ -17,36 +17,36 @@ const SPARE: u64 = 64;
 /// Minimum number of sockets: with fewer the table is too small to matter.
 const LEAST: u64 = 100;
 
-pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
+pub(crate) fn prepare(sockets: u64) -> Result<PreparedExperiment, String> {
     let limit = raise_file_limit();
     let open = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
     let system = fs::read_to_string("/proc/sys/fs/file-nr").ok();
     let system = system.and_then(|text| unused_files(&text)).unwrap_or(u64::MAX);
-    let room = socket_count(wanted, limit.saturating_sub(open), system)
-        .map_err(|room| too_few_message(room, limit, wanted))?;
-    let mut held = Vec::new();
+    let room = socket_count(sockets, limit.saturating_sub(open), system)
+        .map_err(|room| too_few_message(room, limit, sockets))?;
+    let mut open_sockets = Vec::new();
     for _ in 0..room {
         match socket() {
-            Ok(socket) => held.push(socket),
+            Ok(socket) => open_sockets.push(socket),
             // Another limit applies, maybe that of a container: use the sockets that exist, and
             // keep a reserve.
             Err(_) => {
-                held.truncate(held.len().saturating_sub(SPARE as usize));
+                open_sockets.truncate(open_sockets.len().saturating_sub(SPARE as usize));
                 break;
             }
         }
     }
-    let have = held.len() as u64;
-    if have < LEAST.min(wanted) {
-        return Err(too_few_message(have, limit, wanted));
+    let have = open_sockets.len() as u64;
+    if have < LEAST.min(sockets) {
+        return Err(too_few_message(have, limit, sockets));
     }
-    let less = match have < wanted {
-        true => format!(" (not {}: open files are limited to {})", count(wanted), count(limit)),
+    let less = match have < sockets {
+        true => format!(" (not {}: open files are limited to {})", count(sockets), count(limit)),
         false => String::new(),
     };
     let once = move || {
         // Keeps the sockets until the experiment is dropped.
-        std::hint::black_box(&held);
+        std::hint::black_box(&open_sockets);
         drop(socket()?);
         Ok(())
     };
@@ -78,9 +78,9 @@ fn unused_files(text: &str) -> Option<u64> {
 
 /// Number of sockets to open: at most half of the system's unused files, because other processes
 /// need some.
-fn socket_count(wanted: u64, own: u64, system: u64) -> Result<u64, u64> {
-    let room = own.saturating_sub(SPARE).min(system / 2).min(wanted);
-    if room < LEAST.min(wanted) { Err(room) } else { Ok(room) }
+fn socket_count(count: u64, process_limit: u64, system: u64) -> Result<u64, u64> {
+    let room = process_limit.saturating_sub(SPARE).min(system / 2).min(count);
+    if room < LEAST.min(count) { Err(room) } else { Ok(room) }
 }
 
 fn too_few_message(room: u64, limit: u64, wanted: u64) -> String {

@@ -64,7 +64,7 @@ impl Evaluation<'_> {
         steps: StepGrid,
     ) -> Result<HistogramSeriesList> {
         let streams = self.streams(node, steps)?;
-        let held = super::super::samples(&streams);
+        let sample_count = super::super::samples(&streams);
         let mut natives = Vec::new();
         let mut classics: Vec<ClassicSeries> = Vec::new();
         let mut indexes: HashMap<LabelSet, usize> = HashMap::new();
@@ -123,7 +123,7 @@ impl Evaluation<'_> {
             let points = classic.levels.into_iter().map(shape).collect();
             list.push(HistogramSeries::new(self, classic.labels, points));
         }
-        Ok(HistogramSeriesList { list, charged_samples: held })
+        Ok(HistogramSeriesList { list, charged_samples: sample_count })
     }
 }
 
