@@ -161,10 +161,10 @@ impl Deref for Region {
 
     fn deref(&self) -> &[AtomicU64] {
         let count = (self.len - WAKE_BYTES) / 8;
-        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, which
-        // `checked_len`, `check_len` and `from_words` checked to be larger than WAKE_BYTES; that is a
-        // multiple of 8 and the base aligned to 8. Atomics may be shared with whoever else maps the
-        // memory. It lives as long as the reference, which borrows `self`.
+        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, and `checked_len`,
+        // `check_len` and `from_words` checked that `len` is larger. WAKE_BYTES is a multiple of 8
+        // and the base aligned to 8. Atomics may be shared with whoever else maps the memory. It
+        // lives as long as the reference, which borrows `self`.
         unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
     }
 }

@@ -403,8 +403,9 @@ fn random_disturbances_keep_time_monotonic() {
         for _ in 0..30 {
             let machine = &mut run.machine;
             match (machine.random() * 8.0) as u32 {
-                // Only forward. If the counter goes back by less than a segment, time goes back: each
-                // thread returns at least its own latest time, but other threads see earlier times.
+                // Only forward. If the counter goes back by less than a segment, time goes back:
+                // each thread returns at least its own latest time, but other threads see earlier
+                // times.
                 0 => {
                     machine.counter_ticks.set(machine.counter_ticks.get() + 1e8 * machine.random())
                 }
