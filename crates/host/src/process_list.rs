@@ -88,7 +88,7 @@ fn none(reason: String) -> Json {
 }
 
 /// A process and its CPU share since the previous table; `None` if unknown.
-struct Row<'a> {
+struct ProcessShare<'a> {
     process: &'a ProcessRow,
     busy: Option<f64>,
 }
@@ -96,7 +96,7 @@ struct Row<'a> {
 fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit: usize) -> Json {
     let mut rows = rows(now, before);
     // Sorted by CPU use, then by memory: the limit cuts off the smallest.
-    let key = |row: &Row<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
+    let key = |row: &ProcessShare<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
     rows.sort_by(|a, b| {
         let ((busy_a, rss_a), (busy_b, rss_b)) = (key(a), key(b));
         busy_b
@@ -125,7 +125,7 @@ fn seconds(before: &ProcessTable, now: &ProcessTable) -> f64 {
     now.collection.started_ns.saturating_sub(before.collection.started_ns) as f64 / 1e9
 }
 
-fn rows<'a>(now: &'a ProcessTable, before: Option<&ProcessTable>) -> Vec<Row<'a>> {
+fn rows<'a>(now: &'a ProcessTable, before: Option<&ProcessTable>) -> Vec<ProcessShare<'a>> {
     let length = before.map(|before| seconds(before, now)).filter(|length| *length > 0.0);
     let known: HashMap<(u32, u64), u64> = before
         .into_iter()
@@ -137,14 +137,14 @@ fn rows<'a>(now: &'a ProcessTable, before: Option<&ProcessTable>) -> Vec<Row<'a>
         let before = known.get(&(process.pid, process.start)).copied().unwrap_or(0);
         length.map(|length| spent(process).saturating_sub(before) as f64 / 1e9 / length)
     };
-    now.processes.iter().map(|process| Row { process, busy: busy(process) }).collect()
+    now.processes.iter().map(|process| ProcessShare { process, busy: busy(process) }).collect()
 }
 
 fn spent(process: &ProcessRow) -> u64 {
     process.user_ns.saturating_add(process.system_ns)
 }
 
-fn row(row: &Row<'_>) -> Json {
+fn row(row: &ProcessShare<'_>) -> Json {
     let ProcessRow { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
     // Process names may contain any characters; the client must escape them.
     Object(vec![

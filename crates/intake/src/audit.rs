@@ -336,7 +336,8 @@ impl AuditInputs {
             n if n > 0 && n <= unattributed + i128::from(behind) => (
                 true,
                 format!(
-                    "{n} batches missing at the remote: {unattributed} of unknown producers, see others"
+                    "{n} batches missing at the remote: {unattributed} of unknown producers, see \
+                     others"
                 ),
             ),
             n if n < 0 && id.is_none() && -n <= unattributed => {
