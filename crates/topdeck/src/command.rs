@@ -11,7 +11,7 @@ use render::text::escape_control;
 
 use crate::{
     audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
-    heatmap, hiccup, hist, import, in_flight, journal, load, ls, man, post_mortem, query,
+    heatmap, hiccup, hist, import, in_flight, journal, load, ls, man, overview, post_mortem, query,
     renamed_flags, restore, serve, snapshot, store, token, top, watch,
 };
 
@@ -70,6 +70,7 @@ subcommands! {
     Load(Box<load::Options>) => load::run,
     Store(store::Options) => store::run,
     Import(import::Options) => import::run,
+    Overview(overview::Options) => overview::run,
     Query(query::Options) => query::run,
     Compare(compare::Options) => compare::run,
     Breakdown(breakdown::Options) => breakdown::run,
