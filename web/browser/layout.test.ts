@@ -56,6 +56,7 @@ const shows = (expected: RegExp) =>
   expect.poll(() => page.locator("main").innerText(), { timeout: 20_000 }).toMatch(expected);
 
 const VIEWS: [string, Record<string, string>, RegExp][] = [
+  ["overview", {}, /above now/],
   ["explore", { selector: "latency", threshold: "1.5s", ...range }, /above 1\.5 s/],
   ["explore", { ...range }, /Metrics/],
   ["spectrum", { selector: "latency", ...range }, /User impact/],

@@ -103,7 +103,7 @@ test("a week of 10 s intervals, from the click to the picture", async () => {
         const host = document.querySelector<HTMLElement>(".heatmap")!;
         const before = host.dataset["drawn"];
         const button = [...document.querySelectorAll("button")].find(
-          (one) => one.textContent?.trim() === "1w",
+          (one) => one.textContent?.trim() === "7d",
         )!;
         const began = performance.now();
         button.click();

@@ -431,3 +431,54 @@ test("functions, metrics, labels and values are suggested while a query is typed
 test("no errors, and no requests to other hosts", () => {
   expect(visitor.errors).toEqual([]);
 });
+
+test("buttons at the threshold say who is above it, also on a phone", async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await explore({ threshold: "1s" });
+  await page.getByRole("button", { name: "Who?" }).click();
+  const breakdown = page.getByLabel("Breakdown by label");
+  await breakdown.getByRole("button", { name: "web-2", exact: true }).waitFor();
+  expect(await breakdown.innerText()).toContain("above 1 s");
+  await page.getByRole("button", { name: "Split by label" }).click();
+  const split = page.getByLabel("Split by label");
+  await split.getByLabel("Label").selectOption({ label: "host (3)" });
+  // The host that stalled comes first, with the count of the server.
+  const first = split.locator("tbody tr").first();
+  await expect.poll(() => first.locator("th").innerText(), { timeout: 20_000 }).toBe("web-2");
+  const response = await server.ask<HistogramJson>("/v1/histogram", {
+    selector: 'latency{host="web-2"}',
+    ...range,
+    above: "1s",
+  });
+  const above = response.above[0]!.count.estimate.toLocaleString("en-GB");
+  await expect.poll(() => first.locator("td").first().innerText()).toBe(above);
+  expect(await visitor.overflow()).toBe(0);
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await first.getByRole("link").click();
+  await expect.poll(() => page.url()).toContain("web-2");
+});
+
+test("a metric without data in the last hour opens where its data is", async () => {
+  const at = end - 30 * HOUR;
+  const labels = { service: "batch" };
+  await server.send("nightly", [{ start: at - 60e3, end: at, labels, values: [0.1, 0.2, 0.3] }]);
+  await open("explore", { selector: "nightly" });
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(await visitor.drawn()).toBe(3);
+});
+
+test("compare says which side is faster, and B has presets", async () => {
+  await open("compare", { a: 'latency{host="web-1"}', ...range });
+  await page.getByRole("button", { name: "the time before" }).click();
+  await expect.poll(() => page.url()).toContain("from_b=");
+  await open("compare", {
+    a: "latency",
+    from: new Date(end - HOUR).toISOString(),
+    to: new Date(end).toISOString(),
+    from_b: new Date(end - 2 * HOUR).toISOString(),
+    to_b: new Date(end - HOUR).toISOString(),
+  });
+  await expect
+    .poll(() => page.getByTestId("comparison").innerText(), { timeout: 20_000 })
+    .toMatch(/p50 [\d.]+ ms against [\d.]+ ms \([−+±]\d+ %\), p99/);
+});

@@ -83,6 +83,19 @@ export class Visitor {
 
   /** Overflow, and serious findings of axe, at a width and in a theme. */
   async obstacles(width: number, colorScheme: "light" | "dark"): Promise<string[]> {
+    return this.findings(width, colorScheme, ["serious", "critical"]);
+  }
+
+  /** The same with all findings of axe. */
+  async violations(width: number, colorScheme: "light" | "dark"): Promise<string[]> {
+    return this.findings(width, colorScheme, ["minor", "moderate", "serious", "critical"]);
+  }
+
+  private async findings(
+    width: number,
+    colorScheme: "light" | "dark",
+    impacts: readonly string[],
+  ): Promise<string[]> {
     await this.page.setViewportSize({ width, height: 900 });
     await this.page.emulateMedia({ colorScheme });
     await settled(this.page);
@@ -94,10 +107,8 @@ export class Visitor {
       nodes: { html: string }[];
     }
     const { violations } = (await this.page.evaluate("axe.run()")) as { violations: Finding[] };
-    const serious = violations.filter(
-      (one) => one.impact === "serious" || one.impact === "critical",
-    );
-    const found = serious.map(
+    const reported = violations.filter((one) => impacts.includes(one.impact));
+    const found = reported.map(
       (one) =>
         `${one.id}: ${one.nodes
           .map((node) => node.html)

@@ -6,6 +6,7 @@ import Compare from "./views/Compare.svelte";
 import Dashboards from "./views/Dashboards.svelte";
 import Explore from "./views/Explore.svelte";
 import Host from "./views/Host.svelte";
+import Overview from "./views/Overview.svelte";
 import Sources from "./views/Sources.svelte";
 import Spectrum from "./views/Spectrum.svelte";
 import Status from "./views/Status.svelte";
@@ -19,6 +20,7 @@ interface ViewRow {
 
 /** The first view is the default. */
 export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
+  { name: "overview", title: "Overview", component: Overview },
   { name: "explore", title: "Explore", component: Explore },
   { name: "spectrum", title: "Spectrum", component: Spectrum },
   { name: "compare", title: "Compare", component: Compare },

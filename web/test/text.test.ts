@@ -99,7 +99,9 @@ test("a route and its address are equivalent", () => {
   expect(write(typed)).toBe("#/explore?selector=check_up&v=2");
   expect(read(write(typed))).toEqual(typed);
   expect(write({ view: "status", settings: {} })).toBe("#/status");
-  expect(read("")).toEqual({ view: "explore", settings: {} });
+  expect(read("")).toEqual({ view: "overview", settings: {} });
+  // Settings without a view are of a time when Explore was the first page.
+  expect(read("#/?selector=took").view).toBe("explore");
   // The page shows the default view for an unknown name.
   expect(read("#/none?x=1").view).toBe("none");
   expect(read('#/explore?selector=a{b=~"c?d?"}&from=-1h').settings).toEqual({

@@ -8,6 +8,7 @@
 pub mod breakdown;
 pub mod cardinality;
 pub mod compare;
+pub mod overview;
 pub mod result;
 
 use model::{Gap, Series, selector};

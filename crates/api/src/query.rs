@@ -7,6 +7,7 @@ mod functions;
 mod heatmap;
 mod histogram;
 mod indexed_cells;
+mod overview;
 mod selection;
 mod series;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 
+pub(crate) use overview::OverviewCache;
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql (default) or caql");
@@ -122,6 +124,20 @@ const BREAKDOWN: &[Parameter] = &[
 
 const FUNCTIONS: &[Parameter] = &[LANGUAGE];
 
+const OVERVIEW: &[Parameter] = &[
+    Parameter::text("threshold", "threshold of a metric, such as latency=250ms").many(),
+    Parameter::text("today_from", "start of today, in the last two days; default: midnight UTC"),
+    Parameter::text("group", "services (default), host, or topdeck: its metrics of itself"),
+    Parameter::integer("offset", "number of rows before the first one; default 0"),
+    Parameter::integer("limit", "maximum number of rows; default 100, at most 5,000"),
+    Parameter::text(
+        "budget",
+        "time for reads; default: 80ms, at most 60s; incomplete counts the rows whose history \
+         was not read in it",
+    ),
+    TIMEOUT,
+];
+
 const CARDINALITY: &[Parameter] =
     &[Parameter::integer("top", "entries per list; default 10, at most 10,000"), TIMEOUT];
 
@@ -169,6 +185,13 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
          baseline.",
         BREAKDOWN,
         || routing::get(breakdown::breakdown),
+    ),
+    ApiRoute::get(
+        "/v1/overview",
+        "Metrics and services with distributions by requests above their threshold: now, today, \
+         how unusual, and a heatmap of the last hour.",
+        OVERVIEW,
+        || routing::get(overview::overview),
     ),
     ApiRoute::get(
         "/v1/functions",

@@ -29,6 +29,7 @@ use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory_budget::{self, MemoryBudget, Reservation};
+use crate::query::OverviewCache;
 use crate::query_admission::{ClientId, QueryAdmission, QueryLane};
 use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
@@ -107,6 +108,7 @@ pub struct QueryService {
     pub(crate) hub: Arc<StreamHub>,
     pub(crate) health: TtlCache<Result<String, String>>,
     pub(crate) metrics: TtlCache<Arc<str>>,
+    pub(crate) overviews: OverviewCache,
     /// Locked while a snapshot is created or deleted: a snapshot is not deleted while it is
     /// created. No other lock of this crate is taken meanwhile.
     pub(crate) snapshots_lock: Mutex<()>,
@@ -164,6 +166,7 @@ impl QueryService {
             hub: Arc::new(StreamHub::new(Arc::clone(&intake), settings.max_stream_clients)),
             health: TtlCache::new(HEALTH_TTL, intake.supervisor().clone()),
             metrics: TtlCache::new(Duration::ZERO, intake.supervisor().clone()),
+            overviews: OverviewCache::default(),
             snapshots_lock: Mutex::default(),
             dashboards_lock: Mutex::default(),
             shared,

@@ -71,7 +71,7 @@ fn decompressed(file: &Asset) -> Bytes {
 }
 
 /// Whether gzip is accepted; a weight of zero means no (RFC 9110, 12.5.3).
-fn accepts_gzip(headers: &HeaderMap) -> bool {
+pub(crate) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let texts = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
     let mut coded = texts.flat_map(|text| text.split(',')).filter_map(|coding| {
         let (name, weight) = coding.split_once(';').unwrap_or((coding, "q=1"));

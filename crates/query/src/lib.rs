@@ -51,6 +51,7 @@ mod eval;
 mod histogram;
 mod labels;
 mod limits;
+pub mod overview;
 mod plan;
 pub mod promql;
 mod query_warnings;

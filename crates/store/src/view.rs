@@ -156,6 +156,33 @@ impl ReadView {
         self.rows_range(series, |kind| i64::from(kind != SeriesKind::Histogram(Temporality::Delta)))
     }
 
+    /// End of the newest row of some series, in nanoseconds since the Unix epoch; `None` if they
+    /// have no rows. Of rows that were dropped, the end of their rollups.
+    pub fn latest_end(&self, series: &[SeriesEntryRef]) -> Result<Option<i64>> {
+        let in_heads = self.heads().flat_map(|head| {
+            let ends = series.iter().filter_map(|series| head.series_range(series.number));
+            ends.map(|range| range.1).max()
+        });
+        let mut latest = in_heads.max();
+        let mut parts: Vec<&PartInfo> = self.manifest.parts.values().collect();
+        parts.sort_unstable_by_key(|info| std::cmp::Reverse(info.end));
+        let asked = self.series_queries(series);
+        for info in parts {
+            if latest >= Some(info.end) {
+                break;
+            }
+            let Ok(part) = self.inner.part(info.number) else { continue };
+            for some in asked.chunks(SERIES_AT_ONCE) {
+                self.check()?;
+                for series in some {
+                    let ends = part.find(&series.id)?.into_iter().map(|location| location.end);
+                    latest = latest.max(ends.max());
+                }
+            }
+        }
+        Ok(latest)
+    }
+
     /// Time range of all rows, taken from part metadata without reading parts; where only rollups
     /// are left it covers whole days.
     pub fn part_range(&self) -> Option<Range<i64>> {

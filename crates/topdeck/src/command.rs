@@ -66,6 +66,7 @@ subcommands! {
     Load(Box<crate::load::Options>) => crate::load::run,
     Store(crate::store::Options) => crate::store::run,
     Import(crate::import::Options) => crate::import::run,
+    Overview(crate::overview::Options) => crate::overview::run,
     Query(crate::query::Options) => crate::query::run,
     Compare(crate::compare::Options) => crate::compare::run,
     Breakdown(crate::breakdown::Options) => crate::breakdown::run,

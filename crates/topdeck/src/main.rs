@@ -27,6 +27,7 @@ mod load;
 mod ls;
 mod man;
 mod node;
+mod overview;
 mod post_mortem;
 mod process_argument;
 mod process_waiter;

@@ -20,7 +20,7 @@ const RESPONSE_BYTES_MAX: usize = 64 << 20;
 #[derive(clap::Args)]
 pub(crate) struct ServerClient {
     /// URL of the server
-    #[arg(long, value_name = "URL", default_value_t = format!("http://127.0.0.1:{}", api::PORT))]
+    #[arg(long, value_name = "URL", default_value_t = local_url())]
     server: String,
 
     /// File with the bearer token
@@ -32,7 +32,30 @@ pub(crate) struct ServerClient {
     ca: Option<PathBuf>,
 }
 
+fn local_url() -> String {
+    format!("http://127.0.0.1:{}", api::PORT)
+}
+
+/// Escapes a value for the query of a URL.
+pub(crate) fn encode_parameter(value: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: u8| match is_plain(byte) {
+        true => char::from(byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    value.bytes().map(encode).collect()
+}
+
 impl ServerClient {
+    /// Client of a server, by default the local one.
+    pub(crate) fn new(
+        server: Option<String>,
+        token_file: Option<PathBuf>,
+        ca: Option<PathBuf>,
+    ) -> ServerClient {
+        ServerClient { server: server.unwrap_or_else(local_url), token_file, ca }
+    }
+
     /// Sends a request and returns the JSON response.
     pub(crate) fn request(&self, method: Method, path: &str) -> Result<Value> {
         let runtime = tokio::runtime::Builder::new_current_thread()

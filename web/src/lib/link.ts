@@ -5,8 +5,9 @@
 
 import { migrateSetting, migrateView } from "./migration";
 
-/** The view of an empty fragment. */
-const DEFAULT_VIEW = "explore";
+/** The view of an empty fragment, and that of settings without a view. */
+const DEFAULT_VIEW = "overview";
+const SETTINGS_VIEW = "explore";
 
 /**
  * Marks links with current names. A link without it is of an earlier version, or was typed: its
@@ -24,7 +25,7 @@ export interface Route {
 export function read(hash: string): Route {
   // A selector that was typed into the address may contain a question mark.
   const [, path = "", query] = /^#?\/?([^?]*)\??(.*)$/s.exec(hash)!;
-  const view = migrateView(path) || DEFAULT_VIEW;
+  const view = migrateView(path) || (query ? SETTINGS_VIEW : DEFAULT_VIEW);
   const search = new URLSearchParams(query);
   const isCurrent = search.get(VERSION[0]) === VERSION[1];
   search.delete(VERSION[0]);

@@ -29,6 +29,11 @@ const PREFIXES: readonly (readonly [number, string])[] = [
   [1e3, "k"],
 ];
 
+/** Whether values in the unit are durations. */
+export function isTimeUnit(unit: string): boolean {
+  return NANOSECONDS[unit] !== undefined;
+}
+
 /** Three digits and the unit: `1.53 ms`, `12.4 MB`, `17`. */
 export function formatValue(number: number | null, unit: string): string {
   if (number === null || Number.isNaN(number)) return "unknown";

@@ -16,6 +16,7 @@ mod memory;
 mod memory_storage;
 mod notation;
 mod oracle;
+mod overview;
 mod plan_imports;
 mod run;
 mod script;

@@ -1,0 +1,322 @@
+//! `/v1/overview`: rows of all distributions by affected requests.
+
+use std::io::Write as _;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::response::{IntoResponse as _, Response};
+use collect::{Quantity, Unit};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use http::{HeaderMap, HeaderValue, header};
+use query::overview::{Overview, OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
+use store::{DAY, ReadView, SECOND};
+
+use super::OVERVIEW;
+use crate::active_query::ActiveQuery;
+use crate::api_error::ApiError;
+use crate::bounded_buffer::JsonBody;
+use crate::context::Context;
+use crate::document;
+use crate::parameters::Parameters;
+use crate::web_files::accepts_gzip;
+
+/// Default number of rows.
+const ROWS: usize = 100;
+/// Default time for reads.
+const BUDGET: Duration = Duration::from_millis(80);
+/// Maximum time for reads.
+const BUDGET_MAX: Duration = Duration::from_secs(60);
+/// A complete overview is answered from memory for this time.
+const FRESH: i64 = 5 * SECOND;
+
+/// What has been read for the overview of each group, in the order of [`RowGroup::ALL`].
+#[derive(Debug)]
+pub(crate) struct OverviewCache(Vec<Mutex<CachedOverview>>);
+
+#[derive(Debug)]
+struct CachedOverview {
+    overview: Overview,
+    today_start: i64,
+    is_complete: bool,
+}
+
+impl Default for OverviewCache {
+    fn default() -> OverviewCache {
+        let of = |(group, _): &(RowGroup, &str)| {
+            let overview = Overview::new(*group);
+            Mutex::new(CachedOverview { overview, today_start: i64::MIN, is_complete: false })
+        };
+        OverviewCache(RowGroup::ALL.iter().map(of).collect())
+    }
+}
+
+impl OverviewCache {
+    fn group(&self, group: RowGroup) -> &Mutex<CachedOverview> {
+        let at = RowGroup::ALL.iter().position(|(known, _)| *known == group);
+        &self.0[at.expect("BUG: a group is not in the table")]
+    }
+}
+
+/// Parameters of a request.
+struct OverviewParams {
+    times: OverviewTimes,
+    page: PageRange,
+    group: RowGroup,
+    budget: Duration,
+    /// Metric names and the user's thresholds.
+    thresholds: Vec<(String, Quantity)>,
+}
+
+impl OverviewParams {
+    fn parse(parameters: &Parameters, now: i64) -> Result<OverviewParams, ApiError> {
+        let midnight = now - now.rem_euclid(DAY);
+        let today_start = parameters.time("today_from", now)?.unwrap_or(midnight);
+        if !(now - 2 * DAY..=now).contains(&today_start) {
+            let found = parameters.get("today_from").unwrap_or("");
+            let expected = "a time in the last two days";
+            return Err(ApiError::invalid_parameter("today_from", found, expected));
+        }
+        let budget = parameters.duration("budget")?;
+        let budget = budget.map_or(BUDGET, |ns| Duration::from_nanos(ns.unsigned_abs()));
+        let thresholds = super::selection::parse_many(parameters, "threshold", |text| {
+            let pair = text.rsplit_once('=');
+            let pair = pair.and_then(|(name, limit)| Some((name, Quantity::parse(limit)?)));
+            pair.map(|(name, limit)| (name.to_owned(), limit)).ok_or_else(|| {
+                let expected = "a metric name and a quantity, such as latency=250ms";
+                ApiError::invalid_parameter("threshold", text, expected)
+            })
+        })?;
+        Ok(OverviewParams {
+            times: OverviewTimes { now, today_start },
+            page: PageRange {
+                offset: parameters.count("offset", 0, ROWS_MAX)?,
+                limit: parameters.count("limit", ROWS, ROWS_MAX)?,
+            },
+            group: parameters
+                .parse_with("group", "services, host or topdeck", RowGroup::parse)?
+                .unwrap_or(RowGroup::Services),
+            budget: budget.min(BUDGET_MAX),
+            thresholds,
+        })
+    }
+
+    /// The user's threshold of a row; `None` also if its unit does not fit the row's.
+    fn threshold(&self, key: &RowKey) -> Option<f64> {
+        let (_, limit) = self.thresholds.iter().find(|(name, _)| *name == key.name)?;
+        limit.value_in(Unit::parse(&key.unit).as_ref())
+    }
+}
+
+pub(super) async fn overview(
+    context: Context,
+    headers: HeaderMap,
+    parameters: Parameters,
+) -> Result<Response, ApiError> {
+    let parameters = parameters.reject_unknown(OVERVIEW)?;
+    let timeout = parameters.timeout()?;
+    let params = OverviewParams::parse(&parameters, context.intake.now())?;
+    let queries = context.queries.clone();
+    let has_gzip = accepts_gzip(&headers);
+    let work = move |view: &ReadView, active: &ActiveQuery| {
+        let cache = queries.overviews.group(params.group);
+        // A request that waits here gets what the other one has read.
+        let mut held = cache.lock().unwrap_or_else(PoisonError::into_inner);
+        active.check_cancelled()?;
+        let page = held.answer(view, &params)?;
+        drop(held);
+        let body = active.json_response(&document::overview::to_json(&page, params.page))?;
+        response(body, has_gzip)
+    };
+    context.run_light_with_view("overview", timeout, work).await
+}
+
+impl CachedOverview {
+    fn answer(
+        &mut self,
+        view: &ReadView,
+        params: &OverviewParams,
+    ) -> Result<query::overview::OverviewPage, ApiError> {
+        let OverviewTimes { now, today_start } = params.times;
+        let is_fresh = self.is_complete
+            && self.today_start == today_start
+            && (0..FRESH).contains(&(now - self.overview.refreshed_at()));
+        let error = |error| ApiError::from_query_error(error, "");
+        if !is_fresh {
+            let started = Instant::now();
+            let elapsed = || started.elapsed();
+            self.today_start = today_start;
+            self.is_complete = false;
+            self.overview.refresh(view, params.times, (params.budget, &elapsed)).map_err(error)?;
+        }
+        let page = self.overview.page(params.page, &|key| params.threshold(key)).map_err(error)?;
+        self.is_complete = page.incomplete == 0;
+        Ok(page)
+    }
+}
+
+/// The body, compressed if the client accepts it.
+fn response(body: JsonBody, has_gzip: bool) -> Result<Response, ApiError> {
+    let vary = (header::VARY, HeaderValue::from_static("Accept-Encoding"));
+    if !has_gzip {
+        return Ok(([vary], body).into_response());
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    let packed = encoder.write_all(body.0.as_bytes()).and_then(|()| encoder.finish());
+    let packed = packed.map_err(|error| ApiError::Internal(error.to_string()))?;
+    let gzip = (header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(([vary, gzip, kind], packed).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use axum::body::Body;
+    use collect::SeriesSink as _;
+    use flate2::read::GzDecoder;
+    use hist::Histogram;
+    use hist::codec::header::Temporality;
+    use http::{Request, StatusCode};
+    use model::{Gap, Sample, SampleValue, Series, SeriesKind};
+    use serde_json::{Value, json};
+    use store::MINUTE;
+
+    use crate::query_service::QueryServiceSettings;
+    use crate::test_server::{NOW, START, TestServer, empty_store};
+
+    /// The only row of the answer.
+    async fn row(server: &TestServer, uri: &str) -> Value {
+        let answer = server.json(uri).await;
+        assert_eq!(answer["total"], 1, "{answer}");
+        answer["rows"][0].clone()
+    }
+
+    #[tokio::test]
+    async fn overview_says_how_many_requests_were_above_the_users_threshold() {
+        let row = row(&TestServer::new(), "/v1/overview?threshold=latency=550ms").await;
+        // In each minute host b has 10 values, of which 600 to 1000 ms are above.
+        assert_eq!(row["above_now"], json!({"lower": 25, "estimate": 25, "upper": 25}));
+        assert_eq!(row["above_today"]["estimate"], 300);
+        assert_eq!((&row["count_now"], &row["count_today"]), (&json!(100), &json!(1200)));
+        assert_eq!((&row["counts"], &row["state"]), (&json!("requests"), &json!("affected")));
+        assert_eq!(row["threshold"], json!({"value": 550.0, "source": "user"}));
+        assert_eq!(row["max"]["estimate"], 1000.0);
+        assert_eq!(row["latest_ns"], NOW);
+        assert_eq!(row["unusual"]["reason"], "history too short");
+        assert_eq!(row["selector"], "latency");
+        let cells = row["heatmap"]["cells"].as_str().unwrap();
+        assert_eq!(cells.len(), 60 * 24);
+        assert_eq!(row["heatmap"]["start_ns"], START + MINUTE);
+    }
+
+    #[tokio::test]
+    async fn without_a_threshold_of_the_user_todays_p99_is_taken_and_labelled() {
+        let row = row(&TestServer::new(), "/v1/overview").await;
+        let midnight = NOW - NOW.rem_euclid(store::DAY);
+        let expected = json!({
+            "value": 1000.0, "source": "p99", "start_ns": midnight, "end_ns": NOW
+        });
+        assert_eq!(row["threshold"], expected);
+        assert_eq!((&row["above_now"]["estimate"], &row["state"]), (&json!(0), &json!("usual")));
+    }
+
+    #[tokio::test]
+    async fn without_time_to_read_a_row_is_unknown_and_the_next_request_has_it() {
+        let server = TestServer::new();
+        let answer = server.json("/v1/overview?budget=1ns").await;
+        assert_eq!(answer["incomplete"], 1);
+        assert_eq!(
+            (&answer["rows"][0]["state"], &answer["rows"][0]["read_ns"]),
+            (&json!("unknown"), &Value::Null)
+        );
+        let answer = server.json("/v1/overview?budget=10s").await;
+        assert_eq!(
+            (&answer["incomplete"], &answer["rows"][0]["state"]),
+            (&json!(0), &json!("usual"))
+        );
+    }
+
+    #[tokio::test]
+    async fn gap_is_told_with_the_row_and_marked_in_its_heatmap() {
+        let server = TestServer::new();
+        let start = NOW - 10 * MINUTE;
+        let reason = "a cable was cut".to_owned();
+        server.send_gap(Gap { start, end: start + MINUTE, producer: None, lost: Some(3), reason });
+        let row = row(&server, "/v1/overview?budget=10s").await;
+        assert_eq!((&row["gaps_total"], &row["gaps"][0]["lost"]), (&json!(1), &json!(3)));
+        assert_eq!(row["heatmap"]["missing"], json!([49]));
+    }
+
+    #[tokio::test]
+    async fn invalid_parameters_of_an_overview_are_explained() {
+        let server = TestServer::new();
+        let check = async |uri: &str, expected: &str| {
+            let (status, text) = server.get(uri).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST);
+            assert!(text.contains(expected), "{text}");
+        };
+        check("/v1/overview?threshold=250ms", "a metric name and a quantity").await;
+        check("/v1/overview?today_from=-3d", "a time in the last two days").await;
+        check("/v1/overview?group=all", "services, host or topdeck").await;
+    }
+
+    /// 1,000 streams with a minute of latencies each, 100 of them with an hour.
+    fn server_with_1000_streams() -> TestServer {
+        let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
+        let intake = &server.context.intake;
+        for stream in 0..1000_u32 {
+            let series =
+                Series::new("http_request_duration", SeriesKind::Histogram(Temporality::Delta))
+                    .with_unit("s")
+                    .with_label("service", format!("service-{stream}"))
+                    .validate()
+                    .unwrap();
+            let mut writer = intake.writer(intake::SeriesKeyEncoding::CANONICAL);
+            writer.series(&series.canonical_key(), &mut || Ok(series.clone())).unwrap();
+            let minutes = if stream % 10 == 0 { 60 } else { 2 };
+            for minute in 0..minutes {
+                let mut histogram = Histogram::default();
+                // Latencies over three decades that differ in every minute.
+                for n in 0..40_u32 {
+                    let mixed = (stream * 31 + minute * 17 + n * 1009).wrapping_mul(2_654_435_761);
+                    let value = 0.001 * 1000f64.powf(f64::from(mixed % 1000) / 1000.0);
+                    histogram.record_n(value, u64::from(1 + mixed % 200));
+                }
+                let end = NOW - i64::from(minute) * MINUTE;
+                let value = SampleValue::Histogram(Box::new(histogram));
+                writer.sample(&Sample { start: end - MINUTE, end, value }).unwrap();
+            }
+            intake.append(&intake.producer("server"), writer).unwrap().wait_durable().unwrap();
+        }
+        server
+    }
+
+    #[tokio::test]
+    async fn page_of_a_thousand_streams_has_at_most_64_kilobytes() {
+        let server = server_with_1000_streams();
+        let uri = "/v1/overview?budget=60s&threshold=http_request_duration=500ms";
+        let request = Request::get(uri).header("Accept-Encoding", "gzip").body(Body::empty());
+        let response = server.respond(request.unwrap()).await;
+        assert_eq!(response.headers()["content-encoding"], "gzip");
+        let packed = axum::body::to_bytes(response.into_body(), usize::MAX).await.unwrap();
+        assert!(packed.len() <= 64_000, "{} bytes", packed.len());
+        let mut text = String::new();
+        GzDecoder::new(&packed[..]).read_to_string(&mut text).unwrap();
+        let answer: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&answer["total"], &answer["incomplete"]), (&json!(1000), &json!(0)));
+        let rows = answer["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 100);
+        // Ranked by the requests above the threshold.
+        let above = |row: &Value| row["above_now"]["estimate"].as_u64().unwrap();
+        assert!(above(&rows[0]) > above(&rows[99]), "{} {}", above(&rows[0]), above(&rows[99]));
+        assert!(rows.iter().filter(|row| !row["heatmap"].is_null()).count() == 100);
+        // The same without compression, and the next rows.
+        let (_, plain) = server.get(uri).await;
+        assert_eq!(serde_json::from_str::<Value>(&plain).unwrap(), answer);
+        let next = server.json(&format!("{uri}&offset=100&limit=10")).await;
+        assert_eq!(next["rows"].as_array().unwrap().len(), 10);
+        assert!(rows.iter().all(|row| row["labels"] != next["rows"][0]["labels"]));
+    }
+}

@@ -1,0 +1,364 @@
+//! Overview of all distributions: which rows have requests above their threshold, how many, and
+//! how unusual the last hour is.
+//!
+//! A row is a metric with distributions, or a metric of one service. An [`Overview`] is kept
+//! between questions: a refresh reads what is new, first the last five minutes of every row, then,
+//! in the time that is left, the histories that are due. What has not been read yet is unknown, and
+//! is shown as unknown.
+//!
+//! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row.
+
+pub mod deviation;
+pub mod mini_heatmap;
+pub mod row_threshold;
+
+mod row_state;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use hist::{Bracket, LimitInclusion, Mixture};
+use model::{Gap, Selector, Series, SeriesKind, selector};
+use store::{MINUTE, ReadView, SeriesEntryRef};
+
+use self::deviation::Deviation;
+use self::mini_heatmap::MiniHeatmap;
+use self::row_state::{RowState, first_minute};
+use self::row_threshold::RowThreshold;
+use crate::error::Result;
+
+/// "Now": the last five minutes, in nanoseconds.
+pub const RECENT: i64 = 5 * MINUTE;
+/// Maximum number of rows.
+pub const ROWS_MAX: usize = 5_000;
+/// Maximum number of series of a row.
+pub const SERIES_MAX: usize = 5_000;
+
+/// Labels that name the service of a series; the first one that it has counts.
+const SERVICE_LABELS: [&str; 4] = ["service.name", "service_name", "service", "job"];
+/// Prefixes of topdeck's metrics of itself and of the host.
+const OWN_PREFIX: &str = "topdeck_";
+const HOST_PREFIX: &str = "host_";
+/// Share of the time that the reads of the last five minutes may take.
+const RECENT_SHARE: f64 = 0.6;
+
+/// Times of a refresh, in nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverviewTimes {
+    /// The current time.
+    pub now: i64,
+    /// Start of today.
+    pub today_start: i64,
+}
+
+/// Identity of a row.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowKey {
+    /// Metric name.
+    pub name: String,
+    /// Unit; empty if unknown.
+    pub unit: String,
+    /// Label and value that name the service.
+    pub service: Option<(String, String)>,
+}
+
+impl RowKey {
+    fn of(series: &Series) -> RowKey {
+        let service = SERVICE_LABELS.iter().find_map(|label| {
+            series.label(label).map(|value| ((*label).to_owned(), value.to_owned()))
+        });
+        RowKey { name: series.name().to_owned(), unit: series.unit().to_owned(), service }
+    }
+
+    /// Selector of the row's series. The unit is needed where a metric has several.
+    pub fn selector(&self, has_unit: bool) -> Selector {
+        let equals = |name: &str, value: &str| Selector::label_equals(name, value);
+        let service = self.service.iter().map(|(label, value)| equals(label, value));
+        let unit = has_unit.then(|| equals(selector::UNIT, &self.unit));
+        let name = equals(selector::NAME, &self.name);
+        Selector::and([name].into_iter().chain(service).chain(unit).collect())
+    }
+
+    /// Group of the row.
+    pub fn group(&self) -> RowGroup {
+        match &self.name {
+            name if name.starts_with(OWN_PREFIX) => RowGroup::Topdeck,
+            name if name.starts_with(HOST_PREFIX) => RowGroup::Host,
+            _ => RowGroup::Services,
+        }
+    }
+}
+
+/// Group of rows. Each is ranked on its own: a host does a hundred times as many operations as a
+/// service that runs on it has requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowGroup {
+    /// Metrics that other programs send.
+    Services,
+    /// Metrics that topdeck measures of its host.
+    Host,
+    /// Topdeck's metrics of itself.
+    Topdeck,
+}
+
+impl RowGroup {
+    /// Groups and their names.
+    pub const ALL: [(RowGroup, &'static str); 3] = [
+        (RowGroup::Services, "services"),
+        (RowGroup::Host, "host"),
+        (RowGroup::Topdeck, "topdeck"),
+    ];
+
+    /// Group with a name.
+    pub fn parse(name: &str) -> Option<RowGroup> {
+        RowGroup::ALL.iter().find(|group| group.1 == name).map(|group| group.0)
+    }
+}
+
+/// Row of the overview. Counts are of values; whether they are requests is for the reader to say.
+#[derive(Clone, Debug)]
+pub struct OverviewRow {
+    /// Identity.
+    pub key: RowKey,
+    /// Whether other rows have the same metric in another unit.
+    pub has_other_unit: bool,
+    /// Number of series.
+    pub series: usize,
+    /// Values of the last five minutes.
+    pub recent: Mixture,
+    /// Number of values today.
+    pub count_today: u64,
+    /// Threshold; `None` if there are too few values to learn one.
+    pub threshold: Option<RowThreshold>,
+    /// Values above the threshold in the last five minutes, and today; `None` without a threshold,
+    /// and today's before the day has been read.
+    pub above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
+    /// How unusual the last hour is; `None` before it has been compared.
+    pub deviation: Option<Deviation>,
+    /// The last hour; `None` without values in it.
+    pub heatmap: Option<MiniHeatmap>,
+    /// End of the newest data, in nanoseconds since the Unix epoch.
+    pub latest_end: Option<i64>,
+    /// Time of the last read; `None` before the first one.
+    pub read_at: Option<i64>,
+    /// Known gaps in what was read.
+    pub gaps: Vec<Gap>,
+}
+
+impl OverviewRow {
+    /// Values above the threshold beyond those expected there: `None` if unknown.
+    pub fn affected_now(&self) -> Option<f64> {
+        let threshold = self.threshold.as_ref()?;
+        let expected = threshold.expected_above(self.recent.count());
+        Some((self.above.0?.estimate as f64 - expected).max(0.0))
+    }
+
+    /// What can be said about the last five minutes.
+    pub fn state(&self) -> RowStatus {
+        match self.affected_now() {
+            _ if self.recent.count() == 0 => RowStatus::Unknown,
+            None => RowStatus::Unknown,
+            Some(affected) if affected >= 1.0 => RowStatus::Affected,
+            Some(_) => RowStatus::Usual,
+        }
+    }
+}
+
+/// What can be said about a row now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowStatus {
+    /// More values above the threshold than expected.
+    Affected,
+    /// Not more than expected.
+    Usual,
+    /// No data in the last five minutes, not read yet, or no threshold.
+    Unknown,
+}
+
+/// Rows by rank, and what is missing from them.
+#[derive(Clone, Debug)]
+pub struct OverviewPage {
+    /// Times of the refresh.
+    pub times: OverviewTimes,
+    /// Rows of the page.
+    pub rows: Vec<OverviewRow>,
+    /// Number of rows in total.
+    pub total: usize,
+    /// Number of rows whose history has not been read yet.
+    pub incomplete: usize,
+    /// Metrics without a row, and why.
+    pub unranked: Vec<(String, String)>,
+}
+
+/// Part of the ranked rows.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRange {
+    /// Number of rows before the first one.
+    pub offset: usize,
+    /// Maximum number of rows.
+    pub limit: usize,
+}
+
+/// Overview of a group of rows.
+#[derive(Debug)]
+pub struct Overview {
+    group: RowGroup,
+    rows: BTreeMap<RowKey, RowState>,
+    unranked: Vec<(String, String)>,
+    times: OverviewTimes,
+}
+
+impl Overview {
+    /// An overview that has read nothing.
+    pub fn new(group: RowGroup) -> Overview {
+        let times = OverviewTimes { now: 0, today_start: 0 };
+        Overview { group, rows: BTreeMap::new(), unranked: Vec::new(), times }
+    }
+
+    /// Time of the last refresh, in nanoseconds since the Unix epoch.
+    pub fn refreshed_at(&self) -> i64 {
+        self.times.now
+    }
+
+    /// Reads what is new. Stops when `elapsed` exceeds `budget`: the oldest reads are repeated
+    /// first, so that repeated refreshes reach every row.
+    pub fn refresh(
+        &mut self,
+        view: &ReadView,
+        times: OverviewTimes,
+        (budget, elapsed): (Duration, &dyn Fn() -> Duration),
+    ) -> Result<()> {
+        self.times = times;
+        self.find_rows(view);
+        let mut rows: Vec<&mut RowState> = self.rows.values_mut().collect();
+        rows.sort_by_key(|row| row.read_at.unwrap_or(i64::MIN));
+        for row in &mut rows {
+            if elapsed() >= budget.mul_f64(RECENT_SHARE) {
+                break;
+            }
+            row.read_recent(view, times)?;
+        }
+        rows.retain(|row| row.read_at.is_some() && row.due_at() <= times.now);
+        rows.sort_by_key(|row| row.due_at());
+        for row in rows {
+            if elapsed() >= budget {
+                break;
+            }
+            row.read_history(view, times)?;
+        }
+        Ok(())
+    }
+
+    /// Rows of the series that exist now.
+    fn find_rows(&mut self, view: &ReadView) {
+        let mut found: BTreeMap<RowKey, Vec<SeriesEntryRef>> = BTreeMap::new();
+        let kinds = selector::KINDS.iter().filter(|(kind, _)| is_distribution(*kind));
+        let kinds = kinds.map(|(_, name)| Selector::label_equals(selector::KIND, *name));
+        for series in view.select(&Selector::or(kinds.collect())) {
+            let key = RowKey::of(&series.series);
+            if key.group() == self.group {
+                found.entry(key).or_default().push(series);
+            }
+        }
+        self.unranked.clear();
+        let rows = found.len();
+        found.retain(|key, series| {
+            let is_small = series.len() <= SERIES_MAX;
+            if !is_small {
+                let many = series.len();
+                let why = format!("series limit ({SERIES_MAX}) exceeded: it has {many}");
+                self.unranked.push((key.name.clone(), why));
+            }
+            is_small
+        });
+        if rows > ROWS_MAX {
+            let why = format!("rows limit ({ROWS_MAX}) exceeded: there are {rows}");
+            let beyond = found.keys().skip(ROWS_MAX);
+            self.unranked.extend(beyond.map(|key| (key.name.clone(), why.clone())));
+        }
+        let mut held = std::mem::take(&mut self.rows);
+        self.rows = found
+            .into_iter()
+            .take(ROWS_MAX)
+            .map(|(key, series)| {
+                let state = held.remove(&key).unwrap_or_default();
+                (key, state.with_series(series))
+            })
+            .collect();
+    }
+
+    /// Ranked rows: by values affected in the last five minutes, then today, then by name. A rank
+    /// changes only if its score changes by more than a quarter. `user` gives the user's threshold
+    /// of a row.
+    pub fn page(
+        &mut self,
+        range: PageRange,
+        user: &dyn Fn(&RowKey) -> Option<f64>,
+    ) -> Result<OverviewPage> {
+        let times = self.times;
+        let mut rows = Vec::with_capacity(self.rows.len());
+        for (key, state) in &mut self.rows {
+            let row = row_of(key, state, times, user(key))?;
+            let today =
+                row.threshold.as_ref().zip(row.above.1).map_or(0.0, |(threshold, above)| {
+                    above.estimate as f64 - threshold.expected_above(row.count_today)
+                });
+            state.rank.follow(row.affected_now().unwrap_or(0.0), today.max(0.0));
+            rows.push((state.rank, row));
+        }
+        // Stable: rows of equal rank stay in the order of their names.
+        rows.sort_by(|(a, _), (b, _)| {
+            b.now.total_cmp(&a.now).then_with(|| b.today.total_cmp(&a.today))
+        });
+        let total = rows.len();
+        let shown = rows.into_iter().map(|(_, row)| row).skip(range.offset).take(range.limit);
+        let mut shown: Vec<OverviewRow> = shown.collect();
+        for row in &mut shown {
+            let minutes = self.rows.get(&row.key).map(|state| &state.minutes);
+            let is_other = |key: &RowKey| key.name == row.key.name && key.unit != row.key.unit;
+            row.has_other_unit = self.rows.keys().any(is_other);
+            row.heatmap = minutes.and_then(|minutes| minutes.picture(first_minute(times.now)));
+        }
+        let incomplete = self.rows.values().filter(|state| !state.is_complete()).count();
+        Ok(OverviewPage { times, rows: shown, total, incomplete, unranked: self.unranked.clone() })
+    }
+}
+
+fn is_distribution(kind: SeriesKind) -> bool {
+    matches!(kind, SeriesKind::Histogram(_))
+}
+
+/// The row, without its heatmap.
+fn row_of(
+    key: &RowKey,
+    state: &RowState,
+    times: OverviewTimes,
+    user: Option<f64>,
+) -> Result<OverviewRow> {
+    let today = state.today()?;
+    let user =
+        user.map(|value| RowThreshold { value, source: row_threshold::ThresholdSource::User });
+    let threshold = user
+        .or_else(|| RowThreshold::declared(&state.recent))
+        .or_else(|| RowThreshold::declared(&today))
+        .or_else(|| state.learned(times, &today));
+    let above = |of: &Mixture| {
+        threshold
+            .as_ref()
+            .map(|threshold| of.count_above(threshold.value, LimitInclusion::Exclusive))
+    };
+    Ok(OverviewRow {
+        above: (above(&state.recent), above(&today).filter(|_| state.is_complete())),
+        count_today: today.count(),
+        key: key.clone(),
+        has_other_unit: false,
+        series: state.series.len(),
+        recent: state.recent.clone(),
+        threshold,
+        deviation: state.deviation.clone(),
+        heatmap: None,
+        latest_end: state.latest_end,
+        read_at: state.read_at,
+        gaps: state.gaps(),
+    })
+}

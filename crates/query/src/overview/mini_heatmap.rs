@@ -1,0 +1,204 @@
+//! Mini heatmap: the last hour of a row in 60 × 24 cells.
+//!
+//! Minutes are kept as counts on a fixed grid of four bins per octave (factor 1.19), because the
+//! value range of the hour, and with it the 24 bins of the picture, changes while minutes pass. A
+//! picture joins bins in powers of two until the range fits, so a picture of at most 6 octaves
+//! (factor 64) has the full resolution. It is a picture: counts are exact, positions are those of
+//! the middles of buckets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use hist::{Cell, Histogram, Mixture};
+
+/// Columns of the picture, one per minute.
+pub const COLUMNS: usize = 60;
+/// Value bins of the picture.
+pub const BINS: usize = 24;
+/// Levels of a cell: 0 is empty, the others are logarithmic in the count.
+pub const LEVELS: u8 = 16;
+
+/// Bins per octave of the kept counts.
+const BINS_PER_OCTAVE: f64 = 4.0;
+/// Bin of values that are not above zero.
+const NOT_POSITIVE: i16 = -5000;
+
+/// Counts of the last minutes of a row.
+#[derive(Clone, Debug, Default)]
+pub(super) struct MinuteCounts {
+    minutes: VecDeque<MinuteColumn>,
+}
+
+#[derive(Clone, Debug)]
+struct MinuteColumn {
+    start: i64,
+    has_gap: bool,
+    bins: Vec<(i16, u64)>,
+}
+
+impl MinuteCounts {
+    /// Replaces the minute that begins at `start`; minutes are set in order of time.
+    pub(super) fn set(&mut self, start: i64, values: &Mixture, has_gap: bool) {
+        while self.minutes.back().is_some_and(|minute| minute.start >= start) {
+            self.minutes.pop_back();
+        }
+        let mut bins: BTreeMap<i16, u64> = BTreeMap::new();
+        for cell in values.parts().iter().flat_map(Histogram::cells) {
+            let count = bins.entry(bin_of(middle(&cell))).or_default();
+            *count = count.saturating_add(cell.count);
+        }
+        let bins = bins.into_iter().collect();
+        self.minutes.push_back(MinuteColumn { start, has_gap, bins });
+    }
+
+    /// Forgets the minutes before `start`.
+    pub(super) fn forget_before(&mut self, start: i64) {
+        while self.minutes.front().is_some_and(|minute| minute.start < start) {
+            self.minutes.pop_front();
+        }
+    }
+
+    /// The picture of `COLUMNS` minutes from `start`; `None` without values.
+    pub(super) fn picture(&self, start: i64) -> Option<MiniHeatmap> {
+        let shown = || self.minutes.iter().filter(move |minute| minute.start >= start);
+        let bins = || shown().flat_map(|minute| &minute.bins);
+        let most = bins().map(|(_, count)| *count).max()?;
+        // Values that are not above zero have no place on a logarithmic axis: the lowest bin.
+        let positive = || bins().map(|(bin, _)| *bin).filter(|bin| *bin != NOT_POSITIVE);
+        let (least, greatest) = (positive().min().unwrap_or(0), positive().max().unwrap_or(0));
+        let shift = (0..14).find(|by| ((greatest >> by) - (least >> by)) < BINS as i16)?;
+        let height = (greatest >> shift) - (least >> shift) + 1;
+        // A narrow distribution is drawn in the middle.
+        let lowest = (least >> shift) - (BINS as i16 - height) / 2;
+        let mut cells = vec![[0u64; BINS]; COLUMNS];
+        let mut missing = Vec::new();
+        for minute in shown() {
+            let at = usize::try_from((minute.start - start) / store::MINUTE).unwrap_or(COLUMNS);
+            let Some(column) = cells.get_mut(at) else { continue };
+            for (bin, count) in &minute.bins {
+                let bin = if *bin == NOT_POSITIVE { lowest } else { *bin >> shift };
+                let at = usize::try_from(bin - lowest).unwrap_or(0).min(BINS - 1);
+                column[at] = column[at].saturating_add(*count);
+            }
+            if minute.has_gap {
+                missing.push(at);
+            }
+        }
+        // Joined bins may exceed the largest single one.
+        let most = cells.iter().flatten().copied().max().unwrap_or(most);
+        let levels = cells.iter().flatten().map(|count| level(*count, most)).collect();
+        let edge = |bin: i16| 2f64.powf(f64::from(bin) * f64::from(1 << shift) / BINS_PER_OCTAVE);
+        Some(MiniHeatmap {
+            start,
+            values: edge(lowest)..edge(lowest + BINS as i16),
+            levels,
+            most,
+            missing,
+        })
+    }
+}
+
+/// The last hour of a row: `COLUMNS` minutes of `BINS` bins.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MiniHeatmap {
+    /// Start of the first minute, in nanoseconds since the Unix epoch.
+    pub start: i64,
+    /// Lower edge of the lowest bin and upper edge of the highest; the edges between them are
+    /// geometric.
+    pub values: Range<f64>,
+    /// Levels below `LEVELS`, minute by minute, each from the lowest bin to the highest.
+    pub levels: Vec<u8>,
+    /// Largest count of a cell, which has the highest level.
+    pub most: u64,
+    /// Minutes with known gaps, as column indices.
+    pub missing: Vec<usize>,
+}
+
+/// Level of a count: 1 for one value, the highest for `most`.
+fn level(count: u64, most: u64) -> u8 {
+    let highest = f64::from(LEVELS - 1);
+    match (count, most) {
+        (0, _) => 0,
+        (_, 1) => LEVELS / 2,
+        _ => (1.0 + (count as f64).ln() / (most as f64).ln() * (highest - 1.0)).round() as u8,
+    }
+}
+
+fn bin_of(value: f64) -> i16 {
+    if value <= 0.0 || value.is_nan() {
+        return NOT_POSITIVE;
+    }
+    (value.log2() * BINS_PER_OCTAVE).floor().clamp(-4400.0, 4400.0) as i16
+}
+
+/// Middle of a cell, or its finite end.
+fn middle(cell: &Cell) -> f64 {
+    match (cell.lower.is_finite(), cell.upper.is_finite()) {
+        (true, true) => f64::midpoint(cell.lower, cell.upper),
+        (true, false) => cell.lower,
+        (false, true) if cell.upper > 0.0 => cell.upper / 2.0,
+        _ => cell.upper,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn values(of: &[(f64, u64)]) -> Mixture {
+        let mut histogram = Histogram::default();
+        of.iter().for_each(|(value, count)| histogram.record_n(*value, *count));
+        Mixture::from(histogram)
+    }
+
+    #[track_caller]
+    fn check(minutes: &[&[(f64, u64)]], expected_bins: usize, expected_most: u64) -> MiniHeatmap {
+        let mut counts = MinuteCounts::default();
+        for (at, minute) in minutes.iter().enumerate() {
+            counts.set(at as i64 * store::MINUTE, &values(minute), false);
+        }
+        let picture = counts.picture(0).unwrap();
+        assert_eq!(picture.levels.len(), COLUMNS * BINS);
+        let used =
+            (0..BINS).filter(|bin| picture.levels.chunks(BINS).any(|column| column[*bin] > 0));
+        assert_eq!((used.count(), picture.most), (expected_bins, expected_most));
+        picture
+    }
+
+    #[test]
+    fn wide_range_fits_in_24_bins() {
+        // 1 ns to 100 s: 36.5 octaves, eight bins joined.
+        let picture = check(&[&[(1.0, 5), (1e11, 3)]], 2, 5);
+        assert!(picture.values.start <= 1.0 && picture.values.end > 1e11, "{:?}", picture.values);
+        assert_eq!((picture.levels[0..BINS].iter().max(), LEVELS), (Some(&15), 16));
+    }
+
+    #[test]
+    fn narrow_range_keeps_its_resolution() {
+        let picture = check(&[&[(100.0, 10), (119.5, 10)]], 2, 10);
+        let octaves = (picture.values.end / picture.values.start).log2();
+        assert!((octaves - 6.0).abs() < 1e-9, "{octaves}");
+    }
+
+    #[test]
+    fn zero_and_negative_values_are_in_the_lowest_bin() {
+        let picture = check(&[&[(0.0, 4), (-3.0, 1), (50.0, 2)]], 2, 5);
+        assert_eq!(picture.levels[0], 15);
+    }
+
+    #[test]
+    fn a_minute_without_values_is_empty_and_one_with_a_gap_is_marked() {
+        let mut counts = MinuteCounts::default();
+        counts.set(0, &values(&[(10.0, 1)]), false);
+        counts.set(store::MINUTE, &Mixture::default(), true);
+        let picture = counts.picture(0).unwrap();
+        assert!(picture.levels[BINS..2 * BINS].iter().all(|level| *level == 0));
+        assert_eq!(picture.missing, [1]);
+        // A minute is read again as data arrives.
+        counts.set(store::MINUTE, &values(&[(10.0, 9)]), false);
+        let picture = counts.picture(0).unwrap();
+        assert_eq!((picture.most, picture.missing.len()), (9, 0));
+        counts.forget_before(2 * store::MINUTE);
+        assert_eq!(counts.picture(0), None);
+    }
+}

@@ -1,0 +1,260 @@
+//! State of a row between refreshes: what has been read of its series, and until when.
+
+use std::ops::Range;
+
+use hist::{Histogram, Mixture};
+use model::Gap;
+use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
+
+use super::deviation::{DAYS, Deviation};
+use super::mini_heatmap::{COLUMNS, MinuteCounts};
+use super::row_threshold::RowThreshold;
+use super::{OverviewTimes, RECENT};
+use crate::compare::merge_error;
+use crate::error::Result;
+
+/// Values that arrive later than this are seen by the next complete read.
+const LATE: i64 = 5 * MINUTE;
+/// The hour is read whole, and compared with the past days, after this time.
+const HOUR_READ_EVERY: i64 = 5 * MINUTE;
+/// The day is read whole after this time.
+const DAY_READ_EVERY: i64 = 30 * MINUTE;
+
+/// What has been read of a row.
+#[derive(Debug, Default)]
+pub(super) struct RowState {
+    pub(super) series: Vec<SeriesEntryRef>,
+    /// Time of the last read; `None` before the first one.
+    pub(super) read_at: Option<i64>,
+    /// Values of the last five minutes.
+    pub(super) recent: Mixture,
+    /// Counts of the last minutes, until `minutes_end`.
+    pub(super) minutes: MinuteCounts,
+    minutes_end: i64,
+    /// Values of today until `closed_end`, and those after it.
+    closed: Mixture,
+    closed_end: i64,
+    open: Mixture,
+    today_start: i64,
+    /// Time of the last comparison with the past days.
+    compared_at: Option<i64>,
+    today_read_at: Option<i64>,
+    pub(super) deviation: Option<Deviation>,
+    /// Threshold learned from the days before `learned_on`.
+    learned: Option<RowThreshold>,
+    learned_on: Option<i64>,
+    /// End of the newest row.
+    pub(super) latest_end: Option<i64>,
+    /// Known gaps since the start of today and in the last hour, found by the last reads of what
+    /// is new, and of the whole.
+    recent_gaps: Vec<Gap>,
+    whole_gaps: Vec<Gap>,
+    /// Score by which the row is sorted; it follows the actual score with hysteresis.
+    pub(super) rank: Rank,
+}
+
+/// Score by which a row is sorted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Rank {
+    pub(super) now: f64,
+    pub(super) today: f64,
+}
+
+impl Rank {
+    /// Takes the scores over if they differ by more than a quarter: rows whose scores are about
+    /// equal would change places at every refresh.
+    pub(super) fn follow(&mut self, now: f64, today: f64) {
+        let follow = |held: &mut f64, score: f64| {
+            if score > *held * 1.25 || score < *held * 0.8 {
+                *held = score;
+            }
+        };
+        follow(&mut self.now, now);
+        follow(&mut self.today, today);
+    }
+}
+
+impl RowState {
+    pub(super) fn with_series(mut self, series: Vec<SeriesEntryRef>) -> RowState {
+        self.series = series;
+        self
+    }
+
+    /// Whether the row was compared with the past days and has a complete day.
+    pub(super) fn is_complete(&self) -> bool {
+        self.compared_at.is_some() && self.today_read_at.is_some()
+    }
+
+    /// Known gaps since the start of today and in the last hour.
+    pub(super) fn gaps(&self) -> Vec<Gap> {
+        let mut gaps = [&self.recent_gaps[..], &self.whole_gaps].concat();
+        gaps.sort();
+        gaps.dedup();
+        gaps
+    }
+
+    /// Time from which the complete reads are due.
+    pub(super) fn due_at(&self) -> i64 {
+        let after = |at: Option<i64>, every: i64| at.map_or(i64::MIN, |at| at + every);
+        after(self.compared_at, HOUR_READ_EVERY).min(after(self.today_read_at, DAY_READ_EVERY))
+    }
+
+    /// Values since the start of today.
+    pub(super) fn today(&self) -> Result<Mixture> {
+        sum([&self.closed, &self.open])
+    }
+
+    /// Threshold learned from last week, or from today if there is no last week.
+    pub(super) fn learned(&self, times: OverviewTimes, today: &Mixture) -> Option<RowThreshold> {
+        self.learned.clone().or_else(|| RowThreshold::learned(today, times.today_start..times.now))
+    }
+
+    /// Reads the last five minutes, and what follows the last read.
+    pub(super) fn read_recent(&mut self, view: &ReadView, times: OverviewTimes) -> Result<()> {
+        let OverviewTimes { now, today_start } = times;
+        if self.today_start != today_start {
+            self.today_start = today_start;
+            (self.closed, self.open, self.today_read_at) = Default::default();
+        }
+        let mut gaps = Vec::new();
+        self.recent = self.column(view, now - RECENT..now, &mut gaps)?;
+        self.latest_end = view.latest_end(&self.series)?;
+        if self.compared_at.is_some() {
+            let next = minute_after(now);
+            let start = (self.minutes_end - LATE).max(first_minute(now));
+            self.read_minutes(view, start..next, &mut gaps)?;
+        }
+        if self.today_read_at.is_some() {
+            self.read_today(view, now, &mut gaps)?;
+        }
+        self.recent_gaps = gaps;
+        self.read_at = Some(now);
+        Ok(())
+    }
+
+    /// Reads the hour and the day whole, and compares the hour with those of the past days.
+    pub(super) fn read_history(&mut self, view: &ReadView, times: OverviewTimes) -> Result<()> {
+        let OverviewTimes { now, today_start } = times;
+        // Gaps in the past days are not those of the row's present values.
+        let mut past_gaps = Vec::new();
+        if self.compared_at.is_none_or(|at| at + HOUR_READ_EVERY <= now) {
+            let mut gaps = Vec::new();
+            self.read_minutes(view, first_minute(now)..minute_after(now), &mut gaps)?;
+            self.whole_gaps = gaps;
+            let hour = self.column(view, now - HOUR..now, &mut past_gaps)?;
+            // The hour of the clock that shares most with the last 60 minutes: rolled up, so that
+            // each day is one row.
+            let middle = now - HOUR / 2;
+            let clock_hour = middle - middle.rem_euclid(HOUR);
+            let past: Result<Vec<Mixture>> = (1..=DAYS as i64)
+                .map(|day| clock_hour - day * DAY)
+                .map(|start| self.column(view, start..start + HOUR, &mut past_gaps))
+                .collect();
+            self.deviation = Some(Deviation::of(&hour, &past?));
+            self.compared_at = Some(now);
+        }
+        let day = now - now.rem_euclid(DAY);
+        if self.learned_on != Some(day) {
+            let week = day - DAYS as i64 * DAY..day;
+            let values = self.column(view, week.clone(), &mut past_gaps)?;
+            self.learned = RowThreshold::learned(&values, week);
+            self.learned_on = Some(day);
+        }
+        if self.today_read_at.is_none_or(|at| at + DAY_READ_EVERY <= now) {
+            self.closed = Mixture::default();
+            self.closed_end = today_start;
+            let mut gaps = Vec::new();
+            self.read_today(view, now, &mut gaps)?;
+            self.whole_gaps.extend(gaps);
+            self.today_read_at = Some(now);
+        }
+        Ok(())
+    }
+
+    fn read_minutes(
+        &mut self,
+        view: &ReadView,
+        range: Range<i64>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        let columns = (range.end - range.start) / MINUTE;
+        let grid = TimeGrid { start: range.start, step: MINUTE, columns: columns.max(0) as u64 };
+        for column in view.histograms(&self.series, grid)? {
+            let column = column?;
+            self.minutes.set(column.start, &column.value, !column.gaps.is_empty());
+            gaps.extend(column.gaps);
+        }
+        self.minutes.forget_before(first_minute(range.end - 1));
+        self.minutes_end = range.end;
+        Ok(())
+    }
+
+    /// Continues today's values: those older than [`LATE`] are read once.
+    fn read_today(&mut self, view: &ReadView, now: i64, gaps: &mut Vec<Gap>) -> Result<()> {
+        let closed_end = (now - LATE).max(self.closed_end);
+        let closed_end = closed_end - closed_end.rem_euclid(MINUTE);
+        if closed_end > self.closed_end {
+            let more = self.column(view, self.closed_end..closed_end, gaps)?;
+            self.closed = sum([&self.closed, &more])?;
+            self.closed_end = closed_end;
+        }
+        self.open = self.column(view, self.closed_end..now, gaps)?;
+        Ok(())
+    }
+
+    fn column(&self, view: &ReadView, range: Range<i64>, gaps: &mut Vec<Gap>) -> Result<Mixture> {
+        if range.is_empty() {
+            return Ok(Mixture::default());
+        }
+        let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
+        let mut values = Mixture::default();
+        for column in view.histograms(&self.series, grid)? {
+            let column = column?;
+            gaps.extend(column.gaps);
+            values = column.value;
+        }
+        Ok(values)
+    }
+}
+
+fn sum<const N: usize>(of: [&Mixture; N]) -> Result<Mixture> {
+    let mut all = Mixture::default();
+    for part in of.into_iter().flat_map(Mixture::parts).filter(|part: &&Histogram| !part.is_empty())
+    {
+        all.add(part).map_err(merge_error)?;
+    }
+    Ok(all)
+}
+
+/// Start of the first of the `COLUMNS` minutes that end with the minute of `now`.
+pub(super) fn first_minute(now: i64) -> i64 {
+    minute_after(now) - COLUMNS as i64 * MINUTE
+}
+
+fn minute_after(now: i64) -> i64 {
+    now - now.rem_euclid(MINUTE) + MINUTE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rank_follows_only_a_clear_change() {
+        let mut rank = Rank::default();
+        rank.follow(100.0, 0.0);
+        rank.follow(120.0, 0.0);
+        assert_eq!(rank, Rank { now: 100.0, today: 0.0 });
+        rank.follow(126.0, 7.0);
+        assert_eq!(rank, Rank { now: 126.0, today: 7.0 });
+        rank.follow(0.0, 7.0);
+        assert_eq!(rank.now, 0.0);
+    }
+
+    #[test]
+    fn the_hour_ends_with_the_running_minute() {
+        assert_eq!(first_minute(HOUR), MINUTE);
+        assert_eq!(first_minute(HOUR + MINUTE - 1), MINUTE);
+        assert_eq!(first_minute(HOUR + MINUTE), 2 * MINUTE);
+    }
+}

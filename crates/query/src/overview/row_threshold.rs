@@ -1,0 +1,98 @@
+//! Threshold of a row, and where it comes from.
+//!
+//! In this order: the user's; one that the recording program declared; the 99th percentile of the
+//! last seven days (UTC); that of today, while there is no earlier day. A learned threshold is by
+//! its construction exceeded by about 1 % of the requests, which the page states, and which does
+//! not count as affected.
+
+use std::ops::Range;
+
+use hist::{Bracket, Mixture};
+
+/// Share of the values that a learned threshold leaves above it.
+pub const EXPECTED_SHARE: f64 = 0.01;
+/// Least number of values from which a 99th percentile is learned.
+pub const VALUES_MIN: u64 = 500;
+
+/// Source of a threshold.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ThresholdSource {
+    /// Set by the user.
+    User,
+    /// Declared by the program that records the values, which counts it exactly.
+    Declared,
+    /// 99th percentile of a time range, in nanoseconds since the Unix epoch.
+    Learned(Range<i64>),
+}
+
+/// Threshold of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RowThreshold {
+    /// Value, in the unit of the row.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: ThresholdSource,
+}
+
+impl RowThreshold {
+    /// Number of `count` values that are expected above it.
+    pub fn expected_above(&self, count: u64) -> f64 {
+        match self.source {
+            ThresholdSource::Learned(_) => count as f64 * EXPECTED_SHARE,
+            ThresholdSource::User | ThresholdSource::Declared => 0.0,
+        }
+    }
+
+    /// The smallest threshold that a program declared.
+    pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
+        let all = values.parts().iter().flat_map(|part| part.thresholds());
+        let value = all.map(|threshold| threshold.value).min_by(f64::total_cmp)?;
+        Some(RowThreshold { value, source: ThresholdSource::Declared })
+    }
+
+    /// The upper bound of the 99th percentile: an estimate within its bucket would count values of
+    /// that bucket as above.
+    pub(super) fn learned(values: &Mixture, range: Range<i64>) -> Option<RowThreshold> {
+        if values.count() < VALUES_MIN {
+            return None;
+        }
+        let Bracket { upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
+        value.is_finite().then_some(RowThreshold { value, source: ThresholdSource::Learned(range) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::{Histogram, LimitInclusion};
+
+    use super::*;
+
+    fn values(count: u32) -> Mixture {
+        let mut histogram = Histogram::default();
+        (1..=count).for_each(|n| histogram.record(f64::from(n)));
+        Mixture::from(histogram)
+    }
+
+    #[test]
+    fn learned_threshold_leaves_at_most_the_expected_share_above() {
+        let of = values(10_000);
+        let learned = RowThreshold::learned(&of, 0..7).unwrap();
+        let above = of.count_above(learned.value, LimitInclusion::Exclusive);
+        assert!(above.upper as f64 <= learned.expected_above(of.count()), "{above:?}");
+        assert_eq!(learned.source, ThresholdSource::Learned(0..7));
+    }
+
+    #[test]
+    fn few_values_give_no_threshold() {
+        assert_eq!(RowThreshold::learned(&values(499), 0..7), None);
+        assert!(RowThreshold::learned(&values(500), 0..7).is_some());
+    }
+
+    #[test]
+    fn declared_threshold_is_the_smallest_and_expects_nothing_above() {
+        let declared = Histogram::default().with_thresholds(&[500.0, 250.0]).unwrap();
+        let found = RowThreshold::declared(&Mixture::from(declared)).unwrap();
+        assert_eq!((found.value, found.expected_above(1000)), (250.0, 0.0));
+        assert_eq!(RowThreshold::declared(&values(10)), None);
+    }
+}

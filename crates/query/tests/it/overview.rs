@@ -1,0 +1,262 @@
+//! Overviews over a store: an overview that is refreshed equals one that is read anew.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hist::Histogram;
+use hist::codec::header::Temporality;
+use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
+use query::overview::deviation::Deviation;
+use query::overview::row_threshold::ThresholdSource;
+use query::overview::{
+    Overview, OverviewPage, OverviewRow, OverviewTimes, PageRange, RowGroup, RowStatus,
+};
+use store::{DAY, HOUR, MINUTE, Store};
+
+/// A midnight.
+const MIDNIGHT: i64 = 1_600_041_600 * store::SECOND;
+const ALL: PageRange = PageRange { offset: 0, limit: 100 };
+
+struct Fixture {
+    store: Store,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        let clock: journal::WallClock = Arc::new(|| MIDNIGHT + 20 * DAY);
+        let settings = journal::Settings {
+            buffer_bytes: 1 << 20,
+            segment_bytes: 4 << 20,
+            ..Default::default()
+        };
+        let journal = journal::Options {
+            is_exclusive: true,
+            has_background_thread: false,
+            clock: Arc::clone(&clock),
+            ..Default::default()
+        };
+        let options =
+            store::Options { has_background_thread: false, journal, clock, ..Default::default() };
+        let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
+        Store::create(&disk, Path::new("/store"), &settings).unwrap();
+        Fixture { store: Store::open(disk, Path::new("/store"), &options).unwrap() }
+    }
+
+    /// One row of a metric that ends at `end` and took a minute.
+    fn send(&self, name: &str, end: i64, values: impl IntoIterator<Item = f64>) {
+        let mut histogram = Histogram::default();
+        values.into_iter().for_each(|value| histogram.record(value));
+        let kind = SeriesKind::Histogram(Temporality::Delta);
+        let series = Series::new(name, kind).with_unit("ms").validate().unwrap();
+        let mut batch = BatchWriter::default();
+        batch.series(&series);
+        let value = SampleValue::Histogram(Box::new(histogram));
+        batch.sample(&Sample { start: end - MINUTE, end, value }).unwrap();
+        let _ack = self.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+    }
+
+    fn send_gap(&self, gap: Gap) {
+        let mut batch = BatchWriter::default();
+        batch.gap(gap);
+        let _ack = self.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+    }
+
+    fn refresh(&self, overview: &mut Overview, now: i64) -> OverviewPage {
+        let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
+        let view = self.store.view().unwrap();
+        overview.refresh(&view, times, (Duration::MAX, &|| Duration::ZERO)).unwrap();
+        overview.page(ALL, &|_| None).unwrap()
+    }
+
+    fn read(&self, now: i64) -> OverviewPage {
+        self.refresh(&mut Overview::new(RowGroup::Services), now)
+    }
+}
+
+/// What a row shows, without its rank.
+fn shown(row: &OverviewRow) -> String {
+    format!(
+        "{} {} {} {:?} {:?} {:?} {:?} {:?}",
+        row.key.name,
+        row.recent.count(),
+        row.count_today,
+        row.above,
+        row.threshold,
+        row.heatmap,
+        row.latest_end,
+        row.gaps
+    )
+}
+
+fn values(centre: f64, seed: i64) -> impl Iterator<Item = f64> {
+    (0..20).map(move |n| centre + ((n * 7 + seed * 3) % 11) as f64)
+}
+
+#[test]
+fn refreshed_overview_equals_one_that_is_read_anew() {
+    let fixture = Fixture::new();
+    let mut kept = Overview::new(RowGroup::Services);
+    let start = MIDNIGHT + 9 * DAY + 22 * HOUR;
+    // Past midnight, with a pause, and values that are four minutes late.
+    for minute in 0..200 {
+        let now = start + minute * MINUTE;
+        if !(70..90).contains(&minute) {
+            fixture.send("a", now, values(100.0, minute));
+        }
+        fixture.send("b", now - 4 * MINUTE, values(5.0, minute));
+        if minute % 7 == 3 {
+            let now = now + 17 * store::SECOND;
+            let (refreshed, anew) = (fixture.refresh(&mut kept, now), fixture.read(now));
+            let texts = |page: &OverviewPage| {
+                let mut texts: Vec<String> = page.rows.iter().map(shown).collect();
+                texts.sort();
+                texts
+            };
+            assert_eq!(texts(&refreshed), texts(&anew), "minute {minute}");
+        }
+    }
+}
+
+#[test]
+fn values_that_are_an_hour_late_appear_within_half_an_hour() {
+    let fixture = Fixture::new();
+    let mut kept = Overview::new(RowGroup::Services);
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    fixture.send("a", now, values(100.0, 0));
+    fixture.refresh(&mut kept, now);
+    fixture.send("a", now - HOUR, values(100.0, 1));
+    let soon = fixture.refresh(&mut kept, now + MINUTE);
+    assert_eq!(soon.rows[0].count_today, 20);
+    let later = fixture.refresh(&mut kept, now + 31 * MINUTE);
+    assert_eq!(later.rows[0].count_today, 40);
+}
+
+#[test]
+fn threshold_is_last_weeks_p99_and_a_slow_hour_is_affected_and_unusual() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR + 40 * MINUTE;
+    for day in 1..=7 {
+        for minute in 0..60 {
+            let end = now - day * DAY - 40 * MINUTE + (minute + 1) * MINUTE;
+            fixture.send("slow", end, values(100.0 + day as f64, minute));
+            fixture.send("usual", end, values(100.0 + day as f64, minute));
+        }
+    }
+    for minute in 0..60 {
+        let slower = if minute < 10 { 300.0 } else { 0.0 };
+        fixture.send("slow", now - minute * MINUTE, values(100.0 + slower, minute));
+        fixture.send("usual", now - minute * MINUTE, values(103.0, minute));
+    }
+    let page = fixture.read(now);
+    let [slow, usual] = &page.rows[..] else { panic!("two rows: {page:?}") };
+    assert_eq!((&slow.key.name[..], slow.state()), ("slow", RowStatus::Affected));
+    assert_eq!((&usual.key.name[..], usual.state()), ("usual", RowStatus::Usual));
+    let threshold = slow.threshold.as_ref().unwrap();
+    let day = now - now.rem_euclid(DAY);
+    assert_eq!(threshold.source, ThresholdSource::Learned(day - 7 * DAY..day));
+    // 107 to 117 ms on the slowest day; the values now begin at 400 ms.
+    assert!((110.0..120.0).contains(&threshold.value), "{threshold:?}");
+    assert_eq!(slow.above.0.unwrap().estimate, 100);
+    assert_eq!(slow.affected_now(), Some(99.0));
+    let ratio = |row: &OverviewRow| match &row.deviation {
+        Some(Deviation::Ratio { ratio, days: 7, .. }) => ratio.unwrap().estimate,
+        other => panic!("{other:?}"),
+    };
+    assert!(ratio(slow) > 10.0 && ratio(usual) < 2.0, "{} {}", ratio(slow), ratio(usual));
+}
+
+#[test]
+fn row_without_recent_data_is_unknown_and_never_usual() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    for minute in 0..60 {
+        fixture.send("stopped", now - HOUR - minute * MINUTE, values(100.0, minute));
+    }
+    fixture.send("new", now, values(1.0, 0));
+    let page = fixture.read(now);
+    let row = |name: &str| page.rows.iter().find(|row| row.key.name == name).unwrap();
+    let stopped = row("stopped");
+    assert_eq!(stopped.state(), RowStatus::Unknown);
+    assert_eq!(stopped.latest_end, Some(now - HOUR));
+    assert_eq!(stopped.deviation, Some(Deviation::NoValues));
+    assert_eq!(stopped.heatmap, None);
+    // Data, but too little of it for a threshold.
+    let new = row("new");
+    assert_eq!((new.state(), &new.threshold), (RowStatus::Unknown, &None));
+    assert_eq!(new.deviation, Some(Deviation::HistoryTooShort { days: 0 }));
+}
+
+#[test]
+fn what_was_not_read_in_time_is_unknown_until_the_next_refresh() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    for minute in 0..60 {
+        fixture.send("a", now - minute * MINUTE, values(100.0, minute));
+    }
+    let mut overview = Overview::new(RowGroup::Services);
+    let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
+    let view = fixture.store.view().unwrap();
+    let budget = Duration::from_secs(1);
+    overview.refresh(&view, times, (budget, &|| budget)).unwrap();
+    let page = overview.page(ALL, &|_| None).unwrap();
+    assert_eq!((page.incomplete, page.rows[0].state()), (1, RowStatus::Unknown));
+    // Enough time for the last minutes only.
+    overview.refresh(&view, times, (budget, &|| Duration::ZERO)).unwrap();
+    let page = overview.page(ALL, &|_| Some(105.0)).unwrap();
+    assert_eq!((page.incomplete, page.rows[0].state()), (0, RowStatus::Affected));
+    assert_eq!(page.rows[0].threshold.as_ref().unwrap().source, ThresholdSource::User);
+}
+
+#[test]
+fn gap_of_today_is_told_with_the_row() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    fixture.send("a", now, values(100.0, 0));
+    let gap = |start: i64| Gap {
+        start,
+        end: start + MINUTE,
+        producer: None,
+        lost: Some(3),
+        reason: "a cable was cut".to_owned(),
+    };
+    fixture.send_gap(gap(now - 3 * HOUR));
+    fixture.send_gap(gap(now - 3 * DAY));
+    let page = fixture.read(now);
+    assert_eq!(page.rows[0].gaps, [gap(now - 3 * HOUR)]);
+}
+
+#[test]
+fn services_of_a_metric_are_rows_and_host_metrics_another_group() {
+    let fixture = Fixture::new();
+    let end = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    let kind = SeriesKind::Histogram(Temporality::Delta);
+    let of = |name: &str, label: &str, value: &str| {
+        let series = Series::new(name, kind).with_label(label, value).with_label("path", "/");
+        series.validate().unwrap()
+    };
+    for series in [
+        of("took", "service.name", "cart"),
+        of("took", "service.name", "pay"),
+        of("took", "host", "web-1"),
+        of("host_block_io", "device", "vda"),
+        of("topdeck_query_duration", "kind", "query"),
+    ] {
+        let mut batch = BatchWriter::default();
+        batch.series(&series);
+        let value = SampleValue::Histogram(Box::default());
+        batch.sample(&Sample { start: end - MINUTE, end, value }).unwrap();
+        let _ack = fixture.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
+    }
+    let names = |group: RowGroup| {
+        let page = fixture.refresh(&mut Overview::new(group), end);
+        let name = |row: &OverviewRow| {
+            let service = row.key.service.as_ref().map_or("", |(_, value)| value);
+            format!("{} {service}", row.key.name)
+        };
+        page.rows.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(RowGroup::Services), ["took ", "took cart", "took pay"]);
+    assert_eq!(names(RowGroup::Host), ["host_block_io "]);
+    assert_eq!(names(RowGroup::Topdeck), ["topdeck_query_duration "]);
+}

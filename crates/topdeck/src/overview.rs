@@ -1,0 +1,157 @@
+//! `topdeck overview`: metrics and services by requests above their threshold.
+
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use collect::{Quantity, Unit};
+use http::Method;
+use query::overview::{Overview, OverviewTimes, PageRange, RowGroup};
+use serde_json::Value;
+use store::DAY;
+
+use crate::command::print_stdout;
+use crate::hist::options::parse_quantity;
+use crate::query::error_text;
+use crate::server_client::{ServerClient, encode_parameter};
+use crate::store::{open, with_dir};
+use crate::time::{self, TimeExpr};
+use render::terminal::Terminal;
+
+/// Show which metrics and services have requests above their threshold
+///
+/// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
+/// are expected there. The threshold is yours (--threshold), else the one that the program declared,
+/// else the 99th percentile of the last seven days, which about 1 % of the requests exceed. Unusual
+/// is the Wasserstein distance of the last hour to the same hour of the last seven days, as a ratio
+/// to the distances of those days among themselves: about 1 is usual.
+///
+/// Without a folder, a running server is asked.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Folder of a store that no server uses
+    #[arg(value_name = "DIR", conflicts_with_all = ["server", "token_file", "ca"])]
+    dir: Option<PathBuf>,
+
+    /// URL of the server [default: the local one]
+    #[arg(long, value_name = "URL")]
+    server: Option<String>,
+
+    /// File with the bearer token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+
+    /// CA certificate (PEM) [default: system trust store]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Threshold of a metric, such as latency=250ms; may be repeated
+    #[arg(long, value_name = "METRIC=LIMIT", value_parser = parse_threshold)]
+    threshold: Vec<(String, Quantity)>,
+
+    /// Time of the overview of a folder [default: the end of its data]
+    #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true,
+          requires = "dir")]
+    at: Option<TimeExpr>,
+
+    /// Group of rows: services, host, or topdeck for its metrics of itself
+    #[arg(long, value_name = "GROUP", default_value = "services", value_parser = parse_group)]
+    group: RowGroup,
+
+    /// Number of rows
+    #[arg(long, value_name = "N", default_value_t = 30)]
+    limit: usize,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+
+    /// Draw with ASCII characters
+    #[arg(long)]
+    ascii: bool,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck overview
+  topdeck overview --server https://metrics.example:7717 --token-file token
+  topdeck overview s --threshold http_request_duration=250ms
+  topdeck overview s --json | jq '.rows[] | select(.state == \"affected\")'
+
+Exit status:
+  0  success
+  1  store not found or in use, or the server did not answer
+  2  usage error";
+
+/// Time that a server may spend on reads: a terminal shows an answer once, so it should be complete.
+const SERVER_BUDGET: &str = "30s";
+
+fn parse_threshold(text: &str) -> Result<(String, Quantity), String> {
+    let (name, limit) =
+        text.rsplit_once('=').ok_or("expected a metric and a limit, such as latency=250ms")?;
+    Ok((name.to_owned(), parse_quantity(limit)?))
+}
+
+fn parse_group(text: &str) -> Result<RowGroup, String> {
+    RowGroup::parse(text).ok_or_else(|| "expected services, host or topdeck".to_owned())
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let document = match &options.dir {
+        Some(dir) => of_store(options, dir)?,
+        None => of_server(options)?,
+    };
+    let text = match options.json {
+        true => format!("{}\n", serde_json::to_string_pretty(&document)?),
+        false => report::overview_text(&document, &Terminal::new(options.ascii)),
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Overview of a store, read whole.
+fn of_store(options: &Options, dir: &Path) -> Result<Value> {
+    let store = open(dir)?;
+    let view = store.view().map_err(with_dir(dir))?;
+    let clock = journal::wall_clock()();
+    let newest = view.part_range().map_or(clock, |range| range.end.min(clock));
+    let now = options.at.map_or(newest, |at| at.to_unix_ns(clock));
+    // The end of the data may be midnight: the day that ends there is today.
+    let today_start = (now - 1) - (now - 1).rem_euclid(DAY);
+    let mut overview = Overview::new(options.group);
+    let page = PageRange { offset: 0, limit: options.limit };
+    let found = overview
+        .refresh(&view, OverviewTimes { now, today_start }, (Duration::MAX, &|| Duration::ZERO))
+        .and_then(|()| {
+            overview.page(page, &|key| {
+                let (_, limit) = options.threshold.iter().find(|(name, _)| *name == key.name)?;
+                limit.value_in(Unit::parse(&key.unit).as_ref())
+            })
+        });
+    match found {
+        Ok(found) => {
+            let document = api::document::overview::to_json(&found, page);
+            Ok(serde_json::from_str(&format!("{document:#}"))?)
+        }
+        Err(query::Error::Store(error)) => Err(with_dir(dir)(error)),
+        Err(error) => bail!("{}", error_text(&error)),
+    }
+}
+
+fn of_server(options: &Options) -> Result<Value> {
+    let client =
+        ServerClient::new(options.server.clone(), options.token_file.clone(), options.ca.clone());
+    let limit = options.limit;
+    let group =
+        RowGroup::ALL.iter().find(|(group, _)| *group == options.group).map_or("", |of| of.1);
+    let mut path = format!("/v1/overview?budget={SERVER_BUDGET}&limit={limit}&group={group}");
+    for (name, limit) in &options.threshold {
+        path.push_str("&threshold=");
+        path.push_str(&encode_parameter(&format!("{name}={limit}")));
+    }
+    client.request(Method::GET, &path)
+}

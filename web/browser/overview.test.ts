@@ -1,0 +1,138 @@
+/** The overview, the first page, on a real server with a service that has become slow. */
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { Server, type Point } from "./server";
+import { Visitor } from "./visitor";
+
+const MINUTE = 60e3;
+
+let server: Server;
+let visitor: Visitor;
+let page: Page;
+const end = Math.floor(Date.now() / MINUTE) * MINUTE;
+
+/** An hour of requests: 100 of 12 ms per minute, and in the last four minutes 30 of 900 ms. */
+function hour(service: string, isSlow: boolean): Point[] {
+  return Array.from({ length: 60 }, (_, at) => {
+    const isNow = isSlow && at >= 56;
+    return {
+      start: end - (60 - at) * MINUTE,
+      end: end - (59 - at) * MINUTE,
+      labels: { service },
+      values: [...Array(100).fill(0.012), ...Array(isNow ? 30 : 0).fill(0.9)] as number[],
+    };
+  });
+}
+
+beforeAll(async () => {
+  server = await Server.start(true);
+  visitor = await Visitor.start(server);
+  page = visitor.page;
+});
+
+afterAll(async () => {
+  await visitor?.stop();
+  await server?.stop();
+});
+
+const rows = () => page.getByTestId("overview-row");
+const row = (name: string) => rows().filter({ hasText: name });
+const openPage = async () => {
+  await page.goto("about:blank");
+  await page.goto(server.url);
+};
+
+test("an empty install shows its host, and three lines to send data", async () => {
+  await openPage();
+  await page.getByText("No data from your services yet").waitFor();
+  const lines = await page.locator(".commands code").allInnerTexts();
+  expect(lines).toHaveLength(3);
+  for (const [at, expected] of ["curl -d", "OTEL_EXPORTER_OTLP_ENDPOINT", "remote_write"].entries())
+    expect(lines[at]).toContain(expected);
+  await page.getByText(/^This host/).waitFor();
+  expect(await page.locator("details[open] > summary").innerText()).toMatch(/^This host/);
+  for (const theme of ["light", "dark"] as const) {
+    expect(await visitor.obstacles(390, theme), theme).toEqual([]);
+  }
+});
+
+test("the first page says which service is slow, and how many requests", async () => {
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await server.send("latency", [...hour("cart", true), ...hour("search", false)]);
+  await server.send("stopped", [{ ...hour("batch", false)[0]!, end: end - 58 * MINUTE }]);
+  await openPage();
+  await page.getByRole("link", { name: "cart" }).waitFor();
+  await row("cart").getByRole("button").click();
+  await row("cart").getByRole("textbox").fill("250ms");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => row("cart").getAttribute("class")).toContain("affected");
+  // The slow service comes first, with the count of the server.
+  expect(await rows().first().innerText()).toContain("cart");
+  const answer = await server.ask<{ rows: { above_now: { estimate: number } }[] }>("/v1/overview", {
+    threshold: "latency=250ms",
+  });
+  const above = answer.rows[0]!.above_now.estimate;
+  expect(above).toBeGreaterThanOrEqual(60);
+  await expect
+    .poll(() => page.getByTestId("overview-summary").innerText())
+    .toMatch(/^1 of 3 affected\. Most: cart \(latency\), \d+ of \d+ requests above 250 ms/);
+  expect(await row("cart").innerText()).toContain("yours");
+  expect(await row("search").getAttribute("class")).toContain("usual");
+  expect(await row("search").innerText()).toContain("history too short");
+  await visitor.screenshot("overview-1360-light");
+});
+
+test("a service without recent data is unknown, and never green", async () => {
+  const stopped = row("batch");
+  expect(await stopped.getAttribute("class")).toContain("unknown");
+  expect(await stopped.innerText()).toMatch(/unknown\s+no data for \d+ min/);
+});
+
+test("nothing overflows, and axe finds nothing, from phones to wall displays", async () => {
+  for (const width of [390, 1360, 2560]) {
+    for (const theme of ["light", "dark"] as const) {
+      expect(await visitor.violations(width, theme), `${width} px, ${theme}`).toEqual([]);
+      await visitor.screenshot(`overview-${width}-${theme}`);
+    }
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await page.emulateMedia({ colorScheme: "light" });
+});
+
+test("keys go from row to row, and Enter opens the heatmap with the threshold", async () => {
+  await openPage();
+  await page.getByRole("link", { name: "cart" }).waitFor();
+  await page.keyboard.press("j");
+  await page.keyboard.press("j");
+  await page.keyboard.press("k");
+  await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("cart");
+  await page.keyboard.press("Enter");
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(page.url()).toContain("threshold=250ms");
+  await expect
+    .poll(() => page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
+    .toMatch(/^120 of 6,120 above 250 ms/);
+});
+
+test("a row opens the heatmap where its data is", async () => {
+  await page.goBack();
+  await row("batch").getByRole("link").click();
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(await visitor.drawn()).toBe(100);
+});
+
+test("counters and gauges have tabs, and topdeck's own metrics are folded", async () => {
+  await openPage();
+  expect(await page.getByText("topdeck_query_duration").count()).toBe(0);
+  await page.getByText("topdeck's metrics of itself").click();
+  await page.getByText("topdeck_query_duration").first().waitFor();
+  await page.getByRole("button", { name: "Gauges" }).click();
+  await page
+    .getByRole("link", { name: /^topdeck_|^host_/ })
+    .first()
+    .waitFor();
+  await page.getByLabel("Filter").fill("no such metric");
+  await page.getByText("No gauges.").waitFor();
+});

@@ -1,0 +1,279 @@
+/** The overview: rows of metrics and services by the requests above their threshold. */
+
+import { getJson, parseBracket, parseGap, type BracketJson, type Gap, type GapJson } from "./api";
+import type { Bracket } from "./distribution";
+import { write } from "./link";
+import { PersistedValue } from "./persisted";
+import * as time from "./time";
+import { formatCount, formatInput, formatValue } from "./unit";
+
+export const GROUPS = ["services", "host", "topdeck"] as const;
+export type RowGroup = (typeof GROUPS)[number];
+
+/** The last hour as levels from 0 to 15, minute by minute from the lowest bin to the highest. */
+export interface MiniHeatmapData {
+  columns: number;
+  bins: number;
+  lower: number;
+  upper: number;
+  maxCount: number;
+  levels: readonly number[];
+  /** Columns with known gaps. */
+  missing: readonly number[];
+}
+
+export type Unusual =
+  { ratio: Bracket; days: number } | { ratio: null; reason: string; days: number };
+
+export interface RowThreshold {
+  value: number;
+  source: "user" | "declared" | "p99";
+  /** Milliseconds of the history that a p99 is of. */
+  learnedFrom: number | null;
+}
+
+export interface OverviewRow {
+  /** The metric's name. */
+  name: string;
+  /** Value of the label that names the service; empty if there is none. */
+  service: string;
+  unit: string;
+  /** What the values are: `requests` or `values`. */
+  noun: string;
+  selector: string;
+  state: "affected" | "usual" | "unknown";
+  affectedNow: number | null;
+  aboveNow: Bracket | null;
+  aboveToday: Bracket | null;
+  countNow: number;
+  countToday: number;
+  threshold: RowThreshold | null;
+  unusual: Unusual | null;
+  rate: number;
+  p50: Bracket | null;
+  p99: Bracket | null;
+  max: Bracket | null;
+  latest: number | null;
+  gaps: readonly Gap[];
+  gapCount: number;
+  heatmap: MiniHeatmapData | null;
+}
+
+export interface Overview {
+  now: number;
+  todayStart: number;
+  total: number;
+  /** Rows whose history has not been read yet. */
+  incomplete: number;
+  unranked: readonly { name: string; reason: string }[];
+  rows: readonly OverviewRow[];
+}
+
+interface RowJson {
+  name: string;
+  labels: Record<string, string>;
+  unit: string | null;
+  counts: string;
+  selector: string;
+  state: OverviewRow["state"];
+  affected_now: number | null;
+  above_now: BracketJson | null;
+  above_today: BracketJson | null;
+  count_now: number;
+  count_today: number;
+  threshold: {
+    value: number;
+    source: RowThreshold["source"];
+    start_ns?: number;
+    end_ns?: number;
+  } | null;
+  unusual: { ratio: BracketJson | null; reason?: string; days: number } | null;
+  rate: number;
+  p50: BracketJson | null;
+  p99: BracketJson | null;
+  max: BracketJson | null;
+  latest_ns: number | null;
+  gaps: GapJson[];
+  gaps_total: number;
+  heatmap: {
+    columns: number;
+    bins: number;
+    lower: number;
+    upper: number;
+    max_count: number;
+    missing: number[];
+    cells: string;
+  } | null;
+}
+
+interface OverviewJson {
+  now_ns: number;
+  today_start_ns: number;
+  total: number;
+  incomplete: number;
+  unranked: { name: string; reason: string }[];
+  rows: RowJson[];
+}
+
+/** The first `limit` rows. Today begins at local midnight. */
+export async function fetchOverview(
+  group: RowGroup,
+  limit: number,
+  thresholds: Thresholds,
+  now: number,
+  signal?: AbortSignal,
+): Promise<Overview> {
+  const parameters = {
+    group,
+    limit,
+    today_from: new Date(new Date(now).setHours(0, 0, 0, 0)).toISOString(),
+    threshold: Object.entries(thresholds).map(([name, text]) => `${name}=${text}`),
+  };
+  const response = await getJson<OverviewJson>("/v1/overview", parameters, signal);
+  return {
+    now: response.now_ns / 1e6,
+    todayStart: response.today_start_ns / 1e6,
+    total: response.total,
+    incomplete: response.incomplete,
+    unranked: response.unranked,
+    rows: response.rows.map(parseRow),
+  };
+}
+
+function parseRow(row: RowJson): OverviewRow {
+  const bracket = (json: BracketJson | null) => json && parseBracket(json);
+  const { threshold, unusual, heatmap } = row;
+  const { start_ns, end_ns } = threshold ?? {};
+  const hasHistory = start_ns !== undefined && end_ns !== undefined;
+  return {
+    name: row.name,
+    service: Object.values(row.labels)[0] ?? "",
+    unit: row.unit ?? "",
+    noun: row.counts,
+    selector: row.selector,
+    state: row.state,
+    affectedNow: row.affected_now,
+    aboveNow: bracket(row.above_now),
+    aboveToday: bracket(row.above_today),
+    countNow: row.count_now,
+    countToday: row.count_today,
+    threshold: threshold && {
+      value: threshold.value,
+      source: threshold.source,
+      learnedFrom: hasHistory ? (end_ns - start_ns) / 1e6 : null,
+    },
+    unusual: unusual && {
+      days: unusual.days,
+      ...(unusual.ratio
+        ? { ratio: parseBracket(unusual.ratio) }
+        : { ratio: null, reason: unusual.reason ?? "unknown" }),
+    },
+    rate: row.rate,
+    p50: bracket(row.p50),
+    p99: bracket(row.p99),
+    max: bracket(row.max),
+    latest: row.latest_ns === null ? null : row.latest_ns / 1e6,
+    gaps: row.gaps.map(parseGap),
+    gapCount: row.gaps_total,
+    heatmap: heatmap && {
+      columns: heatmap.columns,
+      bins: heatmap.bins,
+      lower: heatmap.lower,
+      upper: heatmap.upper,
+      maxCount: heatmap.max_count,
+      levels: [...heatmap.cells].map((digit) => parseInt(digit, 16)),
+      missing: heatmap.missing,
+    },
+  };
+}
+
+/** The user's thresholds by metric, such as `250ms`. Stored in the browser. */
+export type Thresholds = Readonly<Record<string, string>>;
+
+const stored = new PersistedValue("localStorage", "topdeck-thresholds");
+
+export function loadThresholds(): Thresholds {
+  try {
+    const json: unknown = JSON.parse(stored.get() ?? "{}");
+    const pairs = Object.entries(json ?? {}).filter(([, text]) => typeof text === "string");
+    return Object.fromEntries(pairs) as Thresholds;
+  } catch {
+    return {};
+  }
+}
+
+/** Sets a threshold; an empty one is removed. */
+export function storeThreshold(thresholds: Thresholds, name: string, text: string): Thresholds {
+  const changed = Object.fromEntries(
+    Object.entries({ ...thresholds, [name]: text }).filter(([, text]) => text !== ""),
+  );
+  stored.set(Object.keys(changed).length > 0 ? JSON.stringify(changed) : "");
+  return changed;
+}
+
+/** Where the threshold comes from: `p99 of the last 7 d`. */
+export function describeThreshold({ source, learnedFrom }: RowThreshold): string {
+  if (source === "user") return "yours";
+  if (source === "declared") return "declared by the program";
+  return learnedFrom === null ? "p99" : `p99 of ${roundDuration(learnedFrom)}`;
+}
+
+/** A duration in its largest unit only. */
+export function roundDuration(ms: number): string {
+  return time.formatDuration(Math.max(ms, 0)).replace(/^(\d+ \S+) .*$/, "$1");
+}
+
+/** How unusual: `3.2×`, or why that is unknown. */
+export function describeUnusual(unusual: Unusual | null): string {
+  if (!unusual) return "not compared yet";
+  if (unusual.ratio) return `${formatFactor(unusual.ratio.estimate)}×`;
+  if (unusual.reason === "history too short") return `history too short (${unusual.days} of 3 d)`;
+  return unusual.reason;
+}
+
+export function formatFactor(ratio: number): string {
+  return ratio >= 100 ? formatCount(ratio) : ratio.toFixed(1);
+}
+
+/** Why the last five minutes are unknown. */
+export function unknownReason(row: OverviewRow, now: number): string {
+  if (row.latest === null) return "no data";
+  if (row.countNow === 0) return `no data for ${roundDuration(now - row.latest)}`;
+  return row.threshold === null ? "no threshold yet" : "not read yet";
+}
+
+/** The heatmap of the row in Explore, in a range with data. */
+export function exploreLink(row: OverviewRow, now: number): string {
+  const HOUR = 3_600e3;
+  const isRecent = row.latest === null || now - row.latest < HOUR / 2;
+  const latest = row.latest ?? now;
+  const range = isRecent
+    ? { from: "-1h", to: "now" }
+    : time.rangeBetween(latest - HOUR, latest + 60e3);
+  const threshold = row.threshold ? formatInput(row.threshold.value, row.unit) : "";
+  return write({ view: "explore", settings: { selector: row.selector, threshold, ...range } });
+}
+
+/** One sentence: how many rows are affected, and the worst of them. */
+export function summarise(overview: Overview): string {
+  const { rows, total } = overview;
+  const affected = rows.filter((row) => row.state === "affected");
+  const unknown = rows.filter((row) => row.state === "unknown").length;
+  const doubt = unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "";
+  const worst = affected[0];
+  if (!worst) {
+    const known = rows.length - unknown;
+    return known === 0
+      ? `Nothing is known about the last 5 minutes.${doubt}`
+      : `No more than expected above the threshold in ${formatCount(known)} of ` +
+          `${formatCount(total)} rows.${doubt}`;
+  }
+  const above = formatCount(worst.aboveNow?.estimate ?? 0);
+  const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";
+  const name = worst.service ? `${worst.service} (${worst.name})` : worst.name;
+  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
+  return (
+    `${many} affected. Most: ${name}, ${above} of ${formatCount(worst.countNow)} ` +
+    `${worst.noun} above ${limit} in the last 5 minutes.${doubt}`
+  );
+}
