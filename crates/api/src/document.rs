@@ -9,6 +9,7 @@ pub mod breakdown;
 pub mod cardinality;
 pub mod compare;
 pub mod result;
+mod wide_bounds;
 
 use model::{Gap, Series, selector};
 
@@ -16,6 +17,8 @@ pub use render::json::statistics::{bracket, count, distribution, fields, labels,
 
 use crate::json::Json::{self, Integer, Null, Object, Text};
 use crate::json::integer;
+
+pub(crate) use wide_bounds::wide_bounds_warning;
 
 /// A gap.
 pub fn gap(gap: &Gap) -> Json {

@@ -138,6 +138,7 @@ pub(super) async fn metadata(
     let metric = parameters.get("metric");
     let selector =
         metric.map_or(Selector::All, |name| Selector::label_equals(model::selector::NAME, name));
+    let intake = context.intake.clone();
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
         let mut entries = EntryBudget::new(active);
@@ -161,10 +162,13 @@ pub(super) async fn metadata(
                 page.write_str(if at > 0 { "," } else { "" })?;
                 write_text(page, name)?;
                 page.write_char(':')?;
+                let help = intake.description(name);
                 write_list(page, all.iter().take(per_metric), |page, (kind, unit)| {
                     write!(page, "{{\"type\":\"{kind}\",\"unit\":")?;
                     write_text(page, unit)?;
-                    page.write_str(",\"help\":\"\"}")
+                    page.write_str(",\"help\":")?;
+                    write_text(page, help.as_deref().unwrap_or_default())?;
+                    page.write_char('}')
                 })?;
             }
             page.write_char('}')

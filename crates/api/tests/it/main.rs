@@ -8,5 +8,6 @@ mod grpc;
 mod hostile;
 mod http2;
 mod ingest_format;
+mod otel_defaults;
 mod panics;
 mod stopping;
