@@ -81,6 +81,7 @@ window.live = async (seconds, lines) => {
     series: 1,
     unit: "ns",
     start: 0,
+    leftOut: null,
     end: COLUMNS * 1e3,
     step: 1e3,
     total: Distribution.merged(ready.slice(0, 10).map((one) => one.distribution)),

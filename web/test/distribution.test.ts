@@ -1,6 +1,7 @@
-import { expect, test } from "vitest";
+import { describe, expect, it, test } from "vitest";
 
-import { Distribution, exact } from "../src/lib/distribution";
+import { Distribution, drawnBounds, exact, isWide } from "../src/lib/distribution";
+import { formatRange } from "../src/lib/unit";
 
 const cell = (lower: number, upper: number, count: number) => ({ lower, upper, count });
 const THREE = new Distribution([cell(0, 10, 2), cell(10, 20, 1), cell(20, 40, 1)], exact(50));
@@ -76,4 +77,45 @@ test("nothing has no statistics", () => {
   const { EMPTY } = Distribution;
   expect([EMPTY.min, EMPTY.max, EMPTY.mean, EMPTY.quantile(0.5)]).toEqual([null, null, null, null]);
   expect(EMPTY.countAbove(1)).toEqual(exact(0));
+});
+
+describe("default bounds of OpenTelemetry with seconds", () => {
+  /** 34,424 values in the bucket of 0 to 5 s, with a mean of 47 ms and a maximum of 3.2 s. */
+  const count = 34_424;
+  const bucket = { lower: Number.MIN_VALUE, upper: 5, count };
+  const sum = exact(count * 0.047);
+
+  it("count above 250 ms is at most the share that the mean allows", () => {
+    const above = new Distribution([bucket], sum).countAbove(0.25);
+    expect(above.lower).toBe(0);
+    expect(above.upper / count).toBeGreaterThan(0.187);
+    expect(above.upper / count).toBeLessThanOrEqual(0.1881);
+    expect(isWide(above.lower, above.upper)).toBe(true);
+    expect(new Distribution([bucket]).countAbove(0.25).upper).toBe(count);
+  });
+
+  it("a minimum leaves less", () => {
+    const above = new Distribution([{ ...bucket, lower: 0.03 }], sum).countAbove(0.25);
+    expect(above.upper / count).toBeLessThan(0.078);
+  });
+
+  it("the median is at most twice the mean", () => {
+    const median = new Distribution([bucket], sum).quantile(0.5)!;
+    expect(median.upper).toBeGreaterThan(0.0939);
+    expect(median.upper).toBeLessThan(0.0942);
+    expect(median.estimate).toBeLessThanOrEqual(median.upper);
+  });
+
+  it("a large sum needs values above", () => {
+    const above = new Distribution([bucket], exact(count * 4)).countAbove(0.25);
+    // 4 = 5 p + 0.25 (1 - p)
+    expect(above.lower / count).toBeGreaterThan(0.789);
+    expect(above.lower / count).toBeLessThan(0.79);
+  });
+
+  it("axis begins two decades below the first bound, not at the smallest double", () => {
+    expect(drawnBounds(bucket)).toEqual([0.05, 5]);
+    expect(drawnBounds({ ...bucket, lower: 0.001 })).toEqual([0.001, 5]);
+    expect(formatRange(bucket.lower, bucket.upper, "s")).toBe("0 s to 5 s");
+  });
 });

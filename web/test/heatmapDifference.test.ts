@@ -13,6 +13,7 @@ const heatmap = (columns: Cell[][]): Heatmap => ({
   end: columns.length,
   step: 1,
   total: Distribution.EMPTY,
+  leftOut: null,
   columns: columns.map((cells, at) => ({
     start: at,
     end: at + 1,

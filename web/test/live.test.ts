@@ -18,6 +18,7 @@ const heatmap = (columns: HeatmapColumn[]): Heatmap => ({
   end: columns[columns.length - 1]!.end,
   step: 10,
   total: Distribution.EMPTY,
+  leftOut: null,
   columns,
 });
 

@@ -9,6 +9,9 @@ import {
   formatBracket,
   formatCount,
   formatInput,
+  isNumber,
+  parseThreshold,
+  unitsOf,
   parseValue,
   formatShare,
   formatValue,
@@ -56,7 +59,7 @@ test.each([
   [0.00123, "", "0.00123"],
   [-2e6, "ns", "-2ms"],
   [0, "ns", "0s"],
-  [1e-9, "ns", "1e-9"],
+  [1e-9, "ns", "1e-9ns"],
   [1e300, "ns", "1.16e+286d"],
 ])("a threshold dragged to %d %s is read back from %s", (number, unit, expected) => {
   const text = formatInput(number, unit);
@@ -225,4 +228,26 @@ test("the last quarter of a live range is live", () => {
   });
   expect(time.lastQuarter({ from: "-1s", to: "now" }, 1e12)).toBe(null);
   expect(time.lastQuarter({ from: "yesterday", to: "now" }, 1e12)).toBe(null);
+});
+
+test.each([
+  ["0.25", "s", null],
+  ["0.25", "", 0.25],
+  ["0.25ms", "s", 0.00025],
+  ["0", "s", 0],
+  ["1e3", "B", null],
+])("threshold %s of values in %j is %d", (text, unit, expected) => {
+  expect(parseThreshold(text, unit)).toBe(expected);
+});
+
+test("a bare number asks for its unit, that of the values first", () => {
+  expect(unitsOf("s")).toEqual(["s", "ms", "us"]);
+  expect(unitsOf("ms")).toEqual(["ms", "s", "us"]);
+  expect(unitsOf("B")).toEqual(["B"]);
+  expect([isNumber("0.25"), isNumber(" 3 "), isNumber(""), isNumber("3s")]).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });

@@ -10,6 +10,7 @@ pub mod cardinality;
 pub mod compare;
 pub mod overview;
 pub mod result;
+mod wide_bounds;
 
 use model::{Gap, Series, selector};
 
@@ -17,6 +18,8 @@ pub use render::json::statistics::{bracket, count, distribution, fields, labels,
 
 use crate::json::Json::{self, Integer, Null, Object, Text};
 use crate::json::integer;
+
+pub(crate) use wide_bounds::wide_bounds_warning;
 
 /// A gap.
 pub fn gap(gap: &Gap) -> Json {

@@ -26,7 +26,7 @@ use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
     annotations, audit, batches, dashboards, health, info_metrics, ingest, metrics, prometheus,
-    query, snapshots, status, stream,
+    query, series_changes, snapshots, status, stream,
 };
 
 /// All routes.
@@ -40,6 +40,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         audit::ROUTES,
         metrics::ROUTES,
         snapshots::ROUTES,
+        series_changes::ROUTES,
         dashboards::ROUTES,
         health::ROUTES,
         ROUTES,

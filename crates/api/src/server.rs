@@ -75,6 +75,21 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// Returns the first reason why a server could not start with these settings, as far as this
+    /// can be known without opening a port: missing tokens, invalid certificates.
+    pub fn verify(&self) -> Result<(), ServerError> {
+        load_tokens(self)?;
+        self.listen.iter().try_for_each(|listen| match &listen.tls {
+            Some(tls) => {
+                let wrong = |source| ServerError::Tls { address: listen.address, source };
+                tls.config().map(drop).map_err(wrong)
+            }
+            None => Ok(()),
+        })
+    }
+}
+
 /// Start errors of the server.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

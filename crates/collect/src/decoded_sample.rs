@@ -88,6 +88,8 @@ pub trait SampleSink {
     /// Input that could not be parsed. The return value decides whether the decoder continues, if
     /// it can.
     fn error(&mut self, error: InputError) -> ControlFlow<()>;
+    /// Description of a metric.
+    fn description(&mut self, _metric: &str, _text: &str) {}
 }
 
 /// Recording sink for tests.

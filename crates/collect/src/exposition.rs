@@ -147,7 +147,7 @@ impl ExpositionParser {
             return Err((("nothing after # EOF", quote(line)), false));
         }
         match text.strip_prefix('#') {
-            Some(comment) => self.parse_comment(comment.trim_start()),
+            Some(comment) => self.parse_comment(comment.trim_start(), sink),
             None => {
                 let sample = ExpositionLine::parse(text).map_err(|wrong| (wrong, false))?;
                 let value = sample.value;
@@ -158,7 +158,16 @@ impl ExpositionParser {
         Ok(())
     }
 
-    fn parse_comment(&mut self, comment: &str) {
+    fn parse_comment(&mut self, comment: &str, sink: &mut dyn SampleSink) {
+        if let Some((name, text)) = comment
+            .strip_prefix("HELP")
+            .filter(|rest| rest.starts_with([' ', '\t']))
+            .and_then(|rest| rest.trim_start().split_once([' ', '\t']))
+        {
+            let text = text.trim().replace("\\n", "\n").replace("\\\\", "\\");
+            sink.description(name.trim_matches('"'), &text);
+            return;
+        }
         let mut words = comment.split_ascii_whitespace();
         match (words.next(), words.next(), words.next()) {
             (Some("TYPE"), Some(name), Some(kind)) => {

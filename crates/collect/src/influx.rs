@@ -43,6 +43,10 @@ pub enum TimestampPrecision {
     Hours,
 }
 
+/// Times before are not those of measurements: a time of today in microseconds, taken as
+/// nanoseconds, is in January 1970 (until 2054); in milliseconds or seconds it is earlier.
+const PLAUSIBLE_FROM: i64 = 31 * 86_400 * 1_000_000_000;
+
 impl TimestampPrecision {
     /// Parses the parameter `precision` of version 1 or 2.
     pub fn parse(text: &str) -> Option<TimestampPrecision> {
@@ -55,6 +59,21 @@ impl TimestampPrecision {
             "h" => TimestampPrecision::Hours,
             _ => return None,
         })
+    }
+
+    /// What is expected instead of a time in the first months of 1970, which a sender means that
+    /// uses a coarser precision than its request says.
+    fn implausible_time(self) -> &'static str {
+        match self {
+            TimestampPrecision::Nanoseconds => {
+                "a time in nanoseconds, not in January 1970; if times are in seconds, \
+                 milliseconds or microseconds, send precision=s, ms or us"
+            }
+            _ => {
+                "a time in the precision of the request, not in January 1970; send the precision \
+                 of the times: s, ms or us"
+            }
+        }
     }
 
     fn nanoseconds(self) -> i64 {
@@ -242,6 +261,9 @@ impl<'a> InfluxLine<'a> {
         let Some(time) = time else {
             return wrong("a time of 64 bits in nanoseconds", &rest[end..]);
         };
+        if (0..PLAUSIBLE_FROM).contains(&time) && now > PLAUSIBLE_FROM {
+            return wrong(precision.implausible_time(), &rest[end..]);
+        }
         Ok(InfluxLine { number, series, fields, time })
     }
 
@@ -439,5 +461,26 @@ mod tests {
         check("a f=1,g=x\n\nb value=2", &format!("b 2 @7; {value} \"x\""));
         check("a,b=c,b=d f=1", "line 1: duplicate label \"b\"");
         assert_eq!(decode_all(b"a\xff f=1", TimestampPrecision::Nanoseconds).1.rejected, 1);
+    }
+
+    #[test]
+    fn times_in_seconds_without_precision_are_not_stored_in_1970() {
+        let now = 1_794_906_565_000_000_000;
+        let read = |time: &str, precision: TimestampPrecision| {
+            let mut rows = VecSeriesSink::default();
+            let body = format!("cpu value=1 {time}");
+            read_lines(body.as_bytes(), precision, now, &mut rows)
+        };
+        let nanoseconds = TimestampPrecision::Nanoseconds;
+        for time in ["1794906565", "1794906565000", "1794906565000000"] {
+            let placed = read(time, nanoseconds);
+            assert_eq!((placed.samples, placed.rejected), (0, 1), "{time}");
+            assert!(placed.errors[0].contains("send precision=s, ms or us"), "{placed:?}");
+        }
+        assert_eq!(read("1794906565", TimestampPrecision::Milliseconds).rejected, 1);
+        assert_eq!(read("1794906565000000000", nanoseconds).samples, 1);
+        assert_eq!(read("1794906565", TimestampPrecision::Seconds).samples, 1);
+        // History from before 1970 is possible.
+        assert_eq!(read("-86400000000000", nanoseconds).samples, 1);
     }
 }

@@ -211,6 +211,10 @@ impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
         self.reject(error.to_string());
         ControlFlow::Continue(())
     }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.rows.description(metric, text);
+    }
 }
 
 #[cfg(test)]

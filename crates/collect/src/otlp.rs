@@ -160,17 +160,19 @@ fn read_metric(
     points: &mut PointReader<'_>,
     summary: &mut OtlpSummary,
 ) -> Result<(), InputError> {
-    let (mut name, mut unit, mut data) = ("", "", None);
+    let (mut name, mut description, mut unit, mut data) = ("", "", "", None);
     let mut fields = message;
     while let Some((number, field)) = fields.field()? {
         match number {
             1 => name = field.text()?,
+            2 => description = field.text()?,
             3 => unit = field.text()?,
             5 | 7 | 9 | 10 | 11 => data = Some((number, field.message()?)),
             _ => {}
         }
     }
     let Some((number, data)) = data else { return Ok(()) };
+    points.describe(name, description);
     let (shape, kind) = point_kind(number, &data)?;
     let metric =
         kind.map(|kind| MetricContext::new(scope, name, unit, kind, shape == PointKind::Summary));

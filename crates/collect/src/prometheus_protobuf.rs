@@ -105,6 +105,7 @@ impl FamilyKind {
 
 struct MetricFamily<'a> {
     name: &'a str,
+    help: &'a str,
     kind: FamilyKind,
     unit: Option<Unit>,
     fields: MessageReader<'a>,
@@ -115,11 +116,12 @@ type LabelPairs = Vec<(String, String)>;
 impl<'a> MetricFamily<'a> {
     /// Reads all fields but the metrics; the unit follows them.
     fn read(fields: MessageReader<'a>) -> Result<MetricFamily<'a>, FamilyError> {
-        let (mut name, mut kind, mut unit) = ("", 0, "");
+        let (mut name, mut help, mut kind, mut unit) = ("", "", 0, "");
         let mut all = fields.clone();
         while let Some((number, field)) = all.field()? {
             match number {
                 1 => name = field.text()?,
+                2 => help = field.text()?,
                 3 => kind = field.varint()?,
                 5 => unit = field.text()?,
                 _ => {}
@@ -134,10 +136,13 @@ impl<'a> MetricFamily<'a> {
             FamilyError::Invalid("a type from 0 to 5", found)
         })?;
         let unit = convention::parse_unit(unit).or_else(|| convention::unit_suffix(name));
-        Ok(MetricFamily { name, kind, unit, fields })
+        Ok(MetricFamily { name, help, kind, unit, fields })
     }
 
     fn read_metrics(&self, sink: &mut dyn SampleSink) -> Result<ControlFlow<()>, FamilyError> {
+        if !self.help.is_empty() {
+            sink.description(self.name, self.help);
+        }
         let mut fields = self.fields.clone();
         loop {
             let place = InputPosition::Byte(fields.offset());

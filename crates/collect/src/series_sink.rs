@@ -13,6 +13,8 @@ pub trait SeriesSink {
     fn sample(&mut self, sample: &Sample) -> Result<()>;
     /// Known missing data.
     fn gap(&mut self, gap: Gap);
+    /// Description of a metric, such as the HELP of Prometheus. Most sinks need none.
+    fn description(&mut self, _metric: &str, _text: &str) {}
 }
 
 /// Recording sink for tests.
@@ -22,6 +24,8 @@ pub struct VecSeriesSink {
     pub rows: Vec<(Series, Sample)>,
     /// Recorded gaps.
     pub gaps: Vec<Gap>,
+    /// Metrics with their descriptions, in input order.
+    pub descriptions: Vec<(String, String)>,
     known: std::collections::HashMap<Vec<u8>, Series>,
     series: Option<Series>,
 }
@@ -49,5 +53,9 @@ impl SeriesSink for VecSeriesSink {
 
     fn gap(&mut self, gap: Gap) {
         self.gaps.push(gap);
+    }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.descriptions.push((metric.to_owned(), text.to_owned()));
     }
 }

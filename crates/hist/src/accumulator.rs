@@ -13,7 +13,7 @@ use crate::codec::bytes::ByteReader;
 use crate::codec::frame::{
     self, BucketSink, FrameFields, FrameUnit, PackedBytes8, SeriesMeta, for_each_bucket,
 };
-use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, put_header};
+use crate::codec::header::{CUMULATIVE, FRAME_MAGIC, FRAME_VERSION, put_header};
 use crate::error::{DecodeError, MergeError};
 use crate::histogram::{Histogram, HistogramParts};
 use crate::scheme::{BucketPosition, Scheme};
@@ -113,7 +113,7 @@ impl Accumulator {
     /// Empty accumulator. Its grid becomes coarser when coarser histograms are added.
     pub fn new(scheme: Scheme) -> Accumulator {
         let mut header = Vec::new();
-        put_header(&mut header, FRAME_MAGIC, SeriesMeta::default(), &scheme);
+        put_header(&mut header, (FRAME_MAGIC, FRAME_VERSION), SeriesMeta::default(), &scheme);
         Accumulator {
             sparse: Histogram::new(scheme),
             base: 0,

@@ -63,6 +63,15 @@ impl Bracket<u64> {
 }
 
 impl Bracket<f64> {
+    /// Whether the bounds differ by more than a factor of two, or in sign: the estimate, which
+    /// assumes evenly spread values, is then a guess.
+    pub fn is_wide(&self) -> bool {
+        match self.lower < 0.0 {
+            true => self.upper > 0.0 || self.lower < 2.0 * self.upper,
+            false => self.upper > 2.0 * self.lower,
+        }
+    }
+
     /// Applies a non-decreasing function (unit conversion, root, logarithm) to all three values.
     /// The caller accounts for rounding.
     pub fn map(self, f: impl Fn(f64) -> f64) -> Bracket {

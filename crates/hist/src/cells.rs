@@ -1,7 +1,8 @@
 //! Cells: value ranges of buckets with their counts.
 //!
 //! Statistics read a histogram as cells in ascending order: underflow, negative buckets, zero,
-//! positive buckets, overflow. Bounds are closed and clipped to the exact minimum and maximum.
+//! positive buckets, overflow. Bounds are closed and clipped to the minimum and maximum, exact or
+//! bounded.
 
 #![cfg_attr(
     not(test),
@@ -215,11 +216,11 @@ impl Histogram {
             .map(|((lower, upper), count)| Cell { lower, upper, count })
     }
 
-    /// Exact minimum and maximum, where known.
+    /// Minimum and maximum, or bounds of them, where known.
     fn limits(&self) -> (f64, f64) {
         (
-            self.tracked_min().exact().unwrap_or(f64::NEG_INFINITY),
-            self.tracked_max().exact().unwrap_or(f64::INFINITY),
+            self.tracked_min().limit().unwrap_or(f64::NEG_INFINITY),
+            self.tracked_max().limit().unwrap_or(f64::INFINITY),
         )
     }
 

@@ -258,7 +258,8 @@ impl Histogram {
             })
     }
 
-    /// Downgrades exact side values that cannot be true to estimates; NaN becomes absent.
+    /// Downgrades exact side values that cannot be true to estimates; NaN, and bounds that cannot be
+    /// true or say no more than the buckets, become absent.
     fn normalize_summary(&mut self) {
         if self.count == 0 {
             self.sum = TrackedValue::Exact(CompensatedSum::default());
@@ -267,16 +268,21 @@ impl Histogram {
             return;
         }
         let known = |side: TrackedValue<f64>| {
-            if side.value().is_some_and(f64::is_nan) { TrackedValue::Absent } else { side }
+            let value = side.value().or(side.limit());
+            if value.is_some_and(f64::is_nan) { TrackedValue::Absent } else { side }
         };
         (self.min, self.max) = (known(self.min), known(self.max));
-        let within = |side: TrackedValue<f64>, (lower, upper): (f64, f64)| match side {
+        let within = |side: TrackedValue<f64>, (lower, upper): (f64, f64), edge: f64| match side {
             TrackedValue::Exact(value) if value < lower || value > upper => side.downgrade(),
+            TrackedValue::Bound(value) if value < lower || value > upper || value == edge => {
+                TrackedValue::Absent
+            }
             _ => side,
         };
-        self.min = within(self.min, self.extreme_bounds(false));
-        self.max = within(self.max, self.extreme_bounds(true));
-        if let (Some(min), Some(max)) = (self.min.exact(), self.max.exact())
+        let (lowest, highest) = (self.extreme_bounds(false), self.extreme_bounds(true));
+        self.min = within(self.min, lowest, lowest.0);
+        self.max = within(self.max, highest, highest.1);
+        if let (Some(min), Some(max)) = (self.min.limit(), self.max.limit())
             && min > max
         {
             (self.min, self.max) = (self.min.downgrade(), self.max.downgrade());

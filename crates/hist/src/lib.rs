@@ -92,6 +92,7 @@ mod recorder;
 mod scheme;
 mod shared_recorder;
 mod statistics;
+mod sum_bounds;
 mod sum_check;
 mod sync;
 mod tracked_value;

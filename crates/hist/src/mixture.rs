@@ -10,7 +10,7 @@
 )]
 
 use crate::bracket::Bracket;
-use crate::cells::{Cell, count_matching};
+use crate::cells::Cell;
 use crate::convert::Conversion;
 use crate::error::MergeError;
 use crate::histogram::Histogram;
@@ -146,14 +146,8 @@ impl Mixture {
     /// Share of the values at or below `x`.
     pub fn cdf(&self, x: f64) -> Option<Bracket> {
         let n = self.count();
-        (n > 0).then(|| {
-            let (certain, possible) =
-                (|cell: &Cell| cell.upper <= x, |cell: &Cell| cell.lower <= x);
-            let of_part = |part: &Histogram| {
-                count_matching(part.cells(), certain, possible, |cell| part.share_below(cell, x))
-            };
-            sum(self.parts.iter().map(of_part)).fraction_of(n)
-        })
+        let below = |part: &Histogram| part.count_below(x, LimitInclusion::Inclusive);
+        (n > 0).then(|| sum(self.parts.iter().map(below)).fraction_of(n))
     }
 
     /// The value of rank ⌈qn⌉. The lower bound is the lower end that has this rank among all lower

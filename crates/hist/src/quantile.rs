@@ -18,6 +18,7 @@ use crate::bracket::Bracket;
 use crate::cells::{EvenSpread, RankPosition, interpolate};
 use crate::histogram::Histogram;
 use crate::scheme::Scheme;
+use crate::sum_bounds::SumBounds;
 
 /// A definition of the quantile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +90,12 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        self.spread_evenly(&cell).order_statistic(rank.wrapping_sub(before))
+        let k = rank.wrapping_sub(before);
+        let value = self.spread_evenly(&cell).order_statistic(k);
+        match value.is_wide().then(|| SumBounds::of(self)).flatten() {
+            Some(bounds) => bounds.narrow_rank(value, k, cell.count),
+            None => value,
+        }
     }
 
     fn linear(&self, q: f64) -> Bracket {
@@ -271,6 +277,7 @@ pub struct CumulativeHistogram {
     cells: Vec<EvenSpread>,
     exact_min: Option<f64>,
     exact_max: Option<f64>,
+    sum_bounds: Option<SumBounds>,
 }
 
 impl CumulativeHistogram {
@@ -288,6 +295,7 @@ impl CumulativeHistogram {
             cells: histogram.cells().map(|cell| histogram.spread_evenly(&cell)).collect(),
             exact_min: histogram.tracked_min().exact(),
             exact_max: histogram.tracked_max().exact(),
+            sum_bounds: SumBounds::of(histogram),
         }
     }
 
@@ -306,7 +314,14 @@ impl CumulativeHistogram {
         }
         let at = self.up_to.partition_point(|&up_to| up_to < rank);
         let before = at.checked_sub(1).map_or(0, |last| self.up_to[last]);
-        Some(self.cells[at].order_statistic(rank.wrapping_sub(before)))
+        let k = rank.wrapping_sub(before);
+        let value = self.cells[at].order_statistic(k);
+        Some(match self.sum_bounds {
+            Some(bounds) if value.is_wide() => {
+                bounds.narrow_rank(value, k, self.up_to[at].wrapping_sub(before))
+            }
+            _ => value,
+        })
     }
 
     /// Number of values.

@@ -16,6 +16,7 @@ use crate::cells::{Cell, count_matching};
 use crate::histogram::Histogram;
 use crate::moments;
 use crate::scheme::BucketPosition;
+use crate::sum_bounds::SumBounds;
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Whether values equal to the limit are included.
@@ -105,7 +106,7 @@ impl Histogram {
         let known = self.order_statistic(rank);
         match side {
             TrackedValue::Estimated(value) => Bracket::new(known.lower, value, known.upper),
-            TrackedValue::Exact(_) | TrackedValue::Absent => known,
+            TrackedValue::Exact(_) | TrackedValue::Bound(_) | TrackedValue::Absent => known,
         }
     }
 
@@ -165,19 +166,38 @@ impl Histogram {
             LimitInclusion::Inclusive => cell.lower <= x,
             LimitInclusion::Exclusive => cell.lower < x,
         };
+        let share = |cell: &Cell| self.share_below(cell, x);
+        let contains = |cell: &Cell| possible(cell) && !certain(cell);
         match self.cells_up_to(x) {
             Some((below, near)) => {
-                let near =
-                    count_matching(near, certain, possible, |cell| self.share_below(cell, x));
-                Bracket {
-                    lower: below.wrapping_add(near.lower),
-                    estimate: below.wrapping_add(near.estimate),
-                    upper: below.wrapping_add(near.upper),
-                }
+                let near: Vec<Cell> = near.collect();
+                let counts = count_matching(near.iter().copied(), certain, possible, share);
+                let counts = Bracket {
+                    lower: below.wrapping_add(counts.lower),
+                    estimate: below.wrapping_add(counts.estimate),
+                    upper: below.wrapping_add(counts.upper),
+                };
+                self.narrow_by_sum(counts, near.into_iter().filter(contains), x)
             }
             None => {
-                count_matching(self.cells(), certain, possible, |cell| self.share_below(cell, x))
+                let counts = count_matching(self.cells(), certain, possible, share);
+                self.narrow_by_sum(counts, self.cells().filter(contains), x)
             }
+        }
+    }
+
+    /// Narrows a count of values below `x` by the sum, if one wide cell alone contains `x`.
+    fn narrow_by_sum(
+        &self,
+        below: Bracket<u64>,
+        mut containing: impl Iterator<Item = Cell>,
+        x: f64,
+    ) -> Bracket<u64> {
+        match (containing.next(), containing.next()) {
+            (Some(cell), None) if Bracket::new(cell.lower, x, cell.upper).is_wide() => {
+                SumBounds::of(self).map_or(below, |bounds| bounds.narrow_count(below, &cell, x))
+            }
+            _ => below,
         }
     }
 

@@ -14,6 +14,9 @@ pub enum TrackedValue<T> {
     Exact(T),
     /// Approximate: rounded by a source, or computed from buckets.
     Estimated(T),
+    /// Not known, but not beyond this value: a maximum is at most, a minimum at least it. Never a
+    /// sum.
+    Bound(T),
     /// Not reported by the source.
     Absent,
 }
@@ -23,7 +26,15 @@ impl<T: Copy> TrackedValue<T> {
     pub fn value(self) -> Option<T> {
         match self {
             TrackedValue::Exact(value) | TrackedValue::Estimated(value) => Some(value),
-            TrackedValue::Absent => None,
+            TrackedValue::Bound(_) | TrackedValue::Absent => None,
+        }
+    }
+
+    /// The value beyond which a minimum or maximum cannot be.
+    pub(crate) fn limit(self) -> Option<T> {
+        match self {
+            TrackedValue::Exact(value) | TrackedValue::Bound(value) => Some(value),
+            TrackedValue::Estimated(_) | TrackedValue::Absent => None,
         }
     }
 
@@ -39,7 +50,8 @@ impl<T: Copy> TrackedValue<T> {
     pub(crate) fn combine(self, other: TrackedValue<T>, f: impl Fn(T, T) -> T) -> TrackedValue<T> {
         match (self, other) {
             (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(f(a, b)),
-            (TrackedValue::Absent, _) | (_, TrackedValue::Absent) => TrackedValue::Absent,
+            (TrackedValue::Bound(_) | TrackedValue::Absent, _)
+            | (_, TrackedValue::Bound(_) | TrackedValue::Absent) => TrackedValue::Absent,
             (
                 TrackedValue::Exact(a) | TrackedValue::Estimated(a),
                 TrackedValue::Exact(b) | TrackedValue::Estimated(b),
@@ -58,6 +70,7 @@ impl<T: fmt::Display> fmt::Display for TrackedValue<T> {
         match self {
             TrackedValue::Exact(value) => write!(f, "{value}"),
             TrackedValue::Estimated(value) => write!(f, "~{value}"),
+            TrackedValue::Bound(value) => write!(f, "not beyond {value}"),
             TrackedValue::Absent => write!(f, "unknown"),
         }
     }

@@ -210,4 +210,8 @@ impl SeriesSink for IngestWriter {
     fn gap(&mut self, gap: Gap) {
         self.batch.gap(gap);
     }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.series_cache.descriptions.set(metric, text);
+    }
 }

@@ -146,6 +146,11 @@ impl Intake {
         &self.shared.meter
     }
 
+    /// What the sender of a metric says of it: HELP, or a description.
+    pub fn description(&self, metric: &str) -> Option<Arc<str>> {
+        self.shared.series_cache.descriptions.get(metric)
+    }
+
     /// The current time, in nanoseconds since the Unix epoch.
     pub fn now(&self) -> i64 {
         (self.shared.settings.clock)()

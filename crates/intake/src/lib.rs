@@ -22,6 +22,7 @@ mod intake_state;
 mod key_encoding;
 mod known_keys;
 mod meter;
+mod metric_descriptions;
 mod producer;
 mod recent_batches;
 mod rejections;

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use model::{Series, SeriesId};
 
 use crate::key_encoding::SeriesKeyEncoding;
+use crate::metric_descriptions::MetricDescriptions;
 
 /// Approximate maximum size. At half of it, entries used since the last rotation stay, and the
 /// others are evicted and learnt again: about 200,000 series of the usual size.
@@ -50,6 +51,8 @@ impl CachedSeries {
 /// Series by key. A key begins with the number of its [`SeriesKeyEncoding`].
 #[derive(Debug)]
 pub(crate) struct SeriesCache {
+    /// What senders say of their metrics.
+    pub(crate) descriptions: MetricDescriptions,
     /// Known encodings; the index is the encoding's number.
     encodings: RwLock<Vec<SeriesKeyEncoding>>,
     generations: RwLock<TwoGenerations>,
@@ -71,6 +74,7 @@ impl Default for SeriesCache {
             encodings: RwLock::default(),
             generations: RwLock::default(),
             bytes_max: BYTES_MAX / 2,
+            descriptions: MetricDescriptions::default(),
         }
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use intake::Intake;
+use role::json::{Json, integer};
 use rustix::event::{EventfdFlags, eventfd};
 use socket2::{Domain, Protocol as Ip, Type};
 
@@ -76,7 +77,10 @@ impl Listener {
                 intake.producer(settings.format.name()),
                 settings.format.name(),
             ),
-            recent_errors: RecentErrors::default(),
+            recent_errors: RecentErrors::new(
+                settings.format.name(),
+                Arc::clone(&intake.settings().log),
+            ),
             set_hasher: Default::default(),
             is_blocked: AtomicBool::new(false),
             supervisor: intake.supervisor().clone(),
@@ -200,6 +204,21 @@ impl Listener {
     /// errors.
     pub fn recent_errors(&self) -> Vec<String> {
         self.shared.recent_errors.list()
+    }
+
+    /// Reads the listener's part of the status.
+    pub fn status(&self) -> impl Fn() -> Json + Send + Sync + use<> {
+        let (shared, addresses) = (Arc::clone(&self.shared), self.addresses.clone());
+        move || {
+            let addresses = addresses.iter().map(|it| Json::Text(it.to_string())).collect();
+            let errors = shared.recent_errors.list().into_iter().map(Json::Text).collect();
+            Json::Object(vec![
+                ("format", Json::Text(shared.format.name().to_owned())),
+                ("addresses", Json::List(addresses)),
+                ("rejected_lines", integer(shared.counters.lines_rejected.get())),
+                ("recent_errors", Json::List(errors)),
+            ])
+        }
     }
 
     /// Drains the sockets, flushes and stops. Takes at most some seconds.

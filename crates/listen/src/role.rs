@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use intake::LogFn;
+use role::json::Json;
 use role::settings::{Document, Problems, SettingsCheck};
-use role::{BoxError, Role, RoleContext, run_blocking};
+use role::{BoxError, Role, RoleContext, StatusSection, run_blocking};
 
 use crate::formats::{FORMATS, TABLES};
 use crate::line_format::{AnyLineFormat, LineFormatRow};
@@ -129,6 +130,12 @@ impl Role for ListenRole {
             format!("{} at {}", settings.format.title(), addresses.join(", "))
         };
         self.listeners.iter().map(line).collect()
+    }
+
+    fn status(&self) -> Vec<StatusSection> {
+        let read: Vec<_> = self.listeners.iter().map(|(_, listener)| listener.status()).collect();
+        let section = move || Json::List(read.iter().map(|status| status()).collect());
+        vec![StatusSection::new("listeners", section)]
     }
 }
 

@@ -162,4 +162,8 @@ impl SeriesSink for AttemptBatches<'_> {
     fn gap(&mut self, gap: Gap) {
         self.current.gap(gap);
     }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.current.description(metric, text);
+    }
 }

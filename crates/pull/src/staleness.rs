@@ -104,4 +104,8 @@ impl SeriesSink for SeriesTracker<'_> {
     fn gap(&mut self, gap: Gap) {
         self.rows.gap(gap);
     }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.rows.description(metric, text);
+    }
 }

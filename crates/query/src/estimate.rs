@@ -56,7 +56,7 @@ pub(crate) struct CostEstimate<'a> {
 impl CostEstimate<'_> {
     pub(crate) fn node(&mut self, node: &PlanNode, steps: StepGrid) -> Result<()> {
         match &node.op {
-            PlanOp::Number(_) => self.add(steps.count as u64),
+            PlanOp::Number(_) | PlanOp::Duration(_) => self.add(steps.count as u64),
             PlanOp::Text(_) => {}
             PlanOp::Latest(fetch) => {
                 let range = self.read_range(fetch, steps, self.lookback);

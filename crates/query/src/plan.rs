@@ -32,6 +32,8 @@ pub(crate) struct PlanNode {
 pub(crate) enum PlanOp {
     /// Same number at each step.
     Number(f64),
+    /// Duration in seconds, which takes the unit of the values beside it.
+    Duration(f64),
     /// String argument.
     Text(String),
     /// Latest sample of each series at each step, within the lookback.

@@ -55,7 +55,7 @@ impl Evaluation<'_> {
     /// Unit of a node's values.
     pub(crate) fn unit(&mut self, node: &PlanNode) -> Result<ValueUnit> {
         Ok(match &node.op {
-            PlanOp::Number(_) => ValueUnit::Dimensionless,
+            PlanOp::Number(_) | PlanOp::Duration(_) => ValueUnit::Dimensionless,
             PlanOp::Text(_) => ValueUnit::Unknown,
             PlanOp::Stage(stage) => stage.unit(self)?,
             PlanOp::Latest(fetch) => self.unit_of_fetch(fetch)?,
@@ -103,6 +103,16 @@ impl Evaluation<'_> {
                     _ => ValueUnit::Unknown,
                 }
             }
+        })
+    }
+
+    /// Number of a node's units in a second; 1 if the unit is not one of time.
+    pub(crate) fn units_per_second(&mut self, node: &PlanNode) -> Result<f64> {
+        Ok(match self.unit(node)?.text().as_deref() {
+            Some("ns") => 1e9,
+            Some("us") => 1e6,
+            Some("ms") => 1e3,
+            _ => 1.0,
         })
     }
 

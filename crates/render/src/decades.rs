@@ -2,6 +2,7 @@
 
 use hist::{Bracket, Scheme};
 
+use crate::chart::axis::begins_at_zero;
 use crate::merged_distribution::MergedDistribution;
 use crate::terminal::{Terminal, TextStyle, column_widths};
 use crate::value_formatter::{self, ValueFormatter};
@@ -29,7 +30,8 @@ const BAR_CELLS: usize = 24;
 pub fn split_decades(distribution: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
     for cell in distribution.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
-        let lower = if cell.lower > 0.0 { cell.lower } else { cell.upper / 10.0 };
+        let open = begins_at_zero(cell.lower, cell.upper);
+        let lower = if open { cell.upper / 10.0 } else { cell.lower };
         let upper = if cell.upper.is_finite() { cell.upper } else { cell.lower };
         least = least.min(show.scale(lower));
         greatest = greatest.max(show.scale(upper));

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use model::{Gap, Selector, SeriesId};
+use model::{Gap, SeriesId};
 
 use crate::base_parts::{ALL_TIME, BaseParts, RowFilter, drops_whole_day};
 use crate::change::StoreChange;
@@ -153,11 +153,11 @@ impl StoreInner {
     }
 
     /// Deletes day by day, one commit a day. The caller has flushed the head.
-    pub(crate) fn delete(&self, selector: &Selector, range: Range<i64>) -> Result<DeletionResult> {
-        let ids: BTreeSet<SeriesId> = {
-            let index = self.index();
-            index.select(selector).into_iter().map(|number| index.id(number)).collect()
-        };
+    pub(crate) fn delete(
+        &self,
+        ids: &BTreeSet<SeriesId>,
+        range: Range<i64>,
+    ) -> Result<DeletionResult> {
         let mut deleted = DeletionResult::default();
         let manifest = Arc::clone(&self.state().manifest);
         let mut days: BTreeSet<i64> = BTreeSet::new();
@@ -173,7 +173,7 @@ impl StoreInner {
         // Latest day first: the day after a deleted one is rolled up again, and has the least rows
         // then.
         for &day in days.iter().rev() {
-            let rows = self.delete_day(day, &ids, &range)?;
+            let rows = self.delete_day(day, ids, &range)?;
             deleted.rows = deleted.rows.saturating_add(rows);
         }
         // Rollups whose base rows are gone. Rollups of the days above are rebuilt from the rest.
@@ -188,7 +188,7 @@ impl StoreInner {
                 .filter(|&day| day < range.end && range.start < day.saturating_add(DAY))
                 .collect();
             if !expired_rollups.is_empty() {
-                self.delete_rollups(info, &expired_rollups, &ids, &range, &mut deleted)?;
+                self.delete_rollups(info, &expired_rollups, ids, &range, &mut deleted)?;
             }
         }
         Ok(deleted)

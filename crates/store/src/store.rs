@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -238,7 +238,35 @@ impl Store {
         let _work = lock(&self.inner.work);
         self.inner.seal()?;
         let series = self.inner.index().select(selector);
-        let deleted = self.inner.delete(selector, range);
+        self.delete_selected(series, range)
+    }
+
+    /// Deletes rows of series by id, as [`Self::delete`] does; unknown ids are skipped.
+    pub fn delete_series(
+        &self,
+        ids: &BTreeSet<SeriesId>,
+        range: std::ops::Range<i64>,
+    ) -> Result<DeletionResult> {
+        let _work = lock(&self.inner.work);
+        self.inner.seal()?;
+        let series = {
+            let index = self.inner.index();
+            ids.iter().filter_map(|id| index.number(id)).collect()
+        };
+        self.delete_selected(series, range)
+    }
+
+    /// The caller holds `work`, and has sealed.
+    fn delete_selected(
+        &self,
+        series: Vec<SeriesNumber>,
+        range: std::ops::Range<i64>,
+    ) -> Result<DeletionResult> {
+        let ids = {
+            let index = self.inner.index();
+            series.iter().map(|&number| index.id(number)).collect()
+        };
+        let deleted = self.inner.delete(&ids, range);
         // Reads during the deletion opened earlier parts.
         self.inner.remove_unreferenced();
         let mut deleted = deleted?;

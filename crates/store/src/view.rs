@@ -139,6 +139,13 @@ impl ReadView {
         numbers.len()
     }
 
+    /// Series by id, for reads, if known.
+    pub fn select_id(&self, id: &SeriesId) -> Option<SeriesEntryRef> {
+        let index = self.inner.index();
+        let number = index.number(id)?;
+        Some(SeriesEntryRef { number, series: index.series(number) })
+    }
+
     /// Series by id, if known.
     pub fn series(&self, id: &SeriesId) -> Option<Series> {
         let index = self.inner.index();

@@ -20,6 +20,7 @@ use crate::store::{find_series, open, units, with_dir};
 use crate::time::{self, TimeExpr};
 use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
+use render::text::plural;
 
 /// Break a heatmap selection down by label: share inside against outside
 ///
@@ -91,7 +92,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let view = store.view().map_err(with_dir(&options.dir))?;
     let mut found = find_series(&view, &options.dir, &options.selector.selector)?;
     found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
-    let unit = common_unit(&options.selector.selector, &found)?;
+    let left_out = api::split_off_unitless(&mut found);
+    let mut selector = options.selector.selector.clone();
+    let unit = common_unit(&selector, &found)?;
+    if let (Some(unit), Some(first)) = (&unit, left_out.first()) {
+        let n = plural(left_out.len() as u64, "series", "series");
+        eprintln!("topdeck: {n} without a unit left out, such as {}", first.series);
+        let same = Selector::label_equals(model::selector::UNIT, &unit.to_string());
+        selector = Selector::and(vec![selector, same]);
+    }
     let above = parse_threshold("--above", &options.above, unit.as_ref())?;
     let up_to =
         options.up_to.as_ref().map(|up_to| parse_threshold("--up-to", up_to, unit.as_ref()));
@@ -101,7 +110,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let from = options.from.map_or(picture.start, |from| from.to_unix_ns(now));
     let to = options.to.map_or(picture.end, |to| to.to_unix_ns(now));
     let rectangle = HeatmapSelection {
-        selector: options.selector.selector.clone(),
+        selector,
         // The baseline includes the selection.
         baseline: match (options.baseline_from, options.baseline_to) {
             (None, None) => picture.start.min(from)..picture.end.max(to),

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::command::{print_message, print_stdout};
-use crate::node::ROLES;
+use crate::node::{ROLES, verify_settings};
+use crate::serve::data_dir;
 use crate::settings::Settings;
 use render::text::escape_control;
 use render::text::plural;
@@ -14,7 +15,8 @@ use render::text::plural;
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///
 /// Parses the file as they do and prints every error with its line and, for an unknown key, the
-/// nearest valid one. Checks that files named in the settings exist. Opens no port and no
+/// nearest valid one. Checks that files named in the settings exist, that certificates are valid,
+/// and that tokens exist in the data folder if an address needs them. Opens no port and no
 /// connection.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -36,7 +38,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     match Settings::read(&options.file, ROLES) {
         Ok(settings) => {
-            settings.roles.verify(None).map_err(anyhow::Error::from_boxed)?;
+            verify_settings(None, &settings, &data_dir(None, &settings)?)?;
             let counts = settings.roles.summary().into_iter();
             let counts: Vec<String> =
                 counts.map(|n| plural(n.count as u64, n.one, n.many)).collect();
@@ -60,5 +62,34 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             }
             Ok(ExitCode::FAILURE)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    /// The reason why `serve` and `check-config` reject the settings.
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let folder = Path::new("/nonexistent");
+        let settings = Settings::parse(text, folder, ROLES).expect("the file alone is valid");
+        let data = data_dir(Some(folder), &settings).expect("it is given");
+        match verify_settings(None, &settings, &data) {
+            Ok(()) => assert_eq!("", expected),
+            Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+        }
+    }
+
+    #[test]
+    fn address_without_tokens_is_rejected_as_serve_rejects_it() {
+        check("[http]\nlisten = [\"127.0.0.1:7717\"]", "");
+        check(
+            "[http]\nlisten = [\"0.0.0.0:7717\"]",
+            "cannot listen on 0.0.0.0:7717 without tokens",
+        );
+        check("[http]\ntokens_required = true", "tokens are required, but none exists");
     }
 }

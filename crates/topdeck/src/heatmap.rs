@@ -162,7 +162,7 @@ impl HeatmapOutput<'_> {
         let of = selection.len();
         let is_histograms =
             |found: &SeriesEntryRef| matches!(found.series.kind(), SeriesKind::Histogram(_));
-        let (found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
+        let (mut found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
             selection.into_iter().partition(is_histograms);
         if found.is_empty() && !others.is_empty() {
             let (series, kind) = (&others[0].series, others[0].series.kind().name());
@@ -173,6 +173,11 @@ impl HeatmapOutput<'_> {
         if !others.is_empty() {
             let n = plural(others.len() as u64, "series", "series");
             notes.push(format!("{n} of other kinds skipped, such as {}.", others[0].series));
+        }
+        let left_out = api::split_off_unitless(&mut found);
+        if let Some(first) = left_out.first() {
+            let n = plural(left_out.len() as u64, "series", "series");
+            notes.push(format!("{n} without a unit left out, such as {}.", first.series));
         }
         let unit = common_unit(options, &found)?;
         let limits = options.above.iter().map(|written| match found.is_empty() {

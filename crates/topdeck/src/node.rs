@@ -61,7 +61,7 @@ impl Node {
     /// Opens the data folder and starts all roles. An invalid configuration is an error before
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
-        settings.roles.verify(Some(mode)).map_err(Error::from_boxed)?;
+        verify_settings(Some(mode), &settings, data)?;
         let home = open_target(mode, &settings.node, data)?;
         rename_old_folders(data)?.iter().for_each(print_message);
         let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
@@ -145,6 +145,17 @@ impl Node {
         self.intake.stop();
         Ok(())
     }
+}
+
+/// Returns the first reason why a node could not start with these settings, as far as this can be
+/// known before the start; without a mode, for both. `serve`, `agent` and `check-config` use it.
+pub(crate) fn verify_settings(
+    mode: Option<NodeMode>,
+    settings: &Settings,
+    data: &Path,
+) -> Result<()> {
+    settings.roles.verify(mode).map_err(Error::from_boxed)?;
+    Ok(settings.node.server(data).verify()?)
 }
 
 pub(crate) fn log() -> intake::LogFn {

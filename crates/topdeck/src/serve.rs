@@ -88,7 +88,7 @@ fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
         Some(path) => read_settings(path)?,
         None => without_ports_in_use(Settings::without_file(ROLES, &node::log())),
     };
-    let data = data_dir(options, &settings)?;
+    let data = data_dir(options.data_dir.as_deref(), &settings)?;
     heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
@@ -170,13 +170,12 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
     settings
 }
 
-/// Data folder.
-fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
+/// Data folder: given on the command line, in the settings, or by the environment.
+pub(crate) fn data_dir(given: Option<&Path>, settings: &Settings) -> Result<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let configured = options
-        .data_dir
-        .clone()
+    let configured = given
+        .map(Path::to_owned)
         .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
     configured
         .or_else(|| of("STATE_DIRECTORY"))

@@ -49,6 +49,8 @@ export interface Heatmap {
   step: number;
   total: Distribution;
   columns: HeatmapColumn[];
+  /** Series without a unit that are not shown, beside others that have one. */
+  leftOut: { series: number; examples: Series[] } | null;
 }
 
 export interface Histogram {
@@ -72,6 +74,8 @@ export interface MetricInfo {
   kind: string;
   unit: string | null;
   series: number;
+  /** What the sender says of it. */
+  help?: string;
 }
 
 export interface Series {
@@ -233,6 +237,7 @@ interface HeatmapJson {
   start_ns: number;
   end_ns: number;
   step_ns: number;
+  left_out?: { series: number; examples: Series[] };
   total: DistributionJson;
   /** Bounds of cells, which columns refer to by index. */
   edges: [number | null, number | null][];
@@ -268,6 +273,7 @@ export async function fetchHeatmap(
     step: response.step_ns / NS_IN_MS,
     total: parseDistribution(response.total),
     columns: response.columns.map(toColumn),
+    leftOut: response.left_out ?? null,
   };
 }
 
@@ -337,6 +343,13 @@ export async function fetchMetricNames(signal?: AbortSignal): Promise<LimitedLis
   }
   const response = await getJson<MetricNamesJson>("/v1/metric_names", { limit: 10_000 }, signal);
   return { total: response.total, isTruncated: response.truncated, items: response.names };
+}
+
+/** What senders say of the selected metrics, each text once. */
+export async function fetchHelp(selector: string, signal?: AbortSignal): Promise<string[]> {
+  const parameters = { selector, limit: 10 };
+  const { names } = await getJson<{ names: MetricInfo[] }>("/v1/metric_names", parameters, signal);
+  return [...new Set(names.flatMap(({ help }) => (help ? [help] : [])))];
 }
 
 export async function fetchAnnotations(

@@ -98,7 +98,8 @@ export class Distribution {
       if (before + cell.count >= rank) {
         const [first, last] = this.likelyBounds(cell);
         const step = ((last * 0.5 - first * 0.5) / (cell.count + 1)) * 2;
-        return { lower: cell.lower, estimate: first + step * (rank - before), upper: cell.upper };
+        const value = clamped(cell.lower, first + step * (rank - before), cell.upper);
+        return this.narrowRank(value, rank - before, cell.count);
       }
       before += cell.count;
     }
@@ -120,6 +121,7 @@ export class Distribution {
   /** The number of values greater than a limit. */
   countAbove(limit: number): Bracket {
     let [lower, upper, estimate] = [0, 0, 0];
+    const containing: Cell[] = [];
     for (const cell of this.cells) {
       if (cell.upper <= limit) {
         lower += cell.count;
@@ -127,11 +129,72 @@ export class Distribution {
       } else if (cell.lower <= limit) {
         upper += cell.count;
         estimate += cell.count * shareBelow(cell, limit, this.likelyBounds(cell));
+        containing.push(cell);
       }
     }
-    const below = lower + Math.round(estimate);
-    return { lower: this.count - upper, estimate: this.count - below, upper: this.count - lower };
+    let below = { lower, estimate: lower + Math.round(estimate), upper };
+    if (containing.length === 1) below = this.narrowCount(below, containing[0]!, limit);
+    return {
+      lower: this.count - below.upper,
+      estimate: this.count - below.estimate,
+      upper: this.count - below.lower,
+    };
   }
+
+  /** The cell that contains a value; null between cells. */
+  cellOf(value: number): Cell | null {
+    return this.cells.find((cell) => cell.lower <= value && value < cell.upper) ?? null;
+  }
+
+  /**
+   * The sum above that of all lower ends of the cells, and below that of all upper ends, with the
+   * rounding of crates/hist/src/sum_bounds.rs; null without an exact sum.
+   */
+  private get sumBounds(): { excess: number; deficit: number } | null {
+    const mayBeNegative = !this.cells[0] || this.cells[0].lower < 0;
+    if (!isExact(this.sum) || !Number.isFinite(this.sum.lower) || mayBeNegative) return null;
+    const sum = this.sum.lower;
+    const [lowest, highest] = this.cells.reduce(
+      ([low, high], { lower, upper, count }) => [low + lower * count, high + upper * count],
+      [0, 0],
+    );
+    const slack = (end: number) =>
+      Number.isFinite(end) ? Math.abs(sum) * 1e-6 + Math.abs(end) * 1e-12 : 0;
+    const [excess, deficit] = [sum - lowest + slack(lowest), highest - sum + slack(highest)];
+    return excess >= 0 && deficit >= 0 ? { excess, deficit } : null;
+  }
+
+  /** A count of values below a limit in a wide cell, narrowed by the sum. */
+  private narrowCount(below: Bracket, cell: Cell, limit: number): Bracket {
+    const bounds = isWide(cell.lower, cell.upper) ? this.sumBounds : null;
+    if (!bounds) return below;
+    const uses = (all: number, each: number) =>
+      all / each < cell.count ? Math.floor(all / each) : cell.count;
+    const above = uses(bounds.excess, limit - cell.lower);
+    const notAbove = uses(bounds.deficit, cell.upper - limit);
+    const lower = below.lower + cell.count - above;
+    const upper = Math.min(below.lower + notAbove, below.upper);
+    return lower > upper ? below : clamped(lower, below.estimate, upper);
+  }
+
+  /** The k-th of `count` values of a wide cell, narrowed by the sum. */
+  private narrowRank(value: Bracket, k: number, count: number): Bracket {
+    const bounds = isWide(value.lower, value.upper) ? this.sumBounds : null;
+    if (!bounds) return value;
+    const least = (a: number, b: number) => (a < b ? a : b);
+    const upper = least(value.lower + bounds.excess / (count - k + 1), value.upper);
+    const lower = -least(bounds.deficit / k - value.upper, -value.lower);
+    return lower <= upper ? clamped(lower, value.estimate, upper) : value;
+  }
+}
+
+/** Whether two bounds of a value differ by more than a factor of two, or in sign. */
+export function isWide(lower: number, upper: number): boolean {
+  return lower < 0 ? upper > 0 || lower < 2 * upper : upper > 2 * lower;
+}
+
+function clamped(lower: number, estimate: number, upper: number): Bracket {
+  return { lower, estimate: Math.min(Math.max(estimate, lower), upper), upper };
 }
 
 /** Combined extremes, if every non-empty part has them. */
@@ -172,6 +235,18 @@ export function finiteBounds({ lower, upper }: Cell): [number, number] {
   if (Number.isFinite(lower)) return [lower, Number.isFinite(upper) ? upper : lower];
   if (Number.isFinite(upper)) return upper > 0 ? [0, upper] : [upper, upper];
   return lower === upper ? [lower, upper] : [0, 0];
+}
+
+/** A lower bound below this share of the upper one is that of a bucket that begins at zero. */
+const NEAR_ZERO = 1e-9;
+
+/**
+ * Finite bounds on an axis. A bucket from zero to a bound has no smallest value to draw: it begins
+ * two decades below its end.
+ */
+export function drawnBounds(cell: Cell): [number, number] {
+  const [lower, upper] = finiteBounds(cell);
+  return lower > 0 && lower < upper * NEAR_ZERO ? [upper / 100, upper] : [lower, upper];
 }
 
 function shareBelow(cell: Cell, limit: number, [lower, upper]: [number, number]): number {

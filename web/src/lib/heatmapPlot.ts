@@ -6,6 +6,7 @@
 import uPlot from "uplot";
 
 import type { Annotation, HeatmapColumn, Gap, Heatmap } from "./api";
+import { drawnBounds, type Cell } from "./distribution";
 import { MARGIN, Overlay } from "./overlay";
 import { Raster, ROWS, type HeatmapStyle } from "./raster";
 import { Scale } from "./scale";
@@ -356,11 +357,11 @@ function round(value: number): number {
   return Number(value.toPrecision(9));
 }
 
-function finiteLow(cell: { lower: number; upper: number }): number {
-  return Number.isFinite(cell.lower) ? cell.lower : Math.min(cell.upper, 0);
+function finiteLow(cell: Cell): number {
+  return Number.isFinite(cell.lower) ? drawnBounds(cell)[0] : Math.min(cell.upper, 0);
 }
 
-function finiteHigh(cell: { lower: number; upper: number }): number {
+function finiteHigh(cell: Cell): number {
   return Number.isFinite(cell.upper) ? cell.upper : Math.max(cell.lower, 0);
 }
 

@@ -124,7 +124,17 @@ export function toHeatmap(
     columns.push({ start, end, distribution, gaps: overlapping });
   }
   const total = Distribution.merged(columns.map((column) => column.distribution));
-  return { selector: name, series: 1, unit, start: from, end: to, step, total, columns };
+  return {
+    selector: name,
+    series: 1,
+    unit,
+    start: from,
+    end: to,
+    step,
+    total,
+    columns,
+    leftOut: null,
+  };
 }
 
 /** Labels in the syntax of selectors. */

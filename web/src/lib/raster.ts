@@ -5,7 +5,7 @@
  */
 
 import { ramp, steps, STEPS, type ColourScale, type ColourSteps } from "./colour";
-import { finiteBounds, type Distribution } from "./distribution";
+import { drawnBounds, type Distribution } from "./distribution";
 import type { Scale } from "./scale";
 
 /** What a colour encodes: the count, or its share of the column. */
@@ -25,7 +25,7 @@ export function binRows(distribution: Distribution, scale: Scale, rows: Float64A
   rows.fill(0);
   const last = rows.length - 1;
   for (const cell of distribution.cells) {
-    const [lower, upper] = finiteBounds(cell);
+    const [lower, upper] = drawnBounds(cell);
     const from = Math.min(Math.max(scale.share(lower) * rows.length, 0), rows.length);
     const to = Math.min(Math.max(scale.share(upper) * rows.length, 0), rows.length);
     const first = Math.min(Math.floor(from), last);

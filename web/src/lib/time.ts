@@ -141,9 +141,9 @@ const STEPS = [
 /** Interval of max sources: shorter columns would be stripes. */
 const INTERVAL = 10e3;
 
-/** A round column length, for at max `max` columns. */
-export function columnStep(span: number, max: number): number {
-  const least = span >= 60 * INTERVAL ? INTERVAL : 0;
+/** A round column length of at least `interval`, for at max `max` columns. */
+export function columnStep(span: number, max: number, interval = 0): number {
+  const least = Math.max(span >= 60 * INTERVAL ? INTERVAL : 0, interval);
   const day = 86_400e3;
   return (
     STEPS.find((step) => step >= least && span / step <= max) ?? Math.ceil(span / day / max) * day

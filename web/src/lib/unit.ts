@@ -67,13 +67,24 @@ export function formatBracket(of: Bracket | null, unit: string): string {
     : `${estimate} (${lower} to ${upper})`;
 }
 
+/** Both bounds: `0 s to 5 s`, `at least 10 s`, `at most 5 ms`. */
+export function formatRange(lower: number, upper: number, unit: string): string {
+  // The smallest double above a bound at zero.
+  const [from, to] = [Math.abs(lower) < 1e-300 ? 0 : lower, upper];
+  if (!Number.isFinite(from)) {
+    return Number.isFinite(to) ? `at most ${formatValue(to, unit)}` : "unknown";
+  }
+  if (!Number.isFinite(to)) return `at least ${formatValue(from, unit)}`;
+  return `${formatValue(from, unit)} to ${formatValue(to, unit)}`;
+}
+
 /** A value for the address, which `parseValue` reads back. */
 export function formatInput(number: number, unit: string): string {
   const text = formatValue(number, unit).replace(" ", "").replace("µ", "u");
   const read = parseValue(text, unit);
   return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9
     ? text
-    : String(number);
+    : `${number}${unit}`;
 }
 
 /** A whole count: `1,204`. Beyond 2^53 a double is inexact, which the text says. */
@@ -102,6 +113,22 @@ export function parseValue(text: string, unit: string): number | null {
   const [number, named] = [Number(found[1]), found[2] ?? ""];
   const limit = number * (factor(named, unit) ?? NaN);
   return Number.isFinite(limit) ? limit : null;
+}
+
+/** A threshold, which needs a unit if the values have one: `0.25` may be seconds or ms. */
+export function parseThreshold(text: string, unit: string): number | null {
+  return isNumber(text) && unit !== "" && Number(text) !== 0 ? null : parseValue(text, unit);
+}
+
+/** Whether a text is a number without a unit. */
+export function isNumber(text: string): boolean {
+  return text.trim() !== "" && Number.isFinite(Number(text));
+}
+
+/** Units in which a value may be meant, that of the series first. */
+export function unitsOf(unit: string): string[] {
+  const times = ["s", "ms", "us"];
+  return unit in NANOSECONDS ? [unit, ...times.filter((name) => name !== unit)] : [unit];
 }
 
 /** The factor from a named unit to `unit`. */

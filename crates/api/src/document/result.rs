@@ -3,7 +3,7 @@
 use hist::{Bracket, Cell};
 use query::{LabelSet, QueryResult, QueryWarningKind, ResultData, SeriesPoint, StepValue, Stream};
 
-use super::{distribution, gap};
+use super::{distribution, gap, wide_bounds_warning};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::number;
 use crate::maxima::Maxima;
@@ -44,16 +44,19 @@ pub fn to_json(result: &QueryResult, maxima: &[Maxima]) -> Json {
             ("data", List(streams)),
         ])
     };
-    let messages =
-        |kind| List(result.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect());
+    let notes = |kind| {
+        result.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect::<Vec<_>>()
+    };
+    let mut warnings = notes(QueryWarningKind::Warning);
+    warnings.extend(wide_bounds_warning(result).map(Text));
     Object(vec![
         ("schema", Integer(2)),
         ("kind", Text(kind.to_owned())),
         ("unit", result.unit.clone().map_or(Null, Text)),
         ("data", data),
         ("maxima", List(maxima.iter().map(maximum).collect())),
-        ("warnings", messages(QueryWarningKind::Warning)),
-        ("infos", messages(QueryWarningKind::Info)),
+        ("warnings", List(warnings)),
+        ("infos", List(notes(QueryWarningKind::Info))),
         ("gaps", List(result.gaps.iter().map(gap).collect())),
     ])
 }

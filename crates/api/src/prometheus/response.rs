@@ -10,6 +10,7 @@ use query::{
 use super::number::{write_number, write_time};
 use super::{ResponseExtras, write_list};
 use crate::bounded_buffer::BoundedBuffer;
+use crate::document::wide_bounds_warning;
 use crate::json::write_text;
 
 /// Maximum number of reported gaps.
@@ -176,6 +177,7 @@ pub(super) fn warnings_and_gaps(result: &QueryResult, text: &str) -> ResponseExt
         notes.collect::<Vec<_>>()
     };
     let mut warnings = notes(QueryWarningKind::Warning);
+    warnings.extend(wide_bounds_warning(result));
     let time_text = |ns: i64| {
         jiff::Timestamp::from_nanosecond(ns.into())
             .map_or_else(|_| ns.to_string(), |at| at.to_string())

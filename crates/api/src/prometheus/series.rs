@@ -138,6 +138,7 @@ pub(super) async fn metadata(
     let metric = parameters.get("metric");
     let selector =
         metric.map_or(Selector::All, |name| Selector::label_equals(model::selector::NAME, name));
+    let intake = context.intake.clone();
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
         let mut entries = EntryBudget::new(active);
@@ -161,10 +162,13 @@ pub(super) async fn metadata(
                 out.write_str(if at > 0 { "," } else { "" })?;
                 write_text(out, name)?;
                 out.write_char(':')?;
+                let help = intake.description(name);
                 write_list(out, all.iter().take(per_metric), |out, (kind, unit)| {
                     write!(out, "{{\"type\":\"{kind}\",\"unit\":")?;
                     write_text(out, unit)?;
-                    out.write_str(",\"help\":\"\"}")
+                    out.write_str(",\"help\":")?;
+                    write_text(out, help.as_deref().unwrap_or_default())?;
+                    out.write_char('}')
                 })?;
             }
             out.write_char('}')

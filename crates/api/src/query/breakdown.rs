@@ -1,5 +1,6 @@
 //! `/v1/breakdown`.
 
+use model::{Selector, selector};
 use query::StoreSource;
 use query::breakdown::HeatmapSelection;
 use store::ReadView;
@@ -11,6 +12,7 @@ use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use crate::unitless::split_off_unitless;
 
 pub(super) async fn breakdown(
     context: Context,
@@ -31,8 +33,16 @@ pub(super) async fn breakdown(
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selector = parameters.selectors("selector")?;
-        let found = selection::find_histograms(view, &selector, limits.series)?;
+        let mut found = selection::find_histograms(view, &selector, limits.series)?;
+        let left_out = split_off_unitless(&mut found);
         let unit = selection::common_unit(&selector, &found)?;
+        let selector = match (&unit, left_out.is_empty()) {
+            (Some(unit), false) => {
+                let same = Selector::label_equals(selector::UNIT, &unit.to_string());
+                Selector::and(vec![selector, same])
+            }
+            _ => selector,
+        };
         let parse_one = |name: &str| {
             let all = selection::parse_limits(&parameters, name, unit.as_ref())?;
             match &all[..] {

@@ -14,6 +14,7 @@ use crate::document::{count, distribution, gap, statistic};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use crate::unitless::{left_out_json, split_off_unitless};
 
 /// Default quantiles.
 const DEFAULT_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -96,6 +97,8 @@ pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json 
 pub(super) struct SelectedSeries {
     pub(super) selector: String,
     pub(super) series: Vec<store::SeriesEntryRef>,
+    /// Series without a unit that are not read.
+    left_out: Vec<store::SeriesEntryRef>,
     pub(super) unit: Option<collect::Unit>,
     pub(super) range: std::ops::Range<i64>,
     /// The requested range, unbounded by default.
@@ -118,10 +121,11 @@ impl SelectedSeries {
         let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
         // A selector does not match a series whose points are all missing; its gaps have the range.
         let missing = selection::range_of_gaps(view, &total_range);
-        let found = match picks_nothing && missing.is_some() {
+        let mut found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
             false => selection::find_histograms(view, &selector, series_max)?,
         };
+        let left_out = split_off_unitless(&mut found);
         let unit = selection::common_unit(&selector, &found)?;
         let above = match found.is_empty() {
             true => selection::limits_of_nothing(parameters, "above")?,
@@ -134,6 +138,7 @@ impl SelectedSeries {
         Ok(SelectedSeries {
             selector: written,
             series: found,
+            left_out,
             unit,
             range,
             requested: total_range,
@@ -143,11 +148,15 @@ impl SelectedSeries {
 
     /// First fields of the document.
     pub(super) fn header_fields(&self) -> Vec<(&'static str, Json)> {
-        vec![
+        let mut fields = vec![
             ("schema", integer(2)),
             ("selector", Text(self.selector.clone())),
             ("series", integer(self.series.len() as u64)),
             ("unit", self.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
-        ]
+        ];
+        if !self.left_out.is_empty() {
+            fields.push(("left_out", left_out_json(&self.left_out)));
+        }
+        fields
     }
 }

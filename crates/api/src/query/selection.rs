@@ -100,9 +100,10 @@ pub(crate) fn common_unit(
         }
         Some(other) => Err(ApiError::Unprocessable(format!(
             "{selector}: the series have different units ({}, {}); select one, as in \
-             'and(__unit:ns)'",
+             'and(__unit:{})', or delete or rename the others",
             named(first),
-            named(other.series.unit())
+            named(other.series.unit()),
+            if first.is_empty() { other.series.unit() } else { first },
         ))),
     }
 }

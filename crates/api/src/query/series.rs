@@ -163,7 +163,8 @@ pub(super) async fn series(context: Context, parameters: Parameters) -> Result<J
 }
 
 pub(super) async fn names(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
-    let find = |search: &SeriesSearch<'_>| {
+    let intake = context.intake.clone();
+    let find = move |search: &SeriesSearch<'_>| {
         let mut found: BTreeMap<(String, &str, String), u64> = BTreeMap::new();
         let mut entries = EntryBudget::new(search.query);
         search.for_each(|series| {
@@ -176,12 +177,15 @@ pub(super) async fn names(context: Context, parameters: Parameters) -> Result<Js
             entries.set_count(found.len())
         })?;
         Ok(search.first_page(found.iter(), |((name, kind, unit), series)| {
-            vec![
+            let mut fields = vec![
                 ("name", Text(name.clone())),
                 ("kind", Text((*kind).to_owned())),
                 ("unit", document::unit_json(unit)),
                 ("series", integer(*series)),
-            ]
+            ];
+            let help = intake.description(name);
+            fields.extend(help.map(|help| ("help", Text(help.to_string()))));
+            fields
         }))
     };
     list_response(context, parameters, SERIES, ("names", "names"), find).await

@@ -10,6 +10,7 @@ mod http2;
 mod ingest_format;
 #[path = "../../../../testdata/extensions/ingest_format/laps.rs"]
 mod laps;
+mod otel_defaults;
 mod panics;
 mod stopping;
 

@@ -43,12 +43,13 @@ pub(crate) fn describe(histogram: &Histogram) -> String {
     let value = |side: TrackedValue<f64>| match side {
         TrackedValue::Exact(value) => format!("{value:?}"),
         TrackedValue::Estimated(value) => format!("~{value:?}"),
+        TrackedValue::Bound(value) => format!("within {value:?}"),
         TrackedValue::Absent => "unknown".into(),
     };
     let sum = match parts.sum {
         TrackedValue::Exact(sum) => TrackedValue::Exact(sum.value()),
         TrackedValue::Estimated(sum) => TrackedValue::Estimated(sum.value()),
-        TrackedValue::Absent => TrackedValue::Absent,
+        TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
     };
     line + &format!("; sum {} min {} max {}", value(sum), value(parts.min), value(parts.max))
 }

@@ -102,6 +102,13 @@ impl PointHeader {
 }
 
 impl<'r> PointReader<'r> {
+    /// Passes on the description of a metric.
+    pub(super) fn describe(&mut self, metric: &str, text: &str) {
+        if !text.is_empty() {
+            self.rows.description(metric, text);
+        }
+    }
+
     /// Creates a reader for a request of `bytes` bytes received at `now`.
     pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn SeriesSink) -> PointReader<'r> {
         PointReader {

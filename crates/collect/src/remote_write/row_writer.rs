@@ -46,6 +46,13 @@ impl<'a> RequestRowWriter<'a> {
         RequestRowWriter { rows, summary: WriteSummary::default() }
     }
 
+    /// Passes on the description of a metric.
+    pub(super) fn describe(&mut self, metric: &str, text: &str) {
+        if !metric.is_empty() && !text.is_empty() {
+            self.rows.description(metric, text);
+        }
+    }
+
     pub(super) fn reject(&mut self, reason: impl FnOnce() -> String) {
         self.summary.rejected = self.summary.rejected.saturating_add(1);
         if self.summary.errors.len() < MAX_REPORTED_ERRORS {

@@ -31,6 +31,7 @@ pub(super) fn read_request(
     while let Some((number, field)) = request.field()? {
         match number {
             1 => read_series(field.message()?, &mut key, &mut writing)?,
+            3 => read_metadata(field.message()?, &mut writing)?,
             // Decoded as version 1, a request of version 2 would be empty without an error.
             4 | 5 => {
                 let found = "a request of version 2";
@@ -44,6 +45,23 @@ pub(super) fn read_request(
         }
     }
     Ok(writing.summary)
+}
+
+/// Reads the name and the help text of a metric family.
+fn read_metadata(
+    mut fields: MessageReader<'_>,
+    writing: &mut RequestRowWriter<'_>,
+) -> Result<(), InputError> {
+    let (mut name, mut help) = ("", "");
+    while let Some((number, field)) = fields.field()? {
+        match number {
+            2 => name = field.text()?,
+            4 => help = field.text()?,
+            _ => {}
+        }
+    }
+    writing.describe(name, help);
+    Ok(())
 }
 
 fn read_series(

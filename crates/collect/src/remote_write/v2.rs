@@ -41,6 +41,7 @@ pub(super) fn read_request(
         family: FamilyType(0),
         unit: &[],
         budget: EXPANDED_BYTES_MAX,
+        described: (0, None),
     };
     let mut key = Vec::new();
     while let Some((number, field)) = request.field()? {
@@ -85,16 +86,33 @@ struct V2Series<'a> {
     unit: &'a [u8],
     /// Remaining bytes for expanded labels.
     budget: usize,
+    /// Symbols of the description passed on last, and of the first label value, which is the name:
+    /// series of a metric follow each other.
+    described: (u64, Option<u64>),
 }
 
 impl<'a> V2Series<'a> {
+    /// Passes on the description, which each series of a metric has.
+    fn describe(&mut self, help_ref: u64, writing: &mut RequestRowWriter<'_>) {
+        let described = (help_ref, self.refs.get(1).copied());
+        if std::mem::replace(&mut self.described, described) == described {
+            return;
+        }
+        let text = |at: u64| self.symbol(at).and_then(|bytes| std::str::from_utf8(bytes).ok());
+        let pairs = self.refs.as_chunks::<2>().0;
+        let name = pairs.iter().find(|[name, _]| text(*name) == Some("__name__"));
+        if let (Some([_, name]), Some(help)) = (name, text(help_ref)) {
+            writing.describe(text(*name).unwrap_or_default(), help);
+        }
+    }
+
     fn read(
         &mut self,
         mut fields: MessageReader<'_>,
         key: &mut Vec<u8>,
         writing: &mut RequestRowWriter<'_>,
     ) -> Result<(), InputError> {
-        let mut unit_ref = 0;
+        let (mut unit_ref, mut help_ref) = (0, 0);
         let (mut created, mut others) = (0, None);
         self.refs.clear();
         self.family = FamilyType(0);
@@ -103,7 +121,9 @@ impl<'a> V2Series<'a> {
             match fields.field()? {
                 None => break,
                 Some((1, refs)) => refs.varints(&mut |at| self.refs.push(at))?,
-                Some((5, metadata)) => (self.family, unit_ref) = read_family(metadata)?,
+                Some((5, metadata)) => {
+                    (self.family, unit_ref, help_ref) = read_family(metadata)?;
+                }
                 Some((6, time)) => created = time.varint()? as i64,
                 Some(_) => others = others.or(Some(here)),
             }
@@ -124,6 +144,7 @@ impl<'a> V2Series<'a> {
             let expected = format!("labels of at most {EXPANDED_BYTES_MAX} bytes in all");
             InputError::new(InputPosition::Byte(0), expected, "more; send fewer series per request")
         })?;
+        self.describe(help_ref, writing);
         self.append_key(key);
         let mut series =
             RequestCursor { version: RemoteWriteVersion::V2, series: self, key, created };
@@ -202,15 +223,16 @@ impl RequestSeries for V2Series<'_> {
 }
 
 /// Type and symbol index of the unit.
-fn read_family(metadata: FieldValue<'_>) -> Result<(FamilyType, u64), InputError> {
-    let (mut family, mut unit_ref) = (FamilyType(0), 0);
+fn read_family(metadata: FieldValue<'_>) -> Result<(FamilyType, u64, u64), InputError> {
+    let (mut family, mut unit_ref, mut help_ref) = (FamilyType(0), 0, 0);
     let mut fields = metadata.message()?;
     while let Some((number, field)) = fields.field()? {
         match number {
             1 => family = FamilyType(field.varint()?.try_into().unwrap_or(0)),
+            3 => help_ref = field.varint()?,
             4 => unit_ref = field.varint()?,
             _ => {}
         }
     }
-    Ok((family, unit_ref))
+    Ok((family, unit_ref, help_ref))
 }

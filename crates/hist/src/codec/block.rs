@@ -20,7 +20,10 @@ use crate::codec::bits::{BitReader, BitWriter};
 use crate::codec::bytes::{ByteReader, put_varint};
 use crate::codec::columns::{self, SummaryColumns};
 use crate::codec::frame::{put_number, read_number};
-use crate::codec::header::{BLOCK_MAGIC, BLOCK_VERSION, SeriesMeta, put_header, read_header};
+use crate::codec::header::{
+    BLOCK_MAGIC, BLOCK_VERSION, BLOCK_VERSION_WITH_BOUNDS, SeriesMeta, put_header,
+    read_block_header,
+};
 pub use crate::codec::matrix::CELLS_MAX;
 use crate::codec::matrix::{
     self, ColumnUnion, CountTable, CountWord, FrameObserver, MatrixDecoder, MatrixFrame,
@@ -93,7 +96,12 @@ pub fn encode(
     ];
 
     let start = out.len();
-    put_header(out, BLOCK_MAGIC, meaning, first.scheme());
+    let has_bounds = histograms.iter().any(|histogram| {
+        let sides = [histogram.tracked_min(), histogram.tracked_max()];
+        sides.iter().any(|side| matches!(side, TrackedValue::Bound(_)))
+    });
+    let version = if has_bounds { BLOCK_VERSION_WITH_BOUNDS } else { BLOCK_VERSION };
+    put_header(out, (BLOCK_MAGIC, version), meaning, first.scheme());
     put_varint(out, histograms.len() as u64);
     put_number(out, first.zero_threshold());
     put_varint(out, first.thresholds().len() as u64);
@@ -247,6 +255,7 @@ fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
 
 /// Fields of a block before its counts.
 struct BlockHeader {
+    version: u8,
     meta: SeriesMeta,
     scheme: Scheme,
     rows: usize,
@@ -256,7 +265,7 @@ struct BlockHeader {
 
 impl BlockHeader {
     fn read(reader: &mut ByteReader<'_>) -> Result<BlockHeader, DecodeError> {
-        let (meaning, scheme) = read_header(reader, BLOCK_MAGIC, BLOCK_VERSION)?;
+        let (version, meaning, scheme) = read_block_header(reader)?;
         let at = reader.offset();
         let rows = reader.varint("histogram count")?;
         if rows > HISTOGRAMS_MAX as u64 {
@@ -265,6 +274,7 @@ impl BlockHeader {
         }
         let zero_threshold = read_number(reader, "zero threshold")?;
         Ok(BlockHeader {
+            version,
             meta: meaning,
             scheme,
             rows: rows as usize,
@@ -339,7 +349,8 @@ impl BlockDecoder {
             let beside = [0, 1, 2].map(|column: usize| side_counts[column][row]);
             predictor.finish_row(extent, &columns, beside);
         }
-        let sides = SummaryColumns::read(&mut bits, &extents, exponent)?;
+        let may_bound = head.version == BLOCK_VERSION_WITH_BOUNDS;
+        let sides = SummaryColumns::read(&mut bits, &extents, exponent, may_bound)?;
         bits.finish()?;
         let [columns, _] = columns;
         let block = BlockDecoder {

@@ -31,6 +31,8 @@ const RAW_HIGH: u64 = 3;
 
 /// Exactness that differs from row to row.
 const MIXED_EXACTNESS: u64 = 3;
+/// Of a row of a mixed column: the value is a bound.
+const IS_BOUND: u64 = 3;
 
 /// Appends the columns of side values.
 #[expect(clippy::expect_used, reason = "a histogram holds no bucket outside of its grid")]
@@ -78,8 +80,10 @@ pub(crate) fn put_summary_columns(
     ] {
         put_exactness(bits, nonempty.iter().map(|histogram| side(histogram)));
         let column = nonempty.iter().zip(&extents);
-        let column = column
-            .filter_map(|(histogram, extent)| Some((side(histogram).value()?, places(extent))));
+        let column = column.filter_map(|(histogram, extent)| {
+            let side = side(histogram);
+            Some((side.value().or(side.limit())?, places(extent)))
+        });
         put_extremes(bits, &column.collect::<Vec<_>>(), power);
     }
     put_exactness(bits, nonempty.iter().map(|histogram| histogram.tracked_sum()));
@@ -130,7 +134,8 @@ fn put_rices(bits: &mut BitWriter, values: &[u64]) {
     values.iter().for_each(|&value| bits.put_rice(value, low_bits));
 }
 
-/// Exactness of the side values: two bits if all rows are equal, otherwise two bits for each row.
+/// Exactness of the side values: two bits if all rows are equal and not bounds, otherwise two bits
+/// for each row.
 fn put_exactness<T: Copy>(
     bits: &mut BitWriter,
     sides: impl Iterator<Item = TrackedValue<T>> + Clone,
@@ -139,10 +144,11 @@ fn put_exactness<T: Copy>(
         TrackedValue::Absent => 0,
         TrackedValue::Estimated(_) => 1,
         TrackedValue::Exact(_) => 2,
+        TrackedValue::Bound(_) => IS_BOUND,
     };
     let mut exactness = sides.map(exactness);
     let first = exactness.clone().next().unwrap_or(0);
-    if exactness.clone().all(|exactness| exactness == first) {
+    if first != IS_BOUND && exactness.clone().all(|exactness| exactness == first) {
         bits.put(first, 2);
     } else {
         bits.put(MIXED_EXACTNESS, 2);
@@ -341,6 +347,7 @@ pub(crate) fn get_summary_counts(
 fn get_exactness(
     bits: &mut BitReader<'_>,
     is_empty: impl Iterator<Item = bool>,
+    may_bound: bool,
 ) -> Result<Vec<TrackedValue<()>>, DecodeError> {
     let common = bits.get(2, "exactness")?;
     is_empty
@@ -354,6 +361,7 @@ fn get_exactness(
                 0 => TrackedValue::Absent,
                 1 => TrackedValue::Estimated(()),
                 2 => TrackedValue::Exact(()),
+                IS_BOUND if may_bound => TrackedValue::Bound(()),
                 _ => return Err(ByteReader::invalid_error(0, "exactness", exactness, "0 to 2")),
             })
         })
@@ -372,10 +380,11 @@ impl SummaryColumns {
         bits: &mut BitReader<'_>,
         rows: &[RowBounds],
         exponent: u32,
+        may_bound: bool,
     ) -> Result<SummaryColumns, DecodeError> {
         let power = POWERS[exponent as usize];
-        let min = get_extremes(bits, rows, RowBounds::lowest, power)?;
-        let max = get_extremes(bits, rows, RowBounds::highest, power)?;
+        let min = get_extremes(bits, rows, RowBounds::lowest, power, may_bound)?;
+        let max = get_extremes(bits, rows, RowBounds::highest, power, may_bound)?;
         let sum = get_sums(bits, rows, exponent)?;
         Ok(SummaryColumns { min, max, sum })
     }
@@ -385,6 +394,7 @@ fn with_exactness<T>(exactness: TrackedValue<()>, value: T) -> TrackedValue<T> {
     match exactness {
         TrackedValue::Exact(()) => TrackedValue::Exact(value),
         TrackedValue::Estimated(()) => TrackedValue::Estimated(value),
+        TrackedValue::Bound(()) => TrackedValue::Bound(value),
         TrackedValue::Absent => TrackedValue::Absent,
     }
 }
@@ -394,8 +404,9 @@ fn get_extremes(
     rows: &[RowBounds],
     places: fn(&RowBounds) -> DecimalGrid,
     power: f64,
+    may_bound: bool,
 ) -> Result<Vec<TrackedValue<f64>>, DecodeError> {
-    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
+    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty), may_bound)?;
     let form = bits.get(2, "form of extremes")?;
     if form > PARTLY_CODED {
         return Err(ByteReader::invalid_error(0, "form of extremes", form, "0 to 2"));
@@ -425,7 +436,7 @@ fn get_sums(
     rows: &[RowBounds],
     exponent: u32,
 ) -> Result<Vec<TrackedValue<CompensatedSum>>, DecodeError> {
-    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty))?;
+    let exactness = get_exactness(bits, rows.iter().map(RowBounds::is_empty), false)?;
     let form = bits.get(2, "form of sums")?;
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
     if form == CODED || form == PARTLY_CODED {

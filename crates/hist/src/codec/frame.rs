@@ -19,7 +19,7 @@
 //! by byte.
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
-use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_header};
+use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_frame_header};
 pub use crate::codec::header::{FrameUnit, SeriesMeta, Temporality};
 use crate::error::DecodeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
@@ -65,22 +65,23 @@ pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
 const ESCAPE: u64 = 15;
 
-/// Appends a frame.
+/// Appends a frame. Bounds of the extremes are left out.
 pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
-    put_header(out, FRAME_MAGIC, meaning, histogram.scheme());
+    put_header(out, (FRAME_MAGIC, FRAME_VERSION), meaning, histogram.scheme());
     let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), CompensatedSum::parts);
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
     let side = |side: TrackedValue<f64>, flag| match side {
         TrackedValue::Exact(_) => flag | exact_flag(flag),
         TrackedValue::Estimated(_) => flag,
-        TrackedValue::Absent => 0,
+        // Frames have no bounds.
+        TrackedValue::Bound(_) | TrackedValue::Absent => 0,
     };
     let sum_exactness = match histogram.tracked_sum() {
         _ if empty => TrackedValue::Absent,
         TrackedValue::Exact(_) => TrackedValue::Exact(0.0),
         TrackedValue::Estimated(_) => TrackedValue::Estimated(0.0),
-        TrackedValue::Absent => TrackedValue::Absent,
+        TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
     };
     let flags = if_set(histogram.zero_count() > 0, ZERO)
         | if_set(histogram.zero_threshold() > 0.0, ZERO_THRESHOLD)
@@ -136,7 +137,7 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
 /// Decodes a frame that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     let mut reader = ByteReader::new(bytes);
-    let (meaning, scheme) = read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
+    let (meaning, scheme) = read_frame_header(&mut reader)?;
     let fields = FrameFields::read(&mut reader)?;
     let mut parts = HistogramParts::new(scheme);
     parts.zero = fields.zero;
@@ -158,7 +159,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
 /// nanosecond per bucket. The bytes after the buckets are not checked.
 pub fn count(bytes: &[u8]) -> Result<u64, DecodeError> {
     let mut reader = ByteReader::new(bytes);
-    read_header(&mut reader, FRAME_MAGIC, FRAME_VERSION)?;
+    read_frame_header(&mut reader)?;
     let fields = FrameFields::read(&mut reader)?;
     let mut total =
         CountSum(fields.zero.saturating_add(fields.overflow).saturating_add(fields.underflow));
@@ -240,7 +241,7 @@ impl FrameFields {
             TrackedValue::Estimated(high) => {
                 TrackedValue::Estimated(CompensatedSum::from_parts(high, low))
             }
-            TrackedValue::Absent => TrackedValue::Absent,
+            TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
         };
         let min = side(reader, MIN, "min")?;
         let max = side(reader, MAX, "max")?;

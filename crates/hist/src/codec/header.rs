@@ -3,7 +3,7 @@
 //! ```text
 //! size      field
 //!    1      magic        0xd1 frame, 0xd2 block
-//!    1      version      of a frame 1, of a block 2; readers reject any other
+//!    1      version      of a frame 1, of a block 2 or 3; readers reject any other
 //!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
@@ -22,8 +22,10 @@ pub const FRAME_MAGIC: u8 = 0xd1;
 pub(crate) const BLOCK_MAGIC: u8 = 0xd2;
 /// Version of frames. There is only one.
 pub(crate) const FRAME_VERSION: u8 = 1;
-/// Version of blocks. Only this one was released.
+/// Version of blocks whose extremes are exact, estimated or unknown.
 pub(crate) const BLOCK_VERSION: u8 = 2;
+/// Version of blocks that also have bounds of extremes.
+pub(crate) const BLOCK_VERSION_WITH_BOUNDS: u8 = 3;
 /// Set in `kind` if counts are cumulative.
 pub const CUMULATIVE: u8 = 1 << 4;
 
@@ -84,11 +86,15 @@ pub struct SeriesMeta {
 }
 
 /// Appends the header.
-pub(crate) fn put_header(out: &mut Vec<u8>, magic: u8, meaning: SeriesMeta, scheme: &Scheme) {
+pub(crate) fn put_header(
+    out: &mut Vec<u8>,
+    (magic, version): (u8, u8),
+    meaning: SeriesMeta,
+    scheme: &Scheme,
+) {
     let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
     // Index in `FrameUnit::ALL`, which has the same order.
     let unit = meaning.unit as u8;
-    let version = if magic == FRAME_MAGIC { FRAME_VERSION } else { BLOCK_VERSION };
     out.extend([magic, version, tag(scheme) | cumulative, unit]);
     match scheme {
         Scheme::Exp2(grid) => out.push(grid.scale() as u8),
@@ -119,29 +125,43 @@ fn tag(scheme: &Scheme) -> u8 {
     }
 }
 
-/// Reads the header of a format with a given version.
-pub(crate) fn read_header(
+/// Reads the header of a frame.
+pub(crate) fn read_frame_header(
     reader: &mut ByteReader<'_>,
-    magic: u8,
-    version: u8,
 ) -> Result<(SeriesMeta, Scheme), DecodeError> {
-    let field = |reader: &mut ByteReader<'_>, name, expected: u8, text| {
-        let at = reader.offset();
-        let found = reader.u8(name)?;
-        if found == expected {
-            Ok(())
-        } else {
-            Err(ByteReader::invalid_error(at, name, found, text))
-        }
-    };
-    let text = if magic == FRAME_MAGIC { "209 (0xd1), a frame" } else { "210 (0xd2), a block" };
-    field(reader, "magic", magic, text)?;
-    let versions = if magic == FRAME_MAGIC {
-        "1, the version this program reads"
-    } else {
-        "2, the version this program reads"
-    };
-    field(reader, "version", version, versions)?;
+    let versions = "1, the version this program reads";
+    read_byte(reader, "magic", &[FRAME_MAGIC], "209 (0xd1), a frame")?;
+    read_byte(reader, "version", &[FRAME_VERSION], versions)?;
+    read_meta(reader)
+}
+
+/// Reads the header of a block: its version, and the rest.
+pub(crate) fn read_block_header(
+    reader: &mut ByteReader<'_>,
+) -> Result<(u8, SeriesMeta, Scheme), DecodeError> {
+    let versions = "2 or 3, the versions this program reads";
+    read_byte(reader, "magic", &[BLOCK_MAGIC], "210 (0xd2), a block")?;
+    let readable = &[BLOCK_VERSION, BLOCK_VERSION_WITH_BOUNDS];
+    let version = read_byte(reader, "version", readable, versions)?;
+    let (meta, scheme) = read_meta(reader)?;
+    Ok((version, meta, scheme))
+}
+
+fn read_byte(
+    reader: &mut ByteReader<'_>,
+    name: &'static str,
+    expected: &[u8],
+    text: &'static str,
+) -> Result<u8, DecodeError> {
+    let at = reader.offset();
+    let found = reader.u8(name)?;
+    match expected.contains(&found) {
+        true => Ok(found),
+        false => Err(ByteReader::invalid_error(at, name, found, text)),
+    }
+}
+
+fn read_meta(reader: &mut ByteReader<'_>) -> Result<(SeriesMeta, Scheme), DecodeError> {
     let at = reader.offset();
     let kind = reader.u8("kind")?;
     if kind & !(SCHEME_TAG | CUMULATIVE) != 0 {

@@ -96,7 +96,8 @@ impl Histogram {
     /// any change unless this histogram contains every count of `other`.
     ///
     /// Thresholds stay exact. The sum stays exact if its 100 bits still hold the difference. The
-    /// extremes stay exact only if they prove that `other` did not contain them.
+    /// extremes stay exact if they prove that `other` did not contain them; otherwise they bound the
+    /// values that remain.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let too_coarse = || MergeError::TooCoarse {
             target: Box::new(self.scheme.clone()),
@@ -144,14 +145,8 @@ impl Histogram {
             if !(self.keeps_sum_exact() && theirs.keeps_sum_exact()) {
                 rest.sum = rest.sum.downgrade();
             }
-            rest.min = match (rest.min, theirs.min) {
-                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours < taken => rest.min,
-                _ => TrackedValue::Absent,
-            };
-            rest.max = match (rest.max, theirs.max) {
-                (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if ours > taken => rest.max,
-                _ => TrackedValue::Absent,
-            };
+            rest.min = extreme_of_rest(rest.min, theirs.min, |ours, taken| ours < taken);
+            rest.max = extreme_of_rest(rest.max, theirs.max, |ours, taken| ours > taken);
             rest.thresholds.retain_mut(|ours| {
                 let taken = theirs.thresholds.iter().find(|t| t.value == ours.value);
                 let left = taken.and_then(|taken| ours.above.checked_sub(taken.above));
@@ -239,6 +234,23 @@ impl Histogram {
     }
 }
 
+/// Extreme of the values that remain after `taken` is subtracted: new if it is beyond that of
+/// `taken`; otherwise a bound, because the remaining values are among all. An extreme that has
+/// retreated contradicts the subtraction and says nothing.
+fn extreme_of_rest(
+    whole: TrackedValue<f64>,
+    taken: TrackedValue<f64>,
+    is_beyond: impl Fn(f64, f64) -> bool,
+) -> TrackedValue<f64> {
+    match (whole, taken) {
+        (TrackedValue::Exact(ours), TrackedValue::Exact(taken)) if is_beyond(ours, taken) => whole,
+        (_, TrackedValue::Exact(taken)) if whole.limit().is_some_and(|it| is_beyond(taken, it)) => {
+            TrackedValue::Absent
+        }
+        _ => whole.limit().map_or(TrackedValue::Absent, TrackedValue::Bound),
+    }
+}
+
 /// The smaller of two minima. If one is not exact, the other still holds if it is at or below the
 /// `floor` of all values on the other side.
 pub(super) fn tracked_lesser(
@@ -247,11 +259,18 @@ pub(super) fn tracked_lesser(
     floor_a: impl Fn() -> f64,
     floor_b: impl Fn() -> f64,
 ) -> TrackedValue<f64> {
-    match (a.exact(), b.exact()) {
-        (Some(a), Some(b)) => TrackedValue::Exact(a.min(b)),
-        (Some(least), None) if least <= floor_b() => a,
-        (None, Some(least)) if least <= floor_a() => b,
-        _ => a.combine(b, f64::min),
+    let limit_a = || a.limit().unwrap_or_else(&floor_a);
+    let limit_b = || b.limit().unwrap_or_else(&floor_b);
+    match (a, b) {
+        (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(a.min(b)),
+        (TrackedValue::Exact(least), _) if least <= limit_b() => a,
+        (_, TrackedValue::Exact(least)) if least <= limit_a() => b,
+        (TrackedValue::Estimated(_), _) | (_, TrackedValue::Estimated(_)) => a.combine(b, f64::min),
+        // A floor of the buckets alone is not recorded: it follows from the counts.
+        _ => match limit_a().min(limit_b()) {
+            limit if limit > floor_a().min(floor_b()) => TrackedValue::Bound(limit),
+            _ => TrackedValue::Absent,
+        },
     }
 }
 
@@ -262,11 +281,17 @@ pub(super) fn tracked_greater(
     ceiling_a: impl Fn() -> f64,
     ceiling_b: impl Fn() -> f64,
 ) -> TrackedValue<f64> {
-    match (a.exact(), b.exact()) {
-        (Some(a), Some(b)) => TrackedValue::Exact(a.max(b)),
-        (Some(greatest), None) if greatest >= ceiling_b() => a,
-        (None, Some(greatest)) if greatest >= ceiling_a() => b,
-        _ => a.combine(b, f64::max),
+    let limit_a = || a.limit().unwrap_or_else(&ceiling_a);
+    let limit_b = || b.limit().unwrap_or_else(&ceiling_b);
+    match (a, b) {
+        (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(a.max(b)),
+        (TrackedValue::Exact(greatest), _) if greatest >= limit_b() => a,
+        (_, TrackedValue::Exact(greatest)) if greatest >= limit_a() => b,
+        (TrackedValue::Estimated(_), _) | (_, TrackedValue::Estimated(_)) => a.combine(b, f64::max),
+        _ => match limit_a().max(limit_b()) {
+            limit if limit < ceiling_a().max(ceiling_b()) => TrackedValue::Bound(limit),
+            _ => TrackedValue::Absent,
+        },
     }
 }
 

@@ -8,7 +8,8 @@ use hist::{Interpolation, LogLinear2, LogarithmicScheme, Scheme};
 
 use crate::matrix_reference::matrix;
 
-/// A histogram as specified by the pages. A side value is (is exact, value).
+/// A histogram as specified by the pages. A sum is (is exact, value), an extreme
+/// (exactness: 1 estimate, 2 exact, 3 bound; value).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PlainHistogram {
     pub(crate) zero_threshold: f64,
@@ -20,8 +21,8 @@ pub(crate) struct PlainHistogram {
     pub(crate) nan: u64,
     /// High and low word.
     pub(crate) sum: Option<(bool, f64, f64)>,
-    pub(crate) min: Option<(bool, f64)>,
-    pub(crate) max: Option<(bool, f64)>,
+    pub(crate) min: Option<(u64, f64)>,
+    pub(crate) max: Option<(u64, f64)>,
     /// Limit, values above it.
     pub(crate) thresholds: Vec<(f64, u64)>,
 }
@@ -78,10 +79,10 @@ pub(crate) fn frame(bytes: &[u8]) -> (ReferenceHeader, PlainHistogram) {
         plain.sum.as_mut().unwrap().2 = at.number();
     }
     if flag(8) {
-        plain.min = Some((flag(9), at.number()));
+        plain.min = Some((1 + u64::from(flag(9)), at.number()));
     }
     if flag(10) {
-        plain.max = Some((flag(11), at.number()));
+        plain.max = Some((1 + u64::from(flag(11)), at.number()));
     }
     if flag(12) {
         for _ in 0..at.varint() {
@@ -101,7 +102,9 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
     assert_eq!(crc(body).to_le_bytes(), checksum);
     let mut at = PageBytes { bytes: body, at: 0 };
     let mut sizes = Vec::new();
-    let head = at.head(0xd2, 2);
+    let version = bytes[1];
+    assert!((2..=3).contains(&version));
+    let head = at.head(0xd2, version);
     let rows = at.varint() as usize;
     let zero_threshold = at.number();
     let limits: Vec<f64> = (0..at.varint()).map(|_| at.number()).collect();
@@ -141,7 +144,7 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
     let held: Vec<usize> = (0..rows).filter(|&row| plains[row].has_values()).collect();
 
     for lowest in [true, false] {
-        let exact = exactness(&mut bits, held.len());
+        let exact = exactness(&mut bits, held.len(), version == 3);
         let form = bits.get(2);
         for (&row, exact) in held.iter().zip(exact) {
             let Some(exact) = exact else { continue };
@@ -157,7 +160,7 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
         sizes.push((if lowest { "min" } else { "max" }, bits.at / 8));
     }
 
-    let exact = exactness(&mut bits, held.len());
+    let exact = exactness(&mut bits, held.len(), false);
     let form = bits.get(2);
     let (mut unit, mut whole_bits, mut rest_bits) = (0, 0, 0);
     if form == 1 || form == 2 {
@@ -166,7 +169,7 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
         rest_bits = if unit > 0 { bits.get(6) as u32 } else { 0 };
     }
     for (&row, exact) in held.iter().zip(exact) {
-        let Some(exact) = exact else { continue };
+        let Some(exact) = exact.map(|exactness| exactness == 2) else { continue };
         let (high, low) = if form == 1 || form == 2 && bits.get(1) == 1 {
             let whole = of_bucket.sum(&plains[row]).wrapping_add(unfold(bits.rice(whole_bits)));
             let rest = if unit > 0 { unfold(bits.rice(rest_bits)) } else { 0 };
@@ -353,14 +356,14 @@ pub(crate) fn summary_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Whether each is exact; `None` where it is absent.
-pub(crate) fn exactness(bits: &mut Bits<'_>, held: usize) -> Vec<Option<bool>> {
+/// The exactness of each; `None` where it is absent.
+pub(crate) fn exactness(bits: &mut Bits<'_>, held: usize, bounds: bool) -> Vec<Option<u64>> {
     let common = bits.get(2);
     (0..held)
         .map(|_| match if common == 3 { bits.get(2) } else { common } {
             0 => None,
-            1 => Some(false),
-            2 => Some(true),
+            exactness @ 1..=2 => Some(exactness),
+            3 if bounds => Some(3),
             _ => panic!("an exactness of 3"),
         })
         .collect()

@@ -175,7 +175,9 @@ fn check_plain(plain: &reference::PlainHistogram, histogram: &Histogram) {
     assert_eq!(plain.overflow, histogram.overflow());
     assert_eq!(plain.underflow, histogram.underflow());
     assert_eq!(plain.nan, histogram.nan_count());
-    let side = |side: TrackedValue<f64>| side.value().map(|value| (side.exact().is_some(), value));
+    let side = |side: TrackedValue<f64>| {
+        side.value().map(|value| (1 + u64::from(side.exact().is_some()), value))
+    };
     assert_eq!(plain.min, side(histogram.tracked_min()));
     assert_eq!(plain.max, side(histogram.tracked_max()));
     if !histogram.is_empty() {

@@ -86,12 +86,13 @@ pub(crate) fn text(histogram: &Histogram) -> String {
         let side = |side: TrackedValue<f64>| match side {
             TrackedValue::Exact(value) => format!("{value:?}"),
             TrackedValue::Estimated(value) => format!("~{value:?}"),
+            TrackedValue::Bound(value) => format!("within {value:?}"),
             TrackedValue::Absent => "unknown".into(),
         };
         let sum = match histogram.tracked_sum() {
             TrackedValue::Exact(sum) => TrackedValue::Exact(CompensatedSum::value(sum)),
             TrackedValue::Estimated(sum) => TrackedValue::Estimated(CompensatedSum::value(sum)),
-            TrackedValue::Absent => TrackedValue::Absent,
+            TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
         };
         let (min, max) = (side(histogram.tracked_min()), side(histogram.tracked_max()));
         text.push_str(&format!("; {min} to {max}, sum {}", side(sum)));

@@ -5,6 +5,7 @@ mod accumulator;
 mod big;
 mod block;
 mod block_reference;
+mod bounds;
 mod cases;
 mod checks;
 mod corrected;

@@ -101,6 +101,11 @@ fn malformed_lines_are_reported_with_their_sender() {
     let said = format!("udp {from}: line 1: expected name:value|type, found \"garbage\"");
     assert!(errors.contains(&said), "{errors:?}");
     assert!(errors.len() <= 10, "{errors:?}");
+    // They are part of the status, as docs/listen.md says.
+    let status = listener.status()().to_string();
+    assert!(status.contains("\"format\":\"statsd\""), "{status}");
+    assert!(status.contains("\"rejected_lines\":104"), "{status}");
+    assert!(status.contains("expected name:value|type, found \\\"garbage\\\""), "{status}");
     listener.stop();
     assert_eq!((world.count(lines, "rejected"), world.count(lines, "skipped")), (104, 1));
     assert_eq!(world.dump_rows(), "a 0..3 1");

@@ -144,6 +144,10 @@ impl<R: SeriesSink> SampleSink for WithTargetLabels<'_, '_, R> {
         self.first_error = Some(error.to_string());
         ControlFlow::Break(())
     }
+
+    fn description(&mut self, metric: &str, text: &str) {
+        self.mapper.description(metric, text);
+    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,15 @@ pub(crate) fn negate_value(value: &StepValue) -> StepValue {
     }
 }
 
+/// Whether a duration is meant in the unit of the other operand, as in `latency > 250ms`.
+fn takes_unit(operator: BinaryOp) -> bool {
+    let of_same_unit = matches!(
+        operator,
+        BinaryOp::Add | BinaryOp::Subtract | BinaryOp::Divide | BinaryOp::Modulo
+    );
+    of_same_unit || operator.is_comparison()
+}
+
 impl Evaluation<'_> {
     pub(crate) fn binary(
         &mut self,
@@ -46,11 +55,17 @@ impl Evaluation<'_> {
             (OperandKind::Scalar, OperandKind::Scalar) => self.between_scalars(binary, steps),
             (OperandKind::Vector, OperandKind::Scalar) => {
                 let streams = self.streams(left, steps)?;
-                let numbers = self.scalar(right, steps)?;
+                let numbers = match takes_unit(binary.operator) {
+                    true => self.scalar_in_unit(right, left, steps)?,
+                    false => self.scalar(right, steps)?,
+                };
                 self.with_scalar(binary, streams, &numbers, span)
             }
             (OperandKind::Scalar, OperandKind::Vector) => {
-                let numbers = self.scalar(left, steps)?;
+                let numbers = match takes_unit(binary.operator) {
+                    true => self.scalar_in_unit(left, right, steps)?,
+                    false => self.scalar(left, steps)?,
+                };
                 let streams = self.streams(right, steps)?;
                 self.with_scalar(binary, streams, &numbers, span)
             }

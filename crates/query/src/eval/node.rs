@@ -23,7 +23,7 @@ impl Evaluation<'_> {
             return Ok(Vec::new());
         }
         match &node.op {
-            PlanOp::Number(number) => self.constant(*number, steps),
+            PlanOp::Number(number) | PlanOp::Duration(number) => self.constant(*number, steps),
             PlanOp::Text(_) => panic!("BUG: a string has no streams"),
             PlanOp::Latest(fetch) => self.latest(fetch, steps),
             PlanOp::RangeSelection(_) => panic!("BUG: raw samples have no steps"),
@@ -48,7 +48,7 @@ impl Evaluation<'_> {
 
     /// Numbers of a scalar node: one for each step.
     pub(crate) fn scalar(&mut self, node: &PlanNode, steps: StepGrid) -> Result<Vec<f64>> {
-        if let PlanOp::Number(number) = node.op {
+        if let PlanOp::Number(number) | PlanOp::Duration(number) = node.op {
             return Ok(vec![number; steps.count]);
         }
         if steps.count == 0 {
@@ -59,6 +59,22 @@ impl Evaluation<'_> {
         let stream = streams.first().expect("BUG: a scalar has one stream");
         let number = |point: &Option<StepValue>| point.as_ref().and_then(StepValue::number);
         Ok(stream.points.iter().map(|point| number(point).unwrap_or(f64::NAN)).collect())
+    }
+
+    /// The same; a duration is converted from seconds to the unit of the values `of`.
+    pub(crate) fn scalar_in_unit(
+        &mut self,
+        node: &PlanNode,
+        of: &PlanNode,
+        steps: StepGrid,
+    ) -> Result<Vec<f64>> {
+        match node.op {
+            PlanOp::Duration(seconds) => {
+                let number = seconds * self.units_per_second(of)?;
+                Ok(vec![number; steps.count])
+            }
+            _ => self.scalar(node, steps),
+        }
     }
 
     /// Raw samples of an instant query with a range vector as its result.

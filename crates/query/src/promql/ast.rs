@@ -22,8 +22,10 @@ pub struct Expr {
 /// Kind of an expression.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExprKind {
-    /// Number; a duration used as a number is in seconds.
+    /// Number.
     Number(f64),
+    /// Duration used as a number, in seconds; beside values with a unit of time, in that unit.
+    Duration(f64),
     /// String literal.
     Text(String),
     /// `name{label="value"}`: an instant vector.
@@ -267,7 +269,7 @@ impl Expr {
     /// Type of the result.
     pub(crate) fn value_type(&self) -> ValueType {
         match &self.kind {
-            ExprKind::Number(_) => ValueType::Scalar,
+            ExprKind::Number(_) | ExprKind::Duration(_) => ValueType::Scalar,
             ExprKind::Text(_) => ValueType::Text,
             ExprKind::Selector(_) | ExprKind::Aggregate { .. } => ValueType::Vector,
             ExprKind::Matrix { .. } | ExprKind::Subquery { .. } => ValueType::Matrix,
@@ -293,7 +295,7 @@ impl Expr {
     /// Direct subexpressions in source order.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
-            ExprKind::Number(_) | ExprKind::Text(_) => Vec::new(),
+            ExprKind::Number(_) | ExprKind::Duration(_) | ExprKind::Text(_) => Vec::new(),
             ExprKind::Selector(_) | ExprKind::Matrix { .. } => Vec::new(),
             ExprKind::Subquery { expr, .. } | ExprKind::Unary { expr, .. } => vec![expr],
             ExprKind::Paren(expr) => vec![expr],
@@ -308,7 +310,7 @@ impl Expr {
     /// Direct subexpressions, mutable.
     pub fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
-            ExprKind::Number(_) | ExprKind::Text(_) => Vec::new(),
+            ExprKind::Number(_) | ExprKind::Duration(_) | ExprKind::Text(_) => Vec::new(),
             ExprKind::Selector(_) | ExprKind::Matrix { .. } => Vec::new(),
             ExprKind::Subquery { expr, .. } | ExprKind::Unary { expr, .. } => vec![expr],
             ExprKind::Paren(expr) => vec![expr],

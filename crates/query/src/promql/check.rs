@@ -19,7 +19,7 @@ fn check_in(expr: &mut Expr, text: &str, may_select_all: bool) -> Result<ValueTy
     let span = expr.span;
     let fails = |message: String| Err(error(span, message));
     match &mut expr.kind {
-        ExprKind::Number(_) => Ok(ValueType::Scalar),
+        ExprKind::Number(_) | ExprKind::Duration(_) => Ok(ValueType::Scalar),
         ExprKind::Text(_) => Ok(ValueType::Text),
         ExprKind::Selector(selector) => {
             check_selector(selector, may_select_all)?;

@@ -12,6 +12,7 @@ impl Display for Expr {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         match &self.kind {
             ExprKind::Number(number) => write_number(*number, out),
+            ExprKind::Duration(seconds) => out.write_str(&show_duration((seconds * 1e9) as i64)),
             ExprKind::Text(text) => out.write_str(&quote_text(text)),
             ExprKind::Selector(selector) => {
                 write!(out, "{selector}")?;

@@ -229,6 +229,10 @@ impl<'a> Parser<'a> {
                 let number = if negative { -number } else { number };
                 node(ExprKind::Number(number), span, 0)
             }
+            ExprKind::Duration(seconds) => {
+                let seconds = if negative { -seconds } else { seconds };
+                node(ExprKind::Duration(seconds), span, 0)
+            }
             _ => {
                 let (height, expr) = (operand.height, Box::new(operand.expr));
                 node(ExprKind::Unary { negative, expr }, span, height)
@@ -256,9 +260,13 @@ impl<'a> Parser<'a> {
     fn primary(&mut self) -> Result<ParsedExpr> {
         let token = self.peek()?;
         match token.kind {
-            TokenKind::Number | TokenKind::Duration => {
+            TokenKind::Number => {
                 let number = self.number()?;
                 node(ExprKind::Number(number), token.span, 0)
+            }
+            TokenKind::Duration => {
+                let seconds = self.number()?;
+                node(ExprKind::Duration(seconds), token.span, 0)
             }
             TokenKind::Text => {
                 self.next()?;

@@ -75,7 +75,11 @@ impl PlannedNode {
     fn once(self) -> PlanNode {
         let is_plain = matches!(
             self.node.op,
-            PlanOp::Number(_) | PlanOp::Text(_) | PlanOp::RangeSelection(_) | PlanOp::Once(_)
+            PlanOp::Number(_)
+                | PlanOp::Duration(_)
+                | PlanOp::Text(_)
+                | PlanOp::RangeSelection(_)
+                | PlanOp::Once(_)
         );
         if !self.is_constant || is_plain {
             return self.node;
@@ -105,6 +109,7 @@ impl Planner {
         };
         match &expr.kind {
             ExprKind::Number(number) => of(PlanOp::Number(*number), true),
+            ExprKind::Duration(seconds) => of(PlanOp::Duration(*seconds), true),
             ExprKind::Text(text) => of(PlanOp::Text(text.clone()), true),
             ExprKind::Selector(selector) => {
                 let fetch = self.fetch(selector)?;

@@ -14,6 +14,12 @@ const RATIO_MIN: f64 = 2.0;
 /// The axis extends beyond the values by this factor, so that no point touches an end.
 const MARGIN: f64 = 1.02;
 
+/// Whether a bucket has no smallest value to draw: it begins at zero, or at the smallest double
+/// above zero, as the explicit bucket `(0, 5]` does.
+pub(crate) fn begins_at_zero(lower: f64, upper: f64) -> bool {
+    lower <= 0.0 || upper.is_finite() && lower <= upper * 1e-9
+}
+
 impl Axis {
     /// Axis over `low..=high`, both positive and finite, widened to the minimum ratio.
     pub fn covering(low: f64, high: f64) -> Axis {

@@ -1,6 +1,6 @@
 //! Fraction of values per column of a logarithmic axis.
 
-use crate::chart::axis::Axis;
+use crate::chart::axis::{Axis, begins_at_zero};
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::{ValueFormatter, count};
 
@@ -40,7 +40,7 @@ impl DensityShape {
             } else {
                 let upper = show.scale(cell.upper);
                 let lower = show.scale(cell.lower);
-                let lower = if lower > 0.0 { lower } else { upper / OPEN_RATIO };
+                let lower = if begins_at_zero(lower, upper) { upper / OPEN_RATIO } else { lower };
                 spans.push((lower, upper, cell.count));
             }
         }
@@ -134,5 +134,16 @@ mod tests {
         whole.add(&histogram).unwrap();
         let shape = DensityShape::new(&whole, &ValueFormatter::new(None), 10).unwrap();
         assert_eq!((shape.not_positive, shape.unbounded), (2, 1));
+    }
+
+    /// The first bucket of OpenTelemetry's default bounds begins at the smallest double.
+    #[test]
+    fn axis_of_default_bounds_does_not_span_three_hundred_decades() {
+        let mut parts = hist::HistogramParts::new(hist::Scheme::explicit(&[0.0, 5.0]).unwrap());
+        parts.positive = vec![(1, 1000)];
+        let mut whole = MergedDistribution::default();
+        whole.add(&Histogram::from_parts(parts).unwrap()).unwrap();
+        let shape = DensityShape::new(&whole, &ValueFormatter::new(None), 10).unwrap();
+        assert!(shape.axis.high / shape.axis.low < 1e4, "{:?}", shape.axis);
     }
 }

@@ -7,7 +7,7 @@
 
 use hist::{Bracket, Cell};
 
-use crate::chart::axis::Axis;
+use crate::chart::axis::{Axis, begins_at_zero};
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::ValueFormatter;
 
@@ -69,7 +69,7 @@ fn cell_position(cell: &Cell, show: &ValueFormatter) -> CellPosition {
         CellPosition::Overflow
     } else if cell.upper < 0.0 || cell.upper == 0.0 && cell.lower == f64::NEG_INFINITY {
         CellPosition::Negative
-    } else if cell.lower <= 0.0 {
+    } else if begins_at_zero(cell.lower, cell.upper) {
         CellPosition::Zero(show.scale(cell.upper))
     } else {
         CellPosition::OnAxis(show.scale(cell.lower), show.scale(cell.upper))

@@ -2,7 +2,7 @@
 
 use hist::Bracket;
 
-use crate::chart::axis::{Axis, PercentileAxis};
+use crate::chart::axis::{Axis, PercentileAxis, begins_at_zero};
 use crate::chart::density_shape::OPEN_RATIO;
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::ValueFormatter;
@@ -50,12 +50,9 @@ impl PercentileSpectrum {
             .collect();
         let drawn = |value: &f64| *value > 0.0 && value.is_finite();
         // In a bucket whose lower bound is zero or unknown, only the upper bound is certain.
-        let ends = |b: &Bracket| {
-            if b.lower > 0.0 {
-                [b.lower, b.estimate, b.upper]
-            } else {
-                [b.upper / OPEN_RATIO, b.upper, b.upper]
-            }
+        let ends = |b: &Bracket| match begins_at_zero(b.lower, b.upper) {
+            true => [b.upper / OPEN_RATIO, b.upper, b.upper],
+            false => [b.lower, b.estimate, b.upper],
         };
         let values = || columns.iter().flat_map(ends).filter(drawn);
         let low = values().fold(f64::INFINITY, f64::min);

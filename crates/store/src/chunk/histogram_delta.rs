@@ -63,6 +63,8 @@ impl TrackedSummary {
                 TrackedValue::Absent => 0,
                 TrackedValue::Estimated(_) => 1,
                 TrackedValue::Exact(_) => 2,
+                // No decoder reports bounds in a cumulative sample.
+                TrackedValue::Bound(_) => 0,
             }
         }
         of(self.sum) | of(self.min) << 2 | of(self.max) << 4

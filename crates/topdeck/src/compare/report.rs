@@ -67,7 +67,7 @@ fn side_line(side: &ComparisonSide) -> String {
     format!("{values} in {series}, {intervals}")
 }
 
-/// Quantiles side by side.
+/// Quantiles side by side, or below each other if the terminal is too narrow.
 fn quantile_table(
     comparison: &Comparison,
     numbers: &NumberFormatter,
@@ -83,6 +83,15 @@ fn quantile_table(
         ("B / A", true),
     ];
     let mut table = TextTable::new(&columns);
+    let stacked_columns = [
+        ("", false),
+        ("", false),
+        ("", false),
+        ("value", true),
+        ("bounds", false),
+        ("B / A", true),
+    ];
+    let mut stacked = TextTable::new(&stacked_columns);
     let (mut differing, mut doubtful) = (0, 0);
     for pair in &comparison.quantiles {
         let name = match pair.share {
@@ -99,9 +108,29 @@ fn quantile_table(
             if a.estimate > 0.0 && b.estimate >= 0.0 { b.estimate / a.estimate } else { f64::NAN };
         let ratio = if ratio.is_finite() { format!("{ratio:.3}") } else { String::new() };
         let [a, b] = [a, b].map(|of| (numbers.value(of), numbers.bounds(of)));
+        let empty = String::new;
+        stacked.row(vec![
+            name.clone(),
+            mark.to_owned(),
+            "A".to_owned(),
+            a.0.clone(),
+            a.1.clone(),
+            empty(),
+        ]);
+        stacked.row(vec![
+            empty(),
+            empty(),
+            "B".to_owned(),
+            b.0.clone(),
+            b.1.clone(),
+            ratio.clone(),
+        ]);
         table.row(vec![name, mark.to_owned(), a.0, a.1, b.0, b.1, ratio]);
     }
-    let mut text = table.text(terminal);
+    let mut text = match table.width() > terminal.width {
+        true => stacked.text(terminal),
+        false => table.text(terminal),
+    };
     let mark = match (differing, doubtful) {
         (0, _) => "no value differs: all bounds overlap".to_owned(),
         (_, 0) => "* differs".to_owned(),

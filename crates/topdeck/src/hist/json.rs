@@ -160,6 +160,7 @@ fn summary_json<T: Copy>(side: TrackedValue<T>, value: impl Fn(T) -> f64) -> Jso
     let (exactness, value) = match side {
         TrackedValue::Exact(known) => ("exact", number(value(known))),
         TrackedValue::Estimated(known) => ("estimated", number(value(known))),
+        TrackedValue::Bound(known) => ("bound", number(value(known))),
         TrackedValue::Absent => ("absent", Null),
     };
     Object(vec![("exactness", Text(exactness.into())), ("value", value)])

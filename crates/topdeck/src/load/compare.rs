@@ -129,11 +129,15 @@ fn text(
         let heading = format!("{side}  {}", escape_control(&names[at]));
         text.push_str(&terminal.paint(TextStyle::Heading, &heading));
         let started = format_time(run.start_unix_ns);
-        text.push_str(&format!(
-            "\n   {}  {}, started {started}\n",
+        text.push('\n');
+        let about = format!(
+            "{}  {}, started {started}",
             escape_control(&run.target),
             escape_control(&run.schedule)
-        ));
+        );
+        for line in wrap_text(&about, terminal.width.saturating_sub(3)) {
+            text.push_str(&format!("   {line}\n"));
+        }
         text.push_str(&format!(
             "   {} scheduled, {} completed ({}), {} failed, {} unfinished\n",
             count(run.scheduled),

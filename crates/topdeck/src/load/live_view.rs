@@ -68,7 +68,7 @@ impl LiveView {
         self.before_ns = end_ns;
         self.total.merge(tally);
         let last = LastInterval {
-            at: format!("{} s of {}", seconds(end_ns), format_duration(self.planned_ns)),
+            at: progress_text(end_ns, self.planned_ns),
             scheduled: rate(due_count),
             sent: rate(tally.queue_time.count()),
             completed: rate(tally.completed),
@@ -111,6 +111,15 @@ impl LiveView {
 fn write(mut out: impl io::Write, text: &str) -> io::Result<()> {
     out.write_all(text.as_bytes())?;
     out.flush()
+}
+
+/// Elapsed of planned time. Responses that are still missing at the end take longer than planned.
+fn progress_text(end_ns: u64, planned_ns: u64) -> String {
+    let planned = format_duration(planned_ns);
+    match end_ns.saturating_sub(planned_ns) {
+        0 => format!("{} s of {planned}", seconds(end_ns)),
+        more => format!("{planned}, then {} s of waiting for responses", seconds(more)),
+    }
 }
 
 /// Seconds, whole if possible.
@@ -263,5 +272,13 @@ mod tests {
         );
         assert!(second.starts_with("\x1b[6A"), "{second:?}");
         assert!(second.contains("stalled"), "{second}");
+    }
+
+    #[test]
+    fn progress_does_not_exceed_the_planned_time() {
+        assert_eq!(progress_text(19 * SECOND_NS, 20 * SECOND_NS), "19 s of 20 s");
+        assert_eq!(progress_text(20 * SECOND_NS, 20 * SECOND_NS), "20 s of 20 s");
+        let late = "20 s, then 1 s of waiting for responses";
+        assert_eq!(progress_text(21 * SECOND_NS, 20 * SECOND_NS), late);
     }
 }

@@ -177,8 +177,8 @@ pub(crate) fn fraction(
     let [lower, upper, of] = call.args else {
         panic!("BUG: histogram_fraction has three arguments");
     };
-    let lower = evaluation.scalar(lower, call.steps)?;
-    let upper = evaluation.scalar(upper, call.steps)?;
+    let lower = evaluation.scalar_in_unit(lower, of, call.steps)?;
+    let upper = evaluation.scalar_in_unit(upper, of, call.steps)?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
@@ -263,18 +263,73 @@ fn distribution_statistic(
     let Some((of, limits)) = call.args.split_last() else {
         panic!("BUG: a function of distributions has an argument");
     };
-    let limits: Vec<Vec<f64>> =
-        limits.iter().map(|limit| evaluation.scalar(limit, call.steps)).collect::<Result<_>>()?;
+    let limits: Vec<Vec<f64>> = limits
+        .iter()
+        .map(|limit| evaluation.scalar_in_unit(limit, of, call.steps))
+        .collect::<Result<_>>()?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
+    let mut beyond = LimitRange::default();
     let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
             let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
+            beyond.add(limits.first(), shape);
             statistic(&limits, shape)
         })
     };
     let streams = list.into_iter().map(of_subject).collect();
+    if let Some(mut text) = beyond.warning() {
+        if let Some(unit) = evaluation.unit(of)?.text() {
+            text.push_str(&format!(" {unit}; a duration such as 250ms is converted to this unit"));
+        }
+        evaluation.warnings.warn(call.span, text);
+    }
     finish_streams(evaluation, streams, held, call)
+}
+
+/// Limits of a call, and the range of all values that they are compared with.
+#[derive(Default)]
+struct LimitRange {
+    limits: Option<(f64, f64)>,
+    values: Option<(f64, f64)>,
+}
+
+impl LimitRange {
+    fn add(&mut self, limit: Option<&f64>, shape: &histogram_series::StepHistogram) {
+        let histogram_series::StepHistogram::Native(StepValue::Distribution(mixture)) = shape
+        else {
+            return;
+        };
+        let (Some(&limit), Some(min), Some(max)) = (limit, mixture.min(), mixture.max()) else {
+            return;
+        };
+        let widen = |range: Option<(f64, f64)>, low: f64, high: f64| match range {
+            Some((least, greatest)) => Some((least.min(low), greatest.max(high))),
+            None => Some((low, high)),
+        };
+        self.limits = widen(self.limits, limit, limit);
+        self.values = widen(self.values, min.lower, max.upper);
+    }
+
+    /// A limit that is below or above all values is often a number without its unit.
+    fn warning(&self) -> Option<String> {
+        let ((lowest, highest), (min, max)) = self.limits.zip(self.values)?;
+        if highest < min && highest > 0.0 {
+            return Some(format!(
+                "limit {} is below all values, which begin at {}",
+                GoNumber(highest),
+                GoNumber(min)
+            ));
+        }
+        // A limit of an objective is above all values as long as nothing is wrong.
+        (lowest > max && max > 0.0 && lowest / max >= 1000.0).then(|| {
+            format!(
+                "limit {} is far above all values, which end at {}",
+                GoNumber(lowest),
+                GoNumber(max)
+            )
+        })
+    }
 }
 
 fn finish_streams(

@@ -319,9 +319,11 @@ impl ShiftSearch {
             PlanOp::Binary(binary) => {
                 self.inspect_any([&binary.left.1, &binary.right.1].into_iter(), subqueries)
             }
-            PlanOp::Number(_) | PlanOp::Text(_) | PlanOp::RangeSelection(_) | PlanOp::Stage(_) => {
-                false
-            }
+            PlanOp::Number(_)
+            | PlanOp::Duration(_)
+            | PlanOp::Text(_)
+            | PlanOp::RangeSelection(_)
+            | PlanOp::Stage(_) => false,
         };
         self.is_uniform &= found;
         found
@@ -360,7 +362,7 @@ impl ShiftSearch {
 /// Whether a node is a scalar or a string.
 fn is_scalar(node: &PlanNode) -> bool {
     match &node.op {
-        PlanOp::Number(_) | PlanOp::Text(_) => true,
+        PlanOp::Number(_) | PlanOp::Duration(_) | PlanOp::Text(_) => true,
         PlanOp::Once(inner) | PlanOp::Negate(inner) => is_scalar(inner),
         PlanOp::Call { function, .. } => function.returns == ValueType::Scalar,
         PlanOp::Binary(binary) => {
