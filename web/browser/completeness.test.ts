@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { parseDistribution } from "../src/lib/api";
 import { ramp, steps, STEPS } from "../src/lib/colour";
-import { finiteBounds } from "../src/lib/distribution";
+import { drawnBounds, isWide } from "../src/lib/distribution";
 import { ROWS, binRows } from "../src/lib/raster";
 import { Scale } from "../src/lib/scale";
 import { explicit, exponential, INTERVAL, logLinear, sum } from "./histograms";
@@ -58,7 +58,7 @@ async function picture(selector: string) {
   delete parameters["cells"];
   const response = await server.ask<Columns>("/v1/heatmap", parameters);
   const columns = response.columns.map(parseDistribution);
-  const scale = Scale.around(parseDistribution(response.total).cells.map(finiteBounds));
+  const scale = Scale.around(parseDistribution(response.total).cells.map(drawnBounds));
   const screen = await visitor.cells(columns.length, ROWS);
   const row = (value: number) =>
     Math.min(Math.max(Math.floor(scale.share(value) * ROWS), 0), ROWS - 1);
@@ -132,8 +132,12 @@ async function holds(
       ...range,
       above: limit,
     });
-    const { estimate } = response.above[0]!.count;
-    const expected = `${estimate.toLocaleString("en-GB")} of ${sent.toLocaleString("en-GB")} above`;
+    const { lower, estimate, upper } = response.above[0]!.count;
+    const number = (count: number) => count.toLocaleString("en-GB");
+    // Bounds that differ by more than a factor of two are shown instead of the estimate.
+    const isRange = isWide(lower, upper);
+    const above = isRange ? `${number(lower)} to ${number(upper)}` : number(estimate);
+    const expected = `${above} of ${number(sent)} above`;
     await expect
       .poll(() => visitor.page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
       .toContain(expected);

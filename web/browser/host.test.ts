@@ -4,6 +4,7 @@ import { join } from "node:path";
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 
+import { isWide } from "../src/lib/distribution";
 import { fio } from "./fio";
 import { Server } from "./server";
 import { Visitor } from "./visitor";
@@ -24,7 +25,7 @@ afterAll(async () => {
 interface HistogramJson {
   count: number;
   quantiles: { q: number; value: { estimate: number } | null }[];
-  above: { count: { estimate: number } }[];
+  above: { count: { lower: number; estimate: number; upper: number } }[];
 }
 
 /** Collector warnings of this machine. */
@@ -149,7 +150,9 @@ test(
     expect(response.above[0]!.count.estimate).toBeGreaterThan(0);
     await page.getByLabel("Threshold", { exact: true }).fill(threshold);
     await page.keyboard.press("Enter");
-    const above = number(response.above[0]!.count.estimate);
+    const { lower, estimate, upper } = response.above[0]!.count;
+    const isRange = isWide(lower, upper);
+    const above = isRange ? `${number(lower)} to ${number(upper)}` : number(estimate);
     const expected = `${above} of ${number(response.count)} above`;
     await expect
       .poll(() => page.getByTestId("above-threshold").innerText(), { timeout: 20_000 })

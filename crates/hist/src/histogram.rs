@@ -258,8 +258,8 @@ impl Histogram {
             })
     }
 
-    /// Downgrades exact side values that cannot be true to estimates; NaN, and bounds that cannot be
-    /// true or say no more than the buckets, become absent.
+    /// Downgrades exact side values that cannot be true to estimates. NaN, and bounds that cannot
+    /// be true or say no more than the buckets, become absent.
     fn normalize_summary(&mut self) {
         if self.count == 0 {
             self.sum = TrackedValue::Exact(CompensatedSum::default());

@@ -1,7 +1,7 @@
 //! Recent errors of a listener, such as lines that cannot be parsed.
 //!
-//! They are part of the status. The log gets the first, the 10th, the 100th and so on: a sender with
-//! a wrong format repeats it for each line.
+//! They are part of the status. The log gets the first, the 10th, the 100th and so on: a sender
+//! with a wrong format repeats it for each line.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -166,7 +166,8 @@ fn damaged_lines_are_named_and_the_rest_is_read() {
 #[test]
 fn help_of_a_metric_is_kept() {
     let text = b"# HELP http_requests_total Requests served.\\nBy status.\n\
-                 # TYPE http_requests_total counter\nhttp_requests_total 3\n# HELP empty\n# HELPER x y\n";
+                 # TYPE http_requests_total counter\nhttp_requests_total 3\n\
+                 # HELP empty\n# HELPER x y\n";
     let mut rows = crate::series_sink::VecSeriesSink::default();
     let defaults = crate::mapper::MappingDefaults { time: Some(7), ..Default::default() };
     let mut mapper = crate::mapper::RowMapper::new(defaults, &mut rows);

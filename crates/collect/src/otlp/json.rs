@@ -82,8 +82,9 @@ static ANY_VALUE: [JsonField; 7] = [
 ];
 static ARRAY_VALUE: [JsonField; 1] = [repeated_field("values", 1, Message(&ANY_VALUE))];
 static KEY_VALUE_LIST: [JsonField; 1] = [repeated_field("values", 1, Message(&KEY_VALUE))];
-static METRIC: [JsonField; 7] = [
+static METRIC: [JsonField; 8] = [
     single_field("name", 1, Text),
+    single_field("description", 2, Text),
     single_field("unit", 3, Text),
     single_field("gauge", 5, Message(&NUMBERS)),
     single_field("sum", 7, Message(&NUMBERS)),

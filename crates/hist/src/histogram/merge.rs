@@ -96,8 +96,8 @@ impl Histogram {
     /// any change unless this histogram contains every count of `other`.
     ///
     /// Thresholds stay exact. The sum stays exact if its 100 bits still hold the difference. The
-    /// extremes stay exact if they prove that `other` did not contain them; otherwise they bound the
-    /// values that remain.
+    /// extremes stay exact if they prove that `other` did not contain them; otherwise they bound
+    /// the values that remain.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let too_coarse = || MergeError::TooCoarse {
             target: Box::new(self.scheme.clone()),
