@@ -102,7 +102,7 @@ fn malformed_lines_are_reported_with_their_sender() {
     assert!(errors.contains(&said), "{errors:?}");
     assert!(errors.len() <= 10, "{errors:?}");
     // They are part of the status, as docs/listen.md says.
-    let status = listener.status()().to_string();
+    let status = format!("{:#}", listener.status()());
     assert!(status.contains("\"format\":\"statsd\""), "{status}");
     assert!(status.contains("\"rejected_lines\":104"), "{status}");
     assert!(status.contains("expected name:value|type, found \\\"garbage\\\""), "{status}");
