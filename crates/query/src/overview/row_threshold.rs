@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn declared_threshold_is_the_smallest_and_expects_nothing_above() {
-        let declared = Histogram::default().with_thresholds(&[500.0, 250.0]).unwrap();
+        let declared = Histogram::default().with_thresholds(&[250.0, 500.0]).unwrap();
         let found = RowThreshold::declared(&Mixture::from(declared)).unwrap();
         assert_eq!((found.value, found.expected_above(1000)), (250.0, 0.0));
         assert_eq!(RowThreshold::declared(&values(10)), None);
