@@ -32,6 +32,7 @@ mod middleware;
 mod named_dir;
 mod offered_routes;
 mod openapi;
+mod overview_cache;
 mod parameters;
 mod prometheus;
 mod protobuf_writer;

@@ -28,7 +28,6 @@ use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 
-pub(crate) use overview::OverviewCache;
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql (default) or caql");

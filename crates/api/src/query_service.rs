@@ -29,7 +29,7 @@ use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory_budget::{self, MemoryBudget, Reservation};
-use crate::query::OverviewCache;
+use crate::overview_cache::OverviewCache;
 use crate::query_admission::{ClientId, QueryAdmission, QueryLane};
 use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;

@@ -77,6 +77,6 @@ impl SumBounds {
 /// How many of `count` values can use `each` of `all`.
 fn uses(all: f64, each: f64, count: u64) -> u64 {
     let most = all / each;
-    // NaN if both are zero or infinite.
-    if most < count as f64 { most as u64 } else { count }
+    // NaN if both are zero or infinite. The difference to an end may be a negative zero.
+    if each > 0.0 && most < count as f64 { most as u64 } else { count }
 }

@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let (Some(unit), Some(first)) = (&unit, left_out.first()) {
         let n = plural(left_out.len() as u64, "series", "series");
         eprintln!("topdeck: {n} without a unit left out, such as {}", first.series);
-        let same = Selector::label_equals(model::selector::UNIT, &unit.to_string());
+        let same = Selector::label_equals(model::selector::UNIT, unit.to_string());
         selector = Selector::and(vec![selector, same]);
     }
     let above = parse_threshold("--above", &options.above, unit.as_ref())?;

@@ -24,10 +24,10 @@ use render::terminal::Terminal;
 /// Show which metrics and services have requests above their threshold
 ///
 /// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
-/// are expected there. The threshold is yours (--threshold), else the one that the program declared,
-/// else the 99th percentile of the last seven days, which about 1 % of the requests exceed. Unusual
-/// is the Wasserstein distance of the last hour to the same hour of the last seven days, as a ratio
-/// to the distances of those days among themselves: about 1 is usual.
+/// are expected there. The threshold is yours (--threshold), else the one that the program
+/// declared, else the 99th percentile of the last seven days, which about 1 % of the requests
+/// exceed. Unusual is the Wasserstein distance of the last hour to the same hour of the last seven
+/// days, as a ratio to the distances of those days among themselves: about 1 is usual.
 ///
 /// Without a folder, a running server is asked.
 #[derive(clap::Args)]
@@ -87,7 +87,8 @@ Exit status:
   1  store not found or in use, or the server did not answer
   2  usage error";
 
-/// Time that a server may spend on reads: a terminal shows an answer once, so it should be complete.
+/// Time that a server may spend on reads: a terminal shows an answer once, so it should be
+/// complete.
 const SERVER_BUDGET: &str = "30s";
 
 fn parse_threshold(text: &str) -> Result<(String, Quantity), String> {

@@ -38,7 +38,7 @@ pub(super) async fn breakdown(
         let unit = selection::common_unit(&selector, &found)?;
         let selector = match (&unit, left_out.is_empty()) {
             (Some(unit), false) => {
-                let same = Selector::label_equals(selector::UNIT, &unit.to_string());
+                let same = Selector::label_equals(selector::UNIT, unit.to_string());
                 Selector::and(vec![selector, same])
             }
             _ => selector,

@@ -1,7 +1,7 @@
 //! `/v1/overview`: rows of all distributions by affected requests.
 
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse as _, Response};
@@ -9,7 +9,7 @@ use collect::{Quantity, Unit};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
-use query::overview::{Overview, OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
+use query::overview::{OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
 use store::{DAY, ReadView, SECOND};
 
 use super::OVERVIEW;
@@ -18,6 +18,7 @@ use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::document;
+use crate::overview_cache::CachedOverview;
 use crate::parameters::Parameters;
 use crate::web_files::accepts_gzip;
 
@@ -29,34 +30,6 @@ const BUDGET: Duration = Duration::from_millis(80);
 const BUDGET_MAX: Duration = Duration::from_secs(60);
 /// A complete overview is answered from memory for this time.
 const FRESH: i64 = 5 * SECOND;
-
-/// What has been read for the overview of each group, in the order of [`RowGroup::ALL`].
-#[derive(Debug)]
-pub(crate) struct OverviewCache(Vec<Mutex<CachedOverview>>);
-
-#[derive(Debug)]
-struct CachedOverview {
-    overview: Overview,
-    today_start: i64,
-    is_complete: bool,
-}
-
-impl Default for OverviewCache {
-    fn default() -> OverviewCache {
-        let of = |(group, _): &(RowGroup, &str)| {
-            let overview = Overview::new(*group);
-            Mutex::new(CachedOverview { overview, today_start: i64::MIN, is_complete: false })
-        };
-        OverviewCache(RowGroup::ALL.iter().map(of).collect())
-    }
-}
-
-impl OverviewCache {
-    fn group(&self, group: RowGroup) -> &Mutex<CachedOverview> {
-        let at = RowGroup::ALL.iter().position(|(known, _)| *known == group);
-        &self.0[at.expect("BUG: a group is not in the table")]
-    }
-}
 
 /// Parameters of a request.
 struct OverviewParams {

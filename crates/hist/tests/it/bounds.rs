@@ -186,7 +186,7 @@ fn block_of_version_2_has_no_bounds() {
     let checksum = crc32c::crc32c(&older);
     older.extend(checksum.to_le_bytes());
     let error = block::decode(&older).unwrap_err().to_string();
-    assert!(error.contains("standing"), "{error}");
+    assert!(error.contains("exactness"), "{error}");
 }
 
 #[test]

@@ -139,12 +139,12 @@ fn assert_same_values(again: &Histogram, before: &Histogram) {
 
 /// Remote write and the client model, native and classic, whole and float counts.
 pub(super) fn prometheus(bytes: &[u8]) {
-    if let Ok(message) = RemoteHistogram::from_bytes(bytes) {
-        if let Ok(sample) = message.to_sample() {
-            check_sample(&sample, RemoteHistogram::from_histogram, |again| {
-                RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
-            });
-        }
+    if let Ok(message) = RemoteHistogram::from_bytes(bytes)
+        && let Ok(sample) = message.to_sample()
+    {
+        check_sample(&sample, RemoteHistogram::from_histogram, |again| {
+            RemoteHistogram::from_bytes(&again.to_bytes()).unwrap().to_sample().unwrap()
+        });
     }
     if let Ok(message) = ClientHistogram::from_bytes(bytes) {
         let native = message.to_native().ok().flatten();
