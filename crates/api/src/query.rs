@@ -128,7 +128,7 @@ const OVERVIEW: &[Parameter] = &[
     Parameter::text("today_from", "start of today, in the last two days; default: midnight UTC"),
     Parameter::text("group", "services (default), host, or topdeck: its metrics of itself"),
     Parameter::integer("offset", "number of rows before the first one; default 0"),
-    Parameter::integer("limit", "maximum number of rows; default 100, at most 5,000"),
+    Parameter::integer("limit", "maximum number of rows; default 80, at most 5,000"),
     Parameter::text(
         "budget",
         "time for reads; default: 80ms, at most 60s; incomplete counts the rows whose history \

@@ -83,6 +83,19 @@ impl Histogram {
 
     /// The value of a rank, 1-based.
     pub(crate) fn order_statistic(&self, rank: u64) -> Bracket {
+        let value = self.rank_in_bucket(rank);
+        match value.is_wide().then(|| SumBounds::of(self)).flatten() {
+            Some(bounds) => {
+                let (cell, before) = self.cell_of_rank(rank);
+                bounds.narrow_rank(value, rank.wrapping_sub(before), cell.count)
+            }
+            None => value,
+        }
+    }
+
+    /// The value of a rank as its bucket bounds it. Definitions of other programs do not use the
+    /// sum.
+    fn rank_in_bucket(&self, rank: u64) -> Bracket {
         if let (1, Some(min)) = (rank, self.tracked_min().exact()) {
             return Bracket::exact(min);
         }
@@ -90,12 +103,7 @@ impl Histogram {
             return Bracket::exact(max);
         }
         let (cell, before) = self.cell_of_rank(rank);
-        let k = rank.wrapping_sub(before);
-        let value = self.spread_evenly(&cell).order_statistic(k);
-        match value.is_wide().then(|| SumBounds::of(self)).flatten() {
-            Some(bounds) => bounds.narrow_rank(value, k, cell.count),
-            None => value,
-        }
+        self.spread_evenly(&cell).order_statistic(rank.wrapping_sub(before))
     }
 
     fn linear(&self, q: f64) -> Bracket {
@@ -207,7 +215,7 @@ impl Histogram {
 
     /// An estimate clamped to the bounds of the value of `rank`.
     fn clamp_to_rank(&self, rank: u64, estimate: f64) -> Bracket {
-        let known = self.order_statistic(rank);
+        let known = self.rank_in_bucket(rank);
         Bracket::new(known.lower, estimate, known.upper)
     }
 

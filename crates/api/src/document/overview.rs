@@ -1,6 +1,6 @@
 //! JSON document of an overview.
 //!
-//! Bounds have four digits, rounded outwards, so that a page of 100 rows stays small. The
+//! Bounds have four digits, rounded outwards, so that a page of 80 rows stays small. The
 //! heatmap's `cells` has a hexadecimal digit per cell, minute by minute from the lowest bin to the
 //! highest: 0 is empty, the others are logarithmic in the count.
 

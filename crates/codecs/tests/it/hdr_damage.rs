@@ -45,8 +45,8 @@ fn hostile_bytes_are_reported_with_field_and_offset() {
     check_rejected(&v2_with(15, &[6]), "at byte 12: digits is 6, expected 0 to 5");
     check_rejected(
         &v2_with(16, &[0; 8]),
-        "at byte 16: lowest discernible value is 0, expected at least 1, and below 2^63 when \
-         multiplied by the buckets of two octaves",
+        "at byte 16: lowest discernible value is 0, expected at least 1, with value · 2 · buckets \
+         per octave < 2^63",
     );
     check_rejected(
         &v2_with(24, &1i64.to_be_bytes()),

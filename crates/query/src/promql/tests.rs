@@ -89,7 +89,7 @@ fn literals() {
     check("- -1 + +Inf", "1 + Inf");
     check("-nan", "NaN");
     check("1h30m", "1h30m");
-    check("-5m", "-300");
+    check("-5m", "-5m");
     check(r#"'it\'s' # a comment"#, r#""it's""#);
     check("`a\\b`", r#""a\\b""#);
     check(r#""\u00e4\x41\101""#, r#""äAA""#);

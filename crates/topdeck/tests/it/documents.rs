@@ -195,6 +195,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "load",
         "ls",
         "man",
+        "overview",
         "post-mortem",
         "query",
         "restore",
