@@ -207,8 +207,8 @@ impl Histogram {
         };
         // The quantile itself is the value of the nearest rank, which is in the bucket below if the
         // rank is exactly at its end.
-        let nearest = self.order_statistic(nearest_rank(q, n));
-        let known = self.order_statistic(rank);
+        let nearest = self.rank_in_bucket(nearest_rank(q, n));
+        let known = self.rank_in_bucket(rank);
         let (lower, upper) = (known.lower.min(nearest.lower), known.upper.max(nearest.upper));
         Some(Bracket::new(lower, estimate, upper))
     }

@@ -52,7 +52,7 @@ fn processes_at_three_widths() {
         expect![[r#"
             topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
             pid  program  metric                  rate▼       p50       p99        max  in flight  errors  p99, last 60 s
-            812  shop     answer_duration, all 2   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s                                       ▁▁▁▁▁▁▁▁
+            812  shop     answer_duration, all 2   8 /s  1.902 ms  47.82 ms  ~47.82 ms  2, 2.50 s    3 /s                                       ▁▁▁▁▁▁▁▁
              77  worker   job_duration             0 /s         -         -          -          -       -
 
 
@@ -67,7 +67,7 @@ fn processes_at_three_widths() {
         expect![[r#"
             topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:12Z
             pid program metric            rate▼      p50      p99       max in flight errors
-            812 shop    answer_duration,…  8 /s 1.902 ms 48.15 ms ~48.15 ms 2, 2.50 s   3 /s
+            812 shop    answer_duration,…  8 /s 1.902 ms 47.82 ms ~47.82 ms 2, 2.50 s   3 /s
              77 worker  job_duration       0 /s        -        -         -         -      -
 
 
@@ -82,7 +82,7 @@ fn processes_at_three_widths() {
         expect![[r#"
             topdeck top   last 1.00 s   2 processes
             pid program rate▼      p99       max
-            812 shop     8 /s 48.15 ms ~48.15 ms
+            812 shop     8 /s 47.82 ms ~47.82 ms
              77 worker   0 /s        -         -
             answer_duration, all 2: /usr/bin/shop -…
             q quit  ? help  Enter open  s sort
@@ -100,7 +100,7 @@ fn low_screens_keep_rows() {
         expect![[r#"
             topdeck top   last 1.00 s   2 processes   by rate
             pid program rate▼      p99       max in flight
-            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+            812 shop     7 /s 47.73 ms ~47.73 ms 2, 2.50 s
              77 worker   0 /s        -         -         -
         "#]],
     );
@@ -110,7 +110,7 @@ fn low_screens_keep_rows() {
         2,
         expect![[r#"
             pid program rate▼      p99       max in flight
-            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+            812 shop     7 /s 47.73 ms ~47.73 ms 2, 2.50 s
         "#]],
     );
     check(
@@ -118,7 +118,7 @@ fn low_screens_keep_rows() {
         60,
         1,
         expect![[r#"
-            812 shop     7 /s 47.97 ms ~47.97 ms 2, 2.50 s
+            812 shop     7 /s 47.73 ms ~47.73 ms 2, 2.50 s
         "#]],
     );
     check(
@@ -165,7 +165,7 @@ fn exited_process_is_marked_for_ten_seconds() {
         expect![[r#"
             topdeck top   last 1.00 s   2 processes   by rate   2026-11-14 22:40:00Z
             pid  program  metric                   rate▼       p50       p99        max  in flight  errors
-            812  shop     terminated, 2 in flight   8 /s  1.902 ms  48.15 ms  ~48.15 ms  2, 2.50 s    3 /s
+            812  shop     terminated, 2 in flight   8 /s  1.902 ms  47.82 ms  ~47.82 ms  2, 2.50 s    3 /s
              77  worker   job_duration              0 /s         -         -          -          -       -
 
             terminated: last values before the exit
@@ -189,7 +189,7 @@ fn late_samples_and_pauses_are_shown() {
         expect![[r#"
             topdeck top   LATE: last 2.00 s   2 processes   by rate
             pid program   rate▼      p99       max in flight
-            812 shop    7.50 /s 48.23 ms ~48.23 ms 2, 2.50 s
+            812 shop    7.50 /s 47.86 ms ~47.86 ms 2, 2.50 s
              77 worker     0 /s        -         -         -
             q quit  ? help  Enter open  s sort  / filter  space pause
         "#]],
@@ -203,7 +203,7 @@ fn late_samples_and_pauses_are_shown() {
         expect![[r#"
             topdeck top   PAUSED   last 4.00 s, a pause   2 processes
             pid program   rate▼      p99       max in flight
-            812 shop    7.50 /s 48.34 ms ~48.34 ms 2, 2.50 s
+            812 shop    7.50 /s 47.92 ms ~47.92 ms 2, 2.50 s
              77 worker     0 /s        -         -         -
             q quit  ? help  Enter open  s sort  / filter  space pause
         "#]],
@@ -224,8 +224,8 @@ fn metrics_of_a_process() {
         expect![[r#"
             shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
             metric▲                               value  rate       p50       p99        max  p99, last 60 s
-            answer_duration, all 2           112 values  7 /s  1.896 ms  47.97 ms  ~47.97 ms                               ▁▁▁▁▁▁▁▁▁
-            answer_duration{route="cart"}     75 values  5 /s  1.902 ms  47.97 ms  ~47.97 ms                                      ▁▁
+            answer_duration, all 2           112 values  7 /s  1.896 ms  47.73 ms  ~47.73 ms                               ▁▁▁▁▁▁▁▁▁
+            answer_duration{route="cart"}     75 values  5 /s  1.902 ms  47.73 ms  ~47.73 ms                                      ▁▁
             answer_duration{route="search"}   37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
             query_duration                    37 values  2 /s  1.207 ms  1.902 ms  ~1.902 ms                                      ▁█
             answers_failed_total                     45  3 /s
@@ -242,8 +242,8 @@ fn metrics_of_a_process() {
         expect![[r#"
             shop 812   last 1.00 s   topdeck   6 metrics   by metric
             metric▲               value rate      p50      p99       max
-            answer_duration… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms
-            answer_duration…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms
+            answer_duration… 112 values 7 /s 1.896 ms 47.73 ms ~47.73 ms
+            answer_duration…  75 values 5 /s 1.902 ms 47.73 ms ~47.73 ms
             answer_duration…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
             query_duration    37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms
             answers_failed_…         45 3 /s
@@ -261,8 +261,8 @@ fn metrics_of_a_process() {
         expect![[r#"
             shop 812   last 1.00 s   topdeck   6 metrics   by metric   2026-11-14 22:40:00Z
             metric▲                    value rate      p50      p99       max p99, last 60 s
-            answer_duration, all… 112 values 7 /s 1.896 ms 47.97 ms ~47.97 ms           ▁▁▁▁
-            answer_duration{rout…  75 values 5 /s 1.902 ms 47.97 ms ~47.97 ms              ▁
+            answer_duration, all… 112 values 7 /s 1.896 ms 47.73 ms ~47.73 ms           ▁▁▁▁
+            answer_duration{rout…  75 values 5 /s 1.902 ms 47.73 ms ~47.73 ms              ▁
             answer_duration{rout…  37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
             query_duration         37 values 2 /s 1.207 ms 1.902 ms ~1.902 ms              █
             answers_failed_total          45 3 /s
@@ -287,12 +287,12 @@ fn a_histogram_in_full() {
             shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
             answer_duration, all 2
             window           values     rate       p50       p90       p99     p99.9    p99.99        max
-            last 1 s              8     8 /s  1.902 ms  48.15 ms  48.15 ms  48.15 ms  48.15 ms  ~48.15 ms
-            last 11 s            83  7.55 /s  1.904 ms  47.97 ms  48.43 ms  48.43 ms  48.43 ms  ~48.43 ms
+            last 1 s              8     8 /s  1.902 ms  47.82 ms  47.82 ms  47.82 ms  47.82 ms  ~47.82 ms
+            last 11 s            83  7.55 /s  1.904 ms  47.73 ms  47.97 ms  47.97 ms  47.97 ms  ~47.97 ms
             since the start      90        -  1.901 ms  47.71 ms  48.00 ms  48.00 ms  48.00 ms      48 ms
 
             Last minute
-              83 values, max 48.15 ms (47.45 to 48.50 ms) in the column from 2026-11-14 22:40:01Z
+              83 values, max 47.82 ms (47.45 to 48.00 ms) in the column from 2026-11-14 22:40:01Z
 
                       │▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁
                       │████████········████████········████████········████████········████████········████████
@@ -311,8 +311,8 @@ fn a_histogram_in_full() {
                  8 ms ┤
                  7 ms ┤
                  6 ms ┤
-                 5 ms ┤
                       │
+                 5 ms ┤
                  4 ms ┤
                       │
                  3 ms ┤
@@ -323,7 +323,7 @@ fn a_histogram_in_full() {
                       │
                       │
                       │········████████········████████········████████········████████········████████········
-                 1 ms ┤
+                      │
                900 us ┤████████········████████········████████········████████········████████········████████
                       └────────┬───────────────┬───────────────┬───────────────┬───────────────┬──────────────┬
                            22:40:02        22:40:04        22:40:06        22:40:08        22:40:10    22:40:12
@@ -331,9 +331,9 @@ fn a_histogram_in_full() {
               2026-11-14 22:40:01Z to 2026-11-14 22:40:12Z; column width 1 s
 
               Distribution, last minute (percentage of values per column; w: another window)
-                 20 % ┤█      ▄         ▄   █                                                                  █
-                      │█      █         █   █                                                                  █
-                      │█      █         █   █                                                                  █
+                 20 % ┤█                    █                                                                  █
+                      │█                    █                                                                  █
+                      │█                    █                                                                  █
 
             q back  ? help  w window  up down scroll  space pause  + - interval
         "#]],
@@ -346,18 +346,18 @@ fn a_histogram_in_full() {
         expect![[r#"
             shop 812   last 1.00 s   topdeck   2026-11-14 22:40:12Z
             answer_duration, all 2
-                 20 % ┤█        ▄                                      █
-                      │█        █ ▄                                    █
-                      │█        █ █                                    █
-                      │█   ▅    █ █                                    █
-                 10 % ┤█   █    █ █                                    █
-                      │█   █    █ █                                    █
-                      │█  ▇█    █ █                                    █
-                      │█  ██    █ █▄                                   █
-                      │█  ██    █ ██                                   █
-                      └─┬────────┬──────────┬───────┬────────┬──────────
-                      1 ms     2 ms       5 ms    10 ms    20 ms
-                                ▲ p50                     max 48.43 ms ▲
+                 20 % ┤█  ▄     ▄ █                                    █
+                      │█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                 10 % ┤█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                      │█  █     █ █                                    █
+                      └─┬───────┬───────────┬───────┬────────┬──────────
+                      1 ms    2 ms        5 ms    10 ms    20 ms
+                                ▲ p50                     max 47.97 ms ▲
 
             q back  ? help  w window  up down scroll  space pause
         "#]],
