@@ -1,8 +1,11 @@
 /** Line charts: what a pointer and keys do with them, on a real server with known data. */
 
+import { readFileSync } from "node:fs";
+
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 
+import { formatFrequency } from "../src/lib/unit";
 import { Server } from "./server";
 import { traffic } from "./traffic";
 import { HAS_ALL_SCREENSHOTS, settled, Visitor } from "./visitor";
@@ -160,6 +163,114 @@ test("each of twenty lines has a style of its own, and the tab a title", async (
   expect(await page.title()).toMatch(/^histogram_quantile\(0\.99.*… · Explore · topdeck$/);
   await visitor.open("status", {});
   await expect.poll(() => page.title()).toBe("Status · topdeck");
+});
+
+interface QueryJson {
+  data: { points: { time_ns: number; value: { count: number } }[] }[];
+}
+
+test.each([
+  ['rate(latency{version="1.5"}[5m])', 3],
+  ["sum(rate(latency[5m]))", 1],
+  ["sum by (host) (increase(latency[10m]))", 3],
+])("%s draws heatmaps instead of no data", async (query, heatmaps) => {
+  await ask(query);
+  await page.locator(".heatmap[data-drawn]").first().waitFor();
+  await settled(page);
+  expect(await page.locator(".heatmap").count()).toBe(heatmaps);
+  expect(await page.getByText("no data", { exact: false }).count()).toBe(0);
+  // Cells differ in colour: a rate below one value per second is no single shade.
+  const cells = (await visitor.cells(60, 60)).flat().map((colour) => colour.join());
+  expect(new Set(cells).size).toBeGreaterThan(20);
+  const at = Math.floor((end - 2 * HOUR) / 600e3) * 600e3;
+  const { data } = await server.ask<QueryJson>("/v1/query", {
+    query,
+    language: "promql",
+    from: new Date(at).toISOString(),
+    to: new Date(at + 600e3).toISOString(),
+    step: "600s",
+  });
+  const { time_ns, value } = data[0]!.points[0]!;
+  expect(time_ns / 1e6).toBe(at);
+  await page.getByText("As a table").first().click();
+  // A column ends at its evaluation.
+  const stamp = new Date(at - 120e3).toISOString().slice(0, 19).replace("T", " ");
+  const row = page.getByRole("row", { name: stamp }).first();
+  await row.waitFor({ timeout: 5_000 });
+  expect(await row.getByRole("cell").nth(1).innerText()).toBe(formatFrequency(value.count, false));
+  await visitor.screenshot(`rate-${heatmaps}`);
+});
+
+test("a panel of a dashboard draws the heatmap of a rate", async () => {
+  const panels = [{ title: "Rate", text: "sum(rate(latency[5m]))", language: "promql" }];
+  await fetch(`${server.url}/v1/dashboards/rate`, {
+    method: "PUT",
+    body: JSON.stringify({ schema: 2, title: "Rate", panels }),
+  });
+  await visitor.open("dashboards", { dashboard: "rate", ...range });
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(await page.locator(".heatmap").count()).toBe(1);
+});
+
+async function exported(format: string): Promise<Buffer> {
+  const download = page.waitForEvent("download");
+  await page.getByRole("button", { name: format, exact: true }).click();
+  const file = await download;
+  expect(file.suggestedFilename()).toMatch(new RegExp(`^[a-z0-9-]+\\.${format.toLowerCase()}$`));
+  return readFileSync(await file.path());
+}
+
+test("a chart is exported as PNG, SVG and CSV, without hidden lines", async () => {
+  await p99({ threshold: "1.5s" });
+  await page.getByRole("button", { name: "web-1" }).click();
+  const png = await exported("PNG");
+  expect(png.subarray(1, 4).toString()).toBe("PNG");
+  expect(png.readUInt32BE(16)).toBe(2_000);
+  const svg = (await exported("SVG")).toString();
+  expect(svg).toContain("web-2");
+  expect(svg).not.toContain("web-1");
+  expect(svg).toContain(">1.5 s</text>");
+  const problem = await page.evaluate(
+    (text) =>
+      new DOMParser().parseFromString(text, "image/svg+xml").querySelector("parsererror")
+        ?.textContent,
+    svg,
+  );
+  expect(problem).toBeUndefined();
+  const csv = (await exported("CSV")).toString().split("\r\n");
+  expect(csv[0]).toBe(
+    'time,"{host=""web-2""} (s)","{host=""web-3""} (s)",' +
+      '"max {host=""web-2""} (s)","max {host=""web-3""} (s)"',
+  );
+  expect(csv.length).toBeGreaterThan(150);
+  expect(csv[100]).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z(,0\.\d+){4}$/);
+  if (HAS_ALL_SCREENSHOTS) await page.evaluate(() => scrollTo(0, 0));
+});
+
+test("what is shown is copied as PromQL and as curl, of queries and of heatmaps", async () => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const copied = () => page.evaluate(() => navigator.clipboard.readText());
+  const copy = async (what: string) => {
+    await page.getByRole("button", { name: `Copy as ${what}` }).click();
+    await page.getByText(`Copied as ${what}.`).waitFor();
+    return copied();
+  };
+  await p99();
+  expect(await copy("PromQL")).toBe(P99);
+  const command = await copy("curl");
+  expect(command).toContain(`curl -sG '${server.url}/v1/query'`);
+  const sent = [...command.matchAll(/--data-urlencode '(\w+)=(.*)'/g)];
+  const parameters = Object.fromEntries(sent.map(([, name, value]) => [name!, value!]));
+  const { data } = await server.ask<QueryJson>("/v1/query", parameters);
+  expect(data).toHaveLength(3);
+  await visitor.explore({ selector: "latency", ...range });
+  const expression = await copy("PromQL");
+  expect(expression).toMatch(/^sum\(exact_increase\(latency\[\d+ms\]\)\)$/);
+  expect(await copy("curl")).toContain(`${server.url}/v1/heatmap`);
+  const drawn = await visitor.drawn();
+  await ask(expression);
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
 });
 
 test.each([390, 1360, 2560])("a chart with its readout is accessible at %d px", async (width) => {

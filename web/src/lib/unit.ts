@@ -110,6 +110,11 @@ export function formatCount(number: number): string {
   return Math.round(number).toLocaleString("en-GB");
 }
 
+/** A count, or the fraction of one that a rate has: `1,204`, `0.983`. */
+export function formatFrequency(number: number, isWhole: boolean): string {
+  return isWhole ? formatCount(number) : formatValue(number, "");
+}
+
 /** A share: `3.1 %`, `99.97 %`; 0 % and 100 % only if exact. */
 export function formatShare(share: number): string {
   const percent = share * 100;
