@@ -119,3 +119,17 @@ describe("default bounds of OpenTelemetry with seconds", () => {
     expect(formatRange(bucket.lower, bucket.upper, "s")).toBe("0 s to 5 s");
   });
 });
+
+test("a rate of half a value per second has quantiles and a count above a threshold", () => {
+  const rate = new Distribution([cell(0, 10, 0.2), cell(10, 20, 0.2), cell(20, 40, 0.1)], exact(7));
+  expect(rate.isWhole).toBe(false);
+  expect(rate.quantile(0.2)!.estimate).toBeCloseTo(5);
+  expect(rate.quantile(0.5)).toMatchObject({ lower: 10, upper: 20 });
+  expect(rate.quantile(0.9)!.estimate).toBeCloseTo(30);
+  expect(rate.quantile(1)).toMatchObject({ lower: 20, estimate: 40, upper: 40 });
+  const above = rate.countAbove(15);
+  expect(above.lower).toBeCloseTo(0.1);
+  expect(above.estimate).toBeCloseTo(0.2);
+  expect(above.upper).toBeCloseTo(0.3);
+  expect(rate.mean!.estimate).toBeCloseTo(14);
+});

@@ -71,6 +71,13 @@ test("a column without values is a hole: nothing is drawn across it", () => {
   ]);
 });
 
+test("lines have names even when the last column is empty", () => {
+  const { written } = drawn([column(0, 10), column(1, 1000), column(2)], ["p50"]);
+  expect(written.map((one) => one.text).sort()).toEqual(["max", "p50"]);
+  // At the top, where the lines end.
+  for (const { y } of written) expect(y).toBeLessThan(BOX.top + 20);
+});
+
 test("names of lines that end together stand apart", () => {
   const { written } = drawn([column(0, 10, 10, 10)], ["p50", "p99"]);
   expect(written.map((one) => one.text).sort()).toEqual(["max", "p50", "p99"]);

@@ -8,6 +8,7 @@ import * as time from "../src/lib/time";
 import {
   formatBracket,
   formatCount,
+  formatFrequency,
   formatInput,
   isNumber,
   parseThreshold,
@@ -250,4 +251,9 @@ test("a bare number asks for its unit, that of the values first", () => {
     false,
     false,
   ]);
+});
+
+test("a rate of 0.983 values per second is not rounded to 1", () => {
+  expect(formatFrequency(0.9827, false)).toBe("0.983");
+  expect(formatFrequency(1_204, true)).toBe("1,204");
 });

@@ -106,6 +106,10 @@ export function setToken(text: string): boolean {
   return isValid;
 }
 
+export function hasToken(): boolean {
+  return Boolean(token.get());
+}
+
 export async function getJson<T>(
   path: string,
   parameters: QueryParameters = {},
@@ -274,6 +278,21 @@ export async function fetchHeatmap(
     total: parseDistribution(response.total),
     columns: response.columns.map(toColumn),
     leftOut: response.left_out ?? null,
+  };
+}
+
+/** A heatmap as a request, and in PromQL, which has no tag searches. */
+export function heatmapQuery({ selector, start, end, step }: Heatmap): {
+  promql: string | null;
+  path: string;
+  parameters: Record<string, string>;
+} {
+  const isTagSearch = /^\s*(and|or|not)\(/.test(selector);
+  const range = rangeParameters(rangeBetween(start, end));
+  return {
+    promql: isTagSearch ? null : `sum(exact_increase(${selector}[${step}ms]))`,
+    path: "/v1/heatmap",
+    parameters: { selector, ...range, step: `${step}ms` },
   };
 }
 

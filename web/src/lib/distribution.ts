@@ -27,6 +27,8 @@ export interface Extremes {
 /** Cells in ascending order. Cells of different schemes may overlap. */
 export class Distribution {
   readonly count: number;
+  /** Whether all counts are whole; those of the PromQL functions rate and increase are not. */
+  readonly isWhole: boolean;
 
   constructor(
     readonly cells: readonly Cell[],
@@ -35,6 +37,7 @@ export class Distribution {
     private readonly extremes: Extremes | null = null,
   ) {
     this.count = cells.reduce((count, cell) => count + cell.count, 0);
+    this.isWhole = cells.every((cell) => Number.isInteger(cell.count));
   }
 
   static readonly EMPTY = new Distribution([]);
@@ -88,6 +91,7 @@ export class Distribution {
   /** The value of rank ⌈q · count⌉. */
   quantile(q: number): Bracket | null {
     if (this.isEmpty || !(q >= 0 && q <= 1)) return null;
+    if (!this.isWhole) return this.fractionalQuantile(q);
     const rank = Math.min(Math.max(Math.ceil(q * this.count), 1), this.count);
     // The first and the last rank are minimum and maximum.
     if (this.extremes && rank === 1 && isExact(this.extremes.min)) return this.extremes.min;
@@ -100,6 +104,22 @@ export class Distribution {
         const step = ((last * 0.5 - first * 0.5) / (cell.count + 1)) * 2;
         const value = clamped(cell.lower, first + step * (rank - before), cell.upper);
         return this.narrowRank(value, rank - before, cell.count);
+      }
+      before += cell.count;
+    }
+    return null;
+  }
+
+  /** The value below which the share `q` of fractional counts lies. */
+  private fractionalQuantile(q: number): Bracket | null {
+    let before = 0;
+    const rank = q * this.count;
+    for (const [at, cell] of this.cells.entries()) {
+      const isLast = at === this.cells.length - 1;
+      if (cell.count > 0 && (isLast || before + cell.count >= rank)) {
+        const [first, last] = this.likelyBounds(cell);
+        const share = Math.min((rank - before) / cell.count, 1);
+        return clamped(cell.lower, first + (last - first) * share, cell.upper);
       }
       before += cell.count;
     }
@@ -132,8 +152,10 @@ export class Distribution {
         containing.push(cell);
       }
     }
-    let below = { lower, estimate: lower + Math.round(estimate), upper };
-    if (containing.length === 1) below = this.narrowCount(below, containing[0]!, limit);
+    const within = this.isWhole ? Math.round(estimate) : estimate;
+    let below = { lower, estimate: lower + within, upper };
+    if (this.isWhole && containing.length === 1)
+      below = this.narrowCount(below, containing[0]!, limit);
     return {
       lower: this.count - below.upper,
       estimate: this.count - below.estimate,

@@ -85,6 +85,8 @@ export class Overlay {
       to.fillStyle = colour(line.colour);
       let before = NOWHERE;
       let [from, y] = [Math.round(box.left), NOWHERE];
+      // The name stays where the line ends, also if the last columns are empty.
+      let end = NOWHERE;
       const step = (until: number) => {
         if (y === NOWHERE) return;
         to.fillRect(from, y, until - from, thick);
@@ -101,9 +103,10 @@ export class Overlay {
         if (next === y) return;
         step(left);
         [before, from, y] = [y, left, next];
+        if (y !== NOWHERE) end = y;
       });
       step(Math.round(box.left + box.width));
-      if (y !== NOWHERE) ends.push({ name: line.name, colour: to.fillStyle, y: y + thick / 2 });
+      if (end !== NOWHERE) ends.push({ name: line.name, colour: to.fillStyle, y: end + thick / 2 });
     }
     this.drawNames(to, ends, box, ratio, large);
   }

@@ -11,7 +11,7 @@ import {
   type GapJson,
   type Heatmap,
 } from "./api";
-import { Distribution, exact, type Bracket } from "./distribution";
+import { ascending, Distribution, exact, type Bracket } from "./distribution";
 import { quoted } from "./selector";
 import { formatIso } from "./time";
 
@@ -38,7 +38,17 @@ export interface QueryResult {
   gaps: Gap[];
 }
 
-type ValueJson = number | string | BracketJson | DistributionJson;
+/** A number; query responses have infinities as strings. */
+type NumberJson = number | string;
+
+/** A histogram of the PromQL functions rate and increase: its counts are fractions. */
+interface FractionalHistogramJson {
+  count: NumberJson;
+  sum: NumberJson;
+  buckets: { lower: NumberJson; upper: NumberJson; count: NumberJson }[];
+}
+
+type ValueJson = NumberJson | BracketJson | DistributionJson | FractionalHistogramJson;
 
 interface SeriesJson {
   labels: Record<string, string>;
@@ -54,16 +64,26 @@ interface QueryJson {
   gaps: GapJson[];
 }
 
-/** Evaluates a query at each step of a range, in milliseconds. */
-export async function runQuery(
-  text: string,
+/** Parameters of `/v1/query` for the columns of a range, each of which ends at an evaluation. */
+export function queryParameters(
+  query: string,
   language: QueryLanguage,
   [from, to]: readonly [number, number],
   step: number,
+): Record<string, string> {
+  const range = { from: formatIso(from + step), to: formatIso(to), step: `${step}ms` };
+  return { query, language, ...range };
+}
+
+/** Evaluates a query for each column of a range, in milliseconds. */
+export async function runQuery(
+  text: string,
+  language: QueryLanguage,
+  range: readonly [number, number],
+  step: number,
   signal: AbortSignal,
 ): Promise<QueryResult> {
-  const range = { from: formatIso(from), to: formatIso(to), step: `${step}ms` };
-  const parameters = { query: text, language, ...range };
+  const parameters = queryParameters(text, language, range, step);
   const response = await getJson<QueryJson>("/v1/query", parameters, signal);
   return {
     unit: response.unit ?? "",
@@ -93,28 +113,51 @@ function parseSeries({ labels, points }: SeriesJson): QuerySeries {
 }
 
 function parseValue(value: ValueJson): Bracket | Distribution | null {
-  if (typeof value === "number") return exact(value);
-  // JSON has no numbers for NaN and the infinities.
-  if (typeof value === "string") {
-    return value === "NaN" ? null : exact(value === "-Inf" ? -Infinity : Infinity);
+  if (typeof value === "number" || typeof value === "string") {
+    const number = parseNumber(value);
+    return Number.isNaN(number) ? null : exact(number);
   }
   if ("cells" in value) return parseDistribution(value);
+  if ("buckets" in value) return parseFractionalHistogram(value);
   if (!("estimate" in value)) return null;
   const bracket = parseBracket(value);
   return Number.isNaN(bracket.estimate) ? null : bracket;
 }
 
+/** JSON has no numbers for NaN and the infinities. */
+function parseNumber(json: NumberJson): number {
+  if (typeof json === "number") return json;
+  return json === "NaN" ? NaN : json === "-Inf" ? -Infinity : Infinity;
+}
+
+/** Buckets with a negative count, which a subtraction has, cannot be drawn. */
+function parseFractionalHistogram({ sum, buckets }: FractionalHistogramJson): Distribution {
+  const cells = buckets
+    .map(({ lower, upper, count }) => ({
+      lower: parseNumber(lower),
+      upper: parseNumber(upper),
+      count: parseNumber(count),
+    }))
+    .filter((cell) => cell.count > 0 && Number.isFinite(cell.count));
+  return new Distribution(cells.sort(ascending), exact(parseNumber(sum)));
+}
+
+/** Whether a series is one of distributions. */
+export function hasDistributions({ points }: QuerySeries): boolean {
+  return points.some((point) => point.value instanceof Distribution);
+}
+
 /** A series of distributions as a heatmap; null if it is one of numbers. */
 export function toHeatmap(
   name: string,
-  { points }: QuerySeries,
+  of: QuerySeries,
   unit: string,
   [from, to]: readonly [number, number],
   step: number,
   gaps: Gap[],
 ): Heatmap | null {
-  if (!points.some((point) => point.value instanceof Distribution)) return null;
-  const byTime = new Map(points.map((point) => [Math.round(point.time), point.value]));
+  if (!hasDistributions(of)) return null;
+  const byTime = new Map(of.points.map((point) => [Math.round(point.time), point.value]));
   const columns = [];
   for (let start = from; start < to; start += step) {
     const end = start + step;

@@ -54,6 +54,7 @@ export class Raster {
   private steps: ColourSteps = steps("log", 1, 1, () => new Float64Array());
   private most = 0;
   private least = Infinity;
+  private hasFractions = false;
   /** Ring index of the leftmost column. */
   private first = 0;
 
@@ -98,6 +99,7 @@ export class Raster {
     const slot = this.ringIndex(column);
     binRows(distribution, scale, this.counts.subarray(slot * this.rows, (slot + 1) * this.rows));
     this.totals[slot] = distribution.count;
+    this.hasFractions ||= !distribution.isWhole;
   }
 
   /** Drops the leftmost column and appends one at the right. */
@@ -112,6 +114,7 @@ export class Raster {
     const counts = this.counts.subarray(slot * this.rows, (slot + 1) * this.rows);
     binRows(distribution, scale, counts);
     this.totals[slot] = distribution.count;
+    this.hasFractions ||= !distribution.isWhole;
     const most = this.most;
     this.measureColumn(slot);
     if (this.most > most) this.recolour(this.style);
@@ -124,11 +127,9 @@ export class Raster {
     this.style = style;
     [this.most, this.least] = [0, Infinity];
     for (let slot = 0; slot < this.columns; slot++) this.measureColumn(slot);
-    // The ramp begins at one whole value, or at 1/10,000 of the largest share.
-    this.least = Math.max(
-      this.least,
-      style.measure === "count" ? Math.min(1, this.most) : this.most / 1e4,
-    );
+    // The ramp begins at one whole value, or at 1/10,000 of the largest share or fraction.
+    const isWhole = style.measure === "count" && !this.hasFractions;
+    this.least = Math.max(this.least, isWhole ? Math.min(1, this.most) : this.most / 1e4);
     this.steps = steps(style.colourScale, this.least, this.most, () => this.measures());
     for (let slot = 0; slot < this.columns; slot++) this.paint(slot);
   }

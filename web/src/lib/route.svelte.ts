@@ -6,20 +6,24 @@
 import { read, write, type Route } from "./link";
 
 class RouteState {
-  private current = $state<Route>(read(location.hash));
+  private state = $state<Route>(read(location.hash));
 
   constructor() {
-    window.addEventListener("hashchange", () => (this.current = read(location.hash)));
-    window.addEventListener("popstate", () => (this.current = read(location.hash)));
+    window.addEventListener("hashchange", () => (this.state = read(location.hash)));
+    window.addEventListener("popstate", () => (this.state = read(location.hash)));
+  }
+
+  get current(): Route {
+    return this.state;
   }
 
   get view(): string {
-    return this.current.view;
+    return this.state.view;
   }
 
   /** A setting of the view, or its default. */
   get(name: string, otherwise = ""): string {
-    return this.current.settings[name] ?? otherwise;
+    return this.state.settings[name] ?? otherwise;
   }
 
   /**
@@ -27,14 +31,14 @@ class RouteState {
    * change while something is dragged.
    */
   set(changes: Record<string, string>, replacesEntry = false): void {
-    const settings = { ...this.current.settings, ...changes };
-    this.go({ view: this.current.view, settings }, replacesEntry);
+    const settings = { ...this.state.settings, ...changes };
+    this.go({ view: this.state.view, settings }, replacesEntry);
   }
 
   go(to: Route, replacesEntry = false): void {
     const address = write(to);
-    if (address === write(this.current)) return;
-    this.current = read(address);
+    if (address === write(this.state)) return;
+    this.state = read(address);
     try {
       if (replacesEntry) history.replaceState(null, "", address);
       else history.pushState(null, "", address);

@@ -25,6 +25,14 @@ export function chartFont(): string {
   return `${Math.round(12 * fontScale())}px system-ui, sans-serif`;
 }
 
+/** The width of the widest text in charts, in pixels. */
+export function widestText(texts: readonly string[]): number {
+  const context = document.createElement("canvas").getContext("2d");
+  if (!context) return 0;
+  context.font = chartFont();
+  return Math.max(0, ...texts.map((text) => context.measureText(text).width));
+}
+
 /** Keeps a chart as wide as its box. The returned function ends that and destroys the chart. */
 export function fitToBox(
   chart: { destroy(): void },

@@ -52,6 +52,23 @@ export function formatValue(number: number | null, unit: string): string {
   return `${digits(number / size)}${named}`;
 }
 
+/** Nanoseconds of a unit of time. */
+export function nanosecondsOf(unit: string): number {
+  return NANOSECONDS[unit] ?? NaN;
+}
+
+/** A number in the unit that fits `greatest`, so that numbers beside it have the same unit. */
+export function formatInUnit(number: number, greatest: number, unit: string): string {
+  const scale = NANOSECONDS[unit];
+  const sizes = scale === undefined ? PREFIXES : TIMES;
+  const [size, name] =
+    sizes.find(([size]) => greatest * (scale ?? 1) >= size * 0.9995) ??
+    (scale === undefined ? ([1, ""] as const) : TIMES[TIMES.length - 1]!);
+  const shown = Number(((number * (scale ?? 1)) / size).toPrecision(6));
+  if (scale !== undefined) return `${shown} ${name}`;
+  return unit === "" ? `${shown}${name}` : `${shown} ${name}${unit}`;
+}
+
 /** The estimate, and the bounds if they differ in three digits: `1.53 ms (1.51–1.55)`. */
 export function formatBracket(of: Bracket | null, unit: string): string {
   if (!of) return "no data";
@@ -91,6 +108,11 @@ export function formatInput(number: number, unit: string): string {
 export function formatCount(number: number): string {
   if (number > Number.MAX_SAFE_INTEGER) return `about ${number.toPrecision(4)}`;
   return Math.round(number).toLocaleString("en-GB");
+}
+
+/** A count, or the fraction of one that a rate has: `1,204`, `0.983`. */
+export function formatFrequency(number: number, isWhole: boolean): string {
+  return isWhole ? formatCount(number) : formatValue(number, "");
 }
 
 /** A share: `3.1 %`, `99.97 %`; 0 % and 100 % only if exact. */

@@ -1,0 +1,65 @@
+/** Lines of a chart: their style, and their values at a position. */
+
+/** A line of a chart. It has a value for each position of the chart; null is a gap. */
+export interface ChartLine {
+  name: string;
+  /** A custom property of app.css. */
+  colour: string;
+  points: (number | null)[];
+  width?: number;
+  dash?: readonly number[];
+  /** The maxima that belong to a percentile: the readout has them beside its values. */
+  maxima?: (number | null)[];
+  /** Drawn, but not in the readout. */
+  isUnlisted?: boolean;
+}
+
+/** A tick of an axis. */
+export interface AxisTick {
+  at: number;
+  text: string;
+}
+
+/** The value of a line at a position, and the maximum beside it. */
+export interface ReadoutRow {
+  name: string;
+  colour: string;
+  dash: readonly number[];
+  value: number;
+  maximum: number | null;
+}
+
+/** Colours `--line-1` to `--line-12` of app.css. */
+export const HUES = 12;
+const DASHES = [[], [12, 4], [12, 4, 3, 4], [4, 4], [20, 4], [8, 3, 3, 3, 3, 3]] as const;
+/** Lines that differ in hue or dashes. */
+export const MAX_STYLES = HUES * DASHES.length;
+
+/** The style of the line at an index. The first six lines differ in their dashes alone. */
+export function lineStyle(index: number): { colour: string; dash: readonly number[] } {
+  const round = Math.floor(index / HUES);
+  return {
+    colour: `--line-${(index % HUES) + 1}`,
+    dash: DASHES[(index + round) % DASHES.length]!,
+  };
+}
+
+/** Values at a position, the greatest first. */
+export function readoutRows(lines: readonly ChartLine[], at: number): ReadoutRow[] {
+  return lines
+    .flatMap(({ name, colour, dash = [], points, maxima, isUnlisted }) => {
+      const value = points[at] ?? null;
+      if (value === null || isUnlisted) return [];
+      return [{ name, colour, dash, value, maximum: maxima?.[at] ?? null }];
+    })
+    .sort((a, b) => b.value - a.value);
+}
+
+/** The index of the position nearest to `x`; positions ascend. Null if there are none. */
+export function nearestPosition(positions: readonly number[], x: number): number | null {
+  if (positions.length === 0) return null;
+  const after = positions.findIndex((position) => position >= x);
+  if (after < 0) return positions.length - 1;
+  if (after === 0) return 0;
+  return x - positions[after - 1]! < positions[after]! - x ? after - 1 : after;
+}
