@@ -141,7 +141,7 @@ async fn series_without_points_is_a_gap_and_not_unknown() {
     let asked = "/api/v1/query?query=waited[2h]";
     let answer = server.json(asked).await;
     let warnings = answer["warnings"].to_string();
-    assert!(warnings.contains("came after"), "{warnings}");
+    assert!(warnings.contains("samples arrived after"), "{warnings}");
     // Another range has no gaps.
     let status = server.get("/v1/histogram?selector=waited&from=-10m").await.0;
     assert_eq!(status, StatusCode::NOT_FOUND);
