@@ -9,7 +9,12 @@ test("a shared link keeps the rectangle of the breakdown", () => {
   expect(parseRectangle(writeRectangle(negative))).toEqual(negative);
 });
 
-test.each(["", "1,2,3", "1,2,3,", "2,1,3,4", "1,2,4,3", "a,b,c,d", "1,2,3,Infinity"])(
+test.each(["", "1,2,3", "1,2,3,", "2,1,3,4", "1,2,4,3", "a,b,c,d", "1,2,3,NaN", "1,Infinity,3,4"])(
   "%j is no rectangle",
   (text) => expect(parseRectangle(text)).toBeNull(),
 );
+
+test("a rectangle without an upper limit is written and read", () => {
+  const rectangle = { from: 1, to: 2, low: 0.25, high: Infinity };
+  expect(parseRectangle(writeRectangle(rectangle))).toEqual(rectangle);
+});
