@@ -19,7 +19,6 @@ use crate::api_error::ApiError;
 use crate::blocking::blocking;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::error_response::ErrorResponse;
 use crate::json::Json::{self, Bool, Integer, List, Object, Text};
 use crate::json::integer;
@@ -27,6 +26,7 @@ use crate::parameters::Parameters;
 use crate::route::{ApiRoute, JSON, Parameter, SELECTOR, TIMEOUT};
 use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
+use report::document;
 
 /// Name of the series.
 const METRIC_NAME: &str = "annotation";

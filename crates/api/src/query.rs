@@ -13,19 +13,19 @@ mod series;
 mod tests;
 
 use axum::routing;
-use query::promql::{self, Expr, ExprKind};
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
+use query::{promql, step};
 use store::ReadView;
 
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
-use crate::maxima::{self, MaxQuery, Maxima};
 use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
+use query::maxima::{self, Maxima};
+use report::document;
 
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
@@ -257,7 +257,10 @@ impl QueryParams {
         let step = match (from, step) {
             (None, _) => 0,
             (Some(_), Some(step)) => step,
-            (Some(_), None) => default_step(&text, language, &options, end.saturating_sub(start)),
+            (Some(_), None) => {
+                let length = end.saturating_sub(start);
+                step::default_step(&text, language, &options, length, step::STEPS_MAX)
+            }
         };
         let mut settings = Settings {
             limits: parse_limits(parameters, service.limits)?,
@@ -311,30 +314,14 @@ impl QueryParams {
         let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
         };
-        let wanted = match self.language {
-            Language::PromQl => maxima::max_queries(&self.expression, &self.options),
-            Language::Caql => maxima::max_queries_caql(&self.expression),
-        };
+        let wanted = maxima::max_queries(&self.expression, self.language, &self.options);
         let mut maxima = Vec::new();
-        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
-            let found = self.execute(view, &question, active);
+        for wanted in wanted {
+            let found = self.execute(view, &wanted.expression, active);
             active.check_cancelled()?;
-            if let Ok(QueryResult {
-                data: ResultData::Vector(of) | ResultData::Matrix(of),
-                unit,
-                ..
-            }) = found
-            {
-                room.reserve(document::result::streams_bytes(&of))?;
-                let mut found = Maxima {
-                    expression: question,
-                    streams: of,
-                    unit,
-                    is_per_stream: is_beside,
-                    by,
-                };
-                found.is_per_stream =
-                    streams.iter().any(|stream| found.stream_for(&stream.labels).is_some());
+            let found = found.ok().and_then(|found| Maxima::new(wanted, found, streams));
+            if let Some(found) = found {
+                room.reserve(document::result::streams_bytes(&found.streams))?;
                 maxima.push(found);
             }
         }
@@ -385,48 +372,4 @@ impl ResponseBudget<'_> {
         self.remaining = left;
         self.query.reserve(bytes)
     }
-}
-
-/// Default number of steps.
-const DEFAULT_STEPS: i64 = 100;
-
-/// Default step: the window of the expression, so that windows are adjacent, unless that is too
-/// many steps; otherwise about a hundredth of the range.
-fn default_step(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
-    let window = match language {
-        Language::Caql => None,
-        Language::PromQl => common_window(text, options),
-    };
-    match window {
-        Some(window) if length / window <= 2 * DEFAULT_STEPS => window,
-        _ => round_up(length / DEFAULT_STEPS),
-    }
-}
-
-/// The window length of an expression, if all windows have the same one.
-fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
-        if let ExprKind::Matrix { range, .. } = &expr.kind {
-            found.push(range.resolve(0, 0).ok());
-        }
-        expr.children().into_iter().for_each(|child| collect_windows(child, found));
-    }
-    let mut found = Vec::new();
-    collect_windows(&promql::parse(text, options).ok()?, &mut found);
-    found.dedup();
-    match found[..] {
-        [Some(one)] if one > 0 => Some(one),
-        _ => None,
-    }
-}
-
-/// Rounds up to a usual interval length.
-fn round_up(length: i64) -> i64 {
-    const ROUND_STEPS_S: [i64; 18] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
-        86_400,
-    ];
-    let round =
-        ROUND_STEPS_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
-    round.unwrap_or_else(|| (length / store::DAY + 1).saturating_mul(store::DAY))
 }

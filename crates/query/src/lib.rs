@@ -41,15 +41,18 @@
 
 pub mod breakdown;
 pub mod caql;
+mod column_grid;
 pub mod compare;
 mod context;
 mod engine;
 mod error;
 mod estimate;
 mod eval;
+pub mod heatmap;
 mod histogram;
 mod labels;
 mod limits;
+pub mod maxima;
 mod plan;
 pub mod promql;
 mod query_warnings;
@@ -57,6 +60,7 @@ mod request;
 mod settings;
 mod sliding;
 mod source;
+pub mod step;
 mod store_source;
 mod stream;
 mod unit;

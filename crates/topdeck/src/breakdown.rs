@@ -1,7 +1,5 @@
 //! `topdeck breakdown`: breakdown of a heatmap selection by label.
 
-mod report;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -122,10 +120,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let unit = unit.as_ref().map(ToString::to_string);
     let text = match options.json {
-        true => format!("{}\n", api::document::breakdown::to_json(&rectangle, unit, &explanation)),
+        true => {
+            format!("{}\n", report::document::breakdown::to_json(&rectangle, unit, &explanation))
+        }
         false => {
             let selector = &options.selector.text;
-            report::report_text(
+            report::breakdown_text(
                 selector,
                 &rectangle,
                 unit,

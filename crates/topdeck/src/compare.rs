@@ -1,7 +1,5 @@
 //! `topdeck compare`: compares two selections of a store, or one selection at two times.
 
-pub(crate) mod report;
-
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -104,8 +102,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Err(error) => bail!("{}", error_text(&error)),
     };
     let text = match options.json {
-        true => format!("{}\n", api::document::compare::to_json(&sides, &comparison)),
-        false => report::report_text(
+        true => format!("{}\n", report::document::compare::to_json(&sides, &comparison)),
+        false => report::comparison_text(
             [&options.a.text, &b.text],
             &sides,
             &comparison,

@@ -1,7 +1,5 @@
 //! `topdeck heatmap`: distribution of series over time, from a store.
 
-mod column_grid;
-
 use std::fs;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,12 +8,13 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result, anyhow, bail};
 use collect::{Quantity, Unit};
 use model::{Selector, SeriesKind, selector};
-use store::{PartInfo, ReadView, Resolution, SeriesEntryRef};
+use store::{PartInfo, ReadView, SeriesEntryRef};
 
 use crate::command::print_stdout;
-use crate::heatmap::column_grid::{ColumnGrid, RowPeriod};
+use crate::compare::{ParsedSelector, parse_selector};
 use crate::hist::options::parse_quantity;
 use crate::journal::progress_line::ProgressLine;
+use crate::query::error_text;
 use crate::store::{find_series, open, units, with_dir};
 use crate::time::{self, TimeExpr};
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
@@ -94,21 +93,6 @@ Exit status:
 const COLUMNS_MAX: i64 = 2000;
 /// Default number of columns of a file: four pixels each.
 const COLUMNS_SVG: usize = 212;
-/// Number of series whose row period is detected; at most one base part is read per series.
-const PERIOD_SERIES_MAX: usize = 4;
-const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
-
-/// Selector with its source text.
-#[derive(Clone, Debug)]
-struct ParsedSelector {
-    text: String,
-    selector: Selector,
-}
-
-fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
-    let selector = crate::store::parse_selector(text)?;
-    Ok(ParsedSelector { text: text.to_owned(), selector })
-}
 
 /// Heatmap to draw.
 struct HeatmapOutput<'a> {
@@ -117,7 +101,7 @@ struct HeatmapOutput<'a> {
     series: Vec<SeriesEntryRef>,
     unit: Option<Unit>,
     range: Range<i64>,
-    period: Option<RowPeriod>,
+    parts: Vec<PartInfo>,
     /// Thresholds, in the unit of the values.
     thresholds: Vec<f64>,
     warnings: Vec<String>,
@@ -126,7 +110,7 @@ struct HeatmapOutput<'a> {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let store = open(&options.dir)?;
     let parts = store.stat().map_err(with_dir(&options.dir))?.parts;
-    let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, &parts)?;
+    let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, parts)?;
     let asked = options.columns.map(usize::from);
     if let Some(path) = &options.svg {
         let map = drawn.map(asked.unwrap_or(COLUMNS_SVG))?;
@@ -150,7 +134,7 @@ impl HeatmapOutput<'_> {
     fn new<'a>(
         options: &'a Options,
         view: ReadView,
-        parts: &[PartInfo],
+        parts: Vec<PartInfo>,
     ) -> Result<HeatmapOutput<'a>> {
         let asked = asked(options);
         // A series all of whose rows are missing is not in the index: only the gaps mention it.
@@ -180,16 +164,14 @@ impl HeatmapOutput<'_> {
             false => parse_threshold(written, unit.as_ref()),
         });
         let limits = limits.collect::<Result<_>>()?;
-        let (range, extent) = resolve_range(options, &view, &found, missing)?;
-        let rhythm = row_period(&view, &found, &range).map_err(with_dir(&options.dir))?;
-        let rhythm = longer_period(rhythm, rollup_period(parts, range.start.max(extent.start)));
+        let range = resolve_range(options, &view, &found, missing)?;
         Ok(HeatmapOutput {
             options,
             view,
             series: found,
             unit,
             range,
-            period: rhythm,
+            parts,
             thresholds: limits,
             warnings: notes,
         })
@@ -208,30 +190,22 @@ impl HeatmapOutput<'_> {
     /// Columns with their gaps.
     fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
         let told = with_dir(&self.options.dir);
-        let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
         let mut progress = ProgressLine::new();
-        let mut columns = Vec::new();
-        for column in self.view.histograms(&self.series, steps.store_grid()).map_err(&told)? {
-            let mut column = column.map_err(&told)?;
-            column.start -= steps.offset;
-            column.end -= steps.offset;
-            columns.push(column);
-            let n = columns.len();
-            progress.show(|_| format!("column {n} of {}", steps.grid.columns));
-        }
-        // Columns that start later than shown omit shorter rows before the first of them.
-        if let (Some(first), Some(early)) =
-            (columns.first_mut(), steps.before_store_range(&self.range))
-        {
-            for column in self.view.histograms(&self.series, early).map_err(&told)? {
-                let column = column.map_err(&told)?;
-                for histogram in column.value.into_parts() {
-                    first.value.add(&histogram).context("the first column has too many values")?;
-                }
-                first.gaps.extend(column.gaps);
-            }
-        }
-        Ok(columns)
+        query::heatmap::columns(
+            &self.view,
+            &self.parts,
+            &self.series,
+            &self.range,
+            most,
+            &mut |n, of| {
+                progress.show(|_| format!("column {n} of {of}"));
+                Ok(())
+            },
+        )
+        .map_err(|error| match error {
+            query::Error::Store(error) => told(error),
+            error => anyhow!("{}", error_text(&error)),
+        })
     }
 
     fn map(&self, most: usize) -> Result<Heatmap> {
@@ -313,7 +287,7 @@ fn resolve_range(
     view: &ReadView,
     found: &[SeriesEntryRef],
     missing: Option<Range<i64>>,
-) -> Result<(Range<i64>, Range<i64>)> {
+) -> Result<Range<i64>> {
     let extent = view.time_range(found).map_err(with_dir(&options.dir))?;
     let Some(extent) = extent.or_else(|| missing.clone()) else {
         bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
@@ -333,43 +307,7 @@ fn resolve_range(
     if options.to.is_some() && to <= extent.start && missing.is_none() {
         bail!("no rows before {}; rows exist from {}", precise_time_text(to), there());
     }
-    Ok((from..to.max(from.saturating_add(1)), extent))
-}
-
-/// Row period: the longest of some series.
-fn row_period(
-    view: &ReadView,
-    found: &[SeriesEntryRef],
-    range: &Range<i64>,
-) -> store::Result<Option<RowPeriod>> {
-    let mut longest: Option<RowPeriod> = None;
-    for series in found.iter().take(PERIOD_SERIES_MAX) {
-        let Some(extent) = view.time_range(std::slice::from_ref(series))? else { continue };
-        let start = range.start.max(extent.start);
-        let end = range.end.min(start.saturating_add(PERIOD_WINDOW_NS));
-        let mut rows = Vec::new();
-        view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
-        rows.sort_unstable_by_key(|row| row.1);
-        let rhythm = RowPeriod::detect(&rows);
-        longest = longer_period(longest, rhythm);
-    }
-    Ok(longest)
-}
-
-/// Longer of two periods.
-fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod> {
-    let interval = |rhythm: Option<RowPeriod>| rhythm.map(|rhythm| rhythm.interval);
-    if interval(b) > interval(a) { b } else { a }
-}
-
-/// Resolution of the time from `from` on, if base rows were dropped: narrower columns would be
-/// empty.
-fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
-    let reaches = |resolution: &Resolution| {
-        parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
-    };
-    let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
-    Some(RowPeriod { interval, first: 0, is_steady: true })
+    Ok(from..to.max(from.saturating_add(1)))
 }
 
 fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
@@ -382,7 +320,7 @@ fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
             [column.start, column.end],
             &values,
             written.zip(drawn.thresholds.iter().copied()),
-            column.gaps.iter().map(api::document::gap).collect(),
+            column.gaps.iter().map(report::document::gap).collect(),
         )
     };
     Ok(Object(vec![

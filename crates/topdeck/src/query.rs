@@ -1,8 +1,5 @@
 //! `topdeck query`: evaluates a PromQL or CAQL expression on a store.
 
-mod plot;
-mod result_page;
-
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -18,14 +15,14 @@ use query::{
 use store::ReadView;
 
 use crate::command::{print_message, print_stdout};
-use crate::query::plot::StepWindow;
-use crate::store::stat::gap_text;
 use crate::store::{find_series, open, with_dir};
 use crate::time::{self, TimeExpr};
-use api::maxima::{MaxQuery, Maxima};
+use query::maxima::{self, Maxima};
+use query::step::{STEPS_MAX, common_window, default_step};
 use render::terminal::Terminal;
 use render::text::plural;
 use render::time::precise_time_text;
+use report::{StepWindow, gap_text};
 
 /// Query a store in PromQL or CAQL
 ///
@@ -118,8 +115,6 @@ Exit status:
   1  store not found, invalid expression, or a limit was reached
   2  usage error";
 
-/// Default number of steps of a result.
-const DEFAULT_STEPS: i64 = 100;
 /// Maximum number of steps of a plot, in which adjacent windows are merged.
 const STEPS_PLOT: i64 = 5_000;
 
@@ -136,12 +131,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let maxima = asked.maxima(&answer)?;
     let text = match (options.json, options.plot) {
-        (true, _) => format!("{}\n", api::document::result::to_json(&answer, &maxima)),
+        (true, _) => format!("{}\n", report::document::result::to_json(&answer, &maxima)),
         (_, true) => {
             let asked = (&*options.expression, asked.step_window());
-            plot::plot_text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
+            report::plot_text(&answer, &maxima, asked, &Terminal::new(options.ascii))?
         }
-        _ => result_page::result_text(&answer, &maxima, &Terminal::new(options.ascii)),
+        _ => report::query_text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
     print_stdout(text.as_bytes())?;
     if !options.json {
@@ -151,6 +146,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         asked.report_empty_result()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+impl Options {
+    fn language(&self) -> Language {
+        if self.caql { Language::Caql } else { Language::PromQl }
+    }
+
+    fn promql_options(&self) -> promql::Options {
+        match self.experimental {
+            true => promql::Options::all(),
+            false => promql::Options::default(),
+        }
+    }
 }
 
 /// A query run against a store.
@@ -181,21 +189,10 @@ impl QueryRun<'_> {
         Ok(QueryRun { options, view, start, end, step, settings, started: Instant::now() })
     }
 
-    fn language(&self) -> Language {
-        if self.options.caql { Language::Caql } else { Language::PromQl }
-    }
-
-    fn promql_options(&self) -> promql::Options {
-        match self.options.experimental {
-            true => promql::Options::all(),
-            false => promql::Options::default(),
-        }
-    }
-
     /// The result, or an error in the expression; the outer error is one of the store.
     fn execute(&self, text: &str) -> Result<Result<QueryResult, Error>> {
         let (start, end, step) = (self.start, self.end, self.step);
-        let (language, options) = (self.language(), self.promql_options());
+        let (language, options) = (self.options.language(), self.options.promql_options());
         let question = QueryRequest { text, language, start, end, step, options };
         let most = Duration::from_nanos(self.options.timeout.unsigned_abs());
         let is_over = || self.started.elapsed() > most;
@@ -214,33 +211,12 @@ impl QueryRun<'_> {
         ) {
             return Ok(Vec::new());
         }
-        let wanted = match self.language() {
-            Language::PromQl => {
-                api::maxima::max_queries(&self.options.expression, &self.promql_options())
-            }
-            Language::Caql => api::maxima::max_queries_caql(&self.options.expression),
-        };
+        let options = self.options.promql_options();
+        let text = &self.options.expression;
         let mut maxima = Vec::new();
-        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
-            match self.execute(&question)? {
-                Ok(QueryResult {
-                    data: ResultData::Vector(streams) | ResultData::Matrix(streams),
-                    unit,
-                    ..
-                }) => {
-                    let mut found = Maxima {
-                        expression: question,
-                        streams,
-                        unit,
-                        is_per_stream: is_beside,
-                        by,
-                    };
-                    found.is_per_stream = result_streams(answer)
-                        .iter()
-                        .any(|of| found.stream_for(&of.labels).is_some());
-                    maxima.push(found);
-                }
-                Ok(_) => {}
+        for wanted in maxima::max_queries(text, self.options.language(), &options) {
+            match self.execute(&wanted.expression)? {
+                Ok(found) => maxima.extend(Maxima::new(wanted, found, result_streams(answer))),
                 Err(error) => {
                     print_message(format_args!("the maximum is unknown: {}", error_text(&error)))
                 }
@@ -251,10 +227,11 @@ impl QueryRun<'_> {
 
     /// Window of the results.
     fn step_window(&self) -> StepWindow {
-        match self.language() {
+        match self.options.language() {
             Language::Caql => StepWindow::Step,
             Language::PromQl => {
-                let window = common_window(&self.options.expression, &self.promql_options());
+                let (text, options) = (&self.options.expression, self.options.promql_options());
+                let window = common_window(text, Language::PromQl, &options);
                 window.map_or(StepWindow::Unknown, StepWindow::Length)
             }
         }
@@ -263,7 +240,7 @@ impl QueryRun<'_> {
     /// Reports why a result is empty: selectors without series, or a range without rows.
     fn report_empty_result(&self) -> Result<()> {
         let mut selectors = Vec::new();
-        if let Ok(expr) = promql::parse(&self.options.expression, &self.promql_options())
+        if let Ok(expr) = promql::parse(&self.options.expression, &self.options.promql_options())
             && !self.options.caql
         {
             collect_selectors(&expr, &self.options.expression, &mut selectors);
@@ -313,23 +290,6 @@ fn result_streams(answer: &QueryResult) -> &[Stream] {
     match &answer.data {
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
         _ => &[],
-    }
-}
-
-/// Length of the windows in an expression, if all are equal.
-fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
-        if let ExprKind::Matrix { range, .. } = &expr.kind {
-            found.push(range.resolve(0, 0).ok());
-        }
-        expr.children().into_iter().for_each(|child| collect_windows(child, found));
-    }
-    let mut found = Vec::new();
-    collect_windows(&promql::parse(text, options).ok()?, &mut found);
-    found.dedup();
-    match found[..] {
-        [Some(one)] if one > 0 => Some(one),
-        _ => None,
     }
 }
 
@@ -383,34 +343,12 @@ fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> 
     if start > end {
         bail!("--from is after --to (default: the last row)");
     }
-    let step = options.step.unwrap_or_else(|| default_step(options, end.saturating_sub(start)));
+    let step = options.step.unwrap_or_else(|| {
+        let most = if options.plot { STEPS_PLOT } else { STEPS_MAX };
+        let (text, length) = (&options.expression, end.saturating_sub(start));
+        default_step(text, options.language(), &options.promql_options(), length, most)
+    });
     Ok((start, end, step))
-}
-
-/// Default step: the window of the expression, so that windows are adjacent, unless that gives too
-/// many steps; otherwise about a hundredth of the range.
-fn default_step(options: &Options, length: i64) -> i64 {
-    let parts = match options.experimental {
-        true => promql::Options::all(),
-        false => promql::Options::default(),
-    };
-    let most = if options.plot { STEPS_PLOT } else { 2 * DEFAULT_STEPS };
-    let window = if options.caql { None } else { common_window(&options.expression, &parts) };
-    match window {
-        Some(window) if length / window <= most => window,
-        _ => round_up(length / DEFAULT_STEPS),
-    }
-}
-
-/// Next round duration.
-fn round_up(length: i64) -> i64 {
-    const SECOND: i64 = 1_000_000_000;
-    const ROUND_STEPS_S: [i64; 18] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
-        86_400,
-    ];
-    let round = ROUND_STEPS_S.iter().map(|seconds| seconds * SECOND).find(|round| *round >= length);
-    round.unwrap_or_else(|| (length / (86_400 * SECOND) + 1) * 86_400 * SECOND)
 }
 
 /// Prints the warnings of a result.

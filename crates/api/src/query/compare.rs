@@ -11,8 +11,8 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use report::document;
 
 /// Approximate number of compared intervals per side.
 const INTERVALS: u64 = 100;

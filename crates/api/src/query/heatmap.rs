@@ -14,9 +14,9 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Object};
 use crate::parameters::Parameters;
+use report::document::{distribution, gap};
 
 /// Maximum number of columns: more than screens have pixels.
 const COLUMNS_MAX: u64 = 10_000;

@@ -10,10 +10,10 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document::{count, distribution, gap, statistic};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use report::document::{count, distribution, gap, statistic};
 
 /// Default quantiles.
 const DEFAULT_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];

@@ -5,8 +5,8 @@
 //! increments `schema`.
 
 use anyhow::Result;
-use api::document::{bracket, count, fields as bracket_fields, statistic};
 use hist::{CompensatedSum, TrackedValue};
+use report::document::{bracket, count, fields as bracket_fields, statistic};
 
 use crate::hist::group::DistributionGroup;
 use crate::hist::input::{self, CollectedInput};

@@ -3,8 +3,8 @@
 use query::compare::{Comparison, ComparisonSide, QuantilePair, Selection};
 
 use super::{bracket, gap};
-use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
-use crate::json::{integer, number};
+use render::json::Json::{self, Bool, Integer, List, Null, Object, Text};
+use render::json::{integer, number};
 
 /// A comparison of two selections.
 pub fn to_json(selections: &[Selection; 2], comparison: &Comparison) -> Json {

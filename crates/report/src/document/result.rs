@@ -4,9 +4,9 @@ use hist::{Bracket, Cell};
 use query::{LabelSet, QueryResult, QueryWarningKind, ResultData, SeriesPoint, StepValue, Stream};
 
 use super::{distribution, gap};
-use crate::json::Json::{self, Integer, List, Null, Object, Text};
-use crate::json::number;
-use crate::maxima::Maxima;
+use query::maxima::Maxima;
+use render::json::Json::{self, Integer, List, Null, Object, Text};
+use render::json::number;
 
 /// A query result with the maxima of its percentiles.
 pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
@@ -144,7 +144,7 @@ const BRACKET_BYTES: usize = 3 * FIELD_BYTES;
 
 /// Size of result data in memory plus its JSON document, before serialization. Results over the
 /// limit are rejected by this before the document is built, which is several times as large.
-pub(crate) fn data_bytes(data: &ResultData) -> usize {
+pub fn data_bytes(data: &ResultData) -> usize {
     match data {
         ResultData::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),
         ResultData::Text(text) => 2 * text.len(),
@@ -165,7 +165,7 @@ pub(crate) fn data_bytes(data: &ResultData) -> usize {
 const POINT_BYTES: usize = size_of::<Json>() + 2 * FIELD_BYTES;
 
 /// The same for streams.
-pub(crate) fn streams_bytes(streams: &[Stream]) -> usize {
+pub fn streams_bytes(streams: &[Stream]) -> usize {
     let of = |stream: &Stream| {
         let points = stream.points.iter().flatten();
         labels_bytes(&stream.labels)

@@ -2,8 +2,8 @@
 
 use store::Cardinality;
 
-use crate::json::Json::{self, List, Object, Text};
-use crate::json::integer;
+use render::json::Json::{self, List, Object, Text};
+use render::json::integer;
 
 /// Number of series, metrics and labels, and the largest of them.
 pub fn to_json(cardinality: &Cardinality) -> Json {

@@ -17,7 +17,8 @@ const SIGNIFICANT_P: f64 = 0.01;
 /// p-value below which a difference is weak evidence: 1 in 20.
 const WEAK_P: f64 = 0.05;
 
-pub(super) fn report_text(
+/// Both sides, quantiles, distance and significance. `written` are the selectors as typed.
+pub fn comparison_text(
     written: [&str; 2],
     selections: &[Selection; 2],
     comparison: &Comparison,
@@ -39,11 +40,11 @@ pub(super) fn report_text(
         text.push_str(&format!("   {about}\n"));
     }
     text.push('\n');
-    text + &report_body(comparison, &numbers, terminal)
+    text + &comparison_body(comparison, &numbers, terminal)
 }
 
 /// Report without its heading.
-pub(crate) fn report_body(
+pub fn comparison_body(
     comparison: &Comparison,
     numbers: &NumberFormatter,
     terminal: &Terminal,

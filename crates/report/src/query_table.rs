@@ -9,7 +9,7 @@ use render::text::plural;
 use render::time::whole_duration_text;
 use render::value_formatter;
 
-use api::maxima::Maxima;
+use query::maxima::Maxima;
 use render::number_formatter::{EstimateNote, NumberFormatter};
 use render::table::{TIME, TextTable};
 
@@ -18,9 +18,10 @@ const STREAMS_MAX: usize = 6;
 /// Statistics of a whole distribution.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-pub(super) const NO_RESULT: &str = "no data: no series has a value in the range";
+pub(crate) const NO_RESULT: &str = "no data: no series has a value in the range";
 
-pub(super) fn result_text(answer: &QueryResult, maxima: &[Maxima], terminal: &Terminal) -> String {
+/// Tables of a result and of the maxima of its percentiles.
+pub fn query_text(answer: &QueryResult, maxima: &[Maxima], terminal: &Terminal) -> String {
     let page = ResultPage {
         result: answer,
         maxima,
@@ -389,7 +390,7 @@ fn statistics(
 }
 
 /// Time of a step, with decimals if the steps need them.
-pub(super) fn step_time(answer: &QueryResult, at: usize) -> String {
+pub(crate) fn step_time(answer: &QueryResult, at: usize) -> String {
     let steps = answer.steps;
     let rows = if steps.is_instant() { 0 } else { steps.step };
     let row_ns = time_precision_ns(steps.start).min(if rows == 0 {
@@ -401,7 +402,7 @@ pub(super) fn step_time(answer: &QueryResult, at: usize) -> String {
 }
 
 /// Duration: `30 min`.
-pub(super) fn duration_text(ns: i64) -> String {
+pub(crate) fn duration_text(ns: i64) -> String {
     let text = whole_duration_text(ns);
     let unit = text.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(text.len());
     match &text[unit..] {
@@ -459,7 +460,7 @@ fn has_distributions(stream: &Stream) -> bool {
 }
 
 /// Largest possible maximum.
-pub(super) fn max_bracket(points: &[Option<StepValue>]) -> Option<Bracket> {
+pub(crate) fn max_bracket(points: &[Option<StepValue>]) -> Option<Bracket> {
     let brackets = points.iter().filter_map(number_bracket).filter(|of| !of.estimate.is_nan());
     brackets.reduce(|a, b| Bracket {
         lower: a.lower.max(b.lower),
@@ -469,7 +470,7 @@ pub(super) fn max_bracket(points: &[Option<StepValue>]) -> Option<Bracket> {
 }
 
 /// Maxima that belong to no single number, in one line.
-pub(super) fn merged_maxima_line(maxima: &Maxima) -> String {
+pub(crate) fn merged_maxima_line(maxima: &Maxima) -> String {
     let all: Vec<Option<StepValue>> =
         maxima.streams.iter().flat_map(|stream| stream.points.iter().cloned()).collect();
     let numbers = NumberFormatter::new(maxima.unit.as_deref());
@@ -478,13 +479,13 @@ pub(super) fn merged_maxima_line(maxima: &Maxima) -> String {
 }
 
 /// Stream names with common labels factored out.
-pub(super) struct StreamNames {
-    pub(super) common: Option<String>,
-    pub(super) individual: Vec<String>,
+pub(crate) struct StreamNames {
+    pub(crate) common: Option<String>,
+    pub(crate) individual: Vec<String>,
 }
 
 impl StreamNames {
-    pub(super) fn new(streams: &[Stream]) -> StreamNames {
+    pub(crate) fn new(streams: &[Stream]) -> StreamNames {
         let is_legend = |stream: &Stream| !stream.labels.get(query::caql::LABEL).is_empty();
         let (first, others) = match streams {
             [first, others @ ..] if !others.is_empty() && !streams.iter().any(is_legend) => {
@@ -511,7 +512,7 @@ impl StreamNames {
 }
 
 /// Name of a stream; CAQL's legend if there is one.
-pub(super) fn stream_name(labels: &LabelSet) -> String {
+pub(crate) fn stream_name(labels: &LabelSet) -> String {
     match labels.get(query::caql::LABEL) {
         "" if labels.is_empty() => "all".to_owned(),
         "" => escape_control(&labels.to_string()),
@@ -520,6 +521,6 @@ pub(super) fn stream_name(labels: &LabelSet) -> String {
 }
 
 /// Bracket of a number; `None` for a distribution.
-pub(super) fn number_bracket(value: &Option<StepValue>) -> Option<Bracket> {
+pub(crate) fn number_bracket(value: &Option<StepValue>) -> Option<Bracket> {
     value.as_ref().and_then(StepValue::bracket)
 }

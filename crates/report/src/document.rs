@@ -14,8 +14,8 @@ use model::{Gap, Series, selector};
 
 pub use render::json::statistics::{bracket, count, distribution, fields, labels, statistic};
 
-use crate::json::Json::{self, Integer, Null, Object, Text};
-use crate::json::integer;
+use render::json::Json::{self, Integer, Null, Object, Text};
+use render::json::integer;
 
 /// A gap.
 pub fn gap(gap: &Gap) -> Json {
@@ -29,7 +29,7 @@ pub fn gap(gap: &Gap) -> Json {
 }
 
 /// Name, labels, kind and unit of a series.
-pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
+pub fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
     let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
     vec![
         ("name", Text(series.name().to_owned())),
@@ -39,6 +39,7 @@ pub(crate) fn series_fields(series: &Series) -> Vec<(&'static str, Json)> {
     ]
 }
 
-pub(crate) fn unit_json(unit: &str) -> Json {
+/// Unit; `null` if there is none.
+pub fn unit_json(unit: &str) -> Json {
     if unit.is_empty() { Null } else { Text(unit.to_owned()) }
 }

@@ -6,9 +6,12 @@
 //! the maximum query omits the operation. If no maximum belongs to a single result (`p99 / p50`),
 //! the maximum covers all of them.
 
-use query::caql;
-use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
-use query::{LabelSet, Stream};
+use crate::caql;
+use crate::engine::{QueryResult, ResultData};
+use crate::labels::LabelSet;
+use crate::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind};
+use crate::request::Language;
+use crate::stream::Stream;
 
 /// Maximum query of an expression with percentiles.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,8 +28,15 @@ pub struct MaxQuery {
 /// Maximum number of queries whose results are reported together.
 const MERGED_QUERIES_MAX: usize = 3;
 
-/// Maximum queries for the percentiles in a PromQL expression; empty without percentiles.
-pub fn max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
+/// Maximum queries for the percentiles in an expression; empty without percentiles.
+pub fn max_queries(text: &str, language: Language, options: &promql::Options) -> Vec<MaxQuery> {
+    match language {
+        Language::PromQl => promql_max_queries(text, options),
+        Language::Caql => caql_max_queries(text),
+    }
+}
+
+fn promql_max_queries(text: &str, options: &promql::Options) -> Vec<MaxQuery> {
     // The main query reports syntax errors.
     let Ok(expr) = promql::parse(text, options) else { return Vec::new() };
     if let Some((question, by)) = max_expression(text, &expr) {
@@ -155,7 +165,7 @@ fn collect_max_queries(text: &str, expr: &Expr, questions: &mut Vec<String>) {
 }
 
 /// Maximum queries of a CAQL expression: percentiles of histograms and over streams.
-pub fn max_queries_caql(text: &str) -> Vec<MaxQuery> {
+fn caql_max_queries(text: &str) -> Vec<MaxQuery> {
     let Ok(caql::CaqlQuery { body: caql::Body::Caql(expr), .. }) = caql::parse(text) else {
         return Vec::new();
     };
@@ -221,6 +231,20 @@ pub struct Maxima {
 }
 
 impl Maxima {
+    /// The result of a maximum query, beside the streams that it is for. `None` if it has no
+    /// streams.
+    pub fn new(query: MaxQuery, result: QueryResult, streams: &[Stream]) -> Option<Maxima> {
+        let MaxQuery { expression, is_per_stream, by } = query;
+        let (ResultData::Vector(found) | ResultData::Matrix(found)) = result.data else {
+            return None;
+        };
+        let mut maxima =
+            Maxima { expression, streams: found, unit: result.unit, is_per_stream, by };
+        maxima.is_per_stream =
+            streams.iter().any(|stream| maxima.stream_for(&stream.labels).is_some());
+        Some(maxima)
+    }
+
     /// The maximum that belongs to a stream.
     pub fn stream_for(&self, labels: &LabelSet) -> Option<&Stream> {
         let own = match &self.by {
@@ -240,7 +264,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, expected: &[&str]) {
-        let wanted = max_queries(text, &promql::Options::all());
+        let wanted = max_queries(text, Language::PromQl, &promql::Options::all());
         let questions: Vec<String> = wanted
             .iter()
             .map(|of| {
@@ -273,7 +297,7 @@ mod tests {
     #[test]
     fn caql_percentiles_query_the_maximum() {
         let of = |text: &str| -> Vec<(String, bool)> {
-            let wanted = max_queries_caql(text).into_iter();
+            let wanted = caql_max_queries(text).into_iter();
             wanted.map(|wanted| (wanted.expression, wanted.is_per_stream)).collect()
         };
         let found = r#"find:histogram("lat") | histogram:merge()"#;

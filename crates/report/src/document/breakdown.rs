@@ -3,8 +3,8 @@
 use query::breakdown::{Breakdown, HeatmapSelection, LabelBreakdown, ValueBreakdown};
 
 use super::{count, gap};
-use crate::json::Json::{self, Integer, List, Null, Object, Text};
-use crate::json::{integer, number};
+use render::json::Json::{self, Integer, List, Null, Object, Text};
+use render::json::{integer, number};
 
 /// The labels whose distributions differ inside a rectangle.
 pub fn to_json(

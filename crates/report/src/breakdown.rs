@@ -13,7 +13,9 @@ use render::value_formatter;
 /// Minimum divergence of a label that is shown, in bits: below this the shares look equal.
 const BITS_MIN: f64 = 0.005;
 
-pub(super) fn report_text(
+/// The selection, and a table per label with a divergence. `selector` is the text of the user;
+/// `top` limits the values shown per label.
+pub fn breakdown_text(
     selector: &str,
     rectangle: &HeatmapSelection,
     unit: Option<String>,

@@ -1,31 +1,33 @@
 //! Plots a query result in the terminal: distributions as heatmaps, numbers as lines.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, unsuitable};
 use collect::Unit;
 use query::{QueryResult, ResultData, StepValue, Stream};
 
-use crate::store::stat::gap_text;
+use crate::gap::gap_text;
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::merged_distribution::MergedDistribution;
 use render::terminal::Terminal;
 use render::terminal::heatmap as terminal_heatmap;
 use render::terminal::line_plot::{LINES_MAX, LinePlot, PlottedLine};
 
-use super::result_page::{self, NO_RESULT, StreamNames, number_bracket};
-use api::maxima::Maxima;
+use crate::query_table::{self, NO_RESULT, StreamNames, number_bracket};
+use query::maxima::Maxima;
 use render::number_formatter::NumberFormatter;
 
 /// Window of a distribution at a step.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum StepWindow {
+pub enum StepWindow {
     /// Equal to the step.
     Step,
     /// Duration in nanoseconds.
     Length(i64),
+    /// Not known: windows may overlap.
     Unknown,
 }
 
-pub(super) fn plot_text(
+/// Distributions as heatmaps, numbers as lines.
+pub fn plot_text(
     answer: &QueryResult,
     maxima: &[Maxima],
     (expression, window): (&str, StepWindow),
@@ -39,7 +41,10 @@ pub(super) fn plot_text(
             scalar = vec![Stream::new(query::LabelSet::default(), points)];
             &scalar
         }
-        _ => bail!("cannot plot an instant query; set --from, or omit --plot"),
+        _ => {
+            let message = "cannot plot an instant query; set --from, or omit --plot";
+            return Err(unsuitable(message));
+        }
     };
     if streams.is_empty() {
         return Ok(format!("{NO_RESULT}\n"));
@@ -50,11 +55,11 @@ pub(super) fn plot_text(
         streams.iter().partition(is_distribution);
     let most = LINES_MAX;
     if distributions.len() > most || lines.len() > most {
-        bail!(
+        return Err(unsuitable(format!(
             "cannot plot {} streams: the limit is {most}; select some with topk, or merge them \
              with sum by (…)",
             streams.len(),
-        );
+        )));
     }
     let mut pictures = Vec::new();
     for stream in distributions {
@@ -79,16 +84,16 @@ fn heatmap_text(
         StepWindow::Length(window) if window == steps.step => (window, None),
         StepWindow::Length(window) if window > steps.step => {
             let (window, step) =
-                (result_page::duration_text(window), result_page::duration_text(steps.step));
-            bail!(
+                (query_table::duration_text(window), query_table::duration_text(steps.step));
+            return Err(unsuitable(format!(
                 "cannot plot: windows of {window} overlap at steps of {step}, so values would be \
                  counted more than once; set --step {}",
                 window.replace(' ', "")
-            )
+            )));
         }
         StepWindow::Length(window) => {
             let (of, step) =
-                (result_page::duration_text(window), result_page::duration_text(steps.step));
+                (query_table::duration_text(window), query_table::duration_text(steps.step));
             (
                 window,
                 Some(format!(
@@ -106,9 +111,11 @@ fn heatmap_text(
         let values = match point {
             Some(StepValue::Distribution(mixture)) => MergedDistribution::from((**mixture).clone()),
             None => MergedDistribution::from(hist::Mixture::default()),
-            Some(_) => bail!(
-                "cannot plot histograms with fractional counts as a heatmap; use exact_increase"
-            ),
+            Some(_) => {
+                let message = "cannot plot histograms with fractional counts as a heatmap; use \
+                               exact_increase";
+                return Err(unsuitable(message));
+            }
         };
         let end = steps.time(at);
         let start = end.saturating_sub(length);
@@ -117,7 +124,7 @@ fn heatmap_text(
         columns.push(HeatmapColumn { start, end, values, gaps });
     }
     let unit = answer.unit.as_deref().and_then(Unit::parse);
-    let label = result_page::stream_name(&stream.labels);
+    let label = query_table::stream_name(&stream.labels);
     let title =
         if label == "all" { expression.to_owned() } else { format!("{expression}  {label}") };
     let map = Heatmap {
@@ -142,7 +149,7 @@ fn line_plot_text(
     let names = StreamNames::new(streams);
     let lines = streams.iter().zip(&names.individual).map(|(stream, name)| {
         let max = maxima.iter().find_map(|maxima| maxima.stream_for(&stream.labels));
-        let max = max.and_then(|max| result_page::max_bracket(&max.points));
+        let max = max.and_then(|max| query_table::max_bracket(&max.points));
         let suffix = max.map_or_else(String::new, |max| {
             format!("; maximum of the values {}", numbers.range(max))
         });
@@ -150,12 +157,12 @@ fn line_plot_text(
         PlottedLine { name: name.clone(), suffix, points }
     });
     let together = maxima.iter().filter(|maxima| !maxima.is_per_stream);
-    let remarks = together.map(|maxima| format!("  {}", result_page::merged_maxima_line(maxima)));
+    let remarks = together.map(|maxima| format!("  {}", query_table::merged_maxima_line(maxima)));
     let (first, last) =
-        (result_page::step_time(answer, 0), result_page::step_time(answer, steps.count - 1));
+        (query_table::step_time(answer, 0), query_table::step_time(answer, steps.count - 1));
     let about = numbers.unit_note(answer.unit.as_deref());
     let about = about.map_or_else(String::new, |about| format!("; {about}"));
-    let step = result_page::duration_text(steps.step);
+    let step = query_table::duration_text(steps.step);
     let plot = LinePlot {
         title: expression.to_owned(),
         lines: lines.collect(),

@@ -6,13 +6,7 @@
 
 use std::ops::Range;
 
-use store::TimeGrid;
-
-use render::time::NS_PER_S;
-
-const MINUTE: i64 = 60 * NS_PER_S;
-const HOUR: i64 = 60 * MINUTE;
-const DAY: i64 = 24 * HOUR;
+use store::{DAY, HOUR, MINUTE, SECOND, TimeGrid};
 
 /// Round column widths: those above a second divide a day, or are days.
 const ROUND_STEPS_NS: [i64; 40] = [
@@ -31,14 +25,14 @@ const ROUND_STEPS_NS: [i64; 40] = [
     100_000_000,
     200_000_000,
     500_000_000,
-    NS_PER_S,
-    2 * NS_PER_S,
-    3 * NS_PER_S,
-    5 * NS_PER_S,
-    10 * NS_PER_S,
-    15 * NS_PER_S,
-    20 * NS_PER_S,
-    30 * NS_PER_S,
+    SECOND,
+    2 * SECOND,
+    3 * SECOND,
+    5 * SECOND,
+    10 * SECOND,
+    15 * SECOND,
+    20 * SECOND,
+    30 * SECOND,
     MINUTE,
     2 * MINUTE,
     3 * MINUTE,
@@ -199,17 +193,17 @@ mod tests {
         check(0..DAY, Some((MINUTE, true)), 146, (0, 10 * MINUTE, 144));
         check(0..DAY, Some((10 * MINUTE, true)), 100, (0, 20 * MINUTE, 72));
         // No round width is a multiple of seven seconds.
-        check(3..700 * NS_PER_S, Some((7 * NS_PER_S, true)), 60, (3, 14 * NS_PER_S, 50));
+        check(3..700 * SECOND, Some((7 * SECOND, true)), 60, (3, 14 * SECOND, 50));
         check(0..DAY, Some((1_001_000_000, false)), 100, (0, 15 * MINUTE, 96));
     }
 
     #[test]
     fn jittered_rows_stay_in_their_columns() {
         let mut rows = Vec::new();
-        let mut end = 5 * NS_PER_S;
+        let mut end = 5 * SECOND;
         for at in 0..60 {
             let start = end;
-            end += NS_PER_S + [3_000_000, -2_000_000, 1_000_000, 0][at % 4];
+            end += SECOND + [3_000_000, -2_000_000, 1_000_000, 0][at % 4];
             rows.push((start, end));
         }
         let rhythm = RowPeriod::detect(&rows).unwrap();
