@@ -28,8 +28,8 @@ use crate::time_expr::{self, TIME_SYNTAX};
 use crate::token::Scope;
 use report::document;
 
-/// Name of the series.
-const METRIC_NAME: &str = "annotation";
+/// Name of the series of annotations.
+pub const METRIC_NAME: &str = "annotation";
 /// Maximum request size of an annotation, in bytes.
 const BYTES_MAX: usize = 64 << 10;
 /// Maximum duration of an annotation: a query reads this much time beyond its range.

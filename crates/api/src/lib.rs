@@ -17,6 +17,7 @@ mod bounded_buffer;
 mod connection;
 mod context;
 mod dashboards;
+mod deletion;
 mod error_response;
 mod etag;
 mod grpc;
@@ -49,6 +50,7 @@ mod token;
 mod ttl_cache;
 mod web_files;
 
+pub use annotations::METRIC_NAME as ANNOTATION;
 pub use context::Context;
 pub use error_response::ErrorResponse;
 pub use ingest::ingest_format::{IngestFormat, IngestFormatRow};

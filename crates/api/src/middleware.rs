@@ -24,7 +24,7 @@ use crate::limits::{
     BodyBudget, BodyReservation, DecodePermits, Limits, RejectCounters, RejectReason,
 };
 use crate::response_buffers::ResponseBuffers;
-use crate::route::SNAPSHOTS_PATH;
+use crate::route::{POINTS_PATH, SNAPSHOTS_PATH};
 
 /// Request middleware: limits, access, metrics, routing.
 pub(crate) struct RequestMiddleware {
@@ -141,7 +141,8 @@ impl RequestMiddleware {
         extensions.insert(self.decode_permits.clone());
         extensions.insert(peer);
         extensions.insert(Arc::clone(&bound));
-        let request_time = match request.uri().path().starts_with(SNAPSHOTS_PATH) {
+        let path = request.uri().path();
+        let request_time = match path.starts_with(SNAPSHOTS_PATH) || path == POINTS_PATH {
             true => Duration::MAX,
             false => self.limits.request_timeout,
         };

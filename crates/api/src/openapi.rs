@@ -25,8 +25,8 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, dashboards, health, info_metrics, ingest, metrics, prometheus,
-    query, snapshots, status, stream,
+    annotations, audit, batches, dashboards, deletion, health, info_metrics, ingest, metrics,
+    prometheus, query, snapshots, status, stream,
 };
 
 /// All routes.
@@ -39,6 +39,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,
+        deletion::ROUTES,
         snapshots::ROUTES,
         dashboards::ROUTES,
         health::ROUTES,

@@ -8,6 +8,7 @@ mod heatmap;
 mod histogram;
 mod indexed_cells;
 mod selection;
+mod selection_summary;
 mod series;
 #[cfg(test)]
 mod tests;
@@ -25,8 +26,9 @@ use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 use query::maxima::{self, Maxima};
-use report::document;
+use report::document::{self, CellEncoding};
 
+pub(crate) use selection::no_match_message;
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
 const LANGUAGE: Parameter = Parameter::text("language", "promql (default) or caql");
@@ -49,12 +51,18 @@ const QUERY: &[Parameter] = &[
         "limit of samples in memory; cannot exceed the server's limit",
     ),
     MAX_SERIES,
+    CELLS,
     Parameter::integer(
         "max_bytes",
         "limit of bytes of samples in memory; cannot exceed the server's limit",
     ),
     Parameter::integer("max_steps", "limit of steps; cannot exceed the server's limit"),
 ];
+
+const CELLS: Parameter =
+    Parameter::text("cells", "objects (default), or frames (exact histograms, base64)");
+
+const SELECTION: &[Parameter] = &[SELECTOR.required(), FROM, TO, TIMEOUT];
 
 const HISTOGRAM: &[Parameter] = &[
     SELECTOR.required(),
@@ -73,10 +81,15 @@ const HEATMAP: &[Parameter] = &[
     Parameter::integer("columns", "number of columns, of equal width except the last"),
     Parameter::text("step", "width of a column; the last one is cut off at the end of the range"),
     Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
+    Parameter::integer(
+        "max_columns",
+        "maximum number of columns, of a round width that is a multiple of the interval of the \
+         points; the range is extended to whole columns",
+    ),
     Parameter::text(
         "cells",
-        "objects (default), or indexed: edges has the bounds, columns have pairs of index \
-         increment and count",
+        "objects (default), indexed (edges has the bounds, columns have pairs of index increment \
+         and count), or frames (exact histograms, base64)",
     ),
     TIMEOUT,
     MAX_SERIES,
@@ -104,6 +117,7 @@ const COMPARE: &[Parameter] = &[
     TO,
     Parameter::text("from_b", "start of side B; default: that of side A"),
     Parameter::text("to_b", "end of side B; default: that of side A"),
+    CELLS,
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -143,6 +157,12 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         "Heatmap: a distribution per column, and their total.",
         HEATMAP,
         || routing::get(heatmap::heatmap),
+    ),
+    ApiRoute::get(
+        "/v1/selection",
+        "What a selector matches: series by kind and unit, and the range of their points.",
+        SELECTION,
+        || routing::get(selection_summary::selection),
     ),
     ApiRoute::get("/v1/series", "Lists series.", SERIES, || routing::get(series::series)),
     ApiRoute::get(
@@ -187,7 +207,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(QUERY)?;
     let (queries, now) = (context.queries.clone(), context.intake.now());
-    let timeout = parameters.timeout()?;
+    let (timeout, cells) = (parameters.timeout()?, cell_encoding(&parameters)?);
     let (own, own_queries) = (parameters.clone(), context.queries.clone());
     let estimate = move |view: &ReadView, active: &ActiveQuery| {
         // The evaluation reports errors.
@@ -206,7 +226,7 @@ async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, Api
             false => Vec::new(),
             true => asked.maxima(view, &answer, active, &mut room)?,
         };
-        active.json_response(&document::result::to_json(&answer, &maxima))
+        active.json_response(&document::result::to_json(&answer, &maxima, cells))
     };
     context.run_query("query", timeout, estimate, work).await
 }
@@ -326,6 +346,15 @@ impl QueryParams {
             }
         }
         Ok(maxima)
+    }
+}
+
+/// Encoding of the buckets in the response.
+fn cell_encoding(parameters: &Parameters) -> Result<CellEncoding, ApiError> {
+    match parameters.get("cells") {
+        None | Some("objects") => Ok(CellEncoding::Objects),
+        Some("frames") => Ok(CellEncoding::Frames),
+        Some(other) => Err(ApiError::invalid_parameter("cells", other, "objects or frames")),
     }
 }
 

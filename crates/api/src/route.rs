@@ -46,6 +46,9 @@ pub(crate) const MAX_SERIES: Parameter = Parameter::integer(
 /// timeout does not apply.
 pub(crate) const SNAPSHOTS_PATH: &str = "/v1/snapshots";
 
+/// Path of stored points. A deletion takes as long as the store is large, too.
+pub(crate) const POINTS_PATH: &str = "/v1/points";
+
 /// Media type of most responses.
 pub(crate) const JSON: &str = "application/json";
 

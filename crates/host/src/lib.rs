@@ -16,9 +16,11 @@
 
 mod block_io;
 mod bpf;
+mod clock_cost;
 mod error;
 mod hiccup;
 mod host;
+pub mod interference;
 mod metric;
 mod metrics;
 mod process_list;
@@ -32,9 +34,12 @@ mod shm_metrics;
 mod source;
 mod source_table;
 mod sources;
+pub mod stalls;
+pub mod table_readers;
 mod thread;
 
 pub use crate::role::HostRole;
+pub use clock_cost::clock_table;
 pub use error::{Error, Result};
 pub use hiccup::{WakeUp, run_periodic};
 pub use host::HostCollector;

@@ -57,6 +57,7 @@ mod plan;
 pub mod promql;
 mod query_warnings;
 mod request;
+pub mod selection;
 mod settings;
 mod sliding;
 mod source;

@@ -14,7 +14,7 @@ use crate::request::Language;
 use crate::stream::Stream;
 
 /// Maximum query of an expression with percentiles.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MaxQuery {
     /// The query text.
     pub expression: String,

@@ -4,15 +4,53 @@
 //! the unit named; numbers round-trip exactly; `null` means no bound, or unknown; in responses to
 //! PromQL and CAQL queries infinities are strings. New fields may be added; a change of meaning is
 //! a new `schema`.
+//!
+//! Each module writes one document, and reads it back as an answer. Cells are merged counts between
+//! bounds; a program that computes statistics from them gets other bounds than the server has. So
+//! documents that are read back carry frames ([`CellEncoding::Frames`]), which are exact.
 
 pub mod breakdown;
 pub mod cardinality;
 pub mod compare;
+pub mod deletion;
+pub mod heatmap;
+mod reader;
 pub mod result;
+pub mod selection;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use hist::Mixture;
+use hist::codec::frame;
+use hist::codec::header::SeriesMeta;
 
 use model::{Gap, Series, selector};
 
-pub use render::json::statistics::{bracket, count, distribution, fields, labels, statistic};
+pub use render::json::statistics::{bracket, count, distribution, labels, statistic};
+
+/// How a document contains the buckets of distributions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CellEncoding {
+    /// Objects with bounds and a count.
+    #[default]
+    Objects,
+    /// Histograms as base64 of frames (docs/formats/frame.md).
+    Frames,
+}
+
+/// Distribution with its buckets in an encoding.
+pub fn encoded_distribution(mixture: &Mixture, cells: CellEncoding) -> Vec<(&'static str, Json)> {
+    let mut fields = distribution(mixture);
+    if cells == CellEncoding::Frames {
+        fields.pop();
+        let frame = |part| {
+            let mut bytes = Vec::new();
+            frame::encode(part, SeriesMeta::default(), &mut bytes);
+            Text(BASE64_STANDARD.encode(&bytes))
+        };
+        fields.push(("frames", Json::List(mixture.parts().iter().map(frame).collect())));
+    }
+    fields
+}
 
 use render::json::Json::{self, Integer, Null, Object, Text};
 use render::json::integer;

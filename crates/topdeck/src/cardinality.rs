@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
+use crate::answer_source::AnswerSource;
 use crate::command::print_stdout;
-use crate::store::{open, with_dir};
+use crate::server_client::ServerClient;
 
 /// Show which metrics, labels and label values have the most series
 ///
@@ -15,9 +16,9 @@ use crate::store::{open, with_dir};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// Number of entries per list
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -26,24 +27,28 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck cardinality s
+  topdeck cardinality                       asks the local server
   topdeck cardinality s --top 100 --json | jq '.by_label[0]'
 
 Exit status:
   0  success
-  1  store not found or in use
+  1  store not found or in use, or the server was not reached
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let store = open(&options.dir)?;
-    let cardinality = store.cardinality(options.top as usize).map_err(with_dir(&options.dir))?;
+    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
+    let cardinality = source.cardinality(options.top)?;
     let text = match options.json {
         true => format!("{}\n", report::document::cardinality::to_json(&cardinality)),
-        false => report::cardinality_text(&options.dir.display().to_string(), &cardinality),
+        false => report::cardinality_text(&source.name(), &cardinality),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -10,9 +10,10 @@ use clap::{CommandFactory, Parser};
 use render::text::escape_control;
 
 use crate::{
-    audit, breakdown, cardinality, cat, check_config, compare, completions, diff, doctor, generate,
-    heatmap, hiccup, hist, import, in_flight, journal, load, ls, man, post_mortem, query,
-    renamed_flags, restore, serve, snapshot, store, token, top, watch,
+    annotate, audit, breakdown, cardinality, cat, check_config, compare, completions, demo, diff,
+    doctor, generate, heatmap, hiccup, hist, import, in_flight, journal, load, ls, man,
+    post_mortem, query, renamed_flags, restore, serve, snapshot, store, tail, targets, token, top,
+    watch,
 };
 
 /// Latency observability with full distributions instead of averages.
@@ -75,6 +76,11 @@ subcommands! {
     Breakdown(breakdown::Options) => breakdown::run,
     Heatmap(heatmap::Options) => heatmap::run,
     Cardinality(cardinality::Options) => cardinality::run,
+    Delete(store::delete::Options) => store::delete::run,
+    Tail(tail::Options) => tail::run,
+    Annotate(annotate::Options) => annotate::run,
+    Targets(targets::Options) => targets::run,
+    Demo(demo::Options) => demo::run,
     #[command(name = "gen")]
     Generate(generate::Options) => generate::run,
     Token(token::Options) => token::run,
@@ -104,6 +110,14 @@ impl Topdeck {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         self.subcommand.run()
     }
+}
+
+/// Reports a usage error of a check that clap cannot do: exit status 2.
+pub(crate) fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
+    let mut command = Topdeck::command();
+    command.build();
+    let found = command.find_subcommand_mut(subcommand).expect("BUG: no such subcommand");
+    found.error(clap::error::ErrorKind::ValueValidation, message).exit()
 }
 
 /// Prints an error. A closed standard output (`| head`) is not an error.

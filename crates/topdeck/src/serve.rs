@@ -11,6 +11,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command::print_message;
+use crate::data_folders::default_data_dir;
 use crate::node::{self, Node, ROLES};
 use crate::settings::{OTLP_PORTS, Settings};
 
@@ -172,34 +173,29 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
 
 /// Data folder.
 fn data_dir(options: &StartOptions, settings: &Settings) -> Result<PathBuf> {
-    let of =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let own = options
         .data_dir
         .clone()
         .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
-    own.or_else(|| of("STATE_DIRECTORY"))
-        .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
-        .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
-        .context(
-            "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
+    own.or_else(default_data_dir).context(
+        "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
              XDG_DATA_HOME or HOME",
-        )
+    )
 }
 
-enum ServiceEvent {
+pub(crate) enum ServiceEvent {
     Stop,
     Reload,
 }
 
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Signals> {
+    pub(crate) fn new() -> Result<Signals> {
         let of = |kind| signal(kind).context("cannot handle signals");
         Ok(Signals {
             interrupt: of(SignalKind::interrupt())?,
@@ -208,7 +204,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> ServiceEvent {
+    pub(crate) async fn next(&mut self) -> ServiceEvent {
         tokio::select! {
             _ = self.interrupt.recv() => ServiceEvent::Stop,
             _ = self.terminate.recv() => ServiceEvent::Stop,

@@ -62,7 +62,7 @@ pub(crate) fn range_of_gaps(view: &ReadView, asked: &Range<i64>) -> Option<Range
 }
 
 /// Alternatives for the error text: metrics received from outside before self metrics.
-fn no_match_message(view: &ReadView, selector: &Selector) -> String {
+pub(crate) fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     let own = |name: &str| name.starts_with("topdeck_") || name.starts_with("host_");
     let mut names: BTreeSet<(bool, String)> = BTreeSet::new();
     let n = view.each_series(&Selector::All, &mut |series| {

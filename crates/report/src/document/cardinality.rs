@@ -1,6 +1,10 @@
 //! Cardinality as JSON.
 
-use store::Cardinality;
+use serde_json::Value;
+use store::{Cardinality, LabelCardinality};
+
+use super::reader::DocumentReader;
+use crate::error::Result;
 
 use render::json::Json::{self, List, Object, Text};
 use render::json::integer;
@@ -34,4 +38,31 @@ pub fn to_json(cardinality: &Cardinality) -> Json {
         ("by_label", List(labels.collect())),
         ("by_pair", List(pairs.collect())),
     ])
+}
+
+/// Reads the document.
+pub fn from_json(document: &Value) -> Result<Cardinality> {
+    let document = DocumentReader::new(document);
+    let metric = |of: DocumentReader<'_>| {
+        Ok((of.get("metric").text()?.to_owned(), of.get("series").count()?))
+    };
+    let label = |of: DocumentReader<'_>| {
+        Ok(LabelCardinality {
+            name: of.get("label").text()?.to_owned(),
+            values: of.get("values").count()?,
+            series: of.get("series").count()?,
+        })
+    };
+    let pair = |of: DocumentReader<'_>| {
+        let text = |name| Ok::<_, crate::AnswerError>(of.get(name).text()?.to_owned());
+        Ok((text("label")?, text("value")?, of.get("series").count()?))
+    };
+    Ok(Cardinality {
+        series: document.get("series").count()?,
+        metrics: document.get("metrics").count()?,
+        labels: document.get("labels").count()?,
+        by_metric: document.get("by_metric").list()?.map(metric).collect::<Result<_>>()?,
+        by_label: document.get("by_label").list()?.map(label).collect::<Result<_>>()?,
+        by_pair: document.get("by_pair").list()?.map(pair).collect::<Result<_>>()?,
+    })
 }

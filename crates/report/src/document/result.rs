@@ -1,33 +1,38 @@
 //! Query result as JSON.
 
-use hist::{Bracket, Cell};
-use query::{LabelSet, QueryResult, QueryWarningKind, ResultData, SeriesPoint, StepValue, Stream};
+use std::sync::Arc;
 
-use super::{distribution, gap};
-use query::maxima::Maxima;
+use hist::{Bracket, Cell};
+use query::maxima::{MaxQuery, Maxima};
+use query::{
+    BucketGrid, FloatHistogram, LabelSet, QueryResult, QueryWarningKind, QueryWarnings, ResultData,
+    SeriesPoint, SeriesPoints, SourceSpan, StepGrid, StepValue, Stream,
+};
+use serde_json::Value;
+
+use super::reader::DocumentReader;
+use super::{CellEncoding, encoded_distribution, gap};
+use crate::error::{Result, bail};
 use render::json::Json::{self, Integer, List, Null, Object, Text};
 use render::json::number;
 
-/// A query result with the maxima of its percentiles.
-pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
+/// A query result with the maxima of its percentiles. With frames it has the evaluation timestamps,
+/// too, and [`from_json`] reads it back.
+pub fn to_json(answer: &QueryResult, maxima: &[Maxima], cells: CellEncoding) -> Json {
     let (kind, data) = match &answer.data {
-        ResultData::Scalar(numbers) => (
-            "scalar",
-            List(points_json(
-                answer,
-                numbers.iter().map(|n| Some(value_json(&StepValue::Number(*n)))),
-            )),
-        ),
+        ResultData::Scalar(numbers) => {
+            ("scalar", List(points_json(answer, numbers.iter().map(|n| Some(number_or_text(*n))))))
+        }
         ResultData::Text(text) => ("text", Text(text.clone())),
         ResultData::Vector(streams) => {
-            ("vector", List(streams.iter().map(|of| stream_json(answer, of)).collect()))
+            ("vector", List(streams.iter().map(|of| stream_json(answer, of, cells)).collect()))
         }
         ResultData::Matrix(streams) => {
-            ("matrix", List(streams.iter().map(|of| stream_json(answer, of)).collect()))
+            ("matrix", List(streams.iter().map(|of| stream_json(answer, of, cells)).collect()))
         }
         ResultData::Points(series) => {
             let series = series.iter().map(|of| {
-                let readings = of.points.iter().map(reading_json).collect();
+                let readings = of.points.iter().map(|of| reading_json(of, cells)).collect();
                 Object(vec![
                     ("labels", super::labels(of.labels.iter())),
                     ("samples", List(readings)),
@@ -37,7 +42,7 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
         }
     };
     let maximum = |of: &Maxima| {
-        let streams = of.streams.iter().map(|of| stream_json(answer, of)).collect();
+        let streams = of.streams.iter().map(|of| stream_json(answer, of, cells)).collect();
         Object(vec![
             ("expression", Text(of.expression.clone())),
             ("unit", of.unit.clone().map_or(Null, Text)),
@@ -46,7 +51,7 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
     };
     let notes =
         |kind| List(answer.warnings.of_kind(kind).map(|(text, _)| Text(text.to_owned())).collect());
-    Object(vec![
+    let mut fields = vec![
         ("schema", Integer(2)),
         ("kind", Text(kind.to_owned())),
         ("unit", answer.unit.clone().map_or(Null, Text)),
@@ -55,11 +60,163 @@ pub fn to_json(answer: &QueryResult, maxima: &[Maxima]) -> Json {
         ("warnings", notes(QueryWarningKind::Warning)),
         ("infos", notes(QueryWarningKind::Info)),
         ("gaps", List(answer.gaps.iter().map(gap).collect())),
-    ])
+    ];
+    if cells == CellEncoding::Frames {
+        let StepGrid { start, step, count } = answer.steps;
+        let steps = vec![
+            ("start_ns", Integer(start.into())),
+            ("step_ns", Integer(step.into())),
+            ("count", Integer(count as i128)),
+        ];
+        fields.push(("steps", Object(steps)));
+    }
+    Object(fields)
 }
 
-fn stream_json(answer: &QueryResult, stream: &Stream) -> Json {
-    let values = stream.points.iter().map(|point| point.as_ref().map(value_json));
+/// Reads a document with frames. `wanted` are the maximum queries of the expression.
+pub fn from_json(document: &Value, wanted: Vec<MaxQuery>) -> Result<(QueryResult, Vec<Maxima>)> {
+    let document = DocumentReader::new(document);
+    let steps = document.get("steps");
+    let steps = StepGrid {
+        start: steps.get("start_ns").integer()?,
+        step: steps.get("step_ns").integer()?,
+        count: steps.get("count").count()? as usize,
+    };
+    if steps.step <= 0 {
+        bail!("cannot read the answer: steps of {} ns", steps.step);
+    }
+    let data = document.get("data");
+    let data = match document.get("kind").text()? {
+        "scalar" => ResultData::Scalar(
+            read_points(data, &steps, |value| value.number())?
+                .into_iter()
+                .map(|number| number.unwrap_or(f64::NAN))
+                .collect(),
+        ),
+        "text" => ResultData::Text(data.text()?.to_owned()),
+        "vector" => ResultData::Vector(read_streams(data, &steps)?),
+        "matrix" => ResultData::Matrix(read_streams(data, &steps)?),
+        "samples" => ResultData::Points(data.list()?.map(read_series).collect::<Result<_>>()?),
+        other => bail!("cannot read the answer: unknown kind {other:?}"),
+    };
+    let mut warnings = QueryWarnings::default();
+    for warning in document.get("warnings").list()? {
+        warnings.warn(SourceSpan::default(), warning.text()?);
+    }
+    for info in document.get("infos").list()? {
+        warnings.info(SourceSpan::default(), info.text()?);
+    }
+    let unit = document.get("unit").optional_text()?.map(str::to_owned);
+    let gaps = document.get("gaps").gaps()?;
+    let answer = QueryResult { data, steps, warnings, gaps, unit };
+    let maxima = read_maxima(document.get("maxima"), &answer, wanted)?;
+    Ok((answer, maxima))
+}
+
+fn read_maxima(
+    list: DocumentReader<'_>,
+    answer: &QueryResult,
+    wanted: Vec<MaxQuery>,
+) -> Result<Vec<Maxima>> {
+    let streams: &[Stream] = match &answer.data {
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
+        _ => return Ok(Vec::new()),
+    };
+    let mut found = Vec::new();
+    for maximum in list.list()? {
+        let expression = maximum.get("expression").text()?;
+        let Some(query) = wanted.iter().find(|query| query.expression == expression) else {
+            continue;
+        };
+        let result = QueryResult {
+            data: ResultData::Matrix(read_streams(maximum.get("data"), &answer.steps)?),
+            steps: answer.steps,
+            warnings: QueryWarnings::default(),
+            gaps: Vec::new(),
+            unit: maximum.get("unit").optional_text()?.map(str::to_owned),
+        };
+        found.extend(Maxima::new(query.clone(), result, streams));
+    }
+    Ok(found)
+}
+
+fn read_streams(list: DocumentReader<'_>, steps: &StepGrid) -> Result<Vec<Stream>> {
+    let read = |stream: DocumentReader<'_>| {
+        let points = read_points(stream.get("points"), steps, read_value)?;
+        Ok(Stream::new(stream.get("labels").labels()?, points))
+    };
+    list.list()?.map(read).collect()
+}
+
+fn read_points<T>(
+    list: DocumentReader<'_>,
+    steps: &StepGrid,
+    read: impl Fn(DocumentReader<'_>) -> Result<T>,
+) -> Result<Vec<Option<T>>> {
+    let mut points: Vec<Option<T>> = (0..steps.count).map(|_| None).collect();
+    for point in list.list()? {
+        let time = point.get("time_ns").integer()?;
+        let at = time.checked_sub(steps.start).map(|after| after / steps.step);
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        match at.and_then(|at| points.get_mut(at)) {
+            Some(place) => *place = Some(read(point.get("value"))?),
+            None => bail!("cannot read the answer: {time} ns is not a step of the query"),
+        }
+    }
+    Ok(points)
+}
+
+fn read_series(series: DocumentReader<'_>) -> Result<SeriesPoints> {
+    let read = |point: DocumentReader<'_>| {
+        let start = point.get("start_ns");
+        Ok(SeriesPoint {
+            start: if start.is_null() { None } else { Some(start.integer()?) },
+            time: point.get("time_ns").integer()?,
+            value: read_value(point.get("value"))?,
+        })
+    };
+    let points = series.get("samples").list()?.map(read).collect::<Result<_>>()?;
+    Ok(SeriesPoints { labels: series.get("labels").labels()?, points, ..SeriesPoints::default() })
+}
+
+fn read_value(value: DocumentReader<'_>) -> Result<StepValue> {
+    Ok(if !value.get("frames").is_null() {
+        StepValue::Distribution(Arc::new(value.mixture()?))
+    } else if !value.get("buckets").is_null() {
+        StepValue::Histogram(Arc::new(read_histogram(value)?))
+    } else if !value.get("estimate").is_null() {
+        StepValue::Bracket(Box::new(value.bracket()?))
+    } else {
+        StepValue::Number(value.number()?)
+    })
+}
+
+/// A float histogram with the same buckets, on a grid of their own bounds.
+fn read_histogram(value: DocumentReader<'_>) -> Result<FloatHistogram> {
+    let (mut bounds, mut counts): (Vec<f64>, Vec<(i32, f64)>) = (Vec::new(), Vec::new());
+    for bucket in value.get("buckets").list()? {
+        let (lower, upper) = (bucket.get("lower").number()?, bucket.get("upper").number()?);
+        if lower.is_finite() && bounds.last() != Some(&lower) {
+            bounds.push(lower);
+        }
+        if upper.is_finite() {
+            bounds.push(upper);
+        }
+        let index = if upper.is_finite() { bounds.len() - 1 } else { bounds.len() };
+        counts.push((index as i32, bucket.get("count").number()?));
+    }
+    Ok(FloatHistogram {
+        grid: BucketGrid::Custom(bounds.into()),
+        count: value.get("count").number()?,
+        sum: value.get("sum").number()?,
+        positive: counts,
+        ..FloatHistogram::default()
+    })
+}
+
+fn stream_json(answer: &QueryResult, stream: &Stream, cells: CellEncoding) -> Json {
+    let values =
+        stream.points.iter().map(|point| point.as_ref().map(|value| value_json(value, cells)));
     Object(vec![
         ("labels", super::labels(stream.labels.iter())),
         ("points", List(points_json(answer, values))),
@@ -78,21 +235,21 @@ fn points_json(answer: &QueryResult, values: impl Iterator<Item = Option<Json>>)
     points
 }
 
-fn reading_json(reading: &SeriesPoint) -> Json {
+fn reading_json(reading: &SeriesPoint, cells: CellEncoding) -> Json {
     Object(vec![
         ("start_ns", reading.start.map_or(Null, |start| Integer(start.into()))),
         ("time_ns", Integer(reading.time.into())),
-        ("value", value_json(&reading.value)),
+        ("value", value_json(&reading.value, cells)),
     ])
 }
 
 /// A number, a statistic with its bounds, or a distribution with its buckets.
-fn value_json(value: &StepValue) -> Json {
+fn value_json(value: &StepValue, cells: CellEncoding) -> Json {
     match value {
         StepValue::Number(of) => number_or_text(*of),
         StepValue::Bracket(of) => bracket_json(**of),
         StepValue::Distribution(mixture) => {
-            let mut fields = distribution(mixture);
+            let mut fields = encoded_distribution(mixture, cells);
             let statistics =
                 [("sum", Some(mixture.sum())), ("min", mixture.min()), ("max", mixture.max())];
             for (name, of) in statistics {
@@ -208,7 +365,7 @@ mod tests {
 
     #[track_caller]
     fn check(of: &StepValue, expected: Expect) {
-        expected.assert_eq(&format!("{:#}", value_json(of)));
+        expected.assert_eq(&format!("{:#}", value_json(of, CellEncoding::Objects)));
     }
 
     #[test]

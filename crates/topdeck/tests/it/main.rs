@@ -5,6 +5,7 @@
 
 mod blackbox;
 mod damage;
+mod demo;
 mod documents;
 mod environment;
 mod generate;
@@ -18,6 +19,7 @@ mod query;
 mod readers;
 mod reports;
 mod serve;
+mod server_answers;
 mod store;
 mod top;
 

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use collect::{DecodedSample, Unit};
 use hist::Histogram;
 
@@ -28,9 +28,10 @@ pub(crate) struct GroupKey {
 
 /// Distribution, in total and over time.
 #[derive(Debug)]
-pub(crate) struct DistributionGroup {
+pub struct DistributionGroup {
     pub(crate) key: GroupKey,
-    pub(crate) distribution: MergedDistribution,
+    /// All values.
+    pub distribution: MergedDistribution,
     /// Rows by start time.
     pub(crate) rows: BTreeMap<i64, GroupRow>,
     /// Number of histograms without a timestamp.

@@ -2,14 +2,14 @@
 //! Reports properties that could not be inherited.
 
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, getpriority_process, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Scope of the measurement and what was inherited from it.
-pub(super) struct JoinedScope {
+pub struct JoinedScope {
     /// Description of the scope.
     pub(super) scope: String,
     /// Inherited properties.
@@ -19,7 +19,8 @@ pub(super) struct JoinedScope {
 }
 
 impl JoinedScope {
-    pub(super) fn empty() -> JoinedScope {
+    /// This host.
+    pub fn empty() -> JoinedScope {
         let (joined, not_joined) = (Vec::new(), Vec::new());
         JoinedScope { scope: "this host".to_owned(), inherited: joined, not_inherited: not_joined }
     }
@@ -33,9 +34,10 @@ impl JoinedScope {
 
     /// Inherits CPUs, nice value and cgroup. A real-time scheduling policy is not inherited; it is
     /// reported.
-    pub(super) fn process(pid: Pid) -> Result<JoinedScope> {
+    pub fn process(pid: Pid) -> io::Result<JoinedScope> {
         let of = |file: &str| format!("/proc/{pid}/{file}");
-        let stat = fs::read_to_string(of("stat")).with_context(|| format!("process {pid}"))?;
+        let stat = fs::read_to_string(of("stat"))
+            .map_err(|error| with_subject(error, &format!("process {pid}")))?;
         let (name, policy) = name_and_policy(&stat);
         let mut all =
             JoinedScope { scope: format!("process {pid} ({name})"), ..JoinedScope::empty() };
@@ -72,7 +74,7 @@ impl JoinedScope {
     }
 
     /// Joins a cgroup: a folder, or a path below the cgroup mount points.
-    pub(super) fn cgroup(path: &str) -> Result<JoinedScope> {
+    pub fn cgroup(path: &str) -> io::Result<JoinedScope> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
         let mut folders: Vec<PathBuf> = vec![PathBuf::from(path)];
@@ -88,19 +90,24 @@ impl JoinedScope {
                 .collect();
         }
         if folders.is_empty() {
-            bail!(
+            return Err(io::Error::other(format!(
                 "{path} is not a cgroup: it has no cgroup.procs; use a folder below /sys/fs/cgroup"
-            )
+            )));
         }
         let mut all = JoinedScope { scope: format!("cgroup {path}"), ..JoinedScope::empty() };
         for folder in folders {
             // Fails: otherwise nothing of this cgroup would be measured.
-            enter_cgroup(&folder)
-                .with_context(|| format!("cannot join cgroup {}", folder.display()))?;
+            enter_cgroup(&folder).map_err(|error| {
+                with_subject(error, &format!("cannot join cgroup {}", folder.display()))
+            })?;
             all.inherited.push(format!("cgroup {}", folder.display()));
         }
         Ok(all)
     }
+}
+
+fn with_subject(error: io::Error, subject: &str) -> io::Error {
+    io::Error::new(error.kind(), format!("{subject}: {error}"))
 }
 
 /// Whether a hierarchy with these controllers can stop processes: version 2, and some of version 1.
@@ -108,7 +115,7 @@ fn is_freezer<'a>(mut controllers: impl Iterator<Item = &'a str>) -> bool {
     controllers.any(|one| ["", "cpu", "cpuset", "freezer"].contains(&one))
 }
 
-fn enter_cgroup(folder: &Path) -> Result<(), std::io::Error> {
+fn enter_cgroup(folder: &Path) -> Result<(), io::Error> {
     fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
 }
 

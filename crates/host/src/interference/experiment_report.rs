@@ -7,14 +7,13 @@ use std::time::Duration;
 
 use hist::Histogram;
 
-use super::Options;
+use super::ExperimentSettings;
 use super::analysis;
 use super::cpus::Cpus;
 use super::experiment::{Experiment, PreparedExperiment};
 use super::experiment_run::{self, ExperimentRun};
 use super::observer::{self, ObserverSpec};
 use super::observer_process::ObserverProcess;
-use crate::journal::progress_line::ProgressLine;
 
 /// Name of the baseline row.
 const BASELINE: &str = "baseline";
@@ -37,9 +36,9 @@ impl ExperimentReport {
     /// Runs the baseline, each observer, and the baseline again.
     pub(crate) fn measure(
         experiment: Experiment,
-        options: &Options,
+        settings: &ExperimentSettings,
         cpus: &Cpus,
-        progress: &mut ProgressLine,
+        progress: &mut dyn FnMut(&str),
     ) -> ExperimentReport {
         let name = experiment.name();
         let (rows, said, missing) = (Vec::new(), Vec::new(), Vec::new());
@@ -50,7 +49,7 @@ impl ExperimentReport {
             conclusions: said,
             failures: missing,
         };
-        let mut prepared = match experiment.prepare(options) {
+        let mut prepared = match experiment.prepare(settings) {
             Ok(prepared) => prepared,
             Err(why) => {
                 section.title = Err(why);
@@ -59,8 +58,8 @@ impl ExperimentReport {
         };
         section.title = Ok(prepared.title.clone());
         let mut run = |beside: &'static str| {
-            run_experiment(&mut prepared, options, cpus, || {
-                progress.show(|_| format!("{name}, with {beside}"));
+            run_experiment(&mut prepared, settings, cpus, || {
+                progress(&format!("{name}, with {beside}"));
             })
         };
         if let Err(error) = section.run_all(experiment, &mut run) {
@@ -133,14 +132,14 @@ impl fmt::Display for ExperimentReport {
 /// One run, on a new thread on the measured CPU.
 fn run_experiment(
     prepared: &mut PreparedExperiment,
-    options: &Options,
+    settings: &ExperimentSettings,
     cpus: &Cpus,
     mut show: impl FnMut(),
 ) -> io::Result<Histogram> {
     thread::scope(|scope| {
         let run = scope.spawn(|| {
             cpus.move_to_measured();
-            prepared.run(options.seconds, options.max_operations)
+            prepared.run(settings.duration, settings.max_operations)
         });
         while !run.is_finished() {
             show();

@@ -4,33 +4,46 @@
 //! same bits; `null` means unbounded or unknown. Fields may be added; a change of meaning
 //! increments `schema`.
 
-use anyhow::Result;
+use crate::error::Result;
 use hist::{CompensatedSum, TrackedValue};
-use report::document::{bracket, count, fields as bracket_fields, statistic};
+use render::json::statistics::{bracket, count, fields as bracket_fields, statistic};
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::input::{self, CollectedInput};
-use crate::hist::options::{Options, interval_ns};
-use crate::hist::{compare, intervals, threshold_count};
-use api::json::Json::{self, Bool, List, Null, Object, Text};
-use api::json::{integer, number};
+use crate::distribution::collected_input::{self, CollectedInput};
+use crate::distribution::group::DistributionGroup;
+use crate::distribution::{DistributionOptions, interval_ns};
+use crate::distribution::{group_comparison, intervals, threshold_count};
 use render::decades;
+use render::json::Json::{self, Bool, List, Null, Object, Text};
+use render::json::{integer, number};
 use render::merged_distribution::MergedDistribution;
 use render::value_formatter::ValueFormatter;
 
 const SCHEMA: u64 = 2;
 
-pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<String> {
+/// JSON document of all groups.
+pub fn distribution_json(
+    options: &DistributionOptions,
+    collected: &CollectedInput,
+) -> Result<String> {
     let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
     let groups: Vec<Json> = groups.map(|g| group_json(options, g)).collect::<Result<_>>()?;
     let mut fields = vec![
         ("schema", integer(SCHEMA)),
-        ("files", List(options.files.iter().map(|file| Text(input::display_name(file))).collect())),
+        (
+            "files",
+            List(
+                options
+                    .files
+                    .iter()
+                    .map(|file| Text(collected_input::display_name(file)))
+                    .collect(),
+            ),
+        ),
         ("complete", Bool(collected.error_count == 0 && collected.unreadable.is_empty())),
         ("groups", List(groups)),
     ];
     if options.compare {
-        let pairs = compare::pairs(options, collected)?;
+        let pairs = group_comparison::pairs(options, collected)?;
         fields.push((
             "comparisons",
             List(pairs.iter().map(|p| pair_json(options, p)).collect::<Result<_>>()?),
@@ -51,18 +64,21 @@ pub(crate) fn document(options: &Options, collected: &CollectedInput) -> Result<
     Ok(format!("{}\n", Object(fields)))
 }
 
-fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
+fn group_json(options: &DistributionOptions, group: &DistributionGroup) -> Result<Json> {
     let show = ValueFormatter::new(group.key.unit.as_ref());
     let mut fields = vec![
         ("metric", Text(group.key.metric.clone())),
         ("by", group.key.by.clone().map_or(Null, Text)),
         (
             "file",
-            group.key.file.map_or(Null, |file| Text(input::display_name(&options.files[file]))),
+            group
+                .key
+                .file
+                .map_or(Null, |file| Text(collected_input::display_name(&options.files[file]))),
         ),
         ("unit", group.key.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
     ];
-    fields.extend(distribution_json(options, &group.distribution));
+    fields.extend(statistics_json(options, &group.distribution));
     let limits = threshold_count::count_all(options, group)?;
     let above = options.above.iter().zip(&limits).map(|(written, above)| {
         Object(vec![
@@ -92,7 +108,7 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
                 ("histograms", integer(row.histograms)),
                 ("reach_past", integer(row.reach_past)),
             ];
-            fields.extend(distribution_json(options, &row.distribution));
+            fields.extend(statistics_json(options, &row.distribution));
             Object(fields)
         });
         fields.push(("intervals", List(rows.collect())));
@@ -100,7 +116,10 @@ fn group_json(options: &Options, group: &DistributionGroup) -> Result<Json> {
     Ok(Object(fields))
 }
 
-fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'static str, Json)> {
+fn statistics_json(
+    options: &DistributionOptions,
+    whole: &MergedDistribution,
+) -> Vec<(&'static str, Json)> {
     let quantiles = options.quantiles().iter().map(|&q| {
         let mut fields = vec![("q", number(q))];
         fields.extend(whole.quantile(q).map(bracket_fields).unwrap_or_default());
@@ -131,9 +150,12 @@ fn distribution_json(options: &Options, whole: &MergedDistribution) -> Vec<(&'st
     ]
 }
 
-fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
-    let rows = compare::rows(options, pair).into_iter().map(|(name, a, b)| {
-        let ratio = a.zip(b).and_then(|(a, b)| compare::ratio(a, b));
+fn pair_json(
+    options: &DistributionOptions,
+    pair: &group_comparison::GroupPair<'_>,
+) -> Result<Json> {
+    let rows = group_comparison::rows(options, pair).into_iter().map(|(name, a, b)| {
+        let ratio = a.zip(b).and_then(|(a, b)| group_comparison::ratio(a, b));
         Object(vec![
             ("name", Text(name)),
             ("a", statistic(a)),
@@ -141,7 +163,7 @@ fn pair_json(options: &Options, pair: &compare::GroupPair<'_>) -> Result<Json> {
             ("ratio", statistic(ratio)),
         ])
     });
-    let apart = compare::distances(&pair.a.distribution, &pair.b.distribution)?;
+    let apart = group_comparison::distances(&pair.a.distribution, &pair.b.distribution)?;
     Ok(Object(vec![
         ("metric", Text(pair.a.key.metric.clone())),
         ("by", pair.a.key.by.clone().map_or(Null, Text)),

@@ -1,12 +1,12 @@
 //! Text report: counts, thresholds, quantiles, table by powers of ten, charts.
 
-use anyhow::Result;
+use crate::error::Result;
 use hist::Bracket;
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::input::{self, CollectedInput};
-use crate::hist::options::Options;
-use crate::hist::{intervals, threshold_count};
+use crate::distribution::DistributionOptions;
+use crate::distribution::collected_input::{self, CollectedInput};
+use crate::distribution::group::DistributionGroup;
+use crate::distribution::{intervals, threshold_count};
 use render::decades;
 use render::svg::distribution;
 use render::terminal::plot;
@@ -15,7 +15,10 @@ use render::text::escape_control;
 use render::value_formatter::{self, ValueFormatter};
 
 /// SVG file of `--svg`: a pair of charts per group.
-pub(crate) fn svg(options: &Options, groups: &[DistributionGroup]) -> Result<String> {
+pub fn distribution_svg(
+    options: &DistributionOptions,
+    groups: &[DistributionGroup],
+) -> Result<String> {
     let pictures: Result<Vec<_>> = groups
         .iter()
         .map(|group| {
@@ -31,8 +34,8 @@ pub(crate) fn svg(options: &Options, groups: &[DistributionGroup]) -> Result<Str
 }
 
 /// One report per group.
-pub(crate) fn text(
-    options: &Options,
+pub fn distribution_text(
+    options: &DistributionOptions,
     collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
@@ -48,7 +51,7 @@ pub(crate) fn text(
 }
 
 fn group_report(
-    options: &Options,
+    options: &DistributionOptions,
     group: &DistributionGroup,
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
@@ -90,15 +93,15 @@ fn heading(terminal: &Terminal, name: &str, about: &str) -> String {
 }
 
 /// Title of a group: metric, group key, files.
-pub(crate) fn title(options: &Options, group: &DistributionGroup) -> String {
+pub(crate) fn title(options: &DistributionOptions, group: &DistributionGroup) -> String {
     let mut parts = Vec::new();
     if !group.key.metric.is_empty() {
         parts.push(group.key.metric.clone());
     }
     parts.extend(group.key.by.clone());
     match (group.key.file, &options.files[..]) {
-        (Some(file), files) => parts.push(input::display_name(&files[file])),
-        (None, [file]) => parts.push(input::display_name(file)),
+        (Some(file), files) => parts.push(collected_input::display_name(&files[file])),
+        (None, [file]) => parts.push(collected_input::display_name(file)),
         (None, files) => parts.push(format!("{} files", files.len())),
     }
     escape_control(&parts.join(", "))
@@ -108,7 +111,7 @@ pub(crate) fn title(options: &Options, group: &DistributionGroup) -> String {
 type ReportRow = (String, String, String);
 
 fn statistics(
-    options: &Options,
+    options: &DistributionOptions,
     group: &DistributionGroup,
     show: &ValueFormatter,
     terminal: &Terminal,
@@ -166,7 +169,10 @@ fn statistics(
 }
 
 /// Notes below the numbers.
-pub(crate) fn report_notes(options: &Options, collected: &CollectedInput) -> Vec<String> {
+pub(crate) fn report_notes(
+    options: &DistributionOptions,
+    collected: &CollectedInput,
+) -> Vec<String> {
     let mut notes = Vec::new();
     let unitless = collected.groups.iter().any(|group| group.key.unit.is_none());
     if unitless && options.unit.is_none() {

@@ -3,12 +3,12 @@
 //! A column is a multiple of the input's own interval and columns start with the first interval, so
 //! no interval is split. A histogram is counted as a whole in the column of its midpoint.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 
-use crate::hist::group::{DistributionGroup, GroupRow};
-use crate::hist::input::CollectedInput;
-use crate::hist::options::Options;
-use crate::hist::{report, threshold_count};
+use crate::distribution::DistributionOptions;
+use crate::distribution::collected_input::CollectedInput;
+use crate::distribution::group::{DistributionGroup, GroupRow};
+use crate::distribution::{text, threshold_count};
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::merged_distribution::MergedDistribution;
 use render::svg::heatmap as svg_heatmap;
@@ -20,8 +20,9 @@ use render::value_formatter;
 /// Default number of columns of a file: four pixels each.
 const COLUMNS_SVG: usize = 212;
 
-pub(crate) fn text(
-    options: &Options,
+/// A heatmap per group.
+pub fn heatmap_text(
+    options: &DistributionOptions,
     collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
@@ -29,25 +30,34 @@ pub(crate) fn text(
     for map in maps(options, collected, terminal_heatmap::column_capacity(terminal))? {
         texts.push(terminal_heatmap::heatmap_text(&map, terminal)?);
     }
-    let notes = report::report_notes(options, collected);
+    let notes = text::report_notes(options, collected);
     if !notes.is_empty() {
         texts.push(notes.join("\n") + "\n");
     }
     Ok(texts.join("\n"))
 }
 
-pub(crate) fn svg(options: &Options, collected: &CollectedInput) -> Result<String> {
+/// The same as an SVG document.
+pub fn heatmap_svg(options: &DistributionOptions, collected: &CollectedInput) -> Result<String> {
     Ok(svg_heatmap::document(&maps(options, collected, COLUMNS_SVG)?)?)
 }
 
 /// One heatmap per group, with the requested number of columns, by default `usual`.
-fn maps(options: &Options, collected: &CollectedInput, usual: usize) -> Result<Vec<Heatmap>> {
+fn maps(
+    options: &DistributionOptions,
+    collected: &CollectedInput,
+    usual: usize,
+) -> Result<Vec<Heatmap>> {
     let columns_max = options.columns.map_or(usual, usize::from);
     let groups = collected.groups.iter().filter(|group| !group.distribution.is_empty());
     groups.map(|group| map(options, group, columns_max)).collect()
 }
 
-fn map(options: &Options, group: &DistributionGroup, columns_max: usize) -> Result<Heatmap> {
+fn map(
+    options: &DistributionOptions,
+    group: &DistributionGroup,
+    columns_max: usize,
+) -> Result<Heatmap> {
     if group.rows.is_empty() {
         bail!("--heatmap: the input has no timestamps");
     }
@@ -57,7 +67,7 @@ fn map(options: &Options, group: &DistributionGroup, columns_max: usize) -> Resu
         notes.push(format!("{n} histograms without a timestamp skipped."));
     }
     Ok(Heatmap {
-        title: report::title(options, group),
+        title: text::title(options, group),
         unit: group.key.unit.clone(),
         columns: columns(group, columns_max)?,
         thresholds: threshold_count::count_all(options, group)?
@@ -193,7 +203,7 @@ fn duration_text(length: i128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hist::group::{GroupKey, ROW_NS};
+    use crate::distribution::group::{GroupKey, ROW_NS};
     use collect::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 

@@ -1,12 +1,12 @@
 //! Comparison of two files.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use hist::{Bracket, Histogram, kolmogorov_smirnov, wasserstein};
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::input::{self, CollectedInput};
-use crate::hist::options::Options;
-use crate::hist::threshold_count;
+use crate::distribution::DistributionOptions;
+use crate::distribution::collected_input::{self, CollectedInput};
+use crate::distribution::group::DistributionGroup;
+use crate::distribution::threshold_count;
 use render::merged_distribution::MergedDistribution;
 use render::terminal::{Terminal, TextStyle, column_widths};
 use render::text::escape_control;
@@ -21,7 +21,7 @@ pub(crate) struct GroupPair<'a> {
 
 /// Pairs of groups, or the reason why nothing can be compared.
 pub(crate) fn pairs<'a>(
-    options: &Options,
+    options: &DistributionOptions,
     collected: &'a CollectedInput,
 ) -> Result<Vec<GroupPair<'a>>> {
     let of = |file: usize| {
@@ -33,7 +33,7 @@ pub(crate) fn pairs<'a>(
     let (first, second) = (of(0), of(1));
     for (file, groups) in [(0, &first), (1, &second)] {
         if groups.is_empty() {
-            bail!("{}: no values to compare", input::display_name(&options.files[file]));
+            bail!("{}: no values to compare", collected_input::display_name(&options.files[file]));
         }
     }
     let mut pairs = Vec::new();
@@ -92,7 +92,7 @@ pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
 
 /// Compared statistics by name.
 pub(crate) fn rows(
-    options: &Options,
+    options: &DistributionOptions,
     pair: &GroupPair<'_>,
 ) -> Vec<(String, Option<Bracket>, Option<Bracket>)> {
     let (a, b) = (&pair.a.distribution, &pair.b.distribution);
@@ -105,8 +105,9 @@ pub(crate) fn rows(
     rows
 }
 
-pub(crate) fn text(
-    options: &Options,
+/// A comparison per pair of groups.
+pub fn comparison_text(
+    options: &DistributionOptions,
     collected: &CollectedInput,
     terminal: &Terminal,
 ) -> Result<String> {
@@ -117,7 +118,11 @@ pub(crate) fn text(
     Ok(tables.join("\n\n") + "\n")
 }
 
-fn table(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+fn table(
+    options: &DistributionOptions,
+    pair: &GroupPair<'_>,
+    terminal: &Terminal,
+) -> Result<Vec<String>> {
     let mut lines = heading(options, pair, terminal);
     lines.push(String::new());
     lines.extend(statistics(options, pair, terminal)?);
@@ -126,8 +131,12 @@ fn table(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Result
     Ok(lines)
 }
 
-fn heading(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Vec<String> {
-    let name = |file: usize| escape_control(&input::display_name(&options.files[file]));
+fn heading(
+    options: &DistributionOptions,
+    pair: &GroupPair<'_>,
+    terminal: &Terminal,
+) -> Vec<String> {
+    let name = |file: usize| escape_control(&collected_input::display_name(&options.files[file]));
     let mut lines = vec![
         terminal.paint(TextStyle::Heading, &format!("A  {}", name(0))),
         terminal.paint(TextStyle::Heading, &format!("B  {}", name(1))),
@@ -142,7 +151,11 @@ fn heading(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Vec<
 }
 
 /// Side by side, with ratios.
-fn statistics(options: &Options, pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
+fn statistics(
+    options: &DistributionOptions,
+    pair: &GroupPair<'_>,
+    terminal: &Terminal,
+) -> Result<Vec<String>> {
     let (a, b) = (&pair.a.distribution, &pair.b.distribution);
     let show = ValueFormatter::new(pair.a.key.unit.as_ref());
     let mut cells: Vec<[String; 5]> = vec![["", "A", "B", "B / A", ""].map(str::to_owned)];

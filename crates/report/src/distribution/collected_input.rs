@@ -6,19 +6,19 @@ use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use anyhow::Result;
+use crate::error::{AnswerError, Result, unsuitable};
 use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
 };
 
-use crate::hist::group::{DistributionGroup, GroupKey, ROW_NS};
-use crate::hist::number_recorder::NumberRecorder;
-use crate::hist::options::{Options, interval_ns};
-use crate::hist::threshold_count;
+use crate::distribution::group::{DistributionGroup, GroupKey, ROW_NS};
+use crate::distribution::number_recorder::NumberRecorder;
+use crate::distribution::threshold_count;
+use crate::distribution::{DistributionOptions, interval_ns};
 use render::value_formatter;
 
 /// Bytes read to detect the format, and buffer size for numbers.
-pub(crate) const HEAD_BYTES: u64 = 1 << 20;
+pub const HEAD_BYTES: u64 = 1 << 20;
 /// Progress interval in bytes.
 const PROGRESS_BYTES: u64 = 64 << 20;
 /// Maximum number of errors kept; the rest is counted.
@@ -27,21 +27,24 @@ const ERRORS_KEPT_MAX: usize = 1000;
 const NAMES_LISTED: usize = 20;
 
 /// Contents of all inputs.
-pub(crate) struct CollectedInput {
-    pub(crate) groups: Vec<DistributionGroup>,
+pub struct CollectedInput {
+    /// One distribution each.
+    pub groups: Vec<DistributionGroup>,
     /// Number of skipped samples by kind.
     pub(crate) skipped: BTreeMap<&'static str, u64>,
     /// Parse errors with file name.
-    pub(crate) errors: Vec<(String, InputError)>,
-    pub(crate) error_count: u64,
+    pub errors: Vec<(String, InputError)>,
+    /// Number of parse errors.
+    pub error_count: u64,
     /// Files that could not be read to their end.
-    pub(crate) unreadable: Vec<String>,
+    pub unreadable: Vec<String>,
     /// Names of all metrics in the input.
     metrics: BTreeSet<String>,
 }
 
 impl CollectedInput {
-    pub(crate) fn has_skipped(&self) -> bool {
+    /// Whether samples that are not histograms were skipped.
+    pub fn has_skipped(&self) -> bool {
         !self.skipped.is_empty()
     }
 
@@ -53,7 +56,7 @@ impl CollectedInput {
     }
 
     /// Reason why there is nothing to report.
-    pub(crate) fn no_data_message(&self, options: &Options) -> String {
+    pub fn no_data_message(&self, options: &DistributionOptions) -> String {
         let files: Vec<String> = options.files.iter().map(|file| display_name(file)).collect();
         let files = files.join(", ");
         match &options.metric {
@@ -71,40 +74,8 @@ impl CollectedInput {
 }
 
 /// Reads all files. Errors are in the result.
-pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
-    let unit = options.unit.as_ref().filter(|unit| unit.in_nanoseconds().is_some());
-    let numbers_unit = if unit.is_some() { Some(Unit::Nanoseconds) } else { options.unit.clone() };
-    let limits = threshold_count::thresholds(options, numbers_unit.as_ref());
-    let mut taker = GroupingSink {
-        options,
-        row_ns: match &options.interval {
-            Some(interval) => Some(interval_ns(interval)?),
-            None => options.heatmap.then_some(ROW_NS),
-        },
-        numbers: NumberRecorder::new(&limits),
-        numbers_unit,
-        file: 0,
-        file_name: String::new(),
-        is_exposition: false,
-        group_index: HashMap::new(),
-        error: None,
-        input: CollectedInput {
-            groups: Vec::new(),
-            skipped: BTreeMap::new(),
-            errors: Vec::new(),
-            error_count: 0,
-            unreadable: Vec::new(),
-            metrics: BTreeSet::new(),
-        },
-    };
-    if let Some(memory) = &options.memory {
-        taker.is_exposition = true;
-        memory.read(&mut taker)?;
-        return match taker.error {
-            Some(error) => Err(error),
-            None => Ok(taker.input),
-        };
-    }
+pub fn collect(options: &DistributionOptions) -> Result<CollectedInput> {
+    let mut taker = GroupingSink::new(options)?;
     for (file, path) in options.files.iter().enumerate() {
         (taker.file, taker.file_name) = (file, display_name(path));
         if let Err(error) = read_file(path, options, &mut taker) {
@@ -112,7 +83,7 @@ pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
         }
         taker.flush_numbers();
         if let Some(error) = taker.error {
-            return Err(error.context(taker.file_name));
+            return Err(unsuitable(format!("{}: {error}", taker.file_name)));
         }
         if taker.input.error_count > 0 && !options.keep_going {
             break;
@@ -121,7 +92,25 @@ pub(crate) fn collect(options: &Options) -> Result<CollectedInput> {
     Ok(taker.input)
 }
 
-fn read_file(path: &Path, options: &Options, taker: &mut GroupingSink<'_>) -> io::Result<()> {
+/// Reads samples that are one exposition, such as those of a process.
+pub fn collect_exposition(
+    options: &DistributionOptions,
+    read: impl FnOnce(&mut dyn SampleSink),
+) -> Result<CollectedInput> {
+    let mut taker = GroupingSink::new(options)?;
+    taker.is_exposition = true;
+    read(&mut taker);
+    match taker.error {
+        Some(error) => Err(error),
+        None => Ok(taker.input),
+    }
+}
+
+fn read_file(
+    path: &Path,
+    options: &DistributionOptions,
+    taker: &mut GroupingSink<'_>,
+) -> io::Result<()> {
     let (source, length): (Box<dyn Read>, u64) = if path.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), 0)
     } else {
@@ -146,13 +135,13 @@ fn read_file(path: &Path, options: &Options, taker: &mut GroupingSink<'_>) -> io
 }
 
 /// File name for messages.
-pub(crate) fn display_name(path: &Path) -> String {
+pub fn display_name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".into() } else { path.display().to_string() }
 }
 
 /// Sink that groups samples.
 struct GroupingSink<'a> {
-    options: &'a Options,
+    options: &'a DistributionOptions,
     row_ns: Option<i64>,
     numbers: NumberRecorder,
     numbers_unit: Option<Unit>,
@@ -162,11 +151,40 @@ struct GroupingSink<'a> {
     is_exposition: bool,
     group_index: HashMap<GroupKey, usize>,
     /// Fatal error: a count overflowed.
-    error: Option<anyhow::Error>,
+    error: Option<AnswerError>,
     input: CollectedInput,
 }
 
 impl GroupingSink<'_> {
+    fn new(options: &DistributionOptions) -> Result<GroupingSink<'_>> {
+        let unit = options.unit.as_ref().filter(|unit| unit.in_nanoseconds().is_some());
+        let numbers_unit =
+            if unit.is_some() { Some(Unit::Nanoseconds) } else { options.unit.clone() };
+        let limits = threshold_count::thresholds(options, numbers_unit.as_ref());
+        Ok(GroupingSink {
+            options,
+            row_ns: match &options.interval {
+                Some(interval) => Some(interval_ns(interval)?),
+                None => options.heatmap.then_some(ROW_NS),
+            },
+            numbers: NumberRecorder::new(&limits),
+            numbers_unit,
+            file: 0,
+            file_name: String::new(),
+            is_exposition: false,
+            group_index: HashMap::new(),
+            error: None,
+            input: CollectedInput {
+                groups: Vec::new(),
+                skipped: BTreeMap::new(),
+                errors: Vec::new(),
+                error_count: 0,
+                unreadable: Vec::new(),
+                metrics: BTreeSet::new(),
+            },
+        })
+    }
+
     fn group_key(&self, reading: &DecodedSample) -> GroupKey {
         let by = self.options.by.as_deref();
         let apart = self.options.compare || by == Some("file");

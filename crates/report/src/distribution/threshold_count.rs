@@ -1,19 +1,23 @@
 //! Thresholds of the command line (`--above`), and the number of values above them.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use collect::{Quantity, Unit};
 use render::threshold_count::ThresholdCount;
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::options::Options;
+use crate::distribution::DistributionOptions;
+use crate::distribution::group::DistributionGroup;
 
 /// Thresholds in the unit of plain numbers; thresholds of another dimension are dropped.
-pub(crate) fn thresholds(options: &Options, unit: Option<&Unit>) -> Vec<f64> {
+pub(crate) fn thresholds(options: &DistributionOptions, unit: Option<&Unit>) -> Vec<f64> {
     options.above.iter().filter_map(|written| threshold(options, written, unit)).collect()
 }
 
 /// A threshold without a unit is in the unit of the command line, otherwise in that of the values.
-fn threshold(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Option<f64> {
+fn threshold(
+    options: &DistributionOptions,
+    written: &Quantity,
+    unit: Option<&Unit>,
+) -> Option<f64> {
     if let (None, Some(given)) = (written.unit(), &options.unit) {
         return Quantity::parse(&format!("{written} {given}"))?.value_in(unit);
     }
@@ -22,7 +26,7 @@ fn threshold(options: &Options, written: &Quantity, unit: Option<&Unit>) -> Opti
 
 /// All thresholds of the command line for one group, in the order given.
 pub(crate) fn count_all(
-    options: &Options,
+    options: &DistributionOptions,
     group: &DistributionGroup,
 ) -> Result<Vec<ThresholdCount>> {
     let mut all = Vec::new();

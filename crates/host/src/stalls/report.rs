@@ -1,6 +1,5 @@
 //! Hiccup report as text and JSON.
 
-use anyhow::Result;
 use hist::Histogram;
 use serde::Serialize;
 
@@ -22,7 +21,8 @@ fn max_ns(of: &Histogram) -> f64 {
     of.max().map_or(0.0, |max| max.estimate)
 }
 
-pub(super) fn report_text(seen: &DelayStats, joined: &JoinedScope) -> String {
+/// Scope, quantiles of the delay, stalls, and the delay over time.
+pub fn stalls_text(seen: &DelayStats, joined: &JoinedScope) -> String {
     let mut text = format!(
         "hiccups of {}: {}, {} samples every {}\n",
         escape_control(&joined.scope),
@@ -119,7 +119,8 @@ struct IntervalDto {
     max_ns: f64,
 }
 
-pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<String> {
+/// The same as a JSON document: docs/hiccup.md.
+pub fn stalls_json(seen: &DelayStats, joined: &JoinedScope) -> serde_json::Result<String> {
     let document = HiccupDocument {
         schema: 2,
         scope: &joined.scope,
@@ -163,7 +164,7 @@ pub(super) fn report_json(seen: &DelayStats, joined: &JoinedScope) -> Result<Str
 mod tests {
     use std::collections::BTreeSet;
 
-    use host::WakeUp;
+    use crate::hiccup::WakeUp;
 
     use super::*;
 
@@ -186,7 +187,7 @@ mod tests {
         for n in 1..=100 {
             seen.record(WakeUp::new(n * 1_000_000, n * 1_050_000, 1_000_000));
         }
-        let text = report_json(&seen, &JoinedScope::empty()).unwrap();
+        let text = stalls_json(&seen, &JoinedScope::empty()).unwrap();
         let mut found = BTreeSet::new();
         field_names(&serde_json::from_str(&text).unwrap(), &mut found);
         let section = PAGE.split_once("## JSON").unwrap().1.trim_start();

@@ -3,7 +3,7 @@
 use hist::{Histogram, Recorder, Threshold};
 
 /// Records plain numbers, with exact counts above thresholds and per power of ten.
-pub(crate) struct NumberRecorder {
+pub struct NumberRecorder {
     /// Fast path for integers.
     fast: Recorder,
     others: Histogram,
@@ -24,7 +24,8 @@ const DECADES: [f64; 25] = [
 const DECADES_TO_ONE: usize = 10;
 
 impl NumberRecorder {
-    pub(crate) fn new(limits: &[f64]) -> NumberRecorder {
+    /// No numbers yet; values above each of `limits` are counted exactly.
+    pub fn new(limits: &[f64]) -> NumberRecorder {
         let mut limits = limits.to_vec();
         limits.sort_by(f64::total_cmp);
         limits.dedup();
@@ -37,7 +38,8 @@ impl NumberRecorder {
     }
 
     #[inline]
-    pub(crate) fn record(&mut self, value: f64) {
+    /// Counts a number.
+    pub fn record(&mut self, value: f64) {
         let whole = value as u64;
         if whole as f64 == value && value < EXACT_INTEGER_MAX {
             self.fast.record(whole);
@@ -55,7 +57,7 @@ impl NumberRecorder {
     }
 
     /// Values recorded since the last call; `None` if there are none.
-    pub(crate) fn take_histogram(&mut self) -> Option<Histogram> {
+    pub fn take_histogram(&mut self) -> Option<Histogram> {
         let limits: Vec<f64> = self.limits.iter().map(|limit| limit.0).collect();
         let NumberRecorder { fast, others: rest, limits, decade_counts: places } =
             std::mem::replace(self, NumberRecorder::new(&limits));

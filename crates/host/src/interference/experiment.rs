@@ -7,18 +7,20 @@ use clock::Stopwatch;
 use hist::{Histogram, Recorder};
 
 use super::experiment_run::LIMITS_NS;
-use super::{Options, memory_experiment, process_experiment, record_experiment, socket_experiment};
+use super::{
+    ExperimentSettings, memory_experiment, process_experiment, record_experiment, socket_experiment,
+};
 
 /// Measured operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Experiment {
-    /// Open and close a Unix socket while many others are open
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Experiment {
+    /// Open and close a Unix socket while many others are open.
     Sockets,
-    /// Start a small program and wait for its exit
+    /// Start a small program and wait for its exit.
     Processes,
-    /// Map, touch and unmap memory in a process with much memory
+    /// Map, touch and unmap memory in a process with much memory.
     Memory,
-    /// Count and record in a process that exports metrics in shared memory
+    /// Count and record in a process that exports metrics in shared memory.
     Records,
 }
 
@@ -32,8 +34,25 @@ pub(crate) struct PreparedExperiment {
 }
 
 impl Experiment {
-    pub(crate) const ALL: &[Experiment] =
+    /// All experiments, in the order of the report.
+    pub const ALL: &[Experiment] =
         &[Experiment::Sockets, Experiment::Processes, Experiment::Memory, Experiment::Records];
+
+    /// Name and description for a command line.
+    pub fn argument(self) -> (&'static str, &'static str) {
+        match self {
+            Experiment::Sockets => {
+                ("sockets", "Open and close a Unix socket while many others are open")
+            }
+            Experiment::Processes => ("processes", "Start a small program and wait for its exit"),
+            Experiment::Memory => {
+                ("memory", "Map, touch and unmap memory in a process with much memory")
+            }
+            Experiment::Records => {
+                ("records", "Count and record in a process that exports metrics in shared memory")
+            }
+        }
+    }
 
     /// Name for a title.
     pub(crate) fn name(self) -> &'static str {
@@ -46,11 +65,14 @@ impl Experiment {
     }
 
     /// Allocates the resources; fails with a reason.
-    pub(crate) fn prepare(self, options: &Options) -> Result<PreparedExperiment, String> {
+    pub(crate) fn prepare(
+        self,
+        settings: &ExperimentSettings,
+    ) -> Result<PreparedExperiment, String> {
         match self {
-            Experiment::Sockets => socket_experiment::prepare(options.sockets),
+            Experiment::Sockets => socket_experiment::prepare(settings.sockets),
             Experiment::Processes => process_experiment::prepare(),
-            Experiment::Memory => memory_experiment::prepare(options.memory),
+            Experiment::Memory => memory_experiment::prepare(settings.memory_bytes),
             Experiment::Records => record_experiment::prepare(),
         }
     }

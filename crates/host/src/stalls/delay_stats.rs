@@ -1,7 +1,7 @@
 //! Delays of all sample times, stalls, and both over time. Times are nanoseconds.
 
+use crate::hiccup::WakeUp;
 use hist::Histogram;
-use host::WakeUp;
 
 /// Maximum number of rows of the timeline; beyond it, pairs of rows are merged.
 const ROWS_MAX: usize = 20;
@@ -12,7 +12,7 @@ const LONGEST_MAX: usize = 5;
 pub(super) const STALL_BOUNDS_NS: [u64; 3] = [1_000_000, 10_000_000, 100_000_000];
 
 /// Wake-up delay statistics.
-pub(super) struct DelayStats {
+pub struct DelayStats {
     pub(super) period_ns: u64,
     /// Delays of all sample times.
     pub(super) delays: Histogram,
@@ -32,7 +32,8 @@ pub(super) struct DelayStats {
 }
 
 impl DelayStats {
-    pub(super) fn new(period_ns: u64) -> DelayStats {
+    /// No delays yet; `period_ns` is the distance of the sample times.
+    pub fn new(period_ns: u64) -> DelayStats {
         DelayStats {
             period_ns,
             delays: Histogram::default(),
@@ -50,7 +51,8 @@ impl DelayStats {
         self.start_ns.map_or(0, |start| self.end_ns - start)
     }
 
-    pub(super) fn record(&mut self, woken: WakeUp) {
+    /// Counts a wake-up and the sample times that it missed.
+    pub fn record(&mut self, woken: WakeUp) {
         let start_ns = *self.start_ns.get_or_insert(woken.intended_ns);
         self.end_ns = woken.woken_ns;
         let late_ns = woken.delay_ns();

@@ -6,17 +6,15 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::Result;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::observer::{self, ObserverSpec};
-use crate::background;
 use render::text::escape_control;
 
 /// Timeout of the first round.
@@ -92,16 +90,20 @@ impl Drop for ObserverProcess {
     }
 }
 
-/// Runs as an observer until standard input ends.
-pub(crate) fn run_as_observer(name: &str, pid: u32) -> Result<ExitCode> {
+/// Runs as an observer, and prints the number of rounds at the end of standard input. `spawn` runs
+/// a function on a background thread.
+pub fn run_as_observer(
+    name: &str,
+    pid: u32,
+    spawn: impl FnOnce(Box<dyn FnOnce() + Send>) -> io::Result<()>,
+) -> io::Result<()> {
     let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    stop_on_stdin_end(Arc::clone(&stop), Arc::clone(&rounds))?;
+    spawn(stop_on_stdin_end(Arc::clone(&stop), Arc::clone(&rounds)))?;
     let told = match run_rounds(name, pid, &stop, &rounds) {
         Ok(()) => format!("rounds {}", rounds.load(Ordering::Relaxed)),
         Err(error) => format!("failed {}", escape_control(&error.to_string())),
     };
-    print_line(&told)?;
-    Ok(ExitCode::SUCCESS)
+    print_line(&told)
 }
 
 fn run_rounds(name: &str, pid: u32, stop: &AtomicBool, rounds: &AtomicU64) -> io::Result<()> {
@@ -117,18 +119,16 @@ fn run_rounds(name: &str, pid: u32, stop: &AtomicBool, rounds: &AtomicU64) -> io
     Ok(())
 }
 
-/// Waits for the end of standard input on a thread, then exits the process if it does not exit
-/// itself.
-fn stop_on_stdin_end(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) -> io::Result<()> {
-    let wait = move || {
+/// Waits for the end of standard input, then exits the process if it does not exit itself.
+fn stop_on_stdin_end(stop: Arc<AtomicBool>, rounds: Arc<AtomicU64>) -> Box<dyn FnOnce() + Send> {
+    Box::new(move || {
         let mut bytes = [0; 64];
         while io::stdin().read(&mut bytes).is_ok_and(|read| read > 0) {}
         stop.store(true, Ordering::Relaxed);
         thread::sleep(EXIT_TIMEOUT);
         let _ = print_line(&format!("rounds {}", rounds.load(Ordering::Relaxed)));
         std::process::exit(0);
-    };
-    background::spawn("end of input", wait).map(drop)
+    })
 }
 
 fn print_line(line: &str) -> io::Result<()> {

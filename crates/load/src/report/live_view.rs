@@ -2,16 +2,15 @@
 
 use std::io::{self, IsTerminal as _};
 
+use crate::report::run_plan::{RunPlan, format_duration};
+use crate::report::statistics::show;
+use crate::{Arrivals, Tally, ValidityWarning, format_rate};
 use hist::Histogram;
-use load::{Arrivals, Tally, ValidityWarning, format_rate};
-
-use load::report::run_plan::{RunPlan, format_duration};
-use load::report::statistics::show;
 use render::terminal::{ColourDepth, Terminal, TextStyle};
 use render::value_formatter::{ValueFormatter, count};
 
 /// Progress output and its state.
-pub(crate) struct LiveView {
+pub struct LiveView {
     to_stdout: bool,
     /// Lines drawn last, to be overwritten.
     lines: usize,
@@ -28,7 +27,8 @@ pub(crate) struct LiveView {
 const SECOND_NS: u64 = 1_000_000_000;
 
 impl LiveView {
-    pub(crate) fn new(plan: &RunPlan) -> LiveView {
+    /// The view of a run before its first second.
+    pub fn new(plan: &RunPlan) -> LiveView {
         let mut arrivals = plan.settings.schedule.arrivals();
         LiveView {
             to_stdout: io::stdout().is_terminal(),
@@ -43,7 +43,8 @@ impl LiveView {
         }
     }
 
-    pub(crate) fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
+    /// Draws the state after a second of the run.
+    pub fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
         // The size may have changed.
         let terminal = match self.to_stdout {
             true => Terminal::for_stream(&io::stdout(), false),
@@ -195,7 +196,7 @@ fn times(of: &Histogram) -> String {
 
 #[cfg(test)]
 mod tests {
-    use load::{ArrivalProcess, Schedule};
+    use crate::{ArrivalProcess, Schedule};
 
     use super::*;
 

@@ -11,7 +11,7 @@ use super::experiment::PreparedExperiment;
 use render::value_formatter::count;
 
 /// Maximum number of sockets: about 110 MB of kernel memory.
-pub(crate) const MOST: u64 = 50_000;
+pub const SOCKETS_MAX: u64 = 50_000;
 /// Reserve of open files for this process and its observers.
 const SPARE: u64 = 64;
 /// Minimum number of sockets: with fewer the table is too small to matter.

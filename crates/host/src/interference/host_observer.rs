@@ -8,9 +8,11 @@ use std::thread;
 use std::time::Duration;
 
 use disk::Disk;
-use host::{HostCollector, Settings};
 use intake::{Intake, SnapshotValue, WriteTarget};
 use journal::{Journal, Level};
+
+use crate::host::HostCollector;
+use crate::settings::Settings;
 
 use super::memory_disk::MemoryDisk;
 use super::observer::ObserverRound;

@@ -1,17 +1,17 @@
 //! Table over time: one row per interval.
 
-use anyhow::{Result, bail};
+use crate::error::{Result, bail};
 use collect::Quantity;
 use render::time::{duration_text, time_text};
 
-use crate::hist::group::DistributionGroup;
-use crate::hist::options::{Options, interval_ns};
-use crate::hist::threshold_count;
+use crate::distribution::group::DistributionGroup;
+use crate::distribution::threshold_count;
+use crate::distribution::{DistributionOptions, interval_ns};
 use render::terminal::{Terminal, TextStyle};
 use render::value_formatter::{self, ValueFormatter};
 
 pub(crate) fn lines(
-    options: &Options,
+    options: &DistributionOptions,
     group: &DistributionGroup,
     show: &ValueFormatter,
     terminal: &Terminal,
