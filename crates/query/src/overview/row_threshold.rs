@@ -10,9 +10,9 @@ use std::ops::Range;
 use hist::{Bracket, Mixture};
 
 /// Share of the values that a learned threshold leaves above it.
-pub const EXPECTED_SHARE: f64 = 0.01;
+pub(crate) const EXPECTED_SHARE: f64 = 0.01;
 /// Least number of values from which a 99th percentile is learned.
-pub const VALUES_MIN: u64 = 500;
+pub(crate) const VALUES_MIN: u64 = 500;
 
 /// Source of a threshold.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +36,7 @@ pub struct RowThreshold {
 
 impl RowThreshold {
     /// Number of `count` values that are expected above it.
-    pub fn expected_above(&self, count: u64) -> f64 {
+    pub(crate) fn expected_above(&self, count: u64) -> f64 {
         match self.source {
             ThresholdSource::Learned(_) => count as f64 * EXPECTED_SHARE,
             ThresholdSource::User | ThresholdSource::Declared => 0.0,

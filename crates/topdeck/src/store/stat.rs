@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
-use model::{Gap, Selector};
+use model::Selector;
 use store::{PartInfo, Resolution, StoreStat};
 
 use crate::command::print_stdout;
@@ -146,7 +146,7 @@ fn stat_text(dir: &Path, report: &StoreReport) -> String {
         text.push_str(&parts_table(stat));
     }
     text.push_str(&format!("\n{}", retention_rules::rules_text(&stat.retention)));
-    text.push_str(&list_line("GAP", stat.gaps.iter().map(gap_text)));
+    text.push_str(&list_line("GAP", stat.gaps.iter().map(report::gap_text)));
     text.push_str(&list_line("NOTE", stat.warnings.iter().map(|note| escape_control(note))));
     text
 }
@@ -176,15 +176,6 @@ fn list_line(word: &str, all: impl ExactSizeIterator<Item = String>) -> String {
         text.push_str(&format!("\n… and {} more; --json lists all.\n", n - LISTED_MAX));
     }
     text
-}
-
-/// Gap as a sentence without its full stop.
-pub(crate) fn gap_text(gap: &Gap) -> String {
-    escape_control(&format!(
-        "{} to {}: {gap}",
-        precise_time_text(gap.start),
-        precise_time_text(gap.end)
-    ))
 }
 
 fn stat_json(report: &StoreReport) -> Json {
@@ -224,7 +215,7 @@ fn stat_json(report: &StoreReport) -> Json {
         ("resolutions", List(sums.collect())),
         ("parts", List(parts.collect())),
         ("retention", retention::rules_json(&stat.retention)),
-        ("gaps", List(stat.gaps.iter().map(api::document::gap).collect())),
+        ("gaps", List(stat.gaps.iter().map(report::document::gap).collect())),
         ("warnings", List(stat.warnings.iter().cloned().map(Text).collect())),
     ])
 }
