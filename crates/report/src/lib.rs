@@ -18,6 +18,8 @@ mod gap;
 mod overview;
 mod query_plot;
 mod query_table;
+mod retention;
+mod store_report;
 mod stream_point;
 
 pub use audit::audit_text;
@@ -30,4 +32,6 @@ pub use gap::gap_text;
 pub use overview::overview_text;
 pub use query_plot::{StepWindow, plot_text};
 pub use query_table::query_text;
+pub use retention::{retention_json, retention_rule_text, retention_text};
+pub use store_report::{StoreReport, store_json, store_text};
 pub use stream_point::point_line;

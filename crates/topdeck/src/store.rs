@@ -1,6 +1,6 @@
 //! `topdeck store`: creates, inspects, maintains and copies a time series store.
 //!
-//! One file per subcommand. [`retention_rules`] parses and formats retention rules; sizes, times
+//! One file per subcommand. [`retention_rules`] parses retention rules; sizes, times
 //! and tables are formatted as for journals. `topdeck import` fills a store, `topdeck heatmap`
 //! draws its contents.
 
