@@ -75,7 +75,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let text = match (options.json, &options.text) {
         (true, _) => format!("{answer}\n"),
         (false, None) => list_text(&answer),
-        (false, Some(_)) => format!("annotated {}\n", when_and_text(&answer).join("  ")),
+        (false, Some(_)) => {
+            format!("annotated {}\n", when_and_text(&answer["annotation"]).join("  "))
+        }
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -63,7 +63,9 @@ fn a_server_answers_queries_like_its_store() {
     same(&format!("'sum(exact_increase(took[10m]))' {RANGE}"));
     same(&format!("'sum(rate(took[10m]))' {RANGE}"));
     same(&format!("'histogram_quantile(0.99, sum by (host) (exact_increase(took[5m])))' {RANGE}"));
-    same(&format!("'histogram_quantiles(sum(exact_increase(took[5m])), \"q\", 0.5, 0.99)' {LAST}"));
+    same(&format!(
+        "--experimental 'histogram_quantiles(sum(exact_increase(took[5m])), \"q\", 0.5, 0.99)' {LAST}"
+    ));
     same(&format!("'histogram_count_above(30, exact_increase(took[29m]))' {LAST}"));
     same(&format!(
         "--caql 'find:histogram(\"took\") | histogram:merge() | histogram:percentile(99)' {RANGE}"
