@@ -48,7 +48,7 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// Crates with an import cycle of more than 8 files, and the size of the largest cycle. Entries may
 /// only shrink; new ones are not allowed.
-const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 79)];
+const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 75)];
 
 /// The only places in product code that start threads or tasks: file, number of places, and how a
 /// panic is reported. *Supervised*: the thread is restarted, and `/health`, the status, the log and
@@ -66,6 +66,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/forward/src/remote_task.rs", 1, "joined by the remote's task, which is supervised"),
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),
     ("crates/host/src/hiccup.rs", 1, "supervised"),
+    ("crates/host/src/interference/experiment_report.rs", 1, "joined"),
     ("crates/host/src/thread.rs", 1, "supervised"),
     ("crates/intake/src/group_commit.rs", 1, "supervised"),
     ("crates/intake/src/intake.rs", 1, "supervised"),
@@ -86,12 +87,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),
     ("crates/topdeck/src/background.rs", 1, "fatal"),
-    (
-        "crates/topdeck/src/doctor/interference/observer_process.rs",
-        1,
-        "fatal, by `background::spawn`",
-    ),
-    ("crates/topdeck/src/doctor/interference/experiment_report.rs", 1, "joined"),
+    ("crates/topdeck/src/doctor/interference.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),

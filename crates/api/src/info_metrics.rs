@@ -13,11 +13,11 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::json::Json::{Bool, Integer, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, Parameter, SELECTOR, TIMEOUT};
+use report::document;
 
 /// Default and maximum number of values in a response.
 const LIMIT: usize = 1_000;

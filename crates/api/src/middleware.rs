@@ -24,7 +24,7 @@ use crate::limits::{
     BodyBudget, BodyReservation, DecodePermits, Limits, RejectCounters, RejectReason,
 };
 use crate::response_buffers::ResponseBuffers;
-use crate::route::SNAPSHOTS_PATH;
+use crate::route::{SERIES_CHANGES_PATH, SNAPSHOTS_PATH};
 
 /// Request middleware: limits, access, metrics, routing.
 pub(crate) struct RequestMiddleware {
@@ -145,7 +145,10 @@ impl RequestMiddleware {
         extensions.insert(self.decode_permits.clone());
         extensions.insert(peer);
         extensions.insert(Arc::clone(&bound));
-        let request_time = match request.uri().path().starts_with(SNAPSHOTS_PATH) {
+        let path = request.uri().path();
+        let is_as_long_as_data =
+            path.starts_with(SNAPSHOTS_PATH) || path.starts_with(SERIES_CHANGES_PATH);
+        let request_time = match is_as_long_as_data {
             true => Duration::MAX,
             false => self.limits.request_timeout,
         };

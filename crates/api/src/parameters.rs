@@ -19,6 +19,8 @@ use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 const FORM_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of parameters: dashboards send dozens of selectors.
 const PARAMETERS_MAX: usize = 1000;
+/// Maximum number of values of a parameter: every heatmap column has each limit and quantile.
+const PARAMETER_VALUES_MAX: usize = 100;
 
 /// Parameters in request order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,25 @@ impl Parameters {
     ) -> Result<Option<T>, ApiError> {
         let of = |text| read(text).ok_or_else(|| ApiError::invalid_parameter(name, text, expected));
         self.get(name).map(of).transpose()
+    }
+
+    /// All values of a parameter, repeated or separated by commas.
+    pub(crate) fn parse_all<T>(
+        &self,
+        name: &str,
+        read: impl Fn(&str) -> Result<T, ApiError>,
+    ) -> Result<Vec<T>, ApiError> {
+        let texts = self.all(name).flat_map(|text| text.split(',')).map(str::trim);
+        let mut all = Vec::new();
+        for text in texts.filter(|text| !text.is_empty()) {
+            if all.len() == PARAMETER_VALUES_MAX {
+                return Err(ApiError::BadRequest(format!(
+                    "parameter {name}: values limit ({PARAMETER_VALUES_MAX}) exceeded; use fewer"
+                )));
+            }
+            all.push(read(text)?);
+        }
+        Ok(all)
     }
 
     /// A time.

@@ -9,24 +9,25 @@ mod histogram;
 mod indexed_cells;
 mod overview;
 mod selection;
+mod selection_summary;
 mod series;
 #[cfg(test)]
 mod tests;
 
 use axum::routing;
-use query::promql::{self, Expr, ExprKind};
 use query::{Language, Limits, QueryRequest, QueryResult, ResultData, Settings, StoreSource};
+use query::{promql, step};
 use store::ReadView;
 
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
-use crate::maxima::{self, MaxQuery, Maxima};
 use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
 use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
+use query::maxima::{self, Maxima};
+use report::document::{self, CellEncoding};
 
 pub(crate) use series::{EntryBudget, for_each_series, label_value};
 
@@ -50,12 +51,18 @@ const QUERY: &[Parameter] = &[
         "limit of samples in memory; cannot exceed the server's limit",
     ),
     MAX_SERIES,
+    CELLS,
     Parameter::integer(
         "max_bytes",
         "limit of bytes of samples in memory; cannot exceed the server's limit",
     ),
     Parameter::integer("max_steps", "limit of steps; cannot exceed the server's limit"),
 ];
+
+const CELLS: Parameter =
+    Parameter::text("cells", "objects (default), or frames (exact histograms, base64)");
+
+const SELECTION: &[Parameter] = &[SELECTOR.required(), FROM, TO, TIMEOUT];
 
 const HISTOGRAM: &[Parameter] = &[
     SELECTOR.required(),
@@ -74,10 +81,15 @@ const HEATMAP: &[Parameter] = &[
     Parameter::integer("columns", "number of columns, of equal width except the last"),
     Parameter::text("step", "width of a column; the last one is cut off at the end of the range"),
     Parameter::text("above", "thresholds to count values above, such as 100ms").many(),
+    Parameter::integer(
+        "max_columns",
+        "maximum number of columns, of a round width that is a multiple of the interval of the \
+         points; the range is extended to whole columns",
+    ),
     Parameter::text(
         "cells",
-        "objects (default), or indexed: edges has the bounds, columns have pairs of index \
-         increment and count",
+        "objects (default), indexed (edges has the bounds, columns have pairs of index increment \
+         and count), or frames (exact histograms, base64)",
     ),
     TIMEOUT,
     MAX_SERIES,
@@ -105,6 +117,7 @@ const COMPARE: &[Parameter] = &[
     TO,
     Parameter::text("from_b", "start of side B; default: that of side A"),
     Parameter::text("to_b", "end of side B; default: that of side A"),
+    CELLS,
     TIMEOUT,
     MAX_SERIES,
 ];
@@ -159,6 +172,12 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         HEATMAP,
         || routing::get(heatmap::heatmap),
     ),
+    ApiRoute::get(
+        "/v1/selection",
+        "What a selector matches: series by kind and unit, and the range of their points.",
+        SELECTION,
+        || routing::get(selection_summary::selection),
+    ),
     ApiRoute::get("/v1/series", "Lists series.", SERIES, || routing::get(series::series)),
     ApiRoute::get(
         "/v1/metric_names",
@@ -209,7 +228,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(QUERY)?;
     let (queries, now) = (context.queries.clone(), context.intake.now());
-    let timeout = parameters.timeout()?;
+    let (timeout, cells) = (parameters.timeout()?, cell_encoding(&parameters)?);
     let (own, own_queries) = (parameters.clone(), context.queries.clone());
     let estimate = move |view: &ReadView, active: &ActiveQuery| {
         // The evaluation reports errors.
@@ -228,7 +247,7 @@ async fn query(context: Context, parameters: Parameters) -> Result<JsonBody, Api
             false => Vec::new(),
             true => asked.maxima(view, &answer, active, &mut room)?,
         };
-        active.json_response(&document::result::to_json(&answer, &maxima))
+        active.json_response(&document::result::to_json(&answer, &maxima, cells))
     };
     context.run_query("query", timeout, estimate, work).await
 }
@@ -279,7 +298,10 @@ impl QueryParams {
         let step = match (from, step) {
             (None, _) => 0,
             (Some(_), Some(step)) => step,
-            (Some(_), None) => default_step(&text, language, &options, end.saturating_sub(start)),
+            (Some(_), None) => {
+                let length = end.saturating_sub(start);
+                step::default_step(&text, language, &options, length, step::STEPS_MAX)
+            }
         };
         let mut settings = Settings {
             limits: parse_limits(parameters, service.limits)?,
@@ -333,34 +355,27 @@ impl QueryParams {
         let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
             return Ok(Vec::new());
         };
-        let wanted = match self.language {
-            Language::PromQl => maxima::max_queries(&self.expression, &self.options),
-            Language::Caql => maxima::max_queries_caql(&self.expression),
-        };
+        let wanted = maxima::max_queries(&self.expression, self.language, &self.options);
         let mut maxima = Vec::new();
-        for MaxQuery { expression: question, is_per_stream: is_beside, by } in wanted {
-            let found = self.execute(view, &question, active);
+        for wanted in wanted {
+            let found = self.execute(view, &wanted.expression, active);
             active.check_cancelled()?;
-            if let Ok(QueryResult {
-                data: ResultData::Vector(of) | ResultData::Matrix(of),
-                unit,
-                ..
-            }) = found
-            {
-                room.reserve(document::result::streams_bytes(&of))?;
-                let mut found = Maxima {
-                    expression: question,
-                    streams: of,
-                    unit,
-                    is_per_stream: is_beside,
-                    by,
-                };
-                found.is_per_stream =
-                    streams.iter().any(|stream| found.stream_for(&stream.labels).is_some());
+            let found = found.ok().and_then(|found| Maxima::new(wanted, found, streams));
+            if let Some(found) = found {
+                room.reserve(document::result::streams_bytes(&found.streams))?;
                 maxima.push(found);
             }
         }
         Ok(maxima)
+    }
+}
+
+/// Encoding of the buckets in the response.
+fn cell_encoding(parameters: &Parameters) -> Result<CellEncoding, ApiError> {
+    match parameters.get("cells") {
+        None | Some("objects") => Ok(CellEncoding::Objects),
+        Some("frames") => Ok(CellEncoding::Frames),
+        Some(other) => Err(ApiError::invalid_parameter("cells", other, "objects or frames")),
     }
 }
 
@@ -407,48 +422,4 @@ impl ResponseBudget<'_> {
         self.remaining = left;
         self.query.reserve(bytes)
     }
-}
-
-/// Default number of steps.
-const DEFAULT_STEPS: i64 = 100;
-
-/// Default step: the window of the expression, so that windows are adjacent, unless that is too
-/// many steps; otherwise about a hundredth of the range.
-fn default_step(text: &str, language: Language, options: &promql::Options, length: i64) -> i64 {
-    let window = match language {
-        Language::Caql => None,
-        Language::PromQl => common_window(text, options),
-    };
-    match window {
-        Some(window) if length / window <= 2 * DEFAULT_STEPS => window,
-        _ => round_up(length / DEFAULT_STEPS),
-    }
-}
-
-/// The window length of an expression, if all windows have the same one.
-fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
-        if let ExprKind::Matrix { range, .. } = &expr.kind {
-            found.push(range.resolve(0, 0).ok());
-        }
-        expr.children().into_iter().for_each(|child| collect_windows(child, found));
-    }
-    let mut found = Vec::new();
-    collect_windows(&promql::parse(text, options).ok()?, &mut found);
-    found.dedup();
-    match found[..] {
-        [Some(one)] if one > 0 => Some(one),
-        _ => None,
-    }
-}
-
-/// Rounds up to a usual interval length.
-fn round_up(length: i64) -> i64 {
-    const ROUND_STEPS_S: [i64; 18] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
-        86_400,
-    ];
-    let round =
-        ROUND_STEPS_S.iter().map(|seconds| seconds * store::SECOND).find(|round| *round >= length);
-    round.unwrap_or_else(|| (length / store::DAY + 1).saturating_mul(store::DAY))
 }

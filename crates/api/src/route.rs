@@ -46,6 +46,9 @@ pub(crate) const MAX_SERIES: Parameter = Parameter::integer(
 /// timeout does not apply.
 pub(crate) const SNAPSHOTS_PATH: &str = "/v1/snapshots";
 
+/// Start of the paths that change stored series. A change takes as long as they have rows, too.
+pub(crate) const SERIES_CHANGES_PATH: &str = "/v1/series/";
+
 /// Media type of most responses.
 pub(crate) const JSON: &str = "application/json";
 

@@ -25,12 +25,12 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document::series_fields;
 use crate::json::Json::{Bool, Integer, List, Null, Object};
 use crate::json::{Json, integer};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
 use crate::token::Scope;
+use report::document::series_fields;
 
 const SELECTOR: Parameter = Parameter::text("selector", "the series").many().required();
 const DRY_RUN: Parameter =

@@ -8,10 +8,10 @@ use axum::routing;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::route::ApiRoute;
+use report::document;
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
     "/v1/status",

@@ -6,16 +6,16 @@
 use model::selector;
 use store::SeriesEntryRef;
 
-use crate::document::series_fields;
 use crate::json::Json::{self, List, Object};
 use crate::json::integer;
+use report::document::series_fields;
 
 /// Series listed as examples.
 const EXAMPLES: usize = 10;
 
 /// The series without a unit, removed from `found`, if all others have one and the same unit.
 /// Otherwise `found` is unchanged.
-pub fn split_off_unitless(found: &mut Vec<SeriesEntryRef>) -> Vec<SeriesEntryRef> {
+pub(crate) fn split_off_unitless(found: &mut Vec<SeriesEntryRef>) -> Vec<SeriesEntryRef> {
     let mut units = found.iter().map(|found| found.series.unit()).filter(|unit| !unit.is_empty());
     let Some(first) = units.next() else { return Vec::new() };
     if units.any(|unit| unit != first) {

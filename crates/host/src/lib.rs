@@ -16,12 +16,14 @@
 
 mod block_io;
 mod bpf;
+mod clock_cost;
 mod error;
 #[cfg(test)]
 #[path = "../../../testdata/extensions/host_source/entropy.rs"]
 mod example;
 mod hiccup;
 mod host;
+pub mod interference;
 mod metric;
 mod metrics;
 mod process_list;
@@ -35,9 +37,12 @@ mod shm_metrics;
 mod source;
 mod source_table;
 mod sources;
+pub mod stalls;
+pub mod table_readers;
 mod thread;
 
 pub use crate::role::HostRole;
+pub use clock_cost::clock_table;
 pub use error::{Error, Result};
 pub use hiccup::{WakeUp, run_periodic};
 pub use host::HostCollector;

@@ -7,6 +7,7 @@
 
 mod error;
 pub mod hlog;
+pub mod live_view;
 pub mod machine_info;
 pub mod page;
 pub mod push_sink;

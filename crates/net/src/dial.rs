@@ -4,11 +4,12 @@
 //! version from the list in the TLS configuration; without TLS it is 1.1.
 
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, Uri, Version, header};
+use http::{HeaderValue, Request, Response, StatusCode, Uri, Version, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::{http1, http2};
@@ -356,6 +357,28 @@ impl HttpConnection {
             Ok::<_, Error>(times.into_response(Response::from_parts(head, body)))
         };
         with_timeout(allowed.timeout, answer, &fail).await?
+    }
+
+    /// Sends a request whose response does not end, and passes the parts of its body with the
+    /// status, until `each` breaks or the peer closes the connection. Afterwards the connection is
+    /// unusable.
+    pub async fn send_and_stream(
+        &mut self,
+        request: Request<Bytes>,
+        each: &mut dyn FnMut(StatusCode, &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        let fail = error_in_phase(&self.target, RequestPhase::Response);
+        let (response, _) = self.exchange(request, &fail).await?;
+        let (status, mut body) = (response.status(), response.into_body());
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| fail(error_chain(&error), false))?;
+            if let Some(data) = frame.data_ref()
+                && each(status, data).is_break()
+            {
+                break;
+            }
+        }
+        Ok(())
     }
 
     async fn exchange(

@@ -8,7 +8,9 @@
 //! * B: 1,000 series `http_request_duration` (40 endpoints on 25 hosts in two regions), 1,440
 //!   one-minute histograms each from 2026-11-15T00:00:00Z, 1,361,435,848 measurements in all.
 //!
-//! Values are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme
+//! A third set, [`Shop`], is for demonstrations: it has no expected statistics, and may change.
+//!
+//! Values of A and B are whole nanoseconds from 1 us to 100 s, in delta histograms of the scheme
 //! `LogLinear10`. The values of a minute are drawn as bucket counts. Minimum and maximum are then
 //! drawn inside their buckets, and the sum between the bounds that the buckets allow. Count, sum,
 //! minimum, maximum and the count at or below 12.3 ms therefore describe one possible set of
@@ -40,6 +42,7 @@ mod keyed_rng;
 mod oracle;
 mod plan;
 mod shape;
+mod shop;
 mod table;
 
 use hist::Histogram;
@@ -47,6 +50,7 @@ use hist::Histogram;
 pub use self::generator::{SampleGenerator, SyntheticSample};
 pub use self::oracle::{ExpectedStats, ExpectedWindow};
 use self::plan::DatasetPlan;
+pub use self::shop::{Shop, ShopNumbers, ShopRequests};
 
 /// Threshold of the expected statistics: they count the values at or below it. It lies inside a
 /// bucket (12 to 13 ms).

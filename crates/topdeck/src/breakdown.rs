@@ -1,26 +1,25 @@
 //! `topdeck breakdown`: breakdown of a heatmap selection by label.
 
-mod report;
-
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
 use collect::{Quantity, Unit};
-use model::{Selector, SeriesKind};
+use model::Selector;
+use query::Limits;
 use query::breakdown::HeatmapSelection;
-use query::{Error, Limits, StoreSource};
-use store::SeriesEntryRef;
-
-use crate::command::print_stdout;
-use crate::compare::{ParsedSelector, parse_selector, resolve_range};
-use crate::hist::options::parse_quantity;
-use crate::query::{error_text, report_gaps};
-use crate::store::{find_series, open, units, with_dir};
-use crate::time::{self, TimeExpr};
+use query::selection::SelectionSummary;
 use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
-use render::text::plural;
+
+use crate::answer_source::{AnswerSource, BreakdownThresholds};
+use crate::command::print_stdout;
+use crate::compare::resolve_range;
+use crate::hist::options::parse_quantity;
+use crate::query::report_gaps;
+use crate::server_client::ServerClient;
+use crate::store::{ParsedSelector, left_out_text};
+use crate::time::{self, TimeExpr};
 
 /// Break a heatmap selection down by label: share inside against outside
 ///
@@ -28,14 +27,14 @@ use render::text::plural;
 /// values of the heatmap are outside. Labels are sorted by divergence: 1 bit if the label
 /// determines whether a value is inside, 0 if the shares inside and outside are equal.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(after_long_help = AFTER, allow_missing_positional = true)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = parse_selector)]
+    #[arg(value_parser = ParsedSelector::parse)]
     selector: ParsedSelector,
 
     /// Lower bound of the selection (exclusive), such as 100ms
@@ -74,43 +73,44 @@ pub(crate) struct Options {
     /// Maximum number of series of the selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck breakdown s latency --above 100ms
+  topdeck breakdown latency --above 100ms --from -1h      asks the local server
   topdeck breakdown s latency --above 1s --up-to 3s --from 2026-11-15T09:30:00Z --to 2026-11-15T10:15:00Z
   topdeck breakdown s latency --above 1s --from -1h --baseline-from -1d --json | jq '.labels[0]'
 
 Exit status:
   0  success
-  1  store or series not found, no values in the selection, or units differ
+  1  store, server or series not found, no values in the selection, or units differ
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let store = open(&options.dir)?;
-    let view = store.view().map_err(with_dir(&options.dir))?;
-    let mut found = find_series(&view, &options.dir, &options.selector.selector)?;
-    found.retain(|found| matches!(found.series.kind(), SeriesKind::Histogram(_)));
-    let left_out = api::split_off_unitless(&mut found);
+    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
     let mut selector = options.selector.selector.clone();
-    let unit = common_unit(&selector, &found)?;
-    if let (Some(unit), Some(first)) = (&unit, left_out.first()) {
-        let n = plural(left_out.len() as u64, "series", "series");
-        eprintln!("topdeck: {n} without a unit left out, such as {}", first.series);
-        let same = Selector::label_equals(model::selector::UNIT, unit.to_string());
-        selector = Selector::and(vec![selector, same]);
+    let mut summary = source.required_selection(&selector)?;
+    if let Some(unitless) = summary.unitless() {
+        eprintln!("topdeck: {}", left_out_text(&unitless));
+        selector = unitless.narrow(&selector);
+        summary = source.required_selection(&selector)?;
     }
+    let selector = &selector;
+    let unit = common_unit(selector, &summary)?;
     let above = parse_threshold("--above", &options.above, unit.as_ref())?;
     let up_to =
         options.up_to.as_ref().map(|up_to| parse_threshold("--up-to", up_to, unit.as_ref()));
     let ends = [options.baseline_from, options.baseline_to];
-    let picture = resolve_range(&options.dir, &view, &options.selector.selector, ends)?;
+    let picture = resolve_range(&source.name(), selector, &summary, ends)?;
     let now = journal::wall_clock()();
     let from = options.from.map_or(picture.start, |from| from.to_unix_ns(now));
     let to = options.to.map_or(picture.end, |to| to.to_unix_ns(now));
     let rectangle = HeatmapSelection {
-        selector,
+        selector: selector.clone(),
         // The baseline includes the selection.
         baseline: match (options.baseline_from, options.baseline_to) {
             (None, None) => picture.start.min(from)..picture.end.max(to),
@@ -123,18 +123,19 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         up_to: up_to.transpose()?.unwrap_or(f64::INFINITY),
     };
     let limits = Limits { series: options.max_series, ..Limits::default() };
-    let source = StoreSource::new(&view);
-    let explanation = match query::breakdown::break_down(&source, &rectangle, limits, &|| false) {
-        Ok(explanation) => explanation,
-        Err(Error::Store(error)) => return Err(with_dir(&options.dir)(error)),
-        Err(error) => bail!("{}", error_text(&error)),
+    let thresholds = BreakdownThresholds {
+        above: options.above.to_string(),
+        up_to: options.up_to.as_ref().map(ToString::to_string),
     };
     let unit = unit.as_ref().map(ToString::to_string);
+    let (rectangle, unit, explanation) = source.break_down(rectangle, unit, &thresholds, limits)?;
     let text = match options.json {
-        true => format!("{}\n", api::document::breakdown::to_json(&rectangle, unit, &explanation)),
+        true => {
+            format!("{}\n", report::document::breakdown::to_json(&rectangle, unit, &explanation))
+        }
         false => {
             let selector = &options.selector.text;
-            report::report_text(
+            report::breakdown_text(
                 selector,
                 &rectangle,
                 unit,
@@ -151,14 +152,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Common unit of the series.
-fn common_unit(selector: &Selector, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
-    match &units(found)[..] {
+/// Common unit of the histograms.
+fn common_unit(selector: &Selector, summary: &SelectionSummary) -> Result<Option<Unit>> {
+    let units: Vec<&str> = summary.units().map(|(unit, ..)| unit).collect();
+    match &units[..] {
         [] => Ok(None),
-        [(name, _, _)] => Ok(parse_unit(name)),
-        [(a, ..), (b, ..), ..] => {
-            let named =
-                |unit: &str| if unit.is_empty() { "none".to_owned() } else { unit.to_owned() };
+        [name] => Ok(parse_unit(name)),
+        [a, b, ..] => {
+            let named = |unit: &str| if unit.is_empty() { "none" } else { unit }.to_owned();
             let (a, b) = (named(a), named(b));
             bail!(
                 "{selector}: the series have different units ({a}, {b}); select one, as in \

@@ -1,17 +1,13 @@
 //! `topdeck cardinality`: metrics, labels and label values with the most series.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use store::Cardinality;
 
+use crate::answer_source::AnswerSource;
 use crate::command::print_stdout;
-use crate::store::{open, with_dir};
-use render::table::format_table;
-use render::text::escape_control;
-use render::text::plural;
-use render::value_formatter;
+use crate::server_client::ServerClient;
 
 /// Show which metrics, labels and label values have the most series
 ///
@@ -20,9 +16,9 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// Number of entries per list
     #[arg(long, value_name = "N", default_value_t = 10)]
@@ -31,65 +27,29 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck cardinality s
+  topdeck cardinality                       asks the local server
   topdeck cardinality s --top 100 --json | jq '.by_label[0]'
 
 Exit status:
   0  success
-  1  store not found or in use
+  1  store not found or in use, or the server was not reached
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let store = open(&options.dir)?;
-    let cardinality = store.cardinality(options.top as usize).map_err(with_dir(&options.dir))?;
+    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
+    let cardinality = source.cardinality(options.top)?;
     let text = match options.json {
-        true => format!("{}\n", api::document::cardinality::to_json(&cardinality)),
-        false => text(&options.dir, &cardinality),
+        true => format!("{}\n", report::document::cardinality::to_json(&cardinality)),
+        false => report::cardinality_text(&source.name(), &cardinality),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-fn text(dir: &Path, cardinality: &Cardinality) -> String {
-    let mut text = format!(
-        "{}\n  {} of {}, with {}\n",
-        escape_control(&dir.display().to_string()),
-        plural(cardinality.series, "series", "series"),
-        plural(cardinality.metrics, "metric", "metrics"),
-        plural(cardinality.labels, "label", "labels")
-    );
-    let head = |names: [&str; 2]| names.map(str::to_owned);
-    let metrics = cardinality
-        .by_metric
-        .iter()
-        .map(|(name, n)| [escape_control(name), value_formatter::count(*n)]);
-    let metrics: Vec<_> = [head(["metric", "series"])].into_iter().chain(metrics).collect();
-    let labels = cardinality.by_label.iter().map(|label| {
-        [
-            escape_control(&label.name),
-            value_formatter::count(label.values),
-            value_formatter::count(label.series),
-        ]
-    });
-    let labels: Vec<_> =
-        [["label", "values", "series"].map(str::to_owned)].into_iter().chain(labels).collect();
-    let pairs = cardinality.by_pair.iter().map(|(name, value, n)| {
-        [escape_control(&format!("{name}={value:?}")), value_formatter::count(*n)]
-    });
-    let pairs: Vec<_> = [head(["label and value", "series"])].into_iter().chain(pairs).collect();
-    let tables = [
-        (metrics.len(), format_table(&metrics, [false, true])),
-        (labels.len(), format_table(&labels, [false, true, true])),
-        (pairs.len(), format_table(&pairs, [false, true])),
-    ];
-    for (lines, table) in tables {
-        if lines > 1 {
-            text.push_str(&format!("\n{table}"));
-        }
-    }
-    text
 }

@@ -72,6 +72,11 @@ subcommands! {
     Breakdown(crate::breakdown::Options) => crate::breakdown::run,
     Heatmap(crate::heatmap::Options) => crate::heatmap::run,
     Cardinality(crate::cardinality::Options) => crate::cardinality::run,
+    Delete(crate::store::delete::Options) => crate::store::delete::run,
+    Tail(crate::tail::Options) => crate::tail::run,
+    Annotate(crate::annotate::Options) => crate::annotate::run,
+    Targets(crate::targets::Options) => crate::targets::run,
+    Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]
     Generate(crate::generate::Options) => crate::generate::run,
     Token(crate::token::Options) => crate::token::run,
@@ -101,6 +106,14 @@ impl Topdeck {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         self.subcommand.run()
     }
+}
+
+/// Reports a usage error of a check that clap cannot do: exit status 2.
+pub(crate) fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
+    let mut command = Topdeck::command();
+    command.build();
+    let found = command.find_subcommand_mut(subcommand).expect("BUG: no such subcommand");
+    found.error(clap::error::ErrorKind::ValueValidation, message).exit()
 }
 
 /// Prints an error. A closed standard output (`| head`) is not an error.

@@ -1,23 +1,24 @@
 //! `topdeck compare`: compares two selections of a store, or one selection at two times.
 
-pub(crate) mod report;
-
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use model::Selector;
-use query::compare::{Comparison, Selection};
-use query::{Error, Limits, StoreSource};
-use store::ReadView;
-
-use crate::command::print_stdout;
-use crate::query::{error_text, report_gaps};
-use crate::store::{find_series, open, with_dir};
-use crate::time::{self, TimeExpr};
+use query::Limits;
+use query::compare::Selection;
+use query::selection::SelectionSummary;
 use render::terminal::Terminal;
 use render::time::precise_time_text;
+use report::document::{self, CellEncoding};
+
+use crate::answer_source::AnswerSource;
+use crate::command::{exit_with_usage_error, print_stdout};
+use crate::query::report_gaps;
+use crate::server_client::ServerClient;
+use crate::store::ParsedSelector;
+use crate::time::{self, TimeExpr};
 
 /// Compare two selections, or one selection at two times: distance and significance
 ///
@@ -25,19 +26,15 @@ use render::time::precise_time_text;
 /// with their bounds and marks those whose bounds do not overlap. The p-value is the share of
 /// random splits of all intervals of both sides that have at least the same distance.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(
+    after_long_help = AFTER,
+    override_usage = "topdeck compare [OPTIONS] [DIR] <SELECTOR_A> [SELECTOR_B]"
+)]
 pub(crate) struct Options {
-    /// Folder of the store
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
-
-    /// Selector of side A, such as latency or 'latency{host="a"}'
-    #[arg(value_name = "SELECTOR_A", value_parser = parse_selector)]
-    a: ParsedSelector,
-
-    /// Selector of side B [default: SELECTOR_A, at another time]
-    #[arg(value_name = "SELECTOR_B", value_parser = parse_selector)]
-    b: Option<ParsedSelector>,
+    /// Folder of the store [default: the local server], selector of side A, such as latency or
+    /// 'latency{host="a"}', and selector of side B [default: that of side A, at another time]
+    #[arg(value_name = "DIR|SELECTOR", num_args = 1..=3, required = true)]
+    arguments: Vec<String>,
 
     /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
@@ -66,47 +63,44 @@ pub(crate) struct Options {
     /// Maximum number of series per selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck compare s 'latency{host=\"a\"}' 'latency{host=\"b\"}'
   topdeck compare s 'latency{version=\"1\"}' 'latency{version=\"2\"}' --from -1d --json
+  topdeck compare latency --from -1h --from-b -25h --to-b -24h     asks the local server
   topdeck compare s latency --from 2026-11-09 --to 2026-11-10 --from-b 2026-11-16 --to-b 2026-11-17
 
 Exit status:
   0  success, whatever the result
-  1  store or series not found, no rows in the range, or units differ
+  1  store, server or series not found, no rows in the range, or units differ
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if options.b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
+    let (dir, a, b) = options.split_arguments();
+    if b.is_none() && options.from_b.is_none() && options.to_b.is_none() {
         bail!("side B is missing; add a second selector, or another time with --from-b and --to-b");
     }
-    let store = open(&options.dir)?;
-    let view = store.view().map_err(with_dir(&options.dir))?;
-    let b = options.b.as_ref().unwrap_or(&options.a);
+    let b = b.unwrap_or_else(|| a.clone());
+    let source = AnswerSource::open(dir.as_deref(), &options.server)?;
+    let (from_b, to_b) = (options.from_b.or(options.from), options.to_b.or(options.to));
     let sides = [
-        read_selection(options, &view, &options.a.selector, [options.from, options.to])?,
-        read_selection(
-            options,
-            &view,
-            &b.selector,
-            [options.from_b.or(options.from), options.to_b.or(options.to)],
-        )?,
+        read_selection(&source, &a.selector, [options.from, options.to])?,
+        read_selection(&source, &b.selector, [from_b, to_b])?,
     ];
     let limits = Limits { series: options.max_series, ..Limits::default() };
-    let source = StoreSource::new(&view);
-    let compared = query::compare::compare(&source, [&sides[0], &sides[1]], limits, &|| false);
-    let comparison: Comparison = match compared {
-        Ok(comparison) => comparison,
-        Err(Error::Store(error)) => return Err(with_dir(&options.dir)(error)),
-        Err(error) => bail!("{}", error_text(&error)),
-    };
+    let (sides, comparison) = source.compare(sides, limits)?;
     let text = match options.json {
-        true => format!("{}\n", api::document::compare::to_json(&sides, &comparison)),
-        false => report::report_text(
-            [&options.a.text, &b.text],
+        true => {
+            let cells = CellEncoding::Objects;
+            format!("{}\n", document::compare::to_json(&sides, &comparison, cells))
+        }
+        false => report::comparison_text(
+            [&a.text, &b.text],
             &sides,
             &comparison,
             &Terminal::new(options.ascii),
@@ -119,39 +113,53 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+impl Options {
+    /// Folder and selectors. The first argument is a folder if no server is named and there are
+    /// three, or the folder exists.
+    fn split_arguments(&self) -> (Option<PathBuf>, ParsedSelector, Option<ParsedSelector>) {
+        let (dir, selectors) = match &self.arguments[..] {
+            [first, rest @ ..]
+                if !self.server.is_named()
+                    && !rest.is_empty()
+                    && (rest.len() == 2 || Path::new(first).is_dir()) =>
+            {
+                (Some(PathBuf::from(first)), rest)
+            }
+            all => (None, all),
+        };
+        let parse = |text: &String| {
+            ParsedSelector::parse(text).unwrap_or_else(|error| {
+                exit_with_usage_error("compare", format!("{text}: {error}"))
+            })
+        };
+        match selectors {
+            [a] => (dir, parse(a), None),
+            [a, b] => (dir, parse(a), Some(parse(b))),
+            _ => exit_with_usage_error("compare", "expected one or two selectors".to_owned()),
+        }
+    }
+}
+
 fn read_selection(
-    options: &Options,
-    view: &ReadView,
+    source: &AnswerSource,
     selector: &Selector,
-    [from, to]: [Option<TimeExpr>; 2],
+    ends: [Option<TimeExpr>; 2],
 ) -> Result<Selection> {
-    let range = resolve_range(&options.dir, view, selector, [from, to])?;
+    let summary = source.required_selection(selector)?;
+    let range = resolve_range(&source.name(), selector, &summary, ends)?;
     Ok(Selection { selector: selector.clone(), range })
-}
-
-/// Selector with its source text.
-#[derive(Clone, Debug)]
-pub(crate) struct ParsedSelector {
-    pub(crate) text: String,
-    pub(crate) selector: Selector,
-}
-
-pub(crate) fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
-    let selector = crate::store::parse_selector(text)?;
-    Ok(ParsedSelector { text: text.to_owned(), selector })
 }
 
 /// Time range: defaults to the range of the existing rows.
 pub(crate) fn resolve_range(
-    dir: &std::path::Path,
-    view: &ReadView,
+    source: &str,
     selector: &Selector,
+    summary: &SelectionSummary,
     [from, to]: [Option<TimeExpr>; 2],
 ) -> Result<Range<i64>> {
-    let found = find_series(view, dir, selector)?;
     let now = journal::wall_clock()();
-    let Some(extent) = view.time_range(&found).map_err(with_dir(dir))? else {
-        bail!("{}: no rows of {selector}", dir.display());
+    let Some(extent) = summary.rows.clone() else {
+        bail!("{source}: no rows of {selector}");
     };
     let start = from.map_or(extent.start, |from| from.to_unix_ns(now));
     let end = to.map_or(extent.end, |to| to.to_unix_ns(now));

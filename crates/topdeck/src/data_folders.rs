@@ -1,4 +1,4 @@
-//! Folders of the data folder that were renamed since earlier versions.
+//! The data folder, and its folders that were renamed since earlier versions.
 //!
 //! A folder is renamed at startup, after the store or the journal is locked. A rename is atomic and
 //! fsynced before anything is written to the folder: after a crash the folder has either name, and
@@ -6,11 +6,20 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Old name, new name.
 const RENAMED_FOLDERS: [(&str, &str); 3] =
     [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];
+
+/// Data folder without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
+pub(crate) fn default_data_dir() -> Option<PathBuf> {
+    let of =
+        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    of("STATE_DIRECTORY")
+        .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
+        .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
+}
 
 /// Renames folders with old names. Returns log lines.
 pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
@@ -40,8 +49,6 @@ pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     struct DataFolder(PathBuf);

@@ -1,6 +1,4 @@
-//! `topdeck heatmap`: distribution of series over time, from a store.
-
-mod column_grid;
+//! `topdeck heatmap`: distribution of series over time, from a store or a server.
 
 use std::fs;
 use std::ops::Range;
@@ -9,15 +7,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use collect::{Quantity, Unit};
-use model::{Selector, SeriesKind, selector};
-use store::{PartInfo, ReadView, Resolution, SeriesEntryRef};
-
-use crate::command::print_stdout;
-use crate::heatmap::column_grid::{ColumnGrid, RowPeriod};
-use crate::hist::options::parse_quantity;
-use crate::journal::progress_line::ProgressLine;
-use crate::store::{find_series, open, units, with_dir};
-use crate::time::{self, TimeExpr};
+use hist::Mixture;
+use model::{Selector, selector};
+use query::selection::SelectionSummary;
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::json::Json::{self, List, Null, Object, Text};
 use render::json::{heatmap as json_heatmap, integer};
@@ -28,6 +20,14 @@ use render::terminal::Terminal;
 use render::terminal::heatmap as terminal_heatmap;
 use render::text::plural;
 use render::time::precise_time_text;
+use store::TimeColumn;
+
+use crate::answer_source::AnswerSource;
+use crate::command::print_stdout;
+use crate::hist::options::parse_quantity;
+use crate::server_client::ServerClient;
+use crate::store::{ParsedSelector, left_out_text, no_match_error};
+use crate::time::{self, TimeExpr};
 
 /// Draw a heatmap of series over time: a column per time interval
 ///
@@ -35,14 +35,14 @@ use render::time::precise_time_text;
 /// known gaps are marked, and the reasons are listed. Columns start at round times, so the heatmap
 /// may start a little before --from and end a little after --to.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(after_long_help = AFTER, allow_missing_positional = true)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = parse_selector)]
+    #[arg(value_parser = ParsedSelector::parse)]
     selector: ParsedSelector,
 
     /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
@@ -72,11 +72,15 @@ pub(crate) struct Options {
     /// Print JSON, with the cells and quantiles of each column
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck heatmap s latency
+  topdeck heatmap latency --from -1h                      asks the local server
   topdeck heatmap s 'http_request_duration{region=\"eu\"}' --from -1d --above 100ms
   topdeck heatmap s 'and(__name:http_*,host:web-0?)' --svg picture.svg
   topdeck heatmap s latency --from 2026-11-09 --to 2026-11-10 --json | jq '.columns[].count'
@@ -87,46 +91,30 @@ Environment:
 
 Exit status:
   0  success
-  1  store or series not found, no rows in the range, or units differ
+  1  store, server or series not found, no rows in the range, or units differ
   2  usage error";
 
 /// More columns than pixels add nothing.
 const COLUMNS_MAX: i64 = 2000;
 /// Default number of columns of a file: four pixels each.
 const COLUMNS_SVG: usize = 212;
-/// Number of series whose row period is detected; at most one base part is read per series.
-const PERIOD_SERIES_MAX: usize = 4;
-const PERIOD_WINDOW_NS: i64 = 6 * 3_600_000_000_000;
-
-/// Selector with its source text.
-#[derive(Clone, Debug)]
-struct ParsedSelector {
-    text: String,
-    selector: Selector,
-}
-
-fn parse_selector(text: &str) -> Result<ParsedSelector, String> {
-    let selector = crate::store::parse_selector(text)?;
-    Ok(ParsedSelector { text: text.to_owned(), selector })
-}
 
 /// Heatmap to draw.
 struct HeatmapOutput<'a> {
     options: &'a Options,
-    view: ReadView,
-    series: Vec<SeriesEntryRef>,
+    source: AnswerSource,
+    /// Selector of the histograms to draw.
+    selector: Selector,
+    summary: SelectionSummary,
     unit: Option<Unit>,
     range: Range<i64>,
-    period: Option<RowPeriod>,
     /// Thresholds, in the unit of the values.
     thresholds: Vec<f64>,
     warnings: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let store = open(&options.dir)?;
-    let parts = store.stat().map_err(with_dir(&options.dir))?.parts;
-    let drawn = HeatmapOutput::new(options, store.view().map_err(with_dir(&options.dir))?, &parts)?;
+    let drawn = HeatmapOutput::new(options)?;
     let column_count = options.columns.map(usize::from);
     if let Some(path) = &options.svg {
         let map = drawn.map(column_count.unwrap_or(COLUMNS_SVG))?;
@@ -147,98 +135,59 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl HeatmapOutput<'_> {
-    fn new<'a>(
-        options: &'a Options,
-        view: ReadView,
-        parts: &[PartInfo],
-    ) -> Result<HeatmapOutput<'a>> {
-        let asked = asked(options);
+    fn new(options: &Options) -> Result<HeatmapOutput<'_>> {
+        let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
+        let selector = &options.selector.selector;
+        let mut summary = source.selection(selector, requested_range(options))?;
         // A series all of whose rows are missing is not in the index: only the gaps mention it.
-        let missing = range_of_gaps(&view, &asked);
-        let selection = match find_series(&view, &options.dir, &options.selector.selector) {
-            Err(_) if missing.is_some() => Vec::new(),
-            selection => selection?,
-        };
-        let of = selection.len();
-        let is_histograms =
-            |found: &SeriesEntryRef| matches!(found.series.kind(), SeriesKind::Histogram(_));
-        let (mut found, others): (Vec<SeriesEntryRef>, Vec<SeriesEntryRef>) =
-            selection.into_iter().partition(is_histograms);
-        if found.is_empty() && !others.is_empty() {
-            let (series, kind) = (&others[0].series, others[0].series.kind().name());
-            let of = plural(of as u64, "series", "series");
-            bail!("{of}, but none of histograms: {series} has {kind}");
+        if summary.groups.is_empty() && summary.gaps.is_none() {
+            return Err(no_match_error(&source.name(), selector, &summary));
         }
-        let mut notes = Vec::new();
-        if !others.is_empty() {
-            let n = plural(others.len() as u64, "series", "series");
-            notes.push(format!("{n} of other kinds skipped, such as {}.", others[0].series));
+        let mut warnings = Vec::new();
+        let others: u64 = summary.series() - summary.histograms().map(|it| it.series).sum::<u64>();
+        if let Some(other) = summary.groups.iter().find(|group| !group.is_histogram()) {
+            if summary.histograms().next().is_none() {
+                let (example, kind) = (&other.example, other.kind.name());
+                let of = plural(others, "series", "series");
+                bail!("{of}, but none of histograms: {example} has {kind}");
+            }
+            let n = plural(others, "series", "series");
+            warnings.push(format!("{n} of other kinds skipped, such as {}.", other.example));
         }
-        let left_out = api::split_off_unitless(&mut found);
-        if let Some(first) = left_out.first() {
-            let n = plural(left_out.len() as u64, "series", "series");
-            notes.push(format!("{n} without a unit left out, such as {}.", first.series));
+        let mut selector = options.selector.selector.clone();
+        if let Some(unitless) = summary.unitless() {
+            warnings.push(format!("{}.", left_out_text(&unitless)));
+            selector = unitless.narrow(&selector);
+            summary = source.selection(&selector, requested_range(options))?;
         }
-        let unit = common_unit(options, &found)?;
-        let limits = options.above.iter().map(|written| match found.is_empty() {
+        let unit = common_unit(options, &summary)?;
+        let thresholds = options.above.iter().map(|written| match summary.groups.is_empty() {
             true => Ok(written.value_in(written.unit()).unwrap_or(f64::NAN)),
             false => parse_threshold(written, unit.as_ref()),
         });
-        let limits = limits.collect::<Result<_>>()?;
-        let (range, extent) = resolve_range(options, &view, &found, missing)?;
-        let rhythm = row_period(&view, &found, &range).map_err(with_dir(&options.dir))?;
-        let rhythm = longer_period(rhythm, rollup_period(parts, range.start.max(extent.start)));
-        Ok(HeatmapOutput {
-            options,
-            view,
-            series: found,
-            unit,
-            range,
-            period: rhythm,
-            thresholds: limits,
-            warnings: notes,
-        })
+        let thresholds = thresholds.collect::<Result<_>>()?;
+        let range = resolve_range(options, &source.name(), &summary)?;
+        Ok(HeatmapOutput { options, source, selector, summary, unit, range, thresholds, warnings })
+    }
+
+    fn series_count(&self) -> u64 {
+        self.summary.histograms().map(|group| group.series).sum()
     }
 
     fn title(&self) -> String {
-        match &self.series[..] {
-            [one] => one.series.to_string(),
-            many => {
+        let mut groups = self.summary.histograms();
+        match (self.series_count(), groups.next()) {
+            (1, Some(group)) => group.example.clone(),
+            (n, _) => {
                 let text = &self.options.selector.text;
-                format!("{text}  ({})", plural(many.len() as u64, "series", "series"))
+                format!("{text}  ({})", plural(n, "series", "series"))
             }
         }
     }
 
     /// Columns with their gaps.
-    fn columns(&self, most: usize) -> Result<Vec<store::TimeColumn<hist::Mixture>>> {
-        let describe_error = with_dir(&self.options.dir);
-        let steps = ColumnGrid::covering(self.range.clone(), self.period, most);
-        let mut progress = ProgressLine::new();
-        let mut columns = Vec::new();
-        for column in
-            self.view.histograms(&self.series, steps.store_grid()).map_err(&describe_error)?
-        {
-            let mut column = column.map_err(&describe_error)?;
-            column.start -= steps.offset;
-            column.end -= steps.offset;
-            columns.push(column);
-            let n = columns.len();
-            progress.show(|_| format!("column {n} of {}", steps.grid.columns));
-        }
-        // Columns that start later than shown omit shorter rows before the first of them.
-        if let (Some(first), Some(early)) =
-            (columns.first_mut(), steps.before_store_range(&self.range))
-        {
-            for column in self.view.histograms(&self.series, early).map_err(&describe_error)? {
-                let column = column.map_err(&describe_error)?;
-                for histogram in column.value.into_parts() {
-                    first.value.add(&histogram).context("the first column has too many values")?;
-                }
-                first.gaps.extend(column.gaps);
-            }
-        }
-        Ok(columns)
+    fn columns(&self, most: usize) -> Result<Vec<TimeColumn<Mixture>>> {
+        self.source.heatmap(&self.selector, &self.range, most)
     }
 
     fn map(&self, most: usize) -> Result<Heatmap> {
@@ -250,9 +199,9 @@ impl HeatmapOutput<'_> {
             HeatmapColumn { start, end, values: MergedDistribution::from(column.value), gaps }
         });
         let columns: Vec<HeatmapColumn> = columns.collect();
-        let is_cumulative = |found: &SeriesEntryRef| found.series.kind().is_cumulative();
+        let is_cumulative = self.summary.histograms().any(|group| group.kind.is_cumulative());
         let mut notes = self.warnings.clone();
-        if self.series.iter().any(is_cumulative) && columns.iter().all(|c| c.values.count() == 0) {
+        if is_cumulative && columns.iter().all(|c| c.values.count() == 0) {
             notes.push(
                 "These histograms are cumulative: the first sample of each is only a start value."
                     .to_owned(),
@@ -269,17 +218,16 @@ impl HeatmapOutput<'_> {
 }
 
 /// Common unit of the series.
-fn common_unit(options: &Options, found: &[SeriesEntryRef]) -> Result<Option<Unit>> {
-    if found.is_empty() {
-        return Ok(None);
-    }
-    let units = units(found);
-    if let [(name, _, _)] = units[..] {
-        return Ok(parse_unit(name));
+fn common_unit(options: &Options, summary: &SelectionSummary) -> Result<Option<Unit>> {
+    let units: Vec<(&str, u64, &str)> = summary.units().collect();
+    match units[..] {
+        [] => return Ok(None),
+        [(name, _, _)] => return Ok(parse_unit(name)),
+        _ => {}
     }
     let named = units.iter().map(|(name, n, example)| {
         let name = if name.is_empty() { "none" } else { name };
-        format!("{name} ({}, such as {example})", plural(*n as u64, "series", "series"))
+        format!("{name} ({}, such as {example})", plural(*n, "series", "series"))
     });
     let named: Vec<String> = named.collect();
     let first = Selector::label_equals(selector::UNIT, units[0].0);
@@ -299,31 +247,22 @@ fn parse_threshold(quantity: &Quantity, unit: Option<&Unit>) -> Result<f64> {
 }
 
 /// Requested time range.
-fn asked(options: &Options) -> Range<i64> {
+fn requested_range(options: &Options) -> Range<i64> {
     let now = journal::wall_clock()();
     let from = options.from.map_or(i64::MIN, |from| from.to_unix_ns(now));
     let to = options.to.map_or(i64::MAX, |to| to.to_unix_ns(now));
     from..to
 }
 
-/// Time range of the known gaps within a range.
-fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range<i64>> {
-    let gaps = view.gaps(range);
-    let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
-    let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
-    Some(start..end.max(start.saturating_add(1)))
-}
-
 /// Time range to draw: the requested one, limited by default to existing rows and gaps.
 fn resolve_range(
     options: &Options,
-    view: &ReadView,
-    found: &[SeriesEntryRef],
-    missing: Option<Range<i64>>,
-) -> Result<(Range<i64>, Range<i64>)> {
-    let extent = view.time_range(found).map_err(with_dir(&options.dir))?;
-    let Some(extent) = extent.or_else(|| missing.clone()) else {
-        bail!("{}: no rows of {}", options.dir.display(), options.selector.text);
+    source: &str,
+    summary: &SelectionSummary,
+) -> Result<Range<i64>> {
+    let missing = summary.gaps.as_ref();
+    let Some(extent) = summary.histogram_rows.as_ref().or(missing) else {
+        bail!("{source}: no rows of {}", options.selector.text);
     };
     let now = journal::wall_clock()();
     let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
@@ -340,62 +279,26 @@ fn resolve_range(
     if options.to.is_some() && to <= extent.start && missing.is_none() {
         bail!("no rows before {}; rows exist from {}", precise_time_text(to), there());
     }
-    Ok((from..to.max(from.saturating_add(1)), extent))
-}
-
-/// Row period: the longest of some series.
-fn row_period(
-    view: &ReadView,
-    found: &[SeriesEntryRef],
-    range: &Range<i64>,
-) -> store::Result<Option<RowPeriod>> {
-    let mut longest: Option<RowPeriod> = None;
-    for series in found.iter().take(PERIOD_SERIES_MAX) {
-        let Some(extent) = view.time_range(std::slice::from_ref(series))? else { continue };
-        let start = range.start.max(extent.start);
-        let end = range.end.min(start.saturating_add(PERIOD_WINDOW_NS));
-        let mut rows = Vec::new();
-        view.samples(series, start..end, &mut |sample| rows.push((sample.start, sample.end)))?;
-        rows.sort_unstable_by_key(|row| row.1);
-        let rhythm = RowPeriod::detect(&rows);
-        longest = longer_period(longest, rhythm);
-    }
-    Ok(longest)
-}
-
-/// Longer of two periods.
-fn longer_period(a: Option<RowPeriod>, b: Option<RowPeriod>) -> Option<RowPeriod> {
-    let interval = |rhythm: Option<RowPeriod>| rhythm.map(|rhythm| rhythm.interval);
-    if interval(b) > interval(a) { b } else { a }
-}
-
-/// Resolution of the time from `from` on, if base rows were dropped: narrower columns would be
-/// empty.
-fn rollup_period(parts: &[PartInfo], from: i64) -> Option<RowPeriod> {
-    let reaches = |resolution: &Resolution| {
-        parts.iter().any(|part| part.resolution == *resolution && part.start <= from)
-    };
-    let interval = Resolution::ALL.into_iter().find(reaches)?.period()?;
-    Some(RowPeriod { interval, first: 0, is_steady: true })
+    Ok(from..to.max(from.saturating_add(1)))
 }
 
 fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
     let columns = drawn.columns(most)?;
     let step = columns.first().map_or(0, |column| column.end - column.start);
-    let column = |column: store::TimeColumn<hist::Mixture>| {
+    let column = |column: TimeColumn<Mixture>| {
         let values = MergedDistribution::from(column.value);
         let written = drawn.options.above.iter().map(ToString::to_string);
         json_heatmap::column(
             [column.start, column.end],
             &values,
             written.zip(drawn.thresholds.iter().copied()),
-            column.gaps.iter().map(api::document::gap).collect(),
+            column.gaps.iter().map(report::document::gap).collect(),
         )
     };
     Ok(Object(vec![
         ("schema", integer(2)),
         ("selector", Text(drawn.options.selector.text.clone())),
-        ("series", integer(drawn.series.len() as u64)),
+        ("series", integer(drawn.series_count())),
         ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("step_ns", Json::Integer(step.into())),
         ("columns", List(columns.into_iter().map(column).collect())),

@@ -1,9 +1,5 @@
 //! `topdeck hiccup`: platform stalls as an application experiences them.
 
-mod delay_stats;
-mod joined_scope;
-mod report;
-
 use std::io::{self, Read as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,8 +15,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::background;
 use crate::command::{print_stderr, print_stdout};
 use crate::time;
-use delay_stats::DelayStats;
-use joined_scope::JoinedScope;
+use host::stalls::{DelayStats, JoinedScope, stalls_json, stalls_text};
 
 /// Measure platform stalls as an application experiences them (like jHiccup)
 ///
@@ -104,8 +99,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let waited = command.map(wait).transpose().context("cannot wait for the command")?;
     let stats = measure(options.duration, &stop);
     let text = match options.json {
-        true => report::report_json(&stats, &joined)?,
-        false => report::report_text(&stats, &joined),
+        true => stalls_json(&stats, &joined)?,
+        false => stalls_text(&stats, &joined),
     };
     let Some(waited) = waited else {
         print_stdout(text.as_bytes())?;

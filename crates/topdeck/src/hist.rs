@@ -1,20 +1,10 @@
 //! `topdeck hist`: distribution of values in files, as text, charts or JSON.
 //!
-//! [`input`] reads files (or [`process_metrics`] a process) through `collect` into [`group`]s of
-//! one merged distribution each; [`report`] prints a group as text or SVG with crate `render`,
-//! [`json`] as JSON; [`compare`] and [`intervals`] are separate reports.
+//! Crate `report` reads the files, or the metrics of a process ([`process_metrics`]), and draws
+//! them.
 
-mod compare;
-pub(crate) mod group;
-mod heat;
-pub(crate) mod input;
-pub(crate) mod intervals;
-pub(crate) mod json;
-pub(crate) mod number_recorder;
 pub(crate) mod options;
 mod process_metrics;
-mod report;
-pub(crate) mod threshold_count;
 
 use std::fs;
 use std::process::ExitCode;
@@ -22,16 +12,26 @@ use std::process::ExitCode;
 use anyhow::{Context as _, Result};
 
 use crate::command::{print_message, print_stdout};
-use crate::hist::input::CollectedInput;
 pub(crate) use crate::hist::options::Options;
 use render::terminal::Terminal;
+use report::distribution::{self, CollectedInput};
 
 /// Reads the input, prints the report, and reports read errors.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check();
     let in_memory = process_metrics::resolve_process(options)?;
     let options = in_memory.as_ref().unwrap_or(options);
-    let collected = input::collect(options)?;
+    let report_options = options.report();
+    let collected = match &options.memory {
+        None => distribution::collect(&report_options)?,
+        Some(memory) => {
+            let mut read = Ok(());
+            let collected =
+                distribution::collect_exposition(&report_options, |sink| read = memory.read(sink))?;
+            read?;
+            collected
+        }
+    };
     let damaged = !collected.errors.is_empty() || !collected.unreadable.is_empty();
     if damaged {
         report_errors(options, &collected);
@@ -41,25 +41,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     if collected.groups.iter().all(|group| group.distribution.is_empty()) {
         if !damaged || collected.has_skipped() {
-            print_message(collected.no_data_message(options));
+            print_message(collected.no_data_message(&report_options));
         }
         return Ok(ExitCode::FAILURE);
     }
     let terminal = Terminal::new(options.ascii);
     let text = if options.heatmap {
-        heat::text(options, &collected, &terminal)?
+        distribution::heatmap_text(&report_options, &collected, &terminal)?
     } else if options.json {
-        json::document(options, &collected)?
+        distribution::distribution_json(&report_options, &collected)?
     } else if options.compare {
-        compare::text(options, &collected, &terminal)?
+        distribution::comparison_text(&report_options, &collected, &terminal)?
     } else {
-        report::text(options, &collected, &terminal)?
+        distribution::distribution_text(&report_options, &collected, &terminal)?
     };
     if let Some(path) = &options.svg {
         let picture = if options.heatmap {
-            heat::svg(options, &collected)?
+            distribution::heatmap_svg(&report_options, &collected)?
         } else {
-            report::svg(options, &collected.groups)?
+            distribution::distribution_svg(&report_options, &collected.groups)?
         };
         fs::write(path, picture).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -96,9 +96,5 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
 
 /// Reports a usage error of a check that clap cannot do: exit status 2.
 fn exit_with_usage_error(message: String) -> ! {
-    use clap::CommandFactory as _;
-    let mut command = crate::command::Topdeck::command();
-    command.build();
-    let hist = command.find_subcommand_mut("hist").expect("BUG: hist is a subcommand");
-    hist.error(clap::error::ErrorKind::ValueValidation, message).exit()
+    crate::command::exit_with_usage_error("hist", message)
 }

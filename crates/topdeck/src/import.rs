@@ -1,4 +1,4 @@
-//! `topdeck import`: imports files into a store, each content once.
+//! `topdeck import`: imports files into a store or a server, each content once.
 //!
 //! A file is read twice. The first pass ([`scan`]) checks the whole file, so that no part of a
 //! damaged file is imported by accident, and hashes its content to a producer number. The second
@@ -7,25 +7,25 @@
 //! where it stopped.
 
 mod import_batches;
+mod import_target;
 mod input_source;
 mod mapping;
 mod scan;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use collect::{InputFormat, Unit};
-use journal::Compression;
 
-use crate::command::{print_message, print_stdout};
+use crate::command::{exit_with_usage_error, print_message, print_stdout};
 use crate::hist::options::{format_parser, parse_unit};
 use crate::import::import_batches::ImportSummary;
+use crate::import::import_target::ImportTarget;
 use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
 use crate::journal::progress_line::ProgressLine;
-use crate::store::flush::run_maintenance;
-use crate::store::{create, disk, open, with_dir};
+use crate::server_client::ServerClient;
 use crate::time::{self, TimeExpr};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
@@ -34,21 +34,21 @@ use render::text::plural;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Import files into a store: all formats of `topdeck hist`, and exports of `topdeck store export`
+/// Import files into a store or a server
 ///
-/// Histograms keep their buckets, numbers become gauges, texts stay texts. The same content with
-/// the same options is counted once, regardless of repetition and file name. A damaged file is not
-/// imported at all, unless --keep-going is given.
+/// Reads all formats of `topdeck hist`, and exports of `topdeck store export`. Histograms keep
+/// their buckets, numbers become gauges, texts stay texts. The same content with the same options
+/// is counted once, regardless of repetition and file name. A damaged file is not imported at all,
+/// unless --keep-going is given.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(
+    after_long_help = AFTER,
+    override_usage = "topdeck import [OPTIONS] [DIR] <FILE>..."
+)]
 pub(crate) struct Options {
-    /// Folder of the store
-    #[arg(value_name = "DIR")]
-    dir: PathBuf,
-
-    /// Input files; - is standard input
-    #[arg(value_name = "FILE", required = true)]
-    files: Vec<PathBuf>,
+    /// Folder of the store [default: the local server], and input files; - is standard input
+    #[arg(value_name = "DIR|FILE", required = true)]
+    arguments: Vec<PathBuf>,
 
     /// Create the store if it is missing
     #[arg(long)]
@@ -85,22 +85,26 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck import s --create --metric latency week.hlog
+  topdeck import --metric latency week.hlog                        into the local server
   topdeck import s --label host=web-1 *.hlog --metric request_duration
   topdeck gen b --minutes 60 --series 40 | topdeck import s -
   topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
   curl -s localhost:9090/metrics | topdeck import s --start now -
 
 Exit status:
-  0  everything is durably in the store
+  0  everything is durably in the store or the server
   1  a file could not be read or imported; files before it are in the store
   2  usage error";
 
-fn parse_label(text: &str) -> Result<(String, String), String> {
+pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = parts.ok_or("expected NAME=VALUE, as in host=web-1")?;
     let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
@@ -115,19 +119,20 @@ struct FileResult {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if options.files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
+    let (dir, files) = options.split_arguments();
+    if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input (-) can only be given once");
     }
-    if options.create && !store::Store::exists(&disk(), &options.dir)? {
-        create(&options.dir, Compression::Lz4)?;
-    }
-    let store = open(&options.dir)?;
+    let target = match dir {
+        Some(dir) => ImportTarget::folder(dir, options.create)?,
+        None => ImportTarget::Server(options.server.clone()),
+    };
     let start = options.start.map(|start| start.to_unix_ns(journal::wall_clock()()));
     let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
-    for path in &options.files {
+    for path in files {
         let one = InputSource::open(path)
-            .and_then(|source| import(&store, &source, options, start, &mut progress));
+            .and_then(|source| import(&target, &source, options, start, &mut progress));
         progress.clear();
         match one {
             Ok(one) => {
@@ -147,11 +152,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     }
     if is_new {
-        let describe_error = with_dir(&options.dir);
-        progress.show(|_| "sealing".to_owned());
-        store.seal().map_err(&describe_error)?;
-        run_maintenance(&store, &mut progress).map_err(&describe_error)?;
-        progress.clear();
+        target.finish(&mut progress)?;
     }
     if options.json {
         print_stdout(format!("{}\n", results_json(&imported)).as_bytes())?;
@@ -159,8 +160,32 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
+impl Options {
+    /// Folder and files. The first argument is a folder if no server is named, unless it is a file,
+    /// or the only argument.
+    fn split_arguments(&self) -> (Option<&Path>, &[PathBuf]) {
+        match &self.arguments[..] {
+            [dir, files @ ..]
+                if !self.server.is_named()
+                    && (self.create || dir.is_dir() || !files.is_empty() && !is_input(dir)) =>
+            {
+                if files.is_empty() {
+                    exit_with_usage_error("import", "expected files after the folder".to_owned());
+                }
+                (Some(dir), files)
+            }
+            files => (None, files),
+        }
+    }
+}
+
+/// Whether an argument is a file or standard input.
+fn is_input(path: &Path) -> bool {
+    path.as_os_str() == "-" || path.exists()
+}
+
 fn import(
-    store: &store::Store,
+    target: &ImportTarget,
     source: &InputSource,
     options: &Options,
     start: Option<i64>,
@@ -182,7 +207,7 @@ fn import(
     }
     let filled = match scan.format {
         Some(format) => {
-            Some(import_batches::import_source(store, source, format, &rules, &scan, progress)?)
+            Some(import_batches::import_source(target, source, format, &rules, &scan, progress)?)
         }
         None => None,
     };

@@ -1,6 +1,8 @@
 //! The program `topdeck`: one file per subcommand.
 #![forbid(unsafe_code)]
 
+mod annotate;
+mod answer_source;
 mod audit;
 mod background;
 mod breakdown;
@@ -11,6 +13,7 @@ mod command;
 mod compare;
 mod completions;
 mod data_folders;
+mod demo;
 mod diff;
 mod doctor;
 #[cfg(test)]
@@ -39,6 +42,8 @@ mod server_client;
 mod settings;
 mod snapshot;
 mod store;
+mod tail;
+mod targets;
 mod time;
 mod token;
 mod top;

@@ -8,6 +8,7 @@
 //!
 //! The node knows no role by name: [`ROLES`] is the table of them, and a role is added by a row.
 
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use store::{RetentionRule, Store};
 
 use crate::command::print_message;
 use crate::data_folders::rename_old_folders;
+use crate::server_client::LOCK_FILE;
 use crate::settings::{NodeSettings, Settings};
 use crate::store::{disk, private_dir, with_dir};
 
@@ -35,6 +37,8 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
+/// Folder of the store in the data folder.
+pub(crate) const STORE_FOLDER: &str = "store";
 /// Timeout for requests in progress at a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// Segment size of the journal. A batch may have a quarter of it, which is the maximum of a
@@ -78,12 +82,15 @@ impl Node {
         // Last: a client that sees a healthy server may use all roles.
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
         let data = data.to_owned();
+        if mode == NodeMode::Serve {
+            publish_address(&data, &server_url(&settings, &server));
+        }
         Ok(Node { mode, settings, data, intake, context, server, roles, _trimmer: trimmer })
     }
 
     /// Addresses, and measurements that are unavailable on this host, as log lines.
     pub(crate) fn startup_lines(&self) -> Vec<String> {
-        let scheme = if self.settings.node.http.tls.is_some() { "https" } else { "http" };
+        let scheme = scheme(&self.settings);
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
@@ -102,6 +109,16 @@ impl Node {
         lines.extend(stat.into_iter().flat_map(|stat| stat.warnings));
         lines.extend(self.roles.log_lines());
         lines
+    }
+
+    /// URL of the server for programs on this host.
+    pub(crate) fn url(&self) -> String {
+        server_url(&self.settings, &self.server)
+    }
+
+    /// The intake, for data that no role has.
+    pub(crate) fn intake(&self) -> &Arc<Intake> {
+        &self.intake
     }
 
     /// Current settings.
@@ -137,6 +154,9 @@ impl Node {
 
     /// Finishes requests, stops data sources, hands over buffered data, and closes the data folder.
     pub(crate) async fn stop(self) -> Result<()> {
+        if self.mode == NodeMode::Serve {
+            publish_address(&self.data, "");
+        }
         self.context.queries.stop();
         if !self.server.stop(STOP_TIMEOUT).await {
             print_message(format_args!("some requests did not finish within {STOP_TIMEOUT:?}"));
@@ -156,6 +176,34 @@ pub(crate) fn verify_settings(
 ) -> Result<()> {
     settings.roles.verify(mode).map_err(Error::from_boxed)?;
     Ok(settings.node.server(data).verify()?)
+}
+
+fn scheme(settings: &Settings) -> &'static str {
+    if settings.node.http.tls.is_some() { "https" } else { "http" }
+}
+
+/// URL of the first address; loopback if the server listens on all addresses.
+fn server_url(settings: &Settings, server: &api::Server) -> String {
+    let Some(mut address) = server.addresses().into_iter().next() else { return String::new() };
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    format!("{}://{address}", scheme(settings))
+}
+
+/// Writes the address to the lock file of the store, which this process has locked: a command that
+/// finds the store in use names the server, and the default server of commands is found by it.
+fn publish_address(data: &Path, url: &str) {
+    let path = data.join(STORE_FOLDER).join(LOCK_FILE);
+    if let Err(error) = std::fs::write(&path, format!("{url}\n")) {
+        print_message(format_args!(
+            "cannot write the address of the server to {}: {error}; commands need --server",
+            path.display()
+        ));
+    }
 }
 
 pub(crate) fn log() -> intake::LogFn {
@@ -230,7 +278,7 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
 }
 
 fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<WriteTarget> {
-    let dir = data.join(if mode == NodeMode::Serve { "store" } else { "journal" });
+    let dir = data.join(if mode == NodeMode::Serve { STORE_FOLDER } else { "journal" });
     private_dir(&dir)?;
     let segment_bytes = if mode == NodeMode::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
     let limits = journal::Limits {

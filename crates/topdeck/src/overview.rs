@@ -1,22 +1,20 @@
 //! `topdeck overview`: metrics and services by requests above their threshold.
 
-mod report;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit};
-use http::Method;
 use query::overview::{Overview, OverviewTimes, PageRange, RowGroup};
+use report::document;
 use serde_json::Value;
 use store::DAY;
 
 use crate::command::print_stdout;
 use crate::hist::options::parse_quantity;
 use crate::query::error_text;
-use crate::server_client::{ServerClient, encode_parameter};
+use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::{open, with_dir};
 use crate::time::{self, TimeExpr};
 use render::terminal::Terminal;
@@ -37,17 +35,8 @@ pub(crate) struct Options {
     #[arg(value_name = "DIR", conflicts_with_all = ["server", "token_file", "ca"])]
     dir: Option<PathBuf>,
 
-    /// URL of the server [default: the local one]
-    #[arg(long, value_name = "URL")]
-    server: Option<String>,
-
-    /// File with the bearer token
-    #[arg(long, value_name = "FILE")]
-    token_file: Option<PathBuf>,
-
-    /// CA certificate (PEM) [default: system trust store]
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
+    #[command(flatten)]
+    server: ServerClient,
 
     /// Threshold of a metric, such as latency=250ms; may be repeated
     #[arg(long, value_name = "METRIC=LIMIT", value_parser = parse_threshold)]
@@ -135,7 +124,7 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
         });
     match found {
         Ok(found) => {
-            let document = api::document::overview::to_json(&found, page);
+            let document = document::overview::to_json(&found, page);
             Ok(serde_json::from_str(&format!("{document:#}"))?)
         }
         Err(query::Error::Store(error)) => Err(with_dir(dir)(error)),
@@ -144,15 +133,14 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
 }
 
 fn of_server(options: &Options) -> Result<Value> {
-    let client =
-        ServerClient::new(options.server.clone(), options.token_file.clone(), options.ca.clone());
-    let limit = options.limit;
     let group =
         RowGroup::ALL.iter().find(|(group, _)| *group == options.group).map_or("", |of| of.1);
-    let mut path = format!("/v1/overview?budget={SERVER_BUDGET}&limit={limit}&group={group}");
+    let mut parameters = RequestParameters::default()
+        .with("budget", SERVER_BUDGET)
+        .with("limit", options.limit)
+        .with("group", group);
     for (name, limit) in &options.threshold {
-        path.push_str("&threshold=");
-        path.push_str(&encode_parameter(&format!("{name}={limit}")));
+        parameters = parameters.with("threshold", format_args!("{name}={limit}"));
     }
-    client.request(Method::GET, &path)
+    options.server.get("/v1/overview", parameters)
 }

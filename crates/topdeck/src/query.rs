@@ -1,33 +1,26 @@
-//! `topdeck query`: evaluates a PromQL or CAQL expression on a store.
-
-mod plot;
-mod result_page;
+//! `topdeck query`: evaluates a PromQL or CAQL expression on a store or a server.
 
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use model::{Gap, Selector};
 use query::promql::{self, Expr, ExprKind};
-use query::{
-    Error, Language, Limits, QueryRequest, QueryResult, QueryWarningKind, ResultData, Settings,
-    StoreSource, Stream,
-};
-use store::ReadView;
-
-use crate::command::{print_message, print_stdout};
-use crate::query::plot::StepWindow;
-use crate::store::stat::gap_text;
-use crate::store::{find_series, open, with_dir};
-use crate::time::{self, TimeExpr};
-use api::maxima::{MaxQuery, Maxima};
+use query::step::{STEPS_MAX, common_window, default_step};
+use query::{Error, Language, Limits, QueryRequest, QueryResult, QueryWarningKind, ResultData};
 use render::terminal::Terminal;
 use render::text::plural;
 use render::time::precise_time_text;
+use report::document::{self, CellEncoding};
+use report::{StepWindow, gap_text};
 
-/// Query a store in PromQL or CAQL
+use crate::answer_source::{AnswerSource, BoundedQuery};
+use crate::command::{print_message, print_stdout};
+use crate::server_client::ServerClient;
+use crate::time::{self, TimeExpr};
+
+/// Query a store or a server in PromQL or CAQL
 ///
 /// Without --from, --step or --to it is an instant query at the end of the last row of the store.
 /// With --from it is a range query until --to, one result per --step. Every statistic of a
@@ -36,11 +29,11 @@ use render::time::precise_time_text;
 /// `rate` and `increase` are Prometheus', which extrapolate. Thresholds, as in
 /// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(after_long_help = AFTER, allow_missing_positional = true)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// PromQL or CAQL expression
     #[arg(value_name = "EXPRESSION")]
@@ -102,6 +95,9 @@ pub(crate) struct Options {
     /// Query timeout
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "2min")]
     timeout: i64,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
@@ -111,142 +107,64 @@ Examples:
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
   topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
+  topdeck query 'sum(exact_increase(latency[5m]))' --from -1h       asks the local server
+
 docs/query.md describes both languages and topdeck's extensions.
 
 Exit status:
   0  success, maybe with warnings
-  1  store not found, invalid expression, or a limit was reached
+  1  store or server not found, invalid expression, or a limit was reached
   2  usage error";
 
-/// Default number of steps of a result.
-const DEFAULT_STEPS: i64 = 100;
 /// Maximum number of steps of a plot, in which adjacent windows are merged.
 const STEPS_PLOT: i64 = 5_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let store = open(&options.dir)?;
-    let view = store.view().map_err(with_dir(&options.dir))?;
-    let query_run = QueryRun::new(options, &view)?;
-    let answer = match query_run.execute(&options.expression)? {
+    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
+    let (start, end, step) = resolve_range(options, &source)?;
+    let (text, language) = (&options.expression[..], options.language());
+    let promql = options.promql_options();
+    let query = BoundedQuery {
+        request: QueryRequest { text, language, start, end, step, options: promql },
+        limits: Limits {
+            samples: options.max_samples,
+            series: options.max_series,
+            bytes: options.max_bytes,
+            steps: options.max_steps,
+        },
+        lookback: options.lookback,
+        timeout: options.timeout,
+    };
+    let (answer, maxima) = match source.query(&query)? {
         Ok(answer) => answer,
         Err(error) => {
-            report_error(&error, &options.expression);
+            report_error(&error, text);
             return Ok(ExitCode::FAILURE);
         }
     };
-    let maxima = query_run.maxima(&answer)?;
-    let text = match (options.json, options.plot) {
-        (true, _) => format!("{}\n", api::document::result::to_json(&answer, &maxima)),
-        (_, true) => {
-            let query_run = (&*options.expression, query_run.step_window());
-            plot::plot_text(&answer, &maxima, query_run, &Terminal::new(options.ascii))?
+    let output = match (options.json, options.plot) {
+        (true, _) => {
+            format!("{}\n", document::result::to_json(&answer, &maxima, CellEncoding::Objects))
         }
-        _ => result_page::result_text(&answer, &maxima, &Terminal::new(options.ascii)),
+        (_, true) => {
+            let subject = (text, options.step_window());
+            report::plot_text(&answer, &maxima, subject, &Terminal::new(options.ascii))?
+        }
+        _ => report::query_text(&answer, &maxima, &Terminal::new(options.ascii)),
     };
-    print_stdout(text.as_bytes())?;
+    print_stdout(output.as_bytes())?;
     if !options.json {
         report_warnings(&answer);
     }
     if is_empty(&answer) {
-        query_run.report_empty_result()?;
+        report_empty_result(options, &source)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A query run against a store.
-struct QueryRun<'a> {
-    options: &'a Options,
-    view: &'a ReadView,
-    start: i64,
-    end: i64,
-    step: i64,
-    settings: Settings,
-    started: Instant,
-}
-
-impl QueryRun<'_> {
-    fn new<'a>(options: &'a Options, view: &'a ReadView) -> Result<QueryRun<'a>> {
-        let (start, end, step) = resolve_range(options, view)?;
-        let settings = Settings {
-            limits: Limits {
-                samples: options.max_samples,
-                series: options.max_series,
-                bytes: options.max_bytes,
-                steps: options.max_steps,
-            },
-            lookback: options.lookback,
-            threads: std::thread::available_parallelism().map_or(1, usize::from),
-            ..Settings::default()
-        };
-        Ok(QueryRun { options, view, start, end, step, settings, started: Instant::now() })
-    }
-
+impl Options {
     fn language(&self) -> Language {
-        if self.options.caql { Language::Caql } else { Language::PromQl }
-    }
-
-    fn promql_options(&self) -> promql::Options {
-        match self.options.experimental {
-            true => promql::Options::all(),
-            false => promql::Options::default(),
-        }
-    }
-
-    /// The result, or an error in the expression; the outer error is one of the store.
-    fn execute(&self, text: &str) -> Result<Result<QueryResult, Error>> {
-        let (start, end, step) = (self.start, self.end, self.step);
-        let (language, options) = (self.language(), self.promql_options());
-        let question = QueryRequest { text, language, start, end, step, options };
-        let most = Duration::from_nanos(self.options.timeout.unsigned_abs());
-        let is_over = || self.started.elapsed() > most;
-        match query::execute(&StoreSource::new(self.view), &question, &self.settings, &is_over) {
-            Err(Error::Store(error)) => Err(with_dir(&self.options.dir)(error)),
-            answer => Ok(answer),
-        }
-    }
-
-    /// Maxima of the percentiles. A maximum that is unavailable is reported and does not fail the
-    /// query.
-    fn maxima(&self, answer: &QueryResult) -> Result<Vec<Maxima>> {
-        if matches!(
-            answer.data,
-            ResultData::Text(_) | ResultData::Scalar(_) | ResultData::Points(_)
-        ) {
-            return Ok(Vec::new());
-        }
-        let expression = match self.language() {
-            Language::PromQl => {
-                api::maxima::max_queries(&self.options.expression, &self.promql_options())
-            }
-            Language::Caql => api::maxima::max_queries_caql(&self.options.expression),
-        };
-        let mut maxima = Vec::new();
-        for MaxQuery { expression: question, is_per_stream: is_beside, by } in expression {
-            match self.execute(&question)? {
-                Ok(QueryResult {
-                    data: ResultData::Vector(streams) | ResultData::Matrix(streams),
-                    unit,
-                    ..
-                }) => {
-                    let mut found = Maxima {
-                        expression: question,
-                        streams,
-                        unit,
-                        is_per_stream: is_beside,
-                        by,
-                    };
-                    found.is_per_stream = result_streams(answer)
-                        .iter()
-                        .any(|of| found.stream_for(&of.labels).is_some());
-                    maxima.push(found);
-                }
-                Ok(_) => {}
-                Err(error) => {
-                    print_message(format_args!("the maximum is unknown: {}", error_text(&error)))
-                }
-            }
-        }
-        Ok(maxima)
+        if self.caql { Language::Caql } else { Language::PromQl }
     }
 
     /// Window of the results.
@@ -254,39 +172,45 @@ impl QueryRun<'_> {
         match self.language() {
             Language::Caql => StepWindow::Step,
             Language::PromQl => {
-                let window = common_window(&self.options.expression, &self.promql_options());
+                let (text, options) = (&self.expression, self.promql_options());
+                let window = common_window(text, Language::PromQl, &options);
                 window.map_or(StepWindow::Unknown, StepWindow::Length)
             }
         }
     }
 
-    /// Reports why a result is empty: selectors without series, or a range without rows.
-    fn report_empty_result(&self) -> Result<()> {
-        let mut selectors = Vec::new();
-        if let Ok(expr) = promql::parse(&self.options.expression, &self.promql_options())
-            && !self.options.caql
-        {
-            collect_selectors(&expr, &self.options.expression, &mut selectors);
+    fn promql_options(&self) -> promql::Options {
+        match self.experimental {
+            true => promql::Options::all(),
+            false => promql::Options::default(),
         }
-        for (selector, written) in &selectors {
-            if let Err(error) = find_series(self.view, &self.options.dir, selector) {
-                // With the spelling of the expression.
-                print_message(format!("{error:#}").replace(&selector.to_string(), written));
-                return Ok(());
-            }
-        }
-        let all = match selectors.is_empty() {
-            true => Selector::All,
-            false => Selector::or(selectors.into_iter().map(|(selector, _)| selector).collect()),
-        };
-        let extent =
-            self.view.time_range(&self.view.select(&all)).map_err(with_dir(&self.options.dir))?;
-        if let Some(extent) = extent {
-            let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
-            print_message(format_args!("rows exist from {first} to {last}"));
-        }
-        Ok(())
     }
+}
+
+/// Reports why a result is empty: selectors without series, or a range without rows.
+fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
+    let mut selectors = Vec::new();
+    if let Ok(expr) = promql::parse(&options.expression, &options.promql_options())
+        && !options.caql
+    {
+        collect_selectors(&expr, &options.expression, &mut selectors);
+    }
+    for (selector, written) in &selectors {
+        if let Err(error) = source.required_selection(selector) {
+            // With the spelling of the expression.
+            print_message(format!("{error:#}").replace(&selector.to_string(), written));
+            return Ok(());
+        }
+    }
+    let all = match selectors.is_empty() {
+        true => Selector::All,
+        false => Selector::or(selectors.into_iter().map(|(selector, _)| selector).collect()),
+    };
+    if let Some(extent) = source.selection(&all, i64::MIN..i64::MAX)?.rows {
+        let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
+        print_message(format_args!("rows exist from {first} to {last}"));
+    }
+    Ok(())
 }
 
 /// Selectors of an expression, parsed as store selectors.
@@ -306,30 +230,6 @@ fn is_empty(answer: &QueryResult) -> bool {
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams.is_empty(),
         ResultData::Points(series) => series.is_empty(),
         _ => false,
-    }
-}
-
-fn result_streams(answer: &QueryResult) -> &[Stream] {
-    match &answer.data {
-        ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
-        _ => &[],
-    }
-}
-
-/// Length of the windows in an expression, if all are equal.
-fn common_window(text: &str, options: &promql::Options) -> Option<i64> {
-    fn collect_windows(expr: &Expr, found: &mut Vec<Option<i64>>) {
-        if let ExprKind::Matrix { range, .. } = &expr.kind {
-            found.push(range.resolve(0, 0).ok());
-        }
-        expr.children().into_iter().for_each(|child| collect_windows(child, found));
-    }
-    let mut found = Vec::new();
-    collect_windows(&promql::parse(text, options).ok()?, &mut found);
-    found.dedup();
-    match found[..] {
-        [Some(one)] if one > 0 => Some(one),
-        _ => None,
     }
 }
 
@@ -360,13 +260,13 @@ fn with_flags(message: &str) -> String {
 }
 
 /// First time, last time and step; step 0 for an instant query.
-fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> {
+fn resolve_range(options: &Options, source: &AnswerSource) -> Result<(i64, i64, i64)> {
     let now = journal::wall_clock()();
     let is_range = options.from.is_some() || options.step.is_some() || options.plot || options.caql;
     let extent = match (options.from, options.to) {
         (Some(_), Some(_)) => None,
         (None, Some(_)) if !is_range => None,
-        _ => view.time_range(&view.select(&Selector::All)).map_err(with_dir(&options.dir))?,
+        _ => source.selection(&Selector::All, i64::MIN..i64::MAX)?.rows,
     };
     let missing = "the store is empty; import data with `topdeck import`";
     let end = match options.to {
@@ -383,34 +283,12 @@ fn resolve_range(options: &Options, view: &ReadView) -> Result<(i64, i64, i64)> 
     if start > end {
         bail!("--from is after --to (default: the last row)");
     }
-    let step = options.step.unwrap_or_else(|| default_step(options, end.saturating_sub(start)));
+    let step = options.step.unwrap_or_else(|| {
+        let most = if options.plot { STEPS_PLOT } else { STEPS_MAX };
+        let (text, length) = (&options.expression, end.saturating_sub(start));
+        default_step(text, options.language(), &options.promql_options(), length, most)
+    });
     Ok((start, end, step))
-}
-
-/// Default step: the window of the expression, so that windows are adjacent, unless that gives too
-/// many steps; otherwise about a hundredth of the range.
-fn default_step(options: &Options, length: i64) -> i64 {
-    let parts = match options.experimental {
-        true => promql::Options::all(),
-        false => promql::Options::default(),
-    };
-    let most = if options.plot { STEPS_PLOT } else { 2 * DEFAULT_STEPS };
-    let window = if options.caql { None } else { common_window(&options.expression, &parts) };
-    match window {
-        Some(window) if length / window <= most => window,
-        _ => round_up(length / DEFAULT_STEPS),
-    }
-}
-
-/// Next round duration.
-fn round_up(length: i64) -> i64 {
-    const SECOND: i64 = 1_000_000_000;
-    const ROUND_STEPS_S: [i64; 18] = [
-        1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 28_800, 43_200,
-        86_400,
-    ];
-    let round = ROUND_STEPS_S.iter().map(|seconds| seconds * SECOND).find(|round| *round >= length);
-    round.unwrap_or_else(|| (length / (86_400 * SECOND) + 1) * 86_400 * SECOND)
 }
 
 /// Prints the warnings of a result.

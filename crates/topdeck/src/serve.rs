@@ -11,6 +11,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::command::print_message;
+use crate::data_folders::default_data_dir;
 use crate::node::{self, Node, ROLES};
 use crate::settings::{OTLP_PORTS, Settings};
 
@@ -172,34 +173,28 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
 
 /// Data folder: given on the command line, in the settings, or by the environment.
 pub(crate) fn data_dir(given: Option<&Path>, settings: &Settings) -> Result<PathBuf> {
-    let of =
-        |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let configured = given
         .map(Path::to_owned)
         .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
-    configured
-        .or_else(|| of("STATE_DIRECTORY"))
-        .or_else(|| of("XDG_DATA_HOME").map(|home| home.join("topdeck")))
-        .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
-        .context(
-            "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
+    configured.or_else(default_data_dir).context(
+        "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
              XDG_DATA_HOME or HOME",
-        )
+    )
 }
 
-enum ServiceEvent {
+pub(crate) enum ServiceEvent {
     Stop,
     Reload,
 }
 
-struct Signals {
+pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hang_up: Signal,
 }
 
 impl Signals {
-    fn new() -> Result<Signals> {
+    pub(crate) fn new() -> Result<Signals> {
         let of = |kind| signal(kind).context("cannot handle signals");
         Ok(Signals {
             interrupt: of(SignalKind::interrupt())?,
@@ -208,7 +203,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> ServiceEvent {
+    pub(crate) async fn next(&mut self) -> ServiceEvent {
         tokio::select! {
             _ = self.interrupt.recv() => ServiceEvent::Stop,
             _ = self.terminate.recv() => ServiceEvent::Stop,

@@ -6,7 +6,7 @@ use anyhow::Result;
 use http::Method;
 
 use crate::command::print_stdout;
-use crate::server_client;
+use crate::server_client::{RequestParameters, ServerClient};
 use render::text::escape_control;
 
 /// Create a snapshot of a running topdeck
@@ -22,7 +22,7 @@ pub(crate) struct Options {
     name: String,
 
     #[command(flatten)]
-    server: server_client::ServerClient,
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
@@ -35,17 +35,8 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let name: String = options
-        .name
-        .bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                char::from(byte).to_string()
-            }
-            byte => format!("%{byte:02X}"),
-        })
-        .collect();
-    let response = options.server.request(Method::POST, &format!("/v1/snapshots?name={name}"))?;
+    let parameters = RequestParameters::default().with("name", &options.name);
+    let response = options.server.request(Method::POST, "/v1/snapshots", parameters)?;
     let folder = response["path"].as_str().unwrap_or("the folder of snapshots");
     print_stdout(format!("created a snapshot in {}\n", escape_control(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -1,12 +1,12 @@
 //! `topdeck store`: creates, inspects, maintains and copies a time series store.
 //!
-//! One file per subcommand. [`retention_rules`] parses and formats retention rules; sizes, times
+//! One file per subcommand. [`retention_rules`] parses retention rules; sizes, times
 //! and tables are formatted as for journals. `topdeck import` fills a store, `topdeck heatmap`
 //! draws its contents.
 
 mod copy;
 mod create;
-mod delete;
+pub(crate) mod delete;
 mod export;
 pub(crate) mod flush;
 mod retention;
@@ -18,9 +18,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow};
 use disk::{Disk, OsDisk};
-use model::{Selector, Series};
+use model::Selector;
+use query::selection::{SelectionSummary, UnitlessSeries};
 use store::{Error, ReadView, SeriesEntryRef, Store};
 
 pub(crate) use crate::store::copy::restore_snapshot;
@@ -28,6 +29,7 @@ pub(crate) use crate::store::create::create;
 
 use crate::command::{print_message, subcommands};
 use crate::journal::format as journal_show;
+use crate::server_client::server_of;
 use render::text::{plural, shell_quote};
 
 /// Time series store for histograms, counters, gauges and texts
@@ -133,7 +135,14 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
         Error::NotFound { .. } => {
             anyhow!("{error}; create it with `topdeck store create {typed}`")
         }
-        Error::InUse { .. } => anyhow!("{error} (find it with `fuser {typed}/lock`)"),
+        Error::InUse { dir } => match server_of(dir) {
+            Some(url) => anyhow!(
+                "cannot open store {}: a server uses it at {url}; replace the folder by --server \
+                 {url}",
+                dir.display()
+            ),
+            None => anyhow!("{error} (find it with `fuser {typed}/lock`)"),
+        },
         Error::Io { .. }
         | Error::AlreadyExists { .. }
         | Error::Version { .. }
@@ -149,13 +158,23 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     }
 }
 
+/// Selector with its source text.
+#[derive(Clone, Debug)]
+pub(crate) struct ParsedSelector {
+    pub(crate) text: String,
+    pub(crate) selector: Selector,
+}
+
+impl ParsedSelector {
+    pub(crate) fn parse(text: &str) -> Result<ParsedSelector, String> {
+        Ok(ParsedSelector { text: text.to_owned(), selector: parse_selector(text)? })
+    }
+}
+
 /// Parses a selector of the command line.
 pub(crate) fn parse_selector(text: &str) -> Result<Selector, String> {
     Selector::parse(text).map_err(|error| format!("{error}; docs/selectors.md has the grammar"))
 }
-
-/// Maximum number of names listed in a message.
-const NAMES_LISTED: usize = 12;
 
 /// Series of a selector; if there are none, the error lists existing ones.
 pub(crate) fn find_series(
@@ -167,50 +186,50 @@ pub(crate) fn find_series(
     if !found.is_empty() {
         return Ok(found);
     }
-    let deleted = view.select_deleted(selector).map_err(with_dir(dir))?;
-    let all = view.select(&Selector::All);
-    let mut names: Vec<&str> = all.iter().map(|found| found.series.name()).collect();
-    names.sort_unstable();
-    names.dedup();
-    let dir = dir.display();
-    let missing = match view.gaps(&(i64::MIN..i64::MAX)).is_empty() {
-        true => "",
-        false => "; it may be in a known gap",
-    };
-    let others = match names.len() {
+    let summary = SelectionSummary::read(view, selector, &(i64::MIN..i64::MAX));
+    let summary = summary.map_err(|error| match error {
+        query::Error::Store(error) => with_dir(dir)(error),
+        error => anyhow!("{}: {error}", dir.display()),
+    })?;
+    Err(no_match_error(&dir.display().to_string(), selector, &summary))
+}
+
+/// Error of a selector without series: why, and which metrics exist. `source` is the folder of the
+/// store, or the URL of the server.
+pub(crate) fn no_match_error(
+    source: &str,
+    selector: &Selector,
+    summary: &SelectionSummary,
+) -> anyhow::Error {
+    let missing = if summary.has_gaps { "; it may be in a known gap" } else { "" };
+    let others = match summary.metric_count {
         0 => "the store has no other series".to_owned(),
-        n => format!("available: {}", list_names(&names, n)),
+        n => {
+            let names = summary.metrics.join(", ");
+            match n.saturating_sub(summary.metrics.len() as u64) {
+                0 => format!("available: {names}"),
+                more => format!("available: {names}, and {more} more"),
+            }
+        }
     };
-    if let Some(first) = deleted.iter().min_by_key(|series| series.to_string()) {
-        let example = if deleted.len() > 1 { "such as " } else { "" };
-        bail!(
-            "{dir}: {selector} picks no series with rows: all rows of {} ({example}{first}) were \
-             deleted or have expired; {others}{missing}",
-            plural(deleted.len() as u64, "series", "series"),
+    if let Some((deleted, first)) = &summary.deleted {
+        let example = if *deleted > 1 { "such as " } else { "" };
+        return anyhow!(
+            "{source}: {selector} picks no series with rows: all rows of {} ({example}{first}) \
+             were deleted or have expired; {others}{missing}",
+            plural(*deleted, "series", "series"),
         );
     }
-    Err(match names.len() {
-        0 => anyhow!("{dir}: the store is empty; import data with `topdeck import`{missing}"),
-        _ => anyhow!("{dir}: {selector} picks no series; {others}{missing}"),
-    })
-}
-
-fn list_names(names: &[&str], n: usize) -> String {
-    let more = n.saturating_sub(NAMES_LISTED);
-    let listed_names = names[..n.min(NAMES_LISTED)].join(", ");
-    if more > 0 { format!("{listed_names}, and {more} more") } else { listed_names }
-}
-
-/// Units of series, each with the number of series and an example.
-pub(crate) fn units(found: &[SeriesEntryRef]) -> Vec<(&str, usize, &Series)> {
-    let mut units: Vec<(&str, usize, &Series)> = Vec::new();
-    for SeriesEntryRef { series, .. } in found {
-        match units.iter_mut().find(|known| known.0 == series.unit()) {
-            Some(known) => known.1 += 1,
-            None => units.push((series.unit(), 1, series)),
-        }
+    match summary.metric_count {
+        0 => anyhow!("{source}: the store is empty; import data with `topdeck import`{missing}"),
+        _ => anyhow!("{source}: {selector} picks no series; {others}{missing}"),
     }
-    units
+}
+
+/// Histograms that are left out because they have no unit.
+pub(crate) fn left_out_text(unitless: &UnitlessSeries) -> String {
+    let n = plural(unitless.series, "series", "series");
+    format!("{n} without a unit left out, such as {}", unitless.example)
 }
 
 /// `1 row`, `2,000 rows`.

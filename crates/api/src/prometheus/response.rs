@@ -10,8 +10,8 @@ use query::{
 use super::number::{write_number, write_time};
 use super::{ResponseExtras, write_list};
 use crate::bounded_buffer::BoundedBuffer;
-use crate::document::wide_bounds_warning;
 use crate::json::write_text;
+use report::document::wide_bounds_warning;
 
 /// Maximum number of reported gaps.
 const GAPS_REPORTED_MAX: usize = 10;

@@ -10,9 +10,9 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::unitless::split_off_unitless;
+use report::document;
 
 pub(super) async fn breakdown(
     context: Context,

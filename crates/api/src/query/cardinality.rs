@@ -4,8 +4,8 @@ use super::CARDINALITY;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::parameters::Parameters;
+use report::document;
 
 pub(super) async fn cardinality(
     context: Context,

@@ -11,8 +11,8 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
+use report::document;
 
 /// Approximate number of compared intervals per side.
 const INTERVALS: u64 = 100;
@@ -23,7 +23,7 @@ pub(super) async fn compare(
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(COMPARE)?;
     let (queries, now) = (context.queries.clone(), context.intake.now());
-    let timeout = parameters.timeout()?;
+    let (timeout, cells) = (parameters.timeout()?, super::cell_encoding(&parameters)?);
     parameters.required("a", SELECTOR_SYNTAX)?;
     let has = |name| parameters.get(name).is_some();
     if !has("b") && !has("from_b") && !has("to_b") {
@@ -56,7 +56,7 @@ pub(super) async fn compare(
         let source = StoreSource::new(view).with_context(active);
         let comparison = query::compare::compare(&source, [&sides[0], &sides[1]], limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
-        active.json_response(&document::compare::to_json(&sides, &comparison))
+        active.json_response(&document::compare::to_json(&sides, &comparison, cells))
     };
     context.run_query("compare", timeout, estimate, work).await
 }

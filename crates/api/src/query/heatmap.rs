@@ -14,9 +14,10 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document::{distribution, gap};
 use crate::json::Json::{self, Integer, List, Object};
 use crate::parameters::Parameters;
+use crate::query_service::QueryService;
+use report::document::{CellEncoding, distribution, encoded_distribution, gap};
 
 /// Maximum number of columns: more than screens have pixels.
 const COLUMNS_MAX: u64 = 10_000;
@@ -30,11 +31,15 @@ pub(super) async fn heatmap(
     let parameters = parameters.reject_unknown(HEATMAP)?;
     let (queries, now) = (context.queries.clone(), context.intake.now());
     let (timeout, lengths) = (parameters.timeout()?, ColumnWidth::parse(&parameters)?);
-    let mut edges = cell_edges(&parameters)?;
+    let cells = ColumnCells::parse(&parameters)?;
+    let store = match lengths {
+        ColumnWidth::Aligned(_) => Some(context.queries.store()?),
+        _ => None,
+    };
     let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
         let columns = match lengths {
-            ColumnWidth::Count(columns) => columns,
+            ColumnWidth::Count(columns) | ColumnWidth::Aligned(columns) => columns,
             ColumnWidth::Step(_) => COLUMNS_MAX,
             ColumnWidth::Round => COLUMNS,
         };
@@ -43,73 +48,149 @@ pub(super) async fn heatmap(
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selection =
             SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
-        let (mut columns, mut total, mut bytes) = (Vec::new(), Mixture::default(), 0);
         // Without an explicit `from` or `to`, gaps before or after the data are included.
-        let mut gaps: BTreeSet<Gap> = view.gaps(&selection.requested).into_iter().collect();
-        let grids = lengths.grids(&selection.range)?;
-        for grid in &grids {
-            for column in view.histograms(&selection.series, *grid)? {
-                active.check_cancelled()?;
-                let column = column?;
-                gaps.extend(column.gaps.iter().cloned());
-                for part in column.value.parts() {
-                    total.add(part).map_err(|error| ApiError::Unprocessable(error.to_string()))?;
+        let gaps = view.gaps(&selection.requested).into_iter().collect();
+        let total = Mixture::default();
+        let (columns, bytes) = (Vec::new(), 0);
+        let mut response = HeatmapResponse {
+            selection: &selection,
+            cells,
+            columns,
+            total,
+            gaps,
+            bytes,
+            span: None,
+        };
+        match (lengths, &store) {
+            (ColumnWidth::Aligned(most), Some(store)) => {
+                let parts = store.stat()?.parts;
+                let read = query::heatmap::columns(
+                    view,
+                    &parts,
+                    &selection.series,
+                    &selection.range,
+                    most as usize,
+                    &mut |_, _| match active.check_cancelled() {
+                        Ok(()) => Ok(()),
+                        Err(_) => Err(query::Error::Timeout),
+                    },
+                );
+                let read = read.map_err(|error| ApiError::from_query_error(error, ""))?;
+                read.iter().try_for_each(|column| response.add(column, &queries, active))?;
+            }
+            _ => {
+                for grid in lengths.grids(&selection.range)? {
+                    for column in view.histograms(&selection.series, grid)? {
+                        active.check_cancelled()?;
+                        response.add(&column?, &queries, active)?;
+                    }
                 }
-                let column = document(&selection.thresholds, &column, edges.as_mut());
-                let column_bytes = size_of::<Json>() + column.held_bytes();
-                active.reserve(column_bytes)?;
-                bytes += column_bytes;
-                if bytes > queries.settings.max_response_bytes {
-                    return Err(queries.response_buffer().into_error());
-                }
-                columns.push(column);
             }
         }
-        let (start, end) = (grids[0].start, grids[grids.len() - 1].range().end);
-        let mut fields = selection.header_fields();
-        fields.extend([
-            ("start_ns", Integer(start.into())),
-            ("end_ns", Integer(end.into())),
-            ("step_ns", Integer(grids[0].step.into())),
-        ]);
-        let mut sum = distribution(&total);
-        sum.push(("above", counts_above(&selection.thresholds, &total)));
-        sum.push(("gaps", List(gaps.iter().map(gap).collect())));
-        fields.push(("total", Object(sum)));
-        fields.extend(edges.as_ref().map(|edges| ("edges", edges.list())));
-        fields.push(("columns", List(columns)));
-        active.json_response(&Object(fields))
+        active.json_response(&response.finish())
     };
     context.run_query("heatmap", timeout, estimate, work).await
 }
 
-/// The list of cell edges, if columns are to reference edges by index.
-fn cell_edges(parameters: &Parameters) -> Result<Option<CellEdges>, ApiError> {
-    match parameters.get("cells") {
-        None | Some("objects") => Ok(None),
-        Some("indexed") => Ok(Some(CellEdges::default())),
-        Some(other) => Err(ApiError::invalid_parameter("cells", other, "objects or indexed")),
+/// A response under construction.
+struct HeatmapResponse<'a> {
+    selection: &'a SelectedSeries,
+    cells: ColumnCells,
+    columns: Vec<Json>,
+    total: Mixture,
+    gaps: BTreeSet<Gap>,
+    bytes: usize,
+    /// Start, end and width of the first column, and end of the last one.
+    span: Option<(i64, i64, i64)>,
+}
+
+impl HeatmapResponse<'_> {
+    fn add(
+        &mut self,
+        column: &TimeColumn<Mixture>,
+        queries: &QueryService,
+        active: &ActiveQuery,
+    ) -> Result<(), ApiError> {
+        self.gaps.extend(column.gaps.iter().cloned());
+        for part in column.value.parts() {
+            self.total.add(part).map_err(|error| ApiError::Unprocessable(error.to_string()))?;
+        }
+        let (start, _, width) =
+            self.span.unwrap_or((column.start, column.end, column.end - column.start));
+        self.span = Some((start, column.end, width));
+        let column = self.cells.column(&self.selection.thresholds, column);
+        let column_bytes = size_of::<Json>() + column.held_bytes();
+        active.reserve(column_bytes)?;
+        self.bytes += column_bytes;
+        if self.bytes > queries.settings.max_response_bytes {
+            return Err(queries.response_buffer().into_error());
+        }
+        self.columns.push(column);
+        Ok(())
+    }
+
+    fn finish(self) -> Json {
+        let (start, end, step) = self.span.expect("BUG: a heatmap has columns");
+        let mut fields = self.selection.header_fields();
+        fields.extend([
+            ("start_ns", Integer(start.into())),
+            ("end_ns", Integer(end.into())),
+            ("step_ns", Integer(step.into())),
+        ]);
+        let mut sum = distribution(&self.total);
+        sum.push(("above", counts_above(&self.selection.thresholds, &self.total)));
+        sum.push(("gaps", List(self.gaps.iter().map(gap).collect())));
+        fields.push(("total", Object(sum)));
+        if let ColumnCells::Indexed(edges) = &self.cells {
+            fields.push(("edges", edges.list()));
+        }
+        fields.push(("columns", List(self.columns)));
+        Object(fields)
     }
 }
 
-fn document(
-    limits: &[(String, f64)],
-    column: &TimeColumn<Mixture>,
-    edges: Option<&mut CellEdges>,
-) -> Json {
-    let mut fields =
-        vec![("start_ns", Integer(column.start.into())), ("end_ns", Integer(column.end.into()))];
-    fields.extend(distribution(&column.value));
-    if let Some(edges) = edges {
-        for (name, value) in &mut fields {
-            if *name == "cells" {
-                *value = edges.cells(&column.value);
+/// How columns contain their buckets.
+enum ColumnCells {
+    Encoded(CellEncoding),
+    /// Columns reference a list of cell edges by index.
+    Indexed(CellEdges),
+}
+
+impl ColumnCells {
+    fn parse(parameters: &Parameters) -> Result<ColumnCells, ApiError> {
+        match parameters.get("cells") {
+            None | Some("objects") => Ok(ColumnCells::Encoded(CellEncoding::Objects)),
+            Some("frames") => Ok(ColumnCells::Encoded(CellEncoding::Frames)),
+            Some("indexed") => Ok(ColumnCells::Indexed(CellEdges::default())),
+            Some(other) => {
+                let expected = "objects, indexed or frames";
+                Err(ApiError::invalid_parameter("cells", other, expected))
             }
         }
     }
-    fields.push(("above", counts_above(limits, &column.value)));
-    fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
-    Object(fields)
+
+    fn column(&mut self, limits: &[(String, f64)], column: &TimeColumn<Mixture>) -> Json {
+        let mut fields = vec![
+            ("start_ns", Integer(column.start.into())),
+            ("end_ns", Integer(column.end.into())),
+        ];
+        match self {
+            ColumnCells::Encoded(cells) => {
+                fields.extend(encoded_distribution(&column.value, *cells));
+            }
+            ColumnCells::Indexed(edges) => {
+                fields.extend(distribution(&column.value));
+                for (name, value) in &mut fields {
+                    if *name == "cells" {
+                        *value = edges.cells(&column.value);
+                    }
+                }
+            }
+        }
+        fields.push(("above", counts_above(limits, &column.value)));
+        fields.push(("gaps", List(column.gaps.iter().map(gap).collect())));
+        Object(fields)
+    }
 }
 
 /// Column width of a heatmap.
@@ -117,6 +198,8 @@ fn document(
 enum ColumnWidth {
     Count(u64),
     Step(i64),
+    /// At most so many columns, of a round width, aligned with the points.
+    Aligned(u64),
     /// A usual interval length that gives about the default number of columns.
     Round,
 }
@@ -124,16 +207,23 @@ enum ColumnWidth {
 impl ColumnWidth {
     fn parse(parameters: &Parameters) -> Result<ColumnWidth, ApiError> {
         let expected = format!("a whole number from 1 to {COLUMNS_MAX}");
-        let columns = parameters.parse_with("columns", &expected, |text| {
-            text.parse().ok().filter(|columns| (1..=COLUMNS_MAX).contains(columns))
-        })?;
-        match (columns, parameters.duration("step")?) {
-            (Some(_), Some(_)) => Err(ApiError::BadRequest(
+        let count = |name| {
+            parameters.parse_with(name, &expected, |text| {
+                text.parse().ok().filter(|columns| (1..=COLUMNS_MAX).contains(columns))
+            })
+        };
+        match (count("columns")?, count("max_columns")?, parameters.duration("step")?) {
+            (Some(columns), None, None) => Ok(ColumnWidth::Count(columns)),
+            (None, Some(columns), None) => Ok(ColumnWidth::Aligned(columns)),
+            (None, None, Some(step)) => Ok(ColumnWidth::Step(step)),
+            (None, None, None) => Ok(ColumnWidth::Round),
+            (Some(_), None, Some(_)) => Err(ApiError::BadRequest(
                 "parameters columns and step: found both, expected one of them".to_owned(),
             )),
-            (Some(columns), None) => Ok(ColumnWidth::Count(columns)),
-            (None, Some(step)) => Ok(ColumnWidth::Step(step)),
-            (None, None) => Ok(ColumnWidth::Round),
+            _ => Err(ApiError::BadRequest(
+                "parameters columns, max_columns and step: found several, expected one of them"
+                    .to_owned(),
+            )),
         }
     }
 
@@ -141,7 +231,9 @@ impl ColumnWidth {
     fn grids(self, range: &Range<i64>) -> Result<Vec<TimeGrid>, ApiError> {
         let length = range.end - range.start;
         let step = match self {
-            ColumnWidth::Round => return Ok(vec![TimeGrid::covering(range.clone(), COLUMNS)]),
+            ColumnWidth::Round | ColumnWidth::Aligned(_) => {
+                return Ok(vec![TimeGrid::covering(range.clone(), COLUMNS)]);
+            }
             ColumnWidth::Step(step) => step,
             // A single sample covers a nanosecond: the minimum column width.
             ColumnWidth::Count(columns) => (length / columns as i64).max(1),

@@ -10,11 +10,11 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document::{count, distribution, gap, statistic};
 use crate::json::Json::{self, Integer, List, Null, Object, Text};
 use crate::json::{integer, number};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::unitless::{left_out_json, split_off_unitless};
+use report::document::{count, distribution, gap, statistic};
 
 /// Default quantiles.
 const DEFAULT_QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
@@ -74,7 +74,7 @@ pub(super) fn estimate_rows(
 }
 
 fn quantiles(parameters: &Parameters) -> Result<Vec<f64>, ApiError> {
-    let shares = selection::parse_many(parameters, "q", |text| {
+    let shares = parameters.parse_all("q", |text| {
         let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
         share.ok_or_else(|| ApiError::invalid_parameter("q", text, "a quantile from 0 to 1"))
     })?;

@@ -17,10 +17,10 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::overview_cache::CachedOverview;
 use crate::parameters::Parameters;
 use crate::web_files::accepts_gzip;
+use report::document;
 
 /// Default number of rows: with noise in every cell of their heatmaps, 80 rows take 60 kB.
 const ROWS: usize = 80;
@@ -52,7 +52,7 @@ impl OverviewParams {
         }
         let budget = parameters.duration("budget")?;
         let budget = budget.map_or(BUDGET, |ns| Duration::from_nanos(ns.unsigned_abs()));
-        let thresholds = super::selection::parse_many(parameters, "threshold", |text| {
+        let thresholds = parameters.parse_all("threshold", |text| {
             let pair = text.rsplit_once('=');
             let pair = pair.and_then(|(name, limit)| Some((name, Quantity::parse(limit)?)));
             pair.map(|(name, limit)| (name.to_owned(), limit)).ok_or_else(|| {

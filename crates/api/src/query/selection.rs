@@ -108,28 +108,6 @@ pub(crate) fn common_unit(
     }
 }
 
-/// Maximum number of limits or quantiles in a request: every heatmap column has each of them.
-const PARAMETER_VALUES_MAX: usize = 100;
-
-/// All values of a parameter, repeated or separated by commas.
-pub(crate) fn parse_many<T>(
-    parameters: &Parameters,
-    name: &str,
-    read: impl Fn(&str) -> Result<T, ApiError>,
-) -> Result<Vec<T>, ApiError> {
-    let written = parameters.all(name).flat_map(|text| text.split(',')).map(str::trim);
-    let mut all = Vec::new();
-    for text in written.filter(|text| !text.is_empty()) {
-        if all.len() == PARAMETER_VALUES_MAX {
-            return Err(ApiError::BadRequest(format!(
-                "parameter {name}: values limit ({PARAMETER_VALUES_MAX}) exceeded; use fewer"
-            )));
-        }
-        all.push(read(text)?);
-    }
-    Ok(all)
-}
-
 /// Limits written as quantities, in the unit of the values.
 pub(crate) fn parse_limits(
     parameters: &Parameters,
@@ -153,7 +131,7 @@ fn limits_in(
     unit: Option<&Unit>,
     in_unit: impl Fn(&Quantity) -> Option<f64>,
 ) -> Result<Vec<(String, f64)>, ApiError> {
-    parse_many(parameters, name, |text| {
+    parameters.parse_all(name, |text| {
         let quantity = Quantity::parse(text)
             .ok_or_else(|| ApiError::invalid_parameter(name, text, "a quantity such as 100ms"))?;
         let value = in_unit(&quantity).ok_or_else(|| {

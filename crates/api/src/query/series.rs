@@ -12,11 +12,11 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::document;
 use crate::json::Json::{self, Bool, List, Object, Text};
 use crate::json::integer;
 use crate::parameters::Parameters;
 use crate::route::Parameter;
+use report::document;
 
 /// Default limit.
 const LIMIT: usize = 1_000;

@@ -3,9 +3,9 @@
 use hist::Mixture;
 use model::{BatchEntry, Gap, SampleValue, Series};
 
-use crate::document;
 use crate::json::Json::{self, Integer, Null, Object, Text};
 use crate::json::{integer, number};
+use report::document;
 
 fn event(name: &str, data: &Json) -> String {
     format!("event: {name}\ndata: {data:#}\n\n")

@@ -4,7 +4,7 @@
 //! Wasserstein distances to those days, as a ratio to the median of the distances of those days
 //! among themselves. About 1 is usual, whatever the metric; a row of 5 is five times as far from
 //! the past days as they are from each other. No distribution is assumed and nothing is fitted, so
-//! fewer than [`DAYS_MIN`] days are too short a history to say anything.
+//! fewer than `DAYS_MIN` days are too short a history to say anything.
 
 use hist::{Bracket, Mixture};
 
@@ -27,7 +27,7 @@ pub enum Deviation {
         /// Number of days with values.
         days: usize,
     },
-    /// Fewer than [`DAYS_MIN`] days have values in this hour.
+    /// Fewer than `DAYS_MIN` days have values in this hour.
     HistoryTooShort {
         /// Number of days with values.
         days: usize,

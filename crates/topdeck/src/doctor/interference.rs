@@ -1,39 +1,16 @@
 //! `topdeck doctor interference`: observer effect of monitoring tools.
-//!
-//! An operation is repeated on one CPU: without an observer, and while an observer process runs on
-//! the other CPUs. A run ends after its time or its number of operations. The first and the last
-//! run are baselines without an observer; their difference is noise. An observer exits with this
-//! process. No files are written, except that this process exports metrics in shared memory for
-//! observers to read.
 
-mod analysis;
-mod cpus;
-mod experiment;
-mod experiment_report;
-mod experiment_run;
-mod host_observer;
-mod memory_disk;
-mod memory_experiment;
-mod metrics_observer;
-mod observer;
-mod observer_process;
-mod process_experiment;
-mod record_experiment;
-mod socket_experiment;
-
-use std::fmt::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
+use host::interference::{self, Experiment, ExperimentSettings, SOCKETS_MAX};
 
+use crate::background;
 use crate::command::{print_message, print_stdout};
 use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
-use cpus::Cpus;
-use experiment::Experiment;
-use experiment_report::ExperimentReport;
-use record_experiment::ExampleMetrics;
 
 /// Measure the observer effect of monitoring tools on this machine
 ///
@@ -53,7 +30,7 @@ pub(crate) struct Options {
     max_operations: Option<u64>,
 
     /// Number of other Unix sockets held open, within the limit of open files
-    #[arg(long, value_name = "N", default_value_t = socket_experiment::MOST, value_parser = clap::value_parser!(u64).range(1..=socket_experiment::MOST))]
+    #[arg(long, value_name = "N", default_value_t = SOCKETS_MAX, value_parser = clap::value_parser!(u64).range(1..=SOCKETS_MAX))]
     sockets: u64,
 
     /// Memory of the process while it maps more, at most a quarter of the available memory
@@ -61,7 +38,7 @@ pub(crate) struct Options {
     memory: u64,
 
     /// Run this experiment only
-    #[arg(long, value_name = "EXPERIMENT", value_enum)]
+    #[arg(long, value_name = "EXPERIMENT", value_parser = experiment_parser())]
     experiment: Option<Experiment>,
 
     /// Run as the observer of this name until standard input ends (internal)
@@ -91,33 +68,42 @@ fn parse_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
+fn experiment_parser() -> impl clap::builder::TypedValueParser<Value = Experiment> {
+    let value = |experiment: &Experiment| {
+        let (name, about) = experiment.argument();
+        PossibleValue::new(name).help(about)
+    };
+    PossibleValuesParser::new(Experiment::ALL.iter().map(value)).map(|name| {
+        let found = Experiment::ALL.iter().find(|experiment| experiment.argument().0 == name);
+        *found.expect("BUG: clap let a name pass")
+    })
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(name) = &options.observer {
-        return observer_process::run_as_observer(name, options.observer_pid);
+        let spawn = |wait| background::spawn("end of input", wait).map(drop);
+        interference::run_as_observer(name, options.observer_pid, spawn)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    // Metrics of this process for the shared memory observers. They report an error if it fails.
-    let _shown = ExampleMetrics::create();
-    let cpus = Cpus::reserve_one();
-    // Starts the thread of the clock here and not on the measured CPU.
-    clock::now();
+    let settings = ExperimentSettings {
+        duration: options.seconds,
+        max_operations: options.max_operations,
+        sockets: options.sockets,
+        memory_bytes: options.memory,
+    };
     let experiments = Experiment::ALL.iter().copied();
     let chosen: Vec<Experiment> =
         experiments.filter(|it| options.experiment.is_none_or(|only| only == *it)).collect();
-    let runs: usize = chosen.iter().map(|it| 2 + observer::observers_of(*it).count()).sum();
+    let runs = interference::run_count(&chosen);
     let time = options.seconds.as_secs_f64() * runs as f64;
     print_message(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));
     let mut progress = ProgressLine::new();
-    let mut out = String::new();
-    let mut all = true;
-    for experiment in chosen {
-        let section = ExperimentReport::measure(experiment, options, &cpus, &mut progress);
-        all &= section.is_complete();
-        writeln!(out, "{section}")?;
-    }
+    let report = interference::measure(&chosen, &settings, &mut |run| {
+        progress.show(|_| run.to_owned());
+    });
     progress.clear();
-    writeln!(out, "{}", cpus.description())?;
-    print_stdout(out.as_bytes())?;
-    Ok(match all {
+    print_stdout(report.text.as_bytes())?;
+    Ok(match report.is_complete {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use collect::{InputFormat, Quantity, Unit};
 
+use report::distribution::{DistributionOptions, interval_ns};
+
 use crate::hist::exit_with_usage_error;
 use crate::hist::process_metrics::ProcessMetrics;
 
@@ -133,9 +135,6 @@ Exit status:
 /// More columns than pixels add nothing.
 const COLUMNS_MAX: i64 = 2000;
 
-/// Quantiles shown by default.
-const DEFAULT_QUANTILES: [f64; 8] = [0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 0.9999, 0.99999];
-
 impl Options {
     /// Checks that clap cannot do.
     pub(crate) fn check(&self) {
@@ -153,8 +152,22 @@ impl Options {
         }
     }
 
-    pub(crate) fn quantiles(&self) -> &[f64] {
-        if self.quantile.is_empty() { &DEFAULT_QUANTILES } else { &self.quantile }
+    /// What to read and to report.
+    pub(crate) fn report(&self) -> DistributionOptions {
+        DistributionOptions {
+            files: self.files.clone(),
+            unit: self.unit.clone(),
+            format: self.format,
+            above: self.above.clone(),
+            quantile: self.quantile.clone(),
+            by: self.by.clone(),
+            metric: self.metric.clone(),
+            interval: self.interval.clone(),
+            heatmap: self.heatmap,
+            columns: self.columns,
+            compare: self.compare,
+            keep_going: self.keep_going,
+        }
     }
 }
 
@@ -188,15 +201,6 @@ fn parse_quantile(text: &str) -> Result<f64, String> {
     };
     let inside = number.filter(|q| (0.0..=1.0).contains(q));
     inside.ok_or_else(|| "expected a share from 0 to 1, as in 0.999, p99.9 or 99.9%".to_owned())
-}
-
-/// Row length of the table over time, in nanoseconds.
-pub(crate) fn interval_ns(quantity: &Quantity) -> anyhow::Result<i64> {
-    let ns = quantity.unit().and_then(|_| quantity.value_in(Some(&Unit::Nanoseconds)));
-    match ns {
-        Some(ns) if (1.0..1e18).contains(&ns) => Ok(ns as i64),
-        _ => anyhow::bail!("--interval {quantity}: expected a duration with a unit, such as 10s"),
-    }
 }
 
 #[cfg(test)]

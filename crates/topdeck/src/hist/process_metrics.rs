@@ -75,7 +75,7 @@ fn metric_names(process: &mut MatchedProcess) -> Result<String> {
 
 impl ProcessMetrics {
     /// Passes the selected histograms to a sink.
-    pub(crate) fn read(&self, sink: &mut impl SampleSink) -> Result<()> {
+    pub(crate) fn read(&self, sink: &mut dyn SampleSink) -> Result<()> {
         let mut process = find_process(&self.process, MatchPreference::Running)?;
         let metrics = process.attached.metrics()?;
         let patterns = MetricPatterns::new(&self.metrics);

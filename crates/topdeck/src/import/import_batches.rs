@@ -11,24 +11,21 @@ use anyhow::{Context as _, Result};
 use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality,
 };
-use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, Series, SeriesId};
-use store::Store;
 
-use crate::hist::number_recorder::NumberRecorder;
+use crate::import::import_target::ImportTarget;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;
 use crate::journal::progress_line::ProgressLine;
+use report::distribution::NumberRecorder;
 
 /// Approximate batch size: a quarter of the maximum journal record, and large enough that the fsync
 /// per batch costs little.
 const BATCH_BYTES: usize = 1 << 20;
 /// Version of the batch boundaries. A change needs another producer number: otherwise batches of
 /// the old version would be mistaken for those of the new one.
-const BATCH_FORMAT: u64 = 1;
-/// Approximate maximum of rows in memory before a flush.
-const HEAD_BYTES_MAX: u64 = 128 << 20;
+pub(crate) const BATCH_FORMAT: u64 = 1;
 /// Number of batches between two checks of the memory size.
 const BATCHES_BETWEEN: u64 = 8;
 
@@ -49,7 +46,7 @@ pub(crate) struct ImportSummary {
 
 /// Imports the whole source.
 pub(crate) fn import_source(
-    store: &Store,
+    target: &ImportTarget,
     source: &InputSource,
     format: InputFormat,
     rules: &ImportDefaults<'_>,
@@ -62,7 +59,7 @@ pub(crate) fn import_source(
     let mut input =
         ImportProgressReader { input: input.take(looked.bytes), bytes: 0, scan: looked, progress };
     let mut taker = BatchingSink {
-        store,
+        target,
         rules,
         format,
         producer: looked.number,
@@ -84,7 +81,7 @@ pub(crate) fn import_source(
 
 /// Sink that groups samples by series into batches.
 struct BatchingSink<'a> {
-    store: &'a Store,
+    target: &'a ImportTarget,
     rules: &'a ImportDefaults<'a>,
     format: InputFormat,
     producer: u64,
@@ -138,16 +135,12 @@ impl BatchingSink<'_> {
         }
         self.summary.batches += 1;
         let sequence = self.summary.batches;
-        let identity = BatchIdentity { producer: self.producer, epoch: BATCH_FORMAT, sequence };
-        let ack = self.store.ingest(Some(identity), &batch.finish(), Level::Disk)?;
-        if ack.is_duplicate {
-            self.summary.duplicates += 1;
-        } else {
-            self.count();
+        match self.target.append(self.producer, sequence, &batch.finish())? {
+            true => self.summary.duplicates += 1,
+            false => self.count(),
         }
-        let is_due = self.summary.batches.is_multiple_of(BATCHES_BETWEEN);
-        if is_due && self.store.stat()?.head_bytes > HEAD_BYTES_MAX {
-            self.store.seal()?;
+        if self.summary.batches.is_multiple_of(BATCHES_BETWEEN) {
+            self.target.limit_memory()?;
         }
         Ok(())
     }

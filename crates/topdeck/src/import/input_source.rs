@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use collect::{InputError, InputFormat, SampleSink, Unit};
 
-use crate::hist::input::{HEAD_BYTES, display_name};
+use report::distribution::{HEAD_BYTES, display_name};
 
 /// Standard input is kept in memory until it is in the store, up to this size.
 const STDIN_BYTES_MAX: u64 = 1 << 30;

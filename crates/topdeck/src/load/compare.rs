@@ -15,13 +15,13 @@ use query::compare::{Comparison, INTERVALS_MAX};
 use render::text::{escape_control, wrap_text};
 
 use crate::command::print_stdout;
-use crate::compare::report;
 use load::report::run_report::INVALID;
 use load::report::statistics::numbers;
 use load::report::stored_run::StoredRun;
 use render::terminal::{Terminal, TextStyle};
 use render::time::format_time;
 use render::value_formatter::{count, share};
+use report::comparison_body;
 
 /// Compare two runs and test whether the difference is significant
 ///
@@ -154,7 +154,7 @@ fn text(
         }
     }
     text.push_str(&format!("\n  {time_name} time\n"));
-    text + &report::report_body(comparison, &numbers(), terminal)
+    text + &comparison_body(comparison, &numbers(), terminal)
 }
 
 fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> Json {
@@ -186,16 +186,16 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
         ("unit", Text("ns".to_owned())),
         ("a", side(0)),
         ("b", side(1)),
-        ("wasserstein", api::document::bracket(comparison.distance)),
-        ("ks_statistic", api::document::bracket(comparison.ks_statistic)),
+        ("wasserstein", report::document::bracket(comparison.distance)),
+        ("ks_statistic", report::document::bracket(comparison.ks_statistic)),
         (
             "probability_of_superiority",
-            api::document::bracket(comparison.probability_of_superiority),
+            report::document::bracket(comparison.probability_of_superiority),
         ),
         ("permutation_test", chance),
         (
             "quantiles",
-            List(comparison.quantiles.iter().map(api::document::compare::pair_json).collect()),
+            List(comparison.quantiles.iter().map(report::document::compare::pair_json).collect()),
         ),
     ])
 }

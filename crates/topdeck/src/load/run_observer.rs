@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hist::Histogram;
 use load::{Observer, Tally};
 
-use crate::load::live_view::LiveView;
+use load::report::live_view::LiveView;
 use load::report::push_sink::{PushSink, PushSummary};
 use load::report::run_plan::RunPlan;
 

@@ -55,7 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         Compression::None => "not compressed".to_owned(),
         codec => format!("compressed with {}", format::codec_name(codec)),
     };
-    let rules = retention_rules::rules_text(&options.retention);
+    let rules = report::retention_text(&options.retention);
     print_stdout(
         format!("created a store in {dir}; its journal is {compressed}.\n{rules}").as_bytes(),
     )?;

@@ -1,18 +1,18 @@
-//! `topdeck store delete`: deletes rows.
+//! `topdeck delete`, also `topdeck store delete`: deletes rows.
 
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use model::Selector;
+use render::time::precise_time_text;
+use report::{Deletion, document};
 
 use crate::command::print_stdout;
-use crate::store::{find_series, open, parse_selector, row_count_text, with_dir};
+use crate::server_client::{RequestParameters, ServerClient};
+use crate::store::{find_series, open, parse_selector, with_dir};
 use crate::time::{self, TimeExpr};
-use api::json::Json::{self, Object};
-use api::json::integer;
-use render::text::plural;
-use render::time::precise_time_text;
 
 /// Delete rows of series in a time range, at every resolution
 ///
@@ -20,11 +20,11 @@ use render::time::precise_time_text;
 /// affected series. Series stay known; space is freed at once. If base rows have expired, only
 /// whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and counted.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(after_long_help = AFTER, allow_missing_positional = true)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Folder of the store [default: the local server]
     #[arg(value_name = "DIR")]
-    dir: PathBuf,
+    dir: Option<PathBuf>,
 
     /// Selector; '*' matches all series
     #[arg(value_parser = parse_selector)]
@@ -45,69 +45,72 @@ pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
 }
 
 const AFTER: &str = "\
 Examples:
-  topdeck store delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10
-  topdeck store delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10 --yes
+  topdeck delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10
+  topdeck delete s 'latency{host=\"test\"}' --from 2026-11-09 --to 2026-11-10 --yes
+  topdeck delete 'latency{host=\"test\"}' --from -1h --to now    asks the local server
+
+A server requires a token with the scope admin, except on loopback.
 
 Exit status:
   0  the rows are durably deleted
-  1  nothing was deleted: store or series not found, or --yes was not given
+  1  nothing was deleted: store, server or series not found, or --yes was not given
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let describe_error = with_dir(&options.dir);
     let now = journal::wall_clock()();
     let (from, to) = (options.from.to_unix_ns(now), options.to.to_unix_ns(now));
     if from >= to {
         bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
     }
-    let store = open(&options.dir)?;
-    let found =
-        find_series(&store.view().map_err(&describe_error)?, &options.dir, &options.selector)?;
-    let about = format!(
-        "{} between {} and {}",
-        plural(found.len() as u64, "series", "series"),
-        precise_time_text(from),
-        precise_time_text(to)
-    );
-    if !options.yes {
-        let first = &found[0].series;
-        let example =
-            if found.len() > 1 { format!(", such as {first}") } else { format!(": {first}") };
-        bail!("nothing deleted; --yes deletes the rows of {about}{example}");
+    let deletion = match &options.dir {
+        Some(dir) if options.server.is_named() => bail!(
+            "cannot delete from both the store {} and a server; omit the folder or --server",
+            dir.display()
+        ),
+        Some(dir) => delete_in_store(dir, &options.selector, from..to, !options.yes)?,
+        None => {
+            let parameters = RequestParameters::default()
+                .with("selector", &options.selector)
+                .with_ns("from", from)
+                .with_ns("to", to)
+                .with("dry_run", !options.yes);
+            let answer = options.server.post_form("/v1/series/delete", parameters)?;
+            document::deletion::from_response(&answer, from..to)?
+        }
+    };
+    let text = report::deletion_text(&deletion);
+    if deletion.result.is_none() {
+        bail!("{text}");
     }
-    let deleted = store.delete(&options.selector, from..to).map_err(&describe_error)?;
-    let text = if options.json {
-        let document: Json = Object(vec![
-            ("schema", integer(1)),
-            ("series", integer(found.len() as u64)),
-            ("from_ns", Json::Integer(from.into())),
-            ("to_ns", Json::Integer(to.into())),
-            ("rows", integer(deleted.rows)),
-            ("rollup_rows", integer(deleted.rollup_rows)),
-            ("kept_rollup_rows", integer(deleted.retained_rows)),
-        ]);
-        format!("{document}\n")
-    } else {
-        let mut text = format!("deleted {} of {about}\n", row_count_text(deleted.rows));
-        if deleted.rollup_rows > 0 {
-            text.push_str(&format!(
-                "deleted {} of rollups whose base rows had expired\n",
-                row_count_text(deleted.rollup_rows)
-            ));
-        }
-        if deleted.retained_rows > 0 {
-            text.push_str(&format!(
-                "{} of rollups kept: they extend beyond the range, and their base rows have \
-                 expired\n",
-                row_count_text(deleted.retained_rows)
-            ));
-        }
-        text
+    let text = match options.json {
+        true => format!("{}\n", document::deletion::to_json(&deletion)),
+        false => text,
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn delete_in_store(
+    dir: &Path,
+    selector: &Selector,
+    range: Range<i64>,
+    is_dry: bool,
+) -> Result<Deletion> {
+    let describe_error = with_dir(dir);
+    let store = open(dir)?;
+    let found = find_series(&store.view().map_err(&describe_error)?, dir, selector)?;
+    let deleted = |range| store.delete(selector, range).map_err(&describe_error);
+    Ok(Deletion {
+        series: found.len() as u64,
+        example: found[0].series.to_string(),
+        result: if is_dry { None } else { Some(deleted(range.clone())?) },
+        range,
+    })
 }

@@ -13,7 +13,7 @@ use store::{ReadView, SeriesEntryRef};
 
 use crate::command::print_message;
 use crate::journal::progress_line::ProgressLine;
-use crate::store::{find_series, open, parse_selector, stat, with_dir};
+use crate::store::{find_series, open, parse_selector, with_dir};
 use crate::time::{self, TimeExpr};
 use render::number_formatter::parse_unit;
 use render::time::precise_time_text;
@@ -107,7 +107,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn report_gaps(gaps: &[Gap]) {
     for gap in gaps.iter().take(GAPS_SHOWN) {
-        print_message(format_args!("missing: {}", stat::gap_text(gap)));
+        print_message(format_args!("missing: {}", report::gap_text(gap)));
     }
     if gaps.len() > GAPS_SHOWN {
         print_message(format_args!("{} similar gaps", gaps.len() - GAPS_SHOWN));

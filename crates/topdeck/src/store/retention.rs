@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use render::json::Json::Object;
+use render::json::integer;
+use report::{retention_json, retention_text};
 use store::RetentionRule;
 
 use crate::command::print_stdout;
 use crate::store::{open, retention_rules, with_dir};
-use api::json::Json::{self, List, Null, Object, Text};
-use api::json::integer;
 
 /// Show or replace the retention rules
 ///
@@ -58,23 +59,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let keep = store.stat().map_err(&describe_error)?.retention;
     let text = match options.json {
         true => {
-            format!("{}\n", Object(vec![("schema", integer(2)), ("retention", rules_json(&keep))]))
+            format!(
+                "{}\n",
+                Object(vec![("schema", integer(2)), ("retention", retention_json(&keep))])
+            )
         }
-        false => retention_rules::rules_text(&keep),
+        false => retention_text(&keep),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Rules as JSON.
-pub(crate) fn rules_json(keep: &[RetentionRule]) -> Json {
-    let rule = |keep: &RetentionRule| {
-        Object(vec![
-            ("rule", Text(retention_rules::format_rule(keep))),
-            ("resolution", Text(keep.resolution.name().to_owned())),
-            ("duration_ns", keep.duration.map_or(Null, |ns| Json::Integer(ns.into()))),
-            ("selector", Text(keep.selector.to_string())),
-        ])
-    };
-    List(keep.iter().map(rule).collect())
 }

@@ -1,11 +1,9 @@
-//! Text form of retention rules: `base 30d`, `1h forever {host="x"}`.
+//! Retention rules as typed: `base 30d`, `1h forever {host="x"}`.
 
 use model::Selector;
 use store::{Resolution, RetentionRule};
 
 use crate::time;
-use render::table::format_table;
-use render::time::whole_duration_text;
 
 const FOREVER: &str = "forever";
 
@@ -32,48 +30,15 @@ pub(crate) fn parse_rule(text: &str) -> Result<RetentionRule, String> {
     Ok(RetentionRule { resolution, duration, selector })
 }
 
-/// Inverse of [`parse_rule`].
-pub(crate) fn format_rule(keep: &RetentionRule) -> String {
-    let duration = keep.duration.map_or_else(|| FOREVER.to_owned(), whole_duration_text);
-    match &keep.selector {
-        Selector::All => format!("{} {duration}", keep.resolution),
-        selector => format!("{} {duration} {selector}", keep.resolution),
-    }
-}
-
-/// Rules as lines.
-pub(crate) fn rules_text(keep: &[RetentionRule]) -> String {
-    if keep.is_empty() {
-        return "Retention: unlimited.\n".to_owned();
-    }
-    let rows: Vec<[String; 1]> = keep.iter().map(|keep| [format_rule(keep)]).collect();
-    let all = Resolution::ALL.iter();
-    let forever: Vec<&str> = all
-        .filter(|&&resolution| {
-            let mut rules = keep.iter().filter(|keep| keep.resolution == resolution);
-            !rules.any(|keep| keep.selector == Selector::All)
-        })
-        .map(|resolution| resolution.name())
-        .collect();
-    let mut text = format!("Retention:\n{}", format_table(&rows, [false]));
-    if !forever.is_empty() {
-        text.push_str(&format!(
-            "The first rule that matches a row's resolution and series applies; rows without a \
-             rule are kept forever ({}).\n",
-            forever.join(", ")
-        ));
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use report::retention_rule_text;
 
     #[track_caller]
     fn check(text: &str, shown: &str) {
         let keep = parse_rule(text).unwrap();
-        assert_eq!(format_rule(&keep), shown);
+        assert_eq!(retention_rule_text(&keep), shown);
         assert_eq!(parse_rule(shown).as_ref(), Ok(&keep), "what is shown is read back");
     }
 

@@ -5,6 +5,7 @@
 
 mod blackbox;
 mod damage;
+mod demo;
 mod documents;
 mod environment;
 mod generate;
@@ -19,6 +20,7 @@ mod query;
 mod readers;
 mod reports;
 mod serve;
+mod server_answers;
 mod store;
 mod test_dir;
 mod top;

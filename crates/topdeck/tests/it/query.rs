@@ -15,7 +15,7 @@ const START_NS: i64 = 1_794_225_600_000_000_000;
 
 /// A store `s` of half an hour in its own folder: a copy of the one that `create_store` builds
 /// once, because that takes 61 runs of the binary.
-fn store_dir() -> TestDir {
+pub(crate) fn store_dir() -> TestDir {
     static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
     let made = STORE_FILES.get_or_init(|| {
         let (folder, mut found) = (create_store(), Vec::new());

@@ -1,0 +1,133 @@
+//! Breakdown as text: the selection, and a table per label with a divergence.
+
+use hist::Bracket;
+use query::breakdown::{Breakdown, HeatmapSelection, LabelBreakdown, ValueBreakdown};
+
+use render::number_formatter::NumberFormatter;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::escape_control;
+use render::time::precise_time_text;
+use render::value_formatter;
+
+/// Minimum divergence of a label that is shown, in bits: below this the shares look equal.
+const BITS_MIN: f64 = 0.005;
+
+/// The selection, and a table per label with a divergence. `selector` is the text of the user;
+/// `top` limits the values shown per label.
+pub fn breakdown_text(
+    selector: &str,
+    rectangle: &HeatmapSelection,
+    unit: Option<String>,
+    explanation: &Breakdown,
+    top: usize,
+    terminal: &Terminal,
+) -> String {
+    let numbers = NumberFormatter::new(unit.as_deref());
+    let span = |range: &std::ops::Range<i64>| {
+        format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
+    };
+    let values = match rectangle.up_to {
+        f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),
+        up_to => {
+            format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to))
+        }
+    };
+    let mut text = terminal.paint(TextStyle::Heading, &escape_control(selector));
+    text.push_str(&format!(
+        "\n  inside   {} values {values}, {}\n",
+        count_text(explanation.inside),
+        span(&rectangle.time)
+    ));
+    text.push_str(&format!(
+        "  outside  {} others, {}\n",
+        count_text(explanation.outside),
+        span(&rectangle.baseline)
+    ));
+    let (telling, silent): (Vec<&LabelBreakdown>, Vec<&LabelBreakdown>) =
+        explanation.labels.iter().partition(|label| label.divergence >= BITS_MIN);
+    for label in &telling {
+        let name = escape_control(&label.label);
+        let heading = format!("\n{}", terminal.paint(TextStyle::Heading, &name));
+        text.push_str(&format!("{heading}  divergence {:.3} bits of 1\n", label.divergence));
+        text.push_str(&label_table(label, explanation, top).text(terminal));
+    }
+    let names =
+        silent.iter().map(|label| escape_control(&label.label)).collect::<Vec<_>>().join(", ");
+    if !telling.is_empty() && !explanation.inside.is_exact() {
+        let about = "\n~ is an estimate: the threshold lies within a bucket; --json has the bounds";
+        text.push_str(&terminal.paint(TextStyle::Faint, about));
+        text.push('\n');
+    }
+    match (explanation.labels.is_empty(), names.is_empty()) {
+        (true, _) => {
+            text.push_str("\nAll series have the same labels: there is nothing to break down by.\n")
+        }
+        (false, false) => {
+            text.push_str(&format!(
+                "\nNo difference (below {BITS_MIN} bits) in: \
+                                    {names}\n"
+            ));
+        }
+        (false, true) => {}
+    }
+    text
+}
+
+/// The most over-represented values first; the rest in one row.
+fn label_table(label: &LabelBreakdown, explanation: &Breakdown, top: usize) -> TextTable {
+    let columns = [
+        ("value", false),
+        ("inside", true),
+        ("share", true),
+        ("outside", true),
+        ("share", true),
+        ("times", true),
+    ];
+    let mut table = TextTable::new(&columns);
+    let row = |name: String, inside: Bracket<u64>, outside: Bracket<u64>| {
+        let [a, b] = [(inside, explanation.inside), (outside, explanation.outside)];
+        let shares = [a, b].map(|(part, of)| value_formatter::share(part.estimate, of.estimate));
+        let share = |(part, of): (Bracket<u64>, Bracket<u64>)| {
+            part.estimate as f64 / of.estimate.max(1) as f64
+        };
+        let times = share(a) / share(b);
+        let times = match times {
+            times if times.is_nan() => String::new(),
+            times if times.is_infinite() => "only inside".to_owned(),
+            times if times >= 100.0 => format!("{times:.0}"),
+            times => format!("{times:.2}"),
+        };
+        let [inside_share, outside_share] = shares;
+        let [inside, outside] = [inside, outside].map(value_formatter::count_estimate);
+        vec![name, inside, inside_share, outside, outside_share, times]
+    };
+    let values = label.values.iter();
+    for ValueBreakdown { value, inside, outside, .. } in values.clone().take(top) {
+        let name = if value.is_empty() { "(without it)".to_owned() } else { escape_control(value) };
+        table.row(row(name, *inside, *outside));
+    }
+    let rest: Vec<&ValueBreakdown> = values.skip(top).collect();
+    if !rest.is_empty() {
+        let sum = |of: fn(&ValueBreakdown) -> Bracket<u64>| {
+            rest.iter().map(|value| of(value)).fold(Bracket::exact(0), |sum: Bracket<u64>, n| {
+                Bracket {
+                    lower: sum.lower.saturating_add(n.lower),
+                    estimate: sum.estimate.saturating_add(n.estimate),
+                    upper: sum.upper.saturating_add(n.upper),
+                }
+            })
+        };
+        let name = format!("({} more)", value_formatter::count(rest.len() as u64));
+        table.row(row(name, sum(|value| value.inside), sum(|value| value.outside)));
+    }
+    table
+}
+
+/// Count, with `~` if the threshold lies within a bucket.
+fn count_text(n: Bracket<u64>) -> String {
+    match n.is_exact() {
+        true => value_formatter::count(n.estimate),
+        false => value_formatter::count_bounds(n),
+    }
+}

@@ -1,0 +1,178 @@
+//! Overview as text: a table with a row per metric or service.
+
+use hist::Bracket;
+use serde_json::Value;
+
+use render::number_formatter::NumberFormatter;
+use render::table::TextTable;
+use render::terminal::{Terminal, TextStyle};
+use render::text::{escape_control, plural};
+use render::time::{duration_text, precise_time_text};
+use render::value_formatter;
+
+/// Slots of the drawing of the last hour.
+const SLOTS: usize = 20;
+const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const ASCII_BLOCKS: [char; 9] = [' ', '_', '.', ',', '-', '=', '+', '*', '#'];
+
+/// Table of the JSON document of an overview.
+pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
+    let now = document["now_ns"].as_i64().unwrap_or(0);
+    let rows = document["rows"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut text = terminal.paint(TextStyle::Heading, &precise_time_text(now));
+    let total = document["total"].as_u64().unwrap_or(0);
+    text.push_str(&format!(
+        ": {} with distributions; now is the last 5 min, today since {}\n",
+        plural(total, "metric or service", "metrics and services"),
+        precise_time_text(document["today_start_ns"].as_i64().unwrap_or(0))
+    ));
+    if rows.is_empty() {
+        text.push_str(
+            "  no distributions; --group host and --group topdeck show those of topdeck\n",
+        );
+        return text;
+    }
+    let columns = [
+        ("metric", false),
+        ("above now", true),
+        ("today", true),
+        ("threshold", true),
+        ("", false),
+        ("unusual", true),
+        ("rate", true),
+        ("p50", true),
+        ("p99", true),
+        ("max", true),
+        ("age", true),
+        ("last hour", false),
+    ];
+    let mut table = TextTable::new(&columns);
+    for row in rows {
+        table.row(cells(row, now, terminal));
+        let gaps = row["gaps_total"].as_u64().unwrap_or(0);
+        if gaps > 0 {
+            let reason = row["gaps"][0]["reason"].as_str().unwrap_or("");
+            let gaps = plural(gaps, "gap", "gaps");
+            table.remark(format!("{gaps} in the data: {}", escape_control(reason)));
+        }
+    }
+    text.push_str(&table.text(terminal));
+    text.push_str(&notes(document, rows, total));
+    text
+}
+
+fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
+    let numbers = NumberFormatter::new(row["unit"].as_str());
+    let value = |name: &str| bracket(&row[name]).map_or("–".to_owned(), |of| numbers.value(of));
+    let count = |name: &str| match count_bracket(&row[name]) {
+        Some(of) => value_formatter::count_estimate(of),
+        None => "unknown".to_owned(),
+    };
+    let labels = row["labels"].as_object().into_iter().flatten();
+    let service = labels.map(|(_, value)| value.as_str().unwrap_or("").to_owned());
+    let name = row["name"].as_str().unwrap_or("").to_owned();
+    let name = service.chain([name]).collect::<Vec<_>>().join(" ");
+    let threshold = row["threshold"]["value"].as_f64();
+    let source = match row["threshold"]["source"].as_str() {
+        Some("p99") => learned_text(&row["threshold"]),
+        source => source.unwrap_or("too few values").to_owned(),
+    };
+    let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
+    vec![
+        escape_control(&name),
+        match row["state"].as_str() {
+            Some("unknown") if row["count_now"] == 0 => "no data".to_owned(),
+            _ => count("above_now"),
+        },
+        count("above_today"),
+        threshold.map_or("none".to_owned(), |value| numbers.exact(value)),
+        source,
+        unusual_text(&row["unusual"]),
+        format!("{:.1}/s", row["rate"].as_f64().unwrap_or(0.0)),
+        value("p50"),
+        value("p99"),
+        value("max"),
+        age.unwrap_or("–".to_owned()),
+        strip(&row["heatmap"], terminal),
+    ]
+}
+
+/// `p99 of 7 d`.
+fn learned_text(threshold: &Value) -> String {
+    let ns = |name: &str| threshold[name].as_i64().unwrap_or(0);
+    format!("p99 of {}", duration_text(rounded_age(ns("end_ns") - ns("start_ns"))))
+}
+
+fn unusual_text(unusual: &Value) -> String {
+    match (bracket(&unusual["ratio"]), unusual["reason"].as_str()) {
+        (Some(ratio), _) => format!("{:.1}x", ratio.estimate),
+        (None, Some("history too short")) => {
+            format!("history too short ({} d)", unusual["days"])
+        }
+        (None, _) => "unknown".to_owned(),
+    }
+}
+
+/// Whole seconds, or whole minutes from two minutes on.
+fn rounded_age(ns: i64) -> i64 {
+    let unit = if ns >= 2 * store::MINUTE { store::MINUTE } else { store::SECOND };
+    ns.max(0) - ns.max(0).rem_euclid(unit)
+}
+
+/// The last hour in slots of three minutes: the height of the largest value on the axis of the row.
+/// A slot with missing data and no values is a `?`.
+fn strip(heatmap: &Value, terminal: &Terminal) -> String {
+    let Some(cells) = heatmap["cells"].as_str() else { return "no data".to_owned() };
+    let number = |name: &str| heatmap[name].as_u64().unwrap_or(1).max(1) as usize;
+    let (bins, columns) = (number("bins"), number("columns"));
+    let cells: Vec<&[u8]> = cells.as_bytes().chunks(bins).collect();
+    let missing: Vec<u64> =
+        heatmap["missing"].as_array().into_iter().flatten().filter_map(Value::as_u64).collect();
+    let blocks = if terminal.ascii { ASCII_BLOCKS } else { BLOCKS };
+    let per_slot = columns.div_ceil(SLOTS);
+    let slot = |(at, some): (usize, &[&[u8]])| {
+        let highest =
+            some.iter().filter_map(|column| column.iter().rposition(|cell| *cell != b'0'));
+        let range = (at * per_slot) as u64..((at + 1) * per_slot) as u64;
+        match highest.max() {
+            Some(bin) => blocks[1 + bin * (blocks.len() - 2) / (bins - 1).max(1)],
+            None if missing.iter().any(|column| range.contains(column)) => '?',
+            None => ' ',
+        }
+    };
+    cells.chunks(per_slot).enumerate().map(slot).collect()
+}
+
+fn notes(document: &Value, rows: &[Value], total: u64) -> String {
+    let mut text = String::new();
+    let more = total.saturating_sub(rows.len() as u64);
+    if more > 0 {
+        text.push_str(&format!("  {} more: --limit\n", value_formatter::count(more)));
+    }
+    let incomplete = document["incomplete"].as_u64().unwrap_or(0);
+    if incomplete > 0 {
+        text.push_str(&format!("  {} of {total} not read whole yet: ask again\n", incomplete));
+    }
+    for one in document["unranked"].as_array().into_iter().flatten() {
+        let of = |name: &str| escape_control(one[name].as_str().unwrap_or(""));
+        text.push_str(&format!("  not ranked: {}: {}\n", of("name"), of("reason")));
+    }
+    if rows.iter().any(|row| row["threshold"]["source"] == "p99") {
+        text.push_str("  a p99 is exceeded by about 1 % of the requests; set --threshold\n");
+    }
+    text
+}
+
+fn bracket(of: &Value) -> Option<Bracket> {
+    let estimate = of["estimate"].as_f64()?;
+    Some(Bracket {
+        lower: of["lower"].as_f64().unwrap_or(f64::NEG_INFINITY),
+        estimate,
+        upper: of["upper"].as_f64().unwrap_or(f64::INFINITY),
+    })
+}
+
+fn count_bracket(of: &Value) -> Option<Bracket<u64>> {
+    let of = |name: &str| of[name].as_u64();
+    Some(Bracket { lower: of("lower")?, estimate: of("estimate")?, upper: of("upper")? })
+}

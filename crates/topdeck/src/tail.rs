@@ -1,0 +1,86 @@
+//! `topdeck tail`: new points of a server as they arrive.
+
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use render::terminal::Terminal;
+use render::text::{escape_control, plural};
+use serde_json::Value;
+
+use crate::command::{print_message, print_stdout};
+use crate::server_client::{RequestParameters, ServerClient};
+use crate::store::ParsedSelector;
+
+/// Print new points of a server as they arrive
+///
+/// One line per point: its end, its series, and a number, a text, or the count, minimum and maximum
+/// of a distribution. Points that were stored earlier are not shown. If this program is too slow,
+/// the server drops points, and the number of them is printed. Runs until ctrl-C.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Selectors, such as latency or 'latency{host="a"}' [default: all series]
+    #[arg(value_name = "SELECTOR", value_parser = ParsedSelector::parse)]
+    selectors: Vec<ParsedSelector>,
+
+    /// Stop after this number of points
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    limit: Option<u64>,
+
+    /// Print each event as a line of JSON, with all buckets
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck tail latency
+  topdeck tail 'latency{service=\"checkout\"}' orders_total
+  topdeck tail --server https://north.example:7717 --token-file token --json | jq .value
+
+Exit status:
+  0  the number of points was reached, or the output was closed
+  1  the server was not reached, or ended the stream
+  2  usage error";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let mut parameters = RequestParameters::default();
+    for selector in &options.selectors {
+        parameters = parameters.with("selector", &selector.text);
+    }
+    let (terminal, mut rows) = (Terminal::new(false), 0);
+    options.server.stream("/v1/stream", parameters, |event, data| {
+        if options.json {
+            print_stdout(format!("{data}\n").as_bytes())?;
+        } else {
+            let data: Value = serde_json::from_str(data).context("invalid event of the server")?;
+            print_event(event, &data, &terminal)?;
+        }
+        rows += u64::from(event == "row");
+        Ok(match options.limit {
+            Some(limit) if rows >= limit => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_event(event: &str, data: &Value, terminal: &Terminal) -> Result<()> {
+    let text = |name: &str| escape_control(data[name].as_str().unwrap_or(""));
+    match event {
+        "row" => print_stdout(report::point_line(data, terminal).as_bytes())?,
+        "gap" => print_message(format_args!("missing: {}", text("reason"))),
+        "lagged" => {
+            let dropped = plural(data["dropped"].as_u64().unwrap_or(0), "event", "events");
+            print_message(format_args!("{dropped} dropped: this program is too slow"));
+        }
+        "error" => bail!("the server ended the stream: {}", text("error")),
+        // Events of a later server.
+        _ => {}
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! `topdeck demo`, as a user sees it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::environment::wait_until;
+use crate::store::{json, run, run_ok};
+use crate::test_dir::TestDir;
+
+/// A demonstration whose temporary folder is in another one.
+struct Demo {
+    folder: TestDir,
+    child: Child,
+    url: String,
+    /// What it printed.
+    text: String,
+}
+
+impl Demo {
+    fn start() -> Demo {
+        let folder = TestDir::new();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
+            .args(["demo", "--port", "0"])
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let (mut text, mut line) = (String::new(), String::new());
+        while !line.contains("the same by command line") {
+            line.clear();
+            if out.read_line(&mut line).unwrap() == 0 {
+                let mut log = String::new();
+                child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+                panic!("it ended after {text:?}: {log}");
+            }
+            text.push_str(&line);
+        }
+        // Its log is read, so that it can be written.
+        let mut log = child.stderr.take().unwrap();
+        std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
+        let url = text.lines().next().unwrap().strip_prefix("topdeck demo: ").unwrap().to_owned();
+        Demo { folder, child, url, text }
+    }
+
+    fn query(&self, expression: &str) -> Value {
+        let line = format!("query --server {} '{expression}' --to now --json", self.url);
+        json(&run_ok(&self.folder, &line))
+    }
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
+    let mut demo = Demo::start();
+    let server = format!("--server {}", demo.url);
+    for part in ["/#/explore?", "/#/dashboards", "/#/host", "host pay-2, version 3.8.0", &server] {
+        assert!(demo.text.contains(part), "{part}: {}", demo.text);
+    }
+    // The printed command finds the cause.
+    let line = "'request_duration{service=\"payment\"}' --above 800ms --from -3h --json";
+    let found = json(&run_ok(&demo.folder, &format!("breakdown {server} {line}")));
+    let first = &found["labels"][0];
+    let value = first["values"][0]["value"].as_str().unwrap();
+    assert!(value == "3.8.0" || value == "pay-2", "{first}");
+    // A week, counters, gauges, texts, annotations, a dashboard, scrapes and checks.
+    let week = demo.query("sum(exact_increase(request_duration[7d]))");
+    assert!(week["data"][0]["points"][0]["value"]["count"].as_u64() > Some(1_000_000), "{week}");
+    for (series, streams) in
+        [("sum by (region) (exact_increase(orders_total[1d]))", 2), ("payment_queue_depth", 2)]
+    {
+        assert_eq!(demo.query(series)["data"].as_array().map(Vec::len), Some(streams), "{series}");
+    }
+    let list = run_ok(&demo.folder, &format!("annotate {server}"));
+    assert!(list.contains("deployed payment 3.8.0 on pay-2"), "{list}");
+    let targets = || json(&run(&demo.folder, &format!("targets {server} --json")).stdout);
+    wait_until("a scrape and a check have succeeded", || {
+        let found = targets();
+        let up = found["targets"].as_array().unwrap().iter().filter(|of| of["state"] == "up");
+        up.count() == 2
+    });
+    // New data arrive.
+    let tailed = run_ok(&demo.folder, &format!("tail {server} --limit 1 request_duration"));
+    assert!(tailed.contains("request_duration{"), "{tailed}");
+    let folders = || std::fs::read_dir(demo.folder.path()).unwrap().count();
+    assert_eq!(folders(), 1);
+    kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
+    let ended = demo.child.wait().unwrap();
+    assert!(ended.success(), "{ended}");
+    assert_eq!(std::fs::read_dir(demo.folder.path()).unwrap().count(), 0);
+}

@@ -1,0 +1,226 @@
+//! Commands with `--server`: the same answers as from the folder of the store.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::query::store_dir;
+use crate::serve::client::request_at;
+use crate::serve::server_process::ServerProcess;
+use crate::store::{json, run, run_ok};
+use crate::test_dir::TestDir;
+
+/// A server with a copy of the store `s` of a folder.
+fn server_of(folder: &TestDir) -> ServerProcess {
+    let mut server = ServerProcess::new("serve", "");
+    // Its own metrics are not part of the answers.
+    let settings = std::fs::read_to_string(server.settings()).unwrap();
+    let settings =
+        settings.replace("collection_interval = \"1s\"", "collection_interval = \"60s\"");
+    std::fs::write(server.settings(), settings).unwrap();
+    let data = server.folder.path("data");
+    std::fs::create_dir(&data).unwrap();
+    let (from, to) = (folder.path().join("s"), data.join("store"));
+    assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
+    server.start();
+    server
+}
+
+fn url(server: &ServerProcess) -> String {
+    format!("http://{}", server.address())
+}
+
+/// Runs a command on the store `s` and on the server, and compares all that they print.
+#[track_caller]
+fn check_same(folder: &TestDir, server: &ServerProcess, command: &str, arguments: &str) {
+    let url = url(server);
+    for json in ["", " --json"] {
+        if json.is_empty() || !arguments.contains("--plot") {
+            let offline = run(folder, &format!("{command} s {arguments}{json}"));
+            let online = run(folder, &format!("{command} --server {url} {arguments}{json}"));
+            let online = online.all().replace(&url, "s");
+            assert_eq!(online, offline.all(), "{command} {arguments}{json}");
+            assert!(offline.status == 0 && !offline.stdout.is_empty(), "{}", offline.all());
+        }
+    }
+}
+
+const RANGE: &str = "--from 2026-11-09T12:00:00Z --to 2026-11-09T12:29:00Z";
+const LAST: &str = "--to 2026-11-09T12:29:00Z";
+
+#[test]
+fn a_server_answers_queries_like_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let same = |arguments: &str| check_same(&folder, &server, "query", arguments);
+    same(&format!("'took' {LAST}"));
+    same(&format!("'took{{host=\"a\"}}[10m]' {LAST}"));
+    same(&format!("'depth[3m]' {LAST}"));
+    same(&format!("'depth' {RANGE} --step 5m"));
+    same(&format!("'1 + 1' {LAST}"));
+    same(&format!("'\"text\"' {LAST}"));
+    same(&format!("'0 / 0' {RANGE} --step 10m"));
+    same(&format!("'sum(exact_increase(took[10m]))' {RANGE}"));
+    same(&format!("'sum(rate(took[10m]))' {RANGE}"));
+    same(&format!("'histogram_quantile(0.99, sum by (host) (exact_increase(took[5m])))' {RANGE}"));
+    same(&format!(
+        "--experimental 'histogram_quantiles(sum(exact_increase(took[5m])), \"q\", 0.5, 0.99)' {LAST}"
+    ));
+    same(&format!("'histogram_count_above(30, exact_increase(took[29m]))' {LAST}"));
+    same(&format!(
+        "--caql 'find:histogram(\"took\") | histogram:merge() | histogram:percentile(99)' {RANGE}"
+    ));
+    same(&format!("'sum(exact_increase(took[1m]))' {RANGE} --plot"));
+    same(&format!("'depth' {RANGE} --step 1m --plot --ascii"));
+}
+
+#[test]
+fn a_server_compares_and_breaks_down_like_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    check_same(&folder, &server, "compare", "'took{host=\"a\"}' 'took{host=\"b\"}'");
+    let times = "--to 2026-11-09T12:15:00Z --from-b 2026-11-09T12:15:00Z --to-b \
+                 2026-11-09T12:29:00Z";
+    check_same(&folder, &server, "compare", &format!("took {times}"));
+    check_same(&folder, &server, "breakdown", "took --above 30ms");
+    let selection = "--from 2026-11-09T12:05:00Z --to 2026-11-09T12:10:00Z --up-to 50ms";
+    check_same(&folder, &server, "breakdown", &format!("took --above 30ms {selection}"));
+}
+
+#[test]
+fn a_server_draws_heatmaps_like_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    check_same(&folder, &server, "heatmap", "took");
+    check_same(&folder, &server, "heatmap", "'took{host=\"a\"}' --above 15ms --columns 7");
+    check_same(&folder, &server, "heatmap", &format!("took {RANGE} --ascii"));
+}
+
+#[test]
+fn series_without_a_unit_are_left_out_and_named() {
+    let folder = store_dir();
+    std::fs::write(folder.path().join("plain.txt"), "12\n15\n").unwrap();
+    run_ok(&folder, "import s --metric took --start 2026-11-09T12:03:00Z plain.txt");
+    let server = server_of(&folder);
+    for (command, arguments) in [("heatmap", "took"), ("breakdown", "took --above 30ms")] {
+        let found = run(&folder, &format!("{command} s {arguments}")).all();
+        assert!(found.contains("1 series without a unit left out, such as took"), "{found}");
+        check_same(&folder, &server, command, arguments);
+    }
+}
+
+#[test]
+fn cardinality_of_a_server_is_that_of_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let offline = json(&run_ok(&folder, "cardinality s --json"));
+    let online =
+        run_ok(&folder, &format!("cardinality --server {} --top 999 --json", url(&server)));
+    let online = json(&online);
+    // The server may have stored its own metrics.
+    let without_self_metrics = |document: &Value| -> Vec<Value> {
+        let metrics = document["by_metric"].as_array().unwrap().iter();
+        let others = metrics.filter(|of| !of["metric"].as_str().unwrap().starts_with("topdeck_"));
+        others.cloned().collect()
+    };
+    assert_eq!(without_self_metrics(&online), without_self_metrics(&offline));
+    let text = run_ok(&folder, &format!("cardinality --server {}", url(&server)));
+    assert!(text.starts_with(&format!("{}\n  ", url(&server))), "{text}");
+}
+
+#[test]
+fn a_store_in_use_names_the_server_that_uses_it() {
+    let folder = store_dir();
+    let mut server = server_of(&folder);
+    let store = server.folder.path("data/store");
+    let found = run(&folder, &format!("query {} took", store.display()));
+    let expected = format!(
+        "a server uses it at {url}; replace the folder by --server {url}",
+        url = url(&server)
+    );
+    assert!(found.status == 1 && found.stderr.contains(&expected), "{}", found.stderr);
+    assert!(
+        run(&folder, &format!("query s took --server {}", url(&server)))
+            .stderr
+            .contains("omit the folder or --server")
+    );
+    server.stop();
+    assert_eq!(run(&folder, &format!("query {} took {LAST}", store.display())).status, 0);
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named_with_a_remedy() {
+    let folder = TestDir::new();
+    let port = crate::environment::free_port();
+    let found = run(&folder, &format!("cardinality --server http://127.0.0.1:{port}"));
+    let start = format!("topdeck: cannot reach the server at http://127.0.0.1:{port}: ");
+    assert!(found.stderr.starts_with(&start), "{}", found.stderr);
+    assert!(found.stderr.contains("start it with `topdeck serve`"), "{}", found.stderr);
+    assert_eq!(found.status, 1);
+}
+
+#[test]
+fn files_are_imported_into_a_server_once() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    std::fs::write(folder.path().join("new.txt"), "12\n15\n480\n").unwrap();
+    let import = "--metric added --unit ms --start 2026-11-09T12:00:00Z new.txt";
+    let online = format!("import --server {} {import}", url(&server));
+    let first = run_ok(&folder, &online);
+    assert_eq!(first, run_ok(&folder, &format!("import s {import}")));
+    let again = run_ok(&folder, &online);
+    assert_eq!(again, "new.txt: already in the store; nothing is counted twice\n");
+    check_same(&folder, &server, "query", "added --to 2026-11-09T12:01:00Z");
+}
+
+#[test]
+fn rows_of_a_server_are_deleted_after_a_dry_run() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let line = format!("--server {} 'took{{host=\"a\"}}' {RANGE}", url(&server));
+    let dry = run(&folder, &format!("delete {line}"));
+    assert_eq!(dry.status, 1);
+    assert!(
+        dry.stderr.contains("nothing deleted; --yes deletes the rows of 1 series between"),
+        "{}",
+        dry.stderr
+    );
+    check_same(&folder, &server, "query", &format!("'took' {LAST}"));
+    let deleted = run_ok(&folder, &format!("delete {line} --yes"));
+    assert_eq!(deleted, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE} --yes")));
+    check_same(&folder, &server, "query", &format!("'took' {LAST}"));
+}
+
+#[test]
+fn annotations_are_added_and_listed() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let server = format!("--server {}", url(&server));
+    let added = run_ok(
+        &folder,
+        &format!("annotate {server} 'deployed 1.2' --at 2026-11-09T12:10:00Z --tag service=cart"),
+    );
+    assert_eq!(added, "annotated 2026-11-09 12:10:00Z  deployed 1.2\n");
+    let list = run_ok(&folder, &format!("annotate {server} --from 2026-11-09 --to 2026-11-10"));
+    assert!(list.contains("2026-11-09 12:10:00Z  deployed 1.2  service=cart"), "{list}");
+}
+
+#[test]
+fn new_points_are_printed_as_they_arrive() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let line = format!("tail --server {} --limit 1 arrived", url(&server));
+    let (tailed, sent) = std::thread::scope(|scope| {
+        let tail = scope.spawn(|| run_ok(&folder, &line));
+        let mut sent = 0;
+        // Points from before the subscription are not shown.
+        while !tail.is_finished() {
+            let path = "/v1/record?metric=arrived&unit=ms";
+            let answer = request_at(server.address(), "POST", path, &[], b"250");
+            sent += u32::from(answer.is_ok_and(|answer| answer.status == 200));
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        (tail.join().unwrap(), sent)
+    });
+    assert!(sent > 0 && tailed.contains("  arrived  1 value, min 250 ms, max 250 ms"), "{tailed}");
+}
