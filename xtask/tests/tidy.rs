@@ -42,7 +42,7 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// Crates with an import cycle of more than 8 files, and the size of the largest cycle. Entries may
 /// only shrink; new ones are not allowed.
-const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 78)];
+const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 74)];
 
 /// The only places in product code that start threads or tasks: file, number of places, and how a
 /// panic is reported. *Supervised*: the thread is restarted, and `/health`, the status, the log and
@@ -61,6 +61,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),
     ("crates/host/src/hiccup.rs", 1, "supervised"),
     ("crates/host/src/interference/experiment_report.rs", 1, "joined"),
+    ("crates/host/src/interference/observer_process.rs", 1, "fatal, by the function of the caller"),
     ("crates/host/src/thread.rs", 1, "supervised"),
     ("crates/intake/src/group_commit.rs", 1, "supervised"),
     ("crates/intake/src/intake.rs", 1, "supervised"),

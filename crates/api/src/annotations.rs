@@ -29,7 +29,7 @@ use crate::token::Scope;
 use report::document;
 
 /// Name of the series of annotations.
-pub const METRIC_NAME: &str = "annotation";
+pub const ANNOTATION: &str = "annotation";
 /// Maximum request size of an annotation, in bytes.
 const BYTES_MAX: usize = 64 << 10;
 /// Maximum duration of an annotation: a query reads this much time beyond its range.
@@ -155,7 +155,7 @@ impl Annotation {
     }
 
     fn series(&self) -> model::Result<Series> {
-        let series = Series::new(METRIC_NAME, SeriesKind::Text);
+        let series = Series::new(ANNOTATION, SeriesKind::Text);
         let with =
             |series: Series, (name, value): &(String, String)| series.with_label(name, value);
         self.tags.iter().fold(series, with).validate()
@@ -212,7 +212,7 @@ async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiE
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
     let named = vec![
-        Selector::label_equals(selector::NAME, METRIC_NAME),
+        Selector::label_equals(selector::NAME, ANNOTATION),
         Selector::label_equals(selector::KIND, "text"),
     ];
     let queries = context.queries.clone();

@@ -50,7 +50,7 @@ mod token;
 mod ttl_cache;
 mod web_files;
 
-pub use annotations::METRIC_NAME as ANNOTATION;
+pub use annotations::ANNOTATION;
 pub use context::Context;
 pub use error_response::ErrorResponse;
 pub use ingest::ingest_format::{IngestFormat, IngestFormatRow};

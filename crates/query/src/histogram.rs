@@ -83,7 +83,7 @@ impl Default for FloatHistogram {
 
 impl FloatHistogram {
     /// Multiplies all counts and the sum. A negative factor makes it a gauge.
-    pub fn mul(&mut self, factor: f64) {
+    pub(crate) fn mul(&mut self, factor: f64) {
         self.each(|value| value * factor);
         if factor < 0.0 {
             self.hint = ResetHint::Gauge;

@@ -81,7 +81,7 @@ impl LabelSet {
     }
 
     /// Copy without the metric's name, type and unit, which do not apply to computed values.
-    pub fn without_metadata(&self) -> LabelSet {
+    pub(crate) fn without_metadata(&self) -> LabelSet {
         self.filter(|name| !is_metadata(name))
     }
 

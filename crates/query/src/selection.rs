@@ -8,7 +8,7 @@ use store::{ReadView, SeriesEntryRef};
 use crate::error::Result;
 
 /// Maximum number of existing metrics that are named if nothing matches.
-pub const METRICS_NAMED: usize = 12;
+const METRICS_NAMED: usize = 12;
 
 /// What a selector matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct SelectionSummary {
     pub gaps: Option<Range<i64>>,
     /// Whether the store has known gaps at any time.
     pub has_gaps: bool,
-    /// If nothing matches: names of existing metrics, the first [`METRICS_NAMED`].
+    /// If nothing matches: names of the first existing metrics.
     pub metrics: Vec<String>,
     /// If nothing matches: number of existing metrics.
     pub metric_count: u64,

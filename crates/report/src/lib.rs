@@ -2,8 +2,8 @@
 //!
 //! An answer is a value of crate `query` or `store`: a [`query::QueryResult`], a
 //! [`query::compare::Comparison`], a [`query::breakdown::Breakdown`], a [`store::Cardinality`].
-//! `*_text` functions draw it for a terminal; [`document`] writes it as JSON and reads it back. So a
-//! report does not depend on where its answer came from: a store, or the response of a server.
+//! `*_text` functions draw it for a terminal; [`document`] writes it as JSON and reads it back. So
+//! a report does not depend on where its answer came from: a store, or the response of a server.
 #![forbid(unsafe_code)]
 
 mod audit;

@@ -1,7 +1,7 @@
 //! `topdeck demo`: a server in a temporary folder, with a made-up shop.
 //!
-//! The shop ([`synthetic::Shop`]) has a week of requests up to now, an incident three hours ago, and
-//! continues. The folder is removed at the end.
+//! The shop ([`synthetic::Shop`]) has a week of requests up to now, an incident three hours ago,
+//! and continues. The folder is removed at the end.
 
 use std::fs;
 use std::io::Write as _;
@@ -30,10 +30,10 @@ use crate::store::private_dir;
 
 /// Start a server with a made-up shop, to look around
 ///
-/// The server runs in a temporary folder, which is removed at the end, and listens on loopback only.
-/// It has a week of requests of five services in two regions, an incident three hours ago, counters,
-/// gauges, texts, annotations, a dashboard, a scrape and a check; new data arrive every ten seconds.
-/// Stop it with ctrl-C.
+/// The server runs in a temporary folder, which is removed at the end, and listens on loopback
+/// only. It has a week of requests of five services in two regions, an incident three hours ago,
+/// counters, gauges, texts, annotations, a dashboard, a scrape and a check; new data arrive every
+/// ten seconds. Stop it with ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

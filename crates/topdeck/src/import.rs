@@ -34,7 +34,7 @@ use render::text::plural;
 use render::time::precise_time_text;
 use render::value_formatter;
 
-/// Import files into a store or a server: all formats of `topdeck hist`, and exports of `topdeck store export`
+/// Import files into a store or a server: formats of `topdeck hist`, exports of `store export`
 ///
 /// Histograms keep their buckets, numbers become gauges, texts stay texts. The same content with
 /// the same options is counted once, regardless of repetition and file name. A damaged file is not

@@ -1,7 +1,7 @@
 //! `topdeck load`: load test with an open schedule.
 //!
 //! [`options`] parses the command line, [`run_plan`] turns it into settings of the engine (crate
-//! `load`). [`run_observer`] receives progress each second: it updates [`load::report::live_view`] and forwards
+//! `load`). [`run_observer`] receives progress each second: it updates the live view and forwards
 //! to a push sink. [`load::report`] has the outputs of a run. `--search` makes many runs:
 //! [`search`].
 

@@ -16,9 +16,9 @@ use crate::server_client::{RequestParameters, ServerClient};
 
 /// Show the state of the scrapes and checks of a server
 ///
-/// One line per target: whether its latest attempt succeeded, the share of successes and the longest
-/// attempt of the last hour, and the reason of the latest failure. A target that has reported
-/// nothing for five minutes is unknown.
+/// One line per target: whether its latest attempt succeeded, the share of successes and the
+/// longest attempt of the last hour, and the reason of the latest failure. A target that has
+/// reported nothing for five minutes is unknown.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

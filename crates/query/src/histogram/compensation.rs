@@ -51,7 +51,7 @@ pub struct Compensation {
 
 impl Compensation {
     /// Compensation of the histogram times `factor`.
-    pub fn mul(&mut self, factor: f64) {
+    pub(crate) fn mul(&mut self, factor: f64) {
         self.each(|lost| lost * factor);
     }
 

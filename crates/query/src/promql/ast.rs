@@ -282,7 +282,7 @@ impl Expr {
     }
 
     /// Expression without surrounding parentheses.
-    pub fn unwrap_parens(&self) -> &Expr {
+    pub(crate) fn unwrap_parens(&self) -> &Expr {
         let mut expr = self;
         while let ExprKind::Paren(inner) = &expr.kind {
             expr = inner;
