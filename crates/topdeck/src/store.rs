@@ -137,9 +137,8 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
         }
         Error::InUse { dir } => match server_of(dir) {
             Some(url) => anyhow!(
-                "cannot open store {}: a server uses it at {url}; replace the folder by --server \
-                 {url}",
-                dir.display()
+                "{error} (a server uses this store at {url}; use --server {url} instead of the \
+                 folder)"
             ),
             None => anyhow!("{error} (find it with `fuser {typed}/lock`)"),
         },

@@ -176,6 +176,7 @@ fn every_subcommand_has_a_page_and_completions() {
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",
+        "annotate",
         "audit",
         "breakdown",
         "cardinality",
@@ -183,6 +184,8 @@ fn every_subcommand_has_a_page_and_completions() {
         "check-config",
         "compare",
         "completions",
+        "delete",
+        "demo",
         "diff",
         "doctor",
         "gen",
@@ -202,6 +205,8 @@ fn every_subcommand_has_a_page_and_completions() {
         "serve",
         "snapshot",
         "store",
+        "tail",
+        "targets",
         "token",
         "top",
         "watch",

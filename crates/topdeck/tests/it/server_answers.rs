@@ -135,7 +135,7 @@ fn a_store_in_use_names_the_server_that_uses_it() {
     let store = server.folder.path("data/store");
     let found = run(&folder, &format!("query {} took", store.display()));
     let expected = format!(
-        "a server uses it at {url}; replace the folder by --server {url}",
+        "a server uses this store at {url}; use --server {url} instead of the folder",
         url = url(&server)
     );
     assert!(found.status == 1 && found.stderr.contains(&expected), "{}", found.stderr);
