@@ -10,6 +10,7 @@ mod number;
 mod response;
 mod series;
 mod status;
+mod targets;
 #[cfg(test)]
 mod tests;
 
@@ -55,6 +56,10 @@ const METADATA: &[Parameter] = &[
     Parameter::text("metric", "metric; default: all"),
     Parameter::integer("limit", "maximum number of metrics"),
     Parameter::integer("limit_per_metric", "maximum number of entries per metric"),
+];
+const TARGETS: &[Parameter] = &[
+    Parameter::text("state", "active (default), dropped or any; no target is ever dropped"),
+    Parameter::text("scrapePool", "name of a scrape job; default: all"),
 ];
 const EXEMPLARS: &[Parameter] = &[QUERY, START, END];
 
@@ -122,8 +127,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get("/api/v1/alerts", "Prometheus API compatibility; always empty.", &[], || {
         routing::get(status::alerts)
     }),
-    ApiRoute::get("/api/v1/targets", "Prometheus API compatibility; always empty.", &[], || {
-        routing::get(status::targets)
+    ApiRoute::get("/api/v1/targets", "Scrape targets and their state.", TARGETS, || {
+        routing::get(targets::targets)
     }),
     ApiRoute::get("/api/v1/status/buildinfo", "Prometheus API: build information.", &[], || {
         routing::get(status::build_info)

@@ -204,6 +204,12 @@ impl QueryService {
         own.chain(sections.iter().map(|section| (section.name, section.read()))).collect()
     }
 
+    /// Current status section of a role.
+    pub(crate) fn status_section(&self, name: &str) -> Option<Json> {
+        let sections = self.sections.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        sections.iter().find(|section| section.name == name).map(StatusSection::read)
+    }
+
     /// A point at which a test can inject a panic.
     pub(crate) fn fault_point(&self, name: &str) {
         self.intake.supervisor().fault_point(name);

@@ -25,6 +25,7 @@ use crate::pull::{PullJob, run_blocking};
 use crate::schedule::measured_from;
 use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
 use crate::staleness;
+use crate::target_state::TargetState;
 
 /// Labels that the check itself sets.
 const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
@@ -124,12 +125,16 @@ fn check_series(
 pub(crate) struct CheckJob {
     plan: CheckConfig,
     attempts: AttemptLog,
+    target: Arc<TargetState>,
 }
 
 impl CheckJob {
     pub(crate) fn new(config: CheckConfig, intake: &Arc<Intake>) -> CheckJob {
         let ledger = AttemptLog::new(intake, "check", &config.check.name);
-        CheckJob { plan: config, attempts: ledger }
+        let CheckJobSettings { name, target, interval, timeout, labels, .. } = &config.check;
+        let (url, times) = (target.url().to_string(), (*interval, *timeout));
+        let target = TargetState::new(("check", name), url, labels.clone(), times);
+        CheckJob { plan: config, attempts: ledger, target: Arc::new(target) }
     }
 
     fn write(
@@ -173,6 +178,7 @@ impl CheckJob {
         let mut batches = self.attempts.batches();
         let written = self.write(found, took, end, &mut batches);
         written.expect("BUG: check series were validated at the start");
+        self.target.record(end, took, found.failed.clone().map_or(Ok(1), Err));
         match (self.attempts.append(batches, end), &found.failed) {
             (Ok(()), None) => self.attempts.success.add(1),
             (Ok(()), Some(_)) => self.attempts.failed.add(1),
@@ -192,6 +198,10 @@ impl PullJob for CheckJob {
 
     fn attempts(&self) -> &AttemptLog {
         &self.attempts
+    }
+
+    fn target(&self) -> &Arc<TargetState> {
+        &self.target
     }
 
     async fn attempt(self: Arc<CheckJob>, intended: Instant) {

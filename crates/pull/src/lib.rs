@@ -15,6 +15,7 @@ mod schedule;
 mod scrape;
 mod settings;
 mod staleness;
+mod target_state;
 
 pub use crate::role::{CheckTable, PullRole, PullTables, ScrapeTable};
 pub use error::{Error, Result};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use intake::{Intake, LatencyHistogram, Restartable, catch_panic, keep_running};
+use role::json::Json;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::schedule::PullSchedule;
 use crate::scrape::{self, ScrapeJob};
 use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
+use crate::target_state::TargetState;
 
 /// Concurrent attempts of all jobs.
 const ATTEMPTS_MAX: usize = 1024;
@@ -39,6 +41,7 @@ pub struct Pull {
 #[derive(Debug)]
 struct RunningJob {
     config: JobConfig,
+    target: Arc<TargetState>,
     state: watch::Sender<JobState>,
     task: JoinHandle<()>,
 }
@@ -73,6 +76,7 @@ pub(crate) trait PullJob: Send + Sync + 'static {
     /// Interval between scheduled starts, and timeout of an attempt.
     fn interval_and_timeout(&self) -> (Duration, Duration);
     fn attempts(&self) -> &AttemptLog;
+    fn target(&self) -> &Arc<TargetState>;
     /// Runs one attempt scheduled at `intended`.
     fn attempt(self: Arc<Self>, intended: Instant) -> impl Future<Output = ()> + Send;
     /// Writes pending gaps, and staleness markers if the job has been removed. May block on the
@@ -150,23 +154,33 @@ impl Pull {
         );
         let (intake, stop_timeout) = (&self.intake, self.stop_timeout);
         let supervised = intake.supervisor().thread("pull");
-        let task = match plan {
+        let (target, task) = match plan {
             JobSpec::Scrape(plan) => {
                 let job = Arc::new(ScrapeJob::new(plan, intake));
-                tokio::spawn(keep_running(
+                let target = Arc::clone(job.target());
+                let task = tokio::spawn(keep_running(
                     supervised,
                     JobRunner::new(job, states, permits, start_delay, stop_timeout),
-                ))
+                ));
+                (target, task)
             }
             JobSpec::Check(plan) => {
                 let job = Arc::new(CheckJob::new(plan, intake));
-                tokio::spawn(keep_running(
+                let target = Arc::clone(job.target());
+                let task = tokio::spawn(keep_running(
                     supervised,
                     JobRunner::new(job, states, permits, start_delay, stop_timeout),
-                ))
+                ));
+                (target, task)
             }
         };
-        self.jobs.push(RunningJob { config: what, state, task });
+        self.jobs.push(RunningJob { config: what, target, state, task });
+    }
+
+    /// The targets of all jobs, as JSON. The function stays valid until the next reload.
+    pub fn read_targets(&self) -> impl Fn() -> Json + Send + Sync + 'static {
+        let targets: Vec<_> = self.jobs.iter().map(|job| Arc::clone(&job.target)).collect();
+        move || Json::List(targets.iter().map(|target| target.to_json()).collect())
     }
 
     /// Stops starting attempts, waits briefly for those in flight, and records the rest as

@@ -6,7 +6,7 @@ use role::settings::{
     Document, FilePath, Length, Problems, SettingsCheck, SettingsCount, TableRef, client_tls,
     length_or, read_token,
 };
-use role::{BoxError, NodeMode, Role, RoleContext};
+use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -259,5 +259,9 @@ impl Role for PullRole {
     async fn stop(self) -> Result<(), BoxError> {
         self.pull.stop().await;
         Ok(())
+    }
+
+    fn status(&self) -> Vec<StatusSection> {
+        vec![StatusSection::new("targets", self.pull.read_targets())]
     }
 }

@@ -28,6 +28,7 @@ use crate::schedule::measured_from;
 use crate::scrape::body::{ScrapeBody, WithTargetLabels};
 use crate::settings::{JobCommon, MISSED_STARTS_MAX, ScrapeJobSettings, resolve_target};
 use crate::staleness::{ScrapedSeries, SeriesTracker, ignore_limit_error, mark_series_stale};
+use crate::target_state::TargetState;
 
 /// Accept header: protobuf has native histograms, text does not.
 const ACCEPT: &str = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;\
@@ -150,6 +151,7 @@ fn instance_label(target: &Endpoint) -> String {
 pub(crate) struct ScrapeJob {
     config: ScrapeConfig,
     attempts: AttemptLog,
+    target: Arc<TargetState>,
     rejected: EventCounter,
     state: Mutex<ScrapeState>,
 }
@@ -179,22 +181,41 @@ impl ScrapeJob {
         let refused =
             intake.meter().counter("topdeck_pull_rejected_samples_total", about, &[("job", name)]);
         let ledger = AttemptLog::new(intake, "scrape", name);
-        ScrapeJob { config: plan, attempts: ledger, rejected: refused, state: Mutex::default() }
+        let ScrapeJobSettings { url, interval, timeout, .. } = &plan.scrape;
+        let times = (*interval, *timeout);
+        let target = TargetState::new(("scrape", name), url.clone(), plan.labels.clone(), times);
+        ScrapeJob {
+            config: plan,
+            attempts: ledger,
+            target: Arc::new(target),
+            rejected: refused,
+            state: Mutex::default(),
+        }
     }
 
     /// Stores a response, or the failure of the scrape.
     fn store_result(&self, page: Result<ScrapeBody, String>, at: i64, took: Duration) {
         let found = page.and_then(|page| self.parse_body(&page, at));
         let failed = match found {
-            Ok(found) => match self.append(found, at, took) {
-                Ok(()) => return self.attempts.success.add(1),
-                // The journal is full, so the failure cannot be stored either; the attempt log
-                // reports it.
-                Err(error) if error.is_retryable() => return self.attempts.not_stored.add(1),
-                Err(error) => error.to_string(),
-            },
+            Ok(found) => {
+                let samples = found.stored;
+                match self.append(found, at, took) {
+                    Ok(()) => {
+                        self.target.record(at, took, Ok(samples));
+                        return self.attempts.success.add(1);
+                    }
+                    // The journal is full, so the failure cannot be stored either; the attempt log
+                    // reports it.
+                    Err(error) if error.is_retryable() => {
+                        self.target.record(at, took, Err(format!("result not stored: {error}")));
+                        return self.attempts.not_stored.add(1);
+                    }
+                    Err(error) => error.to_string(),
+                }
+            }
             Err(reason) => reason,
         };
+        self.target.record(at, took, Err(failed.clone()));
         let nothing = ScrapeResult {
             batches: self.attempts.batches(),
             scraped: ScrapedSeries::default(),
@@ -294,6 +315,10 @@ impl PullJob for ScrapeJob {
 
     fn attempts(&self) -> &AttemptLog {
         &self.attempts
+    }
+
+    fn target(&self) -> &Arc<TargetState> {
+        &self.target
     }
 
     async fn attempt(self: Arc<ScrapeJob>, intended: Instant) {

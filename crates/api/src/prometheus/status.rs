@@ -13,7 +13,7 @@ use crate::parameters::Parameters;
 /// Version of Prometheus' language and API; clients detect features by it.
 const VERSION: &str = "3.15.0";
 
-fn data_response(context: &Context, json: &Json) -> Result<JsonBody, PrometheusError> {
+pub(super) fn data_response(context: &Context, json: &Json) -> Result<JsonBody, PrometheusError> {
     Ok(success(context.queries.response_buffer(), &ResponseExtras::default(), |out| {
         write!(out, "{json:#}")
     })?)
@@ -23,7 +23,7 @@ fn empty_list(name: &'static str) -> Json {
     Object(vec![(name, List(Vec::new()))])
 }
 
-fn text_json(text: impl Into<String>) -> Json {
+pub(super) fn text_json(text: impl Into<String>) -> Json {
     Text(text.into())
 }
 
@@ -39,15 +39,6 @@ pub(super) async fn alerts(context: Context) -> Result<JsonBody, PrometheusError
     data_response(&context, &empty_list("alerts"))
 }
 
-pub(super) async fn targets(context: Context) -> Result<JsonBody, PrometheusError> {
-    let fields = vec![
-        ("activeTargets", List(Vec::new())),
-        ("droppedTargets", List(Vec::new())),
-        ("droppedTargetCounts", Map(Vec::new())),
-    ];
-    data_response(&context, &Object(fields))
-}
-
 pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusError> {
     let fields = vec![
         ("version", text_json(VERSION)),
@@ -61,7 +52,7 @@ pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusE
 }
 
 /// RFC 3339.
-fn rfc3339(ns: i64) -> Json {
+pub(super) fn rfc3339(ns: i64) -> Json {
     let text = jiff::Timestamp::from_nanosecond(ns.into()).map(|at| at.to_string());
     text_json(text.unwrap_or_default())
 }

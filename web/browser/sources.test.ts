@@ -1,0 +1,64 @@
+/** Sources: targets that are scraped, and senders, as an operator wants to see them. */
+
+import { createServer, type Server as HttpServer } from "node:http";
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { Server } from "./server";
+import { Visitor } from "./visitor";
+
+let metrics: HttpServer;
+let server: Server;
+let visitor: Visitor;
+let page: Page;
+
+beforeAll(async () => {
+  metrics = createServer((_, response) => response.end("a_total 3\nb 4\n"));
+  await new Promise<void>((done) => metrics.listen(0, "127.0.0.1", done));
+  const address = metrics.address();
+  const port = address && typeof address === "object" ? address.port : 0;
+  const job = (name: string, port: number) =>
+    `[[scrape]]\nname = "${name}"\nurl = "http://127.0.0.1:${port}/metrics"\n` +
+    `interval = "1s"\ntimeout = "1s"\n`;
+  // Nothing listens on port 1.
+  server = await Server.start(false, job("app", port) + job("gone", 1));
+  await server.record("took", [1, 2, 3]);
+  visitor = await Visitor.start(server);
+  page = visitor.page;
+});
+
+afterAll(async () => {
+  await visitor?.stop();
+  await server?.stop();
+  metrics?.close();
+});
+
+interface TargetsJson {
+  data: { activeTargets: { scrapePool: string; health: string; lastError: string }[] };
+}
+
+test("a target that is down comes first, with the reason", async () => {
+  await expect
+    .poll(
+      async () => {
+        const { data } = await server.ask<TargetsJson>("/api/v1/targets");
+        return data.activeTargets.map((one) => `${one.scrapePool} ${one.health}`).sort();
+      },
+      { timeout: 20_000 },
+    )
+    .toEqual(["app up", "gone down"]);
+  await visitor.open("sources", {});
+  const rows = page.getByTestId("targets").locator("tbody tr");
+  await rows.first().waitFor();
+  expect(await rows.first().innerText()).toMatch(/^down[^]*gone[^]*refused/);
+  const up = await rows.nth(1).innerText();
+  expect(up).toMatch(/^up[^]*app[^]*\b2\b[^]*none$/);
+});
+
+test("senders have a rate, and the page works on a phone", async () => {
+  const sender = page.getByTestId("senders").locator("tr", { hasText: "scrape app" });
+  await expect.poll(() => sender.innerText(), { timeout: 30_000 }).toMatch(/sending[^]*\d/);
+  await expect.poll(() => sender.innerText(), { timeout: 30_000 }).not.toContain("…");
+  expect(await visitor.obstacles(390, "dark")).toEqual([]);
+});
