@@ -273,6 +273,36 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
 });
 
+interface DashboardsJson {
+  dashboards: { name: string; title: string }[];
+}
+
+test("what is shown is pinned to a new dashboard, then to an existing one", async () => {
+  await p99();
+  await page.getByRole("button", { name: "Pin to dashboard" }).click();
+  await page.getByLabel("Panel title").fill("Pinned p99");
+  await page.getByRole("button", { name: "New dashboard" }).click();
+  await page.getByText("Pinned to").waitFor();
+  await visitor.explore({ selector: "latency", ...range });
+  await page.getByRole("button", { name: "Pin to dashboard" }).click();
+  await page.getByRole("button", { name: "Pinned p99" }).click();
+  await page.getByText("Pinned to").waitFor();
+  const { dashboards } = await server.ask<DashboardsJson>("/v1/dashboards");
+  const { name } = dashboards.find((one) => one.title === "Pinned p99")!;
+  expect(name).toBe("pinned-p99");
+  const stored = await server.ask(`/v1/dashboards/${name}`);
+  expect(stored).toEqual({
+    schema: 2,
+    title: "Pinned p99",
+    panels: [
+      { title: "Pinned p99", text: P99, language: "promql" },
+      { title: "latency", text: "latency", language: "metric" },
+    ],
+  });
+  await page.getByRole("link", { name: "Pinned p99" }).click();
+  await expect.poll(() => page.locator("h2").count()).toBe(2);
+});
+
 test.each([390, 1360, 2560])("a chart with its readout is accessible at %d px", async (width) => {
   await page.setViewportSize({ width, height: 900 });
   await p99({ threshold: "1.5s" });

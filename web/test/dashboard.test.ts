@@ -1,9 +1,33 @@
 import { readFileSync } from "node:fs";
 
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 
 import stored from "../../testdata/dashboards/topdeck-1.json";
-import { parseDashboard, slug, hostDashboard, toJson } from "../src/lib/dashboard";
+import { addPanel, hostDashboard, parseDashboard, slug, toJson } from "../src/lib/dashboard";
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("a pin is added to what another user saved meanwhile", async () => {
+  const panel = (text: string) => ({ title: text, text, language: "metric" as const });
+  // The other user saves between our first read and our first write.
+  let stored = { schema: 2, title: "Shop", panels: [panel("a")] };
+  let tag = 1;
+  const written: unknown[] = [];
+  vi.stubGlobal("fetch", (_: string, { method, headers, body }: RequestInit) => {
+    const respond = (status: number, json: unknown) =>
+      Promise.resolve(
+        new Response(JSON.stringify(json), { status, headers: { ETag: `"${tag}"` } }),
+      );
+    if (method === "GET") return respond(200, stored);
+    if (written.length === 0) [stored, tag] = [{ ...stored, panels: [panel("b")] }, 2];
+    written.push(JSON.parse(String(body)));
+    const isCurrent = (headers as Record<string, string>)["If-Match"] === `"${tag}"`;
+    return isCurrent ? respond(200, {}) : respond(412, { error: "changed" });
+  });
+  await addPanel({ name: "shop", title: "Shop" }, panel("c"));
+  expect(written).toHaveLength(2);
+  expect(written[1]).toEqual({ schema: 2, title: "Shop", panels: [panel("b"), panel("c")] });
+});
 
 test("invalid panels are dropped, panels of a later version are preserved", () => {
   expect(parseDashboard(null)).toEqual({ schema: 1, title: "", panels: [] });

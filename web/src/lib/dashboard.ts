@@ -1,6 +1,6 @@
 /** Dashboards: panels arranged by users, stored on the server (docs/formats/dashboard.md). */
 
-import { getJson, sendRequest } from "./api";
+import { ApiError, getJson, sendRequest } from "./api";
 import { quoted } from "./selector";
 
 /** A heatmap of a metric, or the result of a query. */
@@ -53,6 +53,51 @@ export async function load(name: string, signal?: AbortSignal): Promise<StoredDa
 export async function create(name: string, dashboard: Dashboard): Promise<void> {
   const headers = { "If-None-Match": "*" };
   await sendRequest("PUT", path(name), { body: toJson(dashboard), headers });
+}
+
+/** Stores a new one under the first free name that its title makes; returns the name. */
+export async function createNamed(
+  dashboard: Dashboard,
+  used: ReadonlySet<string> = new Set(),
+): Promise<string> {
+  const base = slug(dashboard.title);
+  for (let [number, free] = [1, base]; ; free = `${base.slice(0, 60)}-${++number}`) {
+    if (used.has(free)) continue;
+    try {
+      await create(free, dashboard);
+      return free;
+    } catch (error) {
+      // Another user created this name meanwhile.
+      if (!isConflict(error)) throw error;
+    }
+  }
+}
+
+/** Whether another user has changed or created the dashboard. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 412;
+}
+
+/** Attempts to add a panel while other users save the same dashboard. */
+const MAX_ATTEMPTS = 5;
+
+/** Adds a panel at the end of a stored dashboard, also if others change it at the same time. */
+export async function addPanel(to: DashboardSummary, panel: Panel): Promise<DashboardSummary> {
+  for (let attempt = 1; ; attempt++) {
+    const { dashboard, tag } = await load(to.name);
+    try {
+      await save(to.name, { ...dashboard, panels: [...dashboard.panels, panel] }, tag);
+      return to;
+    } catch (error) {
+      if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** Creates a dashboard of one panel, with its title. */
+export async function createNew(panel: Panel): Promise<DashboardSummary> {
+  const { title } = panel;
+  return { name: await createNamed({ schema: 2, title, panels: [panel] }), title };
 }
 
 /** Stores a changed one; fails with 412 if it was changed since `tag`. */
