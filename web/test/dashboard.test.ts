@@ -55,6 +55,19 @@ test("a dashboard stored by an earlier version is read, and exported unchanged",
   expect(toJson(dashboard)).toEqual(stored);
 });
 
+test("a panel has one of three sizes, and any other is the normal one", () => {
+  const panel = { title: "a", text: "a", language: "metric" };
+  const sizes = ["normal", "wide", "large", "huge", 7].map((size) => ({ ...panel, size }));
+  const { panels } = parseDashboard({ schema: 2, panels: sizes });
+  expect(panels.map((one) => ("size" in one ? one.size : null))).toEqual([
+    "normal",
+    "wide",
+    "large",
+    null,
+    null,
+  ]);
+});
+
 test("a dashboard of a later schema is refused", () => {
   expect(() => parseDashboard({ schema: 3, panels: [] })).toThrow(/schema 3 is newer/);
   expect(parseDashboard([]).panels).toEqual([]);
@@ -87,5 +100,6 @@ test("docs/formats/dashboard.md has an example that is read as it stands, and ev
     "panels[].language",
     "panels[].text",
     "panels[].title",
+    "panels[].size",
   ]);
 });

@@ -9,7 +9,12 @@ export interface Panel {
   /** A selector of distributions, or a query in `language`. */
   text: string;
   language: "metric" | "promql" | "caql";
+  size?: PanelSize;
 }
+
+/** Wide panels fill the row; large ones are twice as high too. */
+export const PANEL_SIZES = ["normal", "wide", "large"] as const;
+export type PanelSize = (typeof PANEL_SIZES)[number];
 
 /** A panel of a later version: not shown, but preserved when the dashboard is saved. */
 export interface UnknownPanel {
@@ -139,11 +144,14 @@ export function parseDashboard(json: unknown): Dashboard {
 
 function parsePanel(json: unknown): (Panel | UnknownPanel)[] {
   if (!json || typeof json !== "object" || Array.isArray(json)) return [];
-  const { title, text, language } = json as Record<string, unknown>;
+  const { size, ...fields } = json as Record<string, unknown>;
+  const { title, text, language } = fields;
   const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
   if (typeof text !== "string" || !known) return [{ unknown: json }];
   const shown = typeof title === "string" && title !== "" ? title : text;
-  return [{ ...json, title: shown, text, language: known }];
+  // The normal size is that of a panel without one.
+  const sizes = PANEL_SIZES.filter((one) => one === size).map((one) => ({ size: one }));
+  return [{ ...fields, title: shown, text, language: known, ...sizes[0] }];
 }
 
 /** The stored form, on the server and in files. */
