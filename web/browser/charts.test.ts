@@ -273,6 +273,70 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
 });
 
+interface DashboardsJson {
+  dashboards: { name: string; title: string }[];
+}
+
+test("what is shown is pinned to a new dashboard, then to an existing one", async () => {
+  await p99();
+  await page.getByRole("button", { name: "Pin to dashboard" }).click();
+  await page.getByLabel("Panel title").fill("Pinned p99");
+  await page.getByRole("button", { name: "New dashboard" }).click();
+  await page.getByText("Pinned to").waitFor();
+  await visitor.explore({ selector: "latency", ...range });
+  await page.getByRole("button", { name: "Pin to dashboard" }).click();
+  await page.getByRole("button", { name: "Pinned p99" }).click();
+  await page.getByText("Pinned to").waitFor();
+  const { dashboards } = await server.ask<DashboardsJson>("/v1/dashboards");
+  const { name } = dashboards.find((one) => one.title === "Pinned p99")!;
+  expect(name).toBe("pinned-p99");
+  const stored = await server.ask(`/v1/dashboards/${name}`);
+  expect(stored).toEqual({
+    schema: 2,
+    title: "Pinned p99",
+    panels: [
+      { title: "Pinned p99", text: P99, language: "promql" },
+      { title: "latency", text: "latency", language: "metric" },
+    ],
+  });
+  await page.getByRole("link", { name: "Pinned p99" }).click();
+  await expect.poll(() => page.locator("h2").count()).toBe(2);
+});
+
+test("a panel is made wide, then large, and stays so when it is saved", async () => {
+  const panels = ["a", "b"].map((title) => ({ title, text: P99, language: "promql" }));
+  await fetch(`${server.url}/v1/dashboards/sizes`, {
+    method: "PUT",
+    body: JSON.stringify({ schema: 2, title: "Sizes", panels }),
+  });
+  await visitor.open("dashboards", { dashboard: "sizes", ...range });
+  await page.locator(".lines").nth(1).waitFor();
+  const box = async () => {
+    await settled(page);
+    return (await page.locator(".lines").first().boundingBox())!;
+  };
+  const normal = await box();
+  const resize = page.getByRole("button", { name: "Size of a" });
+  await resize.click();
+  await page.locator(".lines").first().waitFor();
+  const wide = await box();
+  expect(wide.width).toBeGreaterThan(normal.width * 1.9);
+  await resize.click();
+  await page.locator(".lines").first().waitFor();
+  const large = await box();
+  expect(large.height).toBeGreaterThan(wide.height * 1.8);
+  await page.getByRole("button", { name: "Save" }).click();
+  await expect.poll(() => page.getByText("Unsaved.").count()).toBe(0);
+  const stored = await server.ask("/v1/dashboards/sizes");
+  expect(stored).toMatchObject({ panels: [{ title: "a", size: "large" }, { title: "b" }] });
+  for (const width of [390, 1360, 2560]) {
+    for (const theme of ["light", "dark"] as const) {
+      expect(await visitor.obstacles(width, theme), `${width} px, ${theme}`).toEqual([]);
+      if (HAS_ALL_SCREENSHOTS) await visitor.screenshot(`sizes-${width}-${theme}`);
+    }
+  }
+});
+
 test.each([390, 1360, 2560])("a chart with its readout is accessible at %d px", async (width) => {
   await page.setViewportSize({ width, height: 900 });
   await p99({ threshold: "1.5s" });

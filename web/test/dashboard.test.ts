@@ -1,9 +1,33 @@
 import { readFileSync } from "node:fs";
 
-import { expect, test } from "vitest";
+import { afterEach, expect, test, vi } from "vitest";
 
 import stored from "../../testdata/dashboards/topdeck-1.json";
-import { parseDashboard, slug, hostDashboard, toJson } from "../src/lib/dashboard";
+import { addPanel, hostDashboard, parseDashboard, slug, toJson } from "../src/lib/dashboard";
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("a pin is added to what another user saved meanwhile", async () => {
+  const panel = (text: string) => ({ title: text, text, language: "metric" as const });
+  // The other user saves between our first read and our first write.
+  let stored = { schema: 2, title: "Shop", panels: [panel("a")] };
+  let tag = 1;
+  const written: unknown[] = [];
+  vi.stubGlobal("fetch", (_: string, { method, headers, body }: RequestInit) => {
+    const respond = (status: number, json: unknown) =>
+      Promise.resolve(
+        new Response(JSON.stringify(json), { status, headers: { ETag: `"${tag}"` } }),
+      );
+    if (method === "GET") return respond(200, stored);
+    if (written.length === 0) [stored, tag] = [{ ...stored, panels: [panel("b")] }, 2];
+    written.push(JSON.parse(String(body)));
+    const isCurrent = (headers as Record<string, string>)["If-Match"] === `"${tag}"`;
+    return isCurrent ? respond(200, {}) : respond(412, { error: "changed" });
+  });
+  await addPanel({ name: "shop", title: "Shop" }, panel("c"));
+  expect(written).toHaveLength(2);
+  expect(written[1]).toEqual({ schema: 2, title: "Shop", panels: [panel("b"), panel("c")] });
+});
 
 test("invalid panels are dropped, panels of a later version are preserved", () => {
   expect(parseDashboard(null)).toEqual({ schema: 1, title: "", panels: [] });
@@ -29,6 +53,19 @@ test("a dashboard stored by an earlier version is read, and exported unchanged",
   const dashboard = parseDashboard(stored);
   expect(dashboard.panels.filter((one) => "text" in one)).toHaveLength(14);
   expect(toJson(dashboard)).toEqual(stored);
+});
+
+test("a panel has one of three sizes, and any other is the normal one", () => {
+  const panel = { title: "a", text: "a", language: "metric" };
+  const sizes = ["normal", "wide", "large", "huge", 7].map((size) => ({ ...panel, size }));
+  const { panels } = parseDashboard({ schema: 2, panels: sizes });
+  expect(panels.map((one) => ("size" in one ? one.size : null))).toEqual([
+    "normal",
+    "wide",
+    "large",
+    null,
+    null,
+  ]);
 });
 
 test("a dashboard of a later schema is refused", () => {
@@ -63,5 +100,6 @@ test("docs/formats/dashboard.md has an example that is read as it stands, and ev
     "panels[].language",
     "panels[].text",
     "panels[].title",
+    "panels[].size",
   ]);
 });

@@ -1,6 +1,6 @@
 /** Dashboards: panels arranged by users, stored on the server (docs/formats/dashboard.md). */
 
-import { getJson, sendRequest } from "./api";
+import { ApiError, getJson, sendRequest } from "./api";
 import { quoted } from "./selector";
 
 /** A heatmap of a metric, or the result of a query. */
@@ -9,7 +9,12 @@ export interface Panel {
   /** A selector of distributions, or a query in `language`. */
   text: string;
   language: "metric" | "promql" | "caql";
+  size?: PanelSize;
 }
+
+/** Wide panels fill the row; large ones are twice as high too. */
+export const PANEL_SIZES = ["normal", "wide", "large"] as const;
+export type PanelSize = (typeof PANEL_SIZES)[number];
 
 /** A panel of a later version: not shown, but preserved when the dashboard is saved. */
 export interface UnknownPanel {
@@ -55,6 +60,51 @@ export async function create(name: string, dashboard: Dashboard): Promise<void> 
   await sendRequest("PUT", path(name), { body: toJson(dashboard), headers });
 }
 
+/** Stores a new one under the first free name that its title makes; returns the name. */
+export async function createNamed(
+  dashboard: Dashboard,
+  used: ReadonlySet<string> = new Set(),
+): Promise<string> {
+  const base = slug(dashboard.title);
+  for (let [number, free] = [1, base]; ; free = `${base.slice(0, 60)}-${++number}`) {
+    if (used.has(free)) continue;
+    try {
+      await create(free, dashboard);
+      return free;
+    } catch (error) {
+      // Another user created this name meanwhile.
+      if (!isConflict(error)) throw error;
+    }
+  }
+}
+
+/** Whether another user has changed or created the dashboard. */
+export function isConflict(error: unknown): boolean {
+  return error instanceof ApiError && error.status === 412;
+}
+
+/** Attempts to add a panel while other users save the same dashboard. */
+const MAX_ATTEMPTS = 5;
+
+/** Adds a panel at the end of a stored dashboard, also if others change it at the same time. */
+export async function addPanel(to: DashboardSummary, panel: Panel): Promise<DashboardSummary> {
+  for (let attempt = 1; ; attempt++) {
+    const { dashboard, tag } = await load(to.name);
+    try {
+      await save(to.name, { ...dashboard, panels: [...dashboard.panels, panel] }, tag);
+      return to;
+    } catch (error) {
+      if (!isConflict(error) || attempt === MAX_ATTEMPTS) throw error;
+    }
+  }
+}
+
+/** Creates a dashboard of one panel, with its title. */
+export async function createNew(panel: Panel): Promise<DashboardSummary> {
+  const { title } = panel;
+  return { name: await createNamed({ schema: 2, title, panels: [panel] }), title };
+}
+
 /** Stores a changed one; fails with 412 if it was changed since `tag`. */
 export async function save(
   name: string,
@@ -94,11 +144,14 @@ export function parseDashboard(json: unknown): Dashboard {
 
 function parsePanel(json: unknown): (Panel | UnknownPanel)[] {
   if (!json || typeof json !== "object" || Array.isArray(json)) return [];
-  const { title, text, language } = json as Record<string, unknown>;
+  const { size, ...fields } = json as Record<string, unknown>;
+  const { title, text, language } = fields;
   const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
   if (typeof text !== "string" || !known) return [{ unknown: json }];
   const shown = typeof title === "string" && title !== "" ? title : text;
-  return [{ ...json, title: shown, text, language: known }];
+  // The normal size is that of a panel without one.
+  const sizes = PANEL_SIZES.filter((one) => one === size).map((one) => ({ size: one }));
+  return [{ ...fields, title: shown, text, language: known, ...sizes[0] }];
 }
 
 /** The stored form, on the server and in files. */
