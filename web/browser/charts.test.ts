@@ -95,6 +95,24 @@ test("arrow keys move a cursor that is drawn, and say what is below it", async (
   await expect.poll(() => readout().count()).toBe(0);
 });
 
+test("arrow keys draw a cursor on a heatmap too, and its column has statistics", async () => {
+  await visitor.explore({ selector: "latency", ...range });
+  await page.locator(".heatmap").focus();
+  const cursor = page.locator(".heatmap .u-cursor-x");
+  await page.keyboard.press("ArrowLeft");
+  const last = (await cursor.boundingBox())!;
+  const over = (await page.locator(".heatmap .u-over").boundingBox())!;
+  expect(over.x + over.width - last.x).toBeLessThan(20);
+  const heading = page.getByLabel("Statistics").locator("h2").first();
+  const time = await heading.innerText();
+  expect(time).toMatch(/^\d{4}-\d\d-\d\d/);
+  await page.keyboard.press("Shift+ArrowLeft");
+  await expect.poll(() => heading.innerText()).not.toBe(time);
+  expect((await cursor.boundingBox())!.x).toBeLessThan(last.x - 10);
+  await page.keyboard.press("Escape");
+  await expect.poll(() => heading.innerText()).toBe("Whole range");
+});
+
 test("a drag zooms, and the back button returns", async () => {
   await p99();
   const before = page.url();
