@@ -291,6 +291,29 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
 });
 
+test("the charts of a comparison show shares and quantiles under the pointer", async () => {
+  const sides = { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}' };
+  await visitor.open("compare", { ...sides, ...range });
+  await page.getByTestId("comparison").waitFor();
+  const boxes = page.locator(".lines .u-over");
+  const hover = async (chart: number) => {
+    await boxes.nth(chart).scrollIntoViewIfNeeded();
+    const { x, y, width, height } = (await boxes.nth(chart).boundingBox())!;
+    await page.mouse.move(x + width * 0.3, y + height / 2);
+    await readout().waitFor();
+  };
+  await hover(0);
+  expect(await readout().locator("strong").innerText()).toMatch(/^[\d.]+ m?s$/);
+  expect((await listed()).sort()).toEqual(["A", "B"]);
+  for (const value of await readout().locator(".value").allInnerTexts())
+    expect(value).toMatch(/%$/);
+  await hover(1);
+  expect(await readout().locator("strong").innerText()).toMatch(/^A [\d.]+ m?s$/);
+  expect(await listed()).toEqual(["B"]);
+  expect(await readout().locator(".value").innerText()).toMatch(/^[\d.]+ m?s$/);
+  await visitor.screenshot("compare-readout");
+});
+
 interface DashboardsJson {
   dashboards: { name: string; title: string }[];
 }
