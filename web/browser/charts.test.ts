@@ -95,6 +95,24 @@ test("arrow keys move a cursor that is drawn, and say what is below it", async (
   await expect.poll(() => readout().count()).toBe(0);
 });
 
+test("arrow keys draw a cursor on a heatmap too, and its column has statistics", async () => {
+  await visitor.explore({ selector: "latency", ...range });
+  await page.locator(".heatmap").focus();
+  const cursor = page.locator(".heatmap .u-cursor-x");
+  await page.keyboard.press("ArrowLeft");
+  const last = (await cursor.boundingBox())!;
+  const over = (await page.locator(".heatmap .u-over").boundingBox())!;
+  expect(over.x + over.width - last.x).toBeLessThan(20);
+  const heading = page.getByLabel("Statistics").locator("h2").first();
+  const time = await heading.innerText();
+  expect(time).toMatch(/^\d{4}-\d\d-\d\d/);
+  await page.keyboard.press("Shift+ArrowLeft");
+  await expect.poll(() => heading.innerText()).not.toBe(time);
+  expect((await cursor.boundingBox())!.x).toBeLessThan(last.x - 10);
+  await page.keyboard.press("Escape");
+  await expect.poll(() => heading.innerText()).toBe("Whole range");
+});
+
 test("a drag zooms, and the back button returns", async () => {
   await p99();
   const before = page.url();
@@ -271,6 +289,29 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   await ask(expression);
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
+});
+
+test("the charts of a comparison show shares and quantiles under the pointer", async () => {
+  const sides = { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}' };
+  await visitor.open("compare", { ...sides, ...range });
+  await page.getByTestId("comparison").waitFor();
+  const boxes = page.locator(".lines .u-over");
+  const hover = async (chart: number) => {
+    await boxes.nth(chart).scrollIntoViewIfNeeded();
+    const { x, y, width, height } = (await boxes.nth(chart).boundingBox())!;
+    await page.mouse.move(x + width * 0.3, y + height / 2);
+    await readout().waitFor();
+  };
+  await hover(0);
+  expect(await readout().locator("strong").innerText()).toMatch(/^[\d.]+ m?s$/);
+  expect((await listed()).sort()).toEqual(["A", "B"]);
+  for (const value of await readout().locator(".value").allInnerTexts())
+    expect(value).toMatch(/%$/);
+  await hover(1);
+  expect(await readout().locator("strong").innerText()).toMatch(/^A [\d.]+ m?s$/);
+  expect(await listed()).toEqual(["B"]);
+  expect(await readout().locator(".value").innerText()).toMatch(/^[\d.]+ m?s$/);
+  await visitor.screenshot("compare-readout");
 });
 
 interface DashboardsJson {

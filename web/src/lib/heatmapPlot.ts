@@ -138,6 +138,12 @@ export class HeatmapPlot {
     this.plot.redraw(false);
   }
 
+  /** Moves the cursor to a column, as the pointer does; null hides it. */
+  moveCursor(column: HeatmapColumn | null): void {
+    const left = column ? this.plot.valToPos((column.start + column.end) / 2, "x") : -10;
+    this.plot.setCursor({ left, top: column ? 0 : -10 });
+  }
+
   threshold(limit: number | null): void {
     this.limit = limit;
     this.placeGrip();
