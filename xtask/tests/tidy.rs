@@ -67,7 +67,6 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/heap/src/lib.rs", 1, "supervised through an argument of `HeapTrimmer::start`"),
     ("crates/host/src/hiccup.rs", 1, "supervised"),
     ("crates/host/src/interference/experiment_report.rs", 1, "joined"),
-    ("crates/host/src/interference/observer_process.rs", 1, "fatal, by the function of the caller"),
     ("crates/host/src/thread.rs", 1, "supervised"),
     ("crates/intake/src/group_commit.rs", 1, "supervised"),
     ("crates/intake/src/intake.rs", 1, "supervised"),

@@ -1,6 +1,5 @@
 //! `topdeck breakdown`: breakdown of a heatmap selection by label.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
@@ -19,6 +18,7 @@ use crate::hist::options::parse_quantity;
 use crate::query::report_gaps;
 use crate::server_client::ServerClient;
 use crate::store::{ParsedSelector, left_out_text};
+use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Break a heatmap selection down by label: share inside against outside
@@ -27,15 +27,10 @@ use crate::time::{self, TimeExpr};
 /// values of the heatmap are outside. Labels are sorted by divergence: 1 bit if the label
 /// determines whether a value is inside, 0 if the shares inside and outside are equal.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, allow_missing_positional = true)]
+#[command(after_long_help = AFTER, override_usage = "topdeck breakdown [OPTIONS] --above <LIMIT> [DIR] <SELECTOR>")]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server]
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = ParsedSelector::parse)]
-    selector: ParsedSelector,
+    #[command(flatten)]
+    arguments: StoreArguments<ParsedSelector>,
 
     /// Lower bound of the selection (exclusive), such as 100ms
     #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
@@ -91,8 +86,8 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
-    let mut selector = options.selector.selector.clone();
+    let source = AnswerSource::open(options.arguments.dir.as_deref(), &options.server)?;
+    let mut selector = options.arguments.value.selector.clone();
     let mut summary = source.required_selection(&selector)?;
     if let Some(unitless) = summary.unitless() {
         eprintln!("topdeck: {}", left_out_text(&unitless));
@@ -134,7 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             format!("{}\n", report::document::breakdown::to_json(&rectangle, unit, &explanation))
         }
         false => {
-            let selector = &options.selector.text;
+            let selector = &options.arguments.value.text;
             report::breakdown_text(
                 selector,
                 &rectangle,

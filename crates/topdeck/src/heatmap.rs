@@ -27,6 +27,7 @@ use crate::command::print_stdout;
 use crate::hist::options::parse_quantity;
 use crate::server_client::ServerClient;
 use crate::store::{ParsedSelector, left_out_text, no_match_error};
+use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Draw a heatmap of series over time: a column per time interval
@@ -35,15 +36,10 @@ use crate::time::{self, TimeExpr};
 /// known gaps are marked, and the reasons are listed. Columns start at round times, so the heatmap
 /// may start a little before --from and end a little after --to.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, allow_missing_positional = true)]
+#[command(after_long_help = AFTER, override_usage = "topdeck heatmap [OPTIONS] [DIR] <SELECTOR>")]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server]
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Selector, such as latency, 'latency{host="a"}' or 'and(host:web-*)'
-    #[arg(value_parser = ParsedSelector::parse)]
-    selector: ParsedSelector,
+    #[command(flatten)]
+    arguments: StoreArguments<ParsedSelector>,
 
     /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: first row]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
@@ -136,8 +132,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 impl HeatmapOutput<'_> {
     fn new(options: &Options) -> Result<HeatmapOutput<'_>> {
-        let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
-        let selector = &options.selector.selector;
+        let source = AnswerSource::open(options.arguments.dir.as_deref(), &options.server)?;
+        let selector = &options.arguments.value.selector;
         let mut summary = source.selection(selector, requested_range(options))?;
         // A series all of whose rows are missing is not in the index: only the gaps mention it.
         if summary.groups.is_empty() && summary.gaps.is_none() {
@@ -154,7 +150,7 @@ impl HeatmapOutput<'_> {
             let n = plural(others, "series", "series");
             warnings.push(format!("{n} of other kinds skipped, such as {}.", other.example));
         }
-        let mut selector = options.selector.selector.clone();
+        let mut selector = options.arguments.value.selector.clone();
         if let Some(unitless) = summary.unitless() {
             warnings.push(format!("{}.", left_out_text(&unitless)));
             selector = unitless.narrow(&selector);
@@ -179,7 +175,7 @@ impl HeatmapOutput<'_> {
         match (self.series_count(), groups.next()) {
             (1, Some(group)) => group.example.clone(),
             (n, _) => {
-                let text = &self.options.selector.text;
+                let text = &self.options.arguments.value.text;
                 format!("{text}  ({})", plural(n, "series", "series"))
             }
         }
@@ -231,10 +227,10 @@ fn common_unit(options: &Options, summary: &SelectionSummary) -> Result<Option<U
     });
     let named: Vec<String> = named.collect();
     let first = Selector::label_equals(selector::UNIT, units[0].0);
-    let narrow = Selector::and(vec![options.selector.selector.clone(), first]);
+    let narrow = Selector::and(vec![options.arguments.value.selector.clone(), first]);
     bail!(
         "{}: the series have different units: {}; select one, as in '{narrow}'",
-        options.selector.text,
+        options.arguments.value.text,
         named.join(", ")
     )
 }
@@ -262,7 +258,7 @@ fn resolve_range(
 ) -> Result<Range<i64>> {
     let missing = summary.gaps.as_ref();
     let Some(extent) = summary.histogram_rows.as_ref().or(missing) else {
-        bail!("{source}: no rows of {}", options.selector.text);
+        bail!("{source}: no rows of {}", options.arguments.value.text);
     };
     let now = journal::wall_clock()();
     let from = options.from.map_or(extent.start, |from| from.to_unix_ns(now));
@@ -297,7 +293,7 @@ fn heatmap_json(drawn: &HeatmapOutput<'_>, most: usize) -> Result<Json> {
     };
     Ok(Object(vec![
         ("schema", integer(2)),
-        ("selector", Text(drawn.options.selector.text.clone())),
+        ("selector", Text(drawn.options.arguments.value.text.clone())),
         ("series", integer(drawn.series_count())),
         ("unit", drawn.unit.as_ref().map_or(Null, |unit| Text(unit.to_string()))),
         ("step_ns", Json::Integer(step.into())),

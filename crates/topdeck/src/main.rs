@@ -42,6 +42,7 @@ mod server_client;
 mod settings;
 mod snapshot;
 mod store;
+mod store_arguments;
 mod tail;
 mod targets;
 mod time;

@@ -1,7 +1,6 @@
 //! `topdeck query`: evaluates a PromQL or CAQL expression on a store or a server.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
@@ -18,6 +17,7 @@ use report::{StepWindow, gap_text};
 use crate::answer_source::{AnswerSource, BoundedQuery};
 use crate::command::{print_message, print_stdout};
 use crate::server_client::ServerClient;
+use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Query a store or a server in PromQL or CAQL
@@ -29,15 +29,10 @@ use crate::time::{self, TimeExpr};
 /// `rate` and `increase` are Prometheus', which extrapolate. Thresholds, as in
 /// `histogram_count_above(100e6, …)`, are in the unit of the values: 100e6 of ns is 100 ms.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, allow_missing_positional = true)]
+#[command(after_long_help = AFTER, override_usage = "topdeck query [OPTIONS] [DIR] <EXPRESSION>")]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server]
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// PromQL or CAQL expression
-    #[arg(value_name = "EXPRESSION")]
-    expression: String,
+    #[command(flatten)]
+    arguments: StoreArguments<String>,
 
     /// The expression is CAQL, not PromQL
     #[arg(long)]
@@ -120,9 +115,9 @@ Exit status:
 const STEPS_PLOT: i64 = 5_000;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
+    let source = AnswerSource::open(options.arguments.dir.as_deref(), &options.server)?;
     let (start, end, step) = resolve_range(options, &source)?;
-    let (text, language) = (&options.expression[..], options.language());
+    let (text, language) = (&options.arguments.value[..], options.language());
     let promql = options.promql_options();
     let query = BoundedQuery {
         request: QueryRequest { text, language, start, end, step, options: promql },
@@ -172,7 +167,7 @@ impl Options {
         match self.language() {
             Language::Caql => StepWindow::Step,
             Language::PromQl => {
-                let (text, options) = (&self.expression, self.promql_options());
+                let (text, options) = (&self.arguments.value, self.promql_options());
                 let window = common_window(text, Language::PromQl, &options);
                 window.map_or(StepWindow::Unknown, StepWindow::Length)
             }
@@ -190,10 +185,10 @@ impl Options {
 /// Reports why a result is empty: selectors without series, or a range without rows.
 fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
     let mut selectors = Vec::new();
-    if let Ok(expr) = promql::parse(&options.expression, &options.promql_options())
+    if let Ok(expr) = promql::parse(&options.arguments.value, &options.promql_options())
         && !options.caql
     {
-        collect_selectors(&expr, &options.expression, &mut selectors);
+        collect_selectors(&expr, &options.arguments.value, &mut selectors);
     }
     for (selector, written) in &selectors {
         if let Err(error) = source.required_selection(selector) {
@@ -285,7 +280,7 @@ fn resolve_range(options: &Options, source: &AnswerSource) -> Result<(i64, i64, 
     }
     let step = options.step.unwrap_or_else(|| {
         let most = if options.plot { STEPS_PLOT } else { STEPS_MAX };
-        let (text, length) = (&options.expression, end.saturating_sub(start));
+        let (text, length) = (&options.arguments.value, end.saturating_sub(start));
         default_step(text, options.language(), &options.promql_options(), length, most)
     });
     Ok((start, end, step))

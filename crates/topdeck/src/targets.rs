@@ -79,7 +79,7 @@ const KINDS: [TargetKind; 2] = [
 ];
 
 /// One target.
-struct TargetState {
+struct ListedTarget {
     kind: &'static str,
     labels: String,
     /// `None` if it has reported nothing for five minutes.
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
 }
 
-fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<TargetState>> {
+fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<ListedTarget>> {
     let share = format!("avg_over_time({}[1h])", kind.success);
     let latest = read_vector(server, kind, kind.success)?;
     let longest = read_vector(server, kind, kind.longest)?;
@@ -121,7 +121,7 @@ fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<TargetSt
         };
         let numbers = NumberFormatter::new(Some(longest.unit.as_deref().unwrap_or(kind.unit)));
         let failure = failures.iter().find(|(other, _)| *other == labels);
-        TargetState {
+        ListedTarget {
             kind: kind.name,
             is_up: of(&latest).map(|up| up > 0.0),
             success_share,
@@ -181,7 +181,7 @@ fn state_text(is_up: Option<bool>) -> &'static str {
     }
 }
 
-fn targets_text(targets: &[TargetState]) -> String {
+fn targets_text(targets: &[ListedTarget]) -> String {
     let columns = [
         ("state", false),
         ("kind", false),
@@ -204,7 +204,7 @@ fn targets_text(targets: &[TargetState]) -> String {
     table.text(&Terminal::new(false))
 }
 
-fn targets_json(targets: &[TargetState]) -> String {
+fn targets_json(targets: &[ListedTarget]) -> String {
     let targets = targets.iter().map(|target| {
         Object(vec![
             ("state", Text(state_text(target.is_up).to_owned())),

@@ -135,7 +135,7 @@ mod tests {
         let (_, text) = server.get("/api/v1/targets?state=active&scrapePool=node").await;
         expect![[r#"
             {"status":"success","data":{"activeTargets":[{"discoveredLabels":{"__address__":"web-1:9100","__metrics_path__":"/metrics","__scheme__":"http","job":"node"},"labels":{"job":"node"},"scrapePool":"node","scrapeUrl":"http://web-1:9100/metrics","globalUrl":"http://web-1:9100/metrics","lastError":"HTTP 500","lastScrape":"2020-09-13T12:26:40Z","lastScrapeDuration":0.0025,"health":"down","scrapeInterval":"15s","scrapeTimeout":"2.5s"}],"droppedTargets":[],"droppedTargetCounts":{}}}"#]]
-        .assert_eq(&format!("{text}"));
+        .assert_eq(&text.to_string());
         let names = |answer: serde_json::Value| {
             let targets = answer["data"]["activeTargets"].as_array().unwrap().clone();
             targets.iter().map(|of| of["scrapePool"].to_string()).collect::<Vec<_>>().join(" ")

@@ -251,7 +251,10 @@ mod tests {
         assert!(line.starts_with("1 s of 2 s: 100/s scheduled, 90/s sent, 90/s completed, 12 in"));
         assert!(line.contains("max 90.00 ms; service p50"), "{line}");
         let line = live.text(2 * SECOND_NS + 500_000_000, &Tally::default(), &terminal);
-        assert!(line.starts_with("2 s, then 0.5 s of waiting for responses: 67/s scheduled"), "{line}");
+        assert!(
+            line.starts_with("2 s, then 0.5 s of waiting for responses: 67/s scheduled"),
+            "{line}"
+        );
         assert!(line.contains("response none"), "{line}");
     }
 

@@ -1,7 +1,7 @@
 //! `topdeck delete`, also `topdeck store delete`: deletes rows.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -11,7 +11,8 @@ use report::{Deletion, document};
 
 use crate::command::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
-use crate::store::{find_series, open, parse_selector, with_dir};
+use crate::store::{find_series, open, with_dir};
+use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};
 
 /// Delete rows of series in a time range, at every resolution
@@ -20,15 +21,10 @@ use crate::time::{self, TimeExpr};
 /// affected series. Series stay known; space is freed at once. If base rows have expired, only
 /// whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and counted.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, allow_missing_positional = true)]
+#[command(after_long_help = AFTER, override_usage = "topdeck delete [OPTIONS] --from <TIME> --to <TIME> [DIR] <SELECTOR>")]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server]
-    #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
-
-    /// Selector; '*' matches all series
-    #[arg(value_parser = parse_selector)]
-    selector: Selector,
+    #[command(flatten)]
+    arguments: StoreArguments<Selector>,
 
     /// Start: 2026-11-09, 2026-11-09T12:30:00Z, -2h, now
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true)]
@@ -69,15 +65,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if from >= to {
         bail!("--from {} is not before --to {}", precise_time_text(from), precise_time_text(to));
     }
-    let deletion = match &options.dir {
+    let deletion = match &options.arguments.dir {
         Some(dir) if options.server.is_named() => bail!(
             "cannot delete from both the store {} and a server; omit the folder or --server",
             dir.display()
         ),
-        Some(dir) => delete_in_store(dir, &options.selector, from..to, !options.yes)?,
+        Some(dir) => delete_in_store(dir, &options.arguments.value, from..to, !options.yes)?,
         None => {
             let parameters = RequestParameters::default()
-                .with("selector", &options.selector)
+                .with("selector", &options.arguments.value)
                 .with_ns("from", from)
                 .with_ns("to", to)
                 .with("dry_run", !options.yes);
