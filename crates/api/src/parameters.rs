@@ -184,18 +184,18 @@ impl Parameters {
     pub(crate) fn selectors(&self, name: &str) -> Result<Selector, ApiError> {
         let texts = self.all(name).filter(|text| !text.is_empty());
         let all = parse_all(name, texts, REGEXES_MAX, |text| parse_selector(name, text))?;
-        Ok(all.unwrap_or(Selector::All))
+        Ok(if all.is_empty() { Selector::All } else { Selector::or(all) })
     }
 }
 
-/// The union of several selector texts, each parsed by `read`; `None` if there are none. Together
-/// they may have as many regexes as a single one: all are held in memory during the query.
+/// Several selector texts, each parsed by `read`. Together they may have as many regexes as a single
+/// one: all are held in memory during the query.
 pub(crate) fn parse_all<'a>(
     name: &str,
     texts: impl Iterator<Item = &'a str>,
     regexes_max: usize,
     read: impl Fn(&str) -> Result<Selector, ApiError>,
-) -> Result<Option<Selector>, ApiError> {
+) -> Result<Vec<Selector>, ApiError> {
     let (mut all, mut regexes) = (Vec::new(), 0);
     for text in texts {
         let one = read(text)?;
@@ -208,7 +208,7 @@ pub(crate) fn parse_all<'a>(
         }
         all.push(one);
     }
-    Ok((!all.is_empty()).then(|| Selector::or(all)))
+    Ok(all)
 }
 
 /// Description of the selector syntax.

@@ -6,6 +6,7 @@ use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::{Evaluation, merge_equal_labels};
 use crate::plan::{PlanNode, PlanOp};
+use crate::prometheus_source::PrometheusSource;
 use crate::query_warnings::QueryWarnings;
 use crate::request::{Language, QueryRequest};
 use crate::settings::Settings;
@@ -84,7 +85,8 @@ pub fn execute_with_stats(
             let steps = steps_for(question, settings)?;
             let expression = promql::parse(question.text, &question.options)?;
             let (kind, node) = promql::plan(&expression, question, settings)?;
-            let mut evaluation = Evaluation::new(source, settings, context);
+            let source = PrometheusSource::new(source, context);
+            let mut evaluation = Evaluation::new(&source, settings, context);
             evaluation.is_range_of_one_step =
                 question.step > 0 && steps.is_instant() && question.end != question.start;
             let data = execute_promql(&mut evaluation, kind, &node, steps)?;

@@ -10,6 +10,7 @@ use std::ops::Range;
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
+use crate::prometheus_source::PrometheusSource;
 use crate::request::{Language, QueryRequest};
 use crate::settings::Settings;
 use crate::source::Source;
@@ -25,6 +26,11 @@ pub fn estimate(
     context: &dyn QueryContext,
 ) -> Result<u64> {
     let Settings { lookback, subquery_step, .. } = *settings;
+    let names = PrometheusSource::new(source, context);
+    let source: &dyn Source = match question.language {
+        Language::PromQl => &names,
+        Language::Caql => source,
+    };
     let mut estimate = CostEstimate { source, context, lookback, subquery_step, rows: 0 };
     match question.language {
         Language::PromQl => {

@@ -41,6 +41,7 @@
 
 pub mod breakdown;
 pub mod caql;
+mod classic_part;
 mod column_grid;
 pub mod compare;
 mod context;
@@ -56,6 +57,8 @@ mod limits;
 pub mod maxima;
 pub mod overview;
 mod plan;
+mod prometheus_name;
+mod prometheus_source;
 pub mod promql;
 mod query_warnings;
 mod request;
@@ -85,6 +88,8 @@ pub use histogram::{
 };
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;
+pub use prometheus_name::prometheus_series;
+pub use prometheus_source::select_by_prometheus_name;
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
 pub use settings::Settings;

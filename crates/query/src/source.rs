@@ -36,6 +36,16 @@ pub trait Source: Sync {
     /// Series that match a selector, in any order.
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>>;
 
+    /// Series that match a selector, for reads in a range (start exclusive, end inclusive): the
+    /// buckets of a histogram are series of their own if they are selected by `le`.
+    fn select_in_range(
+        &self,
+        selector: &Selector,
+        _range: &Range<i64>,
+    ) -> Result<Vec<SeriesHandle>> {
+        self.select(selector)
+    }
+
     /// Part of a range (start exclusive, end inclusive) that can have samples of some series; the
     /// whole range if unknown.
     fn time_range(

@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use axum::extract::Path;
 use model::{Selector, Series, SeriesKind};
-use query::{LabelSet, NAME, promql};
+use query::{LabelSet, NAME, StoreSource, promql};
 use store::ReadView;
 
 use super::expression::{TRUNCATED, parse_error};
@@ -18,8 +18,8 @@ use crate::json::write_text;
 use crate::parameters::{Parameters, parse_all};
 use crate::query::{EntryBudget, for_each_series, label_value};
 
-/// The union of all `match[]`; `None` if there are none.
-fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError> {
+/// All `match[]`.
+fn match_selectors(parameters: &Parameters) -> Result<Vec<Selector>, ApiError> {
     let one = |text: &str| {
         let to_error = |error: query::Error| parse_error("match[]", &error, text);
         let expression = promql::parse(text, &promql::Options::default()).map_err(to_error)?;
@@ -32,6 +32,30 @@ fn match_selector(parameters: &Parameters) -> Result<Option<Selector>, ApiError>
         promql::selector_of(selector).map_err(to_error)
     };
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
+}
+
+/// Calls `each` for the series of all selectors, also those that are found only under the names of
+/// Prometheus; without selectors, for all series, and those of OpenTelemetry under both names.
+fn for_each_named_series(
+    view: &ReadView,
+    selectors: &[Selector],
+    active: &ActiveQuery,
+    mut each: impl FnMut(&Series) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    if selectors.is_empty() {
+        return for_each_series(view, &Selector::All, active, |series| {
+            each(series)?;
+            query::prometheus_series(series).as_ref().map_or(Ok(()), &mut each)
+        });
+    }
+    for_each_series(view, &Selector::or(selectors.to_vec()), active, &mut each)?;
+    let source = StoreSource::new(view).with_context(active);
+    for selector in selectors {
+        let found = query::select_by_prometheus_name(&source, selector, active)
+            .map_err(|error| ApiError::from_query_error(error, ""))?;
+        found.iter().try_for_each(&mut each)?;
+    }
+    Ok(())
 }
 
 /// Collects items of all selected series, and responds with the list, truncated at a limit.
@@ -49,13 +73,12 @@ async fn list_response<T: Ord>(
         limit => limit,
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let selector = match_selector(&parameters)?;
-        if needs_match && selector.is_none() {
+        let selectors = match_selectors(&parameters)?;
+        if needs_match && selectors.is_empty() {
             return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
-        let selector = selector.unwrap_or(Selector::All);
         let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(active));
-        for_each_series(view, &selector, active, |series| {
+        for_each_named_series(view, &selectors, active, |series| {
             if series.kind() != SeriesKind::Text {
                 collect(series, &mut found);
             }
@@ -136,13 +159,13 @@ pub(super) async fn metadata(
     let limit = parameters.count("limit", usize::MAX, usize::MAX)?;
     let per_metric = parameters.count("limit_per_metric", usize::MAX, usize::MAX)?;
     let metric = parameters.get("metric");
-    let selector =
-        metric.map_or(Selector::All, |name| Selector::label_equals(model::selector::NAME, name));
+    let name = |name| Selector::label_equals(model::selector::NAME, name);
+    let selectors: Vec<Selector> = metric.map(name).into_iter().collect();
     let intake = context.intake.clone();
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
         let mut entries = EntryBudget::new(active);
-        for_each_series(view, &selector, active, |series| {
+        for_each_named_series(view, &selectors, active, |series| {
             let kind = match series.kind() {
                 SeriesKind::Histogram(_) => "histogram",
                 SeriesKind::Counter(_) => "counter",

@@ -12,6 +12,7 @@ mod ingest_format;
 mod laps;
 mod otel_defaults;
 mod panics;
+mod prometheus_names;
 mod stopping;
 
 // The worked example `laps` imports them from `crate`, as a file of the crate `api`.

@@ -150,7 +150,8 @@ impl MetricQuery {
         &self,
         evaluation: &mut Evaluation<'_>,
     ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
-        let found = evaluation.series(&self.fetch())?;
+        // No series of CAQL depends on the range.
+        let found = evaluation.series(&self.fetch(), &(0..0))?;
         let mut found: Vec<(String, (LabelSet, Vec<SeriesHandle>))> = found
             .into_iter()
             .map(|(labels, handles)| (canonical(&labels), (labels, handles)))

@@ -24,7 +24,9 @@ use crate::value::{StepValue, samples_of};
 impl Evaluation<'_> {
     pub(crate) fn exact(&mut self, exact: &ExactRange, steps: StepGrid) -> Result<Vec<Stream>> {
         let mut handles: Vec<SeriesHandle> = Vec::new();
-        for (labels, mut same) in self.series(&exact.fetch)? {
+        let shift = exact.fetch.shift;
+        let range = shift.apply(steps.start).saturating_sub(exact.range)..shift.apply(steps.end());
+        for (labels, mut same) in self.series(&exact.fetch, &range)? {
             let is_count = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Counter(_));
             if same.iter().any(is_count) {
                 let all = same.len();
@@ -58,9 +60,7 @@ impl Evaluation<'_> {
         }
         if handles.is_empty() {
             // A series whose rows are all lost is not found; it is reported as a gap.
-            let shift = exact.fetch.shift;
-            let start = shift.apply(steps.start).saturating_sub(exact.range);
-            self.report_gaps(&(start..shift.apply(steps.end())));
+            self.report_gaps(&range);
             return Ok(Vec::new());
         }
         // Distributions and numbers with the same name form two groups.

@@ -43,7 +43,7 @@ impl Evaluation<'_> {
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         self.report_gaps(&range);
-        let series = self.series(fetch)?;
+        let series = self.series(fetch, &range)?;
         let retained = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
@@ -109,7 +109,7 @@ impl Evaluation<'_> {
         let range =
             first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
         self.report_gaps(&range);
-        let series = self.series(fetch)?;
+        let series = self.series(fetch, &range)?;
         self.map_series(series, &|evaluation, labels, handles| {
             let mut samples = evaluation.samples(handles, range.clone())?;
             if fetch.detects_resets {
@@ -162,11 +162,13 @@ impl Evaluation<'_> {
 
     /// Selected series by labels: numbers and distributions with the same labels are merged. So are
     /// series of several kinds, if a sender has changed the type of a metric; a warning reports it.
+    /// Samples are read in `range`.
     pub(crate) fn series(
         &mut self,
         fetch: &SeriesFetch,
+        range: &Range<i64>,
     ) -> Result<BTreeMap<LabelSet, Vec<SeriesHandle>>> {
-        let handles = self.source.select(&fetch.selector)?;
+        let handles = self.source.select_in_range(&fetch.selector, range)?;
         self.budget.check_series(handles.len())?;
         let mut series: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
         for mut handle in handles {

@@ -253,7 +253,7 @@ impl Evaluation<'_> {
         let start = timestamps().min().unwrap_or_default().saturating_sub(lookback);
         let end = timestamps().max().unwrap_or_default();
         let mut infos = Vec::new();
-        for (labels, handles) in self.series(fetch)? {
+        for (labels, handles) in self.series(fetch, &(start..end))? {
             let samples = self.samples(&handles, start..end)?;
             let mut next = 0;
             let mut times = Vec::with_capacity(steps.count);

@@ -1,0 +1,389 @@
+//! Series under the names that Prometheus would give them.
+//!
+//! A PromQL query reads the store through this source. A selector with an exact name also finds
+//!
+//! * `x_bucket`, `x_count` and `x_sum` of a stored histogram `x` ([`ClassicPart`]), and
+//! * metrics and labels of OpenTelemetry by their translated names ([`prometheus_name`]).
+//!
+//! A stored series wins: a computed series with the labels of a stored one is left out.
+//!
+//! [`prometheus_name`]: crate::prometheus_name
+
+mod selection;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use hist::Mixture;
+use model::{Gap, Selector, Series, SeriesKind};
+use store::{NumberSummary, TimeGrid};
+
+use crate::classic_part::{self, ClassicPart};
+use crate::context::QueryContext;
+use crate::error::{Error, Result};
+use crate::histogram::FloatHistogram;
+use crate::labels::LabelSet;
+use crate::limits::SAMPLE_BYTES;
+use crate::prometheus_name::labeled_series;
+use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::stream::SeriesPoint;
+use crate::value::{StepValue, is_stale};
+
+use selection::{ClassicSuffix, SeriesMatch};
+
+/// Source that finds series under the names that Prometheus would give them.
+pub(crate) struct PrometheusSource<'a> {
+    stored: &'a dyn Source,
+    context: &'a dyn QueryContext,
+    /// Selected series; handles are indices into this list.
+    entries: Mutex<Vec<Arc<SelectedSeries>>>,
+    reserved_bytes: AtomicU64,
+}
+
+enum SelectedSeries {
+    Stored(SeriesHandle),
+    Classic(ClassicSeries),
+}
+
+/// Series computed from a histogram.
+struct ClassicSeries {
+    histogram: Arc<ClassicSource>,
+    part: ClassicPart,
+}
+
+/// Stored histogram that is read once for all its buckets.
+struct ClassicSource {
+    /// The histogram, and the series of its staleness markers.
+    handles: Vec<SeriesHandle>,
+    /// Samples of a range.
+    read: Option<(Range<i64>, ColumnRead<SeriesPoint>)>,
+}
+
+/// Samples of a longer range are read once for each bucket, not kept.
+const KEPT_RANGE_MAX: i64 = store::DAY;
+
+impl<'a> PrometheusSource<'a> {
+    pub(crate) fn new(
+        stored: &'a dyn Source,
+        context: &'a dyn QueryContext,
+    ) -> PrometheusSource<'a> {
+        let (entries, reserved_bytes) = (Mutex::default(), AtomicU64::new(0));
+        PrometheusSource { stored, context, entries, reserved_bytes }
+    }
+
+    fn entry(&self, handle: &SeriesHandle) -> Arc<SelectedSeries> {
+        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&entries[handle.key])
+    }
+
+    fn add(&self, labels: LabelSet, kind: SeriesKind, series: SelectedSeries) -> SeriesHandle {
+        let unit = match &series {
+            SelectedSeries::Stored(handle) => handle.unit.clone(),
+            SelectedSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
+                histogram.handles[0].unit.clone()
+            }
+            SelectedSeries::Classic(_) => String::new(),
+        };
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = entries.len();
+        entries.push(Arc::new(series));
+        SeriesHandle { labels, kind, unit, key }
+    }
+
+    /// Stored series and computed ones; without a range, a bucket series has no `le`.
+    fn find(&self, selector: &Selector, range: Option<&Range<i64>>) -> Result<Vec<SeriesHandle>> {
+        let stored = self.stored.select(selector)?;
+        let mut found: Vec<SeriesHandle> = Vec::with_capacity(stored.len());
+        let computed = compute_matches(self.stored, selector, &stored)?;
+        for handle in stored {
+            let labels = handle.labels.clone();
+            found.push(self.add(labels, handle.kind, SelectedSeries::Stored(handle)));
+        }
+        if computed.is_empty() {
+            return Ok(found);
+        }
+        let stored: HashSet<LabelSet> = found.iter().map(|handle| handle.labels.clone()).collect();
+        for SeriesMatch { labels, suffix, mut handles } in computed {
+            let kind = handles[0].kind;
+            let Some(suffix) = suffix else {
+                if !stored.contains(&labels) {
+                    found.push(self.add(labels, kind, SelectedSeries::Stored(handles.remove(0))));
+                }
+                continue;
+            };
+            let kind = match kind {
+                SeriesKind::Histogram(temporality) => SeriesKind::Counter(temporality),
+                kind => kind,
+            };
+            let mut add = |labels: LabelSet, histogram: &Arc<ClassicSource>, part: ClassicPart| {
+                if !stored.contains(&labels) {
+                    let series = ClassicSeries { histogram: Arc::clone(histogram), part };
+                    found.push(self.add(labels, kind, SelectedSeries::Classic(series)));
+                }
+            };
+            let part = match (suffix, range) {
+                (ClassicSuffix::Count, _) => ClassicPart::Count,
+                (ClassicSuffix::Sum, _) => ClassicPart::Sum,
+                (ClassicSuffix::Bucket, None) => ClassicPart::Bucket(f64::INFINITY),
+                (ClassicSuffix::Bucket, Some(range)) => {
+                    let (histogram, bounds) = self.read_bounds(handles, range)?;
+                    for bound in bounds {
+                        let labels = selection::bucket_labels(selector, &labels, kind, bound);
+                        let Some(labels) = labels else { continue };
+                        add(labels, &histogram, ClassicPart::Bucket(bound));
+                    }
+                    continue;
+                }
+            };
+            add(labels, &Arc::new(ClassicSource { handles, read: None }), part);
+        }
+        Ok(found)
+    }
+
+    /// Bounds of the buckets in a range.
+    fn read_bounds(
+        &self,
+        handles: Vec<SeriesHandle>,
+        range: &Range<i64>,
+    ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
+        let mut bounds = Vec::new();
+        let mut read = None;
+        if let Some(all) = self.stored.time_range(&handles, range.clone())? {
+            let is_kept = all.end.saturating_sub(all.start) <= KEPT_RANGE_MAX;
+            let mut start = all.start;
+            while start < all.end {
+                if self.context.is_cancelled() {
+                    return Err(Error::Timeout);
+                }
+                let slice = start..start.saturating_add(KEPT_RANGE_MAX).min(all.end);
+                let found = self.read_histogram(&handles, slice.clone())?;
+                for histogram in found.values.iter().filter_map(|point| point.value.histogram()) {
+                    classic_part::add_bounds(&histogram, &mut bounds);
+                }
+                if is_kept {
+                    self.reserve(found.values.iter().map(|point| point.value.samples()).sum())?;
+                    read = Some((slice.clone(), found));
+                }
+                start = slice.end;
+            }
+        }
+        Ok((Arc::new(ClassicSource { handles, read }), bounds))
+    }
+
+    /// Reserves memory until the source is dropped.
+    fn reserve(&self, samples: u64) -> Result<()> {
+        let bytes = samples.saturating_mul(SAMPLE_BYTES);
+        self.context.reserve_memory(bytes)?;
+        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Samples of a histogram and its staleness markers, by time.
+    fn read_histogram(
+        &self,
+        handles: &[SeriesHandle],
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
+        let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+        for handle in handles {
+            let mut read = self.stored.samples(handle, range.clone())?;
+            if !matches!(handle.kind, SeriesKind::Histogram(_)) {
+                read.values.retain(|point| point.value.number().is_some_and(is_stale));
+            }
+            all.gaps.extend(read.gaps);
+            for point in read.values {
+                let value = match point.value.histogram() {
+                    Some(histogram) => StepValue::Histogram(histogram),
+                    None => point.value,
+                };
+                all.values.push(SeriesPoint { value, ..point });
+            }
+        }
+        if handles.len() > 1 {
+            all.values.sort_by_key(|point| (point.time, !point.value.is_distribution()));
+            all.values.dedup_by_key(|point| point.time);
+        }
+        Ok(all)
+    }
+
+    fn classic_samples(
+        &self,
+        series: &ClassicSeries,
+        range: Range<i64>,
+    ) -> Result<ColumnRead<SeriesPoint>> {
+        let ClassicSeries { histogram, part } = series;
+        let value = |point: &SeriesPoint| {
+            let value = match &point.value {
+                StepValue::Histogram(histogram) if is_stale(histogram.sum) => histogram.sum,
+                StepValue::Histogram(histogram) => part.value(histogram)?,
+                other => other.number()?,
+            };
+            Some(SeriesPoint { value: StepValue::Number(value), ..*point })
+        };
+        if let Some((kept, read)) = &histogram.read
+            && kept.start <= range.start
+            && range.end <= kept.end
+        {
+            let inside = |point: &&SeriesPoint| range.start < point.time && point.time <= range.end;
+            let values = read.values.iter().filter(inside).filter_map(value).collect();
+            return Ok(ColumnRead { values, gaps: read.gaps.clone() });
+        }
+        let read = self.read_histogram(&histogram.handles, range)?;
+        Ok(ColumnRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
+    }
+
+    /// Increases of a computed series.
+    fn classic_numbers(
+        &self,
+        series: &ClassicSeries,
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        let handles: Vec<&SeriesHandle> = series
+            .histogram
+            .handles
+            .iter()
+            .filter(|handle| matches!(handle.kind, SeriesKind::Histogram(_)))
+            .collect();
+        let read = self.stored.histograms(&handles, grid)?;
+        let value = |mixture: &Mixture| {
+            let histogram = (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))?;
+            series.part.value(&histogram).map(NumberSummary::of_number)
+        };
+        Ok(ColumnRead { values: read.values.iter().map(value).collect(), gaps: read.gaps })
+    }
+
+    /// Stored series of handles.
+    fn stored_handles(&self, series: &[&SeriesHandle]) -> Vec<SeriesHandle> {
+        let stored = series.iter().flat_map(|handle| match &*self.entry(handle) {
+            SelectedSeries::Stored(handle) => vec![handle.clone()],
+            SelectedSeries::Classic(series) => series.histogram.handles.clone(),
+        });
+        stored.collect()
+    }
+}
+
+/// Series that are meant by the names of Prometheus, besides the stored ones that match.
+fn compute_matches(
+    source: &dyn Source,
+    selector: &Selector,
+    stored: &[SeriesHandle],
+) -> Result<Vec<SeriesMatch>> {
+    Ok(match selection::candidates(selector, stored.is_empty()) {
+        Some(candidates) => selection::matches(selector, source.select(&candidates)?, stored),
+        None => Vec::new(),
+    })
+}
+
+/// Series that a selector matches only under the names of Prometheus; those of buckets without
+/// `le`.
+pub fn select_by_prometheus_name(
+    source: &dyn Source,
+    selector: &Selector,
+    context: &dyn QueryContext,
+) -> Result<Vec<Series>> {
+    let names = PrometheusSource::new(source, context);
+    let found = names.find(selector, None)?;
+    let computed = found.iter().filter(|handle| match &*names.entry(handle) {
+        SelectedSeries::Stored(stored) => stored.labels != handle.labels,
+        SelectedSeries::Classic(_) => true,
+    });
+    let series = |handle: &SeriesHandle| labeled_series(&handle.labels, &handle.unit, handle.kind);
+    Ok(computed.filter_map(series).collect())
+}
+
+impl Drop for PrometheusSource<'_> {
+    fn drop(&mut self) {
+        self.context.release_memory(*self.reserved_bytes.get_mut());
+    }
+}
+
+impl Source for PrometheusSource<'_> {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        self.find(selector, None)
+    }
+
+    fn select_in_range(
+        &self,
+        selector: &Selector,
+        range: &Range<i64>,
+    ) -> Result<Vec<SeriesHandle>> {
+        self.find(selector, Some(range))
+    }
+
+    fn select_count(&self, selector: &Selector) -> Result<u64> {
+        let stored = self.stored.select_count(selector)?;
+        Ok(match selection::candidates(selector, stored == 0) {
+            Some(_) => self.find(selector, None)?.len() as u64,
+            None => stored,
+        })
+    }
+
+    fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        let handles = self.stored_handles(&series.iter().collect::<Vec<_>>());
+        self.stored.time_range(&handles, range)
+    }
+
+    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        self.stored.gaps(range)
+    }
+
+    fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        self.stored.estimate_rows(series, range, step)
+    }
+
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        match &*self.entry(series) {
+            SelectedSeries::Stored(handle) => self.stored.samples(handle, range),
+            SelectedSeries::Classic(classic) => self.classic_samples(classic, range),
+        }
+    }
+
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+        let handles = self.stored_handles(series);
+        self.stored.histograms(&handles.iter().collect::<Vec<_>>(), grid)
+    }
+
+    fn histograms_by_start(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Mixture>> {
+        let handles = self.stored_handles(series);
+        self.stored.histograms_by_start(&handles.iter().collect::<Vec<_>>(), grid)
+    }
+
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        let entries: Vec<Arc<SelectedSeries>> =
+            series.iter().map(|handle| self.entry(handle)).collect();
+        let stored: Vec<&SeriesHandle> = entries
+            .iter()
+            .filter_map(|entry| match &**entry {
+                SelectedSeries::Stored(handle) => Some(handle),
+                SelectedSeries::Classic(_) => None,
+            })
+            .collect();
+        let mut all = match stored.is_empty() && !series.is_empty() {
+            true => ColumnRead { values: vec![None; grid.columns as usize], gaps: Vec::new() },
+            false => self.stored.numbers(&stored, grid)?,
+        };
+        for entry in &entries {
+            let SelectedSeries::Classic(classic) = &**entry else { continue };
+            let more = self.classic_numbers(classic, grid)?;
+            all.gaps.extend(more.gaps);
+            for (sum, more) in all.values.iter_mut().zip(more.values) {
+                match (sum.as_mut(), more) {
+                    (_, None) => {}
+                    (None, more) => *sum = more,
+                    (Some(sum), Some(more)) => sum.add(&more),
+                }
+            }
+        }
+        Ok(all)
+    }
+}
