@@ -87,6 +87,7 @@ impl Node {
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
+        lines.extend(missing_page_warning(page::IS_EMBEDDED, addresses.first()));
         lines.push(format!("data in {}", self.data.display()));
         if let Some((connections, configured)) = self.server.reduced_connection_limit() {
             lines.push(format!(
@@ -288,6 +289,15 @@ fn open_store_target(
     Ok(WriteTarget::Store(Arc::new(store)))
 }
 
+/// Warning about a build without the web page.
+fn missing_page_warning(is_embedded: bool, address: Option<&String>) -> Option<String> {
+    let address = address.filter(|_| !is_embedded)?;
+    Some(format!(
+        "this binary has no web page: it was built without Node.js, or for tests; {address}/ says \
+         how to get the page; ingest and the API work"
+    ))
+}
+
 /// Warning about a limit of address space, if there is one.
 fn address_space_warning(bytes: Option<u64>) -> Option<String> {
     let mib = bytes? >> 20;
@@ -362,6 +372,15 @@ mod tests {
         let keys = ROLES.iter().flat_map(|role| role.keys());
         assert_eq!(names.collect::<BTreeSet<_>>().len(), ROLES.len());
         assert_eq!(keys.clone().collect::<BTreeSet<_>>().len(), keys.count());
+    }
+
+    #[test]
+    fn a_start_without_the_page_says_so() {
+        let address = "http://127.0.0.1:7717".to_owned();
+        assert_eq!(missing_page_warning(true, Some(&address)), None);
+        let said = missing_page_warning(false, Some(&address)).unwrap();
+        assert!(said.starts_with("this binary has no web page"), "{said}");
+        assert!(said.contains("http://127.0.0.1:7717/ says how to get the page"), "{said}");
     }
 
     #[test]
