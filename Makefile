@@ -21,7 +21,8 @@ help: ## this list
 run: ## build topdeck and start it with ARGS
 	@sh xtask/setup.sh run
 	@cargo xtask page
-	cargo run --profile quick --locked -p topdeck -- $(ARGS)
+	[ -e web/dist/index.html ] || export TOPDECK_WITHOUT_PAGE=1; \
+		cargo run --profile quick --locked -p topdeck -- $(ARGS)
 
 test: ## install or name what is missing, then check everything; CI runs this
 	@sh xtask/setup.sh test

@@ -1,5 +1,8 @@
-//! Embeds the built web UI. Without `web/dist` the binary has no web UI and says how to build one,
-//! so that building the binary alone needs no Node.js.
+//! Embeds the built web UI. Without `web/dist` a release build fails with the command that makes
+//! it; a build for tests goes on without the page, so that it needs no Node.js.
+
+#[path = "src/page_requirement.rs"]
+mod page_requirement;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,6 +12,8 @@ use std::path::{Path, PathBuf};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use page_requirement::{PageChoice, WITHOUT_PAGE, choose_page};
+
 fn main() {
     let web = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web");
     let built = web.join("dist");
@@ -17,8 +22,16 @@ fn main() {
     // and the binary each time. Until `web/dist` exists, its parent is watched instead.
     let watched = if built.exists() { &built } else { &web };
     println!("cargo::rerun-if-changed={}", watched.display());
+    println!("cargo::rerun-if-env-changed={WITHOUT_PAGE}");
+    let profile = std::env::var("PROFILE").expect("cargo says which");
+    let without = std::env::var(WITHOUT_PAGE).ok();
     let mut files = Vec::new();
-    if built.join("index.html").exists() {
+    let choice = choose_page(&profile, built.join("index.html").exists(), without.as_deref());
+    let choice = choice.unwrap_or_else(|error| {
+        println!("cargo::error={error}");
+        std::process::exit(1);
+    });
+    if choice == PageChoice::Embed {
         collect_files(&built, &built, &mut files);
     }
     files.sort();

@@ -22,10 +22,21 @@ pub(crate) struct Options {}
 pub(crate) fn build(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("page");
     match install_packages(&log)? {
-        Some(reason) => eprintln!("the web page is not built: {reason}"),
+        Some(reason) => eprintln!(
+            "the web page is not built, and topdeck will have none unless web/dist is there: \
+             {reason}"
+        ),
         None => bundle(&log)?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a release build go on without the page if it is not built.
+pub(crate) fn permit_missing(line: CommandLine) -> CommandLine {
+    match root().join("web/dist/index.html").exists() {
+        true => line,
+        false => line.env("TOPDECK_WITHOUT_PAGE", "1"),
+    }
 }
 
 /// Builds the page.

@@ -183,6 +183,9 @@ pub(crate) fn build_topdeck() -> Result<PathBuf> {
     let folder = program::build_folder("topdeck")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = Command::new("cargo");
+    if !root.join("web/dist/index.html").exists() {
+        build.env("TOPDECK_WITHOUT_PAGE", "1");
+    }
     build.current_dir(root);
     build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&folder);
     program::run_tool(&mut build)?;

@@ -20,21 +20,50 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         200,
         KIND,
         "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if \
-         unhealthy",
+         unhealthy, or without space for new data",
     ),
-    ApiRoute::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(health))
+    ApiRoute::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(liveness))
         .with_scope(None)
-        .with_response(200, KIND, "healthy"),
+        .with_response(200, KIND, "healthy; a restart frees no disk space, so that is no failure"),
     ApiRoute::get("/-/ready", "Prometheus API: readiness.", &[], || routing::get(health))
         .with_scope(None)
-        .with_response(200, KIND, "ready"),
+        .with_response(200, KIND, "ready; 503 with the reason without space for new data"),
 ];
 
+/// Result of the check.
+#[derive(Clone, Debug)]
+pub(crate) struct HealthReport {
+    outcome: Result<String, String>,
+    /// Why new data finds no space.
+    space_problem: Option<String>,
+}
+
 async fn health(context: Context) -> Result<String, ErrorResponse> {
+    let report = report(&context).await;
+    let full = |reason| format!("cannot store new data: {reason}; free space, or raise the limit");
+    let outcome = match (report.outcome, report.space_problem) {
+        (Ok(_), Some(reason)) => Err(full(reason)),
+        (outcome, _) => outcome,
+    };
+    outcome.map_err(unavailable)
+}
+
+async fn liveness(context: Context) -> Result<String, ErrorResponse> {
+    report(&context).await.outcome.map_err(unavailable)
+}
+
+fn unavailable(reason: String) -> ErrorResponse {
+    ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, reason)
+}
+
+async fn report(context: &Context) -> HealthReport {
     let intake = context.intake.clone();
-    let found = context.queries.health.get(move || check_health(&intake));
-    let outcome = found.await.unwrap_or_else(Err);
-    outcome.map_err(|what| ErrorResponse::new(StatusCode::SERVICE_UNAVAILABLE, what))
+    let check = move || HealthReport {
+        outcome: check_health(&intake),
+        space_problem: intake.space_problem(),
+    };
+    let found = context.queries.health.get(check).await;
+    found.unwrap_or_else(|error| HealthReport { outcome: Err(error), space_problem: None })
 }
 
 /// The report: a summary line, and a line for each damaged location and each quarantined input.

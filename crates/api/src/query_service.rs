@@ -26,6 +26,7 @@ use crate::active_query::{
 };
 use crate::api_error::ApiError;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
+use crate::health::HealthReport;
 use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory_budget::{self, MemoryBudget, Reservation};
@@ -106,7 +107,7 @@ pub struct QueryService {
     /// Start time, in nanoseconds since the Unix epoch.
     pub(crate) started_at: i64,
     pub(crate) hub: Arc<StreamHub>,
-    pub(crate) health: TtlCache<Result<String, String>>,
+    pub(crate) health: TtlCache<HealthReport>,
     pub(crate) metrics: TtlCache<Arc<str>>,
     pub(crate) overviews: OverviewCache,
     /// Locked while a snapshot is created or deleted: a snapshot is not deleted while it is

@@ -21,11 +21,12 @@ const CSP_VALUE: &str = "default-src 'none'; script-src 'self'; style-src 'self'
                          connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors \
                          'none'";
 
-/// The file of a path, if it exists; `/` always exists.
+/// The file of a path, if it exists; `/` always exists: without the web UI it is a text that says
+/// how to get it.
 pub(crate) fn file_response(path: &str, headers: &HeaderMap) -> Option<Response> {
     match ::page::find_asset(path) {
         Some(file) => Some(serve_file(file, headers)),
-        None if path == "/" => Some((StatusCode::NOT_FOUND, ::page::MISSING_TEXT).into_response()),
+        None if path == "/" => Some(::page::MISSING_TEXT.into_response()),
         None => None,
     }
 }
@@ -87,10 +88,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_served_with_or_without_the_web_ui() {
+    fn root_is_the_page_or_says_how_to_get_it() {
         let answer = |path| file_response(path, &HeaderMap::new());
         let first = answer("/").unwrap();
-        assert_eq!(first.status() == StatusCode::OK, !::page::assets().is_empty());
+        assert_eq!(first.status(), StatusCode::OK);
+        let kind = if ::page::IS_EMBEDDED { "text/html" } else { "text/plain" };
+        assert!(first.headers()[CONTENT_TYPE].to_str().unwrap().starts_with(kind));
+        for part in ["without its web page", "Node.js", "make run", "cargo xtask page", "API"] {
+            assert!(::page::MISSING_TEXT.contains(part), "{part}");
+        }
         assert!(answer("/v1/nothing").is_none());
     }
 

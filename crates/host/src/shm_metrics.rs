@@ -34,6 +34,9 @@ pub(crate) struct ShmMetricsSettings {
     /// Scrape interval: `1s`, from 100 ms to 30 s, because files of exited programs are kept for a
     /// minute.
     shm_scrape_interval: Length,
+    /// Collect also the own metrics of other topdecks on this host: false. They would be stored
+    /// twice, by each of them and here.
+    shm_topdecks: bool,
 }
 
 impl ShmMetricsSettings {
@@ -44,12 +47,12 @@ impl ShmMetricsSettings {
 impl Default for ShmMetricsSettings {
     fn default() -> ShmMetricsSettings {
         let shm_scrape_interval = Length(Duration::from_secs(1));
-        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval }
+        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval, shm_topdecks: false }
     }
 }
 
 impl SourceSettings for ShmMetricsSettings {
-    const KEYS: &'static [&'static str] = &["shm_metrics", "shm_scrape_interval"];
+    const KEYS: &'static [&'static str] = &["shm_metrics", "shm_scrape_interval", "shm_topdecks"];
 
     fn check(&self, check: &mut SettingsCheck<'_>) {
         check.range(TABLE, "shm_scrape_interval", Some(self.shm_scrape_interval), Self::INTERVALS);
@@ -64,7 +67,9 @@ impl SourceSettings for ShmMetricsSettings {
             return Ok(None);
         }
         let (host, interval) = (opening.host.to_owned(), self.shm_scrape_interval.0);
-        Ok(Some(Box::new(ShmScraper(collect(host, interval, Arc::clone(opening.intake))?))))
+        let collector = ShmCollector::new(opening.intake.meter(), self.shm_topdecks);
+        let thread = collect(host, interval, collector, Arc::clone(opening.intake))?;
+        Ok(Some(Box::new(ShmScraper(thread))))
     }
 }
 
@@ -86,6 +91,7 @@ impl HostSource for ShmScraper {
 fn collect(
     host: String,
     period: Duration,
+    collector: ShmCollector,
     intake: Arc<Intake>,
 ) -> Result<CollectorThread<Result<()>>> {
     let meter = intake.meter();
@@ -94,7 +100,7 @@ fn collect(
     let mut worker = ShmWorker {
         // The name must not change: a producer's identity is a hash of its name.
         producer: intake.producer("programs"),
-        collector: ShmCollector::new(meter),
+        collector,
         host,
         period,
         lost_gauges: None,

@@ -16,6 +16,8 @@ use tokio::sync::watch;
 
 use crate::error::{Error, Result};
 use crate::meter::LatencyHistogram;
+use crate::settings::Settings;
+use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
 /// Retry interval of the thread after a failure for lack of space.
@@ -51,6 +53,8 @@ struct CommitState {
     done: Condvar,
     /// Whether a commit thread exists; otherwise the waiter syncs.
     has_thread: bool,
+    space: Arc<SpaceMonitor>,
+    settings: Settings,
 }
 
 #[derive(Debug)]
@@ -69,8 +73,10 @@ impl GroupCommit {
     pub(crate) fn start(
         home: WriteTarget,
         timer: LatencyHistogram,
-        has_thread: bool,
+        space: Arc<SpaceMonitor>,
+        settings: Settings,
     ) -> std::io::Result<GroupCommit> {
+        let has_thread = settings.background;
         let position = home.journal().watermarks().durable;
         let (reached, _) = watch::channel(DurableState { position, failure: None });
         let shared = Arc::new(CommitState {
@@ -82,6 +88,8 @@ impl GroupCommit {
             durable: reached,
             done: Condvar::new(),
             has_thread,
+            space,
+            settings,
         });
         let thread = match has_thread {
             true => {
@@ -240,16 +248,31 @@ impl CommitState {
         // Also after an error: a full journal still makes its existing records durable.
         let position = self.target.journal().watermarks().durable;
         self.sync_latency.record(began.elapsed());
-        let is_last = lock(&self.request).stop;
+        let is_last = lock(&self.request).stop || self.space.has_given_up();
         let (outcome, broken) = match flushed {
             Ok(_) => (SyncOutcome::Done, None),
             Err(error @ journal::Error::FailStop) => (SyncOutcome::Failed, Some(error.to_string())),
-            Err(error) if is_last => (SyncOutcome::Failed, Some(error.to_string())),
+            Err(error) if is_last => {
+                self.log_abandoned(&error);
+                (SyncOutcome::Failed, Some(error.to_string()))
+            }
             // The next call of the journal says whether the failure is permanent.
             Err(_) => (SyncOutcome::Retry, None),
         };
         self.publish(position, broken);
         outcome
+    }
+
+    /// Says what a stop gives up.
+    fn log_abandoned(&self, error: &journal::Error) {
+        let request = lock(&self.request);
+        let batches = request.in_flight.len();
+        let bytes: u64 = request.in_flight.iter().map(|(_, bytes)| bytes).sum();
+        drop(request);
+        (self.settings.log)(&format!(
+            "the stop gave up {batches} batches ({bytes} bytes) that wait for the disk: {error}; \
+             their senders got no acknowledgement; the next start stores them if there is space"
+        ));
     }
 
     fn publish(&self, position: u64, broken: Option<String>) {

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use journal::{BatchIdentity, Supervisor};
 use model::{Batch, SeriesId};
@@ -23,6 +24,7 @@ use crate::rejections::Rejections;
 use crate::restartable::ClockThread;
 use crate::self_metrics;
 use crate::settings::Settings;
+use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
 /// Maximum jump of sequences of a sender with numbers of its own. A sender cannot lose more
@@ -56,8 +58,10 @@ impl Intake {
             "Duration of a journal sync (group commit)",
             &[],
         );
+        let space = Arc::new(SpaceMonitor::default());
         let commit =
-            GroupCommit::start(home.clone(), syncing, settings.background).map_err(no_thread)?;
+            GroupCommit::start(home.clone(), syncing, Arc::clone(&space), settings.clone())
+                .map_err(no_thread)?;
         let started_at = (settings.clock)();
         self_metrics::register_gauges(&meter, home.clone(), started_at);
         let batches = |outcome| {
@@ -98,6 +102,7 @@ impl Intake {
             shutdown_gap_receipt: Mutex::default(),
             is_unclean: AtomicBool::new(false),
             batch_bytes_max: batch_bytes_max(&home),
+            space,
             group_commit: commit,
             ledger_reader: reader,
             stages: Mutex::default(),
@@ -280,6 +285,17 @@ impl Intake {
     /// Counts durable records and writes the ledger, as the housekeeping thread does periodically.
     pub fn checkpoint_ledger(&self) -> Result<()> {
         self.shared.checkpoint_ledger(false)
+    }
+
+    /// Why new data finds no space on the disk or below a limit, if so: senders are asked to retry.
+    pub fn space_problem(&self) -> Option<String> {
+        self.shared.space_problem()
+    }
+
+    /// Bounds a stop: `patience` from now, batches that find no space fail instead of waiting for
+    /// it. Before [`Intake::stop`], and before the sources stop.
+    pub fn begin_stop(&self, patience: Duration) {
+        self.shared.space.begin_stop(patience);
     }
 
     /// Waits for accepted batches, closes the ledger, and ends the threads. Call it when all

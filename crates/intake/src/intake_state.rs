@@ -22,6 +22,7 @@ use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
+use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
 /// Producer of the self metrics.
@@ -56,6 +57,7 @@ pub(crate) struct IntakeState {
     pub(crate) series_cache: Arc<SeriesCache>,
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) meter: Arc<Meter>,
+    pub(crate) space: Arc<SpaceMonitor>,
     pub(crate) group_commit: GroupCommit,
     pub(crate) ledger_reader: LedgerReader,
     pub(crate) stages: Mutex<Vec<(String, Arc<dyn DownstreamStage>)>>,
@@ -389,6 +391,7 @@ impl IntakeState {
         append: impl FnOnce() -> Result<Ack, store::Error>,
     ) -> Result<Receipt> {
         let level = self.settings.level;
+        let size = bytes;
         let bytes = if level == Level::Disk { bytes as u64 } else { 0 };
         let appended = self.check_backlog(bytes).and_then(|()| {
             let began = Instant::now();
@@ -396,9 +399,13 @@ impl IntakeState {
             self.append_latency.record(began.elapsed());
             appended.map_err(|error| {
                 self.group_commit.release(bytes);
+                if let store::Error::Journal(journal::Error::Full(reason)) = &error {
+                    self.space.record_refusal(size, &reason.to_string());
+                }
                 Error::from(error)
             })
         });
+        let appended = appended.map_err(|error| self.space.without_retry_at_stop(error));
         let ack = appended.inspect_err(|error| match error.is_retryable() {
             true => self.outcomes.deferred.add(1),
             false => self.outcomes.rejected.add(1),
@@ -406,6 +413,7 @@ impl IntakeState {
         match ack.is_duplicate {
             true => self.outcomes.duplicate.add(1),
             false => {
+                self.space.record_accepted(size);
                 self.outcomes.accepted.add(1);
                 self.count_accepted(producer, counts);
             }
@@ -419,6 +427,7 @@ impl IntakeState {
                 "the store has {held} bytes of rows in memory, {max} are the most: it cannot \
                  bring them to disk"
             );
+            self.space.record_refusal(0, &reason);
             return Err(Error::Full { reason, retry_after: RETRY_AFTER_BACKLOG });
         }
         self.group_commit.reserve(bytes, self.settings.in_flight_bytes_max)
@@ -487,6 +496,25 @@ impl IntakeState {
         self.report_unclean_shutdown();
         self.report_rejected(is_closed);
         self.ledger_reader.save(is_closed && !self.is_unclean.load(Ordering::Relaxed))
+    }
+
+    /// Why new data finds no space.
+    pub(crate) fn space_problem(&self) -> Option<String> {
+        let journal = self.target.journal();
+        if journal.is_full()
+            && let Ok(stat) = journal.stat()
+            && let Some(reason) = stat.full_reason
+        {
+            return Some(reason.to_string());
+        }
+        self.space.recent_refusal()
+    }
+
+    /// Logs when there is no longer space for new data, and when there is again.
+    pub(crate) fn log_space(&self) {
+        if let Some(line) = self.space.log_line(self.space_problem().as_deref()) {
+            (self.settings.log)(&line);
+        }
     }
 
     /// Adds a warning to the audit.

@@ -30,6 +30,7 @@ mod restartable;
 mod self_metrics;
 mod series_cache;
 mod settings;
+mod space_monitor;
 mod write_target;
 
 mod audit;

@@ -155,7 +155,12 @@ impl SegmentFlusher {
                 if mark.position < next {
                     store.lock_append()?.discard_lost();
                 }
-                store.buffer.clear_state(FULL);
+                // An empty buffer is no space: the next frame needs a segment.
+                if store.buffer.state() & FULL != 0
+                    && self.ensure_segment_space(store, 0, mark.position).is_ok()
+                {
+                    store.buffer.clear_state(FULL);
+                }
                 return Ok(FlushOutcome::Drained);
             }
             self.write_frame(store, mark, goal)?;
@@ -276,8 +281,17 @@ impl SegmentFlusher {
             (Some(writing), Some(room)) if writing.offset.saturating_add(room) <= writing.limit => {
                 Ok(())
             }
-            _ => self.roll_segment(store, first),
+            (_, room) => self.roll_segment(store, first, room.unwrap_or(u64::MAX)),
         }
+    }
+
+    /// Creates the first segment, so that an append finds space for it.
+    pub(crate) fn reserve_first_segment(&mut self, store: &JournalShared) -> Result<()> {
+        if !self.acquire_lease(store)? || !self.retained.is_empty() {
+            return Ok(());
+        }
+        let mark = store.buffer.mark();
+        self.ensure_segment_space(store, 0, mark.position)
     }
 
     /// Writes a batch that is larger than the buffer directly to a segment; `group` is its records
@@ -339,8 +353,8 @@ impl SegmentFlusher {
 
     // ---- segments ----
 
-    /// Closes the active segment and starts another.
-    fn roll_segment(&mut self, store: &JournalShared, first: u64) -> Result<()> {
+    /// Closes the active segment and starts another, with at least `room` bytes for frames.
+    fn roll_segment(&mut self, store: &JournalShared, first: u64, room: u64) -> Result<()> {
         let size = store.stored_settings.settings.segment_bytes;
         if let Err(error) = self.free_space_for(store, size) {
             if let Error::Full(_) = error {
@@ -359,14 +373,14 @@ impl SegmentFlusher {
             producers: newest(self.producers.values().copied(), most),
         };
         let path = store.paths.segment(first);
+        let least = head.frames_offset().saturating_add(room);
         let created = store.disk.open(&path, OpenMode::Create).and_then(|file| {
-            file.set_len(0)?;
-            file.allocate(size)?;
+            let size = segment::reserve_space(&*file, size, least)?;
             file.write_all_at(&head.encode(), 0)?;
-            Ok(file)
+            Ok((file, size))
         });
-        let file = match created {
-            Ok(file) => file,
+        let (file, size) = match created {
+            Ok(created) => created,
             Err(error) => {
                 // It holds nothing published.
                 let _ = store.disk.remove(&path);

@@ -493,6 +493,10 @@ impl JournalInner {
             if pending() {
                 busy = buffer.has_full_frame();
                 match self.flusher().drain(&self.shared) {
+                    // Everything is written, and there is no space for more.
+                    Ok(FlushOutcome::Drained) if buffer.state() & FULL != 0 => {
+                        thread::sleep(LEASE_POLL);
+                    }
                     Ok(FlushOutcome::Drained) => {}
                     Ok(FlushOutcome::NotOwner) => buffer.wait_for_flusher(LEASE_POLL),
                     // Full or fail-stopped: appends report it. Retry.

@@ -392,6 +392,12 @@ impl Journal {
         stored_settings.create(&*store.disk, &store.paths)
     }
 
+    /// Creates the first segment of a new journal, so that a disk without space for it is known
+    /// before the first append: the error is [`Error::Full`] then.
+    pub fn reserve_first_segment(&self) -> Result<()> {
+        self.inner.flusher().reserve_first_segment(&self.inner.shared)
+    }
+
     /// Whether the journal is full; [`Journal::stat`] has the reason.
     pub fn is_full(&self) -> bool {
         self.inner.shared.buffer.state() & FULL != 0

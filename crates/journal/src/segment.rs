@@ -449,6 +449,35 @@ pub(crate) fn rewrite(file: &dyn File, upto: u64) -> io::Result<()> {
     Ok(())
 }
 
+/// Smallest segment on a disk that lacks space: this part of the segment size, 4 MiB of a server's
+/// 64 MiB. At least as much stays free.
+const SEGMENT_PART_MIN: u64 = 16;
+
+/// Reserves `size` bytes for a segment; returns the size. On a disk without space for them, it is
+/// half of the largest power-of-two part of them that is free, from [`SEGMENT_PART_MIN`] on, if it
+/// takes `least` bytes. The rest is for the parts of a store: without space for them the journal
+/// would never be freed.
+pub(crate) fn reserve_space(file: &dyn File, size: u64, least: u64) -> io::Result<u64> {
+    let mut part = size;
+    loop {
+        // Some file systems keep what they reserved before they failed.
+        file.set_len(0)?;
+        let no_space = match file.allocate(part) {
+            Ok(()) if part == size => return Ok(size),
+            Ok(()) => {
+                file.set_len(part / 2)?;
+                return Ok(part / 2);
+            }
+            Err(error) if is_no_space(&error) => error,
+            Err(error) => return Err(error),
+        };
+        part /= 2;
+        if part / 2 < least.max(size / SEGMENT_PART_MIN) {
+            return Err(no_space);
+        }
+    }
+}
+
 pub(crate) fn is_no_space(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

@@ -1,7 +1,11 @@
 //! Web UI assets embedded in the binary. The UI loads nothing from other hosts.
 //!
-//! A binary that was built without `web/dist` has no assets; `make` builds both.
+//! A binary that was built without `web/dist` has no assets: that is a build for tests, or one with
+//! `TOPDECK_WITHOUT_PAGE=1`.
 #![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod page_requirement;
 
 use std::io::Read as _;
 
@@ -22,9 +26,23 @@ pub struct Asset {
 
 const ASSETS: &[Asset] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Response if there are no assets.
-pub const MISSING_TEXT: &str = "This build has no web UI. Run `make` (needs Node.js).\nThe API is \
-                                described at /v1/openapi.json.\n";
+/// Whether the binary contains the web UI.
+pub const IS_EMBEDDED: bool = !ASSETS.is_empty();
+
+/// Response to `/` if there are no assets.
+pub const MISSING_TEXT: &str = "\
+This topdeck was built without its web page. Everything else works: ingest, the API (described at
+/v1/openapi.json), the Prometheus API for Grafana, and the commands of `topdeck --help`.
+
+To get the page, install Node.js 20.19 or newer with npm, and run in topdeck's source folder
+
+    make run
+
+or, for an installed binary,
+
+    cargo xtask page
+    cargo install --locked --path crates/topdeck
+";
 
 /// All assets.
 pub fn assets() -> &'static [Asset] {

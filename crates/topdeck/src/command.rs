@@ -16,11 +16,19 @@ use crate::renamed_flags;
 /// topdeck stores the whole distribution of every latency and shows how many requests were slow,
 /// when and where.
 #[derive(Parser)]
-#[command(name = "topdeck", version, arg_required_else_help = true, after_long_help = AFTER)]
+#[command(name = "topdeck", version, long_version = LONG_VERSION)]
+#[command(arg_required_else_help = true, after_long_help = AFTER)]
 pub(crate) struct Topdeck {
     #[command(subcommand)]
     subcommand: Command,
 }
+
+/// Says whether the page is in the binary: a build without it differs in nothing else.
+const LONG_VERSION: &str = if page::IS_EMBEDDED {
+    concat!(env!("CARGO_PKG_VERSION"), "\nweb page: included")
+} else {
+    concat!(env!("CARGO_PKG_VERSION"), "\nweb page: not included; `cargo xtask page` builds it")
+};
 
 const AFTER: &str = "\
 Exit status:

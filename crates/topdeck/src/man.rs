@@ -20,7 +20,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let folder = &options.folder;
     let written = || format!("cannot write the manual to {}", folder.display());
     fs::create_dir_all(folder).with_context(written)?;
-    let mut command = command::clap_command().disable_help_subcommand(true);
+    // The title names the version alone, not the build.
+    let mut command = command::clap_command()
+        .long_version(env!("CARGO_PKG_VERSION"))
+        .disable_help_subcommand(true);
     command.build();
     clap_mangen::generate_to(command, folder).with_context(written)?;
     Ok(ExitCode::SUCCESS)

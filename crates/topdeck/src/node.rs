@@ -39,8 +39,10 @@ pub(crate) const ROLES: RoleTable = &[
 
 /// Folder of the store in the data folder.
 pub(crate) const STORE_FOLDER: &str = "store";
-/// Timeout for requests in progress at a stop.
-const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+/// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within 15 s.
+const STOP_TIMEOUT: Duration = Duration::from_secs(8);
+/// Time for which a stop waits for space on a full disk.
+const STOP_SPACE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Segment size of the journal. A batch may have a quarter of it, which is the maximum of a
 /// request.
 const SEGMENT_BYTES: u64 = 64 << 20;
@@ -70,6 +72,7 @@ impl Node {
         rename_old_folders(data)?.iter().for_each(print_message);
         let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
+        reserve_first_segment(&intake);
         // Before any role accepts data.
         declare_volatile_sources(&settings, &intake);
         let role_context = role_context(&intake, &settings, data);
@@ -94,6 +97,7 @@ impl Node {
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
         let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
+        lines.extend(missing_page_warning(page::IS_EMBEDDED, addresses.first()));
         lines.push(format!("data in {}", self.data.display()));
         if let Some((connections, configured)) = self.server.reduced_connection_limit() {
             lines.push(format!(
@@ -158,6 +162,7 @@ impl Node {
             publish_address(&self.data, "");
         }
         self.context.queries.stop();
+        self.intake.begin_stop(STOP_SPACE_TIMEOUT);
         if !self.server.stop(STOP_TIMEOUT).await {
             print_message(format_args!("some requests did not finish within {STOP_TIMEOUT:?}"));
         }
@@ -249,6 +254,14 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     }
 }
 
+/// A new data folder on a disk without space: the journal is full from the start, and the log,
+/// `/health` and senders are told. The server starts: it stores once there is space.
+fn reserve_first_segment(intake: &Intake) {
+    if let Err(error) = intake.target().journal().reserve_first_segment() {
+        print_message(format_args!("cannot store new data yet: {error}"));
+    }
+}
+
 /// Roles with data in memory lose it if the process is killed: the next start reports that.
 fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
     let is_lossy = settings.roles.is_lossy();
@@ -336,6 +349,15 @@ fn open_store_target(
     Ok(WriteTarget::Store(Arc::new(store)))
 }
 
+/// Warning about a build without the web page.
+fn missing_page_warning(is_embedded: bool, address: Option<&String>) -> Option<String> {
+    let address = address.filter(|_| !is_embedded)?;
+    Some(format!(
+        "this binary has no web page: it was built without Node.js, or for tests; {address}/ says \
+         how to get the page; ingest and the API work"
+    ))
+}
+
 /// Warning about a limit of address space, if there is one.
 fn address_space_warning(bytes: Option<u64>) -> Option<String> {
     let mib = bytes? >> 20;
@@ -410,6 +432,15 @@ mod tests {
         let keys = ROLES.iter().flat_map(|role| role.keys());
         assert_eq!(names.collect::<BTreeSet<_>>().len(), ROLES.len());
         assert_eq!(keys.clone().collect::<BTreeSet<_>>().len(), keys.count());
+    }
+
+    #[test]
+    fn a_start_without_the_page_says_so() {
+        let address = "http://127.0.0.1:7717".to_owned();
+        assert_eq!(missing_page_warning(true, Some(&address)), None);
+        let said = missing_page_warning(false, Some(&address)).unwrap();
+        assert!(said.starts_with("this binary has no web page"), "{said}");
+        assert!(said.contains("http://127.0.0.1:7717/ says how to get the page"), "{said}");
     }
 
     #[test]

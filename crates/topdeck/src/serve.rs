@@ -65,6 +65,9 @@ Exit status:
   1  it could not start, or failed
   2  usage error";
 
+/// Time for calls that still run when everything is stopped.
+const RUNTIME_STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(1);
+
 #[derive(clap::Args)]
 struct StartOptions {
     /// Settings file (TOML); docs/topdeck.toml lists all keys
@@ -95,8 +98,10 @@ fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(run_until_stopped(mode, options, settings, &data))?;
-    Ok(ExitCode::SUCCESS)
+    let ended = runtime.block_on(run_until_stopped(mode, options, settings, &data));
+    // Not longer: a blocked call must not keep a stopped server alive.
+    runtime.shutdown_timeout(RUNTIME_STOP_TIMEOUT);
+    ended.map(|()| ExitCode::SUCCESS)
 }
 
 async fn run_until_stopped(

@@ -57,7 +57,10 @@ impl DistProgram<'_> {
 /// success. A released binary `has_page`.
 pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Result<()> {
     let version = program.stdout(&["--version"])?;
-    ensure!(version.starts_with("topdeck "), "`topdeck --version` wrote {version:?}");
+    ensure!(
+        version.starts_with("topdeck ") && version.contains("\nweb page: included"),
+        "`topdeck --version` wrote {version:?}"
+    );
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
     }

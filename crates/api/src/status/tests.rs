@@ -47,6 +47,40 @@ async fn health_and_metrics() {
     assert!(text.contains("topdeck_query_duration_seconds_count{kind=\"query\"} 1\n"), "{text}");
 }
 
+/// A user saw "topdeck is well" while every write got 429.
+#[tokio::test]
+async fn health_and_readiness_are_503_with_the_reason_while_the_disk_is_full() {
+    let sim = sim::SimDisk::new(1);
+    let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(sim.process());
+    let store = crate::test_server::empty_store_in(disk, std::path::Path::new("/store"));
+    let server =
+        TestServer::with_store(store, crate::query_service::QueryServiceSettings::default());
+    let intake = &server.context.intake;
+    let append = || {
+        use collect::SeriesSink as _;
+        let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
+        let series = || model::Series::new("a", model::SeriesKind::Gauge).validate();
+        writer.series(b"a", &mut { series }).unwrap();
+        for end in 1..=1_000 {
+            let value = model::SampleValue::Number(end as f64);
+            writer.sample(&model::Sample { start: 0, end, value }).unwrap();
+        }
+        intake.append(&intake.producer("p"), writer)
+    };
+    sim.set_capacity(sim.used_bytes());
+    let refused = (0..10_000).find_map(|_| append().err()).expect("the disk is full");
+    assert!(refused.is_retryable(), "{refused}");
+    for path in ["/health", "/-/ready"] {
+        let (status, text) = server.get(path).await;
+        assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE, "{text}");
+        assert!(text.contains("cannot store new data: no space left on the disk"), "{text}");
+    }
+    assert_eq!(server.get("/-/healthy").await.0, StatusCode::OK, "a restart frees no space");
+    sim.set_capacity(u64::MAX);
+    append().unwrap().until_durable().await.unwrap();
+    assert_eq!(intake.space_problem(), None);
+}
+
 #[tokio::test]
 async fn agent_has_no_store_to_query() {
     let disk: std::sync::Arc<dyn disk::Disk> = std::sync::Arc::new(sim::SimDisk::new(1).process());

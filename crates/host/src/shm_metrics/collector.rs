@@ -30,6 +30,8 @@ const WARNINGS_MAX: usize = 100;
 #[derive(Debug)]
 pub(crate) struct ShmCollector {
     this_process: ProcessIdentity,
+    /// Whether the metrics of other topdecks are collected.
+    with_topdecks: bool,
     /// By device and inode of the file.
     processes: HashMap<(u64, u64), TrackedProcess>,
     next_scan: Instant,
@@ -47,7 +49,7 @@ pub(crate) struct ShmCollector {
 const DROP_REASONS: [&str; 4] = ["processes", "series", "rejected", "unknown"];
 
 impl ShmCollector {
-    pub(crate) fn new(meter: &Meter) -> ShmCollector {
+    pub(crate) fn new(meter: &Meter, with_topdecks: bool) -> ShmCollector {
         let open = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&open);
         let about = "metrics files read";
@@ -60,6 +62,7 @@ impl ShmCollector {
         let about = "failed reads of metrics files";
         ShmCollector {
             this_process: ProcessIdentity::current(),
+            with_topdecks,
             processes: HashMap::new(),
             next_scan: Instant::now(),
             has_scanned: false,
@@ -86,7 +89,7 @@ impl ShmCollector {
         }
         let (mut unknown, mut failed) = (0, Vec::new());
         for process in self.processes.values_mut() {
-            match process.read(out) {
+            match process.read(out, self.with_topdecks) {
                 Ok(count) => unknown += count,
                 Err(error) => failed.push(error),
             }

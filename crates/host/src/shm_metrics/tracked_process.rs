@@ -140,7 +140,7 @@ impl TrackedProcess {
     /// Whether the process is a topdeck: metrics of topdeck start with its name.
     pub(crate) fn is_topdeck(&mut self) -> bool {
         let metrics = self.attached.as_mut().and_then(|attached| attached.metrics().ok());
-        metrics.unwrap_or_default().iter().any(|metric| metric.name.starts_with("topdeck_"))
+        has_topdeck_metric(&metrics.unwrap_or_default())
     }
 
     /// Reports nothing of the process.
@@ -148,8 +148,13 @@ impl TrackedProcess {
         self.attached = None;
     }
 
-    /// Reports all current metrics. Returns how many have an unsupported value.
-    pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) -> shm::Result<u64> {
+    /// Reports all current metrics, or nothing of a topdeck unless `with_topdecks`. Returns how
+    /// many have an unsupported value.
+    pub(crate) fn read(
+        &mut self,
+        out: &mut ShmRowWriter<'_>,
+        with_topdecks: bool,
+    ) -> shm::Result<u64> {
         let Some(attached) = &mut self.attached else { return Ok(0) };
         let end = self.exited_at.unwrap_or(out.end);
         // The clock was set back: a counter reported twice for one time would look like a new
@@ -158,6 +163,10 @@ impl TrackedProcess {
             return Ok(0);
         }
         let metrics = attached.metrics()?;
+        if !with_topdecks && has_topdeck_metric(&metrics) {
+            self.skip();
+            return Ok(0);
+        }
         // Taken after the values, so that no age is negative.
         let now_ns = clock::now();
         let start = self.start.unwrap_or(end);
@@ -211,6 +220,10 @@ impl TrackedProcess {
         self.last_end = end;
         Ok(unknown)
     }
+}
+
+fn has_topdeck_metric(metrics: &[ProcessMetric]) -> bool {
+    metrics.iter().any(|metric| metric.name.starts_with("topdeck_"))
 }
 
 fn report_in_flight(

@@ -34,9 +34,13 @@ struct RecordingProgram {
 
 impl RecordingProgram {
     fn start(memory: &MemoryFolder) -> RecordingProgram {
+        RecordingProgram::start_as("program", memory)
+    }
+
+    fn start_as(role: &str, memory: &MemoryFolder) -> RecordingProgram {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "programs::program", "--ignored", "--nocapture"])
-            .env(ROLE, "program")
+            .env(ROLE, role)
             .env(shm::ENV_VARIABLE, &memory.0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,9 +87,9 @@ impl RecordingProgram {
 #[test]
 #[ignore = "a program that other tests start"]
 fn program() {
-    if std::env::var_os(ROLE).is_none() {
-        return;
-    }
+    let Some(role) = std::env::var_os(ROLE) else { return };
+    let own = || shm::MetricBuilder::new(format!("topdeck_{NAME}_total")).counter().unwrap();
+    let _own = (role == "topdeck").then(own);
     let counter = || shm::MetricBuilder::new(format!("{NAME}_total"));
     let counted = counter().label("kind", "a").label("host", "theirs").counter().unwrap();
     let took = shm::MetricBuilder::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
@@ -301,6 +305,27 @@ fn names_labels_texts_and_in_flight_are_read() {
     let own = std::process::id().to_string();
     assert_eq!(told.series("process_up", &[("pid", &own)]).count(), 0);
     other.record(0);
+    other.end();
+}
+
+/// A user saw the metrics of each topdeck on the host twice: its own rows, and those of the others.
+#[test]
+fn metrics_of_other_topdecks_are_collected_only_if_asked() {
+    let Some(memory) = MemoryFolder::new() else { return };
+    let mut topdeck = RecordingProgram::start_as("topdeck", &memory);
+    let mut other = RecordingProgram::start(&memory);
+    topdeck.record(1);
+    other.record(1);
+    let rows = |settings: &str, program: &RecordingProgram| {
+        let place = HostFixture::single_reading();
+        place.start(only(settings)).stop().unwrap();
+        place.contents().series("process_up", &[("pid", &program.pid())]).count()
+    };
+    let by_default = "shm_metrics = true";
+    assert_eq!(rows(by_default, &topdeck), 0);
+    assert!(rows(by_default, &other) > 0);
+    assert!(rows("shm_metrics = true\nshm_topdecks = true", &topdeck) > 0);
+    topdeck.end();
     other.end();
 }
 

@@ -1,6 +1,7 @@
 //! Backpressure: full journal, full disk, bytes in flight.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use intake::{Error, Intake, Settings, WriteTarget};
 use sim::SimDisk;
@@ -32,6 +33,83 @@ fn senders_wait_while_the_write_backlog_is_full() {
     let audit = intake.audit().unwrap();
     assert_eq!(audit.producers[0].stages[0].stored.values, 1001);
     assert!(audit.producers[0].is_reconciled());
+}
+
+/// Waits for a log line; the runner ends the test if it never appears.
+fn wait_for_line(lines: &Mutex<Vec<String>>, part: &str) -> String {
+    loop {
+        let found = lines.lock().unwrap().iter().find(|line| line.contains(part)).cloned();
+        match found {
+            Some(line) => return line,
+            None => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+}
+
+/// A user saw a server on a full disk that SIGTERM did not end, with a silent log: sources waited
+/// for a batch that was in memory and never became durable.
+#[test]
+fn a_stop_with_a_full_disk_ends_and_says_what_it_gave_up() {
+    let disk = SimDisk::new(1);
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = {
+        let lines = Arc::clone(&lines);
+        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+    };
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    create_journal(&process).unwrap();
+    let journal = journal::Journal::open(process, DIR.as_ref(), &Default::default()).unwrap();
+    let settings = Settings { interval: Duration::MAX, log, ..Settings::default() };
+    let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap();
+    disk.set_capacity(disk.used_bytes());
+    let receipt = append(&intake, 10).unwrap();
+    let said = wait_for_line(&lines, "cannot store new data");
+    assert!(said.contains("no space left on the disk"), "{said}");
+    // As the host collector does.
+    let waiter = std::thread::spawn(move || receipt.wait_durable());
+    intake.begin_stop(Duration::ZERO);
+    let outcome = waiter.join().unwrap();
+    assert!(matches!(outcome, Err(Error::JournalFailed(_))), "{outcome:?}");
+    let refused = append(&intake, 10).and_then(|receipt| receipt.wait_durable());
+    assert!(refused.is_err_and(|error| !error.is_retryable()));
+    intake.stop();
+    let said = wait_for_line(&lines, "the stop gave up");
+    assert!(said.starts_with("the stop gave up 1 batches ("), "{said}");
+    assert!(said.contains("no space left on the disk"), "{said}");
+    // Nothing is lost: the next start stores the batch.
+    drop(intake);
+    disk.set_capacity(u64::MAX);
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    let home = WriteTarget::Journal(open_journal(&process, &Arc::default()).unwrap());
+    let intake = Intake::new(home, Settings { background: false, ..Settings::default() }).unwrap();
+    append(&intake, 5).unwrap().wait_durable().unwrap();
+    let audit = intake.audit().unwrap();
+    let values: u64 = audit.producers.iter().map(|it| it.stages[0].stored.values).sum();
+    assert_eq!(values, 15);
+}
+
+#[test]
+fn the_log_says_when_the_disk_fills_and_when_it_frees() {
+    let disk = SimDisk::new(1);
+    let lines: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = {
+        let lines = Arc::clone(&lines);
+        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+    };
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    create_journal(&process).unwrap();
+    let journal = journal::Journal::open(process, DIR.as_ref(), &Default::default()).unwrap();
+    let settings = Settings { interval: Duration::MAX, log, ..Settings::default() };
+    let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap();
+    disk.set_capacity(disk.used_bytes());
+    // A start without space for the first segment.
+    let refused = intake.target().journal().reserve_first_segment();
+    assert!(matches!(refused, Err(journal::Error::Full(_))), "{refused:?}");
+    wait_for_line(&lines, "cannot store new data: no space left on the disk");
+    disk.set_capacity(u64::MAX);
+    append(&intake, 10).unwrap().wait_durable().unwrap();
+    wait_for_line(&lines, "new data is stored again");
+    assert_eq!(intake.space_problem(), None);
 }
 
 #[test]

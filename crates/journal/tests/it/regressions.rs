@@ -329,3 +329,50 @@ fn unremovable_segment_keeps_its_durability() {
         }
     }
 }
+
+/// A user saw a server with 39 MB of free space reject everything: segments took 64 MiB or none.
+#[test]
+fn a_small_disk_gets_segments_of_its_size() {
+    let disk = SimDisk::new(3);
+    let settings = Settings { segment_bytes: 1 << 20, buffer_bytes: 64 << 10, ..plain() };
+    create(&disk, &settings);
+    let journal = open(&disk);
+    disk.set_capacity(disk.used_bytes() + (700 << 10));
+    journal.reserve_first_segment().unwrap();
+    let mut accepted = 0;
+    while journal.append(&[7; 8_000], Level::Disk).is_ok_and(|ack| ack.level == Level::Disk) {
+        accepted += 1;
+    }
+    let stat = journal.stat().unwrap();
+    assert!(stat.segments > 1, "{} segments", stat.segments);
+    assert!(accepted * 8_000 > 300 << 10, "{accepted} records");
+    assert_eq!(stat.full_reason, Some(FullReason::NoSpace));
+    drop(journal);
+    let journal = open(&disk);
+    let mut reader = journal.reader(StartPosition::First).unwrap();
+    let mut read = 0;
+    while reader.next().unwrap().is_some() {
+        read += 1;
+    }
+    assert!(read >= accepted, "{read} of {accepted}");
+    disk.set_capacity(u64::MAX);
+    let ack = journal.append(b"again", Level::Disk).unwrap();
+    assert_eq!(ack.level, Level::Disk);
+}
+
+/// A new journal on a full disk is full from the start, not only at the first append.
+#[test]
+fn a_start_without_space_for_the_first_segment_is_full_until_there_is_space() {
+    let disk = SimDisk::new(4);
+    create(&disk, &plain());
+    let journal = open(&disk);
+    disk.set_capacity(disk.used_bytes());
+    assert!(matches!(journal.reserve_first_segment(), Err(Error::Full(FullReason::NoSpace))));
+    assert!(journal.is_full());
+    // The buffer is empty, so nothing waits for the disk, and the journal is still full.
+    journal.flush(Level::Disk).unwrap();
+    assert!(journal.is_full());
+    disk.set_capacity(u64::MAX);
+    journal.flush(Level::Disk).unwrap();
+    assert!(!journal.is_full());
+}

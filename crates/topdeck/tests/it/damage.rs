@@ -248,11 +248,20 @@ fn help_names_units_and_exit_statuses() {
     {
         assert!(help.contains(word), "{word} is missing in\n{help}");
     }
+    assert_eq!(topdeck(&["-V"], b"").stdout, format!("topdeck {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(topdeck(&["hits"], b"").status, 2);
+}
+
+#[test]
+fn version_says_whether_the_binary_has_its_web_page() {
+    let page = match page::IS_EMBEDDED {
+        true => "included",
+        false => "not included; `cargo xtask page` builds it",
+    };
     assert_eq!(
         topdeck(&["--version"], b"").stdout,
-        format!("topdeck {}\n", env!("CARGO_PKG_VERSION"))
+        format!("topdeck {}\nweb page: {page}\n", env!("CARGO_PKG_VERSION"))
     );
-    assert_eq!(topdeck(&["hits"], b"").status, 2);
 }
 
 /// Runs with output and errors redirected to files.
