@@ -188,8 +188,8 @@ impl Parameters {
     }
 }
 
-/// Several selector texts, each parsed by `read`. Together they may have as many regexes as a single
-/// one: all are held in memory during the query.
+/// Several selector texts, each parsed by `read`. Together they may have as many regexes as a
+/// single one: all are held in memory during the query.
 pub(crate) fn parse_all<'a>(
     name: &str,
     texts: impl Iterator<Item = &'a str>,

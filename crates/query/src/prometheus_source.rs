@@ -38,11 +38,11 @@ pub(crate) struct PrometheusSource<'a> {
     stored: &'a dyn Source,
     context: &'a dyn QueryContext,
     /// Selected series; handles are indices into this list.
-    entries: Mutex<Vec<Arc<SelectedSeries>>>,
+    entries: Mutex<Vec<Arc<SourceSeries>>>,
     reserved_bytes: AtomicU64,
 }
 
-enum SelectedSeries {
+enum SourceSeries {
     Stored(SeriesHandle),
     Classic(ClassicSeries),
 }
@@ -73,18 +73,18 @@ impl<'a> PrometheusSource<'a> {
         PrometheusSource { stored, context, entries, reserved_bytes }
     }
 
-    fn entry(&self, handle: &SeriesHandle) -> Arc<SelectedSeries> {
+    fn entry(&self, handle: &SeriesHandle) -> Arc<SourceSeries> {
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(&entries[handle.key])
     }
 
-    fn add(&self, labels: LabelSet, kind: SeriesKind, series: SelectedSeries) -> SeriesHandle {
+    fn add(&self, labels: LabelSet, kind: SeriesKind, series: SourceSeries) -> SeriesHandle {
         let unit = match &series {
-            SelectedSeries::Stored(handle) => handle.unit.clone(),
-            SelectedSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
+            SourceSeries::Stored(handle) => handle.unit.clone(),
+            SourceSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
                 histogram.handles[0].unit.clone()
             }
-            SelectedSeries::Classic(_) => String::new(),
+            SourceSeries::Classic(_) => String::new(),
         };
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         let key = entries.len();
@@ -99,7 +99,7 @@ impl<'a> PrometheusSource<'a> {
         let computed = compute_matches(self.stored, selector, &stored)?;
         for handle in stored {
             let labels = handle.labels.clone();
-            found.push(self.add(labels, handle.kind, SelectedSeries::Stored(handle)));
+            found.push(self.add(labels, handle.kind, SourceSeries::Stored(handle)));
         }
         if computed.is_empty() {
             return Ok(found);
@@ -109,7 +109,7 @@ impl<'a> PrometheusSource<'a> {
             let kind = handles[0].kind;
             let Some(suffix) = suffix else {
                 if !stored.contains(&labels) {
-                    found.push(self.add(labels, kind, SelectedSeries::Stored(handles.remove(0))));
+                    found.push(self.add(labels, kind, SourceSeries::Stored(handles.remove(0))));
                 }
                 continue;
             };
@@ -120,7 +120,7 @@ impl<'a> PrometheusSource<'a> {
             let mut add = |labels: LabelSet, histogram: &Arc<ClassicSource>, part: ClassicPart| {
                 if !stored.contains(&labels) {
                     let series = ClassicSeries { histogram: Arc::clone(histogram), part };
-                    found.push(self.add(labels, kind, SelectedSeries::Classic(series)));
+                    found.push(self.add(labels, kind, SourceSeries::Classic(series)));
                 }
             };
             let part = match (suffix, range) {
@@ -257,8 +257,8 @@ impl<'a> PrometheusSource<'a> {
     /// Stored series of handles.
     fn stored_handles(&self, series: &[&SeriesHandle]) -> Vec<SeriesHandle> {
         let stored = series.iter().flat_map(|handle| match &*self.entry(handle) {
-            SelectedSeries::Stored(handle) => vec![handle.clone()],
-            SelectedSeries::Classic(series) => series.histogram.handles.clone(),
+            SourceSeries::Stored(handle) => vec![handle.clone()],
+            SourceSeries::Classic(series) => series.histogram.handles.clone(),
         });
         stored.collect()
     }
@@ -286,8 +286,8 @@ pub fn select_by_prometheus_name(
     let names = PrometheusSource::new(source, context);
     let found = names.find(selector, None)?;
     let computed = found.iter().filter(|handle| match &*names.entry(handle) {
-        SelectedSeries::Stored(stored) => stored.labels != handle.labels,
-        SelectedSeries::Classic(_) => true,
+        SourceSeries::Stored(stored) => stored.labels != handle.labels,
+        SourceSeries::Classic(_) => true,
     });
     let series = |handle: &SeriesHandle| labeled_series(&handle.labels, &handle.unit, handle.kind);
     Ok(computed.filter_map(series).collect())
@@ -335,8 +335,8 @@ impl Source for PrometheusSource<'_> {
 
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         match &*self.entry(series) {
-            SelectedSeries::Stored(handle) => self.stored.samples(handle, range),
-            SelectedSeries::Classic(classic) => self.classic_samples(classic, range),
+            SourceSeries::Stored(handle) => self.stored.samples(handle, range),
+            SourceSeries::Classic(classic) => self.classic_samples(classic, range),
         }
     }
 
@@ -359,13 +359,13 @@ impl Source for PrometheusSource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> Result<ColumnRead<Option<NumberSummary>>> {
-        let entries: Vec<Arc<SelectedSeries>> =
+        let entries: Vec<Arc<SourceSeries>> =
             series.iter().map(|handle| self.entry(handle)).collect();
         let stored: Vec<&SeriesHandle> = entries
             .iter()
             .filter_map(|entry| match &**entry {
-                SelectedSeries::Stored(handle) => Some(handle),
-                SelectedSeries::Classic(_) => None,
+                SourceSeries::Stored(handle) => Some(handle),
+                SourceSeries::Classic(_) => None,
             })
             .collect();
         let mut all = match stored.is_empty() && !series.is_empty() {
@@ -373,7 +373,7 @@ impl Source for PrometheusSource<'_> {
             false => self.stored.numbers(&stored, grid)?,
         };
         for entry in &entries {
-            let SelectedSeries::Classic(classic) = &**entry else { continue };
+            let SourceSeries::Classic(classic) = &**entry else { continue };
             let more = self.classic_numbers(classic, grid)?;
             all.gaps.extend(more.gaps);
             for (sum, more) in all.values.iter_mut().zip(more.values) {

@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, FromArgMatches as _, Parser};
 use render::text::escape_control;
 
 use crate::renamed_flags;
@@ -101,7 +101,10 @@ subcommands! {
 
 pub(crate) fn parse_args() -> Topdeck {
     let args: Vec<OsString> = std::env::args_os().collect();
-    Topdeck::try_parse_from(&args)
+    let matches = Topdeck::command().try_get_matches_from(&args);
+    // `try_parse_from` would add the usage of the program instead of the subcommand.
+    matches
+        .and_then(|matches| Topdeck::from_arg_matches(&matches))
         .unwrap_or_else(|error| renamed_flags::replace_error(error, &args).exit())
 }
 

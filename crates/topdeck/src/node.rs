@@ -39,7 +39,8 @@ pub(crate) const ROLES: RoleTable = &[
 
 /// Folder of the store in the data folder.
 pub(crate) const STORE_FOLDER: &str = "store";
-/// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within 15 s.
+/// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within
+/// 15 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 /// Time for which a stop waits for space on a full disk.
 const STOP_SPACE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -12,9 +12,11 @@ use model::selector::Selector;
 use crate::store::{ParsedSelector, parse_selector};
 
 const ID: &str = "arguments";
+/// End of a message, as clap writes it.
+const SEE_HELP: &str = "\n\nFor more information, try '--help'.\n";
 
 /// What follows the folder.
-pub(crate) trait ArgumentValue: Sized {
+pub(crate) trait StoreArgumentValue: Sized {
     /// Placeholder and description in the help text.
     const HELP: [&str; 2];
 
@@ -29,7 +31,7 @@ pub(crate) struct StoreArguments<T> {
     pub(crate) value: T,
 }
 
-impl<T: ArgumentValue> FromArgMatches for StoreArguments<T> {
+impl<T: StoreArgumentValue> FromArgMatches for StoreArguments<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<StoreArguments<T>, Error> {
         let all: Vec<&String> = matches.get_many(ID).into_iter().flatten().collect();
         let [name, _] = T::HELP;
@@ -37,12 +39,12 @@ impl<T: ArgumentValue> FromArgMatches for StoreArguments<T> {
             [text] => (None, text),
             [dir, text] => (Some(PathBuf::from(dir)), text),
             _ => {
-                let what = format!("{} arguments, expected [DIR] {name}\n", all.len());
+                let what = format!("{} arguments, expected [DIR] <{name}>{SEE_HELP}", all.len());
                 return Err(Error::raw(ErrorKind::TooManyValues, what));
             }
         };
         let value = T::parse(text).map_err(|error| {
-            let what = format!("invalid value '{text}' for '<{name}>': {error}\n");
+            let what = format!("invalid value '{text}' for '<{name}>': {error}{SEE_HELP}");
             Error::raw(ErrorKind::ValueValidation, what)
         })?;
         Ok(StoreArguments { dir, value })
@@ -54,7 +56,7 @@ impl<T: ArgumentValue> FromArgMatches for StoreArguments<T> {
     }
 }
 
-impl<T: ArgumentValue> Args for StoreArguments<T> {
+impl<T: StoreArgumentValue> Args for StoreArguments<T> {
     fn augment_args(command: Command) -> Command {
         let [name, help] = T::HELP;
         let help =
@@ -68,7 +70,7 @@ impl<T: ArgumentValue> Args for StoreArguments<T> {
     }
 }
 
-impl ArgumentValue for String {
+impl StoreArgumentValue for String {
     const HELP: [&str; 2] = ["EXPRESSION", "a PromQL or CAQL expression"];
 
     fn parse(text: &str) -> Result<String, String> {
@@ -76,7 +78,7 @@ impl ArgumentValue for String {
     }
 }
 
-impl ArgumentValue for ParsedSelector {
+impl StoreArgumentValue for ParsedSelector {
     const HELP: [&str; 2] =
         ["SELECTOR", "a selector, such as latency, 'latency{host=\"a\"}' or 'and(host:web-*)'"];
 
@@ -85,7 +87,7 @@ impl ArgumentValue for ParsedSelector {
     }
 }
 
-impl ArgumentValue for Selector {
+impl StoreArgumentValue for Selector {
     const HELP: [&str; 2] = ["SELECTOR", "a selector; '*' matches all series"];
 
     fn parse(text: &str) -> Result<Selector, String> {
@@ -97,12 +99,12 @@ impl ArgumentValue for Selector {
 mod tests {
     use std::path::Path;
 
-    use clap::Parser;
+    use clap::{CommandFactory as _, Parser};
 
     use super::*;
 
     #[derive(Debug, Parser)]
-    struct Asked {
+    struct ParsedArguments {
         #[command(flatten)]
         arguments: StoreArguments<String>,
 
@@ -110,8 +112,12 @@ mod tests {
         json: bool,
     }
 
-    fn parse(words: &[&str]) -> Result<Asked, String> {
-        Asked::try_parse_from([&["topdeck"], words].concat()).map_err(|error| error.to_string())
+    fn parse(words: &[&str]) -> Result<ParsedArguments, String> {
+        let matches =
+            ParsedArguments::command().try_get_matches_from([&["topdeck"], words].concat());
+        matches
+            .and_then(|matches| ParsedArguments::from_arg_matches(&matches))
+            .map_err(|error| error.to_string())
     }
 
     #[track_caller]
@@ -128,7 +134,7 @@ mod tests {
         check(&["latency"], None, "latency");
         check(&["latency", "--json"], None, "latency");
         let error = parse(&["a", "b", "--json", "c"]).unwrap_err();
-        assert_eq!(error, "error: 3 arguments, expected [DIR] EXPRESSION\n");
+        assert!(error.starts_with("error: 3 arguments, expected [DIR] <EXPRESSION>\n"), "{error}");
         assert!(parse(&[]).unwrap_err().contains("EXPRESSION"));
     }
 }

@@ -69,6 +69,7 @@ impl OtlpShop {
     }
 
     fn get(&self, path: &str) -> Value {
+        let path = &path.replace('{', "%7B").replace('}', "%7D").replace('"', "%22");
         let response = self.it.request("GET", path, "", b"");
         assert_eq!(response.status, 200, "{path}: {}", response.text());
         serde_json::from_str(&response.text()).unwrap()
