@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use query::overview::{Overview, RowGroup};
+use query::overview::{MEMORY_BYTES_MAX, Overview, RowGroup};
 
 /// What has been read for the overview of each group, in the order of [`RowGroup::ALL`].
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct CachedOverview {
 impl Default for OverviewCache {
     fn default() -> OverviewCache {
         let of = |(group, _): &(RowGroup, &str)| {
-            let overview = Overview::new(*group);
+            let overview = Overview::new(*group, MEMORY_BYTES_MAX);
             Mutex::new(CachedOverview { overview, today_start: i64::MIN, is_complete: false })
         };
         OverviewCache(RowGroup::ALL.iter().map(of).collect())

@@ -6,7 +6,10 @@
 //! in the time that is left, the histories that are due. What has not been read yet is unknown, and
 //! is shown as unknown.
 //!
-//! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row.
+//! A page is answered from what the refresh has read and summed: it computes the threshold and the
+//! score of every row, and everything else only of the rows that it shows.
+//!
+//! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row, [`MEMORY_BYTES_MAX`].
 
 pub mod deviation;
 pub mod mini_heatmap;
@@ -14,7 +17,7 @@ pub mod row_threshold;
 
 mod row_state;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use hist::{Bracket, LimitInclusion, Mixture};
@@ -33,6 +36,9 @@ pub const RECENT: i64 = 5 * MINUTE;
 pub const ROWS_MAX: usize = 5_000;
 /// Maximum number of series of a row.
 pub const SERIES_MAX: usize = 5_000;
+/// Usual maximum memory of an overview, in bytes: room for [`ROWS_MAX`] rows of 46 kB, which a row
+/// has with 40 different values in each minute of the hour.
+pub const MEMORY_BYTES_MAX: usize = 256 << 20;
 
 /// Labels that name the service of a series; the first one that it has counts.
 const SERVICE_LABELS: [&str; 4] = ["service.name", "service_name", "service", "job"];
@@ -148,9 +154,7 @@ pub struct OverviewRow {
 impl OverviewRow {
     /// Values above the threshold beyond those expected there: `None` if unknown.
     pub fn affected_now(&self) -> Option<f64> {
-        let threshold = self.threshold.as_ref()?;
-        let expected = threshold.expected_above(self.recent.count());
-        Some((self.above.0?.estimate as f64 - expected).max(0.0))
+        Some(self.threshold.as_ref()?.affected(self.above.0?, self.recent.count()))
     }
 
     /// What can be said about the last five minutes.
@@ -203,16 +207,26 @@ pub struct PageRange {
 #[derive(Debug)]
 pub struct Overview {
     group: RowGroup,
+    memory_bytes_max: usize,
     rows: BTreeMap<RowKey, RowState>,
+    /// Metrics that have rows of several units.
+    several_units: BTreeSet<String>,
     unranked: Vec<(String, String)>,
     times: OverviewTimes,
 }
 
 impl Overview {
-    /// An overview that has read nothing.
-    pub fn new(group: RowGroup) -> Overview {
-        let times = OverviewTimes { now: 0, today_start: 0 };
-        Overview { group, rows: BTreeMap::new(), unranked: Vec::new(), times }
+    /// An overview that has read nothing. Rows for which `memory_bytes_max` has no room are
+    /// unranked; [`MEMORY_BYTES_MAX`] is the usual limit.
+    pub fn new(group: RowGroup, memory_bytes_max: usize) -> Overview {
+        Overview {
+            group,
+            memory_bytes_max,
+            rows: BTreeMap::new(),
+            several_units: BTreeSet::new(),
+            unranked: Vec::new(),
+            times: OverviewTimes { now: 0, today_start: 0 },
+        }
     }
 
     /// Time of the last refresh, in nanoseconds since the Unix epoch.
@@ -230,13 +244,22 @@ impl Overview {
     ) -> Result<()> {
         self.times = times;
         self.find_rows(view);
+        let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
         let mut rows: Vec<&mut RowState> = self.rows.values_mut().collect();
         rows.sort_by_key(|row| row.read_at.unwrap_or(i64::MIN));
         for row in &mut rows {
             if elapsed() >= budget.mul_f64(RECENT_SHARE) {
                 break;
             }
+            // Half: a row that is refused below frees what was read here, and the next refresh
+            // would have room for it again.
+            if row.read_at.is_none() && bytes >= self.memory_bytes_max / 2 {
+                row.is_refused = true;
+                continue;
+            }
+            bytes -= row.memory_bytes();
             row.read_recent(view, times)?;
+            bytes += row.memory_bytes();
         }
         rows.retain(|row| row.read_at.is_some() && row.due_at() <= times.now);
         rows.sort_by_key(|row| row.due_at());
@@ -244,9 +267,44 @@ impl Overview {
             if elapsed() >= budget {
                 break;
             }
+            if !row.has_history() && bytes >= self.memory_bytes_max {
+                row.is_refused = true;
+                continue;
+            }
+            bytes -= row.memory_bytes();
             row.read_history(view, times)?;
+            bytes += row.memory_bytes();
         }
+        self.release_memory();
         Ok(())
+    }
+
+    /// Removes the rows that were refused, then those of the lowest rank, until the others fit.
+    fn release_memory(&mut self) {
+        let mut bytes: usize = self.rows.values().map(RowState::memory_bytes).sum();
+        if bytes <= self.memory_bytes_max && !self.rows.values().any(|row| row.is_refused) {
+            return;
+        }
+        let mut rows: Vec<(&RowKey, &RowState)> = self.rows.iter().collect();
+        rows.sort_by(|(_, a), (_, b)| {
+            a.is_refused.cmp(&b.is_refused).then_with(|| a.rank.compare(&b.rank))
+        });
+        let mut removed: Vec<RowKey> = Vec::new();
+        for (key, row) in rows.into_iter().rev() {
+            if row.is_refused || bytes > self.memory_bytes_max {
+                bytes -= row.memory_bytes();
+                removed.push(key.clone());
+            }
+        }
+        let mut by_name: BTreeMap<String, usize> = BTreeMap::new();
+        for key in removed {
+            self.rows.remove(&key);
+            *by_name.entry(key.name).or_default() += 1;
+        }
+        let limit = self.memory_bytes_max;
+        self.unranked.extend(by_name.into_iter().map(|(name, rows)| {
+            (name, format!("memory limit ({limit} bytes) exceeded: {rows} of its rows left out"))
+        }));
     }
 
     /// Rows of the series that exist now.
@@ -285,6 +343,10 @@ impl Overview {
                 (key, state.with_series(series))
             })
             .collect();
+        // Keys are sorted by name, then by unit.
+        let neighbours = self.rows.keys().zip(self.rows.keys().skip(1));
+        let differ = neighbours.filter(|(a, b)| a.name == b.name && a.unit != b.unit);
+        self.several_units = differ.map(|(key, _)| key.name.clone()).collect();
     }
 
     /// Ranked rows: by values affected in the last five minutes, then today, then by name. A rank
@@ -294,33 +356,25 @@ impl Overview {
         &mut self,
         range: PageRange,
         user: &dyn Fn(&RowKey) -> Option<f64>,
-    ) -> Result<OverviewPage> {
+    ) -> OverviewPage {
         let times = self.times;
-        let mut rows = Vec::with_capacity(self.rows.len());
+        let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
-            let row = row_of(key, state, times, user(key))?;
-            let today =
-                row.threshold.as_ref().zip(row.above.1).map_or(0.0, |(threshold, above)| {
-                    above.estimate as f64 - threshold.expected_above(row.count_today)
-                });
-            state.rank.follow(row.affected_now().unwrap_or(0.0), today.max(0.0));
-            rows.push((state.rank, row));
+            let standing = Standing::of(state, times, user(key));
+            state.rank.follow(standing.affected_now.unwrap_or(0.0), standing.affected_today);
+            ranked.push((key, &*state, standing));
         }
         // Stable: rows of equal rank stay in the order of their names.
-        rows.sort_by(|(a, _), (b, _)| {
-            b.now.total_cmp(&a.now).then_with(|| b.today.total_cmp(&a.today))
+        ranked.sort_by(|(_, a, _), (_, b, _)| a.rank.compare(&b.rank));
+        let total = ranked.len();
+        let incomplete = ranked.iter().filter(|(_, state, _)| !state.is_complete()).count();
+        let shown = ranked.into_iter().skip(range.offset).take(range.limit);
+        let rows = shown.map(|(key, state, standing)| {
+            let has_other_unit = self.several_units.contains(&key.name);
+            row_of(key, state, standing, (times, has_other_unit))
         });
-        let total = rows.len();
-        let shown = rows.into_iter().map(|(_, row)| row).skip(range.offset).take(range.limit);
-        let mut shown: Vec<OverviewRow> = shown.collect();
-        for row in &mut shown {
-            let minutes = self.rows.get(&row.key).map(|state| &state.minutes);
-            let is_other = |key: &RowKey| key.name == row.key.name && key.unit != row.key.unit;
-            row.has_other_unit = self.rows.keys().any(is_other);
-            row.heatmap = minutes.and_then(|minutes| minutes.picture(first_minute(times.now)));
-        }
-        let incomplete = self.rows.values().filter(|state| !state.is_complete()).count();
-        Ok(OverviewPage { times, rows: shown, total, incomplete, unranked: self.unranked.clone() })
+        let rows = rows.collect();
+        OverviewPage { times, rows, total, incomplete, unranked: self.unranked.clone() }
     }
 }
 
@@ -328,37 +382,55 @@ fn is_distribution(kind: SeriesKind) -> bool {
     matches!(kind, SeriesKind::Histogram(_))
 }
 
-/// The row, without its heatmap.
+/// What a row is ranked by.
+struct Standing {
+    threshold: Option<RowThreshold>,
+    /// Values above the threshold in the last five minutes, and today.
+    above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
+    /// Values above it beyond those expected there.
+    affected_now: Option<f64>,
+    affected_today: f64,
+}
+
+impl Standing {
+    fn of(state: &RowState, times: OverviewTimes, user: Option<f64>) -> Standing {
+        let threshold = state.threshold(times, user);
+        let above = |of: &Mixture| {
+            let threshold = threshold.as_ref()?;
+            Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
+        };
+        let affected = |above: Option<Bracket<u64>>, count: u64| {
+            Some(threshold.as_ref()?.affected(above?, count))
+        };
+        let recent = above(&state.recent);
+        let today = above(&state.today).filter(|_| state.is_complete());
+        Standing {
+            affected_now: affected(recent, state.recent.count()),
+            affected_today: affected(today, state.today.count()).unwrap_or(0.0),
+            above: (recent, today),
+            threshold,
+        }
+    }
+}
+
 fn row_of(
     key: &RowKey,
     state: &RowState,
-    times: OverviewTimes,
-    user: Option<f64>,
-) -> Result<OverviewRow> {
-    let today = state.today()?;
-    let user =
-        user.map(|value| RowThreshold { value, source: row_threshold::ThresholdSource::User });
-    let threshold = user
-        .or_else(|| RowThreshold::declared(&state.recent))
-        .or_else(|| RowThreshold::declared(&today))
-        .or_else(|| state.learned(times, &today));
-    let above = |of: &Mixture| {
-        threshold
-            .as_ref()
-            .map(|threshold| of.count_above(threshold.value, LimitInclusion::Exclusive))
-    };
-    Ok(OverviewRow {
-        above: (above(&state.recent), above(&today).filter(|_| state.is_complete())),
-        count_today: today.count(),
+    standing: Standing,
+    (times, has_other_unit): (OverviewTimes, bool),
+) -> OverviewRow {
+    OverviewRow {
         key: key.clone(),
-        has_other_unit: false,
+        has_other_unit,
         series: state.series.len(),
         recent: state.recent.clone(),
-        threshold,
+        count_today: state.today.count(),
+        threshold: standing.threshold,
+        above: standing.above,
         deviation: state.deviation.clone(),
-        heatmap: None,
+        heatmap: state.minutes.picture(first_minute(times.now)),
         latest_end: state.latest_end,
         read_at: state.read_at,
         gaps: state.gaps(),
-    })
+    }
 }

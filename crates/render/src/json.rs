@@ -192,26 +192,49 @@ fn write_block(
     write!(f, "\n{}{close}", "  ".repeat(depth))
 }
 
-/// Writes a quoted JSON string.
+/// Writes a quoted JSON string. What needs no escape is written in one piece: the writer counts the
+/// memory of a response at each write. Character by character, that took about half the time of an
+/// overview (debug build).
 pub fn write_text(f: &mut dyn fmt::Write, text: &str) -> fmt::Result {
+    let needs_escape = |c: char| matches!(c, '"' | '\\') || c.is_control();
     f.write_char('"')?;
-    for c in text.chars() {
+    let mut written = 0;
+    for (at, c) in text.char_indices().filter(|(_, c)| needs_escape(*c)) {
+        f.write_str(&text[written..at])?;
+        written = at + c.len_utf8();
         match c {
             '"' => f.write_str("\\\"")?,
             '\\' => f.write_str("\\\\")?,
             '\n' => f.write_str("\\n")?,
             // JSON does not require escapes above 0x7e, but a terminal may interpret these
             // characters.
-            c if c.is_control() => write!(f, "\\u{:04x}", c as u32)?,
-            c => f.write_char(c)?,
+            c => write!(f, "\\u{:04x}", c as u32)?,
         }
     }
+    f.write_str(&text[written..])?;
     f.write_char('"')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn text_without_escapes_is_one_write_and_the_rest_is_written_around_escapes() {
+        struct Writes(Vec<String>);
+        impl fmt::Write for Writes {
+            fn write_str(&mut self, text: &str) -> fmt::Result {
+                self.0.push(text.to_owned());
+                Ok(())
+            }
+        }
+        let mut writes = Writes(Vec::new());
+        write_text(&mut writes, &"0123é".repeat(100)).unwrap();
+        assert_eq!(writes.0, ["\"", &"0123é".repeat(100), "\""]);
+        let mut text = String::new();
+        write_text(&mut text, "\u{9b}é\\a\"\n").unwrap();
+        assert_eq!(text, r#""\u009bé\\a\"\n""#);
+    }
 
     #[test]
     fn compact_and_pretty_output() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit};
-use query::overview::{Overview, OverviewTimes, PageRange, RowGroup};
+use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup};
 use report::document;
 use serde_json::Value;
 use store::DAY;
@@ -112,11 +112,11 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
     let now = options.at.map_or(newest, |at| at.to_unix_ns(clock));
     // The end of the data may be midnight: the day that ends there is today.
     let today_start = (now - 1) - (now - 1).rem_euclid(DAY);
-    let mut overview = Overview::new(options.group);
+    let mut overview = Overview::new(options.group, MEMORY_BYTES_MAX);
     let page = PageRange { offset: 0, limit: options.limit };
     let found = overview
         .refresh(&view, OverviewTimes { now, today_start }, (Duration::MAX, &|| Duration::ZERO))
-        .and_then(|()| {
+        .map(|()| {
             overview.page(page, &|key| {
                 let (_, limit) = options.threshold.iter().find(|(name, _)| *name == key.name)?;
                 limit.value_in(Unit::parse(&key.unit).as_ref())

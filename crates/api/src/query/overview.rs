@@ -114,15 +114,16 @@ impl CachedOverview {
         let is_fresh = self.is_complete
             && self.today_start == today_start
             && (0..FRESH).contains(&(now - self.overview.refreshed_at()));
-        let error = |error| ApiError::from_query_error(error, "");
         if !is_fresh {
             let started = Instant::now();
             let elapsed = || started.elapsed();
             self.today_start = today_start;
             self.is_complete = false;
-            self.overview.refresh(view, params.times, (params.budget, &elapsed)).map_err(error)?;
+            self.overview
+                .refresh(view, params.times, (params.budget, &elapsed))
+                .map_err(|error| ApiError::from_query_error(error, ""))?;
         }
-        let page = self.overview.page(params.page, &|key| params.threshold(key)).map_err(error)?;
+        let page = self.overview.page(params.page, &|key| params.threshold(key));
         self.is_complete = page.incomplete == 0;
         Ok(page)
     }

@@ -58,6 +58,13 @@ impl MinuteCounts {
         }
     }
 
+    /// Memory of the counts, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let bytes = |minute: &MinuteColumn| minute.bins.capacity() * size_of::<(i16, u64)>();
+        self.minutes.capacity() * size_of::<MinuteColumn>()
+            + self.minutes.iter().map(bytes).sum::<usize>()
+    }
+
     /// The picture of `COLUMNS` minutes from `start`; `None` without values.
     pub(super) fn picture(&self, start: i64) -> Option<MiniHeatmap> {
         let shown = || self.minutes.iter().filter(move |minute| minute.start >= start);
@@ -86,7 +93,9 @@ impl MinuteCounts {
         }
         // Joined bins may exceed the largest single one.
         let most = cells.iter().flatten().copied().max().unwrap_or(most);
-        let levels = cells.iter().flatten().map(|count| level(*count, most)).collect();
+        // Of 1,440 cells: the logarithm is computed once.
+        let most_ln = (most as f64).ln();
+        let levels = cells.iter().flatten().map(|count| level(*count, (most, most_ln))).collect();
         let edge = |bin: i16| 2f64.powf(f64::from(bin) * f64::from(1 << shift) / BINS_PER_OCTAVE);
         Some(MiniHeatmap {
             start,
@@ -114,13 +123,13 @@ pub struct MiniHeatmap {
     pub missing: Vec<usize>,
 }
 
-/// Level of a count: 1 for one value, the highest for `most`.
-fn level(count: u64, most: u64) -> u8 {
+/// Level of a count: 1 for one value, the highest for `most`, whose logarithm is `most_ln`.
+fn level(count: u64, (most, most_ln): (u64, f64)) -> u8 {
     let highest = f64::from(LEVELS - 1);
     match (count, most) {
         (0, _) => 0,
         (_, 1) => LEVELS / 2,
-        _ => (1.0 + (count as f64).ln() / (most as f64).ln() * (highest - 1.0)).round() as u8,
+        _ => (1.0 + (count as f64).ln() / most_ln * (highest - 1.0)).round() as u8,
     }
 }
 

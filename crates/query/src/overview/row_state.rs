@@ -1,5 +1,6 @@
 //! State of a row between refreshes: what has been read of its series, and until when.
 
+use std::cmp::Ordering;
 use std::ops::Range;
 
 use hist::{Histogram, Mixture};
@@ -8,7 +9,7 @@ use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
 
 use super::deviation::{DAYS, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts};
-use super::row_threshold::RowThreshold;
+use super::row_threshold::{RowThreshold, ThresholdSource};
 use super::{OverviewTimes, RECENT};
 use crate::compare::merge_error;
 use crate::error::Result;
@@ -31,10 +32,13 @@ pub(super) struct RowState {
     /// Counts of the last minutes, until `minutes_end`.
     pub(super) minutes: MinuteCounts,
     minutes_end: i64,
-    /// Values of today until `closed_end`, and those after it.
+    /// Values of today until `closed_end`.
     closed: Mixture,
     closed_end: i64,
-    open: Mixture,
+    /// Values since the start of today, and the threshold learned from them. They are summed when
+    /// they are read, so that a page sums nothing.
+    pub(super) today: Mixture,
+    today_learned: Option<RowThreshold>,
     today_start: i64,
     /// Time of the last comparison with the past days.
     compared_at: Option<i64>,
@@ -49,6 +53,8 @@ pub(super) struct RowState {
     /// is new, and of the whole.
     recent_gaps: Vec<Gap>,
     whole_gaps: Vec<Gap>,
+    /// Whether the memory of the overview has no room for the row.
+    pub(super) is_refused: bool,
     /// Score by which the row is sorted; it follows the actual score with hysteresis.
     pub(super) rank: Rank,
 }
@@ -61,6 +67,11 @@ pub(super) struct Rank {
 }
 
 impl Rank {
+    /// Order of rows: the higher rank first.
+    pub(super) fn compare(&self, other: &Rank) -> Ordering {
+        other.now.total_cmp(&self.now).then_with(|| other.today.total_cmp(&self.today))
+    }
+
     /// Takes the scores over if they differ by more than a quarter: rows whose scores are about
     /// equal would change places at every refresh.
     pub(super) fn follow(&mut self, now: f64, today: f64) {
@@ -99,14 +110,39 @@ impl RowState {
         after(self.compared_at, HOUR_READ_EVERY).min(after(self.today_read_at, DAY_READ_EVERY))
     }
 
-    /// Values since the start of today.
-    pub(super) fn today(&self) -> Result<Mixture> {
-        sum([&self.closed, &self.open])
+    /// Whether the row's history has been read at least in part.
+    pub(super) fn has_history(&self) -> bool {
+        self.compared_at.is_some()
     }
 
-    /// Threshold learned from last week, or from today if there is no last week.
-    pub(super) fn learned(&self, times: OverviewTimes, today: &Mixture) -> Option<RowThreshold> {
-        self.learned.clone().or_else(|| RowThreshold::learned(today, times.today_start..times.now))
+    /// Threshold of the row: in this order the user's, a declared one, one learned from last week,
+    /// and one learned from today.
+    pub(super) fn threshold(
+        &self,
+        times: OverviewTimes,
+        user: Option<f64>,
+    ) -> Option<RowThreshold> {
+        let of_today = || {
+            let value = self.today_learned.as_ref()?.value;
+            let source = ThresholdSource::Learned(times.today_start..times.now);
+            Some(RowThreshold { value, source })
+        };
+        user.map(|value| RowThreshold { value, source: ThresholdSource::User })
+            .or_else(|| RowThreshold::declared(&self.recent))
+            .or_else(|| RowThreshold::declared(&self.today))
+            .or_else(|| self.learned.clone())
+            .or_else(of_today)
+    }
+
+    /// Memory of the row, in bytes.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let values = [&self.recent, &self.closed, &self.today].map(mixture_bytes);
+        let gaps = self.recent_gaps.iter().chain(&self.whole_gaps);
+        size_of::<RowState>()
+            + self.series.iter().map(series_bytes).sum::<usize>()
+            + values.iter().sum::<usize>()
+            + self.minutes.memory_bytes()
+            + gaps.map(|gap| size_of::<Gap>() + gap.reason.len()).sum::<usize>()
     }
 
     /// Reads the last five minutes, and what follows the last read.
@@ -114,7 +150,8 @@ impl RowState {
         let OverviewTimes { now, today_start } = times;
         if self.today_start != today_start {
             self.today_start = today_start;
-            (self.closed, self.open, self.today_read_at) = Default::default();
+            (self.closed, self.today, self.today_learned) = Default::default();
+            self.today_read_at = None;
         }
         let mut gaps = Vec::new();
         self.recent = self.column(view, now - RECENT..now, &mut gaps)?;
@@ -198,7 +235,9 @@ impl RowState {
             self.closed = sum([&self.closed, &more])?;
             self.closed_end = closed_end;
         }
-        self.open = self.column(view, self.closed_end..now, gaps)?;
+        let open = self.column(view, self.closed_end..now, gaps)?;
+        self.today = sum([&self.closed, &open])?;
+        self.today_learned = RowThreshold::learned(&self.today, self.today_start..now);
         Ok(())
     }
 
@@ -215,6 +254,25 @@ impl RowState {
         }
         Ok(values)
     }
+}
+
+/// A merge reserves the buckets of both sides, which may be twice the buckets of the sum.
+fn mixture_bytes(of: &Mixture) -> usize {
+    let part_bytes = |part: &Histogram| {
+        let buckets = part.positive().len() + part.negative().len();
+        size_of::<Histogram>() + 2 * buckets * size_of::<(i32, u64)>()
+    };
+    of.parts().iter().map(part_bytes).sum()
+}
+
+fn series_bytes(of: &SeriesEntryRef) -> usize {
+    let series = &of.series;
+    let label_bytes = |(name, value): &(String, String)| name.len() + value.len();
+    size_of::<SeriesEntryRef>()
+        + series.name().len()
+        + series.unit().len()
+        + size_of_val(series.labels())
+        + series.labels().iter().map(label_bytes).sum::<usize>()
 }
 
 fn sum<const N: usize>(of: [&Mixture; N]) -> Result<Mixture> {

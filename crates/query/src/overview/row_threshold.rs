@@ -43,6 +43,11 @@ impl RowThreshold {
         }
     }
 
+    /// How many of the values `above` it, of `count` values, are beyond those expected there.
+    pub(super) fn affected(&self, above: Bracket<u64>, count: u64) -> f64 {
+        (above.estimate as f64 - self.expected_above(count)).max(0.0)
+    }
+
     /// The smallest threshold that a program declared.
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
         let all = values.parts().iter().flat_map(|part| part.thresholds());

@@ -10,7 +10,8 @@ use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
 use query::overview::deviation::Deviation;
 use query::overview::row_threshold::ThresholdSource;
 use query::overview::{
-    Overview, OverviewPage, OverviewRow, OverviewTimes, PageRange, RowGroup, RowStatus,
+    MEMORY_BYTES_MAX, Overview, OverviewPage, OverviewRow, OverviewTimes, PageRange, RowGroup,
+    RowStatus,
 };
 use store::{DAY, HOUR, MINUTE, Store};
 
@@ -43,6 +44,14 @@ impl Fixture {
         Fixture { store: Store::open(disk, Path::new("/store"), &options).unwrap() }
     }
 
+    /// Twelve minutes of `count` metrics `m000`, `m001`, …, each with about 200 buckets.
+    fn send_metrics(&self, count: usize, now: i64) {
+        for (metric, minute) in (0..count).flat_map(|metric| (0..12).map(move |at| (metric, at))) {
+            let spread = (0..40).map(|n| 1.05f64.powi((n * 7 + minute * 3) % 200));
+            self.send(&format!("m{metric:03}"), now - i64::from(minute) * MINUTE, spread);
+        }
+    }
+
     /// One row of a metric that ends at `end` and took a minute.
     fn send(&self, name: &str, end: i64, values: impl IntoIterator<Item = f64>) {
         let mut histogram = Histogram::default();
@@ -66,11 +75,11 @@ impl Fixture {
         let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
         let view = self.store.view().unwrap();
         overview.refresh(&view, times, (Duration::MAX, &|| Duration::ZERO)).unwrap();
-        overview.page(ALL, &|_| None).unwrap()
+        overview.page(ALL, &|_| None)
     }
 
     fn read(&self, now: i64) -> OverviewPage {
-        self.refresh(&mut Overview::new(RowGroup::Services), now)
+        self.refresh(&mut Overview::new(RowGroup::Services, MEMORY_BYTES_MAX), now)
     }
 }
 
@@ -96,7 +105,7 @@ fn values(centre: f64, seed: i64) -> impl Iterator<Item = f64> {
 #[test]
 fn refreshed_overview_equals_one_that_is_read_anew() {
     let fixture = Fixture::new();
-    let mut kept = Overview::new(RowGroup::Services);
+    let mut kept = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     let start = MIDNIGHT + 9 * DAY + 22 * HOUR;
     // Past midnight, with a pause, and values that are four minutes late.
     for minute in 0..200 {
@@ -121,7 +130,7 @@ fn refreshed_overview_equals_one_that_is_read_anew() {
 #[test]
 fn values_that_are_an_hour_late_appear_within_half_an_hour() {
     let fixture = Fixture::new();
-    let mut kept = Overview::new(RowGroup::Services);
+    let mut kept = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
     fixture.send("a", now, values(100.0, 0));
     fixture.refresh(&mut kept, now);
@@ -194,16 +203,16 @@ fn what_was_not_read_in_time_is_unknown_until_the_next_refresh() {
     for minute in 0..60 {
         fixture.send("a", now - minute * MINUTE, values(100.0, minute));
     }
-    let mut overview = Overview::new(RowGroup::Services);
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     let times = OverviewTimes { now, today_start: now - now.rem_euclid(DAY) };
     let view = fixture.store.view().unwrap();
     let budget = Duration::from_secs(1);
     overview.refresh(&view, times, (budget, &|| budget)).unwrap();
-    let page = overview.page(ALL, &|_| None).unwrap();
+    let page = overview.page(ALL, &|_| None);
     assert_eq!((page.incomplete, page.rows[0].state()), (1, RowStatus::Unknown));
     // Enough time for the last minutes only.
     overview.refresh(&view, times, (budget, &|| Duration::ZERO)).unwrap();
-    let page = overview.page(ALL, &|_| Some(105.0)).unwrap();
+    let page = overview.page(ALL, &|_| Some(105.0));
     assert_eq!((page.incomplete, page.rows[0].state()), (0, RowStatus::Affected));
     assert_eq!(page.rows[0].threshold.as_ref().unwrap().source, ThresholdSource::User);
 }
@@ -249,7 +258,7 @@ fn services_of_a_metric_are_rows_and_host_metrics_another_group() {
         let _ack = fixture.store.ingest(None, &batch.finish(), journal::Level::Disk).unwrap();
     }
     let names = |group: RowGroup| {
-        let page = fixture.refresh(&mut Overview::new(group), end);
+        let page = fixture.refresh(&mut Overview::new(group, MEMORY_BYTES_MAX), end);
         let name = |row: &OverviewRow| {
             let service = row.key.service.as_ref().map_or("", |(_, value)| value);
             format!("{} {service}", row.key.name)
@@ -259,4 +268,49 @@ fn services_of_a_metric_are_rows_and_host_metrics_another_group() {
     assert_eq!(names(RowGroup::Services), ["took ", "took cart", "took pay"]);
     assert_eq!(names(RowGroup::Host), ["host_block_io "]);
     assert_eq!(names(RowGroup::Topdeck), ["topdeck_query_duration "]);
+}
+
+#[test]
+fn page_copies_and_sums_only_the_rows_that_it_shows() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    fixture.send_metrics(200, now);
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    fixture.refresh(&mut overview, now);
+    let mut bytes_of_page = |limit: usize, user: Option<f64>| {
+        let range = PageRange { offset: 0, limit };
+        let mut rows = 0;
+        let measured =
+            allocation_counter::measure(|| rows = overview.page(range, &|_| user).rows.len());
+        assert_eq!(rows, limit);
+        measured.bytes_total
+    };
+    // A row has several kilobytes; the rank of a row that is not shown takes a few hundred bytes.
+    for user in [None, Some(20.0)] {
+        let (few, all) = (bytes_of_page(2, user), bytes_of_page(200, user));
+        assert!(few * 10 < all, "2 rows of 200: {few} bytes, all: {all} bytes");
+    }
+}
+
+#[test]
+fn rows_beyond_the_memory_limit_are_named_and_the_others_stay() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    fixture.send_metrics(40, now);
+    let mut overview = Overview::new(RowGroup::Services, 400_000);
+    let names = |page: &OverviewPage| {
+        page.rows.iter().map(|row| row.key.name.clone()).collect::<Vec<String>>()
+    };
+    let first = fixture.refresh(&mut overview, now);
+    assert!((1..40).contains(&first.total), "{} rows fit", first.total);
+    assert_eq!((first.total + first.unranked.len(), first.incomplete), (40, 0));
+    let reason = "memory limit (400000 bytes) exceeded: 1 of its rows left out";
+    assert!(first.unranked.iter().all(|(_, why)| why == reason), "{:?}", first.unranked);
+    // The same rows: none is dropped in favour of one that would not fit either.
+    for refresh in 1..4 {
+        let later = fixture.refresh(&mut overview, now + refresh * 6 * MINUTE / 4);
+        assert_eq!((names(&later), later.incomplete), (names(&first), 0));
+    }
+    let roomy = fixture.read(now);
+    assert_eq!((roomy.total, roomy.unranked.len()), (40, 0));
 }
