@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 
-import { chromium, type Browser, type Page } from "playwright-core";
+import { chromium, type Browser, type Page, type Request } from "playwright-core";
 
 import type { Server } from "./server";
 
@@ -40,7 +40,10 @@ export class Visitor {
     private readonly server: Server,
     readonly page: Page,
   ) {
-    page.on("console", (message) => message.type() === "error" && this.errors.push(message.text()));
+    page.on("console", (message) => {
+      if (message.type() === "error")
+        this.errors.push(`${message.text()} ${message.location().url}`);
+    });
     page.on("pageerror", (error) => this.errors.push(String(error)));
     page.on(
       "request",
@@ -75,10 +78,16 @@ export class Visitor {
 
   /** Opens Explore and waits for the heatmap; returns the URL of its request. */
   async explore(settings: Record<string, string>): Promise<URL> {
-    const requested = this.page.waitForRequest((request) => request.url().includes("/v1/heatmap"));
+    // The page requests longer columns if the first ones are shorter than the data's interval.
+    const requested: string[] = [];
+    const note = (request: Request) => {
+      if (request.url().includes("/v1/heatmap")) requested.push(request.url());
+    };
+    this.page.on("request", note);
     await this.open("explore", settings);
     await this.page.locator(".heatmap[data-drawn]").waitFor();
-    return new URL((await requested).url());
+    this.page.off("request", note);
+    return new URL(requested.at(-1)!);
   }
 
   /** Overflow, and serious findings of axe, at a width and in a theme. */

@@ -360,7 +360,7 @@ impl Overview {
         let times = self.times;
         let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
-            let standing = Standing::of(state, times, user(key));
+            let standing = RowRanking::of(state, times, user(key));
             state.rank.follow(standing.affected_now.unwrap_or(0.0), standing.affected_today);
             ranked.push((key, &*state, standing));
         }
@@ -383,7 +383,7 @@ fn is_distribution(kind: SeriesKind) -> bool {
 }
 
 /// What a row is ranked by.
-struct Standing {
+struct RowRanking {
     threshold: Option<RowThreshold>,
     /// Values above the threshold in the last five minutes, and today.
     above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
@@ -392,8 +392,8 @@ struct Standing {
     affected_today: f64,
 }
 
-impl Standing {
-    fn of(state: &RowState, times: OverviewTimes, user: Option<f64>) -> Standing {
+impl RowRanking {
+    fn of(state: &RowState, times: OverviewTimes, user: Option<f64>) -> RowRanking {
         let threshold = state.threshold(times, user);
         let above = |of: &Mixture| {
             let threshold = threshold.as_ref()?;
@@ -404,7 +404,7 @@ impl Standing {
         };
         let recent = above(&state.recent);
         let today = above(&state.today).filter(|_| state.is_complete());
-        Standing {
+        RowRanking {
             affected_now: affected(recent, state.recent.count()),
             affected_today: affected(today, state.today.count()).unwrap_or(0.0),
             above: (recent, today),
@@ -416,7 +416,7 @@ impl Standing {
 fn row_of(
     key: &RowKey,
     state: &RowState,
-    standing: Standing,
+    standing: RowRanking,
     (times, has_other_unit): (OverviewTimes, bool),
 ) -> OverviewRow {
     OverviewRow {

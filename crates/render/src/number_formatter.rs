@@ -50,6 +50,11 @@ impl NumberFormatter {
         self.value(Bracket::exact(value))
     }
 
+    /// A value of which four digits matter.
+    pub fn estimate(&self, value: f64) -> String {
+        self.formatter.estimate(value)
+    }
+
     /// Both bounds; empty if the value is exact.
     pub fn bounds(&self, bracket: Bracket) -> String {
         if bracket.estimate.is_nan() || bracket.is_exact() {

@@ -1,5 +1,7 @@
 //! Overview as text: a table with a row per metric or service.
 
+use std::time::Duration;
+
 use hist::Bracket;
 use serde_json::Value;
 
@@ -7,7 +9,7 @@ use render::number_formatter::NumberFormatter;
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::text::{escape_control, plural};
-use render::time::{duration_text, precise_time_text};
+use render::time::{duration_text, format_age, precise_time_text};
 use render::value_formatter;
 
 /// Slots of the drawing of the last hour.
@@ -85,7 +87,11 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
             _ => count("above_now"),
         },
         count("above_today"),
-        threshold.map_or("none".to_owned(), |value| numbers.exact(value)),
+        match (threshold, row["threshold"]["source"].as_str()) {
+            (Some(value), Some("p99")) => numbers.estimate(value),
+            (Some(value), _) => numbers.exact(value),
+            (None, _) => "none".to_owned(),
+        },
         source,
         unusual_text(&row["unusual"]),
         format!("{:.1}/s", row["rate"].as_f64().unwrap_or(0.0)),
@@ -100,7 +106,9 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
 /// `p99 of 7 d`.
 fn learned_text(threshold: &Value) -> String {
     let ns = |name: &str| threshold[name].as_i64().unwrap_or(0);
-    format!("p99 of {}", duration_text(rounded_age(ns("end_ns") - ns("start_ns"))))
+    let range = ns("end_ns").saturating_sub(ns("start_ns"));
+    let range = Duration::from_nanos(u64::try_from(rounded_age(range)).unwrap_or(0));
+    format!("p99 of {}", format_age(range))
 }
 
 fn unusual_text(unusual: &Value) -> String {

@@ -64,7 +64,7 @@ export async function fetchHost(
   const ends = Array.from({ length: windows }, (_, index) => from + (index + 1) * window);
   const select = (metric: string) => hostSelector(metric, host);
   const evaluate = (text: string) =>
-    runQuery(text, "promql", [ends[0] ?? to, to], window, signal).catch(toApiError);
+    runQuery(text, "promql", [from, to], window, signal).catch(toApiError);
   const allNames = hostSelector("", host, '__name=~"host_.*"');
   const allDisks = hostSelector(
     "",
@@ -182,7 +182,7 @@ async function fetchBpfPrograms(
   const text = `max by (program) (last_over_time(${selector}[${to - from}ms]))`;
   const [programs, result] = await Promise.all([
     fetchLabelValues("program", selector, signal),
-    runQuery(text, "promql", [to, to], to - from, signal).catch(orElse(null)),
+    runQuery(text, "promql", [from, to], to - from, signal).catch(orElse(null)),
   ]);
   const isLoaded = (program: string) => {
     const series = result?.series.find((one) => one.labels["program"] === program);

@@ -92,7 +92,7 @@ export async function fetchPrograms(
   recent: number,
   signal: AbortSignal,
 ): Promise<ProgramReport> {
-  const evaluate = (text: string) => runQuery(text, "promql", [to, to], recent, signal);
+  const evaluate = (text: string) => runQuery(text, "promql", [to - recent, to], recent, signal);
   const queries = buildProcessQueries(host, to - from);
   const [up, inFlight, oldest] = await Promise.all(queries.map(evaluate));
   if (!up || !inFlight || !oldest) throw new Error("BUG: expected three results");

@@ -12,6 +12,10 @@ impl Display for Expr {
     fn fmt(&self, out: &mut Formatter<'_>) -> Result {
         match &self.kind {
             ExprKind::Number(number) => write_number(*number, out),
+            // `1 / -0s` is negative infinity.
+            ExprKind::Duration(seconds) if *seconds == 0.0 && seconds.is_sign_negative() => {
+                out.write_str("-0s")
+            }
             ExprKind::Duration(seconds) => out.write_str(&show_duration((seconds * 1e9) as i64)),
             ExprKind::Text(text) => out.write_str(&quote_text(text)),
             ExprKind::Selector(selector) => {

@@ -90,6 +90,7 @@ fn literals() {
     check("-nan", "NaN");
     check("1h30m", "1h30m");
     check("-5m", "-5m");
+    check("-0w", "-0s");
     check(r#"'it\'s' # a comment"#, r#""it's""#);
     check("`a\\b`", r#""a\\b""#);
     check(r#""\u00e4\x41\101""#, r#""äAA""#);
