@@ -41,8 +41,10 @@ export class Visitor {
     readonly page: Page,
   ) {
     page.on("console", (message) => {
-      if (message.type() === "error")
-        this.errors.push(`${message.text()} ${message.location().url}`);
+      // Chromium aborts requests when an interface of the machine appears or disappears.
+      const isAborted = message.text().includes("net::ERR_NETWORK_CHANGED");
+      if (message.type() !== "error" || isAborted) return;
+      this.errors.push(`${message.text()} ${message.location().url}`);
     });
     page.on("pageerror", (error) => this.errors.push(String(error)));
     page.on(
