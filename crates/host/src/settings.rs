@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::metric::HOST_BYTES_MAX;
 use crate::process_table::ProcessTableSettings;
-use crate::source::{AnySource, TABLE};
+use crate::source::{SourceHandle, TABLE};
 use crate::source_table::SOURCES;
 
 /// Settings of the host collector. The reading interval is the intake's.
@@ -19,7 +19,7 @@ pub struct Settings {
     pub host: String,
     /// Folder of the process table; `None`, the default, for [`shm::folder`].
     pub folder: Option<PathBuf>,
-    pub(crate) sources: Vec<AnySource>,
+    pub(crate) sources: Vec<SourceHandle>,
 }
 
 impl Settings {
@@ -44,7 +44,10 @@ impl Settings {
 
     /// Whether the process table is published.
     pub(crate) fn has_process_table(&self) -> bool {
-        self.sources.iter().filter_map(AnySource::get).any(|it: &ProcessTableSettings| it.processes)
+        self.sources
+            .iter()
+            .filter_map(SourceHandle::get)
+            .any(|it: &ProcessTableSettings| it.processes)
     }
 }
 
@@ -53,7 +56,7 @@ impl Settings {
 pub struct HostTables {
     /// Label `host`: the host name. All roles of the node use it.
     name: Option<String>,
-    sources: Vec<AnySource>,
+    sources: Vec<SourceHandle>,
 }
 
 /// Keys that belong to no source.
@@ -117,7 +120,7 @@ impl HostTables {
 
     /// Settings for a host name; `None` if all sources are disabled.
     pub fn settings(&self, host: &str) -> Option<Settings> {
-        let is_any = self.sources.iter().any(AnySource::is_enabled);
+        let is_any = self.sources.iter().any(SourceHandle::is_enabled);
         is_any.then(|| self.sources_of(host))
     }
 

@@ -136,11 +136,11 @@ pub(crate) fn report_cost(report: &mut RowReporter<'_>, program: &str, began: i6
 
 /// Settings of a source, type-erased.
 #[derive(Clone)]
-pub(crate) struct AnySource(Arc<dyn DynSource>);
+pub(crate) struct SourceHandle(Arc<dyn DynSource>);
 
-impl AnySource {
-    pub(crate) fn new(settings: impl SourceSettings) -> AnySource {
-        AnySource(Arc::new(settings))
+impl SourceHandle {
+    pub(crate) fn new(settings: impl SourceSettings) -> SourceHandle {
+        SourceHandle(Arc::new(settings))
     }
 
     pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
@@ -161,14 +161,14 @@ impl AnySource {
     }
 }
 
-impl fmt::Debug for AnySource {
+impl fmt::Debug for SourceHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&*self.0, f)
     }
 }
 
-impl PartialEq for AnySource {
-    fn eq(&self, other: &AnySource) -> bool {
+impl PartialEq for SourceHandle {
+    fn eq(&self, other: &SourceHandle) -> bool {
         self.0.equals(&*other.0)
     }
 }

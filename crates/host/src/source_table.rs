@@ -3,7 +3,7 @@
 use role::settings::{Document, Problems};
 
 use crate::error::Result;
-use crate::source::{AnySource, SourceSettings, TABLE};
+use crate::source::{SourceHandle, SourceSettings, TABLE};
 
 /// All sources, in the order in which they are opened and read. Hiccups come first: their first row
 /// begins when the sources are opened, and loading BPF programs takes time. `procfs` follows block
@@ -21,19 +21,19 @@ pub(crate) const SOURCES: &[SourceRow] = &[
 pub(crate) struct SourceRow {
     pub(crate) keys: &'static [&'static str],
     /// Settings without keys.
-    pub(crate) default: fn() -> AnySource,
+    pub(crate) default: fn() -> SourceHandle,
     /// Settings with the keys of a settings file.
-    pub(crate) read: fn(&Document<'_>) -> Result<AnySource, Problems>,
+    pub(crate) read: fn(&Document<'_>) -> Result<SourceHandle, Problems>,
 }
 
 const fn row<S: SourceSettings>() -> SourceRow {
     SourceRow { keys: S::KEYS, default: default::<S>, read: read::<S> }
 }
 
-fn default<S: SourceSettings>() -> AnySource {
-    AnySource::new(S::default())
+fn default<S: SourceSettings>() -> SourceHandle {
+    SourceHandle::new(S::default())
 }
 
-fn read<S: SourceSettings>(document: &Document<'_>) -> Result<AnySource, Problems> {
-    Ok(AnySource::new(document.read_table::<S>(TABLE, S::KEYS)?))
+fn read<S: SourceSettings>(document: &Document<'_>) -> Result<SourceHandle, Problems> {
+    Ok(SourceHandle::new(document.read_table::<S>(TABLE, S::KEYS)?))
 }

@@ -1,4 +1,4 @@
-//! Hostile servers: each run ends, and each request is accounted for with the right failure.
+//! HostileServer servers: each run ends, and each request is accounted for with the right failure.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use load::{
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::fixture;
-use crate::hostile_server::{ANSWER, Hostile, hold, read_head, reset};
+use crate::hostile_server::{ANSWER, HostileServer, hold, read_head, reset};
 use crate::servers::Folder;
 
 const MS: u64 = 1_000_000;
@@ -103,14 +103,14 @@ fn never_ends(settings: Settings) {
 
 #[test]
 fn stalled() {
-    let server = Hostile::start(|socket, end| hold(&socket, end));
+    let server = HostileServer::start(|socket, end| hold(&socket, end));
     never_ends(settings(server.address));
 }
 
 /// All is sent, and the grace period runs.
 #[test]
 fn other_connections_continue() {
-    let server = Hostile::start(|socket, end| hold(&socket, end));
+    let server = HostileServer::start(|socket, end| hold(&socket, end));
     let settings = Settings {
         schedule: Schedule::constant(50.0, 100 * MS, ArrivalProcess::Constant),
         timeout_ns: 60_000 * MS,
@@ -123,7 +123,7 @@ fn other_connections_continue() {
 
 #[test]
 fn one_byte_per_second() {
-    let server = Hostile::start(|mut socket, end| {
+    let server = HostileServer::start(|mut socket, end| {
         if read_head(&mut socket) {
             for byte in ANSWER {
                 if socket.write_all(&[*byte]).is_err() || end.wait_for(Duration::from_secs(1)) {
@@ -142,7 +142,7 @@ fn never_reads() {
     socket.set_recv_buffer_size(4_096).unwrap();
     socket.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
     socket.listen(128).unwrap();
-    let server = Hostile::on(socket.into(), |socket, end| hold(&socket, end));
+    let server = HostileServer::on(socket.into(), |socket, end| hold(&socket, end));
     let request = Request {
         name: "a".to_owned(),
         method: "POST".to_owned(),
@@ -195,7 +195,7 @@ fn absent() {
 
 #[test]
 fn resets_at_once() {
-    let server = Hostile::start(|socket, _| reset(socket));
+    let server = HostileServer::start(|socket, _| reset(socket));
     let run = all_fail(&settings(server.address), &[Failure::Reset]);
     // No connect storm: one per request, and the initial ones.
     assert!(
@@ -207,7 +207,7 @@ fn resets_at_once() {
 
 #[test]
 fn accepts_and_closes() {
-    let server = Hostile::start(|socket, _| drop(socket));
+    let server = HostileServer::start(|socket, _| drop(socket));
     let run = all_fail(&settings(server.address), &[Failure::Reset, Failure::Closed]);
     assert!(
         run.tally.connections_opened <= run.tally.scheduled + 4,
@@ -218,7 +218,7 @@ fn accepts_and_closes() {
 
 #[test]
 fn resets_in_the_middle_of_a_response() {
-    let server = Hostile::start(|mut socket, _| {
+    let server = HostileServer::start(|mut socket, _| {
         if read_head(&mut socket) && socket.write_all(&ANSWER[..ANSWER.len() - 2]).is_ok() {
             reset(socket);
         }
@@ -228,7 +228,7 @@ fn resets_in_the_middle_of_a_response() {
 
 #[test]
 fn closes_in_the_middle_of_a_response() {
-    let server = Hostile::start(|mut socket, _| {
+    let server = HostileServer::start(|mut socket, _| {
         if read_head(&mut socket) {
             let _ = socket.write_all(&ANSWER[..ANSWER.len() - 2]);
         }
@@ -238,7 +238,7 @@ fn closes_in_the_middle_of_a_response() {
 
 #[test]
 fn half_closes_before_the_response() {
-    let server = Hostile::start(|mut socket, end| {
+    let server = HostileServer::start(|mut socket, end| {
         if read_head(&mut socket) {
             let _ = socket.shutdown(Shutdown::Write);
             hold(&socket, end);
@@ -252,7 +252,7 @@ fn half_closes_before_the_response() {
 /// be sent between them.
 #[test]
 fn closes_after_each_response() {
-    let server = Hostile::start(|mut socket, _| {
+    let server = HostileServer::start(|mut socket, _| {
         if read_head(&mut socket) {
             // Linux holds the response back until the FIN, which goes out in the same segment.
             SockRef::from(&socket).set_tcp_cork(true).unwrap();
@@ -288,7 +288,7 @@ fn garbage() {
     ];
     for bytes in all {
         let bytes = bytes.to_vec();
-        let server = Hostile::start(move |mut socket, end| {
+        let server = HostileServer::start(move |mut socket, end| {
             if read_head(&mut socket) && socket.write_all(&bytes).is_ok() {
                 hold(&socket, end);
             }
@@ -304,7 +304,7 @@ fn garbage() {
 /// Before any request.
 #[test]
 fn garbage_at_once() {
-    let server = Hostile::start(|mut socket, end| {
+    let server = HostileServer::start(|mut socket, end| {
         if socket.write_all(b"220 mail.example.org ESMTP\r\n").is_ok() {
             hold(&socket, end);
         }
@@ -320,7 +320,7 @@ fn garbage_at_once() {
 /// Endless responses use no memory.
 #[test]
 fn endless_response() {
-    let server = Hostile::start(|mut socket, end| {
+    let server = HostileServer::start(|mut socket, end| {
         if read_head(&mut socket) && socket.write_all(b"HTTP/1.1 200 OK\r\n\r\n").is_ok() {
             let bytes = [b'x'; 1_024];
             while socket.write_all(&bytes).is_ok() && !end.wait_for(Duration::from_millis(5)) {}
@@ -398,7 +398,7 @@ fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
 fn tls_handshake_never_ends() {
     let trusted = Folder::new("trusted");
     // Reads the first bytes of the client, and closes.
-    let server = Hostile::start(|mut socket, _| {
+    let server = HostileServer::start(|mut socket, _| {
         let _ = socket.read(&mut [0; 4096]);
     });
     let kinds = [Failure::Closed, Failure::Reset];
@@ -408,7 +408,7 @@ fn tls_handshake_never_ends() {
         "{}",
         run.tally.connections_opened
     );
-    let server = Hostile::start(|mut socket, end| {
+    let server = HostileServer::start(|mut socket, end| {
         let _ = socket.read(&mut [0; 4096]);
         if socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").is_ok() {
             hold(&socket, end);
@@ -433,7 +433,7 @@ fn tls_is_requested_in_plain_text() {
         (b"", Failure::Closed),
     ];
     for (answer, kind) in answers {
-        let server = Hostile::start(move |mut socket, end| {
+        let server = HostileServer::start(move |mut socket, end| {
             let mut asked = [0; 8];
             let is_asked = socket.read_exact(&mut asked).is_ok();
             if is_asked && asked == [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f] && !answer.is_empty() {
@@ -452,7 +452,7 @@ fn tls_is_requested_in_plain_text() {
 /// Connections in a handshake are not opened again and again.
 #[test]
 fn tls_request_is_not_answered() {
-    let server = Hostile::start(|socket, end| hold(&socket, end));
+    let server = HostileServer::start(|socket, end| hold(&socket, end));
     let trusted = Folder::new("trusted");
     let settings = Settings { timeout_ns: 300 * MS, ..in_tls(server.address, &trusted) };
     few_are_made(&all_fail(&settings, &[Failure::TimedOut]));
@@ -466,7 +466,7 @@ const LET_IN: &[u8] = b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I";
 fn some_connections_never_get_ready() {
     const HANGING: usize = 70;
     let number = AtomicUsize::new(0);
-    let server = Hostile::start(move |mut socket, end| {
+    let server = HostileServer::start(move |mut socket, end| {
         let mut buffer = [0; 4096];
         if number.fetch_add(1, Ordering::Relaxed) < HANGING {
             return hold(&socket, end);
@@ -521,7 +521,7 @@ fn unbounded_client_responses_are_limited() {
     let config = Arc::new(tls.config().unwrap());
     for mode in ["disable", "require"] {
         let config = config.clone();
-        let server = Hostile::start(move |mut socket, end| {
+        let server = HostileServer::start(move |mut socket, end| {
             let asked = match mode {
                 "disable" => asks_without_end(&socket),
                 _ => {
@@ -559,7 +559,7 @@ fn unbounded_client_responses_are_limited() {
 #[test]
 fn failures_have_details() {
     let refuses = |text: &'static [u8]| {
-        Hostile::start(move |mut socket, end| {
+        HostileServer::start(move |mut socket, end| {
             if socket.read(&mut [0; 4096]).is_ok() && socket.write_all(text).is_ok() {
                 hold(&socket, end);
             }

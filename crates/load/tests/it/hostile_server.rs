@@ -42,21 +42,23 @@ impl ServerState {
 }
 
 /// A server with the same behaviour on each connection, in a thread for each.
-pub(crate) struct Hostile {
+pub(crate) struct HostileServer {
     pub(crate) address: SocketAddr,
     end: Arc<ServerState>,
 }
 
-impl Hostile {
-    pub(crate) fn start(each: impl Fn(TcpStream, &ServerState) + Send + Sync + 'static) -> Hostile {
+impl HostileServer {
+    pub(crate) fn start(
+        each: impl Fn(TcpStream, &ServerState) + Send + Sync + 'static,
+    ) -> HostileServer {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        Hostile::on(listener, each)
+        HostileServer::on(listener, each)
     }
 
     pub(crate) fn on(
         listener: TcpListener,
         each: impl Fn(TcpStream, &ServerState) + Send + Sync + 'static,
-    ) -> Hostile {
+    ) -> HostileServer {
         let (address, end) = (listener.local_addr().unwrap(), Arc::new(ServerState::default()));
         let (ends, each) = (end.clone(), Arc::new(each));
         thread::spawn(move || {
@@ -68,11 +70,11 @@ impl Hostile {
                 thread::spawn(move || each(socket, &ends));
             }
         });
-        Hostile { address, end }
+        HostileServer { address, end }
     }
 }
 
-impl Drop for Hostile {
+impl Drop for HostileServer {
     fn drop(&mut self) {
         self.end.come();
         // Wakes up accept.

@@ -9,13 +9,13 @@ use std::time::Duration;
 use load::{ArrivalProcess, Failure, Request, Requests, Schedule, Settings, Target, Template};
 
 use crate::hostile::{CheckedRun, check, settings};
-use crate::hostile_server::{ANSWER, Hostile, ServerState, hold};
+use crate::hostile_server::{ANSWER, HostileServer, ServerState, hold};
 
 const MS: u64 = 1_000_000;
 
 /// Sends one thing on connect, and another after the opening bytes of the client; then nothing.
-fn says(first: Vec<u8>, then: Vec<u8>) -> Hostile {
-    Hostile::start(move |mut socket, end| {
+fn says(first: Vec<u8>, then: Vec<u8>) -> HostileServer {
+    HostileServer::start(move |mut socket, end| {
         let is_asked = |socket: &mut TcpStream| socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0);
         if is_asked(&mut socket) && socket.write_all(&first).is_ok() && is_asked(&mut socket) {
             let _ = socket.write_all(&then);
@@ -25,7 +25,7 @@ fn says(first: Vec<u8>, then: Vec<u8>) -> Hostile {
 }
 
 /// A few requests to a server of this protocol.
-fn to(server: &Hostile, scheme: &str) -> Settings {
+fn to(server: &HostileServer, scheme: &str) -> Settings {
     let (target, _) = Target::parse(&format!("{scheme}://{}", server.address)).unwrap();
     let request = Request {
         method: "POST".to_owned(),
@@ -44,7 +44,7 @@ fn to(server: &Hostile, scheme: &str) -> Settings {
 
 /// All fail in one of these ways.
 #[track_caller]
-fn fails(server: &Hostile, scheme: &str, kinds: &[Failure]) {
+fn fails(server: &HostileServer, scheme: &str, kinds: &[Failure]) {
     let usual = to(server, scheme);
     // Responses need the time that this machine takes.
     let times_out = kinds.contains(&Failure::TimedOut);
@@ -64,8 +64,8 @@ fn completes(settings: &Settings) -> (u64, u64) {
 }
 
 /// Repeats the same bytes, and reads everything.
-fn floods(first: &'static [u8], flood: Vec<u8>) -> Hostile {
-    Hostile::start(move |mut socket, end| {
+fn floods(first: &'static [u8], flood: Vec<u8>) -> HostileServer {
+    HostileServer::start(move |mut socket, end| {
         if socket.read(&mut [0; 4096]).is_err() || socket.write_all(first).is_err() {
             return;
         }
@@ -75,8 +75,8 @@ fn floods(first: &'static [u8], flood: Vec<u8>) -> Hostile {
     })
 }
 
-fn http1(answer: Vec<u8>) -> Hostile {
-    Hostile::start(move |mut socket, end: &ServerState| {
+fn http1(answer: Vec<u8>) -> HostileServer {
+    HostileServer::start(move |mut socket, end: &ServerState| {
         while socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
             if socket.write_all(&answer).is_err() {
                 return;
@@ -119,7 +119,7 @@ fn http1_unsolicited_response() {
 #[test]
 fn http1_connection_close() {
     let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 5\r\n\r\nhello";
-    let server = Hostile::start(move |mut socket, _| {
+    let server = HostileServer::start(move |mut socket, _| {
         if socket.read(&mut [0; 4096]).is_ok_and(|n| n > 0) {
             let _ = socket.write_all(answer);
             // So that the response is not lost to a reset.

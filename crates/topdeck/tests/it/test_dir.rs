@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 pub(crate) struct TestDir(PathBuf);
 
 /// Result of a run; the output may be any bytes.
-pub(crate) struct RawRun {
+pub(crate) struct BinaryOutput {
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: String,
     pub(crate) status: i32,
@@ -32,7 +32,7 @@ impl TestDir {
     }
 
     #[track_caller]
-    pub(crate) fn run(&self, line: &str, stdin: &[u8]) -> RawRun {
+    pub(crate) fn run(&self, line: &str, stdin: &[u8]) -> BinaryOutput {
         let mut child = self
             .command(line)
             .stdin(Stdio::piped())
@@ -46,7 +46,7 @@ impl TestDir {
         let writer = std::thread::spawn(move || drop(input.write_all(&bytes)));
         let output = child.wait_with_output().expect("the binary ends");
         writer.join().expect("the writer ends");
-        RawRun {
+        BinaryOutput {
             stdout: output.stdout,
             stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
             status: output.status.code().expect("no signal"),
