@@ -25,12 +25,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         return run_all(command, &PARTS, OutputMode::Progress);
     }
     let named = |name: &String| PARTS.iter().find(|part| part.name == name);
-    let parts = options.parts.iter().map(|name| {
-        named(name).expect(
-            "BUG: clap accepted an \
-                                                                    unknown part",
-        )
-    });
+    let parts =
+        (options.parts.iter()).map(|name| named(name).expect("BUG: clap accepted an unknown part"));
     run_all(command, parts, OutputMode::Progress)
 }
 
