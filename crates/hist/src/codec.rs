@@ -23,4 +23,5 @@ mod row_bounds;
 mod runs;
 
 pub mod block;
+pub mod block_counts;
 pub mod frame;

@@ -29,6 +29,7 @@ pub use sum::{AddOutcome, IncompatibleHistograms};
 pub use trim::TrimSide;
 
 pub(crate) use compensation::{KahanSum, add_compensated};
+pub(crate) use conversion::SchemeConversion;
 pub(crate) use logarithm::{exp2, log2};
 pub(crate) use number::{GoNumber, GoPlainNumber};
 #[cfg(test)]

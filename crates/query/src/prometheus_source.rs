@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
-use store::{NumberSummary, TimeGrid};
+use store::{HistogramIncrements, NumberSummary, TimeGrid};
 
 use crate::classic_part::{self, ClassicPart};
 use crate::context::QueryContext;
@@ -337,6 +337,17 @@ impl Source for PrometheusSource<'_> {
         match &*self.entry(series) {
             SourceSeries::Stored(handle) => self.stored.samples(handle, range),
             SourceSeries::Classic(classic) => self.classic_samples(classic, range),
+        }
+    }
+
+    fn increments(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        match &*self.entry(series) {
+            SourceSeries::Stored(handle) => self.stored.increments(handle, range),
+            SourceSeries::Classic(_) => Ok((None, Vec::new())),
         }
     }
 

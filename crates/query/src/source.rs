@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use store::{NumberSummary, TimeGrid};
+use store::{HistogramIncrements, NumberSummary, TimeGrid};
 
 use crate::error::Result;
 use crate::labels::LabelSet;
@@ -75,6 +75,16 @@ pub trait Source: Sync {
 
     /// Raw samples of a series after `range.start` and up to `range.end`, by time.
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>>;
+
+    /// Samples of a cumulative histogram in a range, as [`Source::samples`], as increments. The
+    /// value is `None` if the source has no increments of them.
+    fn increments(
+        &self,
+        _series: &SeriesHandle,
+        _range: Range<i64>,
+    ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        Ok((None, Vec::new()))
+    }
 
     /// Merged distributions of histogram series: those that ended in each column, start exclusive,
     /// end inclusive. For cumulative series, the increase.

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use store::{ColumnIter, NumberSummary, ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
+use store::{
+    ColumnIter, HistogramIncrements, NumberSummary, ReadView, SeriesEntryRef, TimeColumn, TimeGrid,
+};
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
@@ -148,6 +150,22 @@ impl Source for StoreSource<'_> {
             }
         });
         Ok(ColumnRead { values, gaps })
+    }
+
+    fn increments(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        let found = self.resolve_handles(&[series]);
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let mut grown = Ok(());
+        let read = self.view.increments(&found[0], range, &mut |bytes| {
+            grown = memory.grow(bytes);
+            grown.is_ok()
+        });
+        grown?;
+        Ok(read?)
     }
 
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {

@@ -56,7 +56,7 @@ use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 use crate::times;
 
-pub(crate) use values::{decode, last_reading, read_times};
+pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_reading, read_times};
 
 /// First bytes of a chunk.
 pub const MAGIC: [u8; 4] = *b"tdck";

@@ -128,4 +128,5 @@ pub use row::{NumberSummary, Row};
 pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;
+pub use view::increments::HistogramIncrements;
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, TimeColumn};

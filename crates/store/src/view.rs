@@ -10,6 +10,7 @@
 
 mod cumulative;
 mod dropped;
+pub(crate) mod increments;
 mod placement;
 mod sums;
 

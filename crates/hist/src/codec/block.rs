@@ -245,7 +245,7 @@ fn add_all(merged: &[(Histogram, usize)], into: &mut [Accumulator]) -> Result<()
     Ok(())
 }
 
-fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
+pub(super) fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     let Some((body, checksum)) = bytes.split_last_chunk::<4>() else {
         return Err(DecodeError::Truncated { offset: 0, field: "checksum" });
     };
@@ -254,12 +254,12 @@ fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
 }
 
 /// Fields of a block before its counts.
-struct BlockHeader {
+pub(super) struct BlockHeader {
     version: u8,
     meta: SeriesMeta,
-    scheme: Scheme,
-    rows: usize,
-    zero_threshold: f64,
+    pub(super) scheme: Scheme,
+    pub(super) rows: usize,
+    pub(super) zero_threshold: f64,
     limits: Vec<f64>,
 }
 
@@ -295,10 +295,10 @@ fn read_limits(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
 }
 
 /// Block with decoded summary columns; counts are decoded on demand.
-struct BlockDecoder {
-    header: BlockHeader,
+pub(super) struct BlockDecoder {
+    pub(super) header: BlockHeader,
     /// Columns: zero count, overflow, underflow, NaN, then the count above each threshold.
-    summary_counts: Vec<Vec<u64>>,
+    pub(super) summary_counts: Vec<Vec<u64>>,
     summaries: SummaryColumns,
     row_bounds: Vec<RowBounds>,
     /// Columns of the positive counts.
@@ -307,7 +307,7 @@ struct BlockDecoder {
 
 impl BlockDecoder {
     /// Reads a block, and its positive and negative counts.
-    fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
+    pub(super) fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
         let mut reader = ByteReader::new(body);
         let head = BlockHeader::read(&mut reader)?;
         let rows = head.rows;

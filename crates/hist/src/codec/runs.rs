@@ -83,6 +83,34 @@ impl CountTable {
         }
     }
 
+    /// Adds the counts of each row to its total, modulo 2^64.
+    pub(crate) fn add_totals(&self, totals: &mut [u64]) {
+        match &self.cells {
+            CountCells::Narrow(cells) => self.add_totals_of(cells, totals),
+            CountCells::Wide(cells) => self.add_totals_of(cells, totals),
+        }
+    }
+
+    fn add_totals_of<T: CountWord>(&self, cells: &[T], totals: &mut [u64]) {
+        let height = height(self.rows).max(1);
+        for (totals, cells) in totals.chunks_mut(FRAME).zip(self.frames(cells)) {
+            for column in cells.chunks_exact(height) {
+                for (total, count) in totals.iter_mut().zip(column) {
+                    *total = total.wrapping_add(count.wide());
+                }
+            }
+        }
+    }
+
+    /// Approximate memory in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let cells = match &self.cells {
+            CountCells::Narrow(cells) => size_of_val(cells.as_slice()),
+            CountCells::Wide(cells) => size_of_val(cells.as_slice()),
+        };
+        cells.saturating_add(size_of_val(self.sums.as_slice()))
+    }
+
     /// Sum of some rows; `None` on overflow.
     pub(crate) fn sum_rows(&self, rows: Range<usize>) -> Option<Vec<(i32, u64)>> {
         let mut counts = vec![0; self.indexes.len()];

@@ -5,8 +5,9 @@
 
 pub(crate) mod adjacent;
 mod extend;
+mod increment_windows;
 pub(crate) mod passthrough;
-pub(crate) mod rate;
+mod rate;
 pub(crate) mod regression;
 mod series_warnings;
 mod smoothed;
@@ -14,6 +15,7 @@ pub(crate) mod statistics;
 pub(crate) mod sum;
 mod window;
 
+pub(crate) use rate::Growth;
 pub(crate) use smoothed::interpolate_at_ends;
 
 use std::collections::HashSet;
@@ -51,6 +53,8 @@ enum WindowFn {
     Points(fn(&[SeriesPoint]) -> StepValue),
     /// Function of floats and histograms; there is at least one.
     Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
+    /// Growth of floats and histograms; there is at least one.
+    Growth(Growth),
     /// Result at steps at which no series has a sample.
     Absent,
 }
@@ -66,6 +70,10 @@ impl RangeKernel {
         work: fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>,
     ) -> RangeKernel {
         RangeKernel::new(WindowFn::Window(work))
+    }
+
+    pub(crate) const fn growth(growth: Growth) -> RangeKernel {
+        RangeKernel::new(WindowFn::Growth(growth))
     }
 
     const fn new(work: WindowFn) -> RangeKernel {
@@ -127,13 +135,39 @@ impl Evaluation<'_> {
             lookback: self.settings.lookback,
         };
         let retained = AtomicUsize::new(0);
-        let streams = self.map_samples(&over.input, steps, &|evaluation, samples| {
-            let Some(stream) = apply.to_series(evaluation, samples)? else { return Ok(None) };
+        let keep = |evaluation: &Evaluation<'_>, stream: Option<Stream>| {
+            let Some(stream) = stream else { return Ok(None) };
             let before = retained.fetch_add(1, Ordering::Relaxed);
             evaluation.budget.check_capacity(before + 1, steps.count)?;
             evaluation.budget.charge_samples(stream.samples())?;
             Ok(Some(stream))
-        })?;
+        };
+        let streams = match (&over.input.source, kernel.work) {
+            (RangeSource::Series(fetch), WindowFn::Growth(growth)) => {
+                let range = over.input.samples_range(fetch, steps, self.settings.lookback);
+                let series = self.select_samples(fetch, &range)?;
+                self.map_series(series, &|evaluation, labels, handles| {
+                    let increments = apply.increments(evaluation, handles, &range, growth)?;
+                    let stream = match increments {
+                        Some(increments) => {
+                            apply.growth(evaluation, labels, &increments, growth)?
+                        }
+                        None => evaluation.map_series_samples(
+                            (labels, handles),
+                            &over.input,
+                            fetch,
+                            &range,
+                            &|evaluation, samples| apply.to_series(evaluation, samples),
+                        )?,
+                    };
+                    keep(evaluation, stream)
+                })?
+            }
+            _ => self.map_samples(&over.input, steps, &|evaluation, samples| {
+                let stream = apply.to_series(evaluation, samples)?;
+                keep(evaluation, stream)
+            })?,
+        };
         if !self.settings.delayed_name_removal {
             let mut label_sets: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
             if !streams.iter().all(|stream| label_sets.insert(&stream.labels)) {
@@ -203,7 +237,7 @@ impl RangeFunctionEval<'_> {
         let drops_name = samples.drops_name;
         let series = match function.work {
             WindowFn::Points(_) | WindowFn::Absent => SeriesSamples::with_samples(samples),
-            WindowFn::Window(_) => {
+            WindowFn::Window(_) | WindowFn::Growth(_) => {
                 let uses_starts = function.uses_starts && evaluation.settings.start_timestamps;
                 SeriesSamples::split(samples, uses_starts)
             }
@@ -215,15 +249,26 @@ impl RangeFunctionEval<'_> {
             warnings.extend(check_counter_name(&labels, &points, types));
         }
         warnings.emit(labels.name(), self.call.first_span(), &mut evaluation.warnings);
+        Ok(self.stream(evaluation, labels, drops_name, points))
+    }
+
+    /// Result of a series; `None` if it has no value at any step.
+    fn stream(
+        &self,
+        evaluation: &Evaluation<'_>,
+        labels: LabelSet,
+        drops_name: bool,
+        points: Vec<Option<StepValue>>,
+    ) -> Option<Stream> {
         let mut stream = Stream::new(labels, points);
         if stream.is_empty() {
-            return Ok(None);
+            return None;
         }
         stream.drops_name = drops_name;
-        if !function.keeps_name {
+        if !self.kernel.keeps_name {
             evaluation.drop_name(&mut stream);
         }
-        Ok(Some(stream))
+        Some(stream)
     }
 
     fn points(
@@ -280,25 +325,22 @@ impl RangeFunctionEval<'_> {
         if samples.is_empty() && floats.is_empty() && histograms.is_empty() {
             return Ok(None);
         }
+        let window = RangeWindow {
+            span: self.span,
+            time,
+            start,
+            end,
+            range: of.range,
+            extension,
+            floats,
+            histograms,
+            is_running_total: series.is_running_total,
+            args,
+        };
         match self.kernel.work {
             WindowFn::Points(work) => Ok(Some(work(samples))),
-            WindowFn::Window(work) => {
-                let (span, range) = (self.span, of.range);
-                let is_running = series.is_running_total;
-                let window = RangeWindow {
-                    span,
-                    time,
-                    start,
-                    end,
-                    range,
-                    extension,
-                    floats,
-                    histograms,
-                    is_running_total: is_running,
-                    args,
-                };
-                work(&window, warnings)
-            }
+            WindowFn::Window(work) => work(&window, warnings),
+            WindowFn::Growth(growth) => Ok(rate::compute_growth(&window, growth, warnings)),
             WindowFn::Absent => Ok(None),
         }
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use model::SeriesKind;
+use store::HistogramIncrements;
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
@@ -99,59 +100,102 @@ impl Evaluation<'_> {
             RangeSource::Subquery { .. } => return self.map_subquery(ranged, steps, map),
             RangeSource::Series(fetch) => fetch,
         };
-        let lookback = self.settings.lookback;
-        let (before, after) = match fetch.extension {
-            RangeExtension::None => (0, 0),
-            RangeExtension::Anchored => (lookback, 0),
-            RangeExtension::Smoothed => (lookback, lookback),
-        };
-        let first = fetch.shift.apply(steps.start).saturating_sub(ranged.range);
-        let range =
-            first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after);
-        self.report_gaps(&range);
-        let series = self.series(fetch, &range)?;
+        let range = ranged.samples_range(fetch, steps, self.settings.lookback);
+        let series = self.select_samples(fetch, &range)?;
         self.map_series(series, &|evaluation, labels, handles| {
-            let mut samples = evaluation.samples(handles, range.clone())?;
-            if fetch.detects_resets {
-                ResetDetector::default().mark_resets(&mut samples);
-            }
-            samples.retain(|sample| !is_stale_marker(&sample.value));
-            let is_delta = |of_histograms: bool| {
-                handles.iter().any(|handle| match handle.kind {
-                    SeriesKind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
-                    SeriesKind::Counter(_) => !of_histograms && !handle.kind.is_cumulative(),
-                    SeriesKind::Gauge | SeriesKind::Text => false,
-                })
-            };
-            let is_running = ranged.is_for_counters && (is_delta(true) || is_delta(false));
-            if is_running {
-                for class in [is_histogram, is_number] {
-                    let mut adds = handles.iter().filter(|handle| class(handle)).map(|handle| {
-                        handle.kind != SeriesKind::Gauge && !handle.kind.is_cumulative()
-                    });
-                    let first = adds.next();
-                    if adds.any(|other| Some(other) != first) {
-                        let message = format!(
-                            "cannot merge {labels}: it was sent both as deltas and as totals; \
-                             select one with __kind"
-                        );
-                        return Err(Error::Execution { span: ranged.span, message });
-                    }
-                }
-                evaluation.run_total(&mut samples, is_delta(false), is_delta(true))?;
-            }
-            let sample_count: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
-            evaluation.budget.charge_samples(sample_count)?;
-            let samples = SeriesPoints {
-                labels,
-                drops_name: false,
-                points: samples,
-                is_running_total: is_running,
-            };
-            let mapped = map(evaluation, samples)?;
-            evaluation.budget.release_samples(sample_count);
-            Ok(mapped)
+            evaluation.map_series_samples((labels, handles), ranged, fetch, &range, map)
         })
+    }
+
+    /// Series that are read in a range, by labels.
+    pub(crate) fn select_samples(
+        &mut self,
+        fetch: &SeriesFetch,
+        range: &Range<i64>,
+    ) -> Result<BTreeMap<LabelSet, Vec<SeriesHandle>>> {
+        self.report_gaps(range);
+        self.series(fetch, range)
+    }
+
+    /// Maps the samples of one series.
+    pub(crate) fn map_series_samples<T>(
+        &mut self,
+        (labels, handles): (LabelSet, &[SeriesHandle]),
+        ranged: &RangeSelection,
+        fetch: &SeriesFetch,
+        range: &Range<i64>,
+        map: &dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let mut samples = self.samples(handles, range.clone())?;
+        if fetch.detects_resets {
+            ResetDetector::default().mark_resets(&mut samples);
+        }
+        samples.retain(|sample| !is_stale_marker(&sample.value));
+        let is_delta = |of_histograms: bool| {
+            handles.iter().any(|handle| match handle.kind {
+                SeriesKind::Histogram(_) => of_histograms && !handle.kind.is_cumulative(),
+                SeriesKind::Counter(_) => !of_histograms && !handle.kind.is_cumulative(),
+                SeriesKind::Gauge | SeriesKind::Text => false,
+            })
+        };
+        let is_running = ranged.is_for_counters && (is_delta(true) || is_delta(false));
+        if is_running {
+            for class in [is_histogram, is_number] {
+                let mut adds = handles
+                    .iter()
+                    .filter(|handle| class(handle))
+                    .map(|handle| handle.kind != SeriesKind::Gauge && !handle.kind.is_cumulative());
+                let first = adds.next();
+                if adds.any(|other| Some(other) != first) {
+                    let message = format!(
+                        "cannot merge {labels}: it was sent both as deltas and as totals; select \
+                         one with __kind"
+                    );
+                    return Err(Error::Execution { span: ranged.span, message });
+                }
+            }
+            self.run_total(&mut samples, is_delta(false), is_delta(true))?;
+        }
+        let sample_count: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
+        self.budget.charge_samples(sample_count)?;
+        let samples = SeriesPoints {
+            labels,
+            drops_name: false,
+            points: samples,
+            is_running_total: is_running,
+        };
+        let mapped = map(self, samples)?;
+        self.budget.release_samples(sample_count);
+        Ok(mapped)
+    }
+
+    /// Samples of one cumulative histogram as increments; `None` if the series has other samples
+    /// too, or if the source has no increments of them. Staleness markers are left out.
+    pub(crate) fn increments(
+        &mut self,
+        handles: &[SeriesHandle],
+        range: &Range<i64>,
+    ) -> Result<Option<HistogramIncrements>> {
+        let (histograms, numbers): (Vec<SeriesHandle>, Vec<SeriesHandle>) =
+            handles.iter().cloned().partition(is_histogram);
+        let [histogram] = &histograms[..] else { return Ok(None) };
+        if !histogram.kind.is_cumulative() {
+            return Ok(None);
+        }
+        let Some(range) = self.source.time_range(&histograms, range.clone())? else {
+            return Ok(None);
+        };
+        if !numbers.is_empty() {
+            let samples = self.samples(&numbers, range.clone())?;
+            if samples.iter().any(|sample| !is_stale_marker(&sample.value)) {
+                return Ok(None);
+            }
+        }
+        let (increments, gaps) = self.source.increments(histogram, range)?;
+        if increments.is_some() {
+            self.gaps.extend(gaps);
+        }
+        Ok(increments)
     }
 
     /// Reports gaps in a range, whichever series they are in: a read of existing series covers only

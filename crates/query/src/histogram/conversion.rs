@@ -4,62 +4,110 @@
 //! in Prometheus; with custom buckets, in the outermost one. NaN values are in `count` and in no
 //! bucket, and make the sum NaN, as does an unknown sum.
 
+use hist::codec::block_counts::CountWindow;
 use hist::{Buckets, Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND_INDEX;
 use super::counts::{BucketCounts, drop_empty};
 use super::{BucketGrid, FloatHistogram, ResetHint};
 
-impl From<&Histogram> for FloatHistogram {
+/// How the counts of a scheme become those of a float histogram.
+pub(crate) struct SchemeConversion {
+    grid: BucketGrid,
+    zero_threshold: f64,
+    /// Added to the indexes of buckets.
+    index_offset: i32,
+    /// Bucket for the values of the zero bucket, if the grid has none.
+    zero_index: Option<i32>,
+}
+
+impl SchemeConversion {
     /// Base-2 exponential scales from −4 become Prometheus' schemas, explicit bounds become custom
     /// bounds; every other scheme is kept. No recorded scale is finer than schema 8.
+    pub(crate) fn new(scheme: &Scheme, zero_threshold: f64) -> SchemeConversion {
+        let plain = |grid, zero_threshold| SchemeConversion {
+            grid,
+            zero_threshold,
+            index_offset: 0,
+            zero_index: None,
+        };
+        match scheme {
+            Scheme::Exp2(grid) if (-4..=8).contains(&grid.scale()) => SchemeConversion {
+                // Prometheus numbers a bucket by its upper bound, OTLP by its lower bound.
+                index_offset: 1,
+                ..plain(BucketGrid::Exponential(grid.scale().into()), zero_threshold)
+            },
+            Scheme::Explicit(grid) => SchemeConversion {
+                zero_index: Some(grid.bounds().partition_point(|&bound| bound < 0.0) as i32),
+                ..plain(BucketGrid::Custom(grid.bounds().into()), 0.0)
+            },
+            // This grid has no buckets nearer to zero.
+            Scheme::LogLinear10 => {
+                let zero_threshold = zero_threshold.max(1e-128f64.next_down());
+                plain(BucketGrid::Native(scheme.clone()), zero_threshold)
+            }
+            scheme => plain(BucketGrid::Native(scheme.clone()), zero_threshold),
+        }
+    }
+
+    /// Histogram of counts of positive and negative values.
+    fn histogram(
+        &self,
+        mut positive: BucketCounts,
+        mut negative: BucketCounts,
+        mut zero_count: f64,
+    ) -> FloatHistogram {
+        if self.index_offset != 0 {
+            for (index, _) in positive.iter_mut().chain(&mut negative) {
+                *index = index.saturating_add(self.index_offset);
+            }
+        }
+        if let BucketGrid::Custom(bounds) = &self.grid {
+            into_outermost(&mut positive, &mut negative, bounds.len() as i32);
+        }
+        if let Some(at) = self.zero_index {
+            if zero_count > 0.0 {
+                add_at(&mut positive, at, zero_count);
+            }
+            zero_count = 0.0;
+        }
+        FloatHistogram {
+            grid: self.grid.clone(),
+            zero_threshold: self.zero_threshold,
+            zero_count,
+            positive,
+            negative,
+            ..FloatHistogram::default()
+        }
+    }
+
+    /// Histogram of the counts of a window, which has only positive values and zeros. Its total
+    /// count and sum are left to the caller.
+    pub(crate) fn from_window(&self, window: &CountWindow) -> FloatHistogram {
+        let (first, counts) = window.positive();
+        let pairs = (i64::from(first)..).zip(counts).filter(|(_, count)| **count > 0);
+        let positive = pairs.map(|(index, &count)| (index as i32, count as f64)).collect();
+        self.histogram(positive, BucketCounts::new(), window.zero_count() as f64)
+    }
+}
+
+impl From<&Histogram> for FloatHistogram {
+    /// Converts as [`SchemeConversion`].
     fn from(histogram: &Histogram) -> FloatHistogram {
         let beyond = match histogram.scheme() {
             Scheme::Exp2(grid) => grid.end_index(),
             _ => BEYOND_INDEX,
         };
-        let mut positive = counts(histogram.positive(), (beyond, histogram.overflow()));
-        let mut negative = counts(histogram.negative(), (beyond, histogram.underflow()));
-        let mut zero_threshold = histogram.zero_threshold();
-        let mut zero_count = histogram.zero_count() as f64;
-        let grid = match histogram.scheme().clone() {
-            Scheme::Exp2(grid) if (-4..=8).contains(&grid.scale()) => {
-                // Prometheus numbers a bucket by its upper bound, OTLP by its lower bound.
-                for (index, _) in positive.iter_mut().chain(&mut negative) {
-                    *index = index.saturating_add(1);
-                }
-                BucketGrid::Exponential(grid.scale().into())
-            }
-            Scheme::Explicit(grid) => {
-                let last = grid.bounds().len() as i32;
-                into_outermost(&mut positive, &mut negative, last);
-                if zero_count > 0.0 {
-                    let at = grid.bounds().partition_point(|&bound| bound < 0.0) as i32;
-                    add_at(&mut positive, at, zero_count);
-                }
-                (zero_threshold, zero_count) = (0.0, 0.0);
-                BucketGrid::Custom(grid.bounds().into())
-            }
-            scheme => {
-                if matches!(scheme, Scheme::LogLinear10) {
-                    // This grid has no buckets nearer to zero.
-                    zero_threshold = zero_threshold.max(1e-128f64.next_down());
-                }
-                BucketGrid::Native(scheme)
-            }
-        };
+        let positive = counts(histogram.positive(), (beyond, histogram.overflow()));
+        let negative = counts(histogram.negative(), (beyond, histogram.underflow()));
+        let conversion = SchemeConversion::new(histogram.scheme(), histogram.zero_threshold());
         FloatHistogram {
-            grid,
-            zero_threshold,
-            zero_count,
             count: histogram.count() as f64 + histogram.nan_count() as f64,
             sum: match histogram.tracked_sum().value() {
                 Some(sum) if histogram.nan_count() == 0 => sum.value(),
                 _ => f64::NAN,
             },
-            positive,
-            negative,
-            hint: ResetHint::Unknown,
+            ..conversion.histogram(positive, negative, histogram.zero_count() as f64)
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Plan nodes that read series.
 
+use std::ops::Range;
+
 use model::Selector;
 
 use crate::error::SourceSpan;
 use crate::promql::Matcher;
+use crate::stream::StepGrid;
 
 use super::{Grouping, PlanNode};
 
@@ -78,6 +81,22 @@ impl RangeSelection {
             RangeSource::Series(fetch) => fetch.extension,
             RangeSource::Subquery { .. } => RangeExtension::None,
         }
+    }
+
+    /// Time range of the samples for the windows of all steps, start exclusive, end inclusive.
+    pub(crate) fn samples_range(
+        &self,
+        fetch: &SeriesFetch,
+        steps: StepGrid,
+        lookback: i64,
+    ) -> Range<i64> {
+        let (before, after) = match fetch.extension {
+            RangeExtension::None => (0, 0),
+            RangeExtension::Anchored => (lookback, 0),
+            RangeExtension::Smoothed => (lookback, lookback),
+        };
+        let first = fetch.shift.apply(steps.start).saturating_sub(self.range);
+        first.saturating_sub(before)..fetch.shift.apply(steps.end()).saturating_add(after)
     }
 }
 

@@ -11,6 +11,7 @@ mod documented_functions;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
+mod increments;
 mod memory;
 #[path = "../../../store/tests/it/memory_storage.rs"]
 mod memory_storage;

@@ -6,6 +6,7 @@
 )]
 
 use hist::codec::block;
+use hist::codec::block_counts::BlockCounts;
 use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
@@ -202,6 +203,57 @@ pub(crate) fn last_reading(
     Ok(Some(Rows::Cumulative(vec![Row { start, end, value }])))
 }
 
+/// Cumulative histograms of a chunk as increments, for sums of many ranges of them.
+pub(crate) struct CumulativeChunk {
+    /// Start and end of each sample.
+    pub(crate) times: RowTimes,
+    /// The first sample; its predecessor if the first increment is that of the first sample.
+    pub(crate) base: Histogram,
+    /// End and start of the predecessor that is the base.
+    pub(crate) predecessor: Option<(i64, i64)>,
+    /// Increments: of all samples if the base is the predecessor, otherwise of all but the first.
+    pub(crate) increments: BlockCounts,
+    /// Sum of the values at each sample.
+    pub(crate) sums: Vec<f64>,
+}
+
+/// Decodes a checked chunk of cumulative histograms; `None` if not all of them have only positive
+/// values and zeros, and a sum.
+pub(crate) fn decode_increments(
+    header: &ChunkHeader,
+    bytes: &[u8],
+) -> Result<Option<CumulativeChunk>, Corruption> {
+    let (times, rest) = read_times(header, bytes)?;
+    let mut reader = WireReader::new(rest);
+    let CumulativeBase { predecessor, base, is_first_delta } =
+        CumulativeBase::read(&mut reader, header.content)?;
+    let text = |error: model::Error| error.to_string();
+    let block = reader.bytes("deltas").map_err(text)?;
+    let exactness = reader.read_bytes(times.len(), "exactness").map_err(text)?;
+    let high: Vec<f64> = read_column(&mut reader, times.len())?;
+    let low: Vec<f64> = read_column(&mut reader, times.len())?;
+    let Some(increments) = BlockCounts::decode(block).map_err(|error| error.to_string())? else {
+        return Ok(None);
+    };
+    let recorded = usize::from(!is_first_delta);
+    if increments.rows().saturating_add(recorded) != times.len() {
+        return Err(format!("{} deltas for {} rows", increments.rows(), times.len()));
+    }
+    let is_like_base = increments.rows() == 0
+        || increments.scheme() == base.scheme()
+            && increments.zero_threshold() == base.zero_threshold();
+    let mut sums = Vec::with_capacity(times.len());
+    for ((&bits, high), low) in exactness.iter().zip(high).zip(low) {
+        let summary = TrackedSummary::from_bits(bits, [high, low, 0.0, 0.0]);
+        sums.extend(summary.sum.value().map(|sum| sum.value()).filter(|sum| !sum.is_nan()));
+    }
+    if !is_like_base || sums.len() != times.len() {
+        return Ok(None);
+    }
+    let predecessor = predecessor.time().filter(|_| is_first_delta);
+    Ok(Some(CumulativeChunk { times, base, predecessor, increments, sums }))
+}
+
 fn to_rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Corruption> {
     if values.len() != times.len() {
         return Err(format!("{} values for {} rows", values.len(), times.len()));
@@ -215,6 +267,39 @@ fn read_column<T: pco::data_types::Number + Default>(
 ) -> Result<Vec<T>, Corruption> {
     let bytes = reader.bytes("column").map_err(|error| error.to_string())?;
     column::read(bytes, rows).map_err(|error| error.to_string())
+}
+
+/// What the increments of a chunk start from.
+struct CumulativeBase {
+    predecessor: Predecessor,
+    /// The first sample or, if the first is delta-encoded too, its predecessor.
+    base: Histogram,
+    is_first_delta: bool,
+}
+
+impl CumulativeBase {
+    fn read(reader: &mut WireReader<'_>, content: ChunkKind) -> Result<CumulativeBase, Corruption> {
+        let mut predecessor = Predecessor::Unknown;
+        let mut before = None;
+        let mut is_first_delta = false;
+        if content == ChunkKind::CumulativeWithPredecessor {
+            predecessor = Predecessor::Nothing;
+            let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
+            if has_predecessor(tag)? {
+                let (start, end) = read_time(reader)?;
+                let value = read_frame(reader, "predecessor")?;
+                is_first_delta = tag == PREDECESSOR_DELTA;
+                before = is_first_delta.then(|| value.clone());
+                predecessor =
+                    Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
+            }
+        }
+        let base = match before {
+            Some(before) => before,
+            None => read_frame(reader, "first row")?,
+        };
+        Ok(CumulativeBase { predecessor, base, is_first_delta })
+    }
 }
 
 /// Column of cumulative histograms: base and deltas.
@@ -236,25 +321,8 @@ impl CumulativeReadings {
         content: ChunkKind,
         rows: usize,
     ) -> Result<CumulativeReadings, Corruption> {
-        let mut predecessor = Predecessor::Unknown;
-        let mut before = None;
-        let mut is_first_delta = false;
-        if content == ChunkKind::CumulativeWithPredecessor {
-            predecessor = Predecessor::Nothing;
-            let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
-            if has_predecessor(tag)? {
-                let (start, end) = read_time(reader)?;
-                let value = read_frame(reader, "predecessor")?;
-                is_first_delta = tag == PREDECESSOR_DELTA;
-                before = is_first_delta.then(|| value.clone());
-                predecessor =
-                    Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
-            }
-        }
-        let base = match before {
-            Some(before) => before,
-            None => read_frame(reader, "first row")?,
-        };
+        let CumulativeBase { predecessor, base, is_first_delta } =
+            CumulativeBase::read(reader, content)?;
         let text = |error: model::Error| error.to_string();
         let deltas = reader.bytes("deltas").map_err(text)?.to_owned();
         let exactness = reader.read_bytes(rows, "exactness").map_err(text)?.to_owned();

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
 use crate::histogram::{BucketGrid, FloatHistogram, ResetHint};
 use crate::plan::RangeExtension;
 use crate::stream::seconds;
@@ -12,37 +11,22 @@ use super::extend;
 use super::series_warnings::{HistogramOperation, SeriesWarning, SeriesWarnings};
 use super::window::{HasTime, HistogramPoint, RangeWindow};
 
-pub(crate) fn rate(
-    window: &RangeWindow<'_>,
-    warnings: &mut SeriesWarnings,
-) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: true, is_rate: true }, warnings))
-}
-
-pub(crate) fn increase(
-    window: &RangeWindow<'_>,
-    warnings: &mut SeriesWarnings,
-) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: true, is_rate: false }, warnings))
-}
-
-pub(crate) fn delta(
-    window: &RangeWindow<'_>,
-    warnings: &mut SeriesWarnings,
-) -> Result<Option<StepValue>> {
-    Ok(compute_growth(window, Growth { is_counter: false, is_rate: false }, warnings))
-}
-
 /// Kind of growth.
-#[derive(Clone, Copy)]
-pub(super) struct Growth {
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Growth {
     /// A decrease is a counter reset.
     pub(super) is_counter: bool,
     /// Per second.
     pub(super) is_rate: bool,
 }
 
-fn compute_growth(
+impl Growth {
+    pub(crate) const RATE: Growth = Growth { is_counter: true, is_rate: true };
+    pub(crate) const INCREASE: Growth = Growth { is_counter: true, is_rate: false };
+    pub(crate) const DELTA: Growth = Growth { is_counter: false, is_rate: false };
+}
+
+pub(super) fn compute_growth(
     window: &RangeWindow<'_>,
     growth: Growth,
     warnings: &mut SeriesWarnings,
@@ -115,7 +99,7 @@ fn histogram_growth(
 }
 
 /// Interval covered by the samples of a window.
-struct SampledInterval {
+pub(super) struct SampledInterval {
     /// Seconds from the first sample, or its start timestamp, to the last sample.
     length: f64,
     /// Whether it starts at the start timestamp of the first sample.
@@ -135,7 +119,17 @@ impl SampledInterval {
         first_start: i64,
     ) -> Option<SampledInterval> {
         let (first, last) = (points.first()?.time(), points.last()?.time());
-        let between = points.len() - 1;
+        SampledInterval::new(window, (first, last), points.len() - 1, growth, first_start)
+    }
+
+    /// The same for the times of the first and last sample, `between` intervals apart.
+    pub(super) fn new(
+        window: &RangeWindow<'_>,
+        (first, last): (i64, i64),
+        between: usize,
+        growth: Growth,
+        first_start: i64,
+    ) -> Option<SampledInterval> {
         let length = seconds(last.saturating_sub(first));
         let interval = if between > 0 { length / between as f64 } else { 0.0 };
         let to_end = seconds(window.end.saturating_sub(last));
@@ -165,7 +159,12 @@ impl SampledInterval {
     /// below 1.1 times the mean sample distance, growth extends to the boundary; otherwise for half
     /// of the mean distance. A counter is not extrapolated below zero: `zero` is its first value
     /// relative to its growth.
-    fn factor(&self, window: &RangeWindow<'_>, growth: Growth, zero: Option<f64>) -> f64 {
+    pub(super) fn factor(
+        &self,
+        window: &RangeWindow<'_>,
+        growth: Growth,
+        zero: Option<f64>,
+    ) -> f64 {
         let threshold = self.interval * 1.1;
         let (mut to_start, mut to_end) = (self.to_start, self.to_end);
         if !self.is_from_start {

@@ -1,0 +1,222 @@
+//! Growth of cumulative histograms by their stored increments equals that by their samples, bit for
+//! bit: random series with resets, gaps, late and repeated samples, changes of scheme and staleness
+//! markers, in the head and in parts.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::Disk;
+use hist::codec::header::Temporality;
+use hist::{Histogram, Mixture, Scheme};
+use journal::Level;
+use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
+use query::{
+    ColumnRead, Language, QueryRequest, QueryWarningKind, Result, ResultData, STALE_BITS,
+    SeriesHandle, SeriesPoint, Settings, Source, StoreSource, Stream, execute, promql,
+};
+use sim::SimDisk;
+use store::{HistogramIncrements, MINUTE, NumberSummary, Options, SECOND, Store, TimeGrid};
+
+const START: i64 = 1_600_000_020 * SECOND;
+const CUMULATIVE: SeriesKind = SeriesKind::Histogram(Temporality::Cumulative);
+
+/// Source that counts reads, with or without increments.
+struct ReadCounter<'a> {
+    source: StoreSource<'a>,
+    has_increments: bool,
+    samples: AtomicU64,
+    increments: AtomicU64,
+}
+
+impl Source for ReadCounter<'_> {
+    fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        self.source.select(selector)
+    }
+
+    fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        self.source.time_range(series, range)
+    }
+
+    fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
+        self.samples.fetch_add(1, Ordering::Relaxed);
+        self.source.samples(series, range)
+    }
+
+    fn increments(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        if !self.has_increments {
+            return Ok((None, Vec::new()));
+        }
+        let read = self.source.increments(series, range)?;
+        self.increments.fetch_add(u64::from(read.0.is_some()), Ordering::Relaxed);
+        Ok(read)
+    }
+
+    fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
+        self.source.histograms(series, grid)
+    }
+
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        self.source.numbers(series, grid)
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (self.0 >> 33) % n
+    }
+}
+
+fn open_store() -> Store {
+    let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+    Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
+    let clock = Arc::new(|| START + 86_400 * SECOND);
+    let options = Options { has_background_thread: false, clock, ..Options::default() };
+    Store::open(disk, Path::new("/store"), &options).unwrap()
+}
+
+fn send(store: &Store, kind: SeriesKind, samples: &[(i64, SampleValue)]) {
+    let mut batch = BatchWriter::default();
+    batch.series(&Series::new("latency", kind).validate().unwrap());
+    for (at, value) in samples {
+        batch.sample(&Sample { start: *at, end: *at, value: value.clone() }).unwrap();
+    }
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+}
+
+fn scheme(random: &mut Random) -> Scheme {
+    match random.below(4) {
+        0 => Scheme::explicit(&[-1.0, 0.0, 0.5, 2.0, 9.0, 100.0]).unwrap(),
+        1 => Scheme::log_linear2(3).unwrap(),
+        2 => Scheme::exp2(0).unwrap(),
+        _ => Scheme::exp2(5).unwrap(),
+    }
+}
+
+/// Sends a random series; `is_plain` if nothing happens that increments do not support.
+fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> i64 {
+    let mut total = Histogram::new(scheme(random));
+    let mut time = START;
+    let mut late: Vec<(i64, SampleValue)> = Vec::new();
+    for _ in 0..20 + random.below(600) {
+        time += (15 + random.below(3) as i64 * 15) * SECOND;
+        match random.below(60) {
+            0 => total = Histogram::new(total.scheme().clone()),
+            1 => time += 7 * MINUTE,
+            2 if !is_plain => total = Histogram::new(scheme(random)),
+            3 if !is_plain => total.record(-3.5),
+            4 => send(
+                store,
+                SeriesKind::Counter(Temporality::Cumulative),
+                &[(time - SECOND, SampleValue::Number(f64::from_bits(STALE_BITS)))],
+            ),
+            _ => {}
+        }
+        for _ in 0..random.below(30) {
+            total.record(random.below(4000) as f64 / 64.0 * random.below(2) as f64);
+        }
+        let sample = (time, SampleValue::Histogram(Box::new(total.clone())));
+        match random.below(40) {
+            0 => late.push(sample),
+            1 => send(store, CUMULATIVE, &[sample.clone(), sample]),
+            _ => send(store, CUMULATIVE, &[sample]),
+        }
+        if random.below(80) == 0 {
+            store.seal().unwrap();
+            send(store, CUMULATIVE, &std::mem::take(&mut late));
+        }
+    }
+    time
+}
+
+fn ask(source: &dyn Source, text: &str, end: i64, step: i64) -> (Vec<Stream>, Vec<String>) {
+    let options = promql::Options::default();
+    let start = START - 5 * MINUTE;
+    let question = QueryRequest { text, language: Language::PromQl, start, end, step, options };
+    let answer = execute(source, &question, &Settings::default(), &|| false).unwrap();
+    let warnings = [QueryWarningKind::Warning, QueryWarningKind::Info]
+        .iter()
+        .flat_map(|kind| answer.warnings.of_kind(*kind).map(|(text, _)| text.to_owned()))
+        .collect();
+    match answer.data {
+        ResultData::Matrix(streams) | ResultData::Vector(streams) => (streams, warnings),
+        other => panic!("a range query has a matrix, not {other:?}"),
+    }
+}
+
+/// Answers by increments and by samples; returns the number of series read as increments.
+#[track_caller]
+fn check(store: &Store, text: &str, end: i64, step: i64) -> u64 {
+    let view = store.view().unwrap();
+    let [by_increments, by_samples] = [true, false].map(|has_increments| ReadCounter {
+        source: StoreSource::new(&view),
+        has_increments,
+        samples: AtomicU64::new(0),
+        increments: AtomicU64::new(0),
+    });
+    let found = ask(&by_increments, text, end, step);
+    let expected = ask(&by_samples, text, end, step);
+    assert_eq!(found.1, expected.1, "{text}");
+    assert_eq!(found.0.len(), expected.0.len(), "{text}");
+    for (found, expected) in found.0.iter().zip(&expected.0) {
+        assert_eq!(found.labels, expected.labels);
+        for (at, pair) in found.points.iter().zip(&expected.points).enumerate() {
+            match pair {
+                (Some(found), Some(expected)) => {
+                    let (found, expected) =
+                        (found.histogram().unwrap(), expected.histogram().unwrap());
+                    assert!(found.equals(&expected), "{text} step {at}:\n{found}\n{expected}");
+                }
+                (None, None) => {}
+                _ => panic!("{text} step {at}: {pair:?}"),
+            }
+        }
+    }
+    by_increments.increments.into_inner()
+}
+
+const EXPRESSIONS: [&str; 5] = [
+    "increase(latency[1m])",
+    "rate(latency[5m])",
+    "increase(latency[31m] offset 2m)",
+    "increase(latency[40m] @ 1600001220)",
+    "sum(rate(latency[90s]))",
+];
+
+#[test]
+fn growth_by_increments_equals_growth_by_samples() {
+    let mut by_increments = 0;
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let store = open_store();
+        let end = send_series(&store, &mut random, seed % 3 > 0);
+        for text in EXPRESSIONS {
+            for step in [41 * SECOND, 5 * MINUTE, 33 * MINUTE] {
+                by_increments += check(&store, text, end, step);
+            }
+        }
+    }
+    assert!(by_increments > 300, "{by_increments} reads of increments are too few to prove much");
+}
+
+#[test]
+fn ordinary_series_are_read_as_increments() {
+    let store = open_store();
+    let end = send_series(&store, &mut Random(3), true);
+    assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
+    store.seal().unwrap();
+    assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
+}

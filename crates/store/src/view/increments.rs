@@ -1,0 +1,383 @@
+//! Cumulative histograms of one series as increments from sample to sample, decoded once for the
+//! sums of many windows.
+//!
+//! The increments are those that chunks store. Where a chunk does not continue the sample before
+//! it, the increment is the difference of the two samples; if a count has decreased, the counter
+//! was reset and the whole sample is the increment.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use hist::codec::block_counts::{BlockCounts, CountWindow};
+use hist::{Histogram, Scheme};
+use model::Gap;
+
+use crate::chunk::{self, CumulativeChunk};
+use crate::error::Result;
+use crate::index::SeriesEntryRef;
+use crate::resolution::Resolution;
+use crate::row::Rows;
+
+use super::{ReadView, SeriesQuery, may_contain};
+
+/// Samples of a cumulative histogram, and the increments between them.
+pub struct HistogramIncrements {
+    scheme: Scheme,
+    zero_threshold: f64,
+    times: Vec<i64>,
+    has_starts: bool,
+    totals: Vec<u64>,
+    sums: Vec<f64>,
+    resets: Vec<usize>,
+    pieces: Vec<IncrementPiece>,
+    /// Empty window for all pieces.
+    window: CountWindow,
+}
+
+/// Increments of consecutive samples.
+struct IncrementPiece {
+    samples: Range<usize>,
+    content: PieceContent,
+}
+
+enum PieceContent {
+    /// Rows of a block from this one on.
+    Block(BlockCounts, usize),
+    /// Difference of one sample from the one before.
+    Difference { buckets: Vec<(i32, u64)>, zero: u64 },
+}
+
+impl HistogramIncrements {
+    /// Scheme of all samples.
+    pub fn scheme(&self) -> &Scheme {
+        &self.scheme
+    }
+
+    /// Zero threshold of all samples.
+    pub fn zero_threshold(&self) -> f64 {
+        self.zero_threshold
+    }
+
+    /// Timestamps of the samples in nanoseconds since the Unix epoch, ascending.
+    pub fn times(&self) -> &[i64] {
+        &self.times
+    }
+
+    /// Whether samples have start timestamps.
+    pub fn has_starts(&self) -> bool {
+        self.has_starts
+    }
+
+    /// Number of values at each sample.
+    pub fn totals(&self) -> &[u64] {
+        &self.totals
+    }
+
+    /// Sum of the values at each sample.
+    pub fn sums(&self) -> &[f64] {
+        &self.sums
+    }
+
+    /// Samples before which the counter was reset, ascending.
+    pub fn resets(&self) -> &[usize] {
+        &self.resets
+    }
+
+    /// Empty window for the increments.
+    pub fn window(&self) -> CountWindow {
+        self.window.clone()
+    }
+
+    /// Adds the increments of some samples to the window, or subtracts them. The first sample of
+    /// all has none.
+    pub fn add(&self, samples: Range<usize>, subtracts: bool, window: &mut CountWindow) {
+        let from = self.pieces.partition_point(|piece| piece.samples.end <= samples.start);
+        for piece in self.pieces.iter().skip(from) {
+            let start = samples.start.max(piece.samples.start);
+            let end = samples.end.min(piece.samples.end);
+            if start >= end {
+                break;
+            }
+            match &piece.content {
+                PieceContent::Block(block, first) => {
+                    let row = |sample: usize| {
+                        sample.saturating_sub(piece.samples.start).saturating_add(*first)
+                    };
+                    match subtracts {
+                        false => window.add_rows(block, row(start)..row(end)),
+                        true => window.subtract_rows(block, row(start)..row(end)),
+                    }
+                }
+                PieceContent::Difference { buckets, zero } => {
+                    let sign = |count: u64| if subtracts { count.wrapping_neg() } else { count };
+                    buckets.iter().for_each(|&(index, n)| window.add_count(index, sign(n)));
+                    window.add_zeros(sign(*zero));
+                }
+            }
+        }
+    }
+
+    /// Approximate memory in bytes.
+    pub fn held_bytes(&self) -> usize {
+        let of_piece = |piece: &IncrementPiece| match &piece.content {
+            PieceContent::Block(block, _) => block.held_bytes(),
+            PieceContent::Difference { buckets, .. } => size_of_val(buckets.as_slice()),
+        };
+        let of_samples = self.times.len().saturating_mul(SAMPLE_BYTES);
+        self.pieces.iter().map(of_piece).fold(of_samples, usize::saturating_add)
+    }
+}
+
+impl ReadView {
+    /// Base rows of a cumulative histogram series as increments, and the known gaps. `None` if
+    /// their scheme changes or they have other than positive values and zeros: then read
+    /// [samples](ReadView::samples). `reserve` is called with additional bytes of memory, and ends
+    /// the read, which then returns `None`, if it returns false.
+    pub fn increments(
+        &self,
+        series: &SeriesEntryRef,
+        range: Range<i64>,
+        reserve: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        let id = self.inner.index().id(series.number);
+        let mut gaps = self.known_gaps(&range);
+        let query = SeriesQuery { found: SeriesEntryRef::clone(series), id };
+        gaps.extend(self.dropped_samples(&query, &range)?);
+        let partition = Resolution::Base.partition();
+        let mut starts: BTreeSet<i64> =
+            self.manifest.base_parts().map(|part| part.partition().start).collect();
+        starts.extend(self.heads().flat_map(|head| head.partitions().collect::<Vec<_>>()));
+        let mut builder = IncrementsBuilder::default();
+        let mut reserved = 0usize;
+        for start in starts {
+            let piece = start.max(range.start)..start.saturating_add(partition).min(range.end);
+            if piece.is_empty() {
+                continue;
+            }
+            if !self.add_increments(&query, &piece, &mut builder, &mut gaps)? {
+                return Ok((None, gaps));
+            }
+            let more = builder.held_bytes.saturating_sub(reserved);
+            reserved = builder.held_bytes;
+            if !reserve(more as u64) {
+                return Ok((None, gaps));
+            }
+        }
+        Ok((builder.finish(), gaps))
+    }
+
+    /// Adds the samples of a partition; false if they are not supported.
+    fn add_increments(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        builder: &mut IncrementsBuilder,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<bool> {
+        self.check()?;
+        let kind = series.found.series.kind();
+        let mut chunks: Vec<CumulativeChunk> = Vec::new();
+        let mut is_supported = true;
+        for info in self.manifest.base_parts().filter(|info| may_contain(info, range)) {
+            self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
+                match chunk::decode_increments(header, bytes)? {
+                    Some(chunk) => chunks.push(chunk),
+                    None => is_supported = false,
+                }
+                Ok(())
+            })?;
+        }
+        if !is_supported {
+            return Ok(false);
+        }
+        let mut in_heads = Rows::empty_for(kind);
+        for head in self.heads() {
+            if let Some(more) = head.rows_of(series.found.number, kind, range) {
+                in_heads.append(more);
+            }
+        }
+        let times = |chunk: &CumulativeChunk| {
+            let time = |at: Option<&(i64, i64)>| at.map_or((0, 0), |(start, end)| (*end, *start));
+            time(chunk.times.first())..time(chunk.times.last())
+        };
+        chunks.sort_by_key(|chunk| times(chunk).start);
+        let is_ordered = chunks.windows(2).all(|pair| times(&pair[0]).end < times(&pair[1]).start)
+            && chunks.iter().all(|chunk| chunk.times.is_sorted_by(|a, b| a.1 < b.1));
+        in_heads.normalize(kind);
+        let is_after = match (chunks.last(), in_heads.first_time()) {
+            (Some(last), Some(first)) => times(last).end < first,
+            _ => true,
+        };
+        if !(is_ordered && is_after) {
+            // Late or repeated samples: all are ordered and deduplicated.
+            let rows = self.base_rows(series, range, |_| true, gaps)?.into_settled(kind).0;
+            return Ok(builder.push_rows(rows));
+        }
+        Ok(chunks.into_iter().all(|chunk| builder.push_chunk(chunk, range))
+            && builder.push_rows(in_heads))
+    }
+}
+
+/// Increments of the samples so far.
+#[derive(Default)]
+struct IncrementsBuilder {
+    increments: Option<HistogramIncrements>,
+    /// Counts of the last sample.
+    last: CountWindow,
+    /// End and start of the last sample.
+    last_time: (i64, i64),
+    held_bytes: usize,
+}
+
+impl IncrementsBuilder {
+    fn finish(self) -> Option<HistogramIncrements> {
+        self.increments.filter(|increments| {
+            // Sums of increments stay below 2^64.
+            let grown = |at: usize| increments.totals.get(at.saturating_sub(1)).copied();
+            let before = increments.resets.iter().filter_map(|&at| grown(at));
+            let last = increments.totals.last().copied();
+            let total = before.chain(last).fold(0u64, u64::saturating_add);
+            total >> 62 == 0
+        })
+    }
+
+    /// Appends samples in time order; false if they are not supported.
+    fn push_rows(&mut self, rows: Rows) -> bool {
+        let Rows::Cumulative(rows) = rows else { return false };
+        rows.iter().all(|row| self.push_sample((row.start, row.end), &row.value))
+    }
+
+    fn push_sample(&mut self, time: (i64, i64), value: &Histogram) -> bool {
+        let sum = value.tracked_sum().value().map(|sum| sum.value());
+        let Some(sum) = sum.filter(|sum| !sum.is_nan()) else { return false };
+        let mut now = CountWindow::default();
+        self.is_like(value)
+            && now.add_histogram(value)
+            && self.push_counts(time, now, value.count(), sum)
+    }
+
+    /// Appends the samples of a chunk that ended in a range.
+    fn push_chunk(&mut self, chunk: CumulativeChunk, range: &Range<i64>) -> bool {
+        let CumulativeChunk { times, base, predecessor, increments: block, sums } = chunk;
+        let samples = times.partition_point(|time| time.1 <= range.start)
+            ..times.partition_point(|time| time.1 <= range.end);
+        if samples.is_empty() {
+            return true;
+        }
+        if !self.is_like(&base) {
+            return false;
+        }
+        // Samples before the first row of the block.
+        let recorded = usize::from(predecessor.is_none());
+        let row_of = |sample: usize| sample.saturating_sub(recorded);
+        let mut total = base.count();
+        let mut totals = Vec::with_capacity(times.len());
+        totals.extend((recorded > 0).then_some(total));
+        totals.extend(block.totals().into_iter().map(|more| {
+            total = total.saturating_add(more);
+            total
+        }));
+        let mut first = samples.start;
+        let continues = first == 0
+            && predecessor.is_some_and(|time| time == self.last_time)
+            && self.increments.is_some();
+        if !continues {
+            let mut now = CountWindow::default();
+            if !now.add_histogram(&base) || !now.extend_to_block(&block) {
+                return false;
+            }
+            now.add_rows(&block, 0..row_of(first.saturating_add(1)));
+            if !self.push_counts(times[first], now, totals[first], sums[first]) {
+                return false;
+            }
+            first = first.saturating_add(1);
+        }
+        if first >= samples.end {
+            return true;
+        }
+        let Some(increments) = &mut self.increments else { return false };
+        let fits = self.last.extend_to_block(&block) && increments.window.extend_to_block(&block);
+        if !fits || times[first].1 <= self.last_time.0 {
+            return false;
+        }
+        let rows = row_of(first)..row_of(samples.end);
+        self.last.add_rows(&block, rows.clone());
+        let some = first..samples.end;
+        increments.times.extend(times[some.clone()].iter().map(|time| time.1));
+        increments.has_starts |= times[some.clone()].iter().any(|(start, end)| start < end);
+        increments.totals.extend_from_slice(&totals[some.clone()]);
+        increments.sums.extend_from_slice(&sums[some.clone()]);
+        let end = increments.times.len();
+        let bytes = block.held_bytes().saturating_add(some.len().saturating_mul(SAMPLE_BYTES));
+        self.held_bytes = self.held_bytes.saturating_add(bytes);
+        increments.pieces.push(IncrementPiece {
+            samples: end.saturating_sub(some.len())..end,
+            content: PieceContent::Block(block, rows.start),
+        });
+        let (start, end) = times[samples.end.saturating_sub(1)];
+        self.last_time = (end, start);
+        true
+    }
+
+    /// Whether a histogram has the scheme and zero threshold of the samples; the first one sets
+    /// them.
+    fn is_like(&mut self, histogram: &Histogram) -> bool {
+        let (scheme, zero_threshold) = (histogram.scheme(), histogram.zero_threshold());
+        let increments = self.increments.get_or_insert_with(|| HistogramIncrements {
+            scheme: scheme.clone(),
+            zero_threshold,
+            times: Vec::new(),
+            has_starts: false,
+            totals: Vec::new(),
+            sums: Vec::new(),
+            resets: Vec::new(),
+            pieces: Vec::new(),
+            window: CountWindow::default(),
+        });
+        increments.scheme == *scheme && increments.zero_threshold == zero_threshold
+    }
+
+    /// Appends a sample by its counts.
+    fn push_counts(
+        &mut self,
+        (start, end): (i64, i64),
+        now: CountWindow,
+        total: u64,
+        sum: f64,
+    ) -> bool {
+        let Some(increments) = &mut self.increments else { return false };
+        let at = increments.times.len();
+        if at > 0 {
+            if end <= self.last_time.0 {
+                return false;
+            }
+            let increase = now.increase_since(&self.last);
+            if increase.is_none() {
+                increments.resets.push(at);
+            }
+            let (buckets, zero) = increase.unwrap_or_else(|| now.buckets());
+            if !increments.window.extend_to_buckets(&buckets) {
+                return false;
+            }
+            self.held_bytes = self.held_bytes.saturating_add(size_of_val(buckets.as_slice()));
+            let content = PieceContent::Difference { buckets, zero };
+            increments.pieces.push(IncrementPiece { samples: at..at.saturating_add(1), content });
+        }
+        increments.times.push(end);
+        increments.has_starts |= start < end;
+        increments.totals.push(total);
+        increments.sums.push(sum);
+        self.held_bytes = self.held_bytes.saturating_add(SAMPLE_BYTES);
+        self.last = now;
+        self.last_time = (end, start);
+        true
+    }
+}
+
+/// Memory of a sample without its counts.
+const SAMPLE_BYTES: usize = size_of::<(i64, u64, f64)>();
