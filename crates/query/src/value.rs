@@ -74,12 +74,15 @@ impl StepValue {
     pub(crate) fn samples(&self) -> u64 {
         match self {
             StepValue::Number(_) | StepValue::Bracket(_) => 1,
-            StepValue::Histogram(histogram) => {
-                (histogram.positive.len() + histogram.negative.len()) as u64 + 8
-            }
+            StepValue::Histogram(histogram) => samples_of_histogram(histogram),
             StepValue::Distribution(mixture) => samples_of(mixture),
         }
     }
+}
+
+/// Sample count of a float histogram.
+pub(crate) fn samples_of_histogram(histogram: &FloatHistogram) -> u64 {
+    (histogram.positive.len() + histogram.negative.len()) as u64 + 8
 }
 
 /// Sample count of a distribution.

@@ -39,13 +39,16 @@ impl Evaluation<'_> {
             Some(node) => AggregateParam { numbers: self.scalar(node, steps)?, span: node.span },
             None => AggregateParam { numbers: Vec::new(), span },
         };
-        let streams = self.streams(&aggregate.input, steps)?;
         match aggregate.op {
             AggregateOp::TopK
             | AggregateOp::BottomK
             | AggregateOp::LimitK
-            | AggregateOp::LimitRatio => self.pick(aggregate, &params, streams, span),
-            _ => self.fold(aggregate, &params, streams, steps),
+            | AggregateOp::LimitRatio => {
+                let streams = self.streams(&aggregate.input, steps)?;
+                self.pick(aggregate, &params, streams, span)
+            }
+            AggregateOp::Quantile => self.quantiles(aggregate, &params, steps),
+            _ => self.fold(aggregate, steps),
         }
     }
 }

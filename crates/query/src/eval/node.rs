@@ -11,8 +11,11 @@ use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::call::FunctionCall;
-use super::range_functions::RangeKernel;
+use super::range_functions::{RangeKernel, TakeStreams};
 use super::{binary, range_functions};
+
+/// Series of a range function that are evaluated before they are aggregated.
+const SERIES_BATCH: usize = 64;
 
 impl Evaluation<'_> {
     /// Streams of a node. Their memory is charged; a caller that drops them must call
@@ -43,6 +46,27 @@ impl Evaluation<'_> {
             PlanOp::Aggregate(aggregate) => self.aggregate(aggregate, node.span, steps),
             PlanOp::Binary(binary) => self.binary(binary, node.span, steps),
             PlanOp::Stage(stage) => stage.streams(self, steps),
+        }
+    }
+
+    /// The same for an aggregation: streams of a range function are passed in batches of series, so
+    /// that not all of them are in memory at one time.
+    pub(crate) fn streams_in_batches(
+        &mut self,
+        node: &PlanNode,
+        steps: StepGrid,
+        take: &mut TakeStreams<'_>,
+    ) -> Result<()> {
+        match &node.op {
+            PlanOp::RangeFunction(over) if steps.count > 0 => {
+                let kernel = range_kernel(over, node.span)?;
+                let batch = (node.span, SERIES_BATCH);
+                self.range_function_in_batches(over, kernel, batch, steps, take)
+            }
+            _ => {
+                let streams = self.streams(node, steps)?;
+                take(self, streams)
+            }
         }
     }
 

@@ -19,13 +19,16 @@ pub(crate) use rate::Growth;
 pub(crate) use smoothed::interpolate_at_ends;
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, duplicate_labels_error};
 use crate::labels::{LabelSet, TYPE};
-use crate::plan::{RangeExtension, RangeFunctionCall, RangeSelection, RangeSource};
+use crate::limits::SAMPLE_BYTES;
+use crate::plan::{RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch};
 use crate::promql::{StepDependence, labels_from_matchers};
+use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
@@ -119,12 +122,31 @@ impl Evaluation<'_> {
         span: SourceSpan,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
+        let mut all = Vec::new();
+        self.range_function_in_batches(over, kernel, (span, usize::MAX), steps, &mut |_, some| {
+            all.extend(some);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The same; the streams of at most some series at a time are passed to a closure, which
+    /// releases those that it drops.
+    pub(crate) fn range_function_in_batches(
+        &mut self,
+        over: &RangeFunctionCall,
+        kernel: &RangeKernel,
+        (span, batch): (SourceSpan, usize),
+        steps: StepGrid,
+        take: &mut TakeStreams<'_>,
+    ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
             numbers.push(self.scalar(arg, steps)?);
         }
         if matches!(kernel.work, WindowFn::Absent) {
-            return self.absent(&over.input, steps);
+            let streams = self.absent(&over.input, steps)?;
+            return take(self, streams);
         }
         let apply = RangeFunctionEval {
             call: over,
@@ -134,47 +156,29 @@ impl Evaluation<'_> {
             numbers,
             lookback: self.settings.lookback,
         };
-        let retained = AtomicUsize::new(0);
-        let keep = |evaluation: &Evaluation<'_>, stream: Option<Stream>| {
-            let Some(stream) = stream else { return Ok(None) };
-            let before = retained.fetch_add(1, Ordering::Relaxed);
-            evaluation.budget.check_capacity(before + 1, steps.count)?;
-            evaluation.budget.charge_samples(stream.samples())?;
-            Ok(Some(stream))
-        };
-        let streams = match (&over.input.source, kernel.work) {
-            (RangeSource::Series(fetch), WindowFn::Growth(growth)) => {
-                let range = over.input.samples_range(fetch, steps, self.settings.lookback);
-                let series = self.select_samples(fetch, &range)?;
-                self.map_series(series, &|evaluation, labels, handles| {
-                    let increments = apply.increments(evaluation, handles, &range, growth)?;
-                    let stream = match increments {
-                        Some(increments) => {
-                            apply.growth(evaluation, labels, &increments, growth)?
-                        }
-                        None => evaluation.map_series_samples(
-                            (labels, handles),
-                            &over.input,
-                            fetch,
-                            &range,
-                            &|evaluation, samples| apply.to_series(evaluation, samples),
-                        )?,
-                    };
-                    keep(evaluation, stream)
-                })?
-            }
-            _ => self.map_samples(&over.input, steps, &|evaluation, samples| {
+        let mut seen = UniqueLabels::default();
+        let RangeSource::Series(fetch) = &over.input.source else {
+            let retained = AtomicUsize::new(0);
+            let streams = self.map_samples(&over.input, steps, &|evaluation, samples| {
                 let stream = apply.to_series(evaluation, samples)?;
-                keep(evaluation, stream)
-            })?,
+                apply.retain(evaluation, stream, &retained)
+            })?;
+            seen.check(self, &streams, span)?;
+            return take(self, streams);
         };
-        if !self.settings.delayed_name_removal {
-            let mut label_sets: HashSet<&LabelSet> = HashSet::with_capacity(streams.len());
-            if !streams.iter().all(|stream| label_sets.insert(&stream.labels)) {
-                return Err(duplicate_labels_error(span));
-            }
+        let range = over.input.samples_range(fetch, steps, self.settings.lookback);
+        let mut series = self.select_samples(fetch, &range)?;
+        while !series.is_empty() {
+            let later = series.split_off(batch.min(series.len()));
+            let retained = AtomicUsize::new(0);
+            let streams = self.map_series(series, &|evaluation, labels, handles| {
+                apply.series(evaluation, (labels, handles), fetch, &range, &retained)
+            })?;
+            seen.check(self, &streams, span)?;
+            take(self, streams)?;
+            series = later;
         }
-        Ok(streams)
+        Ok(())
     }
 
     fn absent(&mut self, of: &RangeSelection, steps: StepGrid) -> Result<Vec<Stream>> {
@@ -211,6 +215,29 @@ impl Evaluation<'_> {
     }
 }
 
+/// Takes streams of a range function.
+pub(crate) type TakeStreams<'a> = dyn FnMut(&mut Evaluation<'_>, Vec<Stream>) -> Result<()> + 'a;
+
+/// Labels of the streams so far, which must differ.
+#[derive(Default)]
+struct UniqueLabels(HashSet<LabelSet>);
+
+impl UniqueLabels {
+    fn check(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        streams: &[Stream],
+        span: SourceSpan,
+    ) -> Result<()> {
+        // Otherwise the names still distinguish the streams.
+        let is_checked = !evaluation.settings.delayed_name_removal;
+        match is_checked && !streams.iter().all(|stream| self.0.insert(stream.labels.clone())) {
+            true => Err(duplicate_labels_error(span)),
+            false => Ok(()),
+        }
+    }
+}
+
 /// Evaluation of a range function call, series by series.
 struct RangeFunctionEval<'a> {
     call: &'a RangeFunctionCall,
@@ -226,6 +253,47 @@ struct RangeFunctionEval<'a> {
 const STEPS_UNCHECKED: usize = 64;
 
 impl RangeFunctionEval<'_> {
+    /// Reads and evaluates a series; `None` if it has no value at any step. The stream is one of
+    /// the `retained` ones, and charged beside the samples.
+    fn series(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        (labels, handles): (LabelSet, &[SeriesHandle]),
+        fetch: &SeriesFetch,
+        range: &Range<i64>,
+        retained: &AtomicUsize,
+    ) -> Result<Option<Stream>> {
+        if let WindowFn::Growth(growth) = self.kernel.work
+            && let Some(increments) = self.increments(evaluation, handles, range, growth)?
+        {
+            let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
+            evaluation.budget.charge_samples(held)?;
+            let stream = self.growth(evaluation, labels, &increments, growth)?;
+            let stream = self.retain(evaluation, stream, retained)?;
+            evaluation.budget.release_samples(held);
+            return Ok(stream);
+        }
+        let map = |evaluation: &mut Evaluation<'_>, samples| {
+            let stream = self.to_series(evaluation, samples)?;
+            self.retain(evaluation, stream, retained)
+        };
+        evaluation.map_series_samples((labels, handles), &self.call.input, fetch, range, &map)
+    }
+
+    /// Charges a stream to the budget; `retained` streams are kept.
+    fn retain(
+        &self,
+        evaluation: &Evaluation<'_>,
+        stream: Option<Stream>,
+        retained: &AtomicUsize,
+    ) -> Result<Option<Stream>> {
+        let Some(stream) = stream else { return Ok(None) };
+        let before = retained.fetch_add(1, Ordering::Relaxed);
+        evaluation.budget.check_capacity(before + 1, self.steps.count)?;
+        evaluation.budget.charge_samples(stream.samples())?;
+        Ok(Some(stream))
+    }
+
     /// Evaluates a series; `None` if it has no value at any step.
     fn to_series(
         &self,

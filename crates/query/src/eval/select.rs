@@ -44,7 +44,7 @@ impl Evaluation<'_> {
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         self.report_gaps(&range);
-        let series = self.series(fetch, &range)?;
+        let series = self.series(fetch, &range)?.into_iter().collect();
         let retained = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
@@ -107,14 +107,14 @@ impl Evaluation<'_> {
         })
     }
 
-    /// Series that are read in a range, by labels.
+    /// Series that are read in a range, in the order of their labels.
     pub(crate) fn select_samples(
         &mut self,
         fetch: &SeriesFetch,
         range: &Range<i64>,
-    ) -> Result<BTreeMap<LabelSet, Vec<SeriesHandle>>> {
+    ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
         self.report_gaps(range);
-        self.series(fetch, range)
+        Ok(self.series(fetch, range)?.into_iter().collect())
     }
 
     /// Maps the samples of one series.

@@ -1,6 +1,6 @@
 //! Maps series sequentially or on several threads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ impl Evaluation<'_> {
     /// started.
     pub(crate) fn map_series<T: Send>(
         &mut self,
-        series: BTreeMap<LabelSet, Vec<SeriesHandle>>,
+        series: Vec<(LabelSet, Vec<SeriesHandle>)>,
         map: &MapSeries<'_, T>,
     ) -> Result<Vec<T>> {
         let threads = self.settings.threads.min(series.len());
@@ -32,7 +32,6 @@ impl Evaluation<'_> {
             }
             return Ok(made);
         }
-        let series: Vec<(LabelSet, Vec<SeriesHandle>)> = series.into_iter().collect();
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let worker = || {
             let mut evaluation = Evaluation {

@@ -53,12 +53,17 @@ pub(super) fn add_kahan(
     theirs: &[(i32, f64)],
     their_rest: &[(i32, f64)],
 ) {
-    if their_rest.is_empty() && same_indexes(ours, theirs) && same_indexes(ours, rest) {
-        for ((our, lost), their) in ours.iter_mut().zip(rest.iter_mut()).zip(theirs) {
-            (our.1, lost.1) =
-                add_compensated(their.1, KahanSum { sum: our.1, lost: lost.1 }).parts();
+    if their_rest.is_empty() && same_indexes(ours, rest) && has_indexes(ours, theirs) {
+        let mut cells = ours.iter_mut().zip(rest.iter_mut());
+        let mut has_empty = false;
+        for &(index, more) in theirs {
+            let Some((our, lost)) = cells.find(|(our, _)| our.0 == index) else { break };
+            (our.1, lost.1) = add_compensated(more, KahanSum { sum: our.1, lost: lost.1 }).parts();
+            has_empty |= our.1 == 0.0;
         }
-        drop_empty(ours);
+        if has_empty {
+            drop_empty(ours);
+        }
         return;
     }
     let cells = kahan_cells(ours, rest);
@@ -122,6 +127,12 @@ fn split_cells(cells: &[(i32, KahanSum)]) -> (BucketCounts, BucketCounts) {
 
 fn same_indexes(a: &[(i32, f64)], b: &[(i32, f64)]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0)
+}
+
+/// Whether all indexes of `theirs` are in `ours`; both are ascending, without repetitions in ours.
+fn has_indexes(ours: &[(i32, f64)], theirs: &[(i32, f64)]) -> bool {
+    let mut ours = ours.iter();
+    theirs.len() <= ours.len() && theirs.iter().all(|their| ours.any(|our| our.0 == their.0))
 }
 
 pub(super) fn drop_empty(counts: &mut BucketCounts) {

@@ -1,13 +1,14 @@
 //! Aggregations with one value for each group and step.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use hist::Bracket;
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
-use crate::plan::Aggregation;
+use crate::labels::LabelSet;
+use crate::plan::{Aggregation, Grouping};
 use crate::promql::AggregateOp;
 use crate::query_warnings::QueryWarnings;
 use crate::stream::{StepGrid, Stream};
@@ -17,52 +18,160 @@ use super::mean::MeanFold;
 use super::sum::SumFold;
 use super::{AggregateGroup, AggregateParam, group_streams};
 
+/// Groups that are aggregated as their streams are read.
+pub(super) trait RunningGroups {
+    /// Adds streams; they are released from the budget.
+    fn add(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        grouping: &Grouping,
+        streams: Vec<Stream>,
+        steps: StepGrid,
+    ) -> Result<()>;
+
+    /// Results of all groups, charged to the budget.
+    fn finish(
+        self: Box<Self>,
+        evaluation: &mut Evaluation<'_>,
+        aggregate: &Aggregation,
+    ) -> Result<Vec<Stream>>;
+}
+
+/// Empty groups of a fold.
+pub(super) fn running_groups(op: AggregateOp) -> Box<dyn RunningGroups> {
+    match op {
+        AggregateOp::Sum => Box::<FoldedGroups<SumFold>>::default(),
+        AggregateOp::Avg => Box::<FoldedGroups<BoundedFold<MeanFold>>>::default(),
+        AggregateOp::Count => Box::<FoldedGroups<CountFold>>::default(),
+        AggregateOp::Group => Box::<FoldedGroups<PresenceFold>>::default(),
+        AggregateOp::Min => Box::<FoldedGroups<BoundedFold<ExtremeFold<true>>>>::default(),
+        AggregateOp::Max => Box::<FoldedGroups<BoundedFold<ExtremeFold<false>>>>::default(),
+        AggregateOp::Stddev => Box::<FoldedGroups<VarianceFold<true>>>::default(),
+        AggregateOp::Stdvar => Box::<FoldedGroups<VarianceFold<false>>>::default(),
+        way => panic!("BUG: {} is not a fold", way.text()),
+    }
+}
+
 impl Evaluation<'_> {
-    pub(super) fn fold(
+    pub(super) fn fold(&mut self, aggregate: &Aggregation, steps: StepGrid) -> Result<Vec<Stream>> {
+        let mut groups = running_groups(aggregate.op);
+        self.streams_in_batches(&aggregate.input, steps, &mut |evaluation, streams| {
+            groups.add(evaluation, &aggregate.grouping, streams, steps)
+        })?;
+        groups.finish(self, aggregate)
+    }
+
+    pub(super) fn quantiles(
         &mut self,
         aggregate: &Aggregation,
         params: &AggregateParam,
-        streams: Vec<Stream>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        if aggregate.op == AggregateOp::Quantile {
-            warn_of_invalid_quantiles(params, &mut self.warnings);
-        }
-        let mut findings = FoldAnnotations::default();
+        let streams = self.streams(&aggregate.input, steps)?;
+        warn_of_invalid_quantiles(params, &mut self.warnings);
+        let mut annotations = FoldAnnotations::default();
         let mut results = Vec::new();
         for group in group_streams(&aggregate.grouping, streams) {
             let sample_count = group.members.iter().map(Stream::samples).sum();
-            let mut result = Stream::new(group.labels.clone(), Vec::new());
+            let points = quantiles(&group, &params.numbers, &mut annotations);
+            let mut result = Stream::new(group.labels, points);
             result.drops_name = group.members.iter().any(|member| member.drops_name);
-            result.points = match aggregate.op {
-                AggregateOp::Sum => fold_group::<SumFold>(group, steps, &mut findings),
-                AggregateOp::Avg => {
-                    fold_group::<BoundedFold<MeanFold>>(group, steps, &mut findings)
-                }
-                AggregateOp::Count => fold_group::<CountFold>(group, steps, &mut findings),
-                AggregateOp::Group => fold_group::<PresenceFold>(group, steps, &mut findings),
-                AggregateOp::Min => {
-                    fold_group::<BoundedFold<ExtremeFold<true>>>(group, steps, &mut findings)
-                }
-                AggregateOp::Max => {
-                    fold_group::<BoundedFold<ExtremeFold<false>>>(group, steps, &mut findings)
-                }
-                AggregateOp::Stddev => {
-                    fold_group::<VarianceFold<true>>(group, steps, &mut findings)
-                }
-                AggregateOp::Stdvar => {
-                    fold_group::<VarianceFold<false>>(group, steps, &mut findings)
-                }
-                AggregateOp::Quantile => quantiles(&group, &params.numbers, &mut findings),
-                way => panic!("BUG: {} is not a fold", way.text()),
-            };
             self.budget.charge_samples(result.samples())?;
             self.budget.release_samples(sample_count);
             if !result.is_empty() {
                 results.push(result);
             }
         }
-        findings.emit(aggregate.op, aggregate.input.span, &mut self.warnings);
+        annotations.emit(aggregate.op, aggregate.input.span, &mut self.warnings);
+        Ok(results)
+    }
+}
+
+/// Groups in the order of their first streams, each with the aggregates so far.
+struct FoldedGroups<F> {
+    groups: Vec<FoldedGroup<F>>,
+    /// Position of each group by its labels.
+    positions: HashMap<LabelSet, usize>,
+    annotations: FoldAnnotations,
+    /// Samples of all aggregates.
+    samples: u64,
+}
+
+struct FoldedGroup<F> {
+    labels: LabelSet,
+    drops_name: bool,
+    /// Aggregate at each step, once there is a value.
+    folds: Vec<Option<F>>,
+}
+
+impl<F> Default for FoldedGroups<F> {
+    fn default() -> FoldedGroups<F> {
+        FoldedGroups {
+            groups: Vec::new(),
+            positions: HashMap::new(),
+            annotations: FoldAnnotations::default(),
+            samples: 0,
+        }
+    }
+}
+
+impl<F: GroupFold> FoldedGroups<F> {
+    fn push(&mut self, labels: LabelSet, stream: Stream, steps: StepGrid) {
+        let groups = &mut self.groups;
+        let at = *self.positions.entry(labels).or_insert_with_key(|labels| {
+            let (labels, folds) = (labels.clone(), vec![None; steps.count]);
+            groups.push(FoldedGroup { labels, drops_name: false, folds });
+            groups.len() - 1
+        });
+        let group = &mut self.groups[at];
+        group.drops_name |= stream.drops_name;
+        for (fold, point) in group.folds.iter_mut().zip(stream.points) {
+            if let Some(value) = point {
+                let fold = fold.get_or_insert_default();
+                fold.push(value, stream.labels.name(), &mut self.annotations);
+            }
+        }
+    }
+}
+
+impl<F: GroupFold> RunningGroups for FoldedGroups<F> {
+    fn add(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        grouping: &Grouping,
+        streams: Vec<Stream>,
+        steps: StepGrid,
+    ) -> Result<()> {
+        let added: u64 = streams.iter().map(Stream::samples).sum();
+        for stream in streams {
+            self.push(grouping.group_labels(&stream.labels), stream, steps);
+        }
+        let folds = self.groups.iter().flat_map(|group| group.folds.iter().flatten());
+        let before = std::mem::replace(&mut self.samples, folds.map(GroupFold::samples).sum());
+        evaluation.budget.check_capacity(self.groups.len(), steps.count)?;
+        evaluation.budget.charge_samples(self.samples)?;
+        evaluation.budget.release_samples(added + before);
+        Ok(())
+    }
+
+    fn finish(
+        mut self: Box<Self>,
+        evaluation: &mut Evaluation<'_>,
+        aggregate: &Aggregation,
+    ) -> Result<Vec<Stream>> {
+        let mut results = Vec::with_capacity(self.groups.len());
+        for FoldedGroup { labels, drops_name, folds } in self.groups {
+            let finish = |fold: Option<F>| fold?.finish(&mut self.annotations);
+            let mut result = Stream::new(labels, folds.into_iter().map(finish).collect());
+            result.drops_name = drops_name;
+            if !result.is_empty() {
+                results.push(result);
+            }
+        }
+        evaluation.budget.charge_samples(results.iter().map(Stream::samples).sum())?;
+        evaluation.budget.release_samples(self.samples);
+        let span = aggregate.input.span;
+        self.annotations.emit(aggregate.op, span, &mut evaluation.warnings);
         Ok(results)
     }
 }
@@ -74,6 +183,11 @@ pub(super) trait GroupFold: Clone + Default {
 
     /// Result; `None` if there is none.
     fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue>;
+
+    /// Sample count towards `max_samples`.
+    fn samples(&self) -> u64 {
+        1
+    }
 }
 
 /// Annotations of an aggregation result.
@@ -128,22 +242,6 @@ impl FoldAnnotations {
     }
 }
 
-fn fold_group<F: GroupFold>(
-    group: AggregateGroup,
-    steps: StepGrid,
-    findings: &mut FoldAnnotations,
-) -> Vec<Option<StepValue>> {
-    let mut folds: Vec<Option<F>> = vec![None; steps.count];
-    for member in group.members {
-        for (fold, point) in folds.iter_mut().zip(member.points) {
-            if let Some(value) = point {
-                fold.get_or_insert_default().push(value, member.labels.name(), findings);
-            }
-        }
-    }
-    folds.into_iter().map(|fold| fold?.finish(findings)).collect()
-}
-
 /// Folds lower bound, estimate and upper bound separately.
 #[derive(Clone, Default)]
 struct BoundedFold<F> {
@@ -170,6 +268,10 @@ impl<F: GroupFold> GroupFold for BoundedFold<F> {
             ends[1].push(upper, metric, ignored);
         }
         self.estimate.push(value, metric, findings);
+    }
+
+    fn samples(&self) -> u64 {
+        self.estimate.samples() + 2 * u64::from(self.ends.is_some())
     }
 
     fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue> {

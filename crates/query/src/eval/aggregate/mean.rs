@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::histogram::{
     AddOutcome, Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, add_compensated,
 };
-use crate::value::StepValue;
+use crate::value::{StepValue, samples_of_histogram};
 
 use super::fold::{FoldAnnotations, GroupFold};
 use super::sum::ResetHints;
@@ -73,6 +73,16 @@ impl GroupFold for MeanFold {
                         findings.incompatible_metrics.insert(metric.to_owned());
                     }
                 }
+            }
+        }
+    }
+
+    fn samples(&self) -> u64 {
+        match self.histograms.as_deref() {
+            None => 1,
+            // A compensation for each bucket.
+            Some(MeanAccumulator::Sum(mean) | MeanAccumulator::Mean(mean)) => {
+                2 * samples_of_histogram(&mean.histogram)
             }
         }
     }

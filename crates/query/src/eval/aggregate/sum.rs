@@ -8,7 +8,7 @@ use crate::eval::binary::bounds;
 use crate::histogram::{
     Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, ResetHint, add_compensated,
 };
-use crate::value::StepValue;
+use crate::value::{StepValue, samples_of, samples_of_histogram};
 
 use super::fold::{FoldAnnotations, GroupFold};
 
@@ -77,6 +77,15 @@ impl GroupFold for SumFold {
             if self.is_incompatible {
                 findings.incompatible_metrics.insert(metric.to_owned());
             }
+        }
+    }
+
+    fn samples(&self) -> u64 {
+        match &self.histograms {
+            HistogramTotal::Nothing => 1,
+            HistogramTotal::Mixture(mixture) => samples_of(mixture),
+            // A compensation for each bucket.
+            HistogramTotal::Compensated(total) => 2 * samples_of_histogram(&total.0),
         }
     }
 

@@ -6,6 +6,7 @@ use hist::{Bracket, Histogram, Mixture, Scheme};
 use model::Selector;
 use store::{NumberSummary, TimeGrid};
 
+use super::fold::running_groups;
 use super::*;
 use crate::labels::NAME;
 use crate::plan::{PlanNode, PlanOp};
@@ -66,7 +67,11 @@ fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<
         AggregateOp::TopK | AggregateOp::LimitRatio => {
             evaluation.pick(&aggregate, &params, streams, SourceSpan::default())
         }
-        _ => evaluation.fold(&aggregate, &params, streams, steps),
+        _ => {
+            let mut groups = running_groups(way);
+            groups.add(&evaluation, &aggregate.grouping, streams, steps).unwrap();
+            groups.finish(&mut evaluation, &aggregate)
+        }
     };
     let results = results.unwrap();
     let held: u64 = results.iter().map(Stream::samples).sum();

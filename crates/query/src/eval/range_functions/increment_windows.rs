@@ -14,7 +14,6 @@ use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::histogram::{ResetHint, SchemeConversion};
 use crate::labels::LabelSet;
-use crate::limits::SAMPLE_BYTES;
 use crate::plan::RangeExtension;
 use crate::source::SeriesHandle;
 use crate::stream::Stream;
@@ -52,8 +51,6 @@ impl RangeFunctionEval<'_> {
         increments: &HistogramIncrements,
         growth: Growth,
     ) -> Result<Option<Stream>> {
-        let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
-        evaluation.budget.charge_samples(held)?;
         let mut sums = IncrementSums::new(increments);
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         let of = &self.call.input;
@@ -81,7 +78,6 @@ impl RangeFunctionEval<'_> {
             };
             points.push(point);
         }
-        evaluation.budget.release_samples(held);
         Ok(self.stream(evaluation, labels, false, points))
     }
 }
