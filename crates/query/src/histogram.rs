@@ -28,6 +28,7 @@ pub use compensation::Compensation;
 pub use sum::{AddOutcome, IncompatibleHistograms};
 pub use trim::TrimSide;
 
+pub(crate) use bucket::BucketCount;
 pub(crate) use compensation::{KahanSum, add_compensated};
 pub(crate) use conversion::SchemeConversion;
 pub(crate) use logarithm::{exp2, log2};

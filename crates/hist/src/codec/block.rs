@@ -253,6 +253,17 @@ pub(super) fn verify_checksum(bytes: &[u8]) -> Result<&[u8], DecodeError> {
     if found == expected { Ok(body) } else { Err(DecodeError::Checksum { found, expected }) }
 }
 
+/// Reader of the columns, the last field of a block.
+pub(super) fn columns_reader<'a>(
+    reader: &mut ByteReader<'a>,
+) -> Result<BitReader<'a>, DecodeError> {
+    let len = reader.varint("columns length")?;
+    let offset = reader.offset();
+    let bits = reader.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
+    reader.finish()?;
+    Ok(BitReader::new(bits, offset))
+}
+
 /// Fields of a block before its counts.
 pub(super) struct BlockHeader {
     version: u8,
@@ -264,7 +275,7 @@ pub(super) struct BlockHeader {
 }
 
 impl BlockHeader {
-    fn read(reader: &mut ByteReader<'_>) -> Result<BlockHeader, DecodeError> {
+    pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<BlockHeader, DecodeError> {
         let (version, meaning, scheme) = read_block_header(reader)?;
         let at = reader.offset();
         let rows = reader.varint("histogram count")?;
@@ -295,10 +306,10 @@ fn read_limits(reader: &mut ByteReader<'_>) -> Result<Vec<f64>, DecodeError> {
 }
 
 /// Block with decoded summary columns; counts are decoded on demand.
-pub(super) struct BlockDecoder {
-    pub(super) header: BlockHeader,
+struct BlockDecoder {
+    header: BlockHeader,
     /// Columns: zero count, overflow, underflow, NaN, then the count above each threshold.
-    pub(super) summary_counts: Vec<Vec<u64>>,
+    summary_counts: Vec<Vec<u64>>,
     summaries: SummaryColumns,
     row_bounds: Vec<RowBounds>,
     /// Columns of the positive counts.
@@ -307,18 +318,13 @@ pub(super) struct BlockDecoder {
 
 impl BlockDecoder {
     /// Reads a block, and its positive and negative counts.
-    pub(super) fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
+    fn read(body: &[u8]) -> Result<(BlockDecoder, [CountTable; 2]), DecodeError> {
         let mut reader = ByteReader::new(body);
         let head = BlockHeader::read(&mut reader)?;
         let rows = head.rows;
         let positive = MatrixDecoder::read(&mut reader, rows)?;
         let negative = MatrixDecoder::read(&mut reader, rows)?;
-        let len = reader.varint("columns length")?;
-        let offset = reader.offset();
-        let bits = reader.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), "columns")?;
-        reader.finish()?;
-
-        let mut bits = BitReader::new(bits, offset);
+        let mut bits = columns_reader(&mut reader)?;
         let side_counts = (0..head.limits.len().wrapping_add(4))
             .map(|_| columns::get_summary_counts(&mut bits, rows))
             .collect::<Result<Vec<_>, _>>()?;

@@ -3,8 +3,12 @@
 
 use std::ops::Range;
 
-use crate::codec::block::{BlockDecoder, verify_checksum};
-use crate::codec::matrix::CountTable;
+use crate::codec::block::{BlockHeader, columns_reader, verify_checksum};
+use crate::codec::bytes::ByteReader;
+use crate::codec::columns;
+use crate::codec::matrix::{
+    CountCells, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame,
+};
 use crate::codec::runs::BucketRun;
 use crate::error::DecodeError;
 use crate::histogram::Histogram;
@@ -18,32 +22,69 @@ pub struct BlockCounts {
     scheme: Scheme,
     zero_threshold: f64,
     rows: usize,
-    positive: CountTable,
+    /// Indexes of the columns, ascending.
+    indexes: Vec<i32>,
     runs: Vec<BucketRun>,
+    /// Counts by row and column.
+    cells: RowCells,
+    /// Sum of each column, by frame.
+    frame_sums: Vec<u64>,
     zero: Vec<u64>,
+}
+
+/// Counts in row-major order: a range of rows is added with contiguous reads.
+enum RowCells {
+    Narrow(Vec<u32>),
+    Wide(Vec<u64>),
+}
+
+/// No frame is observed: sums of rows need no bounds.
+struct NoObserver;
+
+impl FrameObserver for NoObserver {
+    fn observe<T: CountWord>(&mut self, _: &MatrixFrame<'_, T>) {}
 }
 
 impl BlockCounts {
     /// Decodes a block that fills `bytes`. `None` if its histograms have negative values, NaN or
     /// values beyond their scheme, or are so many that their total may exceed 2^63: then
-    /// [`decode`](crate::codec::block::decode) the histograms.
+    /// [`decode`](crate::codec::block::decode) the histograms. Sums, minima and maxima are neither
+    /// decoded nor checked.
     pub fn decode(bytes: &[u8]) -> Result<Option<BlockCounts>, DecodeError> {
-        let (block, [positive, negative]) = BlockDecoder::read(verify_checksum(bytes)?)?;
-        let Some((zero, beyond)) = block.summary_counts.split_first() else { return Ok(None) };
-        let is_plain = negative.columns() == 0
-            && beyond.iter().take(3).flatten().all(|&count| count == 0)
-            && is_window(positive.index_range());
-        let total = zero.iter().fold(positive.total(), |total, &n| total.saturating_add(n));
-        if !is_plain || total >> 63 > 0 {
+        let mut reader = ByteReader::new(verify_checksum(bytes)?);
+        let header = BlockHeader::read(&mut reader)?;
+        let rows = header.rows;
+        let positive = MatrixDecoder::read(&mut reader, rows)?;
+        let negative = MatrixDecoder::read(&mut reader, rows)?;
+        let mut bits = columns_reader(&mut reader)?;
+        let mut summary_counts = || columns::get_summary_counts(&mut bits, rows);
+        let zero = summary_counts()?;
+        let mut is_plain = negative.indexes.is_empty();
+        for _ in 0..3 {
+            is_plain &= summary_counts()?.iter().all(|&count| count == 0);
+        }
+        let ends = positive.indexes.first().zip(positive.indexes.last());
+        if !is_plain || !is_window(ends.map(|(&first, &last)| (first, last))) {
             return Ok(None);
         }
+        let table = positive.table(&mut NoObserver)?;
+        let total = zero.iter().fold(table.total(), |total, &n| total.saturating_add(n));
+        if total >> 63 > 0 {
+            return Ok(None);
+        }
+        let cells = match &table.cells {
+            CountCells::Narrow(cells) => RowCells::Narrow(table.transpose(cells)),
+            CountCells::Wide(cells) => RowCells::Wide(table.transpose(cells)),
+        };
         Ok(Some(BlockCounts {
-            rows: block.header.rows,
-            runs: positive.bucket_runs(),
-            zero: zero.clone(),
-            scheme: block.header.scheme,
-            zero_threshold: block.header.zero_threshold,
-            positive,
+            scheme: header.scheme,
+            zero_threshold: header.zero_threshold,
+            rows,
+            runs: table.bucket_runs(),
+            indexes: table.indexes,
+            cells,
+            frame_sums: table.sums,
+            zero,
         }))
     }
 
@@ -64,14 +105,78 @@ impl BlockCounts {
 
     /// Number of values of each histogram.
     pub fn totals(&self) -> Vec<u64> {
+        let columns = self.indexes.len().max(1);
         let mut totals = self.zero.clone();
-        self.positive.add_totals(&mut totals);
+        match &self.cells {
+            RowCells::Narrow(cells) => {
+                for (total, row) in totals.iter_mut().zip(cells.chunks_exact(columns)) {
+                    *total = row.iter().fold(*total, |sum, &n| sum.wrapping_add(n.into()));
+                }
+            }
+            RowCells::Wide(cells) => {
+                for (total, row) in totals.iter_mut().zip(cells.chunks_exact(columns)) {
+                    *total = row.iter().fold(*total, |sum, &n| sum.wrapping_add(n));
+                }
+            }
+        }
         totals
     }
 
     /// Approximate memory in bytes.
     pub fn held_bytes(&self) -> usize {
-        self.positive.held_bytes().saturating_add(self.zero.len().saturating_mul(size_of::<u64>()))
+        let cells = match &self.cells {
+            RowCells::Narrow(cells) => size_of_val(cells.as_slice()),
+            RowCells::Wide(cells) => size_of_val(cells.as_slice()),
+        };
+        let counts = self.zero.len().saturating_add(self.frame_sums.len());
+        cells.saturating_add(counts.saturating_mul(size_of::<u64>()))
+    }
+
+    fn index_range(&self) -> Option<(i32, i32)> {
+        Some((*self.indexes.first()?, *self.indexes.last()?))
+    }
+
+    /// Adds some rows to counts that start at the first column's index, or subtracts them.
+    fn add_rows(&self, rows: Range<usize>, subtracts: bool, window: &mut [u64]) {
+        let columns = self.indexes.len();
+        let rows = rows.start.min(self.rows)..rows.end.min(self.rows);
+        let mut row = rows.start;
+        while row < rows.end {
+            let frame = row / FRAME;
+            let frame_end = self.rows.min(frame.wrapping_add(1).wrapping_mul(FRAME));
+            if row % FRAME == 0 && frame_end <= rows.end {
+                let sums = self.frame_sums.get(frame.wrapping_mul(columns)..).unwrap_or_default();
+                self.add_row(sums, subtracts, window);
+                row = frame_end;
+                continue;
+            }
+            let start = row.wrapping_mul(columns);
+            match &self.cells {
+                RowCells::Narrow(cells) => {
+                    self.add_row(cells.get(start..).unwrap_or_default(), subtracts, window);
+                }
+                RowCells::Wide(cells) => {
+                    self.add_row(cells.get(start..).unwrap_or_default(), subtracts, window);
+                }
+            }
+            row = row.wrapping_add(1);
+        }
+    }
+
+    #[inline(always)]
+    fn add_row<T: Copy + Into<u64>>(&self, counts: &[T], subtracts: bool, window: &mut [u64]) {
+        for BucketRun { columns, offset } in &self.runs {
+            let counts = counts.get(columns.clone()).unwrap_or_default();
+            let window = window.get_mut(*offset..).unwrap_or_default();
+            match subtracts {
+                false => window.iter_mut().zip(counts).for_each(|(cell, &count)| {
+                    *cell = cell.wrapping_add(count.into());
+                }),
+                true => window.iter_mut().zip(counts).for_each(|(cell, &count)| {
+                    *cell = cell.wrapping_sub(count.into());
+                }),
+            }
+        }
     }
 }
 
@@ -85,15 +190,13 @@ pub struct CountWindow {
     first: i32,
     positive: Vec<u64>,
     zero: u64,
-    /// Counts to subtract.
-    scratch: Vec<u64>,
 }
 
 impl CountWindow {
     /// Extends the window to the buckets of a block; `false` if they are too far apart.
     #[must_use]
     pub fn extend_to_block(&mut self, block: &BlockCounts) -> bool {
-        block.positive.index_range().is_none_or(|range| self.extend_to(range))
+        block.index_range().is_none_or(|range| self.extend_to(range))
     }
 
     /// Extends the window to some buckets, in order of their indexes; `false` if they are too far
@@ -168,25 +271,16 @@ impl CountWindow {
         self.zero = self.zero.wrapping_add(count);
     }
 
-    /// Adds some histograms of a block to which the window was extended.
-    pub fn add_rows(&mut self, block: &BlockCounts, rows: Range<usize>) {
+    /// Adds some histograms of a block to which the window was extended, or subtracts histograms
+    /// that were added.
+    pub fn add_rows(&mut self, block: &BlockCounts, rows: Range<usize>, subtracts: bool) {
         let zeros = block.zero.get(rows.clone()).unwrap_or_default();
-        self.zero = zeros.iter().fold(self.zero, |sum, &n| sum.wrapping_add(n));
-        if let Some(window) = window_of(&mut self.positive, self.first, block) {
-            block.positive.add_rows(rows, &block.runs, window);
-        }
-    }
-
-    /// Subtracts some histograms of a block that were added.
-    pub fn subtract_rows(&mut self, block: &BlockCounts, rows: Range<usize>) {
-        let zeros = block.zero.get(rows.clone()).unwrap_or_default();
-        self.zero = zeros.iter().fold(self.zero, |sum, &n| sum.wrapping_sub(n));
-        let Some(window) = window_of(&mut self.positive, self.first, block) else { return };
-        self.scratch.clear();
-        self.scratch.resize(window.len(), 0);
-        block.positive.add_rows(rows, &block.runs, &mut self.scratch);
-        for (cell, &count) in window.iter_mut().zip(&self.scratch) {
-            *cell = cell.wrapping_sub(count);
+        let zeros = zeros.iter().fold(0u64, |sum, &n| sum.wrapping_add(n));
+        self.add_zeros(if subtracts { zeros.wrapping_neg() } else { zeros });
+        if let Some((from, _)) = block.index_range() {
+            let start = from.wrapping_sub(self.first) as u32 as usize;
+            let window = self.positive.get_mut(start..).unwrap_or_default();
+            block.add_rows(rows, subtracts, window);
         }
     }
 
@@ -225,18 +319,6 @@ impl CountWindow {
     }
 }
 
-/// Part of a window from the first to the last bucket of a block.
-fn window_of<'a>(
-    positive: &'a mut [u64],
-    first: i32,
-    block: &BlockCounts,
-) -> Option<&'a mut [u64]> {
-    let (from, to) = block.positive.index_range()?;
-    let start = from.wrapping_sub(first) as u32 as usize;
-    let length = (to.wrapping_sub(from) as u32 as usize).wrapping_add(1);
-    positive.get_mut(start..)?.get_mut(..length)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,8 +352,8 @@ mod tests {
         assert!(sliding.extend_to_block(&counts));
         let mut held = 0..0;
         for (start, end) in [(0, 1), (0, 9), (3, 40), (40, 40), (40, 150), (149, 150)] {
-            sliding.add_rows(&counts, held.end.max(start)..end);
-            sliding.subtract_rows(&counts, held.start..start.min(held.end));
+            sliding.add_rows(&counts, held.end.max(start)..end, false);
+            sliding.add_rows(&counts, held.start..start.min(held.end), true);
             held = start..end;
             let mut expected = CountWindow::default();
             for histogram in &all[start..end] {

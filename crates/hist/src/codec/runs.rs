@@ -83,32 +83,20 @@ impl CountTable {
         }
     }
 
-    /// Adds the counts of each row to its total, modulo 2^64.
-    pub(crate) fn add_totals(&self, totals: &mut [u64]) {
-        match &self.cells {
-            CountCells::Narrow(cells) => self.add_totals_of(cells, totals),
-            CountCells::Wide(cells) => self.add_totals_of(cells, totals),
-        }
-    }
-
-    fn add_totals_of<T: CountWord>(&self, cells: &[T], totals: &mut [u64]) {
+    /// Cells by row and column.
+    pub(crate) fn transpose<T: CountWord>(&self, cells: &[T]) -> Vec<T> {
+        let columns = self.indexes.len();
         let height = height(self.rows).max(1);
-        for (totals, cells) in totals.chunks_mut(FRAME).zip(self.frames(cells)) {
-            for column in cells.chunks_exact(height) {
-                for (total, count) in totals.iter_mut().zip(column) {
-                    *total = total.wrapping_add(count.wide());
+        let mut rows = vec![T::default(); self.rows.wrapping_mul(columns)];
+        let frames = rows.chunks_mut(columns.wrapping_mul(FRAME).max(1)).zip(self.frames(cells));
+        for (rows, cells) in frames {
+            for (row, out) in rows.chunks_exact_mut(columns.max(1)).enumerate() {
+                for (out, column) in out.iter_mut().zip(cells.chunks_exact(height)) {
+                    *out = column[row];
                 }
             }
         }
-    }
-
-    /// Approximate memory in bytes.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let cells = match &self.cells {
-            CountCells::Narrow(cells) => size_of_val(cells.as_slice()),
-            CountCells::Wide(cells) => size_of_val(cells.as_slice()),
-        };
-        cells.saturating_add(size_of_val(self.sums.as_slice()))
+        rows
     }
 
     /// Sum of some rows; `None` on overflow.
@@ -182,6 +170,6 @@ impl CountTable {
 
 /// Run of columns with consecutive indexes.
 pub(crate) struct BucketRun {
-    columns: Range<usize>,
-    offset: usize,
+    pub(crate) columns: Range<usize>,
+    pub(crate) offset: usize,
 }

@@ -107,10 +107,66 @@ impl FloatHistogram {
 
     /// All buckets, lowest first. The neighbours of the zero bucket start where it ends.
     pub fn buckets(&self) -> impl DoubleEndedIterator<Item = Bucket> + Clone + '_ {
-        let clip = |bucket: Bucket| bucket.clip(self.zero_threshold);
-        let zero = (self.zero_count > 0.0).then(|| self.zero_bucket());
-        self.negative_buckets().rev().map(clip).chain(zero).chain(self.positive_buckets().map(clip))
+        self.bucket_counts().map(|bucket| self.bucket(bucket))
     }
+
+    /// All buckets without their bounds, lowest first.
+    pub(crate) fn bucket_counts(
+        &self,
+    ) -> impl DoubleEndedIterator<Item = BucketCount> + Clone + '_ {
+        let of = |position: fn(i32) -> BucketPosition| {
+            move |&(index, count): &(i32, f64)| BucketCount { position: position(index), count }
+        };
+        let zero = BucketCount { position: BucketPosition::Zero, count: self.zero_count };
+        let zero = (self.zero_count > 0.0).then_some(zero);
+        let negative = self.negative.iter().rev().map(of(BucketPosition::Negative));
+        negative.chain(zero).chain(self.positive.iter().map(of(BucketPosition::Positive)))
+    }
+
+    /// The bucket with its bounds.
+    pub(crate) fn bucket(&self, BucketCount { position, count }: BucketCount) -> Bucket {
+        match position {
+            BucketPosition::Negative(index) => {
+                Bucket::negative(&self.grid, index, count).clip(self.zero_threshold)
+            }
+            BucketPosition::Zero => self.zero_bucket(),
+            BucketPosition::Positive(index) => {
+                Bucket::positive(&self.grid, index, count).clip(self.zero_threshold)
+            }
+        }
+    }
+
+    /// Number of values in the buckets that end at or below `value`, and the next bucket, for a
+    /// value above the zero bucket.
+    pub(crate) fn count_up_to(&self, value: f64) -> (f64, Option<Bucket>) {
+        let ended = self.positive.partition_point(|&(index, _)| self.grid.edges(index).1 <= value);
+        let mut count = self.negative.iter().rev().fold(0.0, |sum, &(_, count)| sum + count);
+        if self.zero_count > 0.0 {
+            count += self.zero_count;
+        }
+        let count = self.positive[..ended].iter().fold(count, |sum, &(_, count)| sum + count);
+        let next = self.positive.get(ended).map(|&(index, count)| BucketCount {
+            position: BucketPosition::Positive(index),
+            count,
+        });
+        (count, next.map(|next| self.bucket(next)))
+    }
+}
+
+/// Count of a bucket, whose bounds are computed by [`FloatHistogram::bucket`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BucketCount {
+    position: BucketPosition,
+    pub(crate) count: f64,
+}
+
+/// Position of a bucket in a histogram.
+#[derive(Clone, Copy, Debug)]
+enum BucketPosition {
+    /// Bucket of negative values, by the index of their magnitude.
+    Negative(i32),
+    Zero,
+    Positive(i32),
 }
 
 /// Prometheus' format: `{count:3, sum:4.5, (0.5,1]:1, (1,2]:2}`.

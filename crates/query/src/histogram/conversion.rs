@@ -85,8 +85,12 @@ impl SchemeConversion {
     /// count and sum are left to the caller.
     pub(crate) fn from_window(&self, window: &CountWindow) -> FloatHistogram {
         let (first, counts) = window.positive();
-        let pairs = (i64::from(first)..).zip(counts).filter(|(_, count)| **count > 0);
-        let positive = pairs.map(|(index, &count)| (index as i32, count as f64)).collect();
+        let mut positive = BucketCounts::with_capacity(counts.len());
+        for (index, &count) in (i64::from(first)..).zip(counts) {
+            if count > 0 {
+                positive.push((index as i32, count as f64));
+            }
+        }
         self.histogram(positive, BucketCounts::new(), window.zero_count() as f64)
     }
 }

@@ -108,10 +108,7 @@ impl HistogramIncrements {
                     let row = |sample: usize| {
                         sample.saturating_sub(piece.samples.start).saturating_add(*first)
                     };
-                    match subtracts {
-                        false => window.add_rows(block, row(start)..row(end)),
-                        true => window.subtract_rows(block, row(start)..row(end)),
-                    }
+                    window.add_rows(block, row(start)..row(end), subtracts);
                 }
                 PieceContent::Difference { buckets, zero } => {
                     let sign = |count: u64| if subtracts { count.wrapping_neg() } else { count };
@@ -291,7 +288,7 @@ impl IncrementsBuilder {
             if !now.add_histogram(&base) || !now.extend_to_block(&block) {
                 return false;
             }
-            now.add_rows(&block, 0..row_of(first.saturating_add(1)));
+            now.add_rows(&block, 0..row_of(first.saturating_add(1)), false);
             if !self.push_counts(times[first], now, totals[first], sums[first]) {
                 return false;
             }
@@ -306,7 +303,7 @@ impl IncrementsBuilder {
             return false;
         }
         let rows = row_of(first)..row_of(samples.end);
-        self.last.add_rows(&block, rows.clone());
+        self.last.add_rows(&block, rows.clone(), false);
         let some = first..samples.end;
         increments.times.extend(times[some.clone()].iter().map(|time| time.1));
         increments.has_starts |= times[some.clone()].iter().any(|(start, end)| start < end);

@@ -23,9 +23,6 @@ use super::rate::{Growth, SampledInterval};
 use super::window::RangeWindow;
 use super::{RangeFunctionEval, STEPS_UNCHECKED};
 
-/// Cost of subtracting an increment, as a multiple of that of adding it.
-const SUBTRACTION_COST: usize = 3;
-
 impl RangeFunctionEval<'_> {
     /// Increments of a series if they give the same result as its samples.
     pub(super) fn increments(
@@ -138,7 +135,7 @@ impl IncrementSums<'_> {
         let held = self.summed.clone();
         let (gone, new) = (samples.start - held.start, samples.end - held.end);
         let overlaps = samples.start < held.end;
-        if overlaps && gone * SUBTRACTION_COST + new < samples.len() {
+        if overlaps && gone + new < samples.len() {
             self.increments.add(held.end..samples.end, false, &mut self.counts);
             self.increments.add(held.start..samples.start, true, &mut self.counts);
         } else if samples != held {

@@ -1,7 +1,9 @@
 //! Native histograms: quantiles and fractions by interpolation within a bucket; mean and variance.
 
 use super::{QuantileEstimate, out_of_range, slack};
-use crate::histogram::{Bucket, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2};
+use crate::histogram::{
+    Bucket, BucketCount, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2,
+};
 
 /// Effect of NaN observations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,10 +32,10 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option
     // NaN observations sort above all others, so only a scan from below finds the rank.
     let (estimate, note) = if has_nan || q < 0.5 {
         let rank = q * histogram.count;
-        estimate(rank, false, histogram.buckets(), histogram)
+        estimate(rank, false, histogram.bucket_counts(), histogram)
     } else {
         let rank = (1.0 - q) * histogram.count;
-        estimate(rank, true, histogram.buckets().rev(), histogram)
+        estimate(rank, true, histogram.bucket_counts().rev(), histogram)
     };
     if estimate.is_nan() {
         return (QuantileEstimate::exact(estimate), note);
@@ -42,11 +44,14 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option
     (QuantileEstimate::new(lower, estimate, upper), note)
 }
 
+const NO_BUCKET: Bucket =
+    Bucket { lower: 0.0, upper: 0.0, lower_inclusive: false, upper_inclusive: false, count: 0.0 };
+
 /// Prometheus' estimate: finds the bucket of the rank and interpolates within it.
 fn estimate(
     rank: f64,
     from_above: bool,
-    mut buckets: impl Iterator<Item = Bucket>,
+    mut buckets: impl Iterator<Item = BucketCount>,
     histogram: &FloatHistogram,
 ) -> (f64, Option<NanEffect>) {
     let has_nan = histogram.sum.is_nan();
@@ -59,13 +64,7 @@ fn estimate(
             break;
         }
     }
-    let bucket = last.unwrap_or(Bucket {
-        lower: 0.0,
-        upper: 0.0,
-        lower_inclusive: false,
-        upper_inclusive: false,
-        count: 0.0,
-    });
+    let bucket = last.map_or(NO_BUCKET, |last| histogram.bucket(last));
     let Some(Bucket { lower, upper, .. }) = as_prometheus_bucket(bucket, histogram) else {
         let end = if bucket.lower.is_infinite() { bucket.upper } else { bucket.lower };
         return (end, None);
@@ -129,18 +128,22 @@ fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &BucketGrid) -> f64
 /// between them.
 fn bounds_of_rank(rank: f64, histogram: &FloatHistogram) -> (f64, f64) {
     let slack = slack(histogram.count);
-    let (mut lower, mut upper) = (f64::NAN, f64::NAN);
+    let (mut first, mut last) = (None, None);
     let mut below = 0.0;
-    for bucket in histogram.buckets() {
+    for bucket in histogram.bucket_counts() {
         below += bucket.count;
-        if lower.is_nan() && below >= rank - slack {
-            lower = bucket.lower;
+        if first.is_none() && below >= rank - slack {
+            first = Some(bucket);
         }
-        upper = bucket.upper;
+        last = Some(bucket);
         if below > rank + slack {
             break;
         }
     }
+    let bound = |bucket: Option<BucketCount>, of: fn(Bucket) -> f64| {
+        bucket.map_or(f64::NAN, |bucket| of(histogram.bucket(bucket)))
+    };
+    let (lower, upper) = (bound(first, |bucket| bucket.lower), bound(last, |bucket| bucket.upper));
     // A rank in no bucket is a NaN observation or a rounding error: the estimate widens the bounds.
     (if lower.is_nan() { upper } else { lower }, upper)
 }
@@ -159,9 +162,11 @@ pub fn fraction(
         return (QuantileEstimate::exact(0.0), None);
     }
     let has_nan = histogram.sum.is_nan();
-    let total = histogram.buckets().fold(0.0, |sum, bucket| sum + bucket.count);
-    let note = (has_nan && total < histogram.count).then_some(NanEffect::Excluded);
-    let count = if has_nan { total } else { histogram.count };
+    let count = match has_nan {
+        true => histogram.bucket_counts().fold(0.0, |sum, bucket| sum + bucket.count),
+        false => histogram.count,
+    };
+    let note = (has_nan && count < histogram.count).then_some(NanEffect::Excluded);
     let rank = |value| match rank_of(value, histogram) {
         Some(rank) if rank <= count || rank.is_nan() => rank,
         _ => count,
@@ -175,6 +180,14 @@ pub fn fraction(
 
 /// Number of values below `value`, by interpolation; `None` if all are.
 fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
+    if is_above_zero_bucket(value, histogram) {
+        let (rank, next) = histogram.count_up_to(value);
+        let next = next?;
+        let is_within = next.lower < value;
+        let linear = histogram.grid.is_linear() || next.lower <= 0.0;
+        let into = is_within.then(|| next.count * next.fraction_below(value, linear));
+        return Some(into.map_or(rank, |into| rank + into));
+    }
     let mut rank = 0.0;
     for mut bucket in histogram.buckets() {
         let around_zero = bucket.lower <= 0.0 && bucket.upper >= 0.0;
@@ -199,6 +212,11 @@ fn rank_of(value: f64, histogram: &FloatHistogram) -> Option<f64> {
 
 /// Lower and upper bound of the number of values below `value`.
 fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
+    if is_above_zero_bucket(value, histogram) {
+        let (least, next) = histogram.count_up_to(value);
+        let next = next.filter(|next| next.lower < value);
+        return (least, next.map_or(least, |next| least + next.count));
+    }
     let (mut least, mut most) = (0.0, 0.0);
     for bucket in histogram.buckets() {
         if bucket.upper <= value {
@@ -210,6 +228,11 @@ fn bounds_below(value: f64, histogram: &FloatHistogram) -> (f64, f64) {
         }
     }
     (least, most)
+}
+
+/// Whether [`FloatHistogram::count_up_to`] applies to a value.
+fn is_above_zero_bucket(value: f64, histogram: &FloatHistogram) -> bool {
+    value > histogram.zero_threshold && !histogram.grid.is_custom()
 }
 
 /// `histogram_avg` of a native histogram.
