@@ -191,7 +191,7 @@ impl Scheme {
     }
 
     /// Whether negative values have their own buckets, as the mirror image of the positive ones.
-    pub(crate) fn is_mirrored(&self) -> bool {
+    pub fn is_mirrored(&self) -> bool {
         !matches!(self, Scheme::Explicit(_))
     }
 

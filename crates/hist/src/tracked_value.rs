@@ -159,7 +159,7 @@ impl CompensatedSum {
     }
 
     /// Difference of both.
-    pub(crate) fn minus(self, other: CompensatedSum) -> CompensatedSum {
+    pub fn minus(self, other: CompensatedSum) -> CompensatedSum {
         self.plus(CompensatedSum { high: -other.high, low: -other.low })
     }
 

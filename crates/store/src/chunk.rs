@@ -56,6 +56,7 @@ use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 use crate::times;
 
+pub(crate) use histogram_delta::TrackedSummary;
 pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_reading, read_times};
 
 /// First bytes of a chunk.

@@ -44,17 +44,24 @@ pub(super) fn apply_delta(
 }
 
 /// Summary values of a cumulative histogram beside its counts.
-pub(super) struct TrackedSummary {
+pub(crate) struct TrackedSummary {
     pub(super) sum: TrackedValue<CompensatedSum>,
     pub(super) min: TrackedValue<f64>,
     pub(super) max: TrackedValue<f64>,
 }
 
 impl TrackedSummary {
-    pub(super) fn from_histogram(histogram: &Histogram) -> TrackedSummary {
+    pub(crate) fn from_histogram(histogram: &Histogram) -> TrackedSummary {
         let (sum, min, max) =
             (histogram.tracked_sum(), histogram.tracked_min(), histogram.tracked_max());
         TrackedSummary { sum, min, max }
+    }
+
+    /// Whether the sum is exact in one double, and the extremes are unknown.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.sum.exact().is_some_and(|sum| sum.parts().1 == 0.0)
+            && self.min == TrackedValue::Absent
+            && self.max == TrackedValue::Absent
     }
 
     pub(super) fn exactness_bits(&self) -> u8 {

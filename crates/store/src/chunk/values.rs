@@ -207,14 +207,18 @@ pub(crate) fn last_reading(
 pub(crate) struct CumulativeChunk {
     /// Start and end of each sample.
     pub(crate) times: RowTimes,
-    /// The first sample; its predecessor if the first increment is that of the first sample.
+    /// Recorded predecessor of the first sample.
+    pub(crate) predecessor: Predecessor,
+    /// The first sample, or its predecessor.
     pub(crate) base: Histogram,
-    /// End and start of the predecessor that is the base.
-    pub(crate) predecessor: Option<(i64, i64)>,
+    /// Whether the base is the predecessor.
+    pub(crate) is_first_delta: bool,
     /// Increments: of all samples if the base is the predecessor, otherwise of all but the first.
     pub(crate) increments: BlockCounts,
     /// Sum of the values at each sample.
     pub(crate) sums: Vec<f64>,
+    /// Whether a sample is only counts and a sum that is exact in one double.
+    pub(crate) is_plain: bool,
 }
 
 /// Decodes a checked chunk of cumulative histograms; `None` if not all of them have only positive
@@ -243,15 +247,24 @@ pub(crate) fn decode_increments(
         || increments.scheme() == base.scheme()
             && increments.zero_threshold() == base.zero_threshold();
     let mut sums = Vec::with_capacity(times.len());
+    let mut is_plain = base.thresholds().is_empty();
     for ((&bits, high), low) in exactness.iter().zip(high).zip(low) {
         let summary = TrackedSummary::from_bits(bits, [high, low, 0.0, 0.0]);
+        is_plain &= summary.is_plain();
         sums.extend(summary.sum.value().map(|sum| sum.value()).filter(|sum| !sum.is_nan()));
     }
     if !is_like_base || sums.len() != times.len() {
         return Ok(None);
     }
-    let predecessor = predecessor.time().filter(|_| is_first_delta);
-    Ok(Some(CumulativeChunk { times, base, predecessor, increments, sums }))
+    Ok(Some(CumulativeChunk {
+        times,
+        predecessor,
+        base,
+        is_first_delta,
+        increments,
+        sums,
+        is_plain,
+    }))
 }
 
 fn to_rows<T>(times: &[(i64, i64)], values: Vec<T>) -> Result<Vec<Row<T>>, Corruption> {

@@ -8,7 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use model::Gap;
+use hist::codec::header::Temporality;
+use model::{Gap, SeriesKind};
 
 use crate::chunk;
 use crate::error::Result;
@@ -41,12 +42,14 @@ pub(super) enum UnrolledDay {
 
 impl ReadView {
     /// Deltas of one series in the planned pieces, in order: histograms, or summaries of numbers.
-    /// The slow path, for rows that are not additive.
+    /// The slow path, for rows that are not additive. Histograms may be summed up in each of the
+    /// columns.
     pub(super) fn deltas_in_pieces(
         &self,
         series: &SeriesQuery,
         plan: &Plan,
         covered: &CoveredParts,
+        columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.found.series.kind();
@@ -77,6 +80,12 @@ impl ReadView {
         for range in join_ranges(base) {
             if kind.is_cumulative() {
                 self.add_too_late(series, &range, &days, covered, gaps)?;
+            }
+            if kind == SeriesKind::Histogram(Temporality::Cumulative)
+                && let Some(sums) = self.column_increases(series, &range, columns, gaps)?
+            {
+                rows.append(sums);
+                continue;
             }
             let found = self.base_rows(series, &range, |_| true, gaps)?;
             rows.append(self.deltas_since(series, found, range.start, gaps)?);

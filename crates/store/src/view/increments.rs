@@ -14,14 +14,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::codec::block_counts::{BlockCounts, CountWindow};
-use hist::{Histogram, Scheme};
+use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
-use crate::chunk::{self, CumulativeChunk};
+use crate::chunk::{self, CumulativeChunk, TrackedSummary};
 use crate::error::Result;
 use crate::index::SeriesEntryRef;
 use crate::resolution::Resolution;
-use crate::row::Rows;
+use crate::row::{Predecessor, Row, Rows};
 
 use super::{ReadView, SeriesQuery, may_contain};
 
@@ -31,6 +31,8 @@ pub struct HistogramIncrements {
     zero_threshold: f64,
     times: Vec<i64>,
     has_starts: bool,
+    /// Whether all samples are only counts and a sum that is exact in one double.
+    is_plain: bool,
     totals: Vec<u64>,
     sums: Vec<f64>,
     resets: Vec<usize>,
@@ -119,6 +121,49 @@ impl HistogramIncrements {
         }
     }
 
+    /// Increase in each column that has a sample with one before it; `None` if a sum is not finite.
+    fn columns(&self, columns: &[Range<i64>]) -> Option<Vec<Row<Histogram>>> {
+        let mut rows = Vec::new();
+        let mut window = self.window();
+        let mut sample = 1;
+        for column in columns {
+            while self.times.get(sample).is_some_and(|&time| time <= column.start) {
+                sample = sample.saturating_add(1);
+            }
+            let first = sample;
+            while self.times.get(sample).is_some_and(|&time| time <= column.end) {
+                sample = sample.saturating_add(1);
+            }
+            if first == sample {
+                continue;
+            }
+            window.clear();
+            self.add(first..sample, false, &mut window);
+            let mut parts = HistogramParts::new(self.scheme.clone());
+            parts.zero_threshold = self.zero_threshold;
+            (parts.positive, parts.zero) = window.buckets();
+            parts.sum = TrackedValue::Exact(self.sum_increase(first..sample)?);
+            let (before, last) = (first.saturating_sub(1), sample.saturating_sub(1));
+            let value = Histogram::from_parts(parts).ok()?;
+            rows.push(Row { start: self.times[before], end: self.times[last], value });
+        }
+        Some(rows)
+    }
+
+    /// Increase of the sum up to some samples.
+    fn sum_increase(&self, samples: Range<usize>) -> Option<CompensatedSum> {
+        let sum = |at: usize| CompensatedSum::new(self.sums[at]);
+        let mut total = CompensatedSum::ZERO;
+        let mut from = sum(samples.start.saturating_sub(1));
+        let resets = self.resets.partition_point(|&at| at < samples.start);
+        for &reset in self.resets[resets..].iter().take_while(|&&at| at < samples.end) {
+            total = total.plus(sum(reset.saturating_sub(1)).minus(from));
+            from = CompensatedSum::ZERO;
+        }
+        total = total.plus(sum(samples.end.saturating_sub(1)).minus(from));
+        total.value().is_finite().then_some(total)
+    }
+
     /// Approximate memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let of_piece = |piece: &IncrementPiece| match &piece.content {
@@ -145,27 +190,74 @@ impl ReadView {
         let mut gaps = self.known_gaps(&range);
         let query = SeriesQuery { found: SeriesEntryRef::clone(series), id };
         gaps.extend(self.dropped_samples(&query, &range)?);
+        let mut builder = IncrementsBuilder::default();
+        let is_supported =
+            self.add_all_increments(&query, &range, &mut builder, &mut gaps, reserve)?;
+        Ok((is_supported.then(|| builder.finish()).flatten(), gaps))
+    }
+
+    /// Increase of a series in columns from `range.start` on, one row for each column that has
+    /// samples in the range. `None` if it may differ from the sum of the increases of its samples:
+    /// then sum those.
+    pub(super) fn column_increases(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        columns: &[Range<i64>],
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<Rows>> {
+        let stored = self.previous_sample(series, range.start, gaps)?;
+        let before = stored.as_ref().and_then(Rows::first_time);
+        let mut builder = IncrementsBuilder::default();
+        if !stored.is_none_or(|row| builder.push_rows(row))
+            || !self.add_all_increments(series, range, &mut builder, gaps, &mut |_| true)?
+        {
+            return Ok(None);
+        }
+        let is_first_known = match (before, &builder.recorded) {
+            (None, recorded) => *recorded == Some(RecordedPredecessor::Nothing),
+            (Some(time), Some(RecordedPredecessor::Reading(recorded))) => *recorded == time,
+            (Some(_), recorded) => *recorded != Some(RecordedPredecessor::Nothing),
+        };
+        let increments = builder.finish().filter(|increments| {
+            is_first_known
+                && increments.is_plain
+                && !increments.has_starts
+                && increments.scheme.is_mirrored()
+        });
+        let Some(increments) = increments else { return Ok(None) };
+        let rows = increments.columns(columns);
+        Ok(rows.map(Rows::Histograms))
+    }
+
+    fn add_all_increments(
+        &self,
+        series: &SeriesQuery,
+        range: &Range<i64>,
+        builder: &mut IncrementsBuilder,
+        gaps: &mut Vec<Gap>,
+        reserve: &mut dyn FnMut(u64) -> bool,
+    ) -> Result<bool> {
         let partition = Resolution::Base.partition();
         let mut starts: BTreeSet<i64> =
             self.manifest.base_parts().map(|part| part.partition().start).collect();
         starts.extend(self.heads().flat_map(|head| head.partitions().collect::<Vec<_>>()));
-        let mut builder = IncrementsBuilder::default();
         let mut reserved = 0usize;
         for start in starts {
             let piece = start.max(range.start)..start.saturating_add(partition).min(range.end);
             if piece.is_empty() {
                 continue;
             }
-            if !self.add_increments(&query, &piece, &mut builder, &mut gaps)? {
-                return Ok((None, gaps));
+            if !self.add_increments(series, &piece, builder, gaps)? {
+                return Ok(false);
             }
             let more = builder.held_bytes.saturating_sub(reserved);
             reserved = builder.held_bytes;
             if !reserve(more as u64) {
-                return Ok((None, gaps));
+                return Ok(false);
             }
         }
-        Ok((builder.finish(), gaps))
+        Ok(true)
     }
 
     /// Adds the samples of a partition; false if they are not supported.
@@ -228,12 +320,25 @@ struct IncrementsBuilder {
     last: CountWindow,
     /// End and start of the last sample.
     last_time: (i64, i64),
+    /// Predecessor that the first chunk records, if all its samples are in the range.
+    recorded: Option<RecordedPredecessor>,
     held_bytes: usize,
+}
+
+#[derive(Debug, PartialEq)]
+enum RecordedPredecessor {
+    Unknown,
+    Nothing,
+    /// End and start of the sample.
+    Reading((i64, i64)),
 }
 
 impl IncrementsBuilder {
     fn finish(self) -> Option<HistogramIncrements> {
         self.increments.filter(|increments| {
+            if increments.times.is_empty() {
+                return false;
+            }
             // Sums of increments stay below 2^64.
             let grown = |at: usize| increments.totals.get(at.saturating_sub(1)).copied();
             let before = increments.resets.iter().filter_map(|&at| grown(at));
@@ -252,25 +357,36 @@ impl IncrementsBuilder {
     fn push_sample(&mut self, time: (i64, i64), value: &Histogram) -> bool {
         let sum = value.tracked_sum().value().map(|sum| sum.value());
         let Some(sum) = sum.filter(|sum| !sum.is_nan()) else { return false };
+        let is_plain =
+            value.thresholds().is_empty() && TrackedSummary::from_histogram(value).is_plain();
         let mut now = CountWindow::default();
-        self.is_like(value)
+        self.is_like(value, is_plain)
             && now.add_histogram(value)
             && self.push_counts(time, now, value.count(), sum)
     }
 
     /// Appends the samples of a chunk that ended in a range.
     fn push_chunk(&mut self, chunk: CumulativeChunk, range: &Range<i64>) -> bool {
-        let CumulativeChunk { times, base, predecessor, increments: block, sums } = chunk;
+        let CumulativeChunk { times, predecessor, base, increments: block, sums, .. } = chunk;
         let samples = times.partition_point(|time| time.1 <= range.start)
             ..times.partition_point(|time| time.1 <= range.end);
         if samples.is_empty() {
             return true;
         }
-        if !self.is_like(&base) {
+        if !self.is_like(&base, chunk.is_plain) {
             return false;
         }
+        if samples.start == 0 {
+            self.recorded.get_or_insert(match &predecessor {
+                Predecessor::Nothing => RecordedPredecessor::Nothing,
+                other => {
+                    let time = other.time();
+                    time.map_or(RecordedPredecessor::Unknown, RecordedPredecessor::Reading)
+                }
+            });
+        }
         // Samples before the first row of the block.
-        let recorded = usize::from(predecessor.is_none());
+        let recorded = usize::from(!chunk.is_first_delta);
         let row_of = |sample: usize| sample.saturating_sub(recorded);
         let mut total = base.count();
         let mut totals = Vec::with_capacity(times.len());
@@ -280,9 +396,11 @@ impl IncrementsBuilder {
             total
         }));
         let mut first = samples.start;
+        let has_samples = self.increments.as_ref().is_some_and(|held| !held.times.is_empty());
         let continues = first == 0
-            && predecessor.is_some_and(|time| time == self.last_time)
-            && self.increments.is_some();
+            && has_samples
+            && chunk.is_first_delta
+            && predecessor.time() == Some(self.last_time);
         if !continues {
             let mut now = CountWindow::default();
             if !now.add_histogram(&base) || !now.extend_to_block(&block) {
@@ -323,19 +441,21 @@ impl IncrementsBuilder {
 
     /// Whether a histogram has the scheme and zero threshold of the samples; the first one sets
     /// them.
-    fn is_like(&mut self, histogram: &Histogram) -> bool {
+    fn is_like(&mut self, histogram: &Histogram, is_plain: bool) -> bool {
         let (scheme, zero_threshold) = (histogram.scheme(), histogram.zero_threshold());
         let increments = self.increments.get_or_insert_with(|| HistogramIncrements {
             scheme: scheme.clone(),
             zero_threshold,
             times: Vec::new(),
             has_starts: false,
+            is_plain: true,
             totals: Vec::new(),
             sums: Vec::new(),
             resets: Vec::new(),
             pieces: Vec::new(),
             window: CountWindow::default(),
         });
+        increments.is_plain &= is_plain;
         increments.scheme == *scheme && increments.zero_threshold == zero_threshold
     }
 

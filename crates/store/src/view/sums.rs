@@ -148,7 +148,8 @@ impl ReadView {
         let dropped = self.dropped_gaps(&samples, &plan, &covered)?;
         for series in samples {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Histograms(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)?
+            let Rows::Histograms(rows) =
+                self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
             else {
                 panic!("BUG: deltas of histograms are histograms")
             };
@@ -283,7 +284,9 @@ impl ReadView {
         let mut sums: Vec<Option<NumberSummary>> = vec![None; columns.len()];
         for series in series {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Summaries(rows) = self.deltas_in_pieces(series, plan, &covered, gaps)? else {
+            let Rows::Summaries(rows) =
+                self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
+            else {
                 panic!("BUG: merged numbers are summaries")
             };
             for row in rows {
