@@ -137,29 +137,48 @@ impl BlockCounts {
     }
 
     /// Adds some rows to counts that start at the first column's index, or subtracts them.
-    fn add_rows(&self, rows: Range<usize>, subtracts: bool, window: &mut [u64]) {
+    fn add_rows(
+        &self,
+        rows: Range<usize>,
+        subtracts: bool,
+        window: &mut [u64],
+        scratch: &mut Vec<u32>,
+    ) {
         let columns = self.indexes.len();
         let rows = rows.start.min(self.rows)..rows.end.min(self.rows);
         let mut row = rows.start;
         while row < rows.end {
             let frame = row / FRAME;
             let frame_end = self.rows.min(frame.wrapping_add(1).wrapping_mul(FRAME));
-            if row % FRAME == 0 && frame_end <= rows.end {
+            let end = frame_end.min(rows.end);
+            if row % FRAME == 0 && end == frame_end {
                 let sums = self.frame_sums.get(frame.wrapping_mul(columns)..).unwrap_or_default();
                 self.add_row(sums, subtracts, window);
-                row = frame_end;
+                row = end;
                 continue;
             }
-            let start = row.wrapping_mul(columns);
+            let within = row.wrapping_mul(columns)..end.wrapping_mul(columns);
             match &self.cells {
                 RowCells::Narrow(cells) => {
-                    self.add_row(cells.get(start..).unwrap_or_default(), subtracts, window);
+                    // The counts of a frame add up within 32 bits, twice as many per vector.
+                    let cells = cells.get(within).unwrap_or_default();
+                    scratch.clear();
+                    scratch.extend(cells.iter().take(columns));
+                    for cells in cells.chunks_exact(columns.max(1)).skip(1) {
+                        scratch.iter_mut().zip(cells).for_each(|(sum, &n)| {
+                            *sum = sum.wrapping_add(n);
+                        });
+                    }
+                    self.add_row(scratch, subtracts, window);
                 }
                 RowCells::Wide(cells) => {
-                    self.add_row(cells.get(start..).unwrap_or_default(), subtracts, window);
+                    let cells = cells.get(within).unwrap_or_default();
+                    for cells in cells.chunks_exact(columns.max(1)) {
+                        self.add_row(cells, subtracts, window);
+                    }
                 }
             }
-            row = row.wrapping_add(1);
+            row = end;
         }
     }
 
@@ -190,6 +209,8 @@ pub struct CountWindow {
     first: i32,
     positive: Vec<u64>,
     zero: u64,
+    /// Sum of some rows of a block.
+    scratch: Vec<u32>,
 }
 
 impl CountWindow {
@@ -280,7 +301,7 @@ impl CountWindow {
         if let Some((from, _)) = block.index_range() {
             let start = from.wrapping_sub(self.first) as u32 as usize;
             let window = self.positive.get_mut(start..).unwrap_or_default();
-            block.add_rows(rows, subtracts, window);
+            block.add_rows(rows, subtracts, window, &mut self.scratch);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Frames and blocks.
 
+use hist::codec::block_counts::{BlockCounts, CountWindow};
 use hist::codec::{block, frame};
 use hist::{Accumulator, Histogram};
 
@@ -37,6 +38,7 @@ pub(super) fn block(bytes: &[u8]) {
         assert!(accumulator.count() == 0, "a damaged block was added");
         return;
     };
+    check_counts(&bytes, &histograms);
     let merged = merge_all(&histograms);
     assert_eq!(added.is_ok(), merged.is_some(), "{added:?}");
     if let Some(merged) = merged {
@@ -53,6 +55,21 @@ pub(super) fn block(bytes: &[u8]) {
     let mut again = Vec::new();
     block::encode(&histograms, meaning, &mut again).expect("they came from one block");
     assert_eq!(block::decode(&again), Ok((histograms, meaning)));
+}
+
+/// Counts decoded for sums of rows equal those of the histograms.
+fn check_counts(bytes: &[u8], histograms: &[Histogram]) {
+    let counts = BlockCounts::decode(bytes).expect("the block is valid");
+    let Some(counts) = counts else { return };
+    let totals: Vec<u64> = histograms.iter().map(Histogram::count).collect();
+    assert_eq!(counts.totals(), totals);
+    let (mut by_rows, mut by_histograms) = (CountWindow::default(), CountWindow::default());
+    assert!(by_rows.extend_to_block(&counts), "the block fits a window");
+    by_rows.add_rows(&counts, 0..histograms.len(), false);
+    assert!(histograms.iter().all(|histogram| by_histograms.add_histogram(histogram)));
+    assert_eq!(by_rows.buckets(), by_histograms.buckets());
+    by_rows.add_rows(&counts, 0..histograms.len(), true);
+    assert_eq!(by_rows.buckets(), (Vec::new(), 0));
 }
 
 fn scheme(histogram: &Histogram) -> hist::Scheme {
