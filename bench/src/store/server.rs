@@ -54,6 +54,14 @@ impl PeerServer {
         Ok(TICK * (user + system))
     }
 
+    /// CPU time of all its threads so far, finished ones included: [`Self::cpu`] without rounding to
+    /// 10 ms.
+    pub(crate) fn cpu_clock(&self) -> Result<Duration> {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
+        let clock = nix::time::clock_getcpuclockid(pid).context("no CPU clock of the server")?;
+        Ok(nix::time::clock_gettime(clock)?.into())
+    }
+
     /// CPU time of each of its threads so far, in nanoseconds; empty if the system does not report
     /// it. Unlike [`Self::cpu`], it excludes finished threads.
     pub(crate) fn threads(&self) -> ThreadTimes {
@@ -180,6 +188,7 @@ mod tests {
         let mut server =
             PeerServer::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
         assert!(server.cpu().unwrap() < Duration::from_secs(1));
+        assert!(server.cpu_clock().unwrap() < Duration::from_secs(1));
         assert!(server.memory_bytes().unwrap() > 0);
         let threads = server.threads();
         assert!(server.threads().since(&threads).is_none_or(|used| used < Duration::from_secs(1)));
