@@ -132,7 +132,7 @@ impl AnswerCheck {
         if self.surplus > 0 {
             parts.push(format!("{} surplus", self.surplus));
         }
-        format!("**of {} values {}**", self.compared, parts.join(", "))
+        format!("of {} values {}", self.compared, parts.join(", "))
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
         assert!(right.check(&bounds).is_equal());
         let wrong = answer(r#"{"metric":{},"values":[[60,"3"],[120,"1"],[240,"1"]]}"#);
         let cell = wrong.check(&bounds).cell();
-        assert_eq!(cell, "**of 3 values 1 differ, by up to 50.0 %, 1 missing, 1 surplus**");
+        assert_eq!(cell, "of 3 values 1 differ, by up to 50.0 %, 1 missing, 1 surplus");
         let nan = answer(r#"{"metric":{},"values":[[60,"NaN"],[120,"1"],[180,"1"]]}"#);
         assert!(!nan.check(&bounds).is_equal());
     }

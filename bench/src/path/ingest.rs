@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSES_MAX: u32 = 2_400;
 
 /// Cost of an ingest.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct PathIngest {
     /// CPU time of the server until the last acknowledgement, and until it was settled.
     pub(crate) cpu: Duration,
@@ -26,25 +26,61 @@ pub(crate) struct PathIngest {
     pub(crate) deferred: u64,
     /// Peak resident size since the start.
     pub(crate) memory_bytes: u64,
-    /// Bytes that it caused to be written to the device.
+    /// Bytes that it caused to be written to the device, until it had stopped.
     pub(crate) written_bytes: u64,
+    /// Size of the data folder after the stop.
+    pub(crate) disk_bytes: u64,
 }
 
-/// Sends all requests and waits until the server is settled.
-pub(crate) fn send(server: &mut PathServer, load: &Workload) -> Result<PathIngest> {
+impl PathIngest {
+    /// A line that [`Self::parse`] reads, for runs that find the data loaded.
+    pub(crate) fn line(&self) -> String {
+        let [cpu, settled, wall] =
+            [self.cpu, self.cpu_settled, self.wall].map(|time| time.as_micros());
+        let [deferred, memory] = [self.deferred, self.memory_bytes];
+        let [written, disk] = [self.written_bytes, self.disk_bytes];
+        format!("{cpu} {settled} {wall} {deferred} {memory} {written} {disk}")
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<PathIngest> {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|text| text.parse().ok()).collect();
+        let [cpu, settled, wall, deferred, memory_bytes, written_bytes, disk_bytes] = numbers[..]
+        else {
+            return None;
+        };
+        let [cpu, cpu_settled, wall] = [cpu, settled, wall].map(Duration::from_micros);
+        Some(PathIngest {
+            cpu,
+            cpu_settled,
+            wall,
+            deferred,
+            memory_bytes,
+            written_bytes,
+            disk_bytes,
+        })
+    }
+}
+
+/// Sends all requests, waits until the server is settled, and stops it.
+pub(crate) fn send(mut server: PathServer, load: &Workload) -> Result<PathIngest> {
     server.process.wait_until_idle()?;
     let (cpu, wall) = (server.process.cpu_clock()?, wall_time());
     let written = server.process.written_bytes().unwrap_or_default();
-    let deferred = stream(server, load, 0.0..1.0, None, &AtomicU64::new(0))?;
+    let deferred = stream(&server, load, 0.0..1.0, None, &AtomicU64::new(0))?;
     let (passed, cpu_after) = (wall_time() - wall, server.process.cpu_clock()?);
     server.wait_until_settled()?;
+    let cpu_settled = server.process.cpu_clock()? - cpu;
+    let memory_bytes = server.process.memory_bytes()?;
+    // VictoriaMetrics writes its newest data when it stops.
+    let all_written = server.process.stop_and_count()?.unwrap_or_default();
     Ok(PathIngest {
         cpu: cpu_after - cpu,
-        cpu_settled: server.process.cpu_clock()? - cpu,
+        cpu_settled,
         wall: passed,
         deferred,
-        memory_bytes: server.process.memory_bytes()?,
-        written_bytes: server.process.written_bytes().unwrap_or_default() - written,
+        memory_bytes,
+        written_bytes: all_written.saturating_sub(written),
+        disk_bytes: 0,
     })
 }
 
@@ -127,4 +163,22 @@ fn send_one(
         }
     }
     bail!("the server accepts no more data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_data_keep_the_cost_of_their_ingest() {
+        let cost = PathIngest {
+            cpu: Duration::from_millis(1_500),
+            wall: Duration::from_secs(3),
+            deferred: 7,
+            disk_bytes: 9,
+            ..PathIngest::default()
+        };
+        assert_eq!(PathIngest::parse(&cost.line()), Some(cost));
+        assert_eq!(PathIngest::parse("1 2"), None);
+    }
 }

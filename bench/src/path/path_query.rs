@@ -21,6 +21,8 @@ pub(crate) enum PathQuestion {
     Share,
     /// Two quantiles and that share.
     Three,
+    /// Values of one host at one moment.
+    Count,
 }
 
 pub(crate) const LIMIT_S: f64 = 0.0123;
@@ -42,6 +44,16 @@ const DAY: usize = 1_440;
 impl PathQuery {
     const fn new(set: PathSet, question: PathQuestion, window_minutes: usize) -> PathQuery {
         PathQuery { set, question, window_minutes, target_ms: None, target_mb: None }
+    }
+
+    /// 40 series, one number.
+    pub(crate) fn light() -> PathQuery {
+        PathQuery::new(PathSet::B, PathQuestion::Count, 5)
+    }
+
+    /// The query of B with the largest answer.
+    pub(crate) fn heaviest() -> PathQuery {
+        PathQuery::new(PathSet::B, P99_BY_ENDPOINT, 5)
     }
 
     const fn within(self, target_ms: f64) -> PathQuery {
@@ -68,7 +80,7 @@ impl PathQuery {
     }
 
     fn is_instant(&self) -> bool {
-        self.window_minutes == DAY
+        self.window_minutes == DAY || self.question == PathQuestion::Count
     }
 
     /// Text for a server; `over` is the function that yields the growth within a window.
@@ -76,7 +88,8 @@ impl PathQuery {
         let bucket = self.set.bucket_label(server);
         let metric = self.set.metric(server);
         let minutes = self.window_minutes;
-        let range = if self.is_instant() { "1d".to_owned() } else { format!("{minutes}m") };
+        let range =
+            if self.window_minutes == DAY { "1d".to_owned() } else { format!("{minutes}m") };
         let growth = match bucket {
             Some(_) => format!("{over}({metric}_bucket[{range}])"),
             None => format!("{over}({metric}[{range}])"),
@@ -103,6 +116,12 @@ impl PathQuery {
                 format!("histogram_share({LIMIT_S}, {growth})")
             }
             PathQuestion::Share => format!("histogram_fraction(-Inf, {LIMIT_S}, {growth})"),
+            PathQuestion::Count if server.is_victoria() => {
+                format!("sum({over}({metric}_count{{host=\"web-01\"}}[{range}]))")
+            }
+            PathQuestion::Count => {
+                format!("sum(histogram_count({over}({metric}{{host=\"web-01\"}}[{range}])))")
+            }
             PathQuestion::Three if server.is_victoria() => format!(
                 "(histogram_quantiles(\"statistic\", 0.99, 0.999, {growth}), \
                  label_set(histogram_share({LIMIT_S}, {growth}), \"statistic\", \"below\"))"
@@ -142,6 +161,7 @@ impl PathQuery {
                 counts.quantiles(q, minutes, by_endpoint, widen)
             }
             PathQuestion::Share => counts.shares(LIMIT_S, minutes, widen),
+            PathQuestion::Count => return None,
             PathQuestion::Three => {
                 let mut all = grouped(counts.shares(LIMIT_S, minutes, widen), "below");
                 for (q, name) in [(0.99, "0.99"), (0.999, "0.999")] {

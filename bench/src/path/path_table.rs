@@ -1,5 +1,6 @@
 //! The table of a run: a row per data set, query and measure, a column per server.
 
+use super::answer::AnswerCheck;
 use crate::report::{ReportTable, ReportTarget, Samples, number};
 
 /// Limit of the values of topdeck.
@@ -40,7 +41,12 @@ enum PathCell {
     Values(Vec<f64>),
     /// An answer that is no number, such as a refusal.
     Text(String),
+    /// An answer that differs from the right one.
+    Wrong(String),
 }
+
+/// Measure of the row that says whether the answers were right.
+pub(crate) const ANSWER: &str = "answer";
 
 /// What a row measures.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +99,7 @@ impl PathTable {
     pub(crate) fn add(&mut self, measure: PathMeasure, column: usize, value: f64) {
         match self.cell(measure, column) {
             PathCell::Values(values) => values.push(value),
-            PathCell::Text(_) => {}
+            PathCell::Text(_) | PathCell::Wrong(_) => {}
             open => *open = PathCell::Values(vec![value]),
         }
     }
@@ -102,12 +108,29 @@ impl PathTable {
         *self.cell(measure, column) = PathCell::Text(text.into());
     }
 
-    /// Whether topdeck meets a limit in all of its columns; `None` if it was not measured.
-    fn is_met(&self, limit: PathLimit, cells: &[PathCell]) -> Option<bool> {
+    /// Notes whether an answer was right; a wrong one is not forgotten in later rounds.
+    pub(crate) fn judge(&mut self, what: &str, column: usize, check: &AnswerCheck) {
+        let cell = self.cell(PathMeasure::new(what, ANSWER), column);
+        if !matches!(cell, PathCell::Wrong(_)) {
+            *cell = match check.is_equal() {
+                true => PathCell::Text(check.cell()),
+                false => PathCell::Wrong(check.cell()),
+            };
+        }
+    }
+
+    /// Whether topdeck meets a limit in all of its columns, with right answers; `None` if it was
+    /// not measured.
+    fn is_met(&self, what: &str, limit: PathLimit, cells: &[PathCell]) -> Option<bool> {
+        let answers = self.rows.iter().filter(|(one, _)| one.what == what);
+        let mut own = answers.flat_map(|(_, cells)| &cells[..self.own]);
+        if own.any(|cell| matches!(cell, PathCell::Wrong(_))) {
+            return Some(false);
+        }
         let verdicts = cells[..self.own].iter().filter_map(|cell| match cell {
             PathCell::Open => None,
             PathCell::Values(values) => Some(limit.is_met(samples("", values).median())),
-            PathCell::Text(_) => Some(false),
+            PathCell::Text(_) | PathCell::Wrong(_) => Some(false),
         });
         verdicts.reduce(|all, one| all && one)
     }
@@ -127,13 +150,15 @@ impl PathTable {
                 PathCell::Values(values) if values.len() == 1 => number(values[0]),
                 PathCell::Values(values) => samples("", values).cell(),
                 PathCell::Text(text) => text.clone(),
+                PathCell::Wrong(text) => format!("**{text}**"),
             }));
             row.push(measure.limit.map(PathLimit::text).unwrap_or_default());
-            let verdict = measure.limit.map(|limit| match self.is_met(limit, cells) {
-                Some(true) => "met",
-                Some(false) => "**NOT MET**",
-                None => "open",
-            });
+            let verdict =
+                measure.limit.map(|limit| match self.is_met(&measure.what, limit, cells) {
+                    Some(true) => "met",
+                    Some(false) => "**NOT MET**",
+                    None => "open",
+                });
             row.push(verdict.unwrap_or_default().to_owned());
             table.rows.push(row);
         }
@@ -149,14 +174,14 @@ impl PathTable {
                 .filter_map(|cell| match cell {
                     PathCell::Open => None,
                     PathCell::Values(values) => Some(number(samples("", values).median())),
-                    PathCell::Text(text) => Some(text.clone()),
+                    PathCell::Text(text) | PathCell::Wrong(text) => Some(text.clone()),
                 })
                 .collect();
             Some(ReportTarget {
                 description: format!("{}, {}", measure.what, measure.measure),
                 promised: limit.text(),
                 measured: measured.join(" / "),
-                is_met: self.is_met(limit, cells),
+                is_met: self.is_met(&measure.what, limit, cells),
             })
         };
         self.rows.iter().filter_map(target).collect()
@@ -181,6 +206,7 @@ fn samples(name: &str, values: &[f64]) -> Samples {
 
 #[cfg(test)]
 mod tests {
+    use super::super::answer::{AnswerKey, AnswerValues};
     use super::*;
 
     #[test]
@@ -197,8 +223,25 @@ mod tests {
         table.add(measure("refused"), 1, 20.0);
         table.say(measure("refused"), 0, "refused");
         table.add(measure("peer alone"), 2, 20.0);
-        let verdicts: Vec<String> =
-            table.table().rows.into_iter().filter_map(|mut row| row.pop()).collect();
-        assert_eq!(verdicts, ["met", "**NOT MET**", "**NOT MET**", "open"]);
+        assert_eq!(verdicts(&table), ["met", "**NOT MET**", "**NOT MET**", "open"]);
+    }
+
+    fn verdicts(table: &PathTable) -> Vec<String> {
+        table.table().rows.into_iter().filter_map(|mut row| row.pop()).collect()
+    }
+
+    #[test]
+    fn a_fast_answer_that_differs_misses_the_target() {
+        let mut table = PathTable::new(vec!["topdeck".to_owned()], 1);
+        let measure = PathMeasure::new("query", "CPU, ms").with(Some(PathLimit::AtMost(30.0)));
+        table.add(measure, 0, 1.0);
+        let key = AnswerKey::new("", 60);
+        let right = AnswerValues([(key.clone(), 1.0)].into());
+        let wrong = AnswerValues([(key, 2.0)].into());
+        table.judge("query", 0, &right.check(&right.bounds()));
+        assert_eq!(verdicts(&table), ["met", ""]);
+        table.judge("query", 0, &wrong.check(&right.bounds()));
+        table.judge("query", 0, &right.check(&right.bounds()));
+        assert_eq!(verdicts(&table), ["**NOT MET**", ""]);
     }
 }

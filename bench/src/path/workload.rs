@@ -4,7 +4,6 @@
 //! A is sent over one connection with 120 minutes per request, B over two with 4 minutes of 500
 //! series per request: about 2 MB, or 2,000 histograms, like the senders of Prometheus.
 
-use anyhow::Result;
 use synthetic::{Dataset, DatasetKind, DatasetScale, SyntheticSeries};
 
 use super::encoding::{self, SeriesEncoder};
@@ -41,8 +40,9 @@ const CLASSIC_SERIES: usize = 10_000;
 const CLASSIC_MINUTES: usize = 60;
 const MINUTES_ALONE: usize = 120;
 const MINUTES_MANY: usize = 4;
-/// Series per request of the classic set, so that requests are as large as those of the others.
-const CLASSIC_CHUNK: usize = 250;
+/// Series per request; fewer of the classic set, whose series are larger.
+const CHUNK: usize = 500;
+const CHUNK_CLASSIC: usize = 250;
 
 impl PathSet {
     pub(crate) fn name(self) -> &'static str {
@@ -106,7 +106,7 @@ pub(crate) fn encode(
     dataset: &Dataset,
     format: WireFormat,
     expected: Option<&mut ExpectedCounts>,
-) -> Result<Workload> {
+) -> Workload {
     let scale = dataset.scale();
     let lanes = if scale.series == 1 { 1 } else { 2 };
     let collects = expected.is_some();
@@ -130,7 +130,7 @@ pub(crate) fn encode(
         }
     }
     let points = (scale.series * scale.minutes) as u64;
-    Ok(Workload { format, lanes: all, points })
+    Workload { format, lanes: all, points }
 }
 
 fn encode_lane(
@@ -144,7 +144,7 @@ fn encode_lane(
     let mut counted = vec![SeriesCounts::new(); named.len()];
     let mut generator = dataset.generator();
     let step = if dataset.scale().series == 1 { MINUTES_ALONE } else { MINUTES_MANY };
-    let chunk = if format == WireFormat::Classic { CLASSIC_CHUNK } else { named.len().max(1) };
+    let chunk = if format == WireFormat::Classic { CHUNK_CLASSIC } else { CHUNK };
     let mut encoder = encoding::encoder(format, dataset);
     let mut bodies = Vec::new();
     for first in (0..minutes).step_by(step) {

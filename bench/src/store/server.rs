@@ -124,15 +124,23 @@ impl PeerServer {
     }
 
     /// Sends SIGTERM and waits for the exit.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(self) -> Result<()> {
+        self.stop_and_count().map(drop)
+    }
+
+    /// The same; returns the bytes that it caused to be written to the device in its life, also
+    /// during the stop.
+    pub(crate) fn stop_and_count(mut self) -> Result<Option<u64>> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
         let until = wall_time() + STOP_TIMEOUT;
+        let mut written = None;
         while wall_time() < until {
+            written = self.written_bytes().or(written);
             if self.child.try_wait()?.is_some() {
-                return Ok(());
+                return Ok(written);
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
         bail!("the server did not stop")
     }
