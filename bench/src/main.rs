@@ -2,10 +2,10 @@
 //!
 //! Writes `docs/benchmarks.md` and the samples, `bench/results/*.tsv`. The report describes
 //! everything that can disturb a comparison. `path.rs` compares servers over HTTP, as users have
-//! them, and is first. `record.rs` … `accuracy.rs` contain one comparison of
-//! histograms each, with the peers; `topdeck.rs` is the topdeck contender of all of them. `time.rs`
-//! compares clocks, `shared.rs` in-process metrics, `journal.rs` journals, `store.rs` stores,
-//! `query.rs` queries of them, `serve.rs` servers under load, and `load.rs` load generators.
+//! them, and comes first. `record.rs` … `accuracy.rs` contain one comparison of histograms each,
+//! with the peers; `topdeck.rs` is the topdeck contender of all of them. `time.rs` compares clocks,
+//! `shared.rs` in-process metrics, `journal.rs` journals, `store.rs` stores, `query.rs` queries of
+//! them, `serve.rs` servers under load, and `load.rs` load generators.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -74,6 +74,11 @@ struct Options {
     /// Generate load and print the result: `load` compares it with other tools
     #[arg(long, hide = true, num_args = 6)]
     load_run: Option<Vec<String>>,
+    /// Write the sections of this run into the report that exists, and keep the others
+    #[arg(long, conflicts_with_all = ["out", "quick"])]
+    insert: bool,
+    #[command(flatten)]
+    path: path::PathOptions,
     /// Query in CAQL
     #[arg(long, hide = true, requires = "memory_of")]
     caql: bool,
@@ -155,10 +160,15 @@ fn main() -> Result<()> {
     let says = |what: &str| eprintln!("{:5.0} s  {what}", (wall_time() - began).as_secs_f64());
     let mut sections = Vec::new();
     for (name, run) in COMPARISONS.into_iter().filter(|(name, _)| wanted(name)) {
-        says(&format!("{name} …"));
         match run {
-            ComparisonKind::Path => sections.push(path::run(&options.path, &effort)),
-            ComparisonKind::Alone(run) => sections.push(run(&effort)),
+            ComparisonKind::Path => {
+                says(&format!("{name} …"));
+                sections.push(path::run(&options.path, &effort));
+            }
+            ComparisonKind::Alone(run) => {
+                says(&format!("{name} …"));
+                sections.push(run(&effort));
+            }
             ComparisonKind::OnStores => {}
         }
     }

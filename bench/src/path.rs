@@ -97,7 +97,7 @@ pub(crate) fn run(options: &PathOptions, effort: &Effort) -> ReportSection {
     let mut section = ReportSection {
         name: crate::PATH,
         title: "The path of users: servers over HTTP",
-        method: method(options),
+        method: method(options, effort),
         tables: Vec::new(),
         targets: Vec::new(),
         samples: Vec::new(),
@@ -144,12 +144,14 @@ fn run_all(options: &PathOptions, effort: &Effort) -> Result<PathRun> {
     ensure!(!peers.is_empty(), "no server");
     // Deleted on drop.
     let scratch = scratch::folder()?;
+    let scale = if effort.quick { SCALE_QUICK } else { options.scale };
+    let table = PathTable::new(columns, own);
     let mut run = PathRun {
         peers,
-        table: PathTable::new(columns, own),
+        table: if scale == 1.0 { table } else { table.without_limits() },
         remarks,
         folder: options.keep.clone().unwrap_or_else(|| scratch.path().to_owned()),
-        scale: if effort.quick { SCALE_QUICK } else { options.scale },
+        scale,
         rounds: if effort.quick { 1 } else { options.path_rounds },
         query: options.query.clone(),
     };
@@ -169,39 +171,41 @@ fn run_all(options: &PathOptions, effort: &Effort) -> Result<PathRun> {
 /// Part of the data in a quick run.
 const SCALE_QUICK: f64 = 0.02;
 
-fn method(options: &PathOptions) -> String {
-    let mut text = METHOD.to_owned();
-    if options.scale != 1.0 {
-        text += &format!("\n\nThis run had {} of the data.", options.scale);
+fn method(options: &PathOptions, effort: &Effort) -> String {
+    let scale = if effort.quick { SCALE_QUICK } else { options.scale };
+    match scale == 1.0 {
+        true => METHOD.to_owned(),
+        false => format!("{METHOD}\n\nThis run had {scale} of the data; targets are those of all."),
     }
-    text
 }
 
-const METHOD: &str = "Each server is a process of its own with its default settings (Prometheus \
-                      and VictoriaMetrics keep data for ten years and have no limit on the \
-                      series of a query; host metrics of topdeck are off), loaded and asked over \
-                      HTTP on this machine, which it shares with the sender. All get the same \
-                      bytes in the same order, by remote write 1 in snappy: A (one series, a \
-                      week, 10,080 histograms) and B (1,000 series, a day, 1,440,000 histograms) \
-                      as cumulative native histograms of schema 5; 10,000 series of B for an hour \
+const METHOD: &str = "Each server is a process of its own with its default settings \
+                      (Prometheus and VictoriaMetrics keep data for ten years, VictoriaMetrics \
+                      answers with up to 3,000,000 series and without its cache of results; \
+                      host metrics of topdeck are off), loaded and asked over HTTP on this \
+                      machine, which it shares with the sender. All get the same bytes in the \
+                      same order, by remote write 1 in snappy: A (one series, a week, 10,080 \
+                      histograms) and B (1,000 series, a day, 1,440,000 histograms) as \
+                      cumulative native histograms of schema 5; 10,000 series of B for an hour \
                       as 12 classic buckets each; B again by OTLP over HTTP, as cumulative \
                       exponential histograms of scale 5. VictoriaMetrics converts native \
-                      histograms to a counter per bucket, of which A has 579; its second column \
-                      gets the 18 buckets per decade of its own clients. It does not get all of \
-                      B as native histograms, which would be 190 million counter \
-                      samples.\n\nTargets are those of topdeck and hold for both functions. \
+                      histograms to a counter per bucket; its second column gets the 18 \
+                      buckets per decade of its own clients. It does not get B as native \
+                      histograms, which would be more than 190 million samples of \
+                      counters.\n\nTargets are those of topdeck and hold for both functions. \
                       `increase` is compared with that of Prometheus, value by value, with the \
-                      tolerance of its own tests (10^-6). `exact_increase` and the `increase` of \
-                      VictoriaMetrics are compared with the counts that were sent: counts must \
-                      be equal, and quantiles and shares lie in the bucket where the exact value \
-                      is. An answer that differs says so in its row.\n\nNumbers are medians of \
-                      all rounds, with minimum and maximum in parentheses; in each round the \
-                      servers take turns. CPU time is that of the whole process, user and \
-                      system, from its CPU clock. A cold query is the first one of a server \
-                      that has just started and whose files are not in the page cache; others \
-                      are the median of up to five that follow it. Peak RSS is VmHWM, reset \
-                      before the query. “Settled” is until the server was idle and Prometheus \
-                      had moved everything older than three hours to blocks. “On disk” is \
-                      everything in the data folder after a clean stop. The dashboard has 20 \
-                      panels with 360 steps over 6 hours of B, over six connections, and is \
-                      reloaded every 10 s while B arrives at 12,000 histograms per second.";
+                      tolerance of its own tests (10^-6). `exact_increase` and the `increase` \
+                      of VictoriaMetrics are compared with the counts that were sent: counts \
+                      must be equal, and quantiles and shares lie in the bucket where the \
+                      exact value is. An answer that differs says so in its row.\n\nNumbers \
+                      are medians of all rounds, with minimum and maximum in parentheses; in \
+                      each round the servers take turns. CPU time is that of the whole \
+                      process, user and system, from its CPU clock. A cold query is the first \
+                      one of a server that has just started and whose files are not in the \
+                      page cache; others are the median of up to five that follow it. Peak RSS \
+                      is VmHWM, reset before the query. “Settled” is until the server was idle \
+                      and Prometheus had moved everything older than three hours to blocks. \
+                      “On disk” is everything in the data folder after a clean stop. The \
+                      dashboard has 20 panels with 360 steps over 6 hours of B, over six \
+                      connections, and is reloaded every 10 s while the second half of B \
+                      arrives within a minute, 12,000 histograms per second.";

@@ -20,10 +20,9 @@ const RELOAD: Duration = Duration::from_secs(10);
 const CONNECTIONS: usize = 6;
 const SPAN_S: i64 = 6 * 3_600;
 const STEP_S: i64 = 60;
-/// Data there before the first reload, and the rate at which the rest arrives, in histograms per
-/// second: that of 720,000 series once a minute. All of B then takes a minute.
+/// Data there before the first reload, and the time in which the rest arrives.
 const FIRST_PART: f64 = 0.5;
-const RATE: f64 = 12_000.0;
+const ARRIVAL_S: f64 = 60.0;
 
 /// Times of a dashboard.
 #[derive(Debug, Default)]
@@ -91,6 +90,7 @@ pub(crate) fn run(
     server.process.wait_until_idle()?;
     server.process.forget_memory();
     let (cpu, wall) = (server.process.cpu_clock()?, wall_time());
+    let rate = load.points as f64 * (1.0 - FIRST_PART) / ARRIVAL_S;
     let texts = panels(dataset, server.kind, over);
     let (done, times) = (AtomicBool::new(false), Mutex::new(DashboardTimes::default()));
     let deferred = std::thread::scope(|scope| {
@@ -108,7 +108,7 @@ pub(crate) fn run(
             }
             Ok(())
         });
-        let sending = ingest::stream(server, load, FIRST_PART..1.0, Some(RATE), &sent);
+        let sending = ingest::stream(server, load, FIRST_PART..1.0, Some(rate), &sent);
         done.store(true, Ordering::Relaxed);
         reloads.join().expect("BUG: a reload does not panic")?;
         sending

@@ -130,7 +130,8 @@ pub(crate) fn measure(
         ask(&server, query, &paths[query], series)
             .map_err(|error| format!("{error:#}").replace(['|', '\n'], " "))
     });
-    // The drop of a process is kill -9.
+    // VictoriaMetrics writes its newest data within seconds. The drop of a process is kill -9.
+    std::thread::sleep(BEFORE_KILL);
     drop(server);
     let start = wall_time();
     let server = PathServer::start(kind, program, folder)?;
@@ -179,6 +180,7 @@ pub(crate) fn measure_histograms(
     Ok((cpu.as_secs_f64() * 1e6 / points, more as f64 * SAMPLES as f64 / points))
 }
 
+const BEFORE_KILL: Duration = Duration::from_secs(10);
 const RESTART_MAX: Duration = Duration::from_secs(120);
 
 fn ask(server: &PathServer, query: usize, path: &str, series: usize) -> Result<GrowthQuery> {

@@ -72,13 +72,20 @@ pub(crate) struct PathTable {
     columns: Vec<String>,
     /// Columns to which the limits apply.
     own: usize,
+    /// Limits are those of all data.
+    has_limits: bool,
     rows: Vec<(PathMeasure, Vec<PathCell>)>,
 }
 
 impl PathTable {
     /// The first `own` columns are those of topdeck.
     pub(crate) fn new(columns: Vec<String>, own: usize) -> PathTable {
-        PathTable { columns, own, rows: Vec::new() }
+        PathTable { columns, own, has_limits: true, rows: Vec::new() }
+    }
+
+    /// A table of a part of the data.
+    pub(crate) fn without_limits(self) -> PathTable {
+        PathTable { has_limits: false, ..self }
     }
 
     fn cell(&mut self, measure: PathMeasure, column: usize) -> &mut PathCell {
@@ -89,6 +96,8 @@ impl PathTable {
         let row = found.unwrap_or_else(|| {
             let last = self.rows.iter().rposition(|(one, _)| one.what == measure.what);
             let row = last.map_or(self.rows.len(), |last| last + 1);
+            let limit = measure.limit.filter(|_| self.has_limits);
+            let measure = measure.with(limit);
             self.rows.insert(row, (measure, vec![PathCell::Open; self.columns.len()]));
             row
         });

@@ -19,7 +19,7 @@ use crate::store::server::PeerServer;
 
 /// Kind of server. VictoriaMetrics is there twice: with the bytes that all get, which it converts,
 /// and with those of its own clients.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PathServerKind {
     Topdeck,
     Prometheus,
