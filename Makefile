@@ -9,7 +9,7 @@ endif
 # What `make run` gives to topdeck: `make run ARGS="hist --help"`.
 ARGS ?= serve
 
-# Parts of `make test`, `make system` or `make soak`; all if not given:
+# Parts of `make test`, `make system`, `make soak` or `make bench`; all if not given:
 # `make test PART="fmt build"`.
 PART ?=
 
@@ -39,9 +39,12 @@ soak: ## the long checks, hours: ten minutes per fuzz target, loom without bound
 fresh: ## the README's two commands in a bare Debian root, as a user and as root
 	sh xtask/fresh.sh
 
-bench: ## comparisons with other libraries, side by side in one run
+bench: ## comparisons with peers, side by side in one run: make bench PART=path
 	@sh xtask/setup.sh run
-	cargo run --release --manifest-path bench/Cargo.toml --locked
+	[ -e web/dist/index.html ] || export TOPDECK_WITHOUT_PAGE=1; \
+		cargo build --release --locked -p topdeck
+	cargo run --release --manifest-path bench/Cargo.toml --locked -- \
+		$(if $(PART),--insert $(addprefix --only ,$(PART)))
 
 dist: ## static binaries with debug information, completions and man pages, into target/dist
 	@sh xtask/setup.sh dist

@@ -1,10 +1,11 @@
 //! Comparisons of topdeck with other libraries, side by side in one run.
 //!
 //! Writes `docs/benchmarks.md` and the samples, `bench/results/*.tsv`. The report describes
-//! everything that can disturb a comparison. `record.rs` … `accuracy.rs` contain one comparison of
-//! histograms each, with the peers; `topdeck.rs` is the topdeck contender of all of them. `time.rs`
-//! compares clocks, `shared.rs` in-process metrics, `journal.rs` journals, `store.rs` stores,
-//! `query.rs` queries of them, `serve.rs` servers under load, and `load.rs` load generators.
+//! everything that can disturb a comparison. `path.rs` compares servers over HTTP, as users have
+//! them, and comes first. `record.rs` … `accuracy.rs` contain one comparison of histograms each,
+//! with the peers; `topdeck.rs` is the topdeck contender of all of them. `time.rs` compares clocks,
+//! `shared.rs` in-process metrics, `journal.rs` journals, `store.rs` stores, `query.rs` queries of
+//! them, `serve.rs` servers under load, and `load.rs` load generators.
 #![forbid(unsafe_code)]
 
 mod accuracy;
@@ -17,6 +18,7 @@ mod journal;
 mod load;
 mod machine;
 mod merge;
+mod path;
 mod quantile;
 mod query;
 mod record;
@@ -72,6 +74,11 @@ struct Options {
     /// Generate load and print the result: `load` compares it with other tools
     #[arg(long, hide = true, num_args = 6)]
     load_run: Option<Vec<String>>,
+    /// Write the sections of this run into the report that exists, and keep the others
+    #[arg(long, conflicts_with_all = ["out", "quick"])]
+    insert: bool,
+    #[command(flatten)]
+    path: path::PathOptions,
     /// Query in CAQL
     #[arg(long, hide = true, requires = "memory_of")]
     caql: bool,
@@ -86,16 +93,20 @@ struct Effort {
 /// Kind of a comparison.
 #[derive(Clone, Copy)]
 enum ComparisonKind {
+    /// The user's path, which has options of its own.
+    Path,
     Alone(fn(&Effort) -> ReportSection),
     /// Runs together with the other store comparisons, so that the stores are loaded once.
     OnStores,
 }
 
+const PATH: &str = "path";
 const STORE: &str = "store";
 const QUERY: &str = "query";
 const SERVE: &str = "serve";
-/// Comparisons of stores come last.
-const COMPARISONS: [(&str, ComparisonKind); 15] = [
+/// The user's path comes first, comparisons of stores last.
+const COMPARISONS: [(&str, ComparisonKind); 16] = [
+    (PATH, ComparisonKind::Path),
     ("record", ComparisonKind::Alone(record::run)),
     ("threads", ComparisonKind::Alone(threads::run)),
     ("merge", ComparisonKind::Alone(merge::run)),
@@ -149,9 +160,16 @@ fn main() -> Result<()> {
     let says = |what: &str| eprintln!("{:5.0} s  {what}", (wall_time() - began).as_secs_f64());
     let mut sections = Vec::new();
     for (name, run) in COMPARISONS.into_iter().filter(|(name, _)| wanted(name)) {
-        if let ComparisonKind::Alone(run) = run {
-            says(&format!("{name} …"));
-            sections.push(run(&effort));
+        match run {
+            ComparisonKind::Path => {
+                says(&format!("{name} …"));
+                sections.push(path::run(&options.path, &effort));
+            }
+            ComparisonKind::Alone(run) => {
+                says(&format!("{name} …"));
+                sections.push(run(&effort));
+            }
+            ComparisonKind::OnStores => {}
         }
     }
     if wanted(STORE) || wanted(QUERY) {
@@ -163,14 +181,30 @@ fn main() -> Result<()> {
     if let Some(folder) = &options.out {
         return write(&report, &sections, folder, folder);
     }
+    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let (docs, results) = (bench.join("../docs"), bench.join("results"));
+    if options.insert {
+        let path = docs.join(REPORT);
+        let old = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        eprint!("{}", summary(&sections));
+        let report = sections.iter().fold(old, |report, one| {
+            let text = format!("{}{machine}\n\n", one.markdown());
+            insert_section(&report, one.title, &text, one.name == PATH)
+        });
+        return write(&report, &sections, &docs, &results);
+    }
     if options.quick || !options.only.is_empty() {
         println!("{report}");
         return Ok(());
     }
     eprint!("{}", summary(&sections));
-    let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
-    write(&report, &sections, &bench.join("../docs"), &bench.join("results"))
+    write(&report, &sections, &docs, &results)
 }
+
+const REPORT: &str = "benchmarks.md";
+const IN_PROCESS: &str = "## In-process figures\n\nWhat follows was measured inside the process of \
+                          the benchmark, without HTTP, JSON and\nthe cost of a server, except for \
+                          “Servers under load”, “Load generators” and “The page”.\n\n";
 
 fn markdown(machine: &str, effort: &Effort, sections: &[ReportSection]) -> String {
     let mut report = format!(
@@ -181,18 +215,41 @@ fn markdown(machine: &str, effort: &Effort, sections: &[ReportSection]) -> Strin
          through caches and clock frequency.\n\n{machine}\n\n",
         effort.rounds
     );
-    report += &summary(sections);
-    for section in sections {
+    let (path, others): (Vec<_>, Vec<_>) = sections.iter().partition(|one| one.name == PATH);
+    path.iter().for_each(|section| report += &section.markdown());
+    if !others.is_empty() {
+        report += IN_PROCESS;
+        report += &summary(others.iter().copied());
+    }
+    for section in others {
         report += &section.markdown();
     }
     report.trim_end().to_owned() + "\n"
+}
+
+/// A report with this section instead of the one of the same title. A new one is the first, or the
+/// last.
+fn insert_section(report: &str, title: &str, section: &str, first: bool) -> String {
+    let headings: Vec<usize> = report.match_indices("\n## ").map(|(at, _)| at + 1).collect();
+    let end = report.len();
+    let old = headings.iter().position(|&at| report[at..].starts_with(&format!("## {title}\n")));
+    let (from, to) = match old {
+        Some(number) => (headings[number], headings.get(number + 1).copied().unwrap_or(end)),
+        None if first => {
+            (headings.first().copied().unwrap_or(end), headings.first().copied().unwrap_or(end))
+        }
+        None => (end, end),
+    };
+    let gap = if report[..from].ends_with("\n\n") { "" } else { "\n" };
+    let whole = format!("{}{gap}{section}{}", &report[..from], &report[to..]);
+    whole.trim_end().to_owned() + "\n"
 }
 
 fn write(report: &str, sections: &[ReportSection], docs: &Path, results: &Path) -> Result<()> {
     for folder in [docs, results] {
         fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
     }
-    let mut files = vec![(docs.join("benchmarks.md"), report.to_owned())];
+    let mut files = vec![(docs.join(REPORT), report.to_owned())];
     for section in sections {
         files.push((results.join(section.name).with_extension("tsv"), section.tsv()));
         let plots = section.tables.iter().filter_map(|table| table.plot.as_ref());
@@ -202,4 +259,20 @@ fn write(report: &str, sections: &[ReportSection], docs: &Path, results: &Path) 
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_replaces_its_section_and_the_path_comes_first() {
+        let report = "# Benchmarks\n\nText.\n\n## One\n\n1\n\n## Two\n\n2\n";
+        let replaced = insert_section(report, "One", "## One\n\nnew\n\n", false);
+        assert_eq!(replaced, "# Benchmarks\n\nText.\n\n## One\n\nnew\n\n## Two\n\n2\n");
+        let first = insert_section(report, "Path", "## Path\n\nnew\n\n", true);
+        assert!(first.starts_with("# Benchmarks\n\nText.\n\n## Path\n\nnew\n\n## One\n\n1\n"));
+        let last = insert_section(report, "Three", "## Three\n\n3\n\n", false);
+        assert!(last.ends_with("## Two\n\n2\n\n## Three\n\n3\n"), "{last}");
+    }
 }

@@ -187,7 +187,7 @@ pub(crate) struct ReportSection {
 
 impl ReportSection {
     pub(crate) fn markdown(&self) -> String {
-        let mut out = format!("## {}\n\n{}\n\n", self.title, self.method.trim());
+        let mut out = format!("## {}\n\n{}\n\n", self.title, wrapped(self.method.trim()));
         for table in &self.tables {
             table.markdown(&mut out);
         }
@@ -208,11 +208,39 @@ impl ReportSection {
     }
 }
 
+const WIDTH: usize = 100;
+
+/// Paragraphs in lines of at most [`WIDTH`] columns; a list keeps its items.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.split('\n') {
+        let indent = if line.starts_with("* ") || line.starts_with("- ") { "  " } else { "" };
+        let mut columns = 0;
+        for word in line.split(' ') {
+            let more = word.chars().count();
+            if columns > 0 && columns + 1 + more > WIDTH {
+                out += "\n";
+                out += indent;
+                columns = indent.len();
+            } else if columns > 0 {
+                out.push(' ');
+                columns += 1;
+            }
+            out += word;
+            columns += more;
+        }
+        out.push('\n');
+    }
+    out.truncate(out.trim_end().len());
+    out
+}
+
 /// All targets first.
-pub(crate) fn summary(sections: &[ReportSection]) -> String {
+pub(crate) fn summary<'a>(sections: impl IntoIterator<Item = &'a ReportSection>) -> String {
+    let sections: Vec<&ReportSection> = sections.into_iter().collect();
     let mut out = "## Targets\n\n".to_owned();
     let missed =
-        |section: &&ReportSection| section.targets.iter().any(|one| one.is_met != Some(true));
+        |section: &&&ReportSection| section.targets.iter().any(|one| one.is_met != Some(true));
     let missing: Vec<&str> = sections.iter().filter(missed).map(|one| one.title).collect();
     let _ = match missing.is_empty() {
         true => writeln!(out, "All targets are met in this run.\n"),
@@ -235,5 +263,19 @@ fn targets_table<'a>(targets: impl IntoIterator<Item = &'a ReportTarget>, out: &
     }
     if !table.rows.is_empty() {
         table.markdown(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paragraphs_are_wrapped_and_lists_keep_their_items() {
+        let text = format!("{}\n\n* {}\n* b", "a ".repeat(80).trim(), "c ".repeat(60).trim());
+        let lines: Vec<String> = wrapped(&text).lines().map(str::to_owned).collect();
+        assert!(lines.iter().all(|line| line.len() <= WIDTH), "{lines:?}");
+        assert_eq!(lines.len(), 2 + 1 + 2 + 1);
+        assert!(lines[4].starts_with("  c") && lines[5] == "* b", "{lines:?}");
     }
 }

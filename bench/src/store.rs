@@ -7,7 +7,7 @@
 mod figures;
 pub(crate) mod http;
 pub(crate) mod prometheus;
-mod remote_write;
+pub(crate) mod remote_write;
 pub(crate) mod server;
 pub(crate) mod topdeck;
 

@@ -29,9 +29,9 @@ use crate::report::number;
 const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
 const MANIFEST: &str = include_str!("../../peers/prometheus/go.mod");
 /// Data older than this in the head are compacted to blocks: one and a half times two hours.
-const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
+pub(crate) const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
 /// Prometheus checks for compaction at each append and once per minute.
-const COMPACTION_TIMEOUT: Duration = Duration::from_secs(150);
+pub(crate) const COMPACTION_TIMEOUT: Duration = Duration::from_secs(150);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
@@ -218,14 +218,7 @@ impl PrometheusServer {
         let until = wall_time() + COMPACTION_TIMEOUT;
         loop {
             self.server.wait_until_idle()?;
-            let metrics = String::from_utf8(self.connect()?.get("/metrics")?.into_body()?)?;
-            let value = |name: &str| -> Option<f64> {
-                metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-            };
-            let span = value("prometheus_tsdb_head_max_time ")
-                .zip(value("prometheus_tsdb_head_min_time "))
-                .map(|(max_ms, min_ms)| max_ms - min_ms)
-                .context("no span of the head in /metrics")?;
+            let span = head_span_ms(&mut self.connect()?)?;
             if span <= HEAD_SPAN_MS {
                 return Ok(());
             }
@@ -289,6 +282,18 @@ impl PrometheusServer {
         server.stop()?;
         Ok(folder.close()?)
     }
+}
+
+/// Time between the oldest and the newest sample of the head.
+pub(crate) fn head_span_ms(connection: &mut BenchConnection) -> Result<f64> {
+    let metrics = String::from_utf8(connection.get("/metrics")?.into_body()?)?;
+    let value = |name: &str| -> Option<f64> {
+        metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    value("prometheus_tsdb_head_max_time ")
+        .zip(value("prometheus_tsdb_head_min_time "))
+        .map(|(max_ms, min_ms)| max_ms - min_ms)
+        .context("no span of the head in /metrics")
 }
 
 fn write(connection: &mut BenchConnection, request: &[u8]) -> Result<BenchResponse> {

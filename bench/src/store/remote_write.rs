@@ -11,8 +11,8 @@ const SCHEMA: i64 = 5;
 /// Gaps between buckets up to this length are sent as zeros, like Prometheus' clients do.
 const GAP_MAX: usize = 2;
 /// Native buckets of values from 1 us to 100 s are −638 to 213.
-const FIRST: i64 = -640;
-const BUCKETS: usize = 860;
+pub(crate) const FIRST: i64 = -640;
+pub(crate) const BUCKETS: usize = 860;
 
 /// Content of a histogram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +50,11 @@ impl BucketMap {
         };
         BucketMap { first, targets: (first..11 * 90).map(to).collect() }
     }
+
+    /// Number of the native bucket, from 0 to [`BUCKETS`].
+    pub(crate) fn target(&self, index: i32) -> usize {
+        self.targets[(index - self.first) as usize]
+    }
 }
 
 impl SeriesCounts {
@@ -65,16 +70,33 @@ impl SeriesCounts {
 
     pub(crate) fn add(&mut self, sample: &SyntheticSample, moved: &BucketMap) {
         for &(index, count) in &sample.buckets {
-            self.counts[moved.targets[(index - moved.first) as usize]] += count;
+            self.counts[moved.target(index)] += count;
         }
         self.count += sample.count;
         self.sum_ns += u128::from(sample.sum_ns);
     }
 
+    /// Native bucket indexes, with their counts, ascending; the first and last are used.
+    pub(crate) fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+        let used = |&count: &u64| count > 0;
+        let first = self.counts.iter().position(used).unwrap_or_default();
+        let end = self.counts.iter().rposition(used).map_or(first, |last| last + 1);
+        let index = move |(at, &count): (usize, &u64)| (FIRST + (first + at) as i64, count);
+        self.counts[first..end].iter().enumerate().map(index)
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn sum_s(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
     /// Appends `prometheus.Histogram`.
     fn put(&self, kind: HistogramKind, time_ms: i64, out: &mut Vec<u8>) {
         put_varint(out, 1 << 3, self.count);
-        put_double(out, 3, self.sum_ns as f64 / 1e9);
+        put_double(out, 3, self.sum_s());
         put_varint(out, 4 << 3, zigzag(SCHEMA));
         put_double(out, 5, 2f64.powi(-128));
         let (mut spans, mut deltas) = (Vec::new(), Vec::new());
@@ -163,7 +185,7 @@ impl WriteRequestBuilder {
     }
 }
 
-fn put_number(out: &mut Vec<u8>, mut number: u64) {
+pub(crate) fn put_number(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
         number >>= 7;
@@ -171,23 +193,23 @@ fn put_number(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
-fn put_varint(out: &mut Vec<u8>, key: u64, number: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, key: u64, number: u64) {
     put_number(out, key);
     put_number(out, number);
 }
 
-fn put_double(out: &mut Vec<u8>, field: u64, value: f64) {
+pub(crate) fn put_double(out: &mut Vec<u8>, field: u64, value: f64) {
     put_number(out, field << 3 | 1);
     out.extend(value.to_le_bytes());
 }
 
-fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
+pub(crate) fn put_bytes(out: &mut Vec<u8>, field: u64, bytes: &[u8]) {
     put_number(out, field << 3 | 2);
     put_number(out, bytes.len() as u64);
     out.extend(bytes);
 }
 
-fn zigzag(number: i64) -> u64 {
+pub(crate) fn zigzag(number: i64) -> u64 {
     ((number << 1) ^ (number >> 63)) as u64
 }
 

@@ -54,6 +54,14 @@ impl PeerServer {
         Ok(TICK * (user + system))
     }
 
+    /// CPU time of all its threads so far, finished ones included: [`Self::cpu`] without rounding to
+    /// 10 ms.
+    pub(crate) fn cpu_clock(&self) -> Result<Duration> {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
+        let clock = nix::time::clock_getcpuclockid(pid).context("no CPU clock of the server")?;
+        Ok(nix::time::clock_gettime(clock)?.into())
+    }
+
     /// CPU time of each of its threads so far, in nanoseconds; empty if the system does not report
     /// it. Unlike [`Self::cpu`], it excludes finished threads.
     pub(crate) fn threads(&self) -> ThreadTimes {
@@ -116,15 +124,23 @@ impl PeerServer {
     }
 
     /// Sends SIGTERM and waits for the exit.
-    pub(crate) fn stop(mut self) -> Result<()> {
+    pub(crate) fn stop(self) -> Result<()> {
+        self.stop_and_count().map(drop)
+    }
+
+    /// The same; returns the bytes that it caused to be written to the device in its life, also
+    /// during the stop.
+    pub(crate) fn stop_and_count(mut self) -> Result<Option<u64>> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM)?;
         let until = wall_time() + STOP_TIMEOUT;
+        let mut written = None;
         while wall_time() < until {
+            written = self.written_bytes().or(written);
             if self.child.try_wait()?.is_some() {
-                return Ok(());
+                return Ok(written);
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(5));
         }
         bail!("the server did not stop")
     }
@@ -180,6 +196,7 @@ mod tests {
         let mut server =
             PeerServer::start(Command::new("sleep").arg("100"), log.path()).expect("sleep starts");
         assert!(server.cpu().unwrap() < Duration::from_secs(1));
+        assert!(server.cpu_clock().unwrap() < Duration::from_secs(1));
         assert!(server.memory_bytes().unwrap() > 0);
         let threads = server.threads();
         assert!(server.threads().since(&threads).is_none_or(|used| used < Duration::from_secs(1)));

@@ -1,0 +1,184 @@
+//! Senders: as fast as the server answers, or at a rate.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::server::PathServer;
+use super::workload::{WireFormat, Workload};
+use crate::clock::wall_time;
+use crate::store::http::BenchConnection;
+
+/// Delay before a deferred request is sent again; senders that read `Retry-After` wait longer.
+const PAUSE: Duration = Duration::from_millis(50);
+const PAUSES_MAX: u32 = 2_400;
+
+/// Cost of an ingest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct PathIngest {
+    /// CPU time of the server until the last acknowledgement, and until it was settled.
+    pub(crate) cpu: Duration,
+    pub(crate) cpu_settled: Duration,
+    pub(crate) wall: Duration,
+    /// Requests answered with 429 or 503.
+    pub(crate) deferred: u64,
+    /// Peak resident size since the start.
+    pub(crate) memory_bytes: u64,
+    /// Bytes that it caused to be written to the device, until it had stopped.
+    pub(crate) written_bytes: u64,
+    /// Size of the data folder after the stop.
+    pub(crate) disk_bytes: u64,
+}
+
+impl PathIngest {
+    /// A line that [`Self::parse`] reads, for runs that find the data loaded.
+    pub(crate) fn line(&self) -> String {
+        let [cpu, settled, wall] =
+            [self.cpu, self.cpu_settled, self.wall].map(|time| time.as_micros());
+        let [deferred, memory] = [self.deferred, self.memory_bytes];
+        let [written, disk] = [self.written_bytes, self.disk_bytes];
+        format!("{cpu} {settled} {wall} {deferred} {memory} {written} {disk}")
+    }
+
+    pub(crate) fn parse(line: &str) -> Option<PathIngest> {
+        let numbers: Vec<u64> = line.split(' ').filter_map(|text| text.parse().ok()).collect();
+        let [cpu, settled, wall, deferred, memory_bytes, written_bytes, disk_bytes] = numbers[..]
+        else {
+            return None;
+        };
+        let [cpu, cpu_settled, wall] = [cpu, settled, wall].map(Duration::from_micros);
+        Some(PathIngest {
+            cpu,
+            cpu_settled,
+            wall,
+            deferred,
+            memory_bytes,
+            written_bytes,
+            disk_bytes,
+        })
+    }
+}
+
+/// Sends all requests, waits until the server is settled, and stops it.
+pub(crate) fn send(mut server: PathServer, load: &Workload) -> Result<PathIngest> {
+    server.process.wait_until_idle()?;
+    let (cpu, wall) = (server.process.cpu_clock()?, wall_time());
+    let written = server.process.written_bytes().unwrap_or_default();
+    let deferred = stream(&server, load, 0.0..1.0, None, &AtomicU64::new(0))?;
+    let (passed, cpu_after) = (wall_time() - wall, server.process.cpu_clock()?);
+    server.wait_until_settled()?;
+    let cpu_settled = server.process.cpu_clock()? - cpu;
+    let memory_bytes = server.process.memory_bytes()?;
+    // VictoriaMetrics writes its newest data when it stops.
+    let all_written = server.process.stop_and_count()?.unwrap_or_default();
+    Ok(PathIngest {
+        cpu: cpu_after - cpu,
+        cpu_settled,
+        wall: passed,
+        deferred,
+        memory_bytes,
+        written_bytes: all_written.saturating_sub(written),
+        disk_bytes: 0,
+    })
+}
+
+/// Sends the requests within two shares of each connection, and returns the number of deferred
+/// ones. The connections stay within one request of each other, because Prometheus rejects samples
+/// an hour behind others. With a rate, in histograms per second, requests are not sent earlier than
+/// that. `sent` is the number of requests that the first connection has sent.
+pub(crate) fn stream(
+    server: &PathServer,
+    load: &Workload,
+    part: std::ops::Range<f64>,
+    rate: Option<f64>,
+    sent: &AtomicU64,
+) -> Result<u64> {
+    let (deferred, failed) = (AtomicU64::new(0), Mutex::new(None::<anyhow::Error>));
+    let barrier = Barrier::new(load.lanes.len());
+    let connections: Result<Vec<BenchConnection>> =
+        load.lanes.iter().map(|_| server.connect()).collect();
+    let path = server.kind.ingest_path(load.format);
+    let start = wall_time();
+    std::thread::scope(|scope| {
+        for (lane, (requests, mut connection)) in load.lanes.iter().zip(connections?).enumerate() {
+            let (barrier, failed, deferred) = (&barrier, &failed, &deferred);
+            let at = |share: f64| (requests.len() as f64 * share).round() as usize;
+            let chosen = &requests[at(part.start)..at(part.end)];
+            let each = load.points as f64 / requests.len() as f64;
+            scope.spawn(move || {
+                for (number, request) in chosen.iter().enumerate() {
+                    if let Some(rate) = rate {
+                        let due = Duration::from_secs_f64(number as f64 * each / rate);
+                        std::thread::sleep((start + due).saturating_sub(wall_time()));
+                    }
+                    let done = send_one(&mut connection, path, load.format, request, deferred);
+                    if let Err(error) = done {
+                        failed.lock().expect("no panic").get_or_insert(error);
+                    }
+                    if lane == 0 {
+                        sent.fetch_add(1, Ordering::Relaxed);
+                    }
+                    // All threads leave together, also after a failure.
+                    barrier.wait();
+                    if failed.lock().expect("no panic").is_some() {
+                        return;
+                    }
+                    barrier.wait();
+                }
+            });
+        }
+        anyhow::Ok(())
+    })?;
+    match failed.into_inner().expect("no panic") {
+        Some(error) => Err(error.context("ingest")),
+        None => Ok(deferred.into_inner()),
+    }
+}
+
+fn send_one(
+    connection: &mut BenchConnection,
+    path: &str,
+    format: WireFormat,
+    body: &[u8],
+    deferred: &AtomicU64,
+) -> Result<()> {
+    let headers = match format {
+        WireFormat::Otlp => "Content-Type: application/x-protobuf\r\n",
+        _ => {
+            "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
+             X-Prometheus-Remote-Write-Version: 0.1.0\r\n"
+        }
+    };
+    for _ in 0..PAUSES_MAX {
+        let answer = connection.post(path, headers, body).context("sending")?;
+        match answer.status {
+            200..=299 => return Ok(()),
+            429 | 503 => {
+                deferred.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(PAUSE);
+            }
+            status => bail!("status {status}: {}", answer.text()),
+        }
+    }
+    bail!("the server accepts no more data")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_data_keep_the_cost_of_their_ingest() {
+        let cost = PathIngest {
+            cpu: Duration::from_millis(1_500),
+            wall: Duration::from_secs(3),
+            deferred: 7,
+            disk_bytes: 9,
+            ..PathIngest::default()
+        };
+        assert_eq!(PathIngest::parse(&cost.line()), Some(cost));
+        assert_eq!(PathIngest::parse("1 2"), None);
+    }
+}
