@@ -51,7 +51,7 @@ pub(crate) struct Options {
 
     /// Compression of records
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
-    codec: Compression,
+    compression: Compression,
 
     /// Size of the shared memory buffer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
@@ -78,7 +78,7 @@ const AFTER: &str = "\
 Examples:
   topdeck journal bench
   topdeck journal bench /var/lib/app --durability disk --producers 8
-  topdeck journal bench --record-size 1KiB --codec zstd --read
+  topdeck journal bench --record-size 1KiB --compression zstd --read
 
 Exit status:
   0  success
@@ -130,7 +130,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         bail!("--records 0: there is nothing to measure");
     }
     let settings = Settings {
-        codec: options.codec,
+        codec: options.compression,
         buffer_bytes: options.buffer,
         limits: Limits { bytes_max: None, ..Settings::default().limits },
         ..Settings::default()
@@ -155,13 +155,13 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         n => format!("{n} producers"),
     };
     let mut text = format!(
-        "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
+        "{} of {} ({}), {producers}, level {}{}, compression {}, buffer {}, on {}\n",
         format::format_records(records),
         format_bytes(options.record_size),
         format_bytes(size),
         options.durability,
         if options.exclusive { ", alone" } else { "" },
-        format::codec_name(options.codec),
+        format::codec_name(options.compression),
         format_bytes(options.buffer),
         file_system(dir)
     );
