@@ -130,12 +130,14 @@ struct JournalContents {
 
 impl JournalContents {
     fn add(&mut self, bytes: &[u8]) {
-        let batch = Batch::check(bytes.to_vec()).unwrap();
+        let batch = Batch::decode(bytes.to_vec()).unwrap();
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            let SeriesRef::Key(form) = entry.series else { panic!("a journal needs forms") };
-            let series = Series::from_canonical_key(form).unwrap();
+            let SeriesRef::Key(canonical_key) = entry.series else {
+                panic!("a journal needs keys")
+            };
+            let series = Series::from_canonical_key(canonical_key).unwrap();
             let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
             self.rows.push((series, Sample { start, end, value }));
         }
