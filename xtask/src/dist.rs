@@ -95,13 +95,13 @@ fn build_page() -> Result<()> {
         && CommandLine::new("npm --version").succeeds();
     ensure!(
         node,
-        "cannot build the web page, which a released binary contains: Node.js and npm are \
+        "cannot build the web UI, which a released binary contains: Node.js and npm are \
          missing; run: apt-get install nodejs npm"
     );
     page::build(&page::Options {})?;
     ensure!(
         root().join("web/dist/index.html").exists(),
-        "the web page, which a released binary contains, was not built (see above); run: cargo \
+        "the web UI, which a released binary contains, was not built (see above); run: cargo \
          xtask page"
     );
     Ok(())

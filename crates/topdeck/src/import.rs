@@ -95,7 +95,7 @@ Examples:
   topdeck import s --create --metric latency week.hlog
   topdeck import --metric latency week.hlog                        into the local server
   topdeck import s --label host=web-1 *.hlog --metric request_duration
-  topdeck gen b --minutes 60 --series 40 | topdeck import s -
+  topdeck gen http --minutes 60 --series 40 | topdeck import s -
   topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
   curl -s localhost:9090/metrics | topdeck import s --start now -
 

@@ -329,7 +329,7 @@ fn histogram_of_a_process_has_all_views() {
     assert_eq!(counts(&run), ["300", "100"]);
     let run = folder.run("hist sample-hist *_duration answered_total");
     assert_eq!(counts(&run), ["400", "400"]);
-    assert!(run.stdout.contains("Skipped (not histograms): 2 × a counter"), "{}", run.stdout);
+    assert!(run.stdout.contains("Skipped (not histograms): 2 counters"), "{}", run.stdout);
     let file = folder.file();
     let run = folder.run(&format!("hist --json {} request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");

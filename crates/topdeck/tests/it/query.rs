@@ -78,7 +78,7 @@ fn create_store() -> TestDir {
     let readings: String = (0..30)
         .map(|minute| {
             reading("gauge", "depth", minute, (minute % 5) as f64)
-                + &reading("cumulative-count", "jobs", minute, minute as f64 * 10.0)
+                + &reading("counter", "jobs", minute, minute as f64 * 10.0)
         })
         .collect();
     fs::write(folder.path().join("readings.frames"), readings).unwrap();
@@ -370,7 +370,7 @@ fn query_errors_are_reported() {
         --- stdout
         no data: no series has a value in the range
         --- stderr
-        topdeck: s: tock picks no series; available: depth, jobs, took
+        topdeck: s: tock matches no series; available: depth, jobs, took
         --- exit status 0
     "#]],
     );
@@ -575,7 +575,7 @@ fn two_hosts_are_compared() {
         expect![[r#"
             --- stderr
             topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
-            topdeck: s: and(__name:tock) picks no series; available: depth, jobs, took
+            topdeck: s: and(__name:tock) matches no series; available: depth, jobs, took
             topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],
