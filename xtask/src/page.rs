@@ -180,13 +180,13 @@ fn npm(what: &str) -> CommandLine {
 /// Builds web/dist. Unchanged files are not written, because cargo would rebuild the program.
 fn bundle(log: &PartLog) -> Result<()> {
     let made = target().join("ci/page");
-    let folder = made.to_str().context("the path of the build folder is not UTF-8")?;
+    let folder = made.to_str().context("the path of the build directory is not UTF-8")?;
     let line = npm("run").arg("build").arg("--").arg("--emptyOutDir").arg("--outDir");
     line.arg(folder).run(log)?;
     mirror(&made, &root().join("web/dist"))
 }
 
-/// Makes the folder `to` equal to `from`.
+/// Makes the directory `to` equal to `from`.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     let names = |folder: &Path| -> Result<BTreeSet<OsString>> {

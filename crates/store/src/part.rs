@@ -136,7 +136,7 @@ impl PartWriter for FilePartWriter {
 
     #[expect(
         clippy::expect_used,
-        reason = "zstd packs whatever fits memory; a part lies in a folder"
+        reason = "zstd packs whatever fits memory; a part lies in a directory"
     )]
     fn finish(mut self: Box<Self>, key: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
         self.locations.sort_by_key(|place| (place.series, place.start, place.offset));
@@ -162,7 +162,7 @@ impl PartWriter for FilePartWriter {
         self.add(&footer)?;
         self.write()?;
         self.file.sync().io_context("fsync", &self.path)?;
-        let dir = self.path.parent().expect("BUG: a part lies in a folder");
+        let dir = self.path.parent().expect("BUG: a part lies in a directory");
         self.disk.sync_dir(dir).io_context("fsync", dir)?;
         Ok(self.bytes_written)
     }

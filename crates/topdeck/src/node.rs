@@ -1,4 +1,4 @@
-//! A running topdeck: data folder, intake, and roles. Roles start in one order and stop in the
+//! A running topdeck: data directory, intake, and roles. Roles start in one order and stop in the
 //! reverse one.
 //!
 //! ```text
@@ -37,7 +37,7 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
-/// Folder of the store in the data folder.
+/// Directory of the store in the data directory.
 pub(crate) const STORE_FOLDER: &str = "store";
 /// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within
 /// 15 s.
@@ -65,7 +65,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Opens the data folder and starts all roles. An invalid configuration is an error before
+    /// Opens the data directory and starts all roles. An invalid configuration is an error before
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         verify_settings(Some(mode), &settings, data)?;
@@ -157,7 +157,8 @@ impl Node {
         apply_retention(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
-    /// Finishes requests, stops data sources, hands over buffered data, and closes the data folder.
+    /// Finishes requests, stops data sources, hands over buffered data, and closes the data
+    /// directory.
     pub(crate) async fn stop(self) -> Result<()> {
         if self.mode == NodeMode::Serve {
             publish_address(&self.data, "");
@@ -255,7 +256,7 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     }
 }
 
-/// A new data folder on a disk without space: the journal is full from the start, and the log,
+/// A new data directory on a disk without space: the journal is full from the start, and the log,
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake) {
     if let Err(error) = intake.target().journal().reserve_first_segment() {

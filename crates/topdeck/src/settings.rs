@@ -38,7 +38,7 @@ const NODE_KEYS: [&str; 6] =
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSettings {
-    /// Data folder.
+    /// Data directory.
     pub(crate) data_dir: Option<FilePath>,
     /// Durability of a batch before it is acknowledged: `disk` (default), `process` or `memory`.
     pub(crate) durability: AckLevelSetting,

@@ -34,7 +34,7 @@ use render::text::{plural, shell_quote};
 
 /// Time series store for histograms, counters, gauges and strings
 ///
-/// A store is a folder of series. Histograms keep the buckets of their source and are merged
+/// A store is a directory of series. Histograms keep the buckets of their source and are merged
 /// exactly over any range and any series. A store can be open in one process at a time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -80,8 +80,8 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(OsDisk)
 }
 
-/// Creates a folder and its parents with access for the owner only, because it holds measurements
-/// and tokens. An existing folder is not changed. Durable on return.
+/// Creates a directory and its parents with access for the owner only, because it holds
+/// measurements and tokens. An existing directory is not changed. Durable on return.
 pub(crate) fn private_dir(dir: &Path) -> Result<()> {
     use std::fs::{DirBuilder, File};
     use std::os::unix::fs::DirBuilderExt as _;
@@ -93,14 +93,14 @@ pub(crate) fn private_dir(dir: &Path) -> Result<()> {
             // The parent of a relative path of one component is the empty path.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             match File::open(above) {
-                // A folder may allow the creation of folders without being readable.
+                // A directory may allow the creation of directories without being readable.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
                 opened => opened?.sync_all()?,
             }
         }
         Ok(())
     };
-    make().with_context(|| format!("cannot create folder {}", dir.display()))
+    make().with_context(|| format!("cannot create directory {}", dir.display()))
 }
 
 /// Opens a store without background threads: a command does its work and exits.
@@ -127,7 +127,8 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
     Ok(store)
 }
 
-/// Error of the store with its folder, mentioned once; adds a remedy where the library gives none.
+/// Error of the store with its directory, mentioned once; adds a remedy where the library gives
+/// none.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, quoted) = (dir.display().to_string(), shell_quote(dir));
     move |error| match &error {
@@ -137,7 +138,7 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
         Error::InUse { dir } => match server_of(dir) {
             Some(url) => anyhow!(
                 "{error} (a server uses this store at {url}; use --server {url} instead of the \
-                 folder)"
+                 directory)"
             ),
             None => anyhow!("{error} (find it with `fuser {quoted}/lock`)"),
         },
@@ -192,8 +193,8 @@ pub(crate) fn find_series(
     Err(no_match_error(&dir.display().to_string(), selector, &summary))
 }
 
-/// Error of a selector without series: why, and which metrics exist. `source` is the folder of the
-/// store, or the URL of the server.
+/// Error of a selector without series: why, and which metrics exist. `source` is the directory of
+/// the store, or the URL of the server.
 pub(crate) fn no_match_error(
     source: &str,
     selector: &Selector,

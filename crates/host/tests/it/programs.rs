@@ -171,7 +171,7 @@ fn check(place: &HostFixture, truth: &[(String, f64)]) {
     }
 }
 
-/// Folder for the files of a test's programs. In the default folder, files of other programs
+/// Directory for the files of a test's programs. In the default directory, files of other programs
 /// influence how long a file is kept.
 struct MemoryFolder(PathBuf);
 
@@ -186,7 +186,7 @@ impl MemoryFolder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!("/dev/shm/topdeck-host-it-{}-{number}", std::process::id());
             let path = PathBuf::from(name);
-            // Independent of the umask: a folder writable by others is refused.
+            // Independent of the umask: a directory writable by others is refused.
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Some(MemoryFolder(path)),
                 // Left by another process with the same PID.

@@ -190,7 +190,7 @@ pub(crate) fn ip(address: &ListenAddress) -> std::net::SocketAddr {
     }
 }
 
-/// Temporary test folder, removed on drop.
+/// Temporary test directory, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {

@@ -1,4 +1,4 @@
-//! `topdeck journal bench`: performance of a journal on this machine, in a given folder.
+//! `topdeck journal bench`: performance of a journal on this machine, in a given directory.
 //!
 //! The records resemble lines of an access log, are all different, and are generated before the
 //! measurement. CPU time is user and system time of all threads of this process, writing of
@@ -32,12 +32,12 @@ use render::value_formatter;
 
 /// Benchmark a journal on this machine
 ///
-/// Creates a journal in a new folder, appends records one by one, prints throughput, CPU time and
-/// disk usage, and removes the folder.
+/// Creates a journal in a new directory, appends records one by one, prints throughput, CPU time
+/// and disk usage, and removes the directory.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Parent folder, on the disk to measure [default: the system's temporary folder]
+    /// Parent directory, on the disk to measure [default: the system's temporary directory]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -82,7 +82,7 @@ Examples:
 
 Exit status:
   0  success
-  1  the folder could not be created or removed, or an append failed
+  1  the directory could not be created or removed, or an append failed
   2  usage error";
 
 const RECORDS: u64 = 1_000_000;
@@ -98,13 +98,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// New folder, removed on drop.
+/// New directory, removed on drop.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
     fn new(under: &Path) -> Result<ScratchDir> {
         let dir = under.join(format!("topdeck-bench-{}", std::process::id()));
-        fs::create_dir(&dir).with_context(|| format!("cannot create folder {}", dir.display()))?;
+        fs::create_dir(&dir)
+            .with_context(|| format!("cannot create directory {}", dir.display()))?;
         Ok(ScratchDir(dir))
     }
 

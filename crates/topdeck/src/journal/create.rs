@@ -19,7 +19,7 @@ use render::text::escape_control;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal, created if it is missing; on a local file system
+    /// Directory of the journal, created if it is missing; on a local file system
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

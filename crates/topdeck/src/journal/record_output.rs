@@ -24,7 +24,7 @@ const WRITE_BYTES: usize = 256 << 10;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -246,7 +246,7 @@ pub(crate) fn first_position(journal: &Journal) -> u64 {
     journal.watermarks().first
 }
 
-/// Folder name for messages.
+/// Directory name for messages.
 pub(crate) fn display_name(dir: &Path) -> String {
     dir.display().to_string()
 }

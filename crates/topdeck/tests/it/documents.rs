@@ -148,7 +148,7 @@ fn check_xml(text: &str) {
 #[test]
 fn every_subcommand_has_a_page_and_completions() {
     let parent = TestDir::new();
-    // The folder is created.
+    // The directory is created.
     let folder = parent.path().join("man");
     let run = topdeck(&["man", folder.to_str().unwrap()], b"");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));

@@ -1,6 +1,6 @@
 //! `topdeck journal` as used from a shell: records are read back after kills, and messages.
 //!
-//! Each test has its own folder and runs the binary in it, so that paths in messages are short.
+//! Each test has its own directory and runs the binary in it, so that paths in messages are short.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};

@@ -94,5 +94,5 @@ fn counts(run: &TextRun) -> Vec<&str> {
 
 fn root() -> &'static Path {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates.and_then(Path::parent).expect("crates/topdeck is two folders down")
+    crates.and_then(Path::parent).expect("crates/topdeck is two directories down")
 }

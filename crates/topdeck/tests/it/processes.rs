@@ -48,7 +48,7 @@ fn print_control_characters() {
     }
 }
 
-/// Metrics folder of a test.
+/// Metrics directory of a test.
 struct MetricsDir {
     memory: TmpfsDir,
     programs: PathBuf,
@@ -127,7 +127,7 @@ impl MetricsDir {
 
     /// Its only metrics file.
     fn file(&self) -> PathBuf {
-        let mut files = fs::read_dir(&self.memory.path).expect("a folder");
+        let mut files = fs::read_dir(&self.memory.path).expect("a directory");
         files.next().expect("a file").expect("an entry").path()
     }
 }

@@ -13,7 +13,7 @@ use crate::test_dir::TestDir;
 
 const START_NS: i64 = 1_794_225_600_000_000_000;
 
-/// A store `s` of half an hour in its own folder: a copy of the one that `create_store` builds
+/// A store `s` of half an hour in its own directory: a copy of the one that `create_store` builds
 /// once, because that takes 61 runs of the binary.
 pub(crate) fn store_dir() -> TestDir {
     static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub(crate) fn store_dir() -> TestDir {
     folder
 }
 
-/// Everything below a folder, each folder before its contents.
+/// Everything below a directory, each directory before its contents.
 fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::test_dir::TestDir;
 use crate::{TextRun, root};
 
-/// Runs a command in a folder; arguments are separated by spaces, `'…'` is one argument.
+/// Runs a command in a directory; arguments are separated by spaces, `'…'` is one argument.
 #[track_caller]
 pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
     let output = Command::new("/bin/sh")
@@ -21,7 +21,7 @@ pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
             "PATH",
             format!("{}:/usr/bin:/bin", {
                 let binary = std::path::Path::new(env!("CARGO_BIN_EXE_topdeck"));
-                binary.parent().expect("it is in a folder").display()
+                binary.parent().expect("it is in a directory").display()
             }),
         )
         .output()
@@ -45,7 +45,7 @@ pub(crate) fn check(folder: &TestDir, line: &str, expected: Expect) {
     expected.assert_eq(&run(folder, line).all());
 }
 
-/// Folder with a log of a minute, and a store `s` with one disk for an hour.
+/// Directory with a log of a minute, and a store `s` with one disk for an hour.
 fn store_dir() -> TestDir {
     let folder = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
