@@ -2,7 +2,7 @@ import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
 
 // `npm run dev` serves the page with the data of this server.
-const server = process.env["TOPDECK"] ?? "http://127.0.0.1:7717";
+const server = process.env["TOPDECK_URL"] ?? "http://127.0.0.1:7717";
 
 export default defineConfig({
   // The page may be served below a path of a proxy.

@@ -27,7 +27,7 @@ main() {
         want curl curl
         want go golang-go
         want_python
-        # The web page and its browser tests; skipped without them.
+        # The web UI and its browser tests; skipped without them.
         want node nodejs
         want npm npm
         want chromium chromium
@@ -40,7 +40,7 @@ main() {
         ;;
     dist)
         need_compiler
-        need node nodejs # the web page, which a released binary contains
+        need node nodejs # the web UI, which a released binary contains
         need npm npm
         # zig, the C compiler for both targets, is a package of PyPI.
         [ -n "${TOPDECK_ZIG:-}" ] || need_python

@@ -66,7 +66,7 @@ const QUERY_ROUNDS_QUICK: usize = 2;
 
 impl StoreWork {
     fn new(effort: &Effort, store: bool, query: bool) -> StoreWork {
-        let (a, b) = (DatasetScale::full(DatasetKind::A), DatasetScale::full(DatasetKind::B));
+        let (a, b) = (DatasetScale::full(DatasetKind::Disk), DatasetScale::full(DatasetKind::Http));
         let (a, b) = match (effort.quick, store) {
             (true, true) => (
                 DatasetScale { minutes: 1_440, ..a },
@@ -79,8 +79,8 @@ impl StoreWork {
             (false, _) => (a, b),
         };
         StoreWork {
-            a: Dataset::new(DatasetKind::A, a),
-            b: Dataset::new(DatasetKind::B, b),
+            a: Dataset::new(DatasetKind::Disk, a),
+            b: Dataset::new(DatasetKind::Http, b),
             gauges: if effort.quick { 100 } else { 1_000 },
             gauge_minutes: 1_440,
             query_rounds: if effort.quick { QUERY_ROUNDS_QUICK } else { QUERY_ROUNDS },

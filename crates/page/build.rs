@@ -43,7 +43,7 @@ fn main() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         encoder.write_all(&bytes).expect("memory takes what is written");
         fs::write(&packed, encoder.finish().expect("memory takes what is written"))
-            .expect("the build's own folder can be written");
+            .expect("the build's own directory can be written");
         let tag = &blake3::hash(&bytes).to_hex()[..16];
         writeln!(
             list,
@@ -54,12 +54,12 @@ fn main() {
         .expect("a text takes what is written");
     }
     list += "]";
-    fs::write(out.join("files.rs"), list).expect("the build's own folder can be written");
+    fs::write(out.join("files.rs"), list).expect("the build's own directory can be written");
 }
 
 fn collect_files(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
-    for entry in fs::read_dir(folder).expect("a folder that was just found") {
-        let path = entry.expect("a folder that can be read").path();
+    for entry in fs::read_dir(folder).expect("a directory that was just found") {
+        let path = entry.expect("a directory that can be read").path();
         if path.is_dir() {
             collect_files(root, &path, files);
             continue;

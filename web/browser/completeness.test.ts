@@ -6,7 +6,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 
 import { parseDistribution } from "../src/lib/api";
-import { ramp, steps, STEPS } from "../src/lib/colour";
+import { colourSteps, ramp, STEPS } from "../src/lib/colour";
 import { drawnBounds, isWide } from "../src/lib/distribution";
 import { ROWS, binRows } from "../src/lib/raster";
 import { Scale } from "../src/lib/scale";
@@ -82,7 +82,7 @@ function wrong({ columns, scale, screen }: Awaited<ReturnType<typeof picture>>):
   const all = counts.flatMap((rows) => [...rows]).filter((count) => count > 0);
   const most = Math.max(...all);
   // The ramp begins at one whole value.
-  const shade = steps(
+  const shade = colourSteps(
     "log",
     Math.max(Math.min(...all), Math.min(1, most)),
     most,
@@ -99,7 +99,7 @@ function wrong({ columns, scale, screen }: Awaited<ReturnType<typeof picture>>):
       // A rounding error at the edge of a step may change the step.
       const allowed =
         count > 0
-          ? [shade.of(count * (1 - 1e-6)), shade.of(count), shade.of(count * (1 + 1e-6))].map(step)
+          ? [shade.toStep(count * (1 - 1e-6)), shade.toStep(count), shade.toStep(count * (1 + 1e-6))].map(step)
           : [NOTHING];
       if (!allowed.some((one) => one.every((part, channel) => part === at[channel])))
         found.push(

@@ -14,7 +14,7 @@ let visitor: Visitor;
 
 beforeAll(async () => {
   // A sample each second, for short tests.
-  server = await Server.start("shm_topdecks = true\n", 'collection_interval = "1s"');
+  server = await Server.start("shm_other_topdecks = true\n", 'collection_interval = "1s"');
   visitor = await Visitor.start(server);
 });
 afterAll(async () => {

@@ -88,9 +88,9 @@ test("a program has its busiest timing and its operations in flight", async () =
         [{ process: "gone", pid: "1" }, 0],
       ],
       [inFlight]: [
-        [{ ...cart, age: "1s to 10s" }, 1],
-        [{ ...shop, age: "below 1s" }, 3],
-        [{ ...shop, age: "60s and more" }, 2],
+        [{ ...cart, age: "1s-10s" }, 1],
+        [{ ...shop, age: "0s-1s" }, 3],
+        [{ ...shop, age: "60s+" }, 2],
       ],
       [oldest]: [
         [shop, 75],

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { steps, STEPS } from "../src/lib/colour";
+import { colourSteps, STEPS } from "../src/lib/colour";
 import { Distribution } from "../src/lib/distribution";
 import { binRows } from "../src/lib/raster";
 import { Scale } from "../src/lib/scale";
@@ -41,8 +41,8 @@ test("a cell is in the rows that it covers", () => {
 
 test.each(["log", "linear", "equalised"] as const)("more is never lighter: %s", (colouring) => {
   const counts = Float64Array.from({ length: 1000 }, (_, at) => 1 + at * at);
-  const of = steps(colouring, 1, counts[999]!, () => counts);
-  const found = [...counts].map(of.of);
+  const steps = colourSteps(colouring, 1, counts[999]!, () => counts);
+  const found = [...counts].map(steps.toStep);
   expect(
     found.every((step, at) => step >= 0 && step < STEPS && (at === 0 || step >= found[at - 1]!)),
   ).toBe(true);

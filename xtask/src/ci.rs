@@ -38,14 +38,14 @@ const PARTS: [CiPart; 15] = [
     CiPart {
         name: "build",
         description: "everything compiles without clippy warnings",
-        // The program embeds the web page.
+        // The program embeds the web UI.
         dependencies: &["page"],
         run: suite::build,
         ..NO_PART
     },
     CiPart {
         name: "web",
-        description: "checks and tests of the web page, without a browser",
+        description: "checks and tests of the web UI, without a browser",
         dependencies: &["page"],
         run: page::check_and_test,
         ..NO_PART
@@ -85,7 +85,7 @@ const PARTS: [CiPart; 15] = [
     },
     CiPart {
         name: "browser",
-        description: "browser tests of the web page",
+        description: "browser tests of the web UI",
         dependencies: &["build"],
         run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..NO_PART

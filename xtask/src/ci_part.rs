@@ -64,11 +64,11 @@ pub(crate) enum OutputMode {
     Everything,
 }
 
-/// Locks the build folder, so that a second run waits: logs and cached results are in shared files.
-/// The lock ends with the process.
+/// Locks the build directory, so that a second run waits: logs and cached results are in shared
+/// files. The lock ends with the process.
 pub(crate) fn lock_runs() -> Result<File> {
     let path = target().join("ci/lock");
-    fs::create_dir_all(path.parent().expect("BUG: it is in a folder"))?;
+    fs::create_dir_all(path.parent().expect("BUG: it is in a directory"))?;
     let file = File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
@@ -77,7 +77,7 @@ pub(crate) fn lock_runs() -> Result<File> {
              its end",
             path.display()
         ),
-        Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build folder"),
+        Err(TryLockError::Error(error)) => Err(error).context("cannot lock the build directory"),
     }
 }
 

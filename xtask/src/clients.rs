@@ -110,7 +110,7 @@ fn go_clients(go: &Path, deck: &TopdeckServer, folder: &Path) -> Result<Vec<Seri
     sent.extend(read_sent(Command::new(go).args(["trap", &trap]))?);
     let log = folder.join("pauses.hlog");
     sent.extend(read_sent(Command::new(go).arg("hlog").arg(&log))?);
-    let log = log.to_str().context("the folder name is not UTF-8")?;
+    let log = log.to_str().context("the directory name is not UTF-8")?;
     deck.curl(&["--data-binary", &format!("@{log}")], "/v1/hlog?metric=hdr_pause")?;
     Ok(sent)
 }
@@ -272,13 +272,13 @@ fn read_sent(command: &mut Command) -> Result<Vec<SeriesExpectation>> {
     Ok(sent)
 }
 
-/// A temporary folder, deleted on drop.
+/// A temporary directory, deleted on drop.
 pub(crate) struct TempFolder(pub(crate) PathBuf);
 
 impl TempFolder {
-    /// `of` is part of the folder name.
+    /// `of` is part of the directory name.
     pub(crate) fn new(of: &str) -> Result<TempFolder> {
-        // PIDs are reused, and a killed process may have left its folder.
+        // PIDs are reused, and a killed process may have left its directory.
         let number = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("topdeck-{of}-{number:x}"));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;

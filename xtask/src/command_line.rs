@@ -131,7 +131,7 @@ impl CommandLine {
         status.is_ok_and(|status| status.success())
     }
 
-    /// The command with the root of the repository as its folder and no standard input.
+    /// The command with the root of the repository as its directory and no standard input.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.args[0]);
         command.args(&self.args[1..]).current_dir(root()).stdin(Stdio::null());
@@ -177,7 +177,7 @@ impl fmt::Display for CommandLine {
 /// Root of the repository: the working directory of all commands.
 pub(crate) fn root() -> &'static Path {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().expect("BUG: xtask/ is a folder of the repository")
+    xtask.parent().expect("BUG: xtask/ is a directory of the repository")
 }
 
 /// CPUs available to this process.
@@ -185,7 +185,7 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The build folder of cargo.
+/// The build directory of cargo.
 pub(crate) fn target() -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").filter(|path| !path.is_empty());
     root().join(named.map_or_else(|| PathBuf::from("target"), PathBuf::from))

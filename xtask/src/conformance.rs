@@ -1,7 +1,7 @@
 //! Conformance: compares answers of topdeck with those of Prometheus.
 //!
 //! bench/peers/prometheus pins the version of the Prometheus module. The test scripts come from
-//! that module, and the program is built from it once, in the folder where the benchmark expects
+//! that module, and the program is built from it once, in the directory where the benchmark expects
 //! it.
 
 use std::fs;
@@ -15,7 +15,7 @@ use crate::part_log::PartLog;
 use crate::suite;
 
 const MODULE: &str = "github.com/prometheus/prometheus";
-/// Folder of a Go module that requires the reference version.
+/// Directory of a Go module that requires the reference version.
 const PEER: &str = "bench/peers/prometheus";
 const BUILD_DIR: &str = "bench/target/journal-peers/prometheus";
 /// Path of a Prometheus to use instead of the built one.
@@ -68,7 +68,7 @@ fn test(log: &PartLog, name: &str, variable: &'static str, path: &Path) -> Resul
     Ok(PartOutcome::Tests(suite::run_ignored(log, name, &[(variable, path)])?))
 }
 
-/// Folder with the sources of Prometheus, downloaded if needed. An error is a reason to skip.
+/// Directory with the sources of Prometheus, downloaded if needed. An error is a reason to skip.
 fn fetch_module(log: &PartLog) -> Result<PathBuf> {
     ensure!(
         CommandLine::new("go version").succeeds(),

@@ -95,13 +95,13 @@ fn build_page() -> Result<()> {
         && CommandLine::new("npm --version").succeeds();
     ensure!(
         node,
-        "cannot build the web page, which a released binary contains: Node.js and npm are \
+        "cannot build the web UI, which a released binary contains: Node.js and npm are \
          missing; run: apt-get install nodejs npm"
     );
     page::build(&page::Options {})?;
     ensure!(
         root().join("web/dist/index.html").exists(),
-        "the web page, which a released binary contains, was not built (see above); run: cargo \
+        "the web UI, which a released binary contains, was not built (see above); run: cargo \
          xtask page"
     );
     Ok(())
@@ -142,7 +142,7 @@ fn split_debug_info(target: &DistTarget) -> Result<()> {
 fn objcopy() -> Result<PathBuf> {
     let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
     let folder = PathBuf::from(String::from_utf8(folder)?.trim());
-    let beside = folder.parent().context("the library folder has no parent")?;
+    let beside = folder.parent().context("the library directory has no parent")?;
     let objcopy = beside.join("bin/rust-objcopy");
     ensure!(
         objcopy.exists(),
@@ -219,7 +219,7 @@ fn triples() -> [&'static str; 2] {
     TARGETS.each_ref().map(|target| target.triple)
 }
 
-/// Always inside the repository, whatever the build folder of cargo is.
+/// Always inside the repository, whatever the build directory of cargo is.
 fn dist() -> PathBuf {
     root().join("target/dist")
 }

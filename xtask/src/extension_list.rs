@@ -4,7 +4,7 @@
 use anyhow::{Context as _, Result, bail};
 use toml::{Table, Value};
 
-/// Folder of the list and of the files it names.
+/// Directory of the list and of the files it names.
 pub(crate) const FOLDER: &str = "testdata/extensions/";
 /// The list.
 pub(crate) const LIST: &str = "testdata/extensions/extensions.toml";

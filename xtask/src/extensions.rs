@@ -74,7 +74,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     Ok(PartOutcome::Tests(report))
 }
 
-/// A clone of the last commit in the build folder.
+/// A clone of the last commit in the build directory.
 struct ExtendedClone {
     folder: PathBuf,
     build: PathBuf,

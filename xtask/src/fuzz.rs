@@ -214,7 +214,7 @@ impl Fuzzer {
 
     /// `seconds` 0: unlimited.
     fn line(&self, target: &FuzzTarget, seconds: u32) -> Result<CommandLine> {
-        // Findings are stored in the folder of the target.
+        // Findings are stored in the directory of the target.
         let name = &target.name;
         let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{name}"));
         for folder in [&corpus, &artifacts] {

@@ -1,4 +1,4 @@
-//! The web page: installs its packages, checks it, and bundles `web/`, which the program embeds.
+//! The web UI: installs its packages, checks it, and bundles `web/`, which the program embeds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -15,7 +15,7 @@ use crate::part_log::PartLog;
 use crate::passed_tests::run_unless_unchanged;
 use crate::test_report::{TestEnd, TestFailure, TestReport, Timing};
 
-/// Build the web page, which the next build of the program embeds; does nothing without Node.js
+/// Build the web UI, which the next build of the program embeds; does nothing without Node.js
 #[derive(clap::Args)]
 pub(crate) struct Options {}
 
@@ -23,7 +23,7 @@ pub(crate) fn build(_: &Options) -> Result<ExitCode> {
     let log = PartLog::console("page");
     match install_packages(&log)? {
         Some(reason) => eprintln!(
-            "the web page is not built, and topdeck will have none unless web/dist is there: \
+            "the web UI is not built, and topdeck will have none unless web/dist is there: \
              {reason}"
         ),
         None => bundle(&log)?,
@@ -180,13 +180,13 @@ fn npm(what: &str) -> CommandLine {
 /// Builds web/dist. Unchanged files are not written, because cargo would rebuild the program.
 fn bundle(log: &PartLog) -> Result<()> {
     let made = target().join("ci/page");
-    let folder = made.to_str().context("the path of the build folder is not UTF-8")?;
+    let folder = made.to_str().context("the path of the build directory is not UTF-8")?;
     let line = npm("run").arg("build").arg("--").arg("--emptyOutDir").arg("--outDir");
     line.arg(folder).run(log)?;
     mirror(&made, &root().join("web/dist"))
 }
 
-/// Makes the folder `to` equal to `from`.
+/// Makes the directory `to` equal to `from`.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
     let names = |folder: &Path| -> Result<BTreeSet<OsString>> {

@@ -99,7 +99,7 @@ impl PassedTests {
     fn save(&self) -> Result<()> {
         let text = serde_json::to_vec(&self.entries).expect("BUG: cannot serialize passed tests");
         let name = self.path.display();
-        fs::create_dir_all(self.path.parent().expect("BUG: it is in a folder"))?;
+        fs::create_dir_all(self.path.parent().expect("BUG: it is in a directory"))?;
         let new = self.path.with_extension("new");
         fs::write(&new, text).with_context(|| format!("cannot write {name}"))?;
         fs::rename(&new, &self.path).with_context(|| format!("cannot replace {name}"))

@@ -54,7 +54,7 @@ struct TestProgram {
     /// Such as `topdeck-hist it`.
     name: String,
     path: PathBuf,
-    /// Folder of its package, which is the working directory under cargo.
+    /// Directory of its package, which is the working directory under cargo.
     folder: PathBuf,
     /// Such as `cargo test -p topdeck-hist --test it`.
     command: String,
@@ -324,7 +324,7 @@ impl TestProgram {
         Ok(TestProgram {
             name: format!("{} {name}", package.name),
             path: text(&message["executable"])?.into(),
-            folder: Path::new(&manifest).parent().expect("BUG: it is in a folder").to_owned(),
+            folder: Path::new(&manifest).parent().expect("BUG: it is in a directory").to_owned(),
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
             alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },

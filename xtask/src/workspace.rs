@@ -15,7 +15,7 @@ pub(crate) struct Workspace(BTreeMap<PathBuf, WorkspacePackage>);
 pub(crate) struct WorkspacePackage {
     pub(crate) name: String,
     pub(crate) tests: TestSettings,
-    /// Folders of packages on which it depends, including dev-dependencies.
+    /// Directories of packages on which it depends, including dev-dependencies.
     uses: Vec<PathBuf>,
 }
 
@@ -53,8 +53,8 @@ impl Workspace {
         self.0.get(manifest).with_context(|| format!("cargo does not know {}", manifest.display()))
     }
 
-    /// The folder of a crate in `crates/` and the folders of all its dependencies, relative to the
-    /// root.
+    /// The directory of a crate in `crates/` and the directories of all its dependencies, relative
+    /// to the root.
     pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
         let mut found = BTreeSet::new();
         let mut waiting = vec![root().join("crates").join(name)];

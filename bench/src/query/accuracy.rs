@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn the_edge_is_one() {
-        let dataset = Dataset::a();
+        let dataset = Dataset::disk();
         let mut generator = dataset.generator();
         let begins = |index: i32| Scheme::LogLinear10.edges(index).map(|(lower, _)| lower);
         let mut buckets = generator.draw(0, 0).buckets.iter();

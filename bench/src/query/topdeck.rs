@@ -169,7 +169,7 @@ pub(crate) fn query_memory(folder: &Path, is_caql: bool) -> Result<u64> {
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     let options = Options { has_background_thread: false, ..Options::default() };
     let store = Store::open(disk, folder, &options)?;
-    let question = over_dataset(&Dataset::b(), 5, dialect.counts_of_b(None));
+    let question = over_dataset(&Dataset::http(), 5, dialect.counts_of_b(None));
     let answer = execute(&store, dialect, &question)?;
     let ResultData::Matrix(streams) = &answer.data else { bail!("the response is not a matrix") };
     let found =

@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn a_message_holds_the_counts_and_the_sum() {
         let dataset = Dataset::new(
-            DatasetKind::A,
-            DatasetScale { minutes: 3, ..DatasetScale::full(DatasetKind::A) },
+            DatasetKind::Disk,
+            DatasetScale { minutes: 3, ..DatasetScale::full(DatasetKind::Disk) },
         );
         let (mut generator, moved) = (dataset.generator(), BucketMap::new());
         let mut counted = SeriesCounts::new();

@@ -81,7 +81,7 @@ impl StoreBench {
         forget_memory();
         let (cpu, wall, written) = (cpu_time_of_program(), wall_time(), written_bytes());
         for (sequence, (end, bytes)) in batches.iter().enumerate() {
-            let batch = Batch::check(bytes.clone())?;
+            let batch = Batch::decode(bytes.clone())?;
             let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
             let _acknowledged = self.store.ingest(Some(identity), &batch, Level::Disk)?;
             self.now.store(*end, Ordering::Relaxed);
@@ -340,7 +340,7 @@ fn query_a(
     let mut repeated = 0;
     for (sequence, (_, bytes)) in batches.iter().enumerate() {
         let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
-        let ack = bench.store.ingest(Some(identity), &Batch::check(bytes.clone())?, Level::Disk)?;
+        let ack = bench.store.ingest(Some(identity), &Batch::decode(bytes.clone())?, Level::Disk)?;
         repeated += u64::from(ack.is_duplicate);
     }
     let after = total(&bench.columns(grid(dataset, 90 * MINUTE))?);
@@ -370,7 +370,7 @@ fn run_a_base(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     for (sequence, (end, bytes)) in batches.iter().enumerate() {
         let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
         let _acknowledged =
-            bench.store.ingest(Some(identity), &Batch::check(bytes.clone())?, Level::Disk)?;
+            bench.store.ingest(Some(identity), &Batch::decode(bytes.clone())?, Level::Disk)?;
         bench.now.store(*end, Ordering::Relaxed);
         if end % (6 * HOUR) == 0 {
             bench.store.seal()?;

@@ -32,7 +32,8 @@ use crate::ingest::decompress_zstd;
 use crate::ingest::ingest_request::{earlier_producer, scoped_producer};
 use crate::route::{ApiRoute, JSON};
 
-/// Hash context that separates producer numbers of agents' journals from others.
+/// Hash context that separates producer numbers of agents' journals from others. It must not
+/// change: a forward request was called a parcel in version 1.
 const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 /// Maximum concurrent decompressions of forward requests.
 const DECOMPRESSIONS_MAX: usize = 4;
@@ -89,8 +90,8 @@ async fn handle_batches(
         parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits").clone();
     // Decompression uses CPU time, and the append may wait for the disk.
     let work = move || {
-        let parcel = if packed { decompress(&body, &limits)?.into() } else { body };
-        append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &parcel)
+        let request = if packed { decompress(&body, &limits)?.into() } else { body };
+        append_batches(&intake, client.as_deref(), &agent, seal.as_ref(), &request)
     };
     let mut answer = match tokio::task::spawn_blocking(work).await {
         Ok(answer) => answer?,
@@ -230,7 +231,7 @@ fn append_batch(
     batch: &[u8],
 ) -> Result<Receipt, ErrorResponse> {
     let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
-    let batch = Batch::check(batch.to_owned()).map_err(refuse)?;
+    let batch = Batch::decode(batch.to_owned()).map_err(refuse)?;
     if let Some(receipt) = intake.find_duplicate(earlier)? {
         return Ok(receipt);
     }

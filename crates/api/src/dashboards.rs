@@ -75,7 +75,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 ];
 
 fn dashboards_dir(context: &Context) -> Result<PathBuf, ApiError> {
-    let none = "dashboards are disabled: no folder is configured";
+    let none = "dashboards are disabled: no directory is configured";
     context
         .queries
         .settings
@@ -207,7 +207,7 @@ async fn write(
 fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
     if !folder.exists() {
         fs::create_dir_all(folder)?;
-        // The folder entry has to be durable too.
+        // The directory entry has to be durable too.
         folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
     }
     let path = dashboard_path(folder, name);

@@ -1,4 +1,4 @@
-//! Folders of user-named files: name validation and I/O errors.
+//! Directories of user-named files: name validation and I/O errors.
 
 use std::fs;
 use std::io;
@@ -9,8 +9,8 @@ use crate::api_error::ApiError;
 /// Maximum length of a name in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Whether a name is valid, so that it cannot lead out of the folder: letters, digits, '-', '_' and
-/// `others`, starting with a letter or digit.
+/// Whether a name is valid, so that it cannot lead out of the directory: letters, digits, '-', '_'
+/// and `others`, starting with a letter or digit.
 pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
     let is_plain = |byte: u8| {
         byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') || others.contains(&byte)
@@ -20,8 +20,8 @@ pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
         && name.as_bytes()[0].is_ascii_alphanumeric()
 }
 
-/// Names in a folder, sorted; empty if the folder does not exist. Names that are not UTF-8 are
-/// skipped.
+/// Names in a directory, sorted; empty if the directory does not exist. Names that are not UTF-8
+/// are skipped.
 pub(crate) fn list_entries(folder: &Path) -> Result<Vec<String>, ApiError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,

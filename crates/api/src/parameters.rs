@@ -19,7 +19,7 @@ use crate::time_expr::{self, DURATION_SYNTAX, TIME_SYNTAX};
 const FORM_BYTES_MAX: usize = 1 << 20;
 /// Maximum number of parameters: dashboards send dozens of selectors.
 const PARAMETERS_MAX: usize = 1000;
-/// Maximum number of values of a parameter: every heatmap column has each limit and quantile.
+/// Maximum number of values of a parameter: every heatmap column has each threshold and quantile.
 const PARAMETER_VALUES_MAX: usize = 100;
 
 /// Parameters in request order.
@@ -56,7 +56,7 @@ impl Parameters {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if self.0.len() >= PARAMETERS_MAX {
                 return Err(ApiError::BadRequest(format!(
-                    "parameters limit ({PARAMETERS_MAX}) exceeded; send fewer"
+                    "limit of {PARAMETERS_MAX} parameters exceeded; send fewer"
                 )));
             }
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -114,8 +114,9 @@ impl Parameters {
         expected: &str,
         read: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>, ApiError> {
-        let of = |text| read(text).ok_or_else(|| ApiError::invalid_parameter(name, text, expected));
-        self.get(name).map(of).transpose()
+        let parse =
+            |text| read(text).ok_or_else(|| ApiError::invalid_parameter(name, text, expected));
+        self.get(name).map(parse).transpose()
     }
 
     /// All values of a parameter, repeated or separated by commas.
@@ -129,7 +130,7 @@ impl Parameters {
         for text in texts.filter(|text| !text.is_empty()) {
             if all.len() == PARAMETER_VALUES_MAX {
                 return Err(ApiError::BadRequest(format!(
-                    "parameter {name}: values limit ({PARAMETER_VALUES_MAX}) exceeded; use fewer"
+                    "limit of {PARAMETER_VALUES_MAX} values of parameter {name} exceeded; use fewer"
                 )));
             }
             all.push(read(text)?);
@@ -173,7 +174,7 @@ impl Parameters {
         }
     }
 
-    /// A selector, as text and parsed.
+    /// A parsed selector.
     pub(crate) fn selector(&self, name: &str) -> Result<Option<Selector>, ApiError> {
         let Some(text) = self.get(name) else { return Ok(None) };
         parse_selector(name, text).map(Some)
@@ -198,15 +199,15 @@ pub(crate) fn parse_all<'a>(
 ) -> Result<Vec<Selector>, ApiError> {
     let (mut all, mut regexes) = (Vec::new(), 0);
     for text in texts {
-        let one = read(text)?;
-        regexes += one.regex_count();
+        let selector = read(text)?;
+        regexes += selector.regex_count();
         if regexes > regexes_max {
             return Err(ApiError::BadRequest(format!(
-                "parameter {name}: regexes limit ({regexes_max}) exceeded by all values together; \
-                 use fewer"
+                "limit of {regexes_max} regexes exceeded by all values of {name} together \
+                 ({regexes}); use fewer"
             )));
         }
-        all.push(one);
+        all.push(selector);
     }
     Ok(all)
 }
@@ -217,8 +218,8 @@ pub(crate) const SELECTOR_SYNTAX: &str =
 
 fn parse_selector(name: &str, text: &str) -> Result<Selector, ApiError> {
     Selector::parse(text).map_err(|error| {
-        let refusal = ApiError::invalid_parameter(name, text, SELECTOR_SYNTAX);
-        ApiError::BadRequest(format!("{}: {error}", refusal.message()))
+        let error_head = ApiError::invalid_parameter(name, text, SELECTOR_SYNTAX);
+        ApiError::BadRequest(format!("{}: {error}", error_head.message()))
     })
 }
 
@@ -266,14 +267,14 @@ mod tests {
 
     #[test]
     fn regex_limit_is_shared_by_all_values() {
-        let asked = |values: usize, regexes: usize| {
+        let parse_selectors = |values: usize, regexes: usize| {
             let value = format!("and({})&", vec!["a:/b/"; regexes].join(","));
             parse(&format!("selector={value}").repeat(values)).unwrap().selectors("selector")
         };
-        assert_eq!(asked(4, 8).unwrap().regex_count(), REGEXES_MAX);
+        assert_eq!(parse_selectors(4, 8).unwrap().regex_count(), REGEXES_MAX);
         check(
-            asked(3, 11),
-            "parameter selector: regexes limit (32) exceeded by all values together; use fewer",
+            parse_selectors(3, 11),
+            "limit of 32 regexes exceeded by all values of selector together (33); use fewer",
         );
         assert_eq!(parse("selector=&a=b").unwrap().selectors("selector"), Ok(Selector::All));
     }
@@ -310,6 +311,6 @@ mod tests {
             )
         );
         let many = "a=1&".repeat(1001);
-        check(parse(&many), "parameters limit (1000) exceeded; send fewer");
+        check(parse(&many), "limit of 1000 parameters exceeded; send fewer");
     }
 }

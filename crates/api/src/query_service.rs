@@ -68,9 +68,9 @@ pub struct QueryServiceSettings {
     pub threads: usize,
     /// Maximum clients of the live stream; default: 64.
     pub max_stream_clients: usize,
-    /// Folder of snapshots, on the store's file system; without it snapshots are disabled.
+    /// Directory of snapshots, on the store's file system; without it snapshots are disabled.
     pub snapshots_dir: Option<PathBuf>,
-    /// Folder of dashboards; without it dashboards are disabled.
+    /// Directory of dashboards; without it dashboards are disabled.
     pub dashboards_dir: Option<PathBuf>,
 }
 

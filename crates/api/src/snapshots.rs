@@ -1,4 +1,4 @@
-//! Store snapshots: consistent copies, one folder each.
+//! Store snapshots: consistent copies, one directory each.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use crate::token::Scope;
 /// Description of valid names.
 const NAME_SYNTAX: &str =
     "a name of up to 64 letters, digits, '-', '_' and '.', that begins with a letter or digit";
-/// A folder without a manifest is an incomplete snapshot that a crash left.
+/// A directory without a manifest is an incomplete snapshot that a crash left.
 const MANIFESTS: [&str; 2] = ["manifest", "manifest.copy"];
 
 const CREATE: &[Parameter] = &[Parameter::text("name", "name; default: the current time")];
@@ -53,7 +53,7 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
 ];
 
 fn snapshots_dir(context: &Context) -> Result<PathBuf, ApiError> {
-    let none = "snapshots are disabled: no folder is configured";
+    let none = "snapshots are disabled: no directory is configured";
     context
         .queries
         .settings

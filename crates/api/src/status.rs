@@ -120,7 +120,7 @@ fn journal_json(stat: &journal::JournalStat) -> Json {
             ("position", integer(point.position)),
             ("lag", integer(stat.watermarks.end.saturating_sub(point.position))),
             ("committed_ns", Integer(point.committed_at.into())),
-            ("blocks_deletion", Bool(point.blocks_deletion)),
+            ("pins_records", Bool(point.pins_records)),
             ("damaged", Bool(point.is_degraded)),
         ])
     };

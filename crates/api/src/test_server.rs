@@ -36,7 +36,7 @@ pub(crate) fn empty_store() -> Arc<store::Store> {
     empty_store_in(disk, Path::new("/store"))
 }
 
-/// An empty store in a folder.
+/// An empty store in a directory.
 pub(crate) fn empty_store_in(disk: Arc<dyn disk::Disk>, path: &Path) -> Arc<store::Store> {
     let clock: journal::WallClock = Arc::new(|| NOW);
     let settings =

@@ -237,7 +237,7 @@ impl TokenFile {
         change: impl FnOnce(&mut TokenFile) -> Result<bool, TokenError>,
     ) -> Result<bool, TokenError> {
         let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
-        // The lock is on the folder: a lock file would be another file shared by two users.
+        // The lock is on the directory: a lock file would be another file shared by two users.
         let folder = File::open(parent_dir(&self.path)).map_err(write)?;
         folder.lock().map_err(write)?;
         let mut tokens = TokenFile::open(&self.path)?;
@@ -278,7 +278,7 @@ fn parent_dir(path: &Path) -> &Path {
 }
 
 /// Keeps a file that root writes readable for topdeck's user: its owner becomes that of the old
-/// file, or of the folder.
+/// file, or of the directory.
 fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
     let made = file.metadata()?;
     if made.uid() != 0 {

@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(first.status(), StatusCode::OK);
         let kind = if ::page::IS_EMBEDDED { "text/html" } else { "text/plain" };
         assert!(first.headers()[CONTENT_TYPE].to_str().unwrap().starts_with(kind));
-        for part in ["without its web page", "Node.js", "make run", "cargo xtask page", "API"] {
+        for part in ["without its web UI", "Node.js", "make run", "cargo xtask page", "API"] {
             assert!(::page::MISSING_TEXT.contains(part), "{part}");
         }
         assert!(answer("/v1/nothing").is_none());

@@ -1,6 +1,6 @@
 //! DDSketch: the binary form of DataDog's Java and Go libraries, and their protobuf form.
 //!
-//! Both contain the mapping from values to bins ([`LogarithmicScheme`]) and the counts of positive,
+//! Both contain the mapping from values to bins ([`Logarithmic`]) and the counts of positive,
 //! negative and zero values. Counts are doubles. Whole counts up to [`COUNT_MAX`] are read
 //! unchanged; other counts are rejected. The zero count
 //! includes small values up to a threshold that neither form contains: they are read as zeros, and
@@ -18,7 +18,7 @@ mod protobuf;
 use hist::codec::bytes::ByteReader;
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
-    LogarithmicScheme, Scheme, TrackedValue,
+    Logarithmic, Scheme, TrackedValue,
 };
 
 pub use binary::{FLAGS, decode, encode};
@@ -63,7 +63,7 @@ struct SketchBin {
 /// Sketch being decoded.
 #[derive(Debug, Default)]
 struct Sketch {
-    grid: Option<LogarithmicScheme>,
+    grid: Option<Logarithmic>,
     positive: Vec<SketchBin>,
     negative: Vec<SketchBin>,
     zero: f64,
@@ -94,9 +94,9 @@ impl Sketch {
         Ok(count)
     }
 
-    fn set_grid(&mut self, grid: LogarithmicScheme, offset: usize) -> Result<(), DecodeError> {
+    fn set_grid(&mut self, grid: Logarithmic, offset: usize) -> Result<(), DecodeError> {
         if self.grid.is_some_and(|before| before != grid) {
-            let found = format_args!("{}", Scheme::Log(grid));
+            let found = format_args!("{}", Scheme::Logarithmic(grid));
             return Err(ByteReader::invalid_error(
                 offset,
                 "index mapping",
@@ -121,7 +121,7 @@ impl Sketch {
             sum,
             min,
             max,
-            ..HistogramParts::new(Scheme::Log(grid))
+            ..HistogramParts::new(Scheme::Logarithmic(grid))
         };
         self.check_total(&parts, end)?;
         Ok(Histogram::from_parts(parts)?)
@@ -200,10 +200,10 @@ enum SketchStore {
 }
 
 /// The mapping of a histogram that a sketch can hold.
-fn grid_of(histogram: &Histogram) -> Result<LogarithmicScheme, EncodeError> {
+fn grid_of(histogram: &Histogram) -> Result<Logarithmic, EncodeError> {
     let no_place =
         |what: String| Err(EncodeError::Unrepresentable { format: FORMAT, detail: what });
-    let Scheme::Log(grid) = histogram.scheme() else {
+    let Scheme::Logarithmic(grid) = histogram.scheme() else {
         return Err(EncodeError::scheme(FORMAT, histogram.scheme()));
     };
     if histogram.nan_count() > 0 {

@@ -6,9 +6,9 @@ use hist::{DecodeError, Histogram};
 use crate::base64;
 
 /// Writes a frame in padded base64.
-pub fn encode(histogram: &Histogram, meaning: SeriesMeta) -> String {
+pub fn encode(histogram: &Histogram, meta: SeriesMeta) -> String {
     let mut bytes = Vec::new();
-    frame::encode(histogram, meaning, &mut bytes);
+    frame::encode(histogram, meta, &mut bytes);
     base64::encode(&bytes)
 }
 

@@ -82,7 +82,7 @@ pub trait SampleSink {
     /// One recorded value of the plain numbers format.
     fn number(&mut self, value: f64);
     /// One decoded sample.
-    fn sample(&mut self, reading: DecodedSample);
+    fn sample(&mut self, sample: DecodedSample);
     /// Input that was parsed and is not a sample, such as "a counter".
     fn skipped(&mut self, what: &'static str);
     /// Input that could not be parsed. The return value decides whether the decoder continues, if
@@ -110,7 +110,7 @@ impl RecordingSink {
 
     /// One line per sample: `name{label="value"} value @start..end`.
     pub(crate) fn dump_samples(&self) -> String {
-        self.samples.iter().map(|reading| format!("{reading}\n")).collect()
+        self.samples.iter().map(|sample| format!("{sample}\n")).collect()
     }
 }
 
@@ -150,8 +150,8 @@ impl SampleSink for RecordingSink {
         self.numbers.push(value);
     }
 
-    fn sample(&mut self, reading: DecodedSample) {
-        self.samples.push(reading);
+    fn sample(&mut self, sample: DecodedSample) {
+        self.samples.push(sample);
     }
 
     fn skipped(&mut self, what: &'static str) {

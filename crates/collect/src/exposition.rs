@@ -251,7 +251,7 @@ impl ExpositionParser {
                 .filter(|label| label.0 == "quantile")
                 .for_each(normalize_number_label);
         }
-        let reading = DecodedSample {
+        let sample = DecodedSample {
             metric: sample.name,
             labels,
             unit,
@@ -265,8 +265,8 @@ impl ExpositionParser {
             value,
         };
         match grows {
-            true => self.pending.samples.push(reading),
-            false => sink.sample(reading),
+            true => self.pending.samples.push(sample),
+            false => sink.sample(sample),
         }
         Ok(())
     }
@@ -370,9 +370,9 @@ impl ExpositionParser {
 impl PendingTotals {
     /// Emits the buffered values.
     fn emit(&mut self, created: Option<i64>, sink: &mut dyn SampleSink) {
-        for mut reading in self.samples.drain(..) {
-            (reading.start, reading.end) = convention::cumulative_range(created, reading.end);
-            sink.sample(reading);
+        for mut sample in self.samples.drain(..) {
+            (sample.start, sample.end) = convention::cumulative_range(created, sample.end);
+            sink.sample(sample);
         }
     }
 }

@@ -144,8 +144,8 @@ fn read_document(
     if bytes.len() as u64 > DOCUMENT_BYTES_MAX {
         let error = InputError::new(
             InputPosition::Byte(DOCUMENT_BYTES_MAX),
-            "the end of the document (limit 1 GiB)",
-            "more",
+            "a document of at most 1 GiB",
+            "a longer one",
         );
         let _ = sink.error(error);
         return Ok(None);
@@ -199,8 +199,8 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
         _ => {}
     }
     let lines = || text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii);
-    let looked_at = || lines().filter(|line| !line.is_empty()).take(DETECTION_LINES);
-    for line in looked_at() {
+    let nonempty_lines = || lines().filter(|line| !line.is_empty()).take(DETECTION_LINES);
+    for line in nonempty_lines() {
         let found = if plain_numbers::is_number(line) {
             InputFormat::Numbers
         } else if hlog::is_line(line) {
@@ -216,12 +216,12 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
         };
         return Ok(found);
     }
-    let first = looked_at().find(|line| line[0] != b'#');
-    match first {
+    let unknown_line = nonempty_lines().find(|line| line[0] != b'#');
+    match unknown_line {
         None => Ok(InputFormat::Numbers),
-        Some(first) => {
-            let number = lines().position(|line| line == first).map_or(1, |at| at as u64 + 1);
-            Err(InputError::new(InputPosition::Line(number), "a known format", quote(first)))
+        Some(text) => {
+            let number = lines().position(|line| line == text).map_or(1, |at| at as u64 + 1);
+            Err(InputError::new(InputPosition::Line(number), "a known format", quote(text)))
         }
     }
 }
@@ -236,9 +236,9 @@ fn is_json_start(text: &[u8]) -> bool {
 /// Whether the first string value of a document, at any depth, is a circllhist. HTTPTrap would
 /// decode it as text.
 fn contains_circllhist(text: &[u8]) -> bool {
-    let typed = text.windows(7).any(|window| window == b"\"_type\"");
+    let has_type = text.windows(7).any(|window| window == b"\"_type\"");
     let quoted = text.split(|&byte| byte == b'"').filter(|part| part.len() >= 4);
-    !typed && quoted.take(DETECTION_LINES).any(circllhist::is_histogram)
+    !has_type && quoted.take(DETECTION_LINES).any(circllhist::is_histogram)
 }
 
 #[cfg(test)]

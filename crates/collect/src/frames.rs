@@ -30,11 +30,13 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 
 const EXPECTED: &str = "an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}";
 
-/// Names of the temporalities of non-histograms.
-const TEMPORALITIES: [(SampleTemporality, &str); 3] = [
+/// Kinds of numbers, as in selectors. The last two are names of earlier versions.
+const TEMPORALITIES: [(SampleTemporality, &str); 5] = [
+    (SampleTemporality::Delta, "delta-counter"),
+    (SampleTemporality::Cumulative, "counter"),
+    (SampleTemporality::Instant, "gauge"),
     (SampleTemporality::Delta, "count"),
     (SampleTemporality::Cumulative, "cumulative-count"),
-    (SampleTemporality::Instant, "gauge"),
 ];
 const TEXT_KIND: &str = "text";
 
@@ -64,7 +66,7 @@ pub fn read_lines(input: &mut dyn BufRead, sink: &mut dyn SampleSink) -> io::Res
             return ControlFlow::Continue(());
         }
         match parse_object(line) {
-            Ok(reading) => sink.sample(reading),
+            Ok(sample) => sink.sample(sample),
             Err(mut error) => {
                 error.position = InputPosition::Line(number);
                 return sink.error(error);
@@ -90,21 +92,21 @@ pub fn write_histogram<'a>(
 }
 
 /// Appends a line for any sample, with the line end.
-pub fn write_sample(out: &mut String, reading: &DecodedSample) {
-    let labels = reading.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let is_histogram = matches!(reading.value, DecodedValue::Histogram(_));
-    let unit = reading.unit.as_ref();
+pub fn write_sample(out: &mut String, sample: &DecodedSample) {
+    let labels = sample.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let is_histogram = matches!(sample.value, DecodedValue::Histogram(_));
+    let unit = sample.unit.as_ref();
     let unit_beside = unit.filter(|unit| !is_histogram || unit_code(unit).is_none());
-    write_head(out, &reading.metric, labels, unit_beside);
-    write_times(out, reading.start, reading.end);
+    write_head(out, &sample.metric, labels, unit_beside);
+    write_times(out, sample.start, sample.end);
     let word = TEMPORALITIES
         .iter()
-        .find(|known| known.0 == reading.temporality)
+        .find(|known| known.0 == sample.temporality)
         .expect("BUG: every temporality has a keyword")
         .1;
-    let written = match &reading.value {
+    let written = match &sample.value {
         DecodedValue::Histogram(histogram) => {
-            let temporality = match reading.temporality {
+            let temporality = match sample.temporality {
                 SampleTemporality::Cumulative => Temporality::Cumulative,
                 SampleTemporality::Delta | SampleTemporality::Instant => Temporality::Delta,
             };
@@ -188,18 +190,18 @@ fn write_text(out: &mut String, text: &str) {
 
 fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
     let mut tokens = JsonTokenizer::new(line);
-    let (mut reading, mut value, mut kind) =
+    let (mut sample, mut value, mut kind) =
         (DecodedSample::new(DecodedValue::Text(String::new())), None, None::<String>);
     if tokens.value()? != JsonToken::Object {
         return Err(unexpected(EXPECTED, line));
     }
-    let (mut unit, mut over) = (None, None);
+    let (mut unit, mut temporality) = (None, None);
     while let Some(key) = tokens.key()? {
         match key.as_str() {
-            "metric" => reading.metric = parse_text(&mut tokens, "a metric name in quotes")?,
-            "labels" => reading.labels = parse_labels(&mut tokens)?,
-            "start_ns" => reading.start = Some(parse_time(&mut tokens)?),
-            "end_ns" => reading.end = Some(parse_time(&mut tokens)?),
+            "metric" => sample.metric = parse_text(&mut tokens, "a metric name in quotes")?,
+            "labels" => sample.labels = parse_labels(&mut tokens)?,
+            "start_ns" => sample.start = Some(parse_time(&mut tokens)?),
+            "end_ns" => sample.end = Some(parse_time(&mut tokens)?),
             "unit" => {
                 let name = parse_text(&mut tokens, "a unit in quotes")?;
                 // A different spelling is a different series, so the spelling is preserved.
@@ -214,7 +216,7 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
                 })?;
                 let known = UNITS.iter().find(|known| known.0 == found.unit);
                 unit = known.map(|known| known.1.clone()).or(unit);
-                over = Some(match found.temporality {
+                temporality = Some(match found.temporality {
                     Temporality::Delta => SampleTemporality::Delta,
                     Temporality::Cumulative => SampleTemporality::Cumulative,
                 });
@@ -231,18 +233,18 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
     if !tokens.has_next_document() {
         return Err(unexpected("the end of the line", &line[tokens.offset()..]));
     }
-    reading.value = value.ok_or_else(|| unexpected(EXPECTED, line))?;
-    reading.temporality = match (&reading.value, kind) {
-        (DecodedValue::Histogram(_), _) => over.unwrap_or(SampleTemporality::Delta),
+    sample.value = value.ok_or_else(|| unexpected(EXPECTED, line))?;
+    sample.temporality = match (&sample.value, kind) {
+        (DecodedValue::Histogram(_), _) => temporality.unwrap_or(SampleTemporality::Delta),
         (DecodedValue::Text(_), _) | (_, None) => SampleTemporality::Instant,
         (_, Some(kind)) => {
             let known = TEMPORALITIES.iter().find(|known| known.1 == kind);
-            let expected = "a kind: gauge, count or cumulative-count";
+            let expected = "a kind: gauge, counter or delta-counter";
             known.ok_or_else(|| unexpected(expected, kind.as_bytes()))?.0
         }
     };
-    reading.unit = unit;
-    Ok(reading)
+    sample.unit = unit;
+    Ok(sample)
 }
 
 /// JSON has no numbers for NaN and infinities, so they are quoted.
@@ -361,15 +363,12 @@ mod tests {
         [123.0, 456.0, 456.0].into_iter().for_each(|value| histogram.record(value));
         let mut sink = RecordingSink::default();
         read_lines(&mut line(&histogram).as_bytes(), &mut sink).unwrap();
-        let [reading] = &sink.samples[..] else { panic!("one reading: {:?}", sink.error_texts()) };
-        assert_eq!(reading.metric, "latency");
-        assert_eq!(
-            (reading.label("host"), reading.label("region")),
-            (Some("a\"b\\c\n"), Some("µ"))
-        );
-        assert_eq!((reading.start, reading.end), (Some(-5), Some(i64::MAX)));
-        assert_eq!(reading.unit, Some(Unit::Nanoseconds));
-        assert_eq!(reading.value, DecodedValue::Histogram(Box::new(histogram)));
+        let [sample] = &sink.samples[..] else { panic!("one sample: {:?}", sink.error_texts()) };
+        assert_eq!(sample.metric, "latency");
+        assert_eq!((sample.label("host"), sample.label("region")), (Some("a\"b\\c\n"), Some("µ")));
+        assert_eq!((sample.start, sample.end), (Some(-5), Some(i64::MAX)));
+        assert_eq!(sample.unit, Some(Unit::Nanoseconds));
+        assert_eq!(sample.value, DecodedValue::Histogram(Box::new(histogram)));
     }
 
     #[test]
@@ -419,38 +418,38 @@ mod tests {
 
     #[test]
     fn samples_of_every_kind_round_trip() {
-        let reading = |over, unit: Option<Unit>, value| DecodedSample {
+        let sample = |temporality, unit: Option<Unit>, value| DecodedSample {
             metric: "a \"b\"".to_owned(),
             labels: vec![("host".to_owned(), "x\n".to_owned())],
             unit,
             start: Some(i64::MIN),
             end: Some(7),
-            temporality: over,
+            temporality,
             value,
         };
         let jobs = Some(Unit::Other("jobs".to_owned()));
         let mut histogram = Histogram::default();
         histogram.record(12.5);
         let histogram = || DecodedValue::Histogram(Box::new(histogram.clone()));
-        let readings = [
-            reading(SampleTemporality::Delta, Some(Unit::Milliseconds), histogram()),
-            reading(SampleTemporality::Cumulative, jobs.clone(), histogram()),
-            reading(
+        let samples = [
+            sample(SampleTemporality::Delta, Some(Unit::Milliseconds), histogram()),
+            sample(SampleTemporality::Cumulative, jobs.clone(), histogram()),
+            sample(
                 SampleTemporality::Cumulative,
                 Some(Unit::Days),
                 DecodedValue::Number(0.1 + 0.2),
             ),
-            reading(SampleTemporality::Delta, None, DecodedValue::Number(f64::NEG_INFINITY)),
-            reading(SampleTemporality::Instant, jobs, DecodedValue::Number(-0.0)),
-            reading(SampleTemporality::Instant, None, DecodedValue::Text("µ \u{1}".to_owned())),
+            sample(SampleTemporality::Delta, None, DecodedValue::Number(f64::NEG_INFINITY)),
+            sample(SampleTemporality::Instant, jobs, DecodedValue::Number(-0.0)),
+            sample(SampleTemporality::Instant, None, DecodedValue::Text("µ \u{1}".to_owned())),
         ];
         let mut text = String::new();
-        readings.iter().for_each(|reading| write_sample(&mut text, reading));
+        samples.iter().for_each(|sample| write_sample(&mut text, sample));
         for line in text.lines() {
             assert!(is_start(line.as_bytes()), "{line}");
         }
         let mut sink = RecordingSink::default();
         read_lines(&mut text.as_bytes(), &mut sink).unwrap();
-        assert_eq!((sink.error_texts(), sink.samples), (Vec::new(), readings.to_vec()));
+        assert_eq!((sink.error_texts(), sink.samples), (Vec::new(), samples.to_vec()));
     }
 }

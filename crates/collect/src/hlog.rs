@@ -28,12 +28,12 @@ pub fn is_since_start(ns: i64) -> bool {
 
 /// Converts the relative times of a sample to absolute times. Returns whether the sample has
 /// absolute times now.
-pub fn make_absolute(reading: &mut DecodedSample, log_start: Option<i64>) -> bool {
-    if !reading.start.or(reading.end).is_some_and(is_since_start) {
+pub fn make_absolute(sample: &mut DecodedSample, log_start: Option<i64>) -> bool {
+    if !sample.start.or(sample.end).is_some_and(is_since_start) {
         return true;
     }
     let Some(log_start) = log_start else { return false };
-    for time in [&mut reading.start, &mut reading.end].into_iter().flatten() {
+    for time in [&mut sample.start, &mut sample.end].into_iter().flatten() {
         *time = time.saturating_add(log_start);
     }
     true
@@ -111,7 +111,7 @@ mod tests {
         let log =
             format!("#[StartTime: 1441812279.474 (seconds since epoch)]\n{LINE}\nTag=A,{LINE}\n");
         read(&mut log.as_bytes(), &mut sink).unwrap();
-        let [plain, tagged] = &sink.samples[..] else { panic!("two readings") };
+        let [plain, tagged] = &sink.samples[..] else { panic!("two samples") };
         assert_eq!(plain.start, Some(1_441_812_279_601_000_000));
         assert_eq!(plain.end, Some(1_441_812_280_608_000_000));
         assert_eq!(plain.unit, Some(Unit::Nanoseconds));
@@ -121,13 +121,13 @@ mod tests {
 
     #[track_caller]
     fn check_absolute(time: (i64, i64), log_start: Option<i64>, expected: Option<(i64, i64)>) {
-        let mut reading = DecodedSample {
+        let mut sample = DecodedSample {
             start: Some(time.0),
             end: Some(time.1),
             ..DecodedSample::new(DecodedValue::Number(1.0))
         };
-        let is_dated = make_absolute(&mut reading, log_start);
-        let found = reading.start.zip(reading.end);
+        let is_dated = make_absolute(&mut sample, log_start);
+        let found = sample.start.zip(sample.end);
         assert_eq!(is_dated.then_some(found), expected.map(Some), "{time:?} from {log_start:?}");
     }
 

@@ -54,14 +54,14 @@ pub enum UnmappedReason {
 
 impl MappingDefaults<'_> {
     /// Maps a sample to its series and model sample.
-    pub fn map(&self, reading: DecodedSample) -> Result<(Series, Sample), UnmappedReason> {
-        let (start, end) = self.resolve_times(&reading)?;
-        let temporality = match reading.temporality {
+    pub fn map(&self, decoded: DecodedSample) -> Result<(Series, Sample), UnmappedReason> {
+        let (start, end) = self.resolve_times(&decoded)?;
+        let temporality = match decoded.temporality {
             SampleTemporality::Cumulative => Temporality::Cumulative,
             SampleTemporality::Delta | SampleTemporality::Instant => Temporality::Delta,
         };
         let number = |number: f64| {
-            let kind = match reading.temporality {
+            let kind = match decoded.temporality {
                 SampleTemporality::Instant => SeriesKind::Gauge,
                 SampleTemporality::Delta | SampleTemporality::Cumulative => {
                     SeriesKind::Counter(temporality)
@@ -69,7 +69,7 @@ impl MappingDefaults<'_> {
             };
             (kind, model::SampleValue::Number(number))
         };
-        let (kind, value) = match reading.value {
+        let (kind, value) = match decoded.value {
             DecodedValue::Histogram(histogram) => {
                 (SeriesKind::Histogram(temporality), model::SampleValue::Histogram(histogram))
             }
@@ -77,16 +77,16 @@ impl MappingDefaults<'_> {
             DecodedValue::Integer(n) => number(n as f64),
             DecodedValue::Number(x) => number(x),
         };
-        let name = match reading.metric.as_str() {
+        let name = match decoded.metric.as_str() {
             "" => self.metric.ok_or(UnmappedReason::NoName)?,
             name => name,
         };
         let mut series = Series::new(name, kind);
-        if let Some(unit) = reading.unit.as_ref().or(self.unit).filter(|_| kind != SeriesKind::Text)
+        if let Some(unit) = decoded.unit.as_ref().or(self.unit).filter(|_| kind != SeriesKind::Text)
         {
             series = series.with_unit(unit.name());
         }
-        let labels = reading.labels.iter().chain(self.labels);
+        let labels = decoded.labels.iter().chain(self.labels);
         let series = series.with_labels(labels.map(|(name, value)| (name, value))).validate()?;
         if end < start {
             return Err(UnmappedReason::EndBeforeStart { start, end });
@@ -94,20 +94,20 @@ impl MappingDefaults<'_> {
         Ok((series, Sample { start, end, value }))
     }
 
-    fn resolve_times(&self, reading: &DecodedSample) -> Result<(i64, i64), UnmappedReason> {
+    fn resolve_times(&self, decoded: &DecodedSample) -> Result<(i64, i64), UnmappedReason> {
         if let (SampleTemporality::Cumulative, Some(created), None) =
-            (reading.temporality, reading.start, reading.end)
+            (decoded.temporality, decoded.start, decoded.end)
         {
             // Read now. If the source's clock reports a later start, the start is unknown.
             let end = self.time.ok_or(UnmappedReason::NoTime)?;
             return Ok((created.min(end), end));
         }
-        let known = reading.start.or(reading.end).zip(reading.end.or(reading.start));
+        let known = decoded.start.or(decoded.end).zip(decoded.end.or(decoded.start));
         if let Some(times) = known {
             return Ok(times);
         }
         let start = self.time.ok_or(UnmappedReason::NoTime)?;
-        let length = i64::from(reading.temporality == SampleTemporality::Delta);
+        let length = i64::from(decoded.temporality == SampleTemporality::Delta);
         Ok((start, start.saturating_add(length)))
     }
 }
@@ -163,9 +163,9 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
         }
     }
 
-    fn emit(&mut self, reading: DecodedSample) -> Result<(), (String, UnmappedReason)> {
-        let name = reading.metric.clone();
-        let (series, sample) = self.defaults.map(reading).map_err(|reason| (name, reason))?;
+    fn emit(&mut self, decoded: DecodedSample) -> Result<(), (String, UnmappedReason)> {
+        let name = decoded.metric.clone();
+        let (series, sample) = self.defaults.map(decoded).map_err(|reason| (name, reason))?;
         self.key.clear();
         self.key.extend_from_slice(&series.canonical_key());
         let mut build_series = || Ok(series.clone());
@@ -178,9 +178,9 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
     /// Emits the recorded plain numbers and returns the counts.
     pub fn finish(mut self) -> MapSummary {
         if let Some(histogram) = self.numbers.take() {
-            let mut reading = DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)));
-            reading.unit = self.defaults.unit.cloned();
-            self.sample(reading);
+            let mut decoded = DecodedSample::new(DecodedValue::Histogram(Box::new(histogram)));
+            decoded.unit = self.defaults.unit.cloned();
+            self.sample(decoded);
         }
         MapSummary {
             samples: self.mapped,
@@ -196,8 +196,8 @@ impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
         self.numbers.get_or_insert_default().record(value);
     }
 
-    fn sample(&mut self, reading: DecodedSample) {
-        match self.emit(reading) {
+    fn sample(&mut self, decoded: DecodedSample) {
+        match self.emit(decoded) {
             Ok(()) => self.mapped = self.mapped.saturating_add(1),
             Err((name, reason)) => self.reject(format!("{name}: {reason}")),
         }
@@ -225,13 +225,13 @@ mod tests {
     /// Checks the start and end of a cumulative value.
     #[track_caller]
     fn check(said: (Option<i64>, Option<i64>), time: Option<i64>, expected: Option<(i64, i64)>) {
-        let mut reading = DecodedSample::new(DecodedValue::Number(1.0));
-        (reading.metric, reading.temporality) = ("a".to_owned(), SampleTemporality::Cumulative);
-        (reading.start, reading.end) = said;
+        let mut decoded = DecodedSample::new(DecodedValue::Number(1.0));
+        (decoded.metric, decoded.temporality) = ("a".to_owned(), SampleTemporality::Cumulative);
+        (decoded.start, decoded.end) = said;
         let mut rows = VecSeriesSink::default();
         let mut placing =
             RowMapper::new(MappingDefaults { time, ..MappingDefaults::default() }, &mut rows);
-        placing.sample(reading);
+        placing.sample(decoded);
         let placed = placing.finish();
         let found = rows.rows.first().map(|(_, sample)| (sample.start, sample.end));
         assert_eq!((found, placed.rejected), (expected, u64::from(expected.is_none())));

@@ -186,7 +186,7 @@ impl<'a> MetricFamily<'a> {
     fn decoded_sample(
         &self,
         metric: &ProtobufMetric<'_>,
-        over: SampleTemporality,
+        temporality: SampleTemporality,
         value: DecodedValue,
     ) -> DecodedSample {
         DecodedSample {
@@ -195,7 +195,7 @@ impl<'a> MetricFamily<'a> {
             unit: self.unit.clone(),
             start: metric.time,
             end: metric.time,
-            temporality: over,
+            temporality,
             value,
         }
     }
@@ -220,12 +220,13 @@ impl<'a> MetricFamily<'a> {
             FamilyKind::Untyped => convention::is_monotonic(self.name),
             _ => false,
         };
-        let over = if grows { SampleTemporality::Cumulative } else { SampleTemporality::Instant };
-        let mut reading = self.decoded_sample(metric, over, DecodedValue::Number(value));
+        let temporality =
+            if grows { SampleTemporality::Cumulative } else { SampleTemporality::Instant };
+        let mut sample = self.decoded_sample(metric, temporality, DecodedValue::Number(value));
         if grows {
-            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
+            (sample.start, sample.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.sample(reading);
+        sink.sample(sample);
         Ok(())
     }
 
@@ -244,14 +245,14 @@ impl<'a> MetricFamily<'a> {
                 2 => sum = field.double()?,
                 3 => {
                     let [quantile, value] = parse_doubles(field.message()?)?;
-                    let mut reading = self.decoded_sample(
+                    let mut sample = self.decoded_sample(
                         metric,
                         SampleTemporality::Instant,
                         DecodedValue::Number(value),
                     );
                     let quantile = convention::number_label(quantile);
-                    reading.labels.push(("quantile".to_owned(), quantile));
-                    sink.sample(reading);
+                    sample.labels.push(("quantile".to_owned(), quantile));
+                    sink.sample(sample);
                 }
                 4 => created = parse_timestamp(field.message()?)?,
                 _ => {}
@@ -260,15 +261,15 @@ impl<'a> MetricFamily<'a> {
         for (ending, unit, value) in
             [("_sum", self.unit.clone(), sum), ("_count", None, count as f64)]
         {
-            let mut reading = self.decoded_sample(
+            let mut sample = self.decoded_sample(
                 metric,
                 SampleTemporality::Cumulative,
                 DecodedValue::Number(value),
             );
-            reading.metric.push_str(ending);
-            reading.unit = unit;
-            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
-            sink.sample(reading);
+            sample.metric.push_str(ending);
+            sample.unit = unit;
+            (sample.start, sample.end) = convention::cumulative_range(created, metric.time);
+            sink.sample(sample);
         }
         Ok(())
     }
@@ -298,15 +299,16 @@ impl<'a> MetricFamily<'a> {
             sink.skipped(EXEMPLAR);
         }
         let is_gauge = self.kind == FamilyKind::GaugeHistogram;
-        let over = if is_gauge { SampleTemporality::Delta } else { SampleTemporality::Cumulative };
-        let mut reading =
-            self.decoded_sample(metric, over, DecodedValue::Histogram(Box::new(histogram)));
+        let temporality =
+            if is_gauge { SampleTemporality::Delta } else { SampleTemporality::Cumulative };
+        let mut sample =
+            self.decoded_sample(metric, temporality, DecodedValue::Histogram(Box::new(histogram)));
         if let Some(created) = message.created_timestamp.filter(|_| !is_gauge) {
             let created = parse_timestamp(MessageReader::new(&created));
             let created = created.map_err(|error| ("a time", error.to_string()))?;
-            (reading.start, reading.end) = convention::cumulative_range(created, metric.time);
+            (sample.start, sample.end) = convention::cumulative_range(created, metric.time);
         }
-        sink.sample(reading);
+        sink.sample(sample);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@
  * The process has a file on tmpfs, and each thread a lane of it, of which it is the only writer: a
  * record is some plain instructions, without a call, a lock or a wait. `topdeck ls`, `cat` and
  * `top` read the file at any time, also after the process died. TOPDECK_SHM in the environment sets
- * another folder, or disables recording with "off".
+ * another directory, or disables recording with "off".
  *
  * Errors. A function that may fail returns 0, or -1 and keeps the message for `td_error`. A metric
  * that could not be registered is zero; records in a metric that is zero are dropped, so that a

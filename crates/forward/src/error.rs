@@ -35,10 +35,10 @@ pub enum Error {
     /// Error of the store, which resolves series ids.
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Error of the dead letter folder.
+    /// Error of the dead letter directory.
     #[error("{path}: {source}")]
     Folder {
-        /// Folder or file.
+        /// Directory or file.
         path: String,
         /// System error.
         source: std::io::Error,

@@ -266,9 +266,10 @@ impl PackContext<'_> {
 
     /// Series ids are local to this store; other stores need canonical keys.
     fn with_canonical_keys(&self, bytes: &[u8]) -> Result<Vec<u8>, String> {
-        let batch = Batch::check(bytes.to_owned()).map_err(|error| error.to_string())?;
-        let mut form = |id: SeriesId| self.target.store().and_then(|store| store.key(&id));
-        let batch = batch.with_canonical_keys(&mut form).map_err(|error| error.to_string())?;
+        let batch = Batch::decode(bytes.to_owned()).map_err(|error| error.to_string())?;
+        let mut canonical_key = |id: SeriesId| self.target.store().and_then(|store| store.key(&id));
+        let batch =
+            batch.with_canonical_keys(&mut canonical_key).map_err(|error| error.to_string())?;
         Ok(batch.bytes().to_owned())
     }
 

@@ -1,6 +1,6 @@
 //! Signing key of an agent, created once per journal.
 //!
-//! A copy of the journal's folder includes the key and is the same producer. A journal restored
+//! A copy of the journal's directory includes the key and is the same producer. A journal restored
 //! from a snapshot is new, with a new number and key.
 
 use std::fs::{self, File, OpenOptions};
@@ -12,10 +12,10 @@ use net::signature::{KEY_BYTES, Signer, from_hex, to_hex};
 
 use crate::error::{Error, Result};
 
-/// Key file in the journal's folder, readable by its owner only.
+/// Key file in the journal's directory, readable by its owner only.
 pub(crate) const FILE: &str = "producer-key";
 
-/// Reads the key of a journal's folder, or creates it.
+/// Reads the key of a journal's directory, or creates it.
 pub(crate) fn open(journal: &Path) -> Result<Signer> {
     let path = journal.join(FILE);
     let failed = |cause: String| Error::Key { path: path.clone(), cause };

@@ -85,7 +85,7 @@ impl Role for ForwardRole {
         document.read(Self::KEYS)
     }
 
-    fn check(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &ForwardTables, check: &mut SettingsCheck<'_>) {
         check.names("remote", settings.remotes.iter().map(|remote| &*remote.name));
         for (at, remote) in settings.remotes.iter().enumerate() {
             let table = TableRef::nth("remote", at);
@@ -96,7 +96,7 @@ impl Role for ForwardRole {
         }
     }
 
-    fn verify(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
+    fn validate_files(settings: &ForwardTables, mode: Option<NodeMode>) -> Result<(), BoxError> {
         if mode == Some(NodeMode::Agent) && settings.remotes.is_empty() {
             let what = "an agent needs a remote; add a [[remote]] to the settings";
             return Err(what.into());

@@ -9,7 +9,7 @@ use net::tls::ClientTls;
 
 use crate::error::{Error, Result};
 
-/// Length limit of a remote's name, which names a subscriber and a folder.
+/// Length limit of a remote's name, which names a subscriber and a directory.
 const NAME_BYTES_MAX: usize = 64;
 
 /// Remote settings: another topdeck that gets everything in the journal.
@@ -32,7 +32,7 @@ pub struct Settings {
     pub remotes: Vec<Remote>,
     /// Name of this agent in the remotes' ledgers; usually the host name.
     pub agent: String,
-    /// Parent folder of the remotes' dead letter folders.
+    /// Parent directory of the remotes' dead letter directories.
     pub dead_letter_dir: PathBuf,
     /// Timeout of a response, then the request is retried: 30 s by default.
     pub response_timeout: Duration,

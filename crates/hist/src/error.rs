@@ -1,7 +1,7 @@
 //! Error types.
 
 use crate::histogram::PartsError;
-use crate::scheme::{Exp2, Explicit, LogLinear2, LogarithmicScheme, Scheme};
+use crate::scheme::{Exp2, Explicit, LogLinear2, Logarithmic, Scheme};
 
 /// A scheme parameter is out of range: the caller, or the source of the bytes, is at fault.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -44,7 +44,7 @@ pub enum SchemeError {
         found: f64,
     },
     /// The index offset is so large that indexes are no longer distinct.
-    #[error("index offset {found} is outside ±{:e}", LogarithmicScheme::OFFSET_MAX)]
+    #[error("index offset {found} is outside ±{:e}", Logarithmic::OFFSET_MAX)]
     Offset {
         /// Requested offset.
         found: f64,

@@ -24,14 +24,14 @@ mod log_linear2;
 pub use exp2::Exp2;
 pub use explicit::Explicit;
 pub use integers::Integers;
-pub use log::{Interpolation, LogarithmicScheme};
+pub use log::{Interpolation, Logarithmic};
 pub use log_linear2::LogLinear2;
 
 pub(crate) use log_linear2::times_power_of_two;
 
 use crate::error::SchemeError;
 
-/// A family of bucket grids with its parameters.
+/// A bucket layout: a family with its parameters. The buckets themselves are its grid.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Scheme {
@@ -42,7 +42,7 @@ pub enum Scheme {
     /// Base-10 log-linear with two digits: circllhist.
     LogLinear10,
     /// Logarithmic: DDSketch.
-    Log(LogarithmicScheme),
+    Logarithmic(Logarithmic),
     /// User-defined bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
     Explicit(Explicit),
 }
@@ -83,8 +83,8 @@ impl Scheme {
 
     /// Logarithmic with relative accuracy 0 < `accuracy` < 1.
     pub fn log(accuracy: f64) -> Result<Scheme, SchemeError> {
-        LogarithmicScheme::new((1.0 + accuracy) / (1.0 - accuracy), 0.0, Interpolation::None)
-            .map(Scheme::Log)
+        Logarithmic::new((1.0 + accuracy) / (1.0 - accuracy), 0.0, Interpolation::None)
+            .map(Scheme::Logarithmic)
     }
 
     /// Explicit upper bounds.
@@ -99,7 +99,7 @@ impl Scheme {
             Scheme::Exp2(grid) => Some(grid.relative_error()),
             Scheme::LogLinear2(grid) => Some(grid.relative_error()),
             Scheme::LogLinear10 => Some(log_linear10::RELATIVE_ERROR),
-            Scheme::Log(grid) => Some(grid.relative_error()),
+            Scheme::Logarithmic(grid) => Some(grid.relative_error()),
             Scheme::Explicit(_) => None,
         }
     }
@@ -142,7 +142,7 @@ impl Scheme {
             Scheme::LogLinear10 => {
                 (magnitude < log_linear10::END).then(|| log_linear10::index(magnitude))
             }
-            Scheme::Log(grid) => Some(grid.index(magnitude)),
+            Scheme::Logarithmic(grid) => Some(grid.index(magnitude)),
             Scheme::Explicit(_) => unreachable!("handled above"),
         };
         match (index, value >= 0.0) {
@@ -167,7 +167,7 @@ impl Scheme {
             Scheme::Exp2(grid) => grid.edges(index),
             Scheme::LogLinear2(grid) => grid.edges(index),
             Scheme::LogLinear10 => log_linear10::edges(index),
-            Scheme::Log(grid) => grid.edges(index),
+            Scheme::Logarithmic(grid) => grid.edges(index),
             Scheme::Explicit(grid) => grid.edges(index),
         }
     }
@@ -177,7 +177,7 @@ impl Scheme {
     /// library, are widened by about 1e-12 and overlap slightly.
     #[inline]
     pub fn span(&self, index: i32) -> Option<(f64, f64)> {
-        if let Scheme::Log(grid) = self {
+        if let Scheme::Logarithmic(grid) = self {
             return grid.span(index);
         }
         let (lower, upper) = self.edges(index)?;
@@ -186,7 +186,7 @@ impl Scheme {
             Scheme::Explicit(_) if lower.is_infinite() => (lower, upper),
             Scheme::Explicit(_) => (lower.next_up(), upper),
             Scheme::LogLinear2(_) | Scheme::LogLinear10 => (lower, upper.next_down()),
-            Scheme::Log(_) => unreachable!("handled above"),
+            Scheme::Logarithmic(_) => unreachable!("handled above"),
         })
     }
 
@@ -261,7 +261,7 @@ impl std::fmt::Display for Scheme {
                 write!(f, "log-linear base 2, {} bits, even below 2^{}", grid.bits(), grid.floor())
             }
             Scheme::LogLinear10 => write!(f, "log-linear base 10, two digits"),
-            Scheme::Log(grid) => write!(f, "logarithmic gamma {}", grid.gamma()),
+            Scheme::Logarithmic(grid) => write!(f, "logarithmic gamma {}", grid.gamma()),
             Scheme::Explicit(grid) => write!(f, "{} explicit bounds", grid.bounds().len()),
         }
     }

@@ -105,14 +105,14 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
     #[inline]
     pub fn record(&self, value: u64) {
         let slot = &self.shared.slot;
-        let recorded = CLAIMS.try_with(|claims| {
+        let recorded = THREAD_SHARDS.try_with(|shards| {
             // Already borrowed if an allocator or a signal handler records during the first record
             // of a thread.
-            let claims = claims.try_borrow().ok()?;
-            let claim = claims.get(slot.index).and_then(Option::as_ref);
-            claim
-                .filter(|claim| claim.serial == slot.serial)
-                .map(|claim| claim.lease.record::<SCALE>(value))
+            let shards = shards.try_borrow().ok()?;
+            let shard = shards.get(slot.index).and_then(Option::as_ref);
+            shard
+                .filter(|shard| shard.serial == slot.serial)
+                .map(|shard| shard.lease.record::<SCALE>(value))
         });
         if !matches!(recorded, Ok(Some(()))) {
             self.record_unleased(value);
@@ -127,9 +127,9 @@ impl<const SCALE: u32> SharedRecorder<SCALE> {
         handle.record(value);
         // If thread-local storage is unavailable, the lease is dropped, which frees the shard for
         // the next thread.
-        let _ = CLAIMS.try_with(|claims| {
-            let mut claims = claims.try_borrow_mut().ok()?;
-            store_claim(&mut claims, &self.shared.slot, handle.lease);
+        let _ = THREAD_SHARDS.try_with(|shards| {
+            let mut shards = shards.try_borrow_mut().ok()?;
+            store_thread_shard(&mut shards, &self.shared.slot, handle.lease);
             Some(())
         });
     }
@@ -238,19 +238,23 @@ fn segment_and_offset(number: usize) -> (usize, usize) {
 
 thread_local! {
     /// Leases of this thread, at the index in each recorder's [`RecorderSlot`].
-    static CLAIMS: RefCell<Vec<Option<ThreadClaim>>> = const { RefCell::new(Vec::new()) };
+    static THREAD_SHARDS: RefCell<Vec<Option<ThreadShard>>> = const { RefCell::new(Vec::new()) };
 }
 
-struct ThreadClaim {
+struct ThreadShard {
     serial: u64,
     lease: ShardLease,
 }
 
-fn store_claim(claims: &mut Vec<Option<ThreadClaim>>, slot: &RecorderSlot, claim: ShardLease) {
-    if claims.len() <= slot.index {
-        claims.resize_with(slot.index.saturating_add(1), || None);
+fn store_thread_shard(
+    shards: &mut Vec<Option<ThreadShard>>,
+    slot: &RecorderSlot,
+    lease: ShardLease,
+) {
+    if shards.len() <= slot.index {
+        shards.resize_with(slot.index.saturating_add(1), || None);
     }
-    claims[slot.index] = Some(ThreadClaim { serial: slot.serial, lease: claim });
+    shards[slot.index] = Some(ThreadShard { serial: slot.serial, lease });
 }
 
 /// Index of a recorder in each thread's list of leases. Indexes are reused and serials are not, so

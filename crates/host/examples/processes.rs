@@ -49,7 +49,7 @@ fn main() {
 /// Cost of publishing these processes, and of a viewer.
 fn publish(processes: &ProcessCollector, readings: usize) {
     let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder on a tmpfs");
+    std::fs::create_dir(&folder).expect("a directory on a tmpfs");
     let mut writer = TableWriter::new(&folder).expect("a writer");
     let ticks_per_second = ProcessCollector::ticks_per_second();
     let taken =

@@ -34,7 +34,7 @@ pub(crate) const RUN_QUEUE_UNMEASURED: MetricDefinition = counter(
 );
 pub(crate) const HICCUP_DELAY: MetricDefinition = distribution(
     "host_hiccup_delay",
-    "wake-up delay of an idle thread (jHiccup); a stall contributes one sample per missed period",
+    "wake-up delay of an idle thread (jHiccup); a stall contributes one sample per missed interval",
 );
 pub(crate) const BPF_AVAILABLE: MetricDefinition = gauge(
     "host_bpf_available",

@@ -29,7 +29,7 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
     )],
 };
 
-/// Name of the host and folder of its process table; `None` for [`shm::folder`].
+/// Name of the host and directory of its process table; `None` for [`shm::folder`].
 type PublishedTable = (String, Option<PathBuf>);
 
 /// Location of this host's process table, if one is published. Clones share it.

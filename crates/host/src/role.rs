@@ -28,12 +28,12 @@ impl Role for HostRole {
         HostTables::read(document)
     }
 
-    fn check(settings: &HostTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &HostTables, check: &mut SettingsCheck<'_>) {
         settings.check(check);
     }
 
     /// Readings that the journal has not accepted are in memory.
-    fn is_lossy(settings: &HostTables) -> bool {
+    fn buffers_in_memory(settings: &HostTables) -> bool {
         settings.settings("").is_some()
     }
 

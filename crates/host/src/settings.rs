@@ -17,7 +17,7 @@ use crate::source_table::SOURCES;
 pub struct Settings {
     /// Host name: the label `host` of all series.
     pub host: String,
-    /// Folder of the process table; `None`, the default, for [`shm::folder`].
+    /// Directory of the process table; `None`, the default, for [`shm::folder`].
     pub folder: Option<PathBuf>,
     pub(crate) sources: Vec<SourceHandle>,
 }

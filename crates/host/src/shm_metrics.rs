@@ -36,7 +36,7 @@ pub(crate) struct ShmMetricsSettings {
     shm_scrape_interval: Length,
     /// Collect also the own metrics of other topdecks on this host: false. They would be stored
     /// twice, by each of them and here.
-    shm_topdecks: bool,
+    shm_other_topdecks: bool,
 }
 
 impl ShmMetricsSettings {
@@ -47,12 +47,13 @@ impl ShmMetricsSettings {
 impl Default for ShmMetricsSettings {
     fn default() -> ShmMetricsSettings {
         let shm_scrape_interval = Length(Duration::from_secs(1));
-        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval, shm_topdecks: false }
+        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval, shm_other_topdecks: false }
     }
 }
 
 impl SourceSettings for ShmMetricsSettings {
-    const KEYS: &'static [&'static str] = &["shm_metrics", "shm_scrape_interval", "shm_topdecks"];
+    const KEYS: &'static [&'static str] =
+        &["shm_metrics", "shm_scrape_interval", "shm_other_topdecks"];
 
     fn check(&self, check: &mut SettingsCheck<'_>) {
         check.range(TABLE, "shm_scrape_interval", Some(self.shm_scrape_interval), Self::INTERVALS);
@@ -67,7 +68,7 @@ impl SourceSettings for ShmMetricsSettings {
             return Ok(None);
         }
         let (host, interval) = (opening.host.to_owned(), self.shm_scrape_interval.0);
-        let collector = ShmCollector::new(opening.intake.meter(), self.shm_topdecks);
+        let collector = ShmCollector::new(opening.intake.meter(), self.shm_other_topdecks);
         let thread = collect(host, interval, collector, Arc::clone(opening.intake))?;
         Ok(Some(Box::new(ShmScraper(thread))))
     }

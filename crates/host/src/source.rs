@@ -69,7 +69,7 @@ pub(crate) struct Note {
 pub(crate) struct Opening<'a> {
     /// Host name.
     pub(crate) host: &'a str,
-    /// Folder of the process table; `None` for [`shm::folder`].
+    /// Directory of the process table; `None` for [`shm::folder`].
     pub(crate) folder: Option<&'a Path>,
     pub(crate) intake: &'a Arc<Intake>,
     /// The kernel's BTF, or why it is unavailable; read at first use.

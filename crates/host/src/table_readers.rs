@@ -12,7 +12,7 @@ use shm::process_table::{CollectionInfo, TableWriter, read};
 
 use crate::processes::ProcessCollector;
 
-/// Folder in memory, removed on drop.
+/// Directory in memory, removed on drop.
 struct MemoryDir(PathBuf);
 
 impl Drop for MemoryDir {

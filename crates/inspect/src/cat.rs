@@ -65,13 +65,13 @@ fn process_json(process: &MatchedProcess) -> Json {
         ("start_time_ns", this_process.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
         ("lost_records", count(this_process.map(|of| of.lost_records))),
         ("rejected_series", count(this_process.map(|of| of.rejected_series))),
-        ("shared_lane_threads", count(this_process.map(|of| of.shared_lane_threads))),
+        ("threads_without_own_lane", count(this_process.map(|of| of.shared_lane_threads))),
     ])
 }
 
 fn metric_json(metrics: &[ProcessMetric], at: usize, as_of: &ReferenceTime) -> Json {
     let metric = &metrics[at];
-    let link = metric.related_metric.and_then(|link| metrics.get(link));
+    let related = metric.related_metric.and_then(|index| metrics.get(index));
     let names = metric.labels.iter().map(|(name, value)| (&name[..], &value[..]));
     let mut fields = vec![
         ("name", Text(metric.name.clone())),
@@ -79,8 +79,8 @@ fn metric_json(metrics: &[ProcessMetric], at: usize, as_of: &ReferenceTime) -> J
         ("unit", Text(metric.unit.clone())),
         ("help", Text(metric.help.clone())),
         ("role", Text(metric.role.name().to_owned())),
-        ("related_metric", link.map_or(Null, |link| Text(values::series_name(link)))),
-        ("remark", Text(derived::derived_remark(metrics, at))),
+        ("related_metric", related.map_or(Null, |related| Text(values::series_name(related)))),
+        ("note", Text(derived::derived_remark(metrics, at))),
     ];
     fields.extend(value_json(&metric.value, as_of));
     Object(fields)
@@ -112,16 +112,16 @@ fn value_json(of: &MetricValue, as_of: &ReferenceTime) -> Vec<(&'static str, Jso
         MetricValue::InFlight(of) => vec![
             kind("in_flight"),
             ("count", integer(of.count())),
-            ("not_listed", integer(of.count_untracked())),
+            ("untracked", integer(of.count_untracked())),
             ("started", integer(of.started)),
             ("finished", integer(of.ended)),
             ("oldest_age_ns", of.operations.first().map_or(Null, |oldest| age(oldest.start_ns))),
         ],
         MetricValue::Heartbeat(of) => vec![
             kind("heartbeat"),
-            ("beats", integer(of.beats)),
+            ("count", integer(of.beats)),
             ("last_age_ns", if of.beats > 0 { age(of.last_ns) } else { Null }),
-            ("every_ns", if of.every_ns > 0 { integer(of.every_ns) } else { Null }),
+            ("interval_ns", if of.every_ns > 0 { integer(of.every_ns) } else { Null }),
         ],
         MetricValue::Unknown(reason) => {
             vec![kind("unknown"), ("reason", Text((*reason).to_owned()))]

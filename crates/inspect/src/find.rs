@@ -238,7 +238,7 @@ pub fn no_metrics_advice() -> String {
     };
     format!(
         "a program has metrics once it has used one; if it runs with another {0} than this, set \
-         {0} to the same folder{folder}, or name its file",
+         {0} to the same directory{folder}, or name its file",
         shm::ENV_VARIABLE
     )
 }

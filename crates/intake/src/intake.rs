@@ -258,7 +258,7 @@ impl Intake {
         self.shared.is_unclean.store(true, Ordering::Relaxed);
     }
 
-    /// Ledger file of a downstream stage, in the journal's folder.
+    /// Ledger file of a downstream stage, in the journal's directory.
     pub fn ledger_file(&self, stage: &str) -> Result<LedgerFile> {
         let home = &self.shared.target;
         LedgerFile::new(home.journal().disk().clone(), &ledger_reader::ledger_dir(home), stage)

@@ -214,9 +214,10 @@ impl IntakeState {
             // The store does not know a series any more: the batch is sent with canonical keys.
             Err(store::Error::UnknownSeries { .. }) => {
                 self.series_cache.clear();
-                let forms: HashMap<SeriesId, Vec<u8>> =
+                let canonical_keys: HashMap<SeriesId, Vec<u8>> =
                     named.iter().map(|known| (known.id, known.series.canonical_key())).collect();
-                let full_batch = batch.with_canonical_keys(&mut |id| forms.get(&id).cloned())?;
+                let full_batch =
+                    batch.with_canonical_keys(&mut |id| canonical_keys.get(&id).cloned())?;
                 self.target.append(identity, &full_batch)
             }
             done => done,
@@ -331,14 +332,14 @@ impl IntakeState {
         let mut rejected: HashMap<SeriesId, Rejection> = HashMap::new();
         for entry in batch.read() {
             let entry = entry?;
-            let SeriesRef::Key(form) = entry.series else { continue };
+            let SeriesRef::Key(canonical_key) = entry.series else { continue };
             if !entry.starts_group {
                 continue;
             }
             if let Err(store::Error::Cardinality(refused)) =
-                store.check_batch(form, producer, &mut new)
+                store.check_batch(canonical_key, producer, &mut new)
             {
-                let series = model::Series::from_canonical_key(form)?;
+                let series = model::Series::from_canonical_key(canonical_key)?;
                 let rejection = Rejection::from_index_error(&refused, series.name())
                     .ok_or_else(|| Error::Rejected(refused.to_string()))?;
                 rejected.insert(series.id(), rejection);

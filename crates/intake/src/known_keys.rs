@@ -1,7 +1,7 @@
 //! Known producer keys (trust on first use).
 //!
-//! A file in the journal's folder, with a line for each producer: its number, its key in hex, the
-//! time in ns since the Unix epoch at which the key was first shown, and its name. The file is
+//! A file in the journal's directory, with a line for each producer: its number, its key in hex,
+//! the time in ns since the Unix epoch at which the key was first shown, and its name. The file is
 //! replaced atomically and durably before the first batch under a key is accepted. An operator may
 //! remove a line while topdeck is stopped: the next key shown is then bound.
 //!
@@ -22,7 +22,7 @@ use model::text_file::{escape_word, unescape_word};
 
 use crate::error::{Error, Result};
 
-/// File name, in the journal's folder.
+/// File name, in the journal's directory.
 const FILE: &str = "producer-keys";
 /// Maximum number of bound producers; later producers send without a bound key.
 pub(crate) const KEYS_MAX: usize = 4096;

@@ -52,7 +52,7 @@ pub enum LedgerLoad {
 }
 
 impl LedgerFile {
-    /// The ledger file `name` in a folder, which is created if it is missing.
+    /// The ledger file `name` in a directory, which is created if it is missing.
     pub fn new(disk: Arc<dyn Disk>, dir: &Path, name: &str) -> Result<LedgerFile> {
         disk.create_dir(dir).io_context("create", dir)?;
         if let Some(above) = dir.parent() {

@@ -24,7 +24,7 @@ use crate::write_target::WriteTarget;
 const SUBSCRIBER_NAME: &str = "ledger";
 /// The same in earlier versions.
 const OLD_SUBSCRIBER_NAME: &str = "books";
-/// Folder of the ledgers, in the journal's folder.
+/// Directory of the ledgers, in the journal's directory.
 const FOLDER: &str = "ledgers";
 /// Maximum bytes that are counted and not yet written, about one segment of the usual size.
 const UNSAVED_BYTES_MAX: u64 = 16 << 20;
@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Folder of a journal's ledgers.
+/// Directory of a journal's ledgers.
 pub(crate) fn ledger_dir(home: &WriteTarget) -> PathBuf {
     home.journal().dir().join(FOLDER)
 }

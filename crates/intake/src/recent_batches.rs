@@ -30,7 +30,7 @@ use disk::{Disk, OpenMode};
 pub(crate) const BATCHES_MAX: usize = 1 << 14;
 /// Maximum number of batches in the file (3 MiB); then it is rewritten.
 const FILE_BATCHES_MAX: usize = 4 * BATCHES_MAX;
-/// File name, in the folder of the ledgers. No ledger file name contains a dot.
+/// File name, in the directory of the ledgers. No ledger file name contains a dot.
 const FILE: &str = "recent.batches";
 const MAGIC: [u8; 8] = *b"tdBatch1";
 const HEAD_BYTES: usize = 32;
@@ -79,7 +79,7 @@ pub(crate) struct RecentBatches {
 }
 
 impl RecentBatches {
-    /// Opens the batches of a journal, in the folder of its ledgers.
+    /// Opens the batches of a journal, in the directory of its ledgers.
     pub(crate) fn open(disk: Arc<dyn Disk>, folder: PathBuf, journal: u128) -> RecentBatches {
         let path = folder.join(FILE);
         // Unreadable batches are unknown; the audit reports that.
@@ -176,7 +176,7 @@ impl RecentBatches {
         self.batches.iter().for_each(|batch| bytes.extend(batch.encode(self.journal)));
         let new = disk::write_replacement(&*self.disk, &self.path, &bytes)
             .map_err(|error| error.source)?;
-        // The folder is synced with the ledger, which is written next.
+        // The directory is synced with the ledger, which is written next.
         self.disk.rename(&new, &self.path)
     }
 }

@@ -27,10 +27,10 @@ pub(crate) struct CachedSeries {
 
 impl CachedSeries {
     fn new(series: Series, key: &[u8]) -> CachedSeries {
-        let form = series.canonical_key();
-        let bytes = ENTRY_BYTES + 2 * form.len() + key.len();
+        let canonical_key = series.canonical_key();
+        let bytes = ENTRY_BYTES + 2 * canonical_key.len() + key.len();
         CachedSeries {
-            id: SeriesId::from_canonical_key(&form),
+            id: SeriesId::from_canonical_key(&canonical_key),
             series,
             is_registered: AtomicBool::new(false),
             bytes,

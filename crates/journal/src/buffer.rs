@@ -116,9 +116,9 @@ pub(crate) struct BufferLayout {
 }
 
 impl BufferLayout {
-    pub(crate) fn new(buffer_bytes: u64, producers_max: u32) -> BufferLayout {
+    pub(crate) fn new(buffer_bytes: u64, dedup_producers: u32) -> BufferLayout {
         // Four slots per producer: overflow of a set of eight is then rare (1 in 5,000 sets).
-        let paths = (producers_max as usize).saturating_mul(4);
+        let paths = (dedup_producers as usize).saturating_mul(4);
         let sets = paths.div_ceil(PRODUCERS_PER_SET).next_power_of_two();
         BufferLayout { ring_words: (buffer_bytes / 8) as usize, sets }
     }

@@ -303,20 +303,20 @@ mod ring_tests {
                 take_entry(&buffer);
             }
         }
-        let (begin, end) = buffer.ring().find_entries(9, 0).0.unwrap();
+        let (begin, end) = buffer.ring().recover_entries(9, 0).0.unwrap();
         assert_eq!(end - begin, 4 * 4);
         // One entry is corrupt: its neighbours are found.
         buffer.ring().word(begin + 4 + 3).fetch_xor(1 << 1, SeqCst);
         assert_eq!(
-            buffer.ring().find_entries(9, 0),
+            buffer.ring().recover_entries(9, 0),
             (Some((begin, end)), 3),
             "the damaged one is erased"
         );
         let mut body = Vec::new();
         assert_eq!(buffer.ring().entry(begin + 4, end, &mut body), None);
         assert!(body.is_empty());
-        assert_eq!(buffer.ring().find_entries(13, 0), (None, 3 * 3));
-        assert_eq!(buffer.ring().find_entries(0, 0), (None, 0));
+        assert_eq!(buffer.ring().recover_entries(13, 0), (None, 3 * 3));
+        assert_eq!(buffer.ring().recover_entries(0, 0), (None, 0));
     }
 
     #[test]

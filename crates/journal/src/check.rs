@@ -18,12 +18,12 @@ use crate::error::{Error, Result};
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
 use crate::handle_locks::{self, HandleLocks, OpenLock};
-use crate::inner;
+use crate::mapped_journal::StoredSettings;
+use crate::open_journal;
 use crate::paths::Paths;
 use crate::recovery;
 use crate::segment::{self, ScanItem, SegmentHeader, SegmentScan};
 use crate::settings::Settings;
-use crate::shared::StoredSettings;
 
 /// Progress of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -346,7 +346,7 @@ impl<'a> Verifier<'a> {
         let path = self.paths.buffer();
         let size = BufferLayout::new(
             self.stored_settings.settings.buffer_bytes,
-            self.stored_settings.settings.producers_max,
+            self.stored_settings.settings.dedup_producers,
         );
         let Ok(file) = self.disk.open(&path, OpenMode::Write) else { return Ok((live, None)) };
         if file.len().io_context("get the length of", &path)? < size.file_bytes() {
@@ -461,7 +461,7 @@ impl<'a> Verifier<'a> {
                 position: first,
                 committed_at: self.stored_settings.created,
                 kind: CheckpointKind::Subscriber,
-                blocks_deletion: true,
+                pins_records: true,
                 is_degraded: false,
             };
             checkpoint::create(disk, paths, &checkpoint)?;
@@ -470,7 +470,7 @@ impl<'a> Verifier<'a> {
                  position {first}"
             ));
         }
-        let buffer = inner::map(disk, paths, &self.stored_settings)?;
+        let buffer = open_journal::map(disk, paths, &self.stored_settings)?;
         let opened = recovery::recover(disk, paths, &self.stored_settings, &buffer)?;
         if opened.torn_bytes > 0 {
             report.repaired.push(format!(

@@ -1,5 +1,5 @@
-//! Checkpoints: named persistent positions. A subscriber is moved by a reader; a bookmark is set by
-//! hand.
+//! Checkpoints: named persistent positions. That of a subscriber is committed by its reader; a
+//! plain checkpoint is moved only by commands.
 
 use disk::{Disk, FileError, IoContext, OpenMode};
 
@@ -11,10 +11,10 @@ use crate::superblock::{PAYLOAD_BYTES, Superblock};
 /// Kind of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckpointKind {
-    /// Moved by a reader.
+    /// Committed by the reader of a subscriber.
     Subscriber,
-    /// Set by hand.
-    Bookmark,
+    /// Without a reader: moved only by commands.
+    Plain,
 }
 
 /// Named position.
@@ -28,9 +28,9 @@ pub struct Checkpoint {
     pub committed_at: i64,
     /// Kind.
     pub kind: CheckpointKind,
-    /// Whether a journal with policy `reject` refuses appends at its limit rather than drop records
+    /// Whether a journal with policy `reject` rejects appends at its limit rather than drop records
     /// after this position. Otherwise the reader gets a gap.
-    pub blocks_deletion: bool,
+    pub pins_records: bool,
     /// One of its two copies is corrupt; the other is shown.
     pub is_degraded: bool,
 }
@@ -45,10 +45,10 @@ impl Checkpoint {
             "kind",
             &[match self.kind {
                 CheckpointKind::Subscriber => 0,
-                CheckpointKind::Bookmark => 1,
+                CheckpointKind::Plain => 1,
             }],
         );
-        fields.put("blocks_deletion", &[u8::from(self.blocks_deletion)]);
+        fields.put("pins_records", &[u8::from(self.pins_records)]);
         payload
     }
 
@@ -61,9 +61,9 @@ impl Checkpoint {
             kind: if fields.u8("kind") == 0 {
                 CheckpointKind::Subscriber
             } else {
-                CheckpointKind::Bookmark
+                CheckpointKind::Plain
             },
-            blocks_deletion: fields.u8("blocks_deletion") != 0,
+            pins_records: fields.u8("pins_records") != 0,
             is_degraded: damaged,
         }
     }
@@ -111,10 +111,10 @@ impl RetentionHolds {
         self.checkpoints.iter().map(|c| c.position).chain(unknown).min()
     }
 
-    /// The blocking checkpoint that is furthest behind, with its position.
+    /// The checkpoint with pinned records that is furthest behind, with its position.
     pub(crate) fn oldest_hold(&self) -> Option<(u64, &str)> {
         let unknown = self.damaged.iter().map(|name| (0, name.as_str()));
-        let holding = self.checkpoints.iter().filter(|c| c.blocks_deletion);
+        let holding = self.checkpoints.iter().filter(|c| c.pins_records);
         holding.map(|c| (c.position, c.name.as_str())).chain(unknown).min()
     }
 }

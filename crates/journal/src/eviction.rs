@@ -15,10 +15,10 @@ use crate::checkpoint::RetentionHolds;
 use crate::error::Result;
 use crate::flusher::SegmentFlusher;
 use crate::gap::{GapBuilder, GapReason, GapSet};
+use crate::mapped_journal::MappedJournal;
 use crate::segment::for_each_record;
 use crate::segment::{ScanItem, SegmentScan};
 use crate::settings::LimitPolicy;
-use crate::shared::JournalShared;
 
 /// Segment to be deleted.
 #[derive(Clone, Copy, Debug)]
@@ -37,17 +37,17 @@ impl SegmentFlusher {
     }
 
     /// Deletes segments that all subscribers have passed or that exceed the age limit.
-    pub(crate) fn free(&mut self, store: &JournalShared) -> Result<()> {
-        if !self.acquire_lease(store)? {
+    pub(crate) fn free(&mut self, mapped: &MappedJournal) -> Result<()> {
+        if !self.acquire_lease(mapped)? {
             return Ok(());
         }
-        self.free_space_for(store, 0)
+        self.free_space_for(mapped, 0)
     }
 
     /// Deletes segments until `want` bytes fit below the size limit.
-    pub(crate) fn free_space_for(&mut self, store: &JournalShared, want: u64) -> Result<()> {
-        let limits = store.stored_settings.settings.limits;
-        let claims = RetentionHolds::read(&*store.disk, &store.paths)?;
+    pub(crate) fn free_space_for(&mut self, mapped: &MappedJournal, want: u64) -> Result<()> {
+        let limits = mapped.stored_settings.settings.limits;
+        let claims = RetentionHolds::read(&*mapped.disk, &mapped.paths)?;
         let (slowest, oldest_hold) =
             (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
         let may_drop = |end: u64| match limits.on_full {
@@ -70,7 +70,7 @@ impl SegmentFlusher {
             let end = self.retained[index.saturating_add(1)].first;
             let reason = if slowest.is_some_and(|slowest| end <= slowest) {
                 None
-            } else if limits.age_max.is_some() && may_drop(end) && self.is_expired(store, index)? {
+            } else if limits.age_max.is_some() && may_drop(end) && self.is_expired(mapped, index)? {
                 Some(GapReason::AgeLimit)
             } else if is_over(bytes) && may_drop(end) {
                 Some(GapReason::BytesLimit)
@@ -80,15 +80,17 @@ impl SegmentFlusher {
             bytes = bytes.saturating_sub(oldest.bytes);
             evicted_segments.push(EvictedSegment { first: oldest.first, end, reason });
         }
-        self.drop_segments(store, &evicted_segments, &claims)?;
+        self.drop_segments(mapped, &evicted_segments, &claims)?;
         match is_over(bytes) {
-            true => Err(store.full_reason()?.into()),
+            true => Err(mapped.full_reason()?.into()),
             false => Ok(()),
         }
     }
 
-    fn is_expired(&mut self, store: &JournalShared, index: usize) -> Result<bool> {
-        let Some(age_max) = store.stored_settings.settings.limits.age_max else { return Ok(false) };
+    fn is_expired(&mut self, mapped: &MappedJournal, index: usize) -> Result<bool> {
+        let Some(age_max) = mapped.stored_settings.settings.limits.age_max else {
+            return Ok(false);
+        };
         let segment = self.retained[index];
         let newest = match segment.newest {
             Some(newest) => newest,
@@ -96,9 +98,9 @@ impl SegmentFlusher {
                 let mut newest = i64::MIN;
                 // The time of unreadable records is unknown.
                 if let Ok(mut scan) = SegmentScan::open(
-                    &*store.disk,
-                    &store.paths,
-                    store.stored_settings.id,
+                    &*mapped.disk,
+                    &mapped.paths,
+                    mapped.stored_settings.id,
                     segment.first,
                 ) && let Ok(limit) = scan.file_bytes()
                 {
@@ -116,18 +118,18 @@ impl SegmentFlusher {
         };
         // A segment without readable times has no age; only the limit in bytes applies.
         Ok(newest != i64::MIN
-            && i128::from(store.now()).saturating_sub(i128::from(newest))
+            && i128::from(mapped.now()).saturating_sub(i128::from(newest))
                 > age_max.as_nanos() as i128)
     }
 
     /// Deletes the oldest segments. Unread records are first recorded as gaps, durably.
     fn drop_segments(
         &mut self,
-        store: &JournalShared,
+        mapped: &MappedJournal,
         evicted_segments: &[EvictedSegment],
         claims: &RetentionHolds,
     ) -> Result<()> {
-        let (disk, paths) = (&*store.disk, &store.paths);
+        let (disk, paths) = (&*mapped.disk, &mapped.paths);
         let Some(last) = evicted_segments.last() else { return Ok(()) };
         let slowest = claims.oldest_position();
         // Checkpoints are synced first: after a power loss an older position must not refer to
@@ -137,12 +139,12 @@ impl SegmentFlusher {
         }
         let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = GapSet::load(disk, paths)?;
-        let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(store.buffer.first()));
+        let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(mapped.buffer.first()));
         for &EvictedSegment { first, end, reason } in evicted_segments {
             let Some(reason) = reason else { continue };
             let missed_range = slowest.map_or(first, |slowest| slowest.max(first))..end;
             gaps.add(
-                summarize_gap(store, first, missed_range.start).gap(missed_range, reason),
+                summarize_gap(mapped, first, missed_range.start).gap(missed_range, reason),
                 &positions,
             );
             changed = true;
@@ -151,11 +153,11 @@ impl SegmentFlusher {
             gaps.save(disk, paths)?;
         }
         // From here on no reader can start there; readers that did so before are detected below.
-        let before = store.buffer.first();
-        store.buffer.set_first(last.end);
+        let before = mapped.buffer.first();
+        mapped.buffer.set_first(last.end);
         let now = RetentionHolds::read(disk, paths)?.oldest_position();
         if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
-            store.buffer.set_first(before);
+            mapped.buffer.set_first(before);
             return Ok(());
         }
         for &EvictedSegment { first, .. } in evicted_segments {
@@ -177,9 +179,9 @@ impl SegmentFlusher {
 
 /// Producers of the records of a segment from a position on, as far as readable: an unreadable
 /// segment must not block eviction forever.
-fn summarize_gap(store: &JournalShared, first: u64, from: u64) -> GapBuilder {
+fn summarize_gap(mapped: &MappedJournal, first: u64, from: u64) -> GapBuilder {
     let tally = RefCell::new(GapBuilder::default());
-    let scan = SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first);
+    let scan = SegmentScan::open(&*mapped.disk, &mapped.paths, mapped.stored_settings.id, first);
     let _ = scan.and_then(|mut scan| {
         let limit = scan.file_bytes()?;
         for_each_record(

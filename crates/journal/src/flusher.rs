@@ -21,10 +21,10 @@ use crate::gap::GapSet;
 use crate::handle_locks;
 use crate::layout::{FRAME_ALIGN, FRAME_BYTES, PRODUCER_BYTES};
 use crate::level::BatchIdentity;
+use crate::mapped_journal::MappedJournal;
 use crate::origin::fair_order;
 use crate::recovery;
 use crate::segment::{self, ProducerEntry, SegmentHeader, is_no_space, rewrite};
-use crate::shared::JournalShared;
 
 /// Maximum uncompressed bytes of a frame, unless a single batch is larger. Larger frames compress
 /// little better, a reader holds one frame in memory, and one corruption destroys one frame.
@@ -91,13 +91,13 @@ pub(crate) enum FlushOutcome {
 }
 
 impl SegmentFlusher {
-    pub(crate) fn new(store: &JournalShared) -> Result<SegmentFlusher> {
-        let compressor = Compressor::new(store.stored_settings.settings.codec);
+    pub(crate) fn new(mapped: &MappedJournal) -> Result<SegmentFlusher> {
+        let compressor = Compressor::new(mapped.stored_settings.settings.codec);
         Ok(SegmentFlusher {
-            lease_file: handle_locks::open(&*store.disk, &store.paths, "flusher")?,
+            lease_file: handle_locks::open(&*mapped.disk, &mapped.paths, "flusher")?,
             holds_lease: false,
             released_at: None,
-            compressor: compressor.io_context("set up compression for", &store.paths.dir)?,
+            compressor: compressor.io_context("set up compression for", &mapped.paths.dir)?,
             active: None,
             retained: Vec::new(),
             pending_files: Vec::new(),
@@ -121,15 +121,15 @@ impl SegmentFlusher {
     }
 
     /// Returns whether this process holds the lease, acquiring it if it is free.
-    pub(crate) fn acquire_lease(&mut self, store: &JournalShared) -> Result<bool> {
+    pub(crate) fn acquire_lease(&mut self, mapped: &MappedJournal) -> Result<bool> {
         if !self.holds_lease {
-            if !self.lease_file.try_lock().io_context("lock", &store.paths.lock("flusher"))? {
+            if !self.lease_file.try_lock().io_context("lock", &mapped.paths.lock("flusher"))? {
                 return Ok(false);
             }
             // Unpublished work of the previous owner is still in the buffer.
-            let known = self.is_unchanged_since_release(store);
+            let known = self.is_unchanged_since_release(mapped);
             if let Err(error) = known
-                .and_then(|known| if known { Ok(()) } else { self.load_published_state(store) })
+                .and_then(|known| if known { Ok(()) } else { self.load_published_state(mapped) })
             {
                 let _ = self.lease_file.unlock();
                 return Err(error);
@@ -140,38 +140,38 @@ impl SegmentFlusher {
     }
 
     /// Moves all buffered entries to segments.
-    pub(crate) fn drain(&mut self, store: &JournalShared) -> Result<FlushOutcome> {
-        if !self.acquire_lease(store)? {
+    pub(crate) fn drain(&mut self, mapped: &MappedJournal) -> Result<FlushOutcome> {
+        if !self.acquire_lease(mapped)? {
             return Ok(FlushOutcome::NotOwner);
         }
-        if store.buffer.state() & FAIL_STOP != 0 {
+        if mapped.buffer.state() & FAIL_STOP != 0 {
             return Err(Error::FailStop);
         }
         // The end as of now: concurrent appenders could keep the loop running forever.
-        let (goal, next) = store.buffer.end();
+        let (goal, next) = mapped.buffer.end();
         loop {
-            let mark = store.buffer.mark();
+            let mark = mapped.buffer.mark();
             if mark.ring >= goal {
                 if mark.position < next {
-                    store.lock_append()?.discard_lost();
+                    mapped.lock_append()?.discard_lost();
                 }
                 // An empty buffer is no space: the next frame needs a segment.
-                if store.buffer.state() & FULL != 0
-                    && self.ensure_segment_space(store, 0, mark.position).is_ok()
+                if mapped.buffer.state() & FULL != 0
+                    && self.ensure_segment_space(mapped, 0, mark.position).is_ok()
                 {
-                    store.buffer.clear_state(FULL);
+                    mapped.buffer.clear_state(FULL);
                 }
                 return Ok(FlushOutcome::Drained);
             }
-            self.write_frame(store, mark, goal)?;
+            self.write_frame(mapped, mark, goal)?;
         }
     }
 
     /// Writes one frame of the entries that follow `mark`.
-    fn write_frame(&mut self, store: &JournalShared, mark: FlushMark, tail: u64) -> Result<()> {
-        let quarter = (store.buffer.ring_bytes() / 4) as usize;
+    fn write_frame(&mut self, mapped: &MappedJournal, mark: FlushMark, tail: u64) -> Result<()> {
+        let quarter = (mapped.buffer.ring_bytes() / 4) as usize;
         // A segment must hold the frame together with its producer table.
-        let most = FRAME_RAW_BYTES.min(store.stored_settings.settings.segment_bytes as usize / 4);
+        let most = FRAME_RAW_BYTES.min(mapped.stored_settings.settings.segment_bytes as usize / 4);
         let enough = most.min(quarter.max(1));
         self.raw.clear();
         let mut content: Option<FrameBody> = None;
@@ -179,7 +179,7 @@ impl SegmentFlusher {
         let mut at = mark.ring;
         while at < tail && self.raw.len() < enough {
             self.entry.clear();
-            let Some(entry) = store.buffer.ring().entry(at, tail, &mut self.entry) else {
+            let Some(entry) = mapped.buffer.ring().entry(at, tail, &mut self.entry) else {
                 // No valid entry: shared memory was corrupted. The next valid entry has a later
                 // position, which readers see as a gap.
                 at = at.wrapping_add(1);
@@ -196,7 +196,7 @@ impl SegmentFlusher {
             content.records = records;
             content.time_min = content.time_min.min(entry.time);
             content.time_max = content.time_max.max(entry.time);
-            frame::encode_group(&mut self.raw, entry.identity, entry.records);
+            frame::encode_batch_header(&mut self.raw, entry.identity, entry.records);
             if !entry.is_packed {
                 frame::put_varint(&mut self.raw, self.entry.len() as u64);
             }
@@ -207,20 +207,20 @@ impl SegmentFlusher {
             at = at.wrapping_add(entry.words);
         }
         let mark = match content {
-            Some(content) => self.put_frame(store, mark, content)?,
+            Some(content) => self.put_frame(mapped, mark, content)?,
             None => mark,
         };
-        store.supervisor.fault_point("journal frame");
-        match store.lock_append() {
-            Ok(guard) => store.buffer.publish(FlushMark { ring: at, ..mark }, guard),
+        mapped.supervisor.fault_point("journal frame");
+        match mapped.lock_append() {
+            Ok(guard) => mapped.buffer.publish(FlushMark { ring: at, ..mark }, guard),
             Err(error) => {
                 // The next owner starts from the published mark.
-                self.release_lease(store);
+                self.release_lease(mapped);
                 return Err(error);
             }
         }
         for last in batches {
-            self.record_producer(store, last);
+            self.record_producer(mapped, last);
         }
         Ok(())
     }
@@ -228,11 +228,11 @@ impl SegmentFlusher {
     /// Writes `raw` as a frame; returns the unpublished offset of the next one.
     fn put_frame(
         &mut self,
-        store: &JournalShared,
+        mapped: &MappedJournal,
         mark: FlushMark,
         content: FrameBody,
     ) -> Result<FlushMark> {
-        self.ensure_segment_space(store, self.raw.len(), content.first)?;
+        self.ensure_segment_space(mapped, self.raw.len(), content.first)?;
         let Some(writing) = self.active.as_mut() else {
             unreachable!("BUG: there is no segment after one was begun")
         };
@@ -248,11 +248,11 @@ impl SegmentFlusher {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
                 // Reached only where space cannot be reserved. Nothing was published: retry.
-                store.buffer.set_state(FULL);
+                mapped.buffer.set_state(FULL);
                 return Err(FullReason::NoSpace.into());
             }
             Err(error) => {
-                store.buffer.set_state(FAIL_STOP);
+                mapped.buffer.set_state(FAIL_STOP);
                 return Err(FileError::new("write to", &writing.path, error).into());
             }
         }
@@ -270,7 +270,7 @@ impl SegmentFlusher {
     /// enlarges a frame.
     fn ensure_segment_space(
         &mut self,
-        store: &JournalShared,
+        mapped: &MappedJournal,
         raw_bytes: usize,
         first: u64,
     ) -> Result<()> {
@@ -281,67 +281,67 @@ impl SegmentFlusher {
             (Some(writing), Some(room)) if writing.offset.saturating_add(room) <= writing.limit => {
                 Ok(())
             }
-            (_, room) => self.roll_segment(store, first, room.unwrap_or(u64::MAX)),
+            (_, room) => self.roll_segment(mapped, first, room.unwrap_or(u64::MAX)),
         }
     }
 
     /// Creates the first segment, so that an append finds space for it.
-    pub(crate) fn reserve_first_segment(&mut self, store: &JournalShared) -> Result<()> {
-        if !self.acquire_lease(store)? || !self.retained.is_empty() {
+    pub(crate) fn reserve_first_segment(&mut self, mapped: &MappedJournal) -> Result<()> {
+        if !self.acquire_lease(mapped)? || !self.retained.is_empty() {
             return Ok(());
         }
-        let mark = store.buffer.mark();
-        self.ensure_segment_space(store, 0, mark.position)
+        let mark = mapped.buffer.mark();
+        self.ensure_segment_space(mapped, 0, mark.position)
     }
 
-    /// Writes a batch that is larger than the buffer directly to a segment; `group` is its records
+    /// Writes a batch that is larger than the buffer directly to a segment; `body` is its records
     /// with their lengths.
     pub(crate) fn write_direct(
         &mut self,
-        store: &JournalShared,
+        mapped: &MappedJournal,
         identity: Option<BatchIdentity>,
         records: u32,
-        group: &[u8],
+        body: &[u8],
     ) -> Result<DirectAppend> {
         loop {
-            if self.drain(store)? == FlushOutcome::NotOwner {
+            if self.drain(mapped)? == FlushOutcome::NotOwner {
                 return Ok(DirectAppend::NotOwner);
             }
             // Starting a segment can be slow: without the append lock.
-            let most = group.len().saturating_add(frame::GROUP_HEADER_BYTES_MAX);
-            self.ensure_segment_space(store, most, store.buffer.mark().position)?;
-            let guard = store.lock_append()?;
+            let most = body.len().saturating_add(frame::BATCH_HEADER_BYTES_MAX);
+            self.ensure_segment_space(mapped, most, mapped.buffer.mark().position)?;
+            let guard = mapped.lock_append()?;
             if let Some(end) = guard.duplicate_end(identity) {
                 return Ok(DirectAppend::Duplicate(end));
             }
             if !guard.is_empty() {
                 continue;
             }
-            let (_, first) = store.buffer.end();
-            let now = store.now();
+            let (_, first) = mapped.buffer.end();
+            let now = mapped.now();
             self.raw.clear();
-            frame::encode_group(&mut self.raw, identity, records);
-            self.raw.extend_from_slice(group);
+            frame::encode_batch_header(&mut self.raw, identity, records);
+            self.raw.extend_from_slice(body);
             let content = FrameBody { first, records, time_min: now, time_max: now };
-            let mark = self.put_frame(store, store.buffer.mark(), content)?;
+            let mark = self.put_frame(mapped, mapped.buffer.mark(), content)?;
             guard.commit_direct(identity, mark);
             drop(guard);
             if let Some(identity) = identity {
-                self.record_producer(store, ProducerEntry { identity, end: mark.position });
+                self.record_producer(mapped, ProducerEntry { identity, end: mark.position });
             }
-            store.buffer.wake_readers_of_direct();
+            mapped.buffer.wake_readers_of_direct();
             return Ok(DirectAppend::At(first));
         }
     }
 
-    fn record_producer(&mut self, store: &JournalShared, last: ProducerEntry) {
+    fn record_producer(&mut self, mapped: &MappedJournal, last: ProducerEntry) {
         let key = (last.identity.producer, last.identity.epoch);
         let known = self.producers.entry(key).or_insert(last);
         if known.identity.sequence <= last.identity.sequence {
             *known = last;
         }
         // Twice the retained number, so that pruning is rare.
-        let most = store.stored_settings.settings.producers_max as usize;
+        let most = mapped.stored_settings.settings.dedup_producers as usize;
         if self.producers.len() > most.saturating_mul(2) {
             let keep = newest(self.producers.values().copied(), most);
             self.producers = keep
@@ -354,27 +354,27 @@ impl SegmentFlusher {
     // ---- segments ----
 
     /// Closes the active segment and starts another, with at least `room` bytes for frames.
-    fn roll_segment(&mut self, store: &JournalShared, first: u64, room: u64) -> Result<()> {
-        let size = store.stored_settings.settings.segment_bytes;
-        if let Err(error) = self.free_space_for(store, size) {
+    fn roll_segment(&mut self, mapped: &MappedJournal, first: u64, room: u64) -> Result<()> {
+        let size = mapped.stored_settings.settings.segment_bytes;
+        if let Err(error) = self.free_space_for(mapped, size) {
             if let Error::Full(_) = error {
-                store.buffer.set_state(FULL);
+                mapped.buffer.set_state(FULL);
             }
             return Err(error);
         }
         self.end_segment();
         // The table must leave space for the largest batch.
-        let most = (store.stored_settings.settings.producers_max as usize)
+        let most = (mapped.stored_settings.settings.dedup_producers as usize)
             .min(size as usize / 4 / PRODUCER_BYTES);
         let head = SegmentHeader {
-            journal_id: store.stored_settings.id,
+            journal_id: mapped.stored_settings.id,
             first,
-            created: store.now(),
+            created: mapped.now(),
             producers: newest(self.producers.values().copied(), most),
         };
-        let path = store.paths.segment(first);
+        let path = mapped.paths.segment(first);
         let least = head.frames_offset().saturating_add(room);
-        let created = store.disk.open(&path, OpenMode::Create).and_then(|file| {
+        let created = mapped.disk.open(&path, OpenMode::Create).and_then(|file| {
             let size = segment::reserve_space(&*file, size, least)?;
             file.write_all_at(&head.encode(), 0)?;
             Ok((file, size))
@@ -383,9 +383,9 @@ impl SegmentFlusher {
             Ok(created) => created,
             Err(error) => {
                 // It holds nothing published.
-                let _ = store.disk.remove(&path);
+                let _ = mapped.disk.remove(&path);
                 if is_no_space(&error) {
-                    store.buffer.set_state(FULL);
+                    mapped.buffer.set_state(FULL);
                     return Err(FullReason::NoSpace.into());
                 }
                 return Err(FileError::new("create", &path, error).into());
@@ -400,7 +400,7 @@ impl SegmentFlusher {
             file: file.into(),
             path,
             first,
-            salt: frame::salt(store.stored_settings.id, first),
+            salt: frame::salt(mapped.stored_settings.id, first),
             offset: head.frames_offset(),
             limit: size,
         });
@@ -422,20 +422,20 @@ impl SegmentFlusher {
 
     /// Loads the published state: bytes after the mark were not published and are truncated, and
     /// unsynced files are queued.
-    fn load_published_state(&mut self, store: &JournalShared) -> Result<()> {
-        let mark = store.buffer.mark();
-        let durable = store.buffer.durable();
+    fn load_published_state(&mut self, mapped: &MappedJournal) -> Result<()> {
+        let mark = mapped.buffer.mark();
+        let durable = mapped.buffer.durable();
         (self.active, self.is_dirty, self.is_dir_dirty) = (None, false, true);
         (self.retained, self.pending_files, self.producers) =
             (Vec::new(), Vec::new(), HashMap::new());
-        let firsts = segment::list(&*store.disk, &store.paths)?;
+        let firsts = segment::list(&*mapped.disk, &mapped.paths)?;
         for (i, &first) in firsts.iter().enumerate() {
-            let path = store.paths.segment(first);
+            let path = mapped.paths.segment(first);
             let file: Arc<dyn File> =
-                store.disk.open(&path, OpenMode::Write).io_context("open", &path)?.into();
+                mapped.disk.open(&path, OpenMode::Write).io_context("open", &path)?.into();
             if mark.offset == 0 || first > mark.segment {
                 // Created, with nothing published.
-                store.disk.remove(&path).io_context("remove", &path)?;
+                mapped.disk.remove(&path).io_context("remove", &path)?;
                 continue;
             }
             let writing = first == mark.segment;
@@ -445,7 +445,7 @@ impl SegmentFlusher {
                 firsts.get(i.saturating_add(1)).copied().unwrap_or(mark.position)
             };
             if end > durable {
-                if store.buffer.is_syncing() {
+                if mapped.buffer.is_syncing() {
                     rewrite(&*file, if writing { mark.offset } else { u64::MAX })
                         .io_context("rewrite", &path)?;
                 }
@@ -453,37 +453,37 @@ impl SegmentFlusher {
             }
             let mut bytes = file.len().io_context("get the length of", &path)?;
             if writing {
-                let size = store.stored_settings.settings.segment_bytes;
+                let size = mapped.stored_settings.settings.segment_bytes;
                 file.set_len(mark.offset).io_context("truncate the unpublished tail of", &path)?;
                 // Without reservable space there is none after the mark; the next frame starts
                 // another segment.
                 let limit =
                     if file.allocate(size).is_ok() { size.max(mark.offset) } else { mark.offset };
                 bytes = limit;
-                let salt = frame::salt(store.stored_settings.id, first);
+                let salt = frame::salt(mapped.stored_settings.id, first);
                 self.active =
                     Some(ActiveSegment { file, path, first, salt, offset: mark.offset, limit });
             }
             self.retained.push(RetainedSegment { first, bytes, newest: None });
         }
         let firsts: Vec<u64> = self.retained.iter().map(|kept| kept.first).collect();
-        let (disk, paths) = (&*store.disk, &store.paths);
+        let (disk, paths) = (&*mapped.disk, &mapped.paths);
         let (gaps, _) = GapSet::load(disk, paths)?;
         let lasts = recovery::recover_producers(
             disk,
             paths,
-            &store.stored_settings,
+            &mapped.stored_settings,
             &firsts,
             mark.offset,
             &gaps,
         )?;
         // A batch that bypassed the buffer may have been published by a process that died before
         // recording its sequence.
-        let guard = store.lock_append()?;
-        lasts.iter().for_each(|last| store.buffer.sequences().record(last.identity, last.end));
+        let guard = mapped.lock_append()?;
+        lasts.iter().for_each(|last| mapped.buffer.sequences().record(last.identity, last.end));
         drop(guard);
         for last in lasts {
-            self.record_producer(store, last);
+            self.record_producer(mapped, last);
         }
         Ok(())
     }
@@ -499,39 +499,39 @@ impl SegmentFlusher {
     }
 
     /// Releases the lease to another process; false if this process does not hold it.
-    pub(crate) fn release_lease(&mut self, store: &JournalShared) -> bool {
+    pub(crate) fn release_lease(&mut self, mapped: &MappedJournal) -> bool {
         if !std::mem::take(&mut self.holds_lease) {
             return false;
         }
-        let mark = store.buffer.mark();
+        let mark = mapped.buffer.mark();
         // Unless unpublished work exists.
         let published = self.active.as_ref().map(|writing| (writing.first, writing.offset));
         self.released_at =
-            (published == Some((mark.segment, mark.offset))).then(|| (mark, store.buffer.first()));
+            (published == Some((mark.segment, mark.offset))).then(|| (mark, mapped.buffer.first()));
         // The next owner finds unsynced data by the durable position.
         self.lease_file.unlock().is_ok()
     }
 
     /// Releases the lease and discards the cached state; the next owner reloads it.
-    pub(crate) fn drop_lease_state(&mut self, store: &JournalShared) {
-        self.release_lease(store);
+    pub(crate) fn drop_lease_state(&mut self, mapped: &MappedJournal) {
+        self.release_lease(mapped);
         self.released_at = None;
     }
 
     /// Whether no other process changed anything since the lease was released. An unpublished new
     /// segment counts as a change.
-    fn is_unchanged_since_release(&mut self, store: &JournalShared) -> Result<bool> {
-        if self.released_at.take() != Some((store.buffer.mark(), store.buffer.first())) {
+    fn is_unchanged_since_release(&mut self, mapped: &MappedJournal) -> Result<bool> {
+        if self.released_at.take() != Some((mapped.buffer.mark(), mapped.buffer.first())) {
             return Ok(false);
         }
-        let firsts = segment::list(&*store.disk, &store.paths)?;
+        let firsts = segment::list(&*mapped.disk, &mapped.paths)?;
         Ok(firsts.iter().eq(self.retained.iter().map(|kept| &kept.first)))
     }
 
     // ---- fsync ----
 
     /// Files to sync for everything flushed by now. The sync runs without the flusher lock.
-    pub(crate) fn pending_sync(&mut self, store: &JournalShared) -> PendingSync {
+    pub(crate) fn pending_sync(&mut self, mapped: &MappedJournal) -> PendingSync {
         let mut files = std::mem::take(&mut self.pending_files);
         if let Some(writing) = self.active.as_ref().filter(|_| self.is_dirty) {
             files.push((writing.path.clone(), Arc::clone(&writing.file)));
@@ -540,7 +540,7 @@ impl SegmentFlusher {
         PendingSync {
             files,
             is_dir_dirty: std::mem::take(&mut self.is_dir_dirty),
-            up_to: store.buffer.mark().position,
+            up_to: mapped.buffer.mark().position,
         }
     }
 }
@@ -555,16 +555,16 @@ pub(crate) enum DirectAppend {
 
 impl PendingSync {
     /// Fsyncs; returns the new durable position.
-    pub(crate) fn sync(&self, store: &JournalShared) -> Result<u64> {
-        store.buffer.set_syncing(true);
+    pub(crate) fn sync(&self, mapped: &MappedJournal) -> Result<u64> {
+        mapped.buffer.set_syncing(true);
         for (path, file) in &self.files {
             file.sync().io_context("fsync", path)?;
         }
         if self.is_dir_dirty {
-            let dir = store.paths.segments();
-            store.disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
+            let dir = mapped.paths.segments();
+            mapped.disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
         }
-        store.buffer.set_syncing(false);
+        mapped.buffer.set_syncing(false);
         Ok(self.up_to)
     }
 }

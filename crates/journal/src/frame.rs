@@ -1,5 +1,5 @@
 //! Frame format of segments. A frame is a header and an optionally compressed body. A body is a
-//! sequence of groups; a group is one append: an optional identity and its records.
+//! sequence of batches; a batch is one append: an optional identity and its records.
 //!
 //! Both checksums are salted with the journal id and the segment's first position, so that bytes of
 //! another journal, or a record that contains a frame, never validate as a frame of this segment.
@@ -136,8 +136,12 @@ pub(crate) fn encode_frame(
     head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Starts a group in a body.
-pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, records: u32) {
+/// Starts a batch in a body.
+pub(crate) fn encode_batch_header(
+    raw: &mut Vec<u8>,
+    identity: Option<BatchIdentity>,
+    records: u32,
+) {
     put_varint(raw, u64::from(records) << 1 | u64::from(identity.is_some()));
     if let Some(identity) = identity {
         raw.extend_from_slice(&identity.producer.to_le_bytes());
@@ -146,8 +150,8 @@ pub(crate) fn encode_group(raw: &mut Vec<u8>, identity: Option<BatchIdentity>, r
     }
 }
 
-/// Maximum bytes that `encode_group` appends.
-pub(crate) const GROUP_HEADER_BYTES_MAX: usize = 10 + 16 + 10;
+/// Maximum bytes that `encode_batch_header` appends.
+pub(crate) const BATCH_HEADER_BYTES_MAX: usize = 10 + 16 + 10;
 
 /// LEB128: seven bits a byte, lowest first, top bit set in all but the last.
 #[inline]
@@ -199,8 +203,8 @@ pub struct Record<'a> {
 pub(crate) struct RecordIter<'a> {
     rest: &'a [u8],
     position: u64,
-    /// Records left in the current group.
-    group: u64,
+    /// Records left in the current batch.
+    batch_records_left: u64,
     identity: Option<BatchIdentity>,
     /// The bytes are not valid writer output.
     is_corrupt: bool,
@@ -208,24 +212,30 @@ pub(crate) struct RecordIter<'a> {
 
 impl<'a> RecordIter<'a> {
     pub(crate) fn new(raw: &'a [u8], first: u64) -> RecordIter<'a> {
-        RecordIter { rest: raw, position: first, group: 0, identity: None, is_corrupt: false }
+        RecordIter {
+            rest: raw,
+            position: first,
+            batch_records_left: 0,
+            identity: None,
+            is_corrupt: false,
+        }
     }
 
-    /// Whether the body is exactly `records` records in complete groups.
+    /// Whether the body is exactly `records` records in complete batches.
     pub(crate) fn contains_exactly(mut self, records: u64) -> bool {
         let end = self.position.checked_add(records);
         for _ in self.by_ref() {}
-        !self.is_corrupt && self.group == 0 && Some(self.position) == end
+        !self.is_corrupt && self.batch_records_left == 0 && Some(self.position) == end
     }
 
     fn next_record(&mut self) -> Option<Option<Record<'a>>> {
-        if self.group == 0 {
+        if self.batch_records_left == 0 {
             if self.rest.is_empty() {
                 return Some(None);
             }
             let head = take_varint(&mut self.rest)?;
-            // Writers produce no empty groups.
-            self.group = Some(head >> 1).filter(|&records| records > 0)?;
+            // Writers produce no empty batches.
+            self.batch_records_left = Some(head >> 1).filter(|&records| records > 0)?;
             self.identity = match head & 1 {
                 0 => None,
                 _ => Some(BatchIdentity {
@@ -239,7 +249,7 @@ impl<'a> RecordIter<'a> {
         let (bytes, rest) = self.rest.split_at_checked(len)?;
         let record = Record { position: self.position, identity: self.identity, bytes };
         self.rest = rest;
-        self.group = self.group.saturating_sub(1);
+        self.batch_records_left = self.batch_records_left.saturating_sub(1);
         self.position = self.position.checked_add(1)?;
         Some(Some(record))
     }
@@ -255,7 +265,7 @@ impl<'a> Iterator for RecordIter<'a> {
             None => {
                 self.is_corrupt = true;
                 self.rest = &[];
-                self.group = 0;
+                self.batch_records_left = 0;
                 None
             }
         }
@@ -271,10 +281,10 @@ mod tests {
 
     fn body() -> Vec<u8> {
         let mut raw = Vec::new();
-        encode_group(&mut raw, None, 1);
+        encode_batch_header(&mut raw, None, 1);
         put_varint(&mut raw, 3);
         raw.extend_from_slice(b"one");
-        encode_group(&mut raw, Some(ID), 2);
+        encode_batch_header(&mut raw, Some(ID), 2);
         put_varint(&mut raw, 0);
         put_varint(&mut raw, 200);
         raw.extend_from_slice(&[5; 200]);

@@ -31,7 +31,7 @@ pub enum GapReason {
     Damaged,
     /// Not durable when the machine stopped: the positions may have been seen, their content is
     /// unknown.
-    Interrupted,
+    LostBeforeSync,
 }
 
 impl fmt::Display for GapReason {
@@ -40,7 +40,7 @@ impl fmt::Display for GapReason {
             GapReason::BytesLimit => "dropped: size retention",
             GapReason::AgeLimit => "dropped: time retention",
             GapReason::Damaged => "damaged",
-            GapReason::Interrupted => "lost in crash before sync",
+            GapReason::LostBeforeSync => "lost in crash before sync",
         })
     }
 }
@@ -310,7 +310,7 @@ fn number(reason: GapReason) -> u8 {
         GapReason::BytesLimit => 1,
         GapReason::AgeLimit => 2,
         GapReason::Damaged => 3,
-        GapReason::Interrupted => 4,
+        GapReason::LostBeforeSync => 4,
     }
 }
 
@@ -355,7 +355,7 @@ fn decode_verified(bytes: &[u8]) -> Option<DecodedGaps> {
             GapReason::BytesLimit,
             GapReason::AgeLimit,
             GapReason::Damaged,
-            GapReason::Interrupted,
+            GapReason::LostBeforeSync,
         ];
         let reason = reasons.into_iter().find(|&reason| number(reason) == fields.u8("reason"))?;
         let time = fields.i64("time_min")..=fields.i64("time_max");
@@ -447,7 +447,7 @@ mod tests {
     fn gap_file_round_trips_and_detects_flipped_bits() {
         let mut gaps = GapSet::default();
         gaps.add(gap(10..20, 1), &[]);
-        gaps.add(RecordGap::unknown(30..31, GapReason::Interrupted), &[]);
+        gaps.add(RecordGap::unknown(30..31, GapReason::LostBeforeSync), &[]);
         let bytes = gaps.encode();
         assert!(matches!(decode(&bytes), DecodedGaps::Gaps(again) if again == gaps));
         for bit in 0..bytes.len() * 8 {

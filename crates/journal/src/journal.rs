@@ -18,20 +18,20 @@ use crate::checkpoint::{self, Checkpoint, CheckpointKind, LockedCheckpoint};
 use crate::error::{Error, FullReason, Result};
 use crate::flusher::SegmentFlusher;
 use crate::handle_locks::{HandleLocks, OpenLock};
-use crate::inner::{CommitGroup, JournalInner, map};
 use crate::level::{Ack, BatchIdentity, Level, Watermarks};
+use crate::mapped_journal::{MappedJournal, StoredSettings};
+use crate::open_journal::{CommitGroup, OpenJournal, map};
 use crate::options::Options;
 use crate::paths::Paths;
 use crate::reader::{JournalReader, StartPosition};
 use crate::recovery::{self, RecoveryReport};
 use crate::settings::{Limits, Settings};
-use crate::shared::{JournalShared, StoredSettings};
 use crate::subscriber::Subscriber;
 use crate::supervisor::Supervisor;
 
 /// An open journal. All methods may be called from any thread.
 pub struct Journal {
-    inner: Arc<JournalInner>,
+    inner: Arc<OpenJournal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -53,7 +53,7 @@ pub struct JournalStat {
     pub segment_bytes: u64,
     /// Bytes in the buffer that are in no segment yet.
     pub buffered_bytes: u64,
-    /// Subscribers and bookmarks.
+    /// Checkpoints, including those of subscribers.
     pub checkpoints: Vec<Checkpoint>,
     /// Checkpoints with two corrupt copies.
     pub damaged_checkpoints: Vec<String>,
@@ -147,7 +147,7 @@ impl Journal {
             });
         }
         buffer.begin_slot(handle_locks.slot);
-        let store = JournalShared {
+        let mapped = MappedJournal {
             disk,
             paths,
             stored_settings,
@@ -157,13 +157,13 @@ impl Journal {
             append_timeout: options.append_timeout,
             supervisor: options.supervisor.clone(),
         };
-        let mut flusher = SegmentFlusher::new(&store)?;
+        let mut flusher = SegmentFlusher::new(&mapped)?;
         if options.has_background_thread {
-            flusher.acquire_lease(&store)?;
+            flusher.acquire_lease(&mapped)?;
         }
         drop(guard);
-        let inner = Arc::new(JournalInner {
-            shared: store,
+        let inner = Arc::new(OpenJournal {
+            mapped,
             flusher: Mutex::new(flusher),
             group_commit: Mutex::new(CommitGroup::default()),
             sync_requests: AtomicU64::new(0),
@@ -212,7 +212,7 @@ impl Journal {
 
     /// Whether a batch would be a duplicate.
     pub fn has_accepted(&self, identity: BatchIdentity) -> Result<bool> {
-        Ok(self.inner.shared.lock_append()?.duplicate_end(Some(identity)).is_some())
+        Ok(self.inner.mapped.lock_append()?.duplicate_end(Some(identity)).is_some())
     }
 
     /// Brings everything appended to a level; `process` means written to segments here.
@@ -223,12 +223,12 @@ impl Journal {
 
     /// Directory.
     pub fn dir(&self) -> &Path {
-        &self.inner.shared.paths.dir
+        &self.inner.mapped.paths.dir
     }
 
     /// Disk.
     pub fn disk(&self) -> &Arc<dyn Disk> {
-        &self.inner.shared.disk
+        &self.inner.mapped.disk
     }
 
     /// Supervisor given at opening.
@@ -238,51 +238,51 @@ impl Journal {
 
     /// Id, as in [`JournalStat`].
     pub fn id(&self) -> u128 {
-        self.inner.shared.stored_settings.id
+        self.inner.mapped.stored_settings.id
     }
 
     /// Current watermarks.
     pub fn watermarks(&self) -> Watermarks {
-        let buffer = &self.inner.shared.buffer;
+        let buffer = &self.inner.mapped.buffer;
         let durable = buffer.durable();
         let flushed = buffer.mark().position;
         Watermarks { first: buffer.first(), durable, flushed, end: buffer.end().1.max(flushed) }
     }
 
-    /// Anonymous reader: it holds back no deletion and gets a gap for what it missed.
+    /// Anonymous reader: it pins no records and gets a gap for what it missed.
     pub fn reader(&self, start: StartPosition) -> Result<JournalReader> {
         JournalReader::new(Arc::clone(&self.inner), self.find(start)?)
     }
 
-    /// Adds a subscriber; `blocks_deletion` as in [`Checkpoint`].
+    /// Adds a subscriber; `pins_records` as in [`Checkpoint`].
     pub fn add_subscriber(
         &self,
         name: &str,
         start: StartPosition,
-        holds: bool,
+        pins_records: bool,
     ) -> Result<Checkpoint> {
-        self.add(name, start, CheckpointKind::Subscriber, holds)
+        self.add(name, start, CheckpointKind::Subscriber, pins_records)
     }
 
     /// Opens a subscriber for reading from its position. One reader at a time can have it open.
     pub fn subscribe(&self, name: &str) -> Result<Subscriber> {
-        let store = &self.inner.shared;
+        let mapped = &self.inner.mapped;
         // Excludes a concurrent removal.
-        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
-        let checkpoint = LockedCheckpoint::open(&*store.disk, &store.paths, name)?;
+        let guard = OpenLock::begin(&*mapped.disk, &mapped.paths)?;
+        let checkpoint = LockedCheckpoint::open(&*mapped.disk, &mapped.paths, name)?;
         drop(guard);
         let reader = JournalReader::new(Arc::clone(&self.inner), checkpoint.get().position)?;
         Ok(Subscriber::new(reader, checkpoint))
     }
 
-    /// Adds a bookmark.
-    pub fn add_bookmark(
+    /// Adds a plain checkpoint.
+    pub fn add_checkpoint(
         &self,
         name: &str,
         start: StartPosition,
-        holds: bool,
+        pins_records: bool,
     ) -> Result<Checkpoint> {
-        self.add(name, start, CheckpointKind::Bookmark, holds)
+        self.add(name, start, CheckpointKind::Plain, pins_records)
     }
 
     fn add(
@@ -290,10 +290,10 @@ impl Journal {
         name: &str,
         start: StartPosition,
         kind: CheckpointKind,
-        holds: bool,
+        pins_records: bool,
     ) -> Result<Checkpoint> {
-        let store = &self.inner.shared;
-        let (disk, paths) = (&*store.disk, &store.paths);
+        let mapped = &self.inner.mapped;
+        let (disk, paths) = (&*mapped.disk, &mapped.paths);
         // Serialises creation under the same name.
         let _guard = OpenLock::begin(disk, paths)?;
         match checkpoint::read(disk, paths, name) {
@@ -307,32 +307,32 @@ impl Journal {
         let checkpoint = Checkpoint {
             name: name.to_owned(),
             position,
-            committed_at: store.now(),
+            committed_at: mapped.now(),
             kind,
-            blocks_deletion: holds,
+            pins_records,
             is_degraded: false,
         };
         checkpoint::create(disk, paths, &checkpoint)?;
         Ok(checkpoint)
     }
 
-    /// State of a subscriber or bookmark.
+    /// A checkpoint, which may be that of a subscriber.
     pub fn checkpoint(&self, name: &str) -> Result<Checkpoint> {
-        let store = &self.inner.shared;
-        checkpoint::read(&*store.disk, &store.paths, name)
+        let mapped = &self.inner.mapped;
+        checkpoint::read(&*mapped.disk, &mapped.paths, name)
     }
 
-    /// Moves a subscriber without an open reader, or a bookmark, in either direction; durable on
+    /// Moves a checkpoint in either direction; durable on
     /// return.
     pub fn set_checkpoint(&self, name: &str, start: StartPosition) -> Result<Checkpoint> {
-        let store = &self.inner.shared;
+        let mapped = &self.inner.mapped;
         let position = self.find(start)?;
-        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
-        match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
-            Ok(mut held) => held.set(position, store.now(), true)?,
-            // Only the name is known: assume a blocking subscriber, which loses nothing.
+        let guard = OpenLock::begin(&*mapped.disk, &mapped.paths)?;
+        match LockedCheckpoint::open(&*mapped.disk, &mapped.paths, name) {
+            Ok(mut held) => held.set(position, mapped.now(), true)?,
+            // Only the name is known: assume a subscriber that pins records, which loses nothing.
             Err(Error::CheckpointCorrupt { .. }) => {
-                let moved = store.now();
+                let moved = mapped.now();
                 let kind = CheckpointKind::Subscriber;
                 let name = name.to_owned();
                 let checkpoint = Checkpoint {
@@ -340,10 +340,10 @@ impl Journal {
                     position,
                     committed_at: moved,
                     kind,
-                    blocks_deletion: true,
+                    pins_records: true,
                     is_degraded: false,
                 };
-                checkpoint::create(&*store.disk, &store.paths, &checkpoint)?;
+                checkpoint::create(&*mapped.disk, &mapped.paths, &checkpoint)?;
             }
             Err(error) => return Err(error),
         }
@@ -352,10 +352,10 @@ impl Journal {
         self.checkpoint(name)
     }
 
-    /// Renames a subscriber without an open reader, or a bookmark, durably.
+    /// Renames a checkpoint durably; a subscriber must have no open reader.
     pub fn rename_checkpoint(&self, name: &str, new_name: &str) -> Result<()> {
-        let store = &self.inner.shared;
-        let (disk, paths) = (&*store.disk, &store.paths);
+        let mapped = &self.inner.mapped;
+        let (disk, paths) = (&*mapped.disk, &mapped.paths);
         let _guard = OpenLock::begin(disk, paths)?;
         let _lock = LockedCheckpoint::open(disk, paths, name)?;
         match checkpoint::read(disk, paths, new_name) {
@@ -367,16 +367,16 @@ impl Journal {
         }
     }
 
-    /// Removes a subscriber without an open reader, or a bookmark.
+    /// Removes a checkpoint; a subscriber must have no open reader.
     pub fn remove_checkpoint(&self, name: &str) -> Result<()> {
-        let store = &self.inner.shared;
-        let guard = OpenLock::begin(&*store.disk, &store.paths)?;
-        let locked = match LockedCheckpoint::open(&*store.disk, &store.paths, name) {
+        let mapped = &self.inner.mapped;
+        let guard = OpenLock::begin(&*mapped.disk, &mapped.paths)?;
+        let locked = match LockedCheckpoint::open(&*mapped.disk, &mapped.paths, name) {
             Ok(locked) => Some(locked),
             Err(Error::CheckpointCorrupt { .. }) => None,
             Err(error) => return Err(error),
         };
-        checkpoint::remove(&*store.disk, &store.paths, name)?;
+        checkpoint::remove(&*mapped.disk, &mapped.paths, name)?;
         drop((locked, guard));
         self.inner.release_up_to(u64::MAX);
         Ok(())
@@ -385,54 +385,54 @@ impl Journal {
     /// Changes the limits for handles opened from now on; open handles, including this one, keep
     /// the old limits.
     pub fn set_limits(&self, limits: Limits) -> Result<()> {
-        let store = &self.inner.shared;
-        limits.check(store.stored_settings.settings.segment_bytes)?;
-        let settings = Settings { limits, ..store.stored_settings.settings };
-        let stored_settings = StoredSettings { settings, ..store.stored_settings };
-        stored_settings.create(&*store.disk, &store.paths)
+        let mapped = &self.inner.mapped;
+        limits.check(mapped.stored_settings.settings.segment_bytes)?;
+        let settings = Settings { limits, ..mapped.stored_settings.settings };
+        let stored_settings = StoredSettings { settings, ..mapped.stored_settings };
+        stored_settings.create(&*mapped.disk, &mapped.paths)
     }
 
     /// Creates the first segment of a new journal, so that a disk without space for it is known
     /// before the first append: the error is [`Error::Full`] then.
     pub fn reserve_first_segment(&self) -> Result<()> {
-        self.inner.flusher().reserve_first_segment(&self.inner.shared)
+        self.inner.flusher().reserve_first_segment(&self.inner.mapped)
     }
 
     /// Whether the journal is full; [`Journal::stat`] has the reason.
     pub fn is_full(&self) -> bool {
-        self.inner.shared.buffer.state() & FULL != 0
+        self.inner.mapped.buffer.state() & FULL != 0
     }
 
     /// Whether segments that a reader at `position` has not passed take more than half of the size
     /// limit.
     pub fn uses_half_of_limit(&self, position: u64) -> Result<bool> {
-        let store = &self.inner.shared;
-        let Some(max) = store.stored_settings.settings.limits.bytes_max else { return Ok(false) };
-        let firsts = crate::segment::list(&*store.disk, &store.paths)?;
+        let mapped = &self.inner.mapped;
+        let Some(max) = mapped.stored_settings.settings.limits.bytes_max else { return Ok(false) };
+        let firsts = crate::segment::list(&*mapped.disk, &mapped.paths)?;
         let passed = firsts.iter().skip(1).filter(|&&first| first <= position).count() as u64;
         let ahead = (firsts.len() as u64).saturating_sub(passed);
-        Ok(ahead.saturating_mul(store.stored_settings.settings.segment_bytes) > max / 2)
+        Ok(ahead.saturating_mul(mapped.stored_settings.settings.segment_bytes) > max / 2)
     }
 
     /// Statistics of the journal.
     pub fn stat(&self) -> Result<JournalStat> {
-        let store = &self.inner.shared;
-        let (disk, paths) = (&*store.disk, &store.paths);
+        let mapped = &self.inner.mapped;
+        let (disk, paths) = (&*mapped.disk, &mapped.paths);
         let (checkpoints, damaged_checkpoints) = checkpoint::list(disk, paths)?;
-        let state = store.buffer.state();
+        let state = mapped.buffer.state();
         Ok(JournalStat {
-            id: store.stored_settings.id,
-            created: store.stored_settings.created,
-            settings: store.stored_settings.settings,
+            id: mapped.stored_settings.id,
+            created: mapped.stored_settings.created,
+            settings: mapped.stored_settings.settings,
             watermarks: self.watermarks(),
             segments: crate::segment::list(disk, paths)?.len(),
-            segment_bytes: store.segment_bytes()?,
-            buffered_bytes: store.buffer.used_bytes(),
+            segment_bytes: mapped.segment_bytes()?,
+            buffered_bytes: mapped.buffer.used_bytes(),
             checkpoints,
             damaged_checkpoints,
             gaps: crate::gap::GapSet::load(disk, paths)?.0.iter().cloned().collect(),
             is_failed: state & FAIL_STOP != 0,
-            full_reason: (state & FULL != 0).then(|| store.full_reason()).transpose()?,
+            full_reason: (state & FULL != 0).then(|| mapped.full_reason()).transpose()?,
         })
     }
 
@@ -458,7 +458,7 @@ impl Journal {
     fn stop(&mut self) {
         self.inner.stop.store(true, Ordering::SeqCst);
         if let Some(thread) = self.thread.take() {
-            self.inner.shared.buffer.wake_all();
+            self.inner.mapped.buffer.wake_all();
             // The thread catches panics; there is nothing to recover.
             let _ = thread.join();
         }
@@ -470,16 +470,16 @@ impl Drop for Journal {
         self.stop();
         let mut flusher = self.inner.flusher();
         // Unwritten records stay in the buffer, which survives this process.
-        let _ = flusher.drain(&self.inner.shared);
+        let _ = flusher.drain(&self.inner.mapped);
         flusher.truncate_reservation();
-        flusher.release_lease(&self.inner.shared);
+        flusher.release_lease(&self.inner.mapped);
     }
 }
 
 impl fmt::Debug for Journal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Journal")
-            .field("store", &self.inner.shared)
+            .field("mapped", &self.inner.mapped)
             .field("marks", &self.watermarks())
             .finish()
     }

@@ -80,7 +80,7 @@ pub const SETTINGS: [Field; 9] = [
     ("segment_bytes", 32, 8),
     ("bytes_max", 40, 8),
     ("age_max", 48, 8),
-    ("producers_max", 56, 4),
+    ("dedup_producers", 56, 4),
     ("codec", 60, 1),
     ("on_full", 61, 1),
 ];
@@ -89,7 +89,7 @@ pub const SETTINGS_MAGIC: [u8; 8] = *b"tdJsetng";
 
 /// Payload of a checkpoint.
 pub const CHECKPOINT: [Field; 4] =
-    [("position", 0, 8), ("committed", 8, 8), ("kind", 16, 1), ("blocks_deletion", 17, 1)];
+    [("position", 0, 8), ("committed", 8, 8), ("kind", 16, 1), ("pins_records", 17, 1)];
 /// The first bytes of each copy of a checkpoint.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
 

@@ -43,10 +43,11 @@ mod flusher;
 mod frame;
 mod gap;
 mod handle_locks;
-mod inner;
 mod journal;
 pub mod layout;
 mod level;
+mod mapped_journal;
+mod open_journal;
 mod options;
 mod origin;
 mod paths;
@@ -57,7 +58,6 @@ mod ring;
 mod segment;
 mod sequence_table;
 mod settings;
-mod shared;
 mod subscriber;
 mod superblock;
 pub mod supervisor;
@@ -125,6 +125,6 @@ pub mod fuzzing {
             let value = u64::from_le_bytes(chunk.try_into().expect("BUG: eight bytes"));
             word.store(value, std::sync::atomic::Ordering::Relaxed);
         }
-        Buffer::new(memory, size, 0).ring().find_entries(0, 0).0
+        Buffer::new(memory, size, 0).ring().recover_entries(0, 0).0
     }
 }

@@ -14,8 +14,8 @@ use crate::buffer::FlushMark;
 use crate::error::{Error, Result};
 use crate::frame::{self, RecordIter};
 use crate::gap::{GapReason, GapSet, RecordGap};
-use crate::inner::JournalInner;
 use crate::level::Level;
+use crate::open_journal::OpenJournal;
 use crate::readiness::Readiness;
 use crate::segment::{self, BrokenFrames, ScanItem, SegmentScan};
 
@@ -70,7 +70,7 @@ impl<'a> RecordBatch<'a> {
 
 /// Reads a journal from a position on, with memory for about two frames.
 pub struct JournalReader {
-    inner: Arc<JournalInner>,
+    inner: Arc<OpenJournal>,
     position: u64,
     level: Level,
     reads_buffer: bool,
@@ -92,7 +92,7 @@ enum ReadStep {
 const BUFFER_BATCH_BYTES: usize = 128 << 10;
 
 impl JournalReader {
-    pub(crate) fn new(inner: Arc<JournalInner>, position: u64) -> Result<JournalReader> {
+    pub(crate) fn new(inner: Arc<OpenJournal>, position: u64) -> Result<JournalReader> {
         Ok(JournalReader {
             inner,
             position,
@@ -124,7 +124,7 @@ impl JournalReader {
 
     /// Moves to a position.
     pub fn seek(&mut self, position: u64) -> Result<()> {
-        let (first, end) = (self.inner.shared.buffer.first(), self.end());
+        let (first, end) = (self.inner.mapped.buffer.first(), self.end());
         if !(first..=end).contains(&position) {
             return Err(Error::PositionOutOfRange { found: position, first, end });
         }
@@ -135,13 +135,13 @@ impl JournalReader {
     }
 
     fn end(&self) -> u64 {
-        let buffer = &self.inner.shared.buffer;
+        let buffer = &self.inner.mapped.buffer;
         buffer.end().1.max(buffer.mark().position)
     }
 
     /// End of the readable records.
     fn readable_end(&self) -> u64 {
-        let buffer = &self.inner.shared.buffer;
+        let buffer = &self.inner.mapped.buffer;
         match (self.level, self.reads_buffer) {
             (Level::Disk, _) => buffer.durable(),
             (_, true) => buffer.end().1,
@@ -178,9 +178,9 @@ impl JournalReader {
             if let Some(gap) = self.gaps.pop() {
                 return Ok(ReadStep::Gap(gap));
             }
-            let mark = self.inner.shared.buffer.mark();
+            let mark = self.inner.mapped.buffer.mark();
             let limit = if self.level == Level::Disk {
-                self.inner.shared.buffer.durable()
+                self.inner.mapped.buffer.durable()
             } else {
                 mark.position
             };
@@ -197,7 +197,7 @@ impl JournalReader {
             match self.read_buffer(mark)? {
                 Some(step) => return Ok(step),
                 // Flushed in the meantime: it is in a segment now.
-                None if self.inner.shared.buffer.mark() != mark => continue,
+                None if self.inner.mapped.buffer.mark() != mark => continue,
                 None => return Ok(ReadStep::End),
             }
         }
@@ -209,7 +209,7 @@ impl JournalReader {
             return Ok(None);
         }
         let Some((first, scan)) = &mut self.scan else { return Ok(None) };
-        let mark = self.inner.shared.buffer.mark();
+        let mark = self.inner.mapped.buffer.mark();
         let writing = *first == mark.segment;
         let bytes = if writing { mark.offset } else { scan.file_bytes()? };
         match scan.next(bytes)? {
@@ -241,7 +241,7 @@ impl JournalReader {
             ScanItem::Damage { .. } => Ok(None),
             ScanItem::End { .. } => {
                 // End of this segment: its remaining positions are missing.
-                let next = segment::list(&*self.inner.shared.disk, &self.inner.shared.paths)?
+                let next = segment::list(&*self.inner.mapped.disk, &self.inner.mapped.paths)?
                     .into_iter()
                     .find(|next| next > first);
                 let broken = scan.take_broken();
@@ -260,14 +260,14 @@ impl JournalReader {
 
     /// Opens the segment with the position. False: there is none, and the gap was recorded.
     fn open_segment(&mut self) -> Result<bool> {
-        let store = &self.inner.shared;
-        let firsts = segment::list(&*store.disk, &store.paths)?;
+        let mapped = &self.inner.mapped;
+        let firsts = segment::list(&*mapped.disk, &mapped.paths)?;
         let Some(&first) = firsts.iter().rev().find(|&&first| first <= self.position) else {
-            let next = firsts.first().copied().unwrap_or_else(|| store.buffer.mark().position);
+            let next = firsts.first().copied().unwrap_or_else(|| mapped.buffer.mark().position);
             self.record_missing(self.position..next, None)?;
             return Ok(false);
         };
-        match SegmentScan::open(&*store.disk, &store.paths, store.stored_settings.id, first) {
+        match SegmentScan::open(&*mapped.disk, &mapped.paths, mapped.stored_settings.id, first) {
             Ok(scan) => {
                 self.scan = Some((first, scan));
                 Ok(true)
@@ -285,7 +285,7 @@ impl JournalReader {
         positions: Range<u64>,
         broken: Option<BrokenFrames>,
     ) -> Result<()> {
-        let (gaps, _) = GapSet::load(&*self.inner.shared.disk, &self.inner.shared.paths)?;
+        let (gaps, _) = GapSet::load(&*self.inner.mapped.disk, &self.inner.mapped.paths)?;
         self.gaps = gaps.resolve(positions);
         if let Some(broken) = broken {
             let is_within = |gap: &&mut RecordGap| {
@@ -303,13 +303,13 @@ impl JournalReader {
     /// Reports damage to the supervisor. Segments that all subscribers have passed are deleted, not
     /// damaged, even if an anonymous reader misses them.
     fn report_damage(&self) {
-        let store = &self.inner.shared;
-        let first_kept = store.buffer.first();
+        let mapped = &self.inner.mapped;
+        let first_kept = mapped.buffer.first();
         let is_damage =
             |gap: &&RecordGap| gap.reason == GapReason::Damaged && gap.positions.end > first_kept;
         for gap in self.gaps.iter().filter(is_damage) {
             let location = format!("records {:?} of the journal", gap.positions);
-            let dir = store.paths.dir.display();
+            let dir = mapped.paths.dir.display();
             let remedy = format!(
                 "`topdeck audit` reports the loss; check the disk, stop topdeck and run \
                  `topdeck journal repair {dir}`"
@@ -321,7 +321,7 @@ impl JournalReader {
     /// Reads buffer entries from the position on. `None`: there are none, or they were moved.
     /// `mark` shows that nothing from the position on is in segments.
     fn read_buffer(&mut self, mark: FlushMark) -> Result<Option<ReadStep>> {
-        let buffer = &self.inner.shared.buffer;
+        let buffer = &self.inner.mapped.buffer;
         let (tail, next) = buffer.end();
         self.raw.clear();
         let mut at = mark.ring;
@@ -346,7 +346,7 @@ impl JournalReader {
             first.get_or_insert(entry.first);
             end = entry_end;
             time = (time.0.min(entry.time), time.1.max(entry.time));
-            frame::encode_group(&mut self.raw, entry.identity, entry.records);
+            frame::encode_batch_header(&mut self.raw, entry.identity, entry.records);
             if !entry.is_packed {
                 frame::put_varint(&mut self.raw, self.entry.len() as u64);
             }
@@ -389,7 +389,7 @@ impl JournalReader {
     fn sleep(&self, timeout: Option<Duration>) {
         let longest = self.inner.options.recheck_interval;
         let piece = timeout.map_or(longest, |timeout| timeout.min(longest));
-        self.inner.shared.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
+        self.inner.mapped.buffer.sleep_reader(Some(piece), &mut || self.is_ready());
     }
 
     /// A file descriptor (eventfd) for event loops that becomes readable when
@@ -406,7 +406,7 @@ impl JournalReader {
         Ok(self.readiness.as_ref().expect("BUG: just made").fd())
     }
 
-    pub(crate) fn inner(&self) -> &JournalInner {
+    pub(crate) fn inner(&self) -> &OpenJournal {
         &self.inner
     }
 }

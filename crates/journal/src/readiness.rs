@@ -9,15 +9,15 @@ use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::inner::JournalInner;
 use crate::level::Level;
+use crate::open_journal::OpenJournal;
 
 /// No position is waited for.
 const IDLE: u64 = u64::MAX;
 
 pub(crate) struct Readiness {
     shared: Arc<ReadinessShared>,
-    inner: Arc<JournalInner>,
+    inner: Arc<OpenJournal>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -30,7 +30,7 @@ struct ReadinessShared {
 
 impl Readiness {
     pub(crate) fn start(
-        inner: Arc<JournalInner>,
+        inner: Arc<OpenJournal>,
         level: Level,
         buffered: bool,
     ) -> io::Result<Readiness> {
@@ -49,7 +49,7 @@ impl Readiness {
         let supervisor = inner.options.supervisor.clone();
         let run = move || {
             supervisor.fault_point("journal-ready");
-            let buffer = &journal.shared.buffer;
+            let buffer = &journal.mapped.buffer;
             let readable = || match (level, buffered) {
                 (Level::Disk, _) => buffer.durable(),
                 (_, true) => buffer.end().1,
@@ -94,7 +94,7 @@ impl Readiness {
 impl Drop for Readiness {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
-        self.inner.shared.buffer.wake_all();
+        self.inner.mapped.buffer.wake_all();
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
             let _ = thread.join();

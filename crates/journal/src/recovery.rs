@@ -17,10 +17,10 @@ use crate::checkpoint;
 use crate::error::Result;
 use crate::frame;
 use crate::gap::{GapReason, GapSet, RecordGap};
+use crate::mapped_journal::StoredSettings;
 use crate::paths::Paths;
 use crate::segment::{self, ProducerEntry, ScanItem, SegmentHeader, SegmentScan};
 use crate::segment::{for_each_record, is_no_space, rewrite};
-use crate::shared::StoredSettings;
 
 /// Result of recovery. All zero after a clean shutdown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub struct RecoveryReport {
     pub damaged_files: Vec<String>,
 }
 
-/// Reconciles segments, gaps and the buffer before any other process has the journal.
+/// Reconciles segments, gaps and the buffer before any other process has opened the journal.
 pub(crate) fn recover(
     disk: &dyn Disk,
     paths: &Paths,
@@ -59,7 +59,7 @@ pub(crate) fn recover(
         checkpoints.iter().copied().chain(mark).chain(gap_ends).max().unwrap_or(0);
     let buffered = recovery.find_buffered(reader_position);
     if !are_gaps_intact {
-        let damaged = "gaps: corrupt; earlier drops are reported as damage".to_owned();
+        let damaged = "gaps: corrupt; records dropped earlier are reported as damaged".to_owned();
         recovery.report.damaged_files.push(damaged);
     }
     let gaps = recovery.note_gaps(gaps, &checkpoints, &buffered)?;
@@ -79,9 +79,9 @@ struct Recovery<'a> {
     mark: Option<FlushMark>,
     durable: u64,
     /// A sync was in progress or had failed: everything not known to be durable is rewritten.
-    is_unsure: bool,
+    must_rewrite: bool,
     /// First positions of the segments.
-    firsts: Vec<u64>,
+    segment_starts: Vec<u64>,
     /// The last segment, if any.
     tail: Option<TailScan>,
 }
@@ -108,7 +108,8 @@ impl<'a> Recovery<'a> {
         let is_ours = buffer.is_same_journal(settings.id);
         let mark = if is_ours { buffer.latest_valid_mark() } else { None };
         let durable = if mark.is_some() { buffer.durable() } else { 0 };
-        let is_unsure = mark.is_some() && (buffer.is_syncing() || buffer.state() & FAIL_STOP != 0);
+        let must_rewrite =
+            mark.is_some() && (buffer.is_syncing() || buffer.state() & FAIL_STOP != 0);
         Recovery {
             disk,
             paths,
@@ -117,8 +118,8 @@ impl<'a> Recovery<'a> {
             report: RecoveryReport::default(),
             mark,
             durable,
-            is_unsure,
-            firsts: Vec::new(),
+            must_rewrite,
+            segment_starts: Vec::new(),
             tail: None,
         }
     }
@@ -136,17 +137,17 @@ impl<'a> Recovery<'a> {
     /// Finds the end of the segments; unusable ones at the end are quarantined.
     fn find_tail(&mut self) -> Result<()> {
         let Recovery { disk, paths, settings, buffer, .. } = *self;
-        self.firsts = segment::list(disk, paths)?;
+        self.segment_starts = segment::list(disk, paths)?;
         if let Some(mark) = self.mark {
-            drop_superseded_frame(disk, paths, settings, buffer, mark, &mut self.firsts)?;
+            drop_superseded_frame(disk, paths, settings, buffer, mark, &mut self.segment_starts)?;
         }
-        while let Some(&first) = self.firsts.last() {
+        while let Some(&first) = self.segment_starts.last() {
             self.tail = scan_tail(disk, paths, settings, first, &mut self.report)?;
             if self.tail.is_some() {
                 break;
             }
             quarantine_segment(disk, paths, first, &mut self.report)?;
-            self.firsts.pop();
+            self.segment_starts.pop();
         }
         Ok(())
     }
@@ -156,11 +157,11 @@ impl<'a> Recovery<'a> {
     fn find_buffered(&mut self, reader_position: u64) -> BufferedEntries {
         let (buffer, position) = (self.buffer, self.position());
         let boot = self.disk.boot_id();
-        let is_right = |mark: &FlushMark| mark.position == position;
-        let known = self.mark.filter(is_right).filter(|_| buffer.is_from_this_boot(boot));
+        let matches_segments = |mark: &FlushMark| mark.position == position;
+        let known = self.mark.filter(matches_segments).filter(|_| buffer.is_from_this_boot(boot));
         let (words, erased) = match known.and_then(|mark| buffer.entries_after(mark)) {
             Some(words) => (words, 0),
-            None => buffer.ring().find_entries(position, reader_position),
+            None => buffer.ring().recover_entries(position, reader_position),
         };
         let (mut missing, mut next, mut scratch) = (Vec::new(), position, Vec::new());
         let (mut at, end) = words.unwrap_or_default();
@@ -191,7 +192,7 @@ impl<'a> Recovery<'a> {
         let before = gaps.clone();
         // Gaps of the last segment, and of others that were not durable at a power loss.
         let mut torn = Vec::new();
-        for pair in self.firsts.windows(2) {
+        for pair in self.segment_starts.windows(2) {
             if let &[first, next] = pair
                 && next > durable
             {
@@ -210,14 +211,16 @@ impl<'a> Recovery<'a> {
             // Below the durable position a power loss cannot be the cause.
             let split = durable.clamp(range.start, range.end);
             note(range.start..split, GapReason::Damaged);
-            note(split..range.end, GapReason::Interrupted);
+            note(split..range.end, GapReason::LostBeforeSync);
         }
         if gaps != before {
             match gaps.save(disk, paths) {
-                // On a full disk a journal can still be opened: these gaps are reported as damage
+                // On a full disk a journal can still be report: these gaps are reported as damage
                 // later.
                 Err(crate::Error::Io(error)) if is_no_space(&error.source) => {
-                    let note = "gaps: no space to record those found".to_owned();
+                    let note =
+                        "gaps: cannot save those found: disk full; they are reported as damage"
+                            .to_owned();
                     self.report.damaged_files.push(note);
                 }
                 other => other?,
@@ -228,23 +231,23 @@ impl<'a> Recovery<'a> {
 
     /// Makes durable what was read, which may only be in the page cache, and truncates a torn tail.
     fn make_durable(&self, buffered: &BufferedEntries) -> Result<()> {
-        let Recovery { disk, paths, durable, is_unsure, .. } = *self;
+        let Recovery { disk, paths, durable, must_rewrite, .. } = *self;
         self.buffer.begin_opening(self.settings.id);
-        if buffered.erased > 0 || is_unsure {
+        if buffered.erased > 0 || must_rewrite {
             // After another power loss it must not reappear beside records appended in its place.
             let path = paths.buffer();
             let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
             file.sync().io_context("fsync", &path)?;
         }
-        let ends = self.firsts.iter().skip(1).copied().map(Some).chain([None]);
-        for (&first, next) in self.firsts.iter().zip(ends) {
+        let ends = self.segment_starts.iter().skip(1).copied().map(Some).chain([None]);
+        for (&first, next) in self.segment_starts.iter().zip(ends) {
             let end = next.unwrap_or(self.position());
             if end <= durable && next.is_some() {
                 continue;
             }
             let path = paths.segment(first);
             let file = disk.open(&path, OpenMode::Write).io_context("open", &path)?;
-            if is_unsure && end > durable {
+            if must_rewrite && end > durable {
                 rewrite(&*file, u64::MAX).io_context("rewrite", &path)?;
             }
             if next.is_none() && self.report.torn_bytes > 0 {
@@ -265,29 +268,30 @@ impl<'a> Recovery<'a> {
         let (ring, tail) = buffered.words.unwrap_or_default();
         // Without entries in between, the segments extend to the last seen position.
         let position = if buffered.words.is_some() { self.position() } else { next };
-        let segment = self.firsts.last().copied().unwrap_or(0);
+        let segment = self.segment_starts.last().copied().unwrap_or(0);
         let mark = FlushMark { ring, position, segment, offset: self.offset() };
-        let first = self.firsts.first().copied().unwrap_or(position);
+        let first = self.segment_starts.first().copied().unwrap_or(position);
         let boot = disk.boot_id().unwrap_or(u128::MAX);
         buffer.reset(settings.id, &BufferHeader { mark, tail, next, first, boot });
-        let lasts = recover_producers(disk, paths, settings, &self.firsts, mark.offset, gaps)?;
-        for last in lasts {
+        let last_batches =
+            recover_producers(disk, paths, settings, &self.segment_starts, mark.offset, gaps)?;
+        for last in last_batches {
             buffer.sequences().record(last.identity, last.end);
         }
         Ok(())
     }
 }
 
-/// A batch that bypasses the buffer counts once its frame is published. If its writer was killed in
-/// between, other batches may have been appended at the same positions: the buffer is
-/// authoritative, and the frame is truncated.
+/// A batch that bypasses the buffer counts once its frame is published. If its writer was killed
+/// between writing the frame and publishing it, other batches may have been appended at the same
+/// positions: the buffer is authoritative, and the frame is truncated.
 fn drop_superseded_frame(
     disk: &dyn Disk,
     paths: &Paths,
     stored_settings: &StoredSettings,
     buffer: &Buffer,
     mark: FlushMark,
-    firsts: &mut Vec<u64>,
+    segment_starts: &mut Vec<u64>,
 ) -> Result<()> {
     let (tail, _) = buffer.end();
     // A corrupt value can be anything.
@@ -299,14 +303,15 @@ fn drop_superseded_frame(
     if entry.first != mark.position {
         return Ok(());
     }
-    let mut group = Vec::new();
-    frame::encode_group(&mut group, entry.identity, entry.records);
+    let mut start = Vec::new();
+    frame::encode_batch_header(&mut start, entry.identity, entry.records);
     if !entry.is_packed {
-        frame::put_varint(&mut group, body.len() as u64);
+        frame::put_varint(&mut start, body.len() as u64);
     }
-    group.extend_from_slice(&body);
+    start.extend_from_slice(&body);
     let published = |first: u64| first == mark.segment && mark.offset > 0;
-    for &first in firsts.iter().filter(|&&first| published(first) || first == mark.position) {
+    for &first in segment_starts.iter().filter(|&&first| published(first) || first == mark.position)
+    {
         let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
         if published(first) {
             scan = scan.resume_at(mark.offset, mark.position);
@@ -316,7 +321,7 @@ fn drop_superseded_frame(
         let mut raw = Vec::new();
         let is_valid = scan.body(&head, body, &mut raw);
         // A frame that was flushed from the buffer starts with the buffer's entries.
-        if head.first != mark.position || !is_valid || raw.starts_with(&group) {
+        if head.first != mark.position || !is_valid || raw.starts_with(&start) {
             continue;
         }
         let path = paths.segment(first);
@@ -325,7 +330,7 @@ fn drop_superseded_frame(
             file.set_len(mark.offset).io_context("truncate the unpublished tail of", &path)?;
         } else {
             disk.remove(&path).io_context("remove", &path)?;
-            firsts.retain(|&other| other != first);
+            segment_starts.retain(|&other| other != first);
         }
         return Ok(());
     }
@@ -346,7 +351,7 @@ fn scan_tail(
     paths: &Paths,
     stored_settings: &StoredSettings,
     first: u64,
-    opened: &mut RecoveryReport,
+    report: &mut RecoveryReport,
 ) -> Result<Option<TailScan>> {
     let path = paths.segment(first);
     let file: Arc<dyn File> = disk.open(&path, OpenMode::Read).io_context("open", &path)?.into();
@@ -372,7 +377,7 @@ fn scan_tail(
                 if head.is_none() && frames == 0 {
                     return Ok(None);
                 }
-                opened.torn_bytes = offset.saturating_add(torn_bytes).saturating_sub(end);
+                report.torn_bytes = offset.saturating_add(torn_bytes).saturating_sub(end);
                 return Ok(Some(TailScan { position: scan.position(), offset: end, damaged }));
             }
         }
@@ -410,7 +415,7 @@ fn quarantine_segment(
     disk: &dyn Disk,
     paths: &Paths,
     first: u64,
-    opened: &mut RecoveryReport,
+    report: &mut RecoveryReport,
 ) -> Result<()> {
     let path = paths.segment(first);
     let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
@@ -424,7 +429,7 @@ fn quarantine_segment(
     let name = format!("{first:016x}.seg");
     disk.rename(&path, &dir.join(&name)).io_context("quarantine", &path)?;
     disk.sync_dir(&dir).io_context("fsync directory", &dir)?;
-    opened.damaged_files.push(format!("segments/{name}: unreadable, moved to quarantine/{name}"));
+    report.damaged_files.push(format!("segments/{name}: unreadable, moved to quarantine/{name}"));
     Ok(())
 }
 
@@ -436,42 +441,43 @@ pub(crate) fn recover_producers(
     disk: &dyn Disk,
     paths: &Paths,
     stored_settings: &StoredSettings,
-    firsts: &[u64],
+    segment_starts: &[u64],
     end: u64,
     gaps: &GapSet,
 ) -> Result<Vec<ProducerEntry>> {
     let lost = |last: &ProducerEntry| {
         gaps.iter().any(|gap| {
-            matches!(gap.reason, GapReason::Damaged | GapReason::Interrupted)
+            matches!(gap.reason, GapReason::Damaged | GapReason::LostBeforeSync)
                 && gap.positions.contains(&(last.end.saturating_sub(1)))
         })
     };
-    let mut lasts = Vec::new();
-    for (i, &first) in firsts.iter().enumerate().rev() {
+    let mut last_batches = Vec::new();
+    for (i, &first) in segment_starts.iter().enumerate().rev() {
         let mut scan = SegmentScan::open(disk, paths, stored_settings.id, first)?;
-        let limit = if i.saturating_add(1) == firsts.len() { end } else { scan.file_bytes()? };
+        let limit =
+            if i.saturating_add(1) == segment_starts.len() { end } else { scan.file_bytes()? };
         for_each_record(&mut scan, limit, &mut |_| {}, &mut |record| {
             if let Some(identity) = record.identity {
                 let after = record.position.saturating_add(1);
                 // Batches are contiguous: the last record of each decides, and it comes last.
-                match lasts.last_mut() {
+                match last_batches.last_mut() {
                     Some(ProducerEntry { identity: last, end }) if *last == identity => {
                         *end = after
                     }
-                    _ => lasts.push(ProducerEntry { identity, end: after }),
+                    _ => last_batches.push(ProducerEntry { identity, end: after }),
                 }
             }
         })?;
         let path = paths.segment(first);
         let file = disk.open(&path, OpenMode::Read).io_context("open", &path)?;
         if let Some(head) = SegmentHeader::read(&*file, &path, stored_settings.id, first)? {
-            let (lost_producers, there): (Vec<_>, Vec<_>) =
+            let (lost_producers, retained): (Vec<_>, Vec<_>) =
                 head.producers.into_iter().partition(lost);
-            lasts.extend(there);
+            last_batches.extend(retained);
             if lost_producers.is_empty() {
                 break;
             }
         }
     }
-    Ok(lasts)
+    Ok(last_batches)
 }

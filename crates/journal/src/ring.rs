@@ -24,9 +24,9 @@ use crate::sync::{AtomicU64, Ordering, fence};
 use Ordering::{Relaxed, Release};
 
 /// Flag bits in the length of an entry.
-const TAGGED: u32 = 1 << 30;
+const HAS_IDENTITY: u32 = 1 << 30;
 const PACKED: u32 = 1 << 31;
-const LENGTH: u32 = TAGGED - 1;
+const LENGTH: u32 = HAS_IDENTITY - 1;
 
 /// Words of an entry without options.
 const ENTRY_WORDS: usize = crate::layout::ENTRY_BYTES / 8;
@@ -38,7 +38,7 @@ const HEAD_WORDS_MAX: usize = ENTRY_WORDS + 4;
 pub(crate) struct AppendRequest<'a> {
     pub(crate) identity: Option<BatchIdentity>,
     pub(crate) records: u32,
-    /// A record; or, if `packed`, records with their lengths, as in a frame's group.
+    /// A record; or, if `packed`, records with their lengths, as in a batch of a frame.
     pub(crate) body: &'a [u8],
     pub(crate) is_packed: bool,
     pub(crate) time: i64,
@@ -97,7 +97,7 @@ impl<'a> Ring<'a> {
         let words = head_words(append.identity.is_some(), append.is_packed);
         let mut length = append.body.len() as u32;
         if let Some(identity) = append.identity {
-            length |= TAGGED;
+            length |= HAS_IDENTITY;
             head[ENTRY_WORDS] = identity.producer;
             head[ENTRY_WORDS + 1] = identity.epoch;
             head[ENTRY_WORDS + 2] = identity.sequence;
@@ -186,9 +186,9 @@ impl<'a> Ring<'a> {
         let word0 = self.word(at).load(Relaxed);
         let (crc, length) = (word0 as u32, (word0 >> 32) as u32);
         let body_len = (length & LENGTH) as usize;
-        let tagged = length & TAGGED != 0;
+        let has_identity = length & HAS_IDENTITY != 0;
         let packed = length & PACKED != 0;
-        let head_words = head_words(tagged, packed);
+        let head_words = head_words(has_identity, packed);
         let words = head_words.wrapping_add(body_len.div_ceil(8)) as u64;
         if words > room {
             return None;
@@ -208,8 +208,11 @@ impl<'a> Ring<'a> {
             out.truncate(before);
             return None;
         }
-        let identity =
-            tagged.then(|| BatchIdentity { producer: head[3], epoch: head[4], sequence: head[5] });
+        let identity = has_identity.then(|| BatchIdentity {
+            producer: head[3],
+            epoch: head[4],
+            sequence: head[5],
+        });
         let time = head[2].cast_signed();
         Some(RingEntry {
             first: head[1],
@@ -221,15 +224,16 @@ impl<'a> Ring<'a> {
         })
     }
 
-    /// Ring words of the entries from `position` on, independent of the header: the first word and
-    /// the end of the last, numbered within one lap, with ascending positions. For opening after a
-    /// crash, while no other process has the buffer.
+    /// Finds the entries from `position` on, independent of the header, and erases everything else.
+    /// Returns the ring words of the entries (the first word and the end of the last, numbered
+    /// within one lap, with ascending positions) and the number of erased words. For opening after
+    /// a crash, while no other process has opened the buffer.
     ///
     /// A power loss may leave pages of several laps, whose entries do not follow each other, and
     /// partial entries. Everything except the entries found is erased, and counted in words.
     /// Otherwise it could reappear between other entries, or replace newer appends after the next
     /// power loss.
-    pub(crate) fn find_entries(
+    pub(crate) fn recover_entries(
         &self,
         position: u64,
         reader_position: u64,
@@ -276,7 +280,7 @@ impl<'a> Ring<'a> {
         (Some((begin, begin.saturating_add(end))), erased)
     }
 
-    /// Ring words of the entries between two ring words, as `find_entries` returns them, if the
+    /// Ring words of the entries between two ring words, as `recover_entries` returns them, if the
     /// header is consistent: they follow each other up to the tail, and no entry follows. This
     /// holds unless the machine stopped, and then nothing else in the ring can be mistaken for an
     /// entry.

@@ -22,7 +22,7 @@ use crate::layout::{
 };
 use crate::level::BatchIdentity;
 use crate::paths::{self, Paths};
-use crate::settings::PRODUCERS_MAX_MAX;
+use crate::settings::DEDUP_PRODUCERS_MAX;
 
 /// Last sequence of a producer epoch and the position after its records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,7 +88,7 @@ impl SegmentHeader {
         }
         let fields = FieldTable::read_only(&SEGMENT, &bytes);
         let producers = fields.u32("producers");
-        if producers > PRODUCERS_MAX_MAX {
+        if producers > DEDUP_PRODUCERS_MAX {
             return Ok(None);
         }
         let table_bytes = (producers as usize).saturating_mul(PRODUCER_BYTES);

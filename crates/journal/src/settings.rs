@@ -49,10 +49,10 @@ pub struct Settings {
     /// Size of a segment, reserved when it is created: [`SEGMENT_BYTES_MIN`] to
     /// [`SEGMENT_BYTES_MAX`]. Space is freed by whole segments; a batch may take a quarter of one.
     pub segment_bytes: u64,
-    /// Approximate number of producers in the deduplication table, each 32 bytes in every segment,
-    /// limited to a quarter of a segment. Approximate, because entries that share a set evict each
-    /// other. The longest idle is evicted first.
-    pub producers_max: u32,
+    /// Approximate capacity of the deduplication table, in producers, each 32 bytes in every
+    /// segment, limited to a quarter of a segment. Approximate, because entries that share a set
+    /// evict each other. The longest idle is evicted first.
+    pub dedup_producers: u32,
     /// Retention limits.
     pub limits: Limits,
 }
@@ -65,8 +65,8 @@ pub(crate) const BUFFER_BYTES_MAX: u64 = 1 << 30;
 pub const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Maximum segment size: frames address their bodies by 32 bits.
 pub(crate) const SEGMENT_BYTES_MAX: u64 = 4 << 30;
-/// Maximum of `producers_max`: the table then takes 8 MiB of shared memory.
-pub(crate) const PRODUCERS_MAX_MAX: u32 = 1 << 16;
+/// Maximum of `dedup_producers`: the table then takes 8 MiB of shared memory.
+pub(crate) const DEDUP_PRODUCERS_MAX: u32 = 1 << 16;
 
 impl Default for Settings {
     /// LZ4, a buffer of 1 MiB, segments of 16 MiB, a limit of 1 GiB, no age limit, rejecting
@@ -76,7 +76,7 @@ impl Default for Settings {
             codec: Compression::default(),
             buffer_bytes: 1 << 20,
             segment_bytes: 16 << 20,
-            producers_max: 1024,
+            dedup_producers: 1024,
             limits: Limits {
                 bytes_max: Some(1 << 30),
                 age_max: None,
@@ -105,11 +105,11 @@ impl Settings {
                 other => other,
             })?;
         bytes("segment size", self.segment_bytes, SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX, "")?;
-        if !(1..=PRODUCERS_MAX_MAX).contains(&self.producers_max) {
+        if !(1..=DEDUP_PRODUCERS_MAX).contains(&self.dedup_producers) {
             return Err(Error::InvalidSetting {
                 name: "number of producers",
-                found: self.producers_max.to_string(),
-                expected: format!("1 to {PRODUCERS_MAX_MAX}"),
+                found: self.dedup_producers.to_string(),
+                expected: format!("1 to {DEDUP_PRODUCERS_MAX}"),
             });
         }
         self.limits.check(self.segment_bytes)

@@ -33,7 +33,7 @@ impl Subscriber {
             return Err(Error::CommitBeyondRead { found: position, read_to });
         }
         let inner = self.reader.inner();
-        self.checkpoint.set(position, inner.shared.now(), level == Level::Disk)?;
+        self.checkpoint.set(position, inner.mapped.now(), level == Level::Disk)?;
         inner.release_up_to(position);
         Ok(())
     }

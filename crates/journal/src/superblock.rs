@@ -33,7 +33,7 @@ pub(crate) struct Superblock {
 
 impl Superblock {
     /// Creates the file, durable under its name, replacing an existing one.
-    #[expect(clippy::expect_used, reason = "a file of the journal lies in its folder")]
+    #[expect(clippy::expect_used, reason = "a file of the journal lies in its directory")]
     pub(crate) fn create(
         disk: &dyn Disk,
         path: &Path,
@@ -55,7 +55,7 @@ impl Superblock {
         superblock.write(payload)?;
         superblock.sync()?;
         disk.rename(&fresh, path).io_context("rename", path)?;
-        let dir = path.parent().expect("BUG: a file of the journal without its folder");
+        let dir = path.parent().expect("BUG: a file of the journal without its directory");
         disk.sync_dir(dir).io_context("fsync directory", dir)?;
         Ok(superblock)
     }

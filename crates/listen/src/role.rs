@@ -69,12 +69,12 @@ impl Role for ListenRole {
         ListenTables { formats: FORMATS.iter().map(|row| (row.without_file)(log)).collect() }
     }
 
-    fn check(settings: &ListenTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &ListenTables, check: &mut SettingsCheck<'_>) {
         settings.check(check);
     }
 
     /// Aggregation of intervals needs memory.
-    fn is_lossy(settings: &ListenTables) -> bool {
+    fn buffers_in_memory(settings: &ListenTables) -> bool {
         !settings.listeners().is_empty()
     }
 

@@ -16,7 +16,7 @@ pub trait LoadProtocol: fmt::Debug + Send + Sync {
     /// Checks that the protocol can represent a request. The error is the cause.
     fn check(&self, request: &RenderedRequest) -> Result<(), String>;
 
-    /// The password, which no output may show.
+    /// The password; no output shows it.
     fn secret(&self) -> Option<&Secret> {
         None
     }
@@ -56,7 +56,7 @@ pub struct UrlScheme {
     pub is_tls: bool,
     /// Default port; `None` if the URL must have one.
     pub default_port: Option<u16>,
-    /// Form in `--help`, such as its name; `None` for an alias, which texts omit.
+    /// Shown in `--help`; `None` for an alias, which messages do not list.
     pub help: Option<&'static str>,
 }
 

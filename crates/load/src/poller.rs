@@ -12,7 +12,7 @@ use rustix::time::{
 
 const SECOND_NS: u64 = 1_000_000_000;
 const NEVER: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
-/// A longer yield means that another thread ran: that time is not idle time of this one.
+/// If `sched_yield` takes longer, another thread ran; the time is then not counted as idle.
 const YIELD_NS: u64 = 5_000;
 /// Key of the timer; no socket has it.
 const TIMER: usize = usize::MAX;
@@ -28,9 +28,9 @@ pub(crate) struct Poller {
 
 impl Poller {
     /// Events returned by one wait.
-    pub(crate) const MAX: usize = 256;
+    pub(crate) const EVENTS_MAX: usize = 256;
     /// Typical wake-up latency.
-    pub(crate) const WAKEUP_SLACK_NS: u64 = 50_000;
+    pub(crate) const WAKEUP_LATENCY_NS: u64 = 50_000;
 
     /// `spin_ns`: how long before a deadline it stops sleeping and polls instead.
     pub(crate) fn new(spin_ns: u64) -> io::Result<Poller> {
@@ -40,7 +40,13 @@ impl Poller {
         // Edge-triggered: the timer is never read.
         let once = EventFlags::IN | EventFlags::ET;
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER as u64), once)?;
-        Ok(Poller { epoll, timer, spin_ns, idle_ns: 0, ready: Vec::with_capacity(Poller::MAX) })
+        Ok(Poller {
+            epoll,
+            timer,
+            spin_ns,
+            idle_ns: 0,
+            ready: Vec::with_capacity(Poller::EVENTS_MAX),
+        })
     }
 
     /// Registers a socket.
@@ -77,7 +83,7 @@ impl Poller {
             }
         }
         self.ready.clear();
-        let mut buffer = [MaybeUninit::<Event>::uninit(); Poller::MAX];
+        let mut buffer = [MaybeUninit::<Event>::uninit(); Poller::EVENTS_MAX];
         // On EINTR the caller waits again.
         if let Ok((events, _)) = epoll::wait(&self.epoll, &mut buffer, limit.as_ref()) {
             let ready = events.iter().map(|event| (event.data.u64() as usize, event.flags));
@@ -106,8 +112,8 @@ impl Poller {
     }
 
     /// Key and flags of an event; `None` for the timer.
-    pub(crate) fn get(&self, number: usize) -> Option<(usize, EventFlags)> {
-        self.ready.get(number).copied().filter(|(key, _)| *key != TIMER)
+    pub(crate) fn event(&self, index: usize) -> Option<(usize, EventFlags)> {
+        self.ready.get(index).copied().filter(|(key, _)| *key != TIMER)
     }
 }
 

@@ -231,7 +231,7 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
         true => vec![PathBuf::from(name)],
         false => std::env::split_paths(&folders).map(|folder| folder.join(name)).collect(),
     };
-    // An empty name would match the folders themselves, which are no files.
+    // An empty name would match the directories themselves, which are no files.
     if let Some(found) = candidates.iter().find(|path| is_file(path) && is_allowed(path)) {
         return Ok(found.clone());
     }

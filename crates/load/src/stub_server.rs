@@ -75,7 +75,7 @@ impl StubServer {
         rustix::net::listen(&listener, i32::MAX)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
-        let poller = Poller::new(Poller::WAKEUP_SLACK_NS)?;
+        let poller = Poller::new(Poller::WAKEUP_LATENCY_NS)?;
         poller.add(&listener, LISTENER, false)?;
         let control = Arc::new(StubControl::default());
         let server = StubEventLoop {
@@ -212,7 +212,7 @@ impl StubEventLoop {
                 continue;
             }
             for number in 0..self.poller.len() {
-                match self.poller.get(number) {
+                match self.poller.event(number) {
                     Some((LISTENER, _)) => self.accept(),
                     Some((key, _)) if self.clients.contains(key) => self.read(key, &mut buffer),
                     _ => {}

@@ -43,7 +43,7 @@ const DUE_BATCH_MAX: usize = 4_096;
 /// virtual machine end less than 0.15 ms late.
 const SPIN_NS: u64 = 200_000;
 /// Longest service time for which it spins. Beyond it the wake-up latency
-/// ([`Poller::WAKEUP_SLACK_NS`]) is less than one bucket (2.19 %).
+/// ([`Poller::WAKEUP_LATENCY_NS`]) is less than one bucket (2.19 %).
 const SPIN_SERVICE_MAX_NS: u64 = 2_500_000;
 const BUFFER: usize = 64 << 10;
 const SECOND_NS: u64 = 1_000_000_000;
@@ -135,7 +135,7 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn new(mut config: WorkerConfig) -> std::io::Result<Worker> {
         let names = config.requests.names().count();
-        let spin_ns = if config.has_dedicated_cpu { SPIN_NS } else { Poller::WAKEUP_SLACK_NS };
+        let spin_ns = if config.has_dedicated_cpu { SPIN_NS } else { Poller::WAKEUP_LATENCY_NS };
         Ok(Worker {
             poller: Poller::new(spin_ns)?,
             start_ns: 0,
@@ -294,7 +294,7 @@ impl Worker {
     fn record_stall(&mut self, from_ns: u64, to_ns: u64) {
         self.stalls.push((from_ns - self.start_ns, to_ns - self.start_ns));
         // Events of the current poll, and all that arrived during the stall.
-        self.late_polls = 2 + (self.pool.len() / Poller::MAX) as u32;
+        self.late_polls = 2 + (self.pool.len() / Poller::EVENTS_MAX) as u32;
         self.late_ns += to_ns - from_ns;
         self.skip_until(to_ns);
         self.in_flight.mark_stall(to_ns - from_ns);
@@ -410,7 +410,7 @@ impl Worker {
     fn poll_events(&mut self) {
         for number in 0..self.poller.len() {
             // The connection may be closed by now. There are only connections, or only processes.
-            match self.poller.get(number) {
+            match self.poller.event(number) {
                 Some((key, flags)) if self.pool.contains(key) => {
                     self.handle_connection_event(key, flags)
                 }
@@ -454,7 +454,7 @@ impl Worker {
 /// batch size come with the next polls, in turn; so this ends even if each socket always has
 /// events.
 fn late_polls_left(polls: u32, found: usize) -> u32 {
-    let most = if found < Poller::MAX { 2 } else { u32::MAX };
+    let most = if found < Poller::EVENTS_MAX { 2 } else { u32::MAX };
     polls.min(most).saturating_sub(1)
 }
 

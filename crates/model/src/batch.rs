@@ -10,8 +10,9 @@
 //!     span  zigzag ns: end - start, as difference to that of the sample before it
 //!     value        histogram: length and frame; number: 8 bytes; text: length and UTF-8
 //! ```
-//! A reader of a series ID must know its canonical key. One byte after the ID says what its values
-//! are: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see `gap.rs`.
+//! The receiver of an ID must know the canonical key of the series. The byte after the ID is the
+//! type of the values: 0 frame, 1 number, 2 text. A group of gaps has gaps instead of samples, see
+//! `gap.rs`.
 //! `docs/formats/batch.md` is the specification.
 
 #![cfg_attr(
@@ -107,8 +108,8 @@ impl BatchWriter {
         } else {
             Temporality::Delta
         };
-        let meaning = SeriesMeta { unit: frame_unit(series.unit()), temporality };
-        self.series = Some((series.kind(), meaning));
+        let meta = SeriesMeta { unit: frame_unit(series.unit()), temporality };
+        self.series = Some((series.kind(), meta));
         self.is_open = true;
         self.name.clear();
         self.name.push_str(series.name());
@@ -120,7 +121,7 @@ impl BatchWriter {
     ///
     /// If no group is open.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
-        let Some((kind, meaning)) = self.series else { panic!("BUG: a sample before its series") };
+        let Some((kind, meta)) = self.series else { panic!("BUG: a sample before its series") };
         if !sample.value.has_kind(kind) {
             let (kind, found) = (kind.name(), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
@@ -136,7 +137,7 @@ impl BatchWriter {
         match &sample.value {
             SampleValue::Histogram(histogram) => {
                 self.frame.clear();
-                hist::codec::frame::encode(histogram, meaning, &mut self.frame);
+                hist::codec::frame::encode(histogram, meta, &mut self.frame);
                 put_bytes(&mut self.group, &self.frame);
             }
             SampleValue::Number(number) => self.group.extend_from_slice(&number.to_le_bytes()),
@@ -228,7 +229,7 @@ pub struct Batch {
 impl Batch {
     /// Decodes and validates a batch, values included. Later stages never reject a batch that
     /// passed.
-    pub fn check(bytes: Vec<u8>) -> Result<Batch> {
+    pub fn decode(bytes: Vec<u8>) -> Result<Batch> {
         let mut samples = 0;
         for entry in BatchReader::new(&bytes)? {
             let entry = entry?;
@@ -260,7 +261,7 @@ impl Batch {
     /// Samples are copied as bytes.
     pub fn with_canonical_keys(
         &self,
-        form_of: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
+        canonical_key_of: &mut dyn FnMut(SeriesId) -> Option<Vec<u8>>,
     ) -> Result<Batch> {
         let mut reader = self.read();
         let mut out = Vec::with_capacity(self.bytes.len());
@@ -270,16 +271,16 @@ impl Batch {
             let series = reader.read_group_head()?;
             let head_end = reader.reader.offset();
             if let Some((SeriesRef::Id(id), tag)) = series {
-                let form = form_of(id).ok_or(Error::UnknownSeries { id })?;
-                let kind = Series::check_canonical_key(&form)?;
+                let canonical_key = canonical_key_of(id).ok_or(Error::UnknownSeries { id })?;
+                let kind = Series::check_canonical_key(&canonical_key)?;
                 if value_tag(kind) != tag {
-                    let series = Series::from_canonical_key(&form)?.to_string();
+                    let series = Series::from_canonical_key(&canonical_key)?.to_string();
                     let found = "another kind of value";
                     return Err(Error::Kind { series, kind: kind.name(), found });
                 }
                 out.extend_from_slice(&self.bytes[copied..begin]);
                 out.push(BY_KEY);
-                put_bytes(&mut out, &form);
+                put_bytes(&mut out, &canonical_key);
                 copied = head_end;
             }
             reader.skip_group_extra(series)?;
@@ -341,9 +342,9 @@ impl BatchWriter {
                 self.out.extend_from_slice(&id.0);
                 self.out.push(entry.tag);
             }
-            SeriesRef::Key(form) => {
+            SeriesRef::Key(canonical_key) => {
                 self.out.push(BY_KEY);
-                put_bytes(&mut self.out, form);
+                put_bytes(&mut self.out, canonical_key);
             }
         }
         self.is_open = true;
@@ -439,7 +440,7 @@ mod tests {
             });
         let left = left.unwrap();
         let left = left.with_gaps([gap.clone()].into_iter());
-        let left = Batch::check(left.bytes().to_owned()).unwrap();
+        let left = Batch::decode(left.bytes().to_owned()).unwrap();
         expected.retain(|(id, _)| !refused.contains(id));
         assert_eq!((left.samples() as usize, left_out), (expected.len(), 24 - expected.len()));
         let mut reader = left.read();
@@ -463,9 +464,9 @@ mod tests {
         ) {
             let mut writer = BatchWriter::default();
             let mut expected = Vec::new();
-            for &(number, by_form, start, span, x) in &samples {
+            for &(number, by_key, start, span, x) in &samples {
                 let series = series(number);
-                if by_form { writer.series(&series) } else { writer.series_by_id(series.id(), &series) }
+                if by_key { writer.series(&series) } else { writer.series_by_id(series.id(), &series) }
                 let start = i64::from(start) << 20;
                 let sample = Sample { start, end: start + span, value: value(series.kind(), x) };
                 writer.sample(&sample).unwrap();
@@ -484,7 +485,7 @@ mod tests {
             prop_assert_eq!(found, expected);
             prop_assert_eq!(reader.gaps(), &[gap]);
             prop_assert_eq!(batch.samples(), samples.len() as u64);
-            prop_assert_eq!(Batch::check(batch.bytes().to_owned()), Ok(batch.clone()));
+            prop_assert_eq!(Batch::decode(batch.bytes().to_owned()), Ok(batch.clone()));
             let values: Vec<u64> = batch.read().map(|entry| entry.unwrap().values().unwrap()).collect();
             prop_assert_eq!(values, vec![1; samples.len()]);
         }
@@ -494,34 +495,34 @@ mod tests {
             samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
             has_gap in any::<bool>(),
         ) {
-            let [mut mixed, mut forms] = [BatchWriter::default(), BatchWriter::default()];
-            for &(number, by_form, start, span, x) in &samples {
+            let [mut mixed, mut canonical_keys] = [BatchWriter::default(), BatchWriter::default()];
+            for &(number, by_key, start, span, x) in &samples {
                 let series = series(number);
                 let (start, value) = (i64::from(start) << 20, value(series.kind(), x));
                 let sample = Sample { start, end: start + span, value };
-                if by_form { mixed.series(&series) } else { mixed.series_by_id(series.id(), &series) }
-                forms.series(&series);
+                if by_key { mixed.series(&series) } else { mixed.series_by_id(series.id(), &series) }
+                canonical_keys.series(&series);
                 mixed.sample(&sample).unwrap();
-                forms.sample(&sample).unwrap();
+                canonical_keys.sample(&sample).unwrap();
             }
             if has_gap {
                 let gap = Gap { start: 1, end: 2, producer: None, lost: Some(3), reason: "why".into() };
                 mixed.gap(gap.clone());
-                forms.gap(gap);
+                canonical_keys.gap(gap);
             }
-            let (mixed, forms) = (mixed.finish(), forms.finish());
-            let form_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.canonical_key());
-            prop_assert_eq!(mixed.with_canonical_keys(&mut { form_of }), Ok(forms.clone()));
-            prop_assert_eq!(forms.with_canonical_keys(&mut |_| None), Ok(forms.clone()));
+            let (mixed, canonical_keys) = (mixed.finish(), canonical_keys.finish());
+            let canonical_key_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.canonical_key());
+            prop_assert_eq!(mixed.with_canonical_keys(&mut { canonical_key_of }), Ok(canonical_keys.clone()));
+            prop_assert_eq!(canonical_keys.with_canonical_keys(&mut |_| None), Ok(canonical_keys.clone()));
             let is_whole = samples.iter().all(|sample| sample.1);
             prop_assert_eq!(mixed.with_canonical_keys(&mut |_| None).is_ok(), is_whole);
         }
 
         #[test]
         fn random_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = Batch::check(bytes.clone());
+            let _ = Batch::decode(bytes.clone());
             bytes.splice(0..0, [MAGIC, VERSION]);
-            let _ = Batch::check(bytes);
+            let _ = Batch::decode(bytes);
         }
     }
 

@@ -45,5 +45,5 @@ pub use sample::{Sample, SampleValue};
 pub use selector::{Selector, SelectorError};
 pub use series::{
     CANONICAL_KEY_BYTES_MAX, LABELS_MAX, Labels, NAME_BYTES_MAX, Series, SeriesId, SeriesKind,
-    spell_unit,
+    blake3_128, spell_unit,
 };

@@ -45,8 +45,8 @@ pub const KIND: &str = "__kind";
 pub const KINDS: [(SeriesKind, &str); 6] = [
     (SeriesKind::Histogram(Temporality::Delta), "histogram"),
     (SeriesKind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
-    (SeriesKind::Counter(Temporality::Delta), "count"),
-    (SeriesKind::Counter(Temporality::Cumulative), "cumulative-count"),
+    (SeriesKind::Counter(Temporality::Delta), "delta-counter"),
+    (SeriesKind::Counter(Temporality::Cumulative), "counter"),
     (SeriesKind::Gauge, "gauge"),
     (SeriesKind::Text, "text"),
 ];

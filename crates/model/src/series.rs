@@ -63,8 +63,8 @@ impl SeriesKind {
     }
 
     /// Kind of the series with this canonical key; `None` if the key is invalid.
-    pub fn from_canonical_key(form: &[u8]) -> Option<SeriesKind> {
-        SeriesKind::from_byte(*form.first()?)
+    pub fn from_canonical_key(canonical_key: &[u8]) -> Option<SeriesKind> {
+        SeriesKind::from_byte(*canonical_key.first()?)
     }
 
     fn to_byte(self) -> u8 {
@@ -109,10 +109,14 @@ pub struct SeriesId(pub [u8; 16]);
 
 impl SeriesId {
     /// ID of a canonical key.
-    pub fn from_canonical_key(form: &[u8]) -> SeriesId {
-        let hash = blake3::hash(form);
-        SeriesId(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"))
+    pub fn from_canonical_key(canonical_key: &[u8]) -> SeriesId {
+        SeriesId(blake3_128(canonical_key))
     }
+}
+
+/// First 16 bytes of the BLAKE3 hash: collisions cannot be constructed.
+pub fn blake3_128(bytes: &[u8]) -> [u8; 16] {
+    *blake3::hash(bytes).as_bytes().first_chunk().expect("BUG: a hash has 32 bytes")
 }
 
 impl fmt::Display for SeriesId {
@@ -236,9 +240,9 @@ impl Series {
     }
 
     /// Decodes a canonical key; a key that is not in canonical order is rejected.
-    pub fn from_canonical_key(form: &[u8]) -> Result<Series> {
-        let kind = Series::check_canonical_key(form)?;
-        let mut reader = WireReader::new(&form[1..]);
+    pub fn from_canonical_key(canonical_key: &[u8]) -> Result<Series> {
+        let kind = Series::check_canonical_key(canonical_key)?;
+        let mut reader = WireReader::new(&canonical_key[1..]);
         let name = reader.text("name")?;
         let mut series = Series::new(name, kind);
         // The key stays as it is, because its hash is the ID.
@@ -252,9 +256,9 @@ impl Series {
     }
 
     /// Validates a canonical key without allocating, and returns the kind of its series.
-    pub(crate) fn check_canonical_key(form: &[u8]) -> Result<SeriesKind> {
-        check_size("series", form.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
-        let mut reader = WireReader::new(form);
+    pub(crate) fn check_canonical_key(canonical_key: &[u8]) -> Result<SeriesKind> {
+        check_size("series", canonical_key.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
+        let mut reader = WireReader::new(canonical_key);
         let byte = reader.u8("kind")?;
         let kind = SeriesKind::from_byte(byte).ok_or_else(|| Error::Invalid {
             offset: 0,
@@ -287,7 +291,7 @@ impl Series {
         }
         reader.finish()?;
         // Unsorted labels, empty values and non-minimal varints would give one series several IDs.
-        if shortest == form.len() { Ok(kind) } else { Err(not_canonical(0)) }
+        if shortest == canonical_key.len() { Ok(kind) } else { Err(not_canonical(0)) }
     }
 }
 
@@ -307,7 +311,7 @@ fn check_size(
 fn not_canonical(offset: usize) -> Error {
     Error::Invalid {
         offset,
-        field: "form",
+        field: "canonical key",
         found: "another encoding of the key".to_owned(),
         expected: "the canonical key",
     }
@@ -342,8 +346,8 @@ mod tests {
     use super::*;
 
     /// Reference decoder: decodes, builds the series, and compares its encoding with the input.
-    fn decode_naively(form: &[u8]) -> Option<Series> {
-        let mut reader = WireReader::new(form);
+    fn decode_naively(canonical_key: &[u8]) -> Option<Series> {
+        let mut reader = WireReader::new(canonical_key);
         let kind = SeriesKind::from_byte(reader.u8("").ok()?)?;
         let mut series = Series::new(reader.text("").ok()?, kind);
         series = series.with_unit(reader.text("").ok()?);
@@ -352,7 +356,7 @@ mod tests {
             series = series.with_label(name, reader.text("").ok()?);
         }
         let series = series.validate().ok()?;
-        (series.canonical_key() == form).then_some(series)
+        (series.canonical_key() == canonical_key).then_some(series)
     }
 
     #[test]
@@ -375,10 +379,13 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_canonical_key(form: &[u8]) {
-        let plainly = decode_naively(form);
-        assert_eq!(Series::check_canonical_key(form).ok(), plainly.as_ref().map(Series::kind));
-        assert_eq!(Series::from_canonical_key(form).ok(), plainly);
+    fn check_canonical_key(canonical_key: &[u8]) {
+        let plainly = decode_naively(canonical_key);
+        assert_eq!(
+            Series::check_canonical_key(canonical_key).ok(),
+            plainly.as_ref().map(Series::kind)
+        );
+        assert_eq!(Series::from_canonical_key(canonical_key).ok(), plainly);
     }
 
     proptest! {
@@ -396,23 +403,23 @@ mod tests {
                 labels.sort();
                 labels.dedup_by(|a, b| a.0 == b.0);
             }
-            let mut form = vec![kind];
-            put_bytes(&mut form, name.as_bytes());
-            put_bytes(&mut form, unit.as_bytes());
-            put_varint(&mut form, labels.len() as u64);
+            let mut canonical_key = vec![kind];
+            put_bytes(&mut canonical_key, name.as_bytes());
+            put_bytes(&mut canonical_key, unit.as_bytes());
+            put_varint(&mut canonical_key, labels.len() as u64);
             for (name, value) in &labels {
-                put_bytes(&mut form, name.as_bytes());
-                put_bytes(&mut form, value.as_bytes());
+                put_bytes(&mut canonical_key, name.as_bytes());
+                put_bytes(&mut canonical_key, value.as_bytes());
             }
-            check_canonical_key(&form);
-            let at = at.index(form.len());
-            form[at] = byte;
-            check_canonical_key(&form);
+            check_canonical_key(&canonical_key);
+            let at = at.index(canonical_key.len());
+            canonical_key[at] = byte;
+            check_canonical_key(&canonical_key);
         }
 
         #[test]
-        fn random_bytes_as_keys_do_not_panic(form in prop::collection::vec(any::<u8>(), 0..40)) {
-            check_canonical_key(&form);
+        fn random_bytes_as_keys_do_not_panic(canonical_key in prop::collection::vec(any::<u8>(), 0..40)) {
+            check_canonical_key(&canonical_key);
         }
     }
 
@@ -465,12 +472,12 @@ mod tests {
         assert!(gauge("a").with_label("", "1").validate().is_err());
         assert!(gauge(&"a".repeat(2000)).validate().is_err());
         assert_eq!(gauge("a").with_label("b", ""), gauge("a"));
-        let (mut form, more) =
+        let (mut canonical_key, more) =
             (gauge("a").canonical_key(), gauge("a").with_label("b", "c").canonical_key());
         assert!(Series::from_canonical_key(&more[..more.len() - 1]).is_err());
-        form.push(0);
-        assert!(Series::from_canonical_key(&form).is_err());
-        form[0] = 18;
-        assert!(Series::from_canonical_key(&form).is_err());
+        canonical_key.push(0);
+        assert!(Series::from_canonical_key(&canonical_key).is_err());
+        canonical_key[0] = 18;
+        assert!(Series::from_canonical_key(&canonical_key).is_err());
     }
 }

@@ -12,7 +12,8 @@ use std::fmt::Write as _;
 use ring::digest::{SHA512, digest};
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 
-/// Prefix of the digest, so that the signature is valid for nothing but a forward request.
+/// Prefix of the digest, so that the signature is valid for nothing but a forward request (called a
+/// parcel in version 1).
 const CONTEXT: &[u8] = b"topdeck parcel signature 1\n";
 /// Bytes of a secret key's seed and of a public key.
 pub const KEY_BYTES: usize = 32;
@@ -45,19 +46,23 @@ impl Signer {
     }
 
     /// Signs a forward request.
-    pub fn sign(&self, parcel: &[u8]) -> [u8; SIGNATURE_BYTES] {
-        let signature = self.0.sign(&message_to_sign(parcel));
+    pub fn sign(&self, request: &[u8]) -> [u8; SIGNATURE_BYTES] {
+        let signature = self.0.sign(&message_to_sign(request));
         signature.as_ref().try_into().expect("BUG: a signature has 64 bytes")
     }
 }
 
 /// Verifies the signature of a forward request.
-pub fn verify_signature(parcel: &[u8], key: &PublicKey, signature: &[u8; SIGNATURE_BYTES]) -> bool {
-    UnparsedPublicKey::new(&ED25519, key).verify(&message_to_sign(parcel), signature).is_ok()
+pub fn verify_signature(
+    request: &[u8],
+    key: &PublicKey,
+    signature: &[u8; SIGNATURE_BYTES],
+) -> bool {
+    UnparsedPublicKey::new(&ED25519, key).verify(&message_to_sign(request), signature).is_ok()
 }
 
-fn message_to_sign(parcel: &[u8]) -> Vec<u8> {
-    [CONTEXT, digest(&SHA512, parcel).as_ref()].concat()
+fn message_to_sign(request: &[u8]) -> Vec<u8> {
+    [CONTEXT, digest(&SHA512, request).as_ref()].concat()
 }
 
 /// Bytes as hexadecimal digits.
@@ -88,13 +93,13 @@ mod tests {
     #[test]
     fn signature_covers_request_and_key() {
         let (ours, other) = (Signer::from_seed(&[1; 32]), Signer::from_seed(&[2; 32]));
-        let signature = ours.sign(b"parcel");
-        assert!(verify_signature(b"parcel", &ours.public_key(), &signature));
+        let signature = ours.sign(b"request");
+        assert!(verify_signature(b"request", &ours.public_key(), &signature));
         assert!(!verify_signature(b"Parcel", &ours.public_key(), &signature));
-        assert!(!verify_signature(b"parcel", &other.public_key(), &signature));
+        assert!(!verify_signature(b"request", &other.public_key(), &signature));
         let mut forged = signature;
         forged[63] ^= 1;
-        assert!(!verify_signature(b"parcel", &ours.public_key(), &forged));
+        assert!(!verify_signature(b"request", &ours.public_key(), &forged));
     }
 
     /// RFC 8032, section 7.1, test 1.

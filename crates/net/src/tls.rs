@@ -41,10 +41,10 @@ pub struct ClientTls {
 #[non_exhaustive]
 pub enum TlsError {
     /// A file is unusable.
-    #[error("{role} {}: {reason}", path.display())]
+    #[error("{purpose} {}: {reason}", path.display())]
     File {
         /// Purpose of the file.
-        role: &'static str,
+        purpose: &'static str,
         /// Path of the file.
         path: PathBuf,
         /// Cause.
@@ -72,7 +72,7 @@ impl ServerTls {
                 let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
                     .allow_unauthenticated()
                     .build()
-                    .map_err(|error| file_error("client authority", path, &error))?;
+                    .map_err(|error| file_error("client CA", path, &error))?;
                 builder.with_client_cert_verifier(verifier)
             }
         };
@@ -103,9 +103,9 @@ impl ClientTls {
     /// Configuration of a client that accepts any certificate: traffic is encrypted, but the server
     /// is not authenticated. `ca` is ignored.
     pub fn unverified_config(&self) -> Result<ClientConfig, TlsError> {
-        let anybody = Arc::new(NoCertVerification(crypto_provider()));
+        let no_verification = Arc::new(NoCertVerification(crypto_provider()));
         self.with_client_certificate(
-            client_builder()?.dangerous().with_custom_certificate_verifier(anybody),
+            client_builder()?.dangerous().with_custom_certificate_verifier(no_verification),
         )
     }
 
@@ -144,7 +144,7 @@ impl ServerCertVerifier for NoCertVerification {
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,
-        _between: &[CertificateDer<'_>],
+        _intermediates: &[CertificateDer<'_>],
         _name: &ServerName<'_>,
         _ocsp: &[u8],
         _now: UnixTime,
@@ -182,7 +182,7 @@ fn crypto_provider() -> Arc<CryptoProvider> {
 }
 
 fn file_error(what: &'static str, path: &Path, cause: &dyn std::fmt::Display) -> TlsError {
-    TlsError::File { role: what, path: path.to_owned(), reason: cause.to_string() }
+    TlsError::File { purpose: what, path: path.to_owned(), reason: cause.to_string() }
 }
 
 fn mismatch_error(certificate: &Path, key: &Path, cause: &rustls::Error) -> TlsError {
@@ -209,7 +209,7 @@ fn read_key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
 fn read_roots(path: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
     for certificate in read_certificates(path)? {
-        roots.add(certificate).map_err(|error| file_error("CA certificate", path, &error))?;
+        roots.add(certificate).map_err(|error| file_error("CA file", path, &error))?;
     }
     Ok(roots)
 }

@@ -31,10 +31,10 @@ pub const IS_EMBEDDED: bool = !ASSETS.is_empty();
 
 /// Response to `/` if there are no assets.
 pub const MISSING_TEXT: &str = "\
-This topdeck was built without its web page. Everything else works: ingest, the API (described at
+This topdeck was built without its web UI. Everything else works: ingest, the API (described at
 /v1/openapi.json), the Prometheus API for Grafana, and the commands of `topdeck --help`.
 
-To get the page, install Node.js 20.19 or newer with npm, and run in topdeck's source folder
+To get the page, install Node.js 20.19 or newer with npm, and run in topdeck's source directory
 
     make run
 

@@ -1,4 +1,4 @@
-//! Whether a build may go on without the built web page. Part of the build script, and of the
+//! Whether a build may go on without the built web UI. Part of the build script, and of the
 //! tests of this crate.
 
 /// Environment variable that permits a release build without the page.
@@ -21,7 +21,7 @@ pub(crate) fn choose_page(
     match (without.unwrap_or_default(), is_built) {
         ("" | "0", true) => Ok(PageChoice::Embed),
         ("" | "0", false) if profile == "release" => Err(format!(
-            "cannot embed the web page: web/dist is not built; run `cargo xtask page` (needs \
+            "cannot embed the web UI: web/dist is not built; run `cargo xtask page` (needs \
              Node.js 20.19 or newer and npm) and repeat the command, or set {WITHOUT_PAGE}=1 to \
              build topdeck without its page"
         )),

@@ -212,7 +212,7 @@ impl Role for PullRole {
         }
     }
 
-    fn check(settings: &PullTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &PullTables, check: &mut SettingsCheck<'_>) {
         let PullTables { scrapes, checks } = settings;
         check.names("scrape", scrapes.iter().map(|scrape| &*scrape.name));
         check.names("check", checks.iter().map(|check| &*check.name));
@@ -224,7 +224,7 @@ impl Role for PullRole {
         }
     }
 
-    fn verify(settings: &PullTables, _mode: Option<NodeMode>) -> Result<(), BoxError> {
+    fn validate_files(settings: &PullTables, _mode: Option<NodeMode>) -> Result<(), BoxError> {
         Ok(settings.settings()?.check()?)
     }
 

@@ -49,9 +49,26 @@ pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
+/// Number of things, which are named in the singular with an article: `2 counters` of `a counter`.
+pub fn count_text(n: u64, one: &str) -> String {
+    let one = one.strip_prefix("a ").or_else(|| one.strip_prefix("an ")).unwrap_or(one);
+    // The noun ends before what qualifies it.
+    let end = [" of ", ", "].iter().filter_map(|part| one.find(part)).min().unwrap_or(one.len());
+    let (noun, rest) = one.split_at(end);
+    plural(n, one, &format!("{noun}s{rest}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counted_things_are_in_the_plural() {
+        assert_eq!(count_text(1, "a counter"), "1 counter");
+        assert_eq!(count_text(2000, "an exemplar"), "2,000 exemplars");
+        assert_eq!(count_text(2, "a single number"), "2 single numbers");
+        assert_eq!(count_text(3, "a metric of another kind"), "3 metrics of another kind");
+    }
 
     #[test]
     fn paths_are_shell_quoted() {

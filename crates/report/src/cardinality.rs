@@ -5,8 +5,8 @@ use render::text::{escape_control, plural};
 use render::value_formatter;
 use store::Cardinality;
 
-/// Tables of the largest metrics, labels and label values. `source` is the folder of the store, or
-/// the URL of the server.
+/// Tables of the largest metrics, labels and label values. `source` is the directory of the store,
+/// or the URL of the server.
 pub fn cardinality_text(source: &str, cardinality: &Cardinality) -> String {
     let mut text = format!(
         "{}\n  {} of {}, with {}\n",

@@ -53,7 +53,7 @@ fn resolution_totals(parts: &[PartInfo]) -> Vec<ResolutionTotals> {
     Resolution::ALL.into_iter().map(sum).filter(|sum| sum.parts > 0).collect()
 }
 
-/// The state as text; `dir` is the folder of the store.
+/// The state as text; `dir` is the directory of the store.
 pub fn store_text(dir: &Path, report: &StoreReport) -> String {
     let StoreReport { stat, time_range: extent, backlog } = report;
     let range = match extent {

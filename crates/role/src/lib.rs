@@ -13,7 +13,7 @@ mod route;
 pub mod settings;
 
 pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
-pub use roles::{RoleEntry, RoleFactory, RoleSettings, RoleTable, RunningRoles};
+pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
 pub use route::{Parameter, Route, RouteError, RouteHandler, RouteQuery, RouteSpec};
 
 pub use render::json;

@@ -70,12 +70,12 @@ pub trait Role: Sized + Send + 'static {
 
     /// Reports every problem of the parsed settings, with its line. Has no side effects and opens
     /// no connection.
-    fn check(_settings: &Self::Settings, _check: &mut SettingsCheck<'_>) {}
+    fn validate_settings(_settings: &Self::Settings, _check: &mut SettingsCheck<'_>) {}
 
     /// Returns the first reason why the role could not start with these settings, as far as this
     /// can be known before the start. This includes the contents of files that the settings name.
     /// Without a `mode`, the settings are verified for both modes.
-    fn verify(_settings: &Self::Settings, _mode: Option<NodeMode>) -> Result<(), BoxError> {
+    fn validate_files(_settings: &Self::Settings, _mode: Option<NodeMode>) -> Result<(), BoxError> {
         Ok(())
     }
 
@@ -86,7 +86,7 @@ pub trait Role: Sized + Send + 'static {
 
     /// Whether the role buffers measurements in memory that are lost if the process is killed. The
     /// next start then records the loss as a gap.
-    fn is_lossy(_settings: &Self::Settings) -> bool {
+    fn buffers_in_memory(_settings: &Self::Settings) -> bool {
         false
     }
 

@@ -1,8 +1,8 @@
 //! All roles of a node: read, checked, started and stopped together, independent of their types.
 //!
-//! The table is in the order of data flow: roles that receive measurements come first, roles that
-//! forward them last. Roles start in reverse order and stop in table order, so that each one can
-//! pass on its last measurements.
+//! Two orders are used. *Data-flow order* is that of the table: roles that receive measurements
+//! come first, roles that forward them last; roles stop in this order, so that each one can pass on
+//! its last measurements. *Start order* is the reverse: consumers start before their sources.
 
 use std::any::Any;
 use std::fmt;
@@ -21,10 +21,10 @@ type AnySettings = dyn Any + Send + Sync;
 type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// The roles that a node can have.
-pub type RoleTable = &'static [&'static dyn RoleFactory];
+pub type RoleTable = &'static [&'static dyn ErasedRole];
 
-/// A row of the table: [`Role`] with its types erased. Implemented by [`RoleEntry`] only.
-pub trait RoleFactory: Sync + fmt::Debug {
+/// [`Role`] with its types erased, for the table. Implemented by [`RoleEntry`] only.
+pub trait ErasedRole: Sync + fmt::Debug {
     /// [`Role::NAME`].
     fn name(&self) -> &'static str;
     /// [`Role::KEYS`].
@@ -36,13 +36,17 @@ pub trait RoleFactory: Sync + fmt::Debug {
     #[doc(hidden)]
     fn settings_without_file(&self, log: &LogFn) -> Arc<AnySettings>;
     #[doc(hidden)]
-    fn check(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>);
+    fn validate_settings(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>);
     #[doc(hidden)]
-    fn verify(&self, settings: &AnySettings, mode: Option<NodeMode>) -> Result<(), BoxError>;
+    fn validate_files(
+        &self,
+        settings: &AnySettings,
+        mode: Option<NodeMode>,
+    ) -> Result<(), BoxError>;
     #[doc(hidden)]
     fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount>;
     #[doc(hidden)]
-    fn is_lossy(&self, settings: &AnySettings) -> bool;
+    fn buffers_in_memory(&self, settings: &AnySettings) -> bool;
     #[doc(hidden)]
     fn start(
         &self,
@@ -51,11 +55,11 @@ pub trait RoleFactory: Sync + fmt::Debug {
     ) -> Result<Box<dyn RunningRole>, BoxError>;
 }
 
-/// The row of a role.
+/// Row of the table for the role `R`: it has no data, only the functions of the type.
 pub struct RoleEntry<R>(PhantomData<fn() -> R>);
 
 impl<R> RoleEntry<R> {
-    /// The row.
+    /// The only value of the type.
     pub const ROW: RoleEntry<R> = RoleEntry(PhantomData);
 }
 
@@ -69,7 +73,7 @@ fn typed<R: Role>(settings: &AnySettings) -> &R::Settings {
     settings.downcast_ref().expect("BUG: settings of another role")
 }
 
-impl<R: Role> RoleFactory for RoleEntry<R> {
+impl<R: Role> ErasedRole for RoleEntry<R> {
     fn name(&self) -> &'static str {
         R::NAME
     }
@@ -90,20 +94,24 @@ impl<R: Role> RoleFactory for RoleEntry<R> {
         Arc::new(R::settings_without_file(log))
     }
 
-    fn check(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>) {
-        R::check(typed::<R>(settings), check);
+    fn validate_settings(&self, settings: &AnySettings, check: &mut SettingsCheck<'_>) {
+        R::validate_settings(typed::<R>(settings), check);
     }
 
-    fn verify(&self, settings: &AnySettings, mode: Option<NodeMode>) -> Result<(), BoxError> {
-        R::verify(typed::<R>(settings), mode)
+    fn validate_files(
+        &self,
+        settings: &AnySettings,
+        mode: Option<NodeMode>,
+    ) -> Result<(), BoxError> {
+        R::validate_files(typed::<R>(settings), mode)
     }
 
     fn summary(&self, settings: &AnySettings) -> Vec<SettingsCount> {
         R::summary(typed::<R>(settings))
     }
 
-    fn is_lossy(&self, settings: &AnySettings) -> bool {
-        R::is_lossy(typed::<R>(settings))
+    fn buffers_in_memory(&self, settings: &AnySettings) -> bool {
+        R::buffers_in_memory(typed::<R>(settings))
     }
 
     fn start(
@@ -157,7 +165,7 @@ impl<R: Role> RunningRole for R {
 
 /// The settings of all roles of a table. Cheap to clone.
 #[derive(Clone)]
-pub struct RoleSettings(Vec<(&'static dyn RoleFactory, Arc<AnySettings>)>);
+pub struct RoleSettings(Vec<(&'static dyn ErasedRole, Arc<AnySettings>)>);
 
 impl fmt::Debug for RoleSettings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -184,13 +192,13 @@ impl RoleSettings {
     }
 
     /// Reports the problems of all roles.
-    pub fn check(&self, check: &mut SettingsCheck<'_>) {
-        self.0.iter().for_each(|(row, settings)| row.check(&**settings, check));
+    pub fn validate_settings(&self, check: &mut SettingsCheck<'_>) {
+        self.0.iter().for_each(|(row, settings)| row.validate_settings(&**settings, check));
     }
 
-    /// [`Role::verify`] of all roles, until one fails.
-    pub fn verify(&self, mode: Option<NodeMode>) -> Result<(), BoxError> {
-        self.0.iter().try_for_each(|(row, settings)| row.verify(&**settings, mode))
+    /// [`Role::validate_files`] of all roles, until one fails.
+    pub fn validate_files(&self, mode: Option<NodeMode>) -> Result<(), BoxError> {
+        self.0.iter().try_for_each(|(row, settings)| row.validate_files(&**settings, mode))
     }
 
     /// [`Role::summary`] of all roles.
@@ -198,9 +206,9 @@ impl RoleSettings {
         self.0.iter().flat_map(|(row, settings)| row.summary(&**settings)).collect()
     }
 
-    /// Whether any role is [`Role::is_lossy`].
-    pub fn is_lossy(&self) -> bool {
-        self.0.iter().any(|(row, settings)| row.is_lossy(&**settings))
+    /// Whether any role is [`Role::buffers_in_memory`].
+    pub fn buffers_in_memory(&self) -> bool {
+        self.0.iter().any(|(row, settings)| row.buffers_in_memory(&**settings))
     }
 
     /// The settings of one role, if it is in the table.
@@ -210,7 +218,7 @@ impl RoleSettings {
 }
 
 /// The running roles of a table.
-pub struct RunningRoles(Vec<(&'static dyn RoleFactory, Box<dyn RunningRole>)>);
+pub struct RunningRoles(Vec<(&'static dyn ErasedRole, Box<dyn RunningRole>)>);
 
 impl fmt::Debug for RunningRoles {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -219,7 +227,7 @@ impl fmt::Debug for RunningRoles {
 }
 
 impl RunningRoles {
-    /// Starts all roles inside a tokio runtime, the last of the table first.
+    /// Starts all roles inside a tokio runtime, in start order.
     pub fn start(settings: &RoleSettings, context: &RoleContext) -> Result<RunningRoles, BoxError> {
         let mut running = Vec::new();
         for (row, settings) in settings.0.iter().rev() {
@@ -229,8 +237,8 @@ impl RunningRoles {
         Ok(RunningRoles(running))
     }
 
-    /// Applies other settings of the same table, the last role first, and returns log lines. After
-    /// the first error the remaining roles keep their settings.
+    /// Applies other settings of the same table, in start order, and returns log lines. After the
+    /// first error the remaining roles keep their settings.
     pub async fn reload(
         &mut self,
         settings: &RoleSettings,
@@ -244,8 +252,8 @@ impl RunningRoles {
         Ok(lines)
     }
 
-    /// Stops all roles in table order; returns a line for each role that could not write all its
-    /// data.
+    /// Stops all roles in data-flow order; returns a line for each role that could not write all
+    /// its data.
     pub async fn stop(self) -> Vec<String> {
         let mut lines = Vec::new();
         for (row, role) in self.0 {

@@ -33,7 +33,7 @@ impl Default for FileRetention {
     }
 }
 
-/// Removes files beyond the limits from a folder and returns their number. Files that cannot be
+/// Removes files beyond the limits from a directory and returns their number. Files that cannot be
 /// read or removed are skipped.
 pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
     // Processes in a container remove their own files.
@@ -80,7 +80,7 @@ fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 /// Creating a file takes less time than this.
 const UNFINISHED: Duration = Duration::from_secs(60);
 
-/// Files of a folder that may be metrics files of this user.
+/// Files of a directory that may be metrics files of this user.
 pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {

@@ -21,23 +21,23 @@ pub enum Error {
     Io {
         /// Failed operation.
         action: &'static str,
-        /// File or folder.
+        /// File or directory.
         path: PathBuf,
         /// Cause.
         cause: io::Error,
     },
-    /// The folder is on a disk, where a write may block.
+    /// The directory is on a disk, where a write may block.
     #[error("cannot use {}: not on tmpfs, metrics could block on a disk; set TOPDECK_SHM to a \
-             folder on tmpfs", path.display())]
+             directory on tmpfs", path.display())]
     NotInMemory {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
-    /// Another user could write to the folder.
+    /// Another user could write to the directory.
     #[error("cannot use {}: owner {owner}, mode {mode:o}, expected owner {uid} and no write \
              access for others; remove it or set TOPDECK_SHM", path.display())]
     ForeignOwner {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
         /// Its owner.
         owner: u32,

@@ -1,10 +1,10 @@
 //! Discovery of metrics files of other formats (PCP, JVM), treated as untrusted input.
 //!
 //! A root is `/`, or `/proc/PID/root` for processes in another mount namespace. Access stays below
-//! the root: folders are opened one below the other; symbolic links resolve inside the root, and
-//! are not followed for the JVM's folders and for files. A file is opened non-blocking, must be a
-//! regular file, and is copied with `pread`, because truncation of a mapped file would raise
-//! SIGBUS.
+//! the root: directories are opened one below the other; symbolic links resolve inside the root,
+//! and are not followed for the JVM's directories and for files. A file is opened non-blocking,
+//! must be a regular file, and is copied with `pread`, because truncation of a mapped file would
+//! raise SIGBUS.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -20,11 +20,11 @@ use rustix::io::Errno;
 
 /// Largest accepted file in bytes.
 pub const BYTES_MAX: u64 = 64 << 20;
-/// Limit of files per folder.
+/// Limit of files per directory.
 pub const NAMES_MAX: usize = 1 << 16;
-/// Prefix of the JVM's folders; the user name follows.
+/// Prefix of the JVM's directories; the user name follows.
 const JVM_FOLDER: &str = "hsperfdata_";
-/// Default locations of PCP's temporary folder: Debian and Red Hat, and PCP's own default.
+/// Default locations of PCP's temporary directory: Debian and Red Hat, and PCP's own default.
 const PCP_FOLDERS: [&str; 2] = ["/var/lib/pcp/tmp", "/var/tmp"];
 /// Bytes of `/etc/pcp.conf` that are read.
 const CONF_BYTES_MAX: u64 = 1 << 16;
@@ -41,7 +41,7 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
-    /// The file is a folder, a pipe, a device or a socket.
+    /// The file is a directory, a pipe, a device or a socket.
     #[error("{} is not a regular file", path.display())]
     NotAFile {
         /// The file.
@@ -70,7 +70,7 @@ pub struct ForeignFile {
 pub struct JvmFile {
     /// PID of the JVM in its own namespace: compare with [`namespace_pid`].
     pub pid: u32,
-    /// User name in the name of the folder.
+    /// User name in the name of the directory.
     pub user: String,
     /// The file.
     pub file: ForeignFile,
@@ -81,8 +81,8 @@ pub struct JvmFile {
 pub struct OpenForeignFile {
     path: PathBuf,
     file: File,
-    /// Owner of the file. Any user may create a folder in `/tmp`: trust the file only if its owner
-    /// is the user of the process.
+    /// Owner of the file. Any user may create a directory in `/tmp`: trust the file only if its
+    /// owner is the user of the process.
     pub uid: u32,
 }
 
@@ -94,7 +94,7 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     let mut jvms = Vec::new();
     for folder_name in list_names(&tmp, |name| name.starts_with(JVM_FOLDER)) {
         let user = &folder_name[JVM_FOLDER.len()..];
-        // The JVM refuses a folder that is a symbolic link too.
+        // The JVM refuses a directory that is a symbolic link too.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
         let Ok(folder) = fs::openat(&tmp, &*folder_name, flags, Mode::empty()) else { continue };
         let folder = Arc::new(folder);
@@ -109,9 +109,9 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
     Ok(jvms)
 }
 
-/// Finds MMV files in PCP's folders below a root. `pcp_tmp_dir` is the environment variable of that
-/// name. It has precedence over the root's `/etc/pcp.conf`, which has precedence over the default
-/// locations; all are searched. Fails if the root cannot be opened.
+/// Finds MMV files in PCP's directories below a root. `pcp_tmp_dir` is the environment variable of
+/// that name. It has precedence over the root's `/etc/pcp.conf`, which has precedence over the
+/// default locations; all are searched. Fails if the root cannot be opened.
 pub(crate) fn find_mmv_files(
     root: &Path,
     pcp_tmp_dir: Option<&OsStr>,
@@ -216,7 +216,7 @@ fn open_root(root: &Path) -> io::Result<OwnedFd> {
     Ok(fs::openat(CWD, root, flags, Mode::empty())?)
 }
 
-/// Opens a folder below a root; symbolic links resolve as for a process in that root.
+/// Opens a directory below a root; symbolic links resolve as for a process in that root.
 fn open_dir_below(root: &OwnedFd, path: &Path) -> Option<OwnedFd> {
     open_beneath(root, path, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC)
 }
@@ -253,7 +253,7 @@ fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<Owne
     folder
 }
 
-/// Accepted names in a folder, sorted. Names that are not UTF-8 belong to no known format.
+/// Accepted names in a directory, sorted. Names that are not UTF-8 belong to no known format.
 fn list_names(folder: &OwnedFd, filter: impl Fn(&str) -> bool) -> Vec<String> {
     let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);

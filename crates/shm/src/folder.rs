@@ -1,4 +1,4 @@
-//! Folder of metrics files: on tmpfs, writable by the owner only.
+//! Directory of metrics files: on tmpfs, writable by the owner only.
 //!
 //! `TOPDECK_SHM` if it is set; else `/run/topdeck/UID` if it exists; else `/dev/shm/topdeck-UID`,
 //! which is created.
@@ -14,17 +14,17 @@ use rustix::fs::{Mode, OFlags, fstat, fstatfs, mkdir, open};
 
 use crate::error::{Error, Result};
 
-/// Environment variable with another folder, or `off`.
+/// Environment variable with another directory, or `off`.
 pub const ENV_VARIABLE: &str = "TOPDECK_SHM";
 /// File system type of tmpfs (linux/magic.h: TMPFS_MAGIC).
 pub(crate) const TMPFS: i64 = 0x0102_1994;
 
-/// Folder of this process; created if missing.
+/// Directory of this process; created if missing.
 pub fn folder() -> Result<PathBuf> {
     open_own_folder().map(|(path, _)| path)
 }
 
-/// Folder of this process, opened; created if missing.
+/// Directory of this process, opened; created if missing.
 pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     let uid = rustix::process::geteuid().as_raw();
     let path = match std::env::var_os(ENV_VARIABLE) {
@@ -34,11 +34,11 @@ pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     };
     match mkdir(&path, Mode::from_raw_mode(0o755)) {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-        Err(cause) => return Err(Error::io("create folder", path)(cause.into())),
+        Err(cause) => return Err(Error::io("create directory", path)(cause.into())),
     }
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let folder = open(&path, flags, Mode::empty())
-        .map_err(|cause| Error::io("open folder", &path)(cause.into()))?;
+        .map_err(|cause| Error::io("open directory", &path)(cause.into()))?;
     let found = fstat(&folder).map_err(|cause| Error::io("looking at", &path)(cause.into()))?;
     // With the sticky bit other users may add files, but cannot replace those of this user.
     let is_open = found.st_mode & 0o022 != 0 && found.st_mode & 0o1000 == 0;
@@ -53,7 +53,7 @@ pub(crate) fn open_own_folder() -> Result<(PathBuf, OwnedFd)> {
     Ok((path, folder))
 }
 
-/// Default folder of a user.
+/// Default directory of a user.
 fn user_folder(uid: u32) -> PathBuf {
     let prepared = PathBuf::from(format!("/run/topdeck/{uid}"));
     match fs::symlink_metadata(&prepared) {
@@ -62,7 +62,7 @@ fn user_folder(uid: u32) -> PathBuf {
     }
 }
 
-/// All folders with metrics files below a root: `/`, or `/proc/PID/root` of a container.
+/// All directories with metrics files below a root: `/`, or `/proc/PID/root` of a container.
 pub(crate) fn metric_folders(root: &Path) -> Vec<PathBuf> {
     let below = |folder: &str, is_one: fn(&OsString) -> bool| {
         let entries = fs::read_dir(root.join(folder)).into_iter().flatten().flatten();

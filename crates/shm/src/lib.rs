@@ -12,7 +12,7 @@
 //!
 //! Each process has a file on tmpfs, and each thread a lane of it, of which it is the only writer:
 //! a counter is one addition. The file is created when the first metric is used; [`status`] returns
-//! its path, or why there is none. `TOPDECK_SHM` sets another folder, or disables recording with
+//! its path, or why there is none. `TOPDECK_SHM` sets another directory, or disables recording with
 //! `off`. [`processes`] finds the files of a host, [`MetricsFileReader`] reads one.
 //!
 //! A forked process gets a file of its own with its first record. A process created by a bare

@@ -122,15 +122,15 @@ pub enum Error {
     Io {
         /// Failed operation.
         action: &'static str,
-        /// File or folder.
+        /// File or directory.
         path: PathBuf,
         /// Cause.
         source: io::Error,
     },
-    /// The folder is not on tmpfs.
+    /// The directory is not on tmpfs.
     #[error("cannot publish in {}: not on tmpfs, writes could block on a disk", path.display())]
     NotTmpfs {
-        /// The folder.
+        /// The directory.
         path: PathBuf,
     },
     /// Another writer holds the lock.

@@ -106,7 +106,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let folders = roots.iter().flat_map(|(root, _)| folder::metric_folders(root));
     for path in folders.flat_map(|folder| cleanup::metrics_files(&folder).collect::<Vec<_>>()) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
-        // Several namespaces may share a folder.
+        // Several namespaces may share a directory.
         if !visited.insert((metadata.dev(), metadata.ino())) {
             continue;
         }
@@ -163,7 +163,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     (found, problems)
 }
 
-/// The metrics file at any path: a copy, or the file of a process with another folder.
+/// The metrics file at any path: a copy, or the file of a process with another directory.
 pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
     let words = source::read_header_at(path)?;
     let identity = ProcessIdentity::from_header(&words);

@@ -61,7 +61,7 @@ pub use process::SimProcess;
 ///     let disk = disk.fork(seed);
 ///     disk.power_cut();
 ///     match disk.contents("/a") {
-///         None => {} // Its folder was not synced.
+///         None => {} // Its directory was not synced.
 ///         Some(bytes) => assert!(bytes == b"" || bytes == [0; 3] || bytes == b"abc"),
 ///     }
 /// }

@@ -83,9 +83,9 @@ pub trait PartWriter {
     /// Adds a chunk.
     fn put_chunk(&mut self, chunk: &ChunkInfo, bytes: &[u8]) -> Result<()>;
 
-    /// Finishes the part and makes it durable; `form` returns the canonical key of each series in
-    /// it. Returns the size of the part in bytes.
-    fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
+    /// Finishes the part and makes it durable; `canonical_key` returns the canonical key of each
+    /// series in it. Returns the size of the part in bytes.
+    fn finish(self: Box<Self>, canonical_key: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64>;
 }
 
 /// Location of a chunk in its part.

@@ -67,11 +67,12 @@ impl StoreInner {
         ids.sort_unstable();
         self.storage.delete_series(&ids)?;
         let numbers: Vec<SeriesNumber> = ids.iter().filter_map(|id| index.number(id)).collect();
-        let forms = numbers.iter().map(|number| (index.id(*number), index.key(*number).to_owned()));
-        let forms: Vec<_> = forms.collect();
+        let canonical_keys =
+            numbers.iter().map(|number| (index.id(*number), index.key(*number).to_owned()));
+        let canonical_keys: Vec<_> = canonical_keys.collect();
         index.delete(&numbers);
         drop(index);
-        self.retain_keys(forms)?;
+        self.retain_keys(canonical_keys)?;
         Ok(numbers.len() as u64)
     }
 
@@ -101,13 +102,13 @@ impl StoreInner {
     }
 
     /// Retains canonical keys of deleted series as long as the journal may refer to their ids.
-    pub(crate) fn retain_keys(&self, forms: Vec<(SeriesId, Vec<u8>)>) -> Result<()> {
-        if forms.is_empty() {
+    pub(crate) fn retain_keys(&self, canonical_keys: Vec<(SeriesId, Vec<u8>)>) -> Result<()> {
+        if canonical_keys.is_empty() {
             return Ok(());
         }
         {
             let mut forgotten = lock(&self.deleted_keys);
-            forgotten.keys.extend(forms);
+            forgotten.keys.extend(canonical_keys);
             forgotten.end = self.journal.watermarks().end;
         }
         self.release_keys()

@@ -1,14 +1,19 @@
 //! Series index and selection, in memory, for one store.
 //!
-//! A series has a [`SeriesNumber`]. Its canonical key is stored once, and every text of the index
-//! (names, values) is a location in the key of a series that has it. Each value of each label has
-//! the ascending numbers of the series that have it. The number of a deleted series is never
-//! reused.
+//! Identities of a series: `SeriesId` is the hash of its canonical key, equal on all machines;
+//! [`SeriesNumber`] is its dense number in this index (Prometheus: series reference), valid while
+//! the store is open. `SeriesRef` is a series as written in a batch, by ID or key;
+//! [`SeriesEntryRef`] a selected series with its number; `SeriesHandle` of crate `query` a series
+//! of a query's source.
 //!
-//! Memory, with six labels and keys of about 150 bytes, at a million series: 235 bytes a series
-//! where labels have up to 10,000 values, 323 where two labels have a unique value per series; up
-//! to 387 right after tables have grown. `soak_a_million_series_fit` measures this by the
-//! allocator, and prints the cost of selections.
+//! The canonical key of a series is stored once. Names and values are not copied: the index stores
+//! their location in the key of one series that has them. Each value of each label has the
+//! ascending numbers of the series that have it. The number of a deleted series is never reused.
+//!
+//! Memory, with six labels and keys of about 150 bytes, at a million series: 235 bytes per series
+//! if labels have up to 10,000 values, 323 if two labels have a unique value per series; up to 387
+//! right after tables have grown. `soak_a_million_series_fit` measures this with the allocator's
+//! statistics, and prints the cost of selections.
 
 #![cfg_attr(
     not(test),
@@ -19,9 +24,9 @@ mod admission;
 mod cardinality;
 mod label;
 mod load;
+mod producer_table;
 mod select;
 mod series_keys;
-mod series_owner;
 mod table;
 
 #[cfg(test)]
@@ -36,8 +41,8 @@ use model::{Selector, Series, SeriesId, SeriesKind, spell_unit};
 pub use self::admission::NewSeries;
 pub use self::cardinality::{Cardinality, LabelCardinality};
 use self::label::LabelIndex;
+use self::producer_table::{ProducerCount, ProducerNumber, ProducerTable};
 use self::series_keys::{KeyText, SeriesKeys};
-use self::series_owner::{OwnerCount, OwnerTable, SeriesOwner};
 use self::table::HashIndex;
 
 /// Position of a series in this index: dense, from 0, never reused while the store is open.
@@ -48,13 +53,13 @@ pub(crate) struct SeriesNumber(pub(crate) u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CardinalityLimits {
     /// Maximum number of series. The hard limit is 2^32 − 1.
-    pub series_max: u64,
+    pub max_series: u64,
     /// Maximum series per producer.
-    pub series_per_producer_max: u64,
+    pub max_producer_series: u64,
     /// Maximum series per metric and producer.
-    pub series_per_metric_max: u64,
+    pub max_metric_series: u64,
     /// Maximum values per label and producer; also limits metric names.
-    pub values_per_label_max: u64,
+    pub max_label_values: u64,
 }
 
 impl Default for CardinalityLimits {
@@ -62,10 +67,10 @@ impl Default for CardinalityLimits {
     /// mistake.
     fn default() -> CardinalityLimits {
         CardinalityLimits {
-            series_max: 10_000_000,
-            series_per_producer_max: 1_000_000,
-            series_per_metric_max: 1_000_000,
-            values_per_label_max: 1_000_000,
+            max_series: 10_000_000,
+            max_producer_series: 1_000_000,
+            max_metric_series: 1_000_000,
+            max_label_values: 1_000_000,
         }
     }
 }
@@ -88,7 +93,7 @@ pub enum CardinalityError {
         /// The rejected series.
         new: String,
     },
-    /// [`CardinalityLimits::series_max`].
+    /// [`CardinalityLimits::max_series`].
     #[error(
         "cannot store new series {series}: series limit ({max}) reached; \
          delete series or raise [store] max_series"
@@ -101,7 +106,7 @@ pub enum CardinalityError {
         /// The limit.
         max: u64,
     },
-    /// [`CardinalityLimits::series_per_producer_max`].
+    /// [`CardinalityLimits::max_producer_series`].
     #[error(
         "cannot store new series {series}: series limit per producer ({max}) reached; \
          delete some of its series or raise [store] max_producer_series"
@@ -114,7 +119,7 @@ pub enum CardinalityError {
         /// The limit.
         max: u64,
     },
-    /// [`CardinalityLimits::series_per_metric_max`].
+    /// [`CardinalityLimits::max_metric_series`].
     #[error(
         "cannot store new series of metric {metric}: series limit per metric and producer ({max}) \
          reached; drop a high-cardinality label or raise [store] max_metric_series"
@@ -127,7 +132,7 @@ pub enum CardinalityError {
         /// The limit.
         max: u64,
     },
-    /// [`CardinalityLimits::values_per_label_max`].
+    /// [`CardinalityLimits::max_label_values`].
     #[error(
         "cannot store new value of label {label} of metric {metric}: value limit per label and \
          producer ({max}) reached; drop the label if its values are unique per request, user or \
@@ -165,7 +170,7 @@ pub(crate) struct SeriesIndex {
     /// Randomly keyed, so that an attacker cannot choose colliding texts.
     hasher: RandomState,
     keys: SeriesKeys,
-    owners: OwnerTable,
+    producers: ProducerTable,
     by_id: HashIndex,
     names: LabelIndex,
     units: LabelIndex,
@@ -182,7 +187,7 @@ impl SeriesIndex {
             limits,
             hasher: RandomState::new(),
             keys: SeriesKeys::default(),
-            owners: OwnerTable::default(),
+            producers: ProducerTable::default(),
             by_id: HashIndex::default(),
             names: LabelIndex::default(),
             units: LabelIndex::default(),
@@ -197,22 +202,22 @@ impl SeriesIndex {
     /// limits.
     pub(crate) fn insert(
         &mut self,
-        form: &[u8],
+        canonical_key: &[u8],
         producer: Option<u64>,
     ) -> Result<SeriesNumber, CardinalityError> {
-        self.insert_as(SeriesId::from_canonical_key(form), form, producer)
+        self.insert_as(SeriesId::from_canonical_key(canonical_key), canonical_key, producer)
     }
 
     fn insert_as(
         &mut self,
         id: SeriesId,
-        form: &[u8],
+        canonical_key: &[u8],
         producer: Option<u64>,
     ) -> Result<SeriesNumber, CardinalityError> {
-        if let Some(number) = self.find_by_key(&id, form)? {
+        if let Some(number) = self.find_by_key(&id, canonical_key)? {
             return Ok(number);
         }
-        let series = Series::from_canonical_key(form)?;
+        let series = Series::from_canonical_key(canonical_key)?;
         if self.keys.len() == u32::MAX {
             let max = u64::from(u32::MAX);
             return Err(CardinalityError::Series {
@@ -221,39 +226,38 @@ impl SeriesIndex {
                 max,
             });
         }
-        let tags = self.parse_key(form);
-        let owner = self.owners.find_or_add(producer);
-        Ok(self.insert_new((id, series.kind(), owner), form, &tags))
+        let tags = self.parse_key(canonical_key);
+        let producer_number = self.producers.find_or_add(producer);
+        Ok(self.insert_new((id, series.kind(), producer_number), canonical_key, &tags))
     }
 
     /// Number of a known series, by key.
     fn find_by_key(
         &self,
         id: &SeriesId,
-        form: &[u8],
+        canonical_key: &[u8],
     ) -> Result<Option<SeriesNumber>, CardinalityError> {
         let Some(number) = self.number(id) else { return Ok(None) };
-        if self.key(number) == form {
+        if self.key(number) == canonical_key {
             return Ok(Some(number));
         }
-        let new = Series::from_canonical_key(form)?.to_string();
+        let new = Series::from_canonical_key(canonical_key)?.to_string();
         Err(CardinalityError::SameId { id: *id, existing: self.series(number).to_string(), new })
     }
 
     /// Name, unit and labels of a key, with their known entries.
-    fn parse_key(&self, form: &[u8]) -> Vec<ParsedTag> {
+    fn parse_key(&self, canonical_key: &[u8]) -> Vec<ParsedField> {
         let number = self.keys.len();
-        let parts = ParsedKey::parse(form);
-        let text = |part: &[u8]| KeyText::locate(number, form, part);
+        let parts = ParsedKey::parse(canonical_key);
+        let text = |part: &[u8]| KeyText::locate(number, canonical_key, part);
         let mut tags = Vec::with_capacity(parts.labels_count.saturating_add(2));
-        for (tag, label, part) in [
-            (LabelState::Name, &self.names, parts.name),
-            (LabelState::Unit, &self.units, parts.unit),
-        ] {
+        for (tag, label, part) in
+            [(KeyField::Name, &self.names, parts.name), (KeyField::Unit, &self.units, parts.unit)]
+        {
             if !part.is_empty() {
                 let hash = self.hash(part);
                 let value = label.find(&self.keys, hash, part);
-                tags.push(ParsedTag {
+                tags.push(ParsedField {
                     state: tag,
                     value,
                     value_hash: hash,
@@ -267,48 +271,50 @@ impl SeriesIndex {
             let hash = self.hash(part);
             let value = known.and_then(|at| self.labels[at].find(&self.keys, hash, part));
             let tag = match known {
-                Some(at) => LabelState::Label(at),
-                None => LabelState::NewLabel(name_hash, text(name)),
+                Some(at) => KeyField::Label(at),
+                None => KeyField::NewLabel(name_hash, text(name)),
             };
-            tags.push(ParsedTag { state: tag, value, value_hash: hash, value_text: text(part) });
+            tags.push(ParsedField { state: tag, value, value_hash: hash, value_text: text(part) });
         }
         tags
     }
 
-    fn known_label(&self, found: &ParsedTag) -> Option<&LabelIndex> {
-        match found.state {
-            LabelState::Name => Some(&self.names),
-            LabelState::Unit => Some(&self.units),
-            LabelState::Label(at) => Some(&self.labels[at]),
-            LabelState::NewLabel(..) => None,
+    fn known_label(&self, found: &ParsedField) -> Option<&LabelIndex> {
+        match found.field {
+            KeyField::Name => Some(&self.names),
+            KeyField::Unit => Some(&self.units),
+            KeyField::Label(at) => Some(&self.labels[at]),
+            KeyField::NewLabel(..) => None,
         }
     }
 
     fn insert_new(
         &mut self,
-        (id, kind, owner): (SeriesId, SeriesKind, SeriesOwner),
-        form: &[u8],
-        tags: &[ParsedTag],
+        (id, kind, producer_number): (SeriesId, SeriesKind, ProducerNumber),
+        canonical_key: &[u8],
+        tags: &[ParsedField],
     ) -> SeriesNumber {
-        let number = self.keys.push(form, id, owner);
-        self.owners.add_series(owner);
+        let number = self.keys.push(canonical_key, id, producer_number);
+        self.producers.add_series(producer_number);
         self.by_id.insert(hash_of_id(&id), number);
         self.kinds[kind_at(kind)].push(number);
         for found in tags {
-            let (label, counted) = match found.state {
-                LabelState::Name => (&mut self.names, OwnerCount::Names),
-                LabelState::Unit => (&mut self.units, OwnerCount::Units),
-                LabelState::Label(at) => (&mut self.labels[at], OwnerCount::OfLabel(at)),
-                LabelState::NewLabel(hash, name) => {
+            let (label, counted) = match found.field {
+                KeyField::Name => (&mut self.names, ProducerCount::Names),
+                KeyField::Unit => (&mut self.units, ProducerCount::Units),
+                KeyField::Label(at) => (&mut self.labels[at], ProducerCount::OfLabel(at)),
+                KeyField::NewLabel(hash, name) => {
                     let at = self.labels.len();
                     self.by_label_name.insert(hash, at as u32);
                     self.labels.push(LabelIndex::new_named(name));
-                    (&mut self.labels[at], OwnerCount::OfLabel(at))
+                    (&mut self.labels[at], ProducerCount::OfLabel(at))
                 }
             };
-            match (&found.state, found.value) {
-                (_, None) => self.owners.add(counted, owner),
-                (LabelState::Name, Some(at)) => self.owners.add(OwnerCount::OfMetric(at), owner),
+            match (&found.field, found.value) {
+                (_, None) => self.producers.add(counted, producer_number),
+                (KeyField::Name, Some(at)) => {
+                    self.producers.add(ProducerCount::OfMetric(at), producer_number)
+                }
                 _ => {}
             }
             label.add(found.value, found.value_hash, found.value_text, number);
@@ -381,9 +387,9 @@ impl SeriesIndex {
         self.keys.is_live(number.0)
     }
 
-    /// Producer that a series counts for, if known.
+    /// Producer of a series, if known: the first one that sent it.
     pub(crate) fn producer(&self, number: SeriesNumber) -> Option<u64> {
-        self.owners.producer(self.keys.owner(number.0))
+        self.producers.producer(self.keys.producer_number(number.0))
     }
 
     /// Deletes series. [`Self::id`] still resolves their numbers; label values that only they had
@@ -398,30 +404,35 @@ impl SeriesIndex {
         if gone.is_empty() {
             return;
         }
-        gone.iter().for_each(|number| self.owners.remove_series(self.keys.owner(*number)));
-        self.owners.clear_counts();
+        gone.iter()
+            .for_each(|number| self.producers.remove_series(self.keys.producer_number(*number)));
+        self.producers.clear_counts();
         self.by_id.renumber(|number| (!is_deleted[number as usize]).then_some(number));
         for numbers in &mut self.kinds {
             numbers.retain(|number| !is_deleted[*number as usize]);
         }
-        let forms = &self.keys;
+        let canonical_keys = &self.keys;
         let text_in = |number: u32, part: for<'p> fn(&ParsedKey<'p>) -> &'p [u8]| {
-            let form = forms.key(number);
-            KeyText::locate(number, form, part(&ParsedKey::parse(form)))
+            let canonical_key = canonical_keys.key(number);
+            KeyText::locate(number, canonical_key, part(&ParsedKey::parse(canonical_key)))
         };
         self.names.delete(&is_deleted, &|number| text_in(number, |parts| parts.name));
         self.units.delete(&is_deleted, &|number| text_in(number, |parts| parts.unit));
         let mut locations = vec![None; self.labels.len()];
         let labels = std::mem::take(&mut self.labels);
         for (mut label, location) in labels.into_iter().zip(&mut locations) {
-            let name = forms.text(label.name).as_bytes();
+            let name = canonical_keys.text(label.name).as_bytes();
             let texts_in = |number: u32| {
-                let form = forms.key(number);
-                let found = ParsedKey::parse(form).labels().find(|(label, _)| *label == name);
+                let canonical_key = canonical_keys.key(number);
+                let found =
+                    ParsedKey::parse(canonical_key).labels().find(|(label, _)| *label == name);
                 let Some((name, value)) = found else {
                     panic!("BUG: series {number} does not have the label of its values")
                 };
-                (KeyText::locate(number, form, name), KeyText::locate(number, form, value))
+                (
+                    KeyText::locate(number, canonical_key, name),
+                    KeyText::locate(number, canonical_key, value),
+                )
             };
             label.delete(&is_deleted, &|number| texts_in(number).1);
             let Some(first) = label.values.first() else { continue };
@@ -456,7 +467,7 @@ impl SeriesIndex {
             self.by_label_name.memory_bytes(),
             self.names.memory_bytes(),
             self.units.memory_bytes(),
-            self.owners.memory_bytes(),
+            self.producers.memory_bytes(),
         ];
         kinds.chain(labels).chain(others).sum()
     }
@@ -470,16 +481,17 @@ pub struct SeriesEntryRef {
     pub series: Series,
 }
 
-/// Tag of a key being inserted.
-struct ParsedTag {
-    state: LabelState,
+/// Name, unit or label of a key that is being inserted.
+struct ParsedField {
+    field: KeyField,
     /// Index of the value among the tag's values, if it existed.
     value: Option<u32>,
     value_hash: u64,
     value_text: KeyText,
 }
 
-enum LabelState {
+/// Which field of a key, and where the index has it.
+enum KeyField {
     Name,
     Unit,
     Label(usize),
@@ -509,15 +521,15 @@ struct ParsedKey<'a> {
 }
 
 impl<'a> ParsedKey<'a> {
-    fn parse(form: &'a [u8]) -> ParsedKey<'a> {
-        let Ok(parsed) = ParsedKey::try_parse(form) else {
-            panic!("BUG: a key of {} bytes was not validated at insertion", form.len())
+    fn parse(canonical_key: &'a [u8]) -> ParsedKey<'a> {
+        let Ok(parsed) = ParsedKey::try_parse(canonical_key) else {
+            panic!("BUG: a key of {} bytes was not validated at insertion", canonical_key.len())
         };
         parsed
     }
 
-    fn try_parse(form: &'a [u8]) -> Result<ParsedKey<'a>, model::Error> {
-        let mut rest = WireReader::new(form);
+    fn try_parse(canonical_key: &'a [u8]) -> Result<ParsedKey<'a>, model::Error> {
+        let mut rest = WireReader::new(canonical_key);
         rest.u8("kind")?;
         let (name, unit) = (rest.bytes("name")?, spell_unit(rest.text("unit")?).as_bytes());
         let labels_count = rest.count(2, "label count")?;

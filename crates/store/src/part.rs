@@ -136,23 +136,24 @@ impl PartWriter for FilePartWriter {
 
     #[expect(
         clippy::expect_used,
-        reason = "zstd packs whatever fits memory; a part lies in a folder"
+        reason = "zstd packs whatever fits memory; a part lies in a directory"
     )]
     fn finish(mut self: Box<Self>, key: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
         self.locations.sort_by_key(|place| (place.series, place.start, place.offset));
         let ids: BTreeSet<SeriesId> = self.locations.iter().map(|place| place.series).collect();
-        let mut forms = Vec::new();
-        ids.iter().for_each(|id| put_bytes(&mut forms, &key(id)));
-        let packed = zstd::bulk::compress(&forms, KEYS_ZSTD_LEVEL);
+        let mut canonical_keys = Vec::new();
+        ids.iter().for_each(|id| put_bytes(&mut canonical_keys, &key(id)));
+        let packed = zstd::bulk::compress(&canonical_keys, KEYS_ZSTD_LEVEL);
         let packed = packed.expect("BUG: zstd packs whatever fits memory");
         let index: Vec<u8> = self.locations.iter().flat_map(encode_entry).collect();
 
-        let forms_at = self.at();
+        let keys_at = self.at();
         self.add(&packed)?;
         let index_at = self.at();
         self.add(&index)?;
         let mut footer = FOOTER_MAGIC.to_vec();
-        for number in [forms_at, index_at, self.locations.len() as u64, forms.len() as u64] {
+        for number in [keys_at, index_at, self.locations.len() as u64, canonical_keys.len() as u64]
+        {
             footer.extend(number.to_le_bytes());
         }
         footer.extend(crc32c::crc32c(&packed).to_le_bytes());
@@ -161,7 +162,7 @@ impl PartWriter for FilePartWriter {
         self.add(&footer)?;
         self.write()?;
         self.file.sync().io_context("fsync", &self.path)?;
-        let dir = self.path.parent().expect("BUG: a part lies in a folder");
+        let dir = self.path.parent().expect("BUG: a part lies in a directory");
         self.disk.sync_dir(dir).io_context("fsync", dir)?;
         Ok(self.bytes_written)
     }
@@ -262,8 +263,8 @@ impl FilePart {
                 });
             }
         };
-        let forms = match self.read_keys(&footer)? {
-            Ok(forms) => forms,
+        let canonical_keys = match self.read_keys(&footer)? {
+            Ok(canonical_keys) => canonical_keys,
             Err(reason) => {
                 damage.push(reason);
                 Vec::new()
@@ -276,11 +277,15 @@ impl FilePart {
             || crc32c::crc32c(&index) != footer.index_checksum
         {
             damage.push("part index corrupt; chunks recovered by scanning".to_owned());
-            return Ok(PartContents { locations: self.scan_for_chunks()?, keys: forms, damage });
+            return Ok(PartContents {
+                locations: self.scan_for_chunks()?,
+                keys: canonical_keys,
+                damage,
+            });
         }
         Ok(PartContents {
             locations: entries.iter().map(decode_entry).collect(),
-            keys: forms,
+            keys: canonical_keys,
             damage,
         })
     }
@@ -303,8 +308,8 @@ impl FilePart {
         if crc32c::crc32c(&packed) != footer.keys_checksum {
             return Ok(Err("series keys of the part corrupt".to_owned()));
         }
-        let forms = zstd::bulk::decompress(&packed, footer.keys_bytes as usize);
-        Ok(forms.map_err(|error| format!("cannot decompress the series keys: {error}")))
+        let canonical_keys = zstd::bulk::decompress(&packed, footer.keys_bytes as usize);
+        Ok(canonical_keys.map_err(|error| format!("cannot decompress the series keys: {error}")))
     }
 
     /// Finds chunks without an index: scans from the start, and resumes at the next magic after
@@ -425,7 +430,7 @@ impl Part for FilePart {
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         let mut reader = WireReader::new(&self.contents()?.keys);
         while !reader.is_empty() {
-            match reader.bytes("form") {
+            match reader.bytes("canonical key") {
                 Ok(key) => each(key),
                 Err(error) => {
                     return Err(Error::Damage { location: self.name(), reason: error.to_string() });

@@ -38,7 +38,7 @@ pub(crate) struct SeriesWriter {
 }
 
 impl SeriesWriter {
-    pub(crate) fn add(&mut self, producer: Option<u64>, form: &[u8]) {
+    pub(crate) fn add(&mut self, producer: Option<u64>, canonical_key: &[u8]) {
         if self.producer != producer {
             match producer {
                 Some(producer) => self.record(PRODUCER, &producer.to_le_bytes()),
@@ -46,7 +46,7 @@ impl SeriesWriter {
             }
             self.producer = producer;
         }
-        self.record(KEY, form);
+        self.record(KEY, canonical_key);
     }
 
     pub(crate) fn delete(&mut self, id: &SeriesId) {
@@ -93,7 +93,9 @@ pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64
         };
         (rest, was_sound) = (after, true);
         match record {
-            SeriesFileRecord::Key(form) => each(SeriesRecord::Added { key: form, producer }),
+            SeriesFileRecord::Key(canonical_key) => {
+                each(SeriesRecord::Added { key: canonical_key, producer })
+            }
             SeriesFileRecord::Producer(found) => producer = found,
             SeriesFileRecord::Deleted(id) => each(SeriesRecord::Deleted(id)),
         }
@@ -141,8 +143,8 @@ mod tests {
         let mut lines = Vec::new();
         let (damaged, writer) = read(bytes, &mut |record| {
             lines.push(match record {
-                SeriesRecord::Added { key: form, producer } => {
-                    format!("{} {producer:?}", String::from_utf8_lossy(form))
+                SeriesRecord::Added { key: canonical_key, producer } => {
+                    format!("{} {producer:?}", String::from_utf8_lossy(canonical_key))
                 }
                 SeriesRecord::Deleted(id) => format!("deleted {}", id.0[0]),
             });
@@ -189,9 +191,10 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             let (found, locations, _) = lines(&damaged);
             let whose = |line: &String| {
-                let (form, _) = line.split_once(' ').unwrap();
+                let (canonical_key, _) = line.split_once(' ').unwrap();
                 all.contains(line)
-                    || all.iter().any(|known| known.starts_with(form)) && line.ends_with("None")
+                    || all.iter().any(|known| known.starts_with(canonical_key))
+                        && line.ends_with("None")
             };
             assert!(found.iter().all(whose), "bit {bit}: {found:?}");
             assert!(locations > 0 || found.len() < all.len(), "bit {bit}");

@@ -154,10 +154,10 @@ impl Store {
         let mut new = NewSeries::default();
         for entry in batch.read() {
             let entry = entry?;
-            if let SeriesRef::Key(form) = entry.series
+            if let SeriesRef::Key(canonical_key) = entry.series
                 && entry.starts_group
             {
-                self.inner.check_batch(form, producer, &mut new)?;
+                self.inner.check_batch(canonical_key, producer, &mut new)?;
             }
         }
         self.inner.ingest(identity, batch, level)
@@ -182,8 +182,13 @@ impl Store {
     /// Checks whether a series with this key is known or may be inserted for `producer`. `batch`
     /// holds the new series before it in the same batch, and afterwards this one. Concurrent
     /// batches do not see each other's new series and may together exceed a limit by that many.
-    pub fn check_batch(&self, form: &[u8], producer: u64, batch: &mut NewSeries) -> Result<()> {
-        self.inner.check_batch(form, Some(producer), batch)
+    pub fn check_batch(
+        &self,
+        canonical_key: &[u8],
+        producer: u64,
+        batch: &mut NewSeries,
+    ) -> Result<()> {
+        self.inner.check_batch(canonical_key, Some(producer), batch)
     }
 
     /// Reads the rest of the journal into the head.
@@ -430,14 +435,21 @@ impl StoreInner {
         Ok(ack)
     }
 
-    fn check_batch(&self, form: &[u8], producer: Option<u64>, batch: &mut NewSeries) -> Result<()> {
-        if !batch.is_current && self.index().number(&SeriesId::from_canonical_key(form)).is_none() {
+    fn check_batch(
+        &self,
+        canonical_key: &[u8],
+        producer: Option<u64>,
+        batch: &mut NewSeries,
+    ) -> Result<()> {
+        if !batch.is_current
+            && self.index().number(&SeriesId::from_canonical_key(canonical_key)).is_none()
+        {
             // Records acknowledged and not read yet count; otherwise the limits would have no
             // effect between reads.
             self.catch_up()?;
             batch.is_current = true;
         }
-        self.index().check_insert(form, producer, batch)?;
+        self.index().check_insert(canonical_key, producer, batch)?;
         Ok(())
     }
 

@@ -316,7 +316,7 @@ impl ReadView {
     }
 
     /// Merged numbers of some counters or gauges, column by column; `None` for empty columns. For
-    /// cumulative counters, the increase.
+    /// counters, the increase.
     pub fn numbers<'a>(
         &'a self,
         series: &[SeriesEntryRef],

@@ -24,8 +24,8 @@
 //! ```
 //! use synthetic::{Dataset, DatasetScale, DatasetKind};
 //!
-//! let scale = DatasetScale { series: 3, minutes: 5, ..DatasetScale::full(DatasetKind::B) };
-//! let dataset = Dataset::new(DatasetKind::B, scale);
+//! let scale = DatasetScale { series: 3, minutes: 5, ..DatasetScale::full(DatasetKind::Http) };
+//! let dataset = Dataset::new(DatasetKind::Http, scale);
 //! let mut minutes = dataset.minutes();
 //! let mut count = 0;
 //! for minute in &mut minutes {
@@ -61,10 +61,10 @@ pub const MINUTE_NS: i64 = 60_000_000_000;
 /// The two data sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatasetKind {
-    /// One series, one week.
-    A,
-    /// 1,000 series, one day.
-    B,
+    /// One disk: one series, one week.
+    Disk,
+    /// Requests of a web service: 1,000 series, one day.
+    Http,
 }
 
 /// Scale of a data set.
@@ -82,8 +82,8 @@ impl DatasetScale {
     /// The full data set, with the official seed.
     pub fn full(which: DatasetKind) -> DatasetScale {
         match which {
-            DatasetKind::A => DatasetScale { series: 1, minutes: 7 * 1_440, seed: 2026 },
-            DatasetKind::B => DatasetScale { series: 1_000, minutes: 1_440, seed: 2026 },
+            DatasetKind::Disk => DatasetScale { series: 1, minutes: 7 * 1_440, seed: 2026 },
+            DatasetKind::Http => DatasetScale { series: 1_000, minutes: 1_440, seed: 2026 },
         }
     }
 }
@@ -118,14 +118,14 @@ pub struct MinuteBatch {
 }
 
 impl Dataset {
-    /// The official data set A at full scale.
-    pub fn a() -> Dataset {
-        Dataset::new(DatasetKind::A, DatasetScale::full(DatasetKind::A))
+    /// The data set of a disk at full scale.
+    pub fn disk() -> Dataset {
+        Dataset::new(DatasetKind::Disk, DatasetScale::full(DatasetKind::Disk))
     }
 
-    /// The official data set B at full scale.
-    pub fn b() -> Dataset {
-        Dataset::new(DatasetKind::B, DatasetScale::full(DatasetKind::B))
+    /// The data set of a web service at full scale.
+    pub fn http() -> Dataset {
+        Dataset::new(DatasetKind::Http, DatasetScale::full(DatasetKind::Http))
     }
 
     /// A data set at some scale.
@@ -240,25 +240,28 @@ mod tests {
 
     #[test]
     fn totals_match_the_official_ones() {
-        assert_eq!(Dataset::a().total(), 1_226_742_335);
-        assert_eq!(Dataset::b().total(), 1_361_435_848);
-        let other = DatasetScale { seed: 7, ..DatasetScale::full(DatasetKind::B) };
-        assert_eq!(Dataset::new(DatasetKind::B, other).total(), 1_361_435_848);
-        assert_eq!(Dataset::a().start_ns(0), 1_794_182_400_000_000_000);
-        assert_eq!(Dataset::b().start_ns(0) - Dataset::a().start_ns(0), 6 * 1_440 * MINUTE_NS);
+        assert_eq!(Dataset::disk().total(), 1_226_742_335);
+        assert_eq!(Dataset::http().total(), 1_361_435_848);
+        let other = DatasetScale { seed: 7, ..DatasetScale::full(DatasetKind::Http) };
+        assert_eq!(Dataset::new(DatasetKind::Http, other).total(), 1_361_435_848);
+        assert_eq!(Dataset::disk().start_ns(0), 1_794_182_400_000_000_000);
+        assert_eq!(
+            Dataset::http().start_ns(0) - Dataset::disk().start_ns(0),
+            6 * 1_440 * MINUTE_NS
+        );
     }
 
     /// These hashes identify data that benchmarks and other programs already use: they must never
     /// change.
     #[test]
     fn generated_values_never_change() {
-        assert_eq!(hash(&small(DatasetKind::A, 1, 120)), 11_142_341_576_881_376_561);
-        assert_eq!(hash(&small(DatasetKind::B, 100, 20)), 11_465_908_672_573_577_105);
+        assert_eq!(hash(&small(DatasetKind::Disk, 1, 120)), 11_142_341_576_881_376_561);
+        assert_eq!(hash(&small(DatasetKind::Http, 100, 20)), 11_465_908_672_573_577_105);
     }
 
     #[test]
     fn draw_order_does_not_matter() {
-        let dataset = small(DatasetKind::B, 12, 40);
+        let dataset = small(DatasetKind::Http, 12, 40);
         let (mut forth, mut back) = (dataset.generator(), dataset.generator());
         let all = |s: usize| (0..40).map(move |m| (s, m));
         let places: Vec<(usize, usize)> = (0..12).flat_map(all).collect();
@@ -271,7 +274,8 @@ mod tests {
 
     #[test]
     fn smaller_scale_is_a_subset_of_a_larger_one() {
-        let (small, large) = (small(DatasetKind::B, 3, 4), small(DatasetKind::B, 1_050, 1_500));
+        let (small, large) =
+            (small(DatasetKind::Http, 3, 4), small(DatasetKind::Http, 1_050, 1_500));
         for (series, minute) in [(0, 0), (2, 3)] {
             let (mut one, mut other) = (small.generator(), large.generator());
             assert_eq!(one.draw(series, minute), other.draw(series, minute));
@@ -297,8 +301,8 @@ mod tests {
 
     #[test]
     fn used_bucket_count_matches_the_measured_one() {
-        check_used_buckets(DatasetKind::A, (0..10_080).step_by(10), 373.0);
-        check_used_buckets(DatasetKind::B, (0..1_440).step_by(72), 134.5);
+        check_used_buckets(DatasetKind::Disk, (0..10_080).step_by(10), 373.0);
+        check_used_buckets(DatasetKind::Http, (0..1_440).step_by(72), 134.5);
     }
 
     /// Checks what the buckets alone say about a sample.
@@ -325,7 +329,7 @@ mod tests {
     #[test]
     fn every_sample_is_consistent() {
         for (which, series, minutes, every) in
-            [(DatasetKind::A, 1, 10_080, 97), (DatasetKind::B, 1_000, 1_440, 311)]
+            [(DatasetKind::Disk, 1, 10_080, 97), (DatasetKind::Http, 1_000, 1_440, 311)]
         {
             let dataset = small(which, series, minutes);
             let mut generator = dataset.generator();
@@ -341,7 +345,7 @@ mod tests {
 
     #[test]
     fn expected_stats_match_the_histograms() {
-        let dataset = small(DatasetKind::B, 30, 10);
+        let dataset = small(DatasetKind::Http, 30, 10);
         let mut minutes = dataset.minutes();
         let mut windows = vec![Histogram::new(hist::Scheme::LogLinear10); 3];
         for minute in &mut minutes {
@@ -374,7 +378,7 @@ mod tests {
     fn incident_is_visible() {
         // The daily load changes the share of slow values slowly; an incident changes it within a
         // minute.
-        let dataset = Dataset::a();
+        let dataset = Dataset::disk();
         let mut generator = dataset.generator();
         let mut share = |minute| {
             let sample = generator.draw(0, minute);

@@ -24,13 +24,13 @@ pub(super) struct DatasetPlan {
     /// Cumulative share of a minute's values, in units of 1 / `SHARE_ONE`: entry `i` is the share
     /// of the series before `i`; the last entry is the whole. Wider data sets repeat the list.
     series_shares: Vec<u64>,
-    /// Incidents of data set A, sorted by their first minute.
+    /// Incidents of the disk, sorted by their first minute.
     incidents: Vec<Incident>,
 }
 
 const SHARE_ONE: u64 = 1 << 32;
 
-/// An incident on the disk of data set A.
+/// An incident on the disk.
 #[derive(Clone, Copy, Debug)]
 struct Incident {
     begin: usize,
@@ -55,8 +55,8 @@ impl DatasetPlan {
         let full = DatasetScale::full(which);
         let weights = (0..full.minutes).map(|minute| minute_load(which, scale.seed, minute));
         let total = match which {
-            DatasetKind::A => 1_226_742_335,
-            DatasetKind::B => 1_361_435_848,
+            DatasetKind::Disk => 1_226_742_335,
+            DatasetKind::Http => 1_361_435_848,
         };
         let series: Vec<u64> =
             (0..full.series).map(|series| fixed_point(popularity(which, series))).collect();
@@ -72,8 +72,8 @@ impl DatasetPlan {
             minute_counts: split(total, &weights.map(fixed_point).collect::<Vec<_>>()),
             series_shares,
             incidents: match which {
-                DatasetKind::A => incidents(scale.seed, scale.minutes),
-                DatasetKind::B => Vec::new(),
+                DatasetKind::Disk => incidents(scale.seed, scale.minutes),
+                DatasetKind::Http => Vec::new(),
             },
         }
     }
@@ -81,19 +81,19 @@ impl DatasetPlan {
     pub(super) fn start_ns(&self) -> i64 {
         match self.kind {
             // 2026-11-09T00:00:00Z, a Monday.
-            DatasetKind::A => 1_794_182_400_000_000_000,
+            DatasetKind::Disk => 1_794_182_400_000_000_000,
             // 2026-11-15T00:00:00Z, the Sunday of the same week.
-            DatasetKind::B => 1_794_700_800_000_000_000,
+            DatasetKind::Http => 1_794_700_800_000_000_000,
         }
     }
 
     pub(super) fn series(&self, series: usize) -> SyntheticSeries {
         let (metric, labels) = match self.kind {
-            DatasetKind::A => (
+            DatasetKind::Disk => (
                 "disk_io_latency",
                 vec![("device", format!("nvme{series}n1")), ("host", "db-01".to_owned())],
             ),
-            DatasetKind::B => (
+            DatasetKind::Http => (
                 "http_request_duration",
                 vec![
                     ("endpoint", endpoint_name(series % ENDPOINTS)),
@@ -141,8 +141,8 @@ impl DatasetPlan {
     /// Shape key of a series in a minute. Minutes with the same key have the same shape.
     pub(super) fn shape_key(&self, series: usize, minute: usize) -> u64 {
         match self.kind {
-            DatasetKind::A => minute as u64,
-            DatasetKind::B => {
+            DatasetKind::Disk => minute as u64,
+            DatasetKind::Http => {
                 (minute / HOUR_MINUTES) as u64 * 4 + series_incident(series, minute % DAY_MINUTES)
             }
         }
@@ -151,8 +151,8 @@ impl DatasetPlan {
     /// The shape of a key.
     pub(super) fn shape(&self, series: usize, key: u64) -> [f64; CELLS] {
         match self.kind {
-            DatasetKind::A => shares(&self.disk_modes(key as usize)),
-            DatasetKind::B => shares(&self.request_modes(series, key)),
+            DatasetKind::Disk => shares(&self.disk_modes(key as usize)),
+            DatasetKind::Http => shares(&self.request_modes(series, key)),
         }
     }
 
@@ -254,7 +254,7 @@ fn daily_load(minute: usize) -> f64 {
 
 /// Load of a minute.
 fn minute_load(which: DatasetKind, seed: u64, minute: usize) -> f64 {
-    let is_weekend = which == DatasetKind::A && minute / DAY_MINUTES % 7 >= 5;
+    let is_weekend = which == DatasetKind::Disk && minute / DAY_MINUTES % 7 >= 5;
     let noise = 1.0 + 0.05 * KeyedRng::new([seed, LOADS, minute as u64]).normal();
     (0.45 + 0.55 * daily_load(minute)) * noise * if is_weekend { 0.7 } else { 1.0 }
 }
@@ -262,8 +262,8 @@ fn minute_load(which: DatasetKind, seed: u64, minute: usize) -> f64 {
 /// Share of the load of a series: some endpoints get five times as many requests as others.
 fn popularity(which: DatasetKind, series: usize) -> f64 {
     match which {
-        DatasetKind::A => 1.0,
-        DatasetKind::B => {
+        DatasetKind::Disk => 1.0,
+        DatasetKind::Http => {
             let rank = (series % ENDPOINTS * 23 % ENDPOINTS) as f64 / ENDPOINTS as f64;
             0.4 + 1.6 * rank * rank
         }

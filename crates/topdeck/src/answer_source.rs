@@ -1,4 +1,4 @@
-//! Where a command reads: the folder of a store, or a server.
+//! Where a command reads: the directory of a store, or a server.
 //!
 //! Both give the same answers: values of `query` and `store`, which `report` draws. A store is read
 //! in this process; a server is asked for documents with frames, which are read back without loss.
@@ -62,12 +62,12 @@ pub(crate) struct BreakdownThresholds {
 }
 
 impl AnswerSource {
-    /// The store in a folder, or the server if there is no folder.
+    /// The store in a directory, or the server if there is no directory.
     pub(crate) fn open(dir: Option<&Path>, server: &ServerClient) -> Result<AnswerSource> {
         match dir {
             None => Ok(AnswerSource::Server(server.clone())),
             Some(dir) if server.is_named() => bail!(
-                "cannot read both the store {} and a server; omit the folder or --server",
+                "cannot read both the store {} and a server; omit the directory or --server",
                 dir.display()
             ),
             Some(dir) => {
@@ -79,7 +79,7 @@ impl AnswerSource {
         }
     }
 
-    /// Folder or URL, for messages.
+    /// Directory or URL, for messages.
     pub(crate) fn name(&self) -> String {
         match self {
             AnswerSource::Folder(folder) => folder.dir.display().to_string(),
@@ -228,7 +228,7 @@ impl AnswerSource {
 }
 
 impl StoreFolder {
-    /// Error of the store with its folder; limits with the names of their flags.
+    /// Error of the store with its directory; limits with the names of their flags.
     fn error(&self, error: Error) -> anyhow::Error {
         match error {
             Error::Store(error) => with_dir(&self.dir)(error),

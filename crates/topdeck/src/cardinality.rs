@@ -16,7 +16,7 @@ use crate::server_client::ServerClient;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server]
+    /// Directory of the store [default: the local server]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 

@@ -16,7 +16,7 @@ use render::text::plural;
 ///
 /// Parses the file as they do and prints every error with its line and, for an unknown key, the
 /// nearest valid one. Checks that files named in the settings exist, that certificates are valid,
-/// and that tokens exist in the data folder if an address needs them. Opens no port and no
+/// and that tokens exist in the data directory if an address needs them. Opens no port and no
 /// connection.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]

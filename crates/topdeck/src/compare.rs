@@ -31,7 +31,7 @@ use crate::time::{self, TimeExpr};
     override_usage = "topdeck compare [OPTIONS] [DIR] <SELECTOR_A> [SELECTOR_B]"
 )]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server], selector of side A, such as latency or
+    /// Directory of the store [default: the local server], selector of side A, such as latency or
     /// 'latency{host="a"}', and selector of side B [default: that of side A, at another time]
     #[arg(value_name = "DIR|SELECTOR", num_args = 1..=3, required = true)]
     arguments: Vec<String>,
@@ -114,8 +114,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
-    /// Folder and selectors. The first argument is a folder if no server is named and there are
-    /// three, or the folder exists.
+    /// Directory and selectors. The first argument is a directory if no server is named and there
+    /// are three, or the directory exists.
     fn split_arguments(&self) -> (Option<PathBuf>, ParsedSelector, Option<ParsedSelector>) {
         let (dir, selectors) = match &self.arguments[..] {
             [first, rest @ ..]

@@ -1,8 +1,8 @@
-//! The data folder, and its folders that were renamed since earlier versions.
+//! The data directory, and its directories that were renamed since earlier versions.
 //!
-//! A folder is renamed at startup, after the store or the journal is locked. A rename is atomic and
-//! fsynced before anything is written to the folder: after a crash the folder has either name, and
-//! the next start continues.
+//! A directory is renamed at startup, after the store or the journal is locked. A rename is atomic
+//! and fsynced before anything is written to the directory: after a crash the directory has either
+//! name, and the next start continues.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const RENAMED_FOLDERS: [(&str, &str); 3] =
     [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];
 
-/// Data folder without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
+/// Data directory without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
 pub(crate) fn default_data_dir() -> Option<PathBuf> {
     let of =
         |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -21,7 +21,7 @@ pub(crate) fn default_data_dir() -> Option<PathBuf> {
         .or_else(|| of("HOME").map(|home| home.join(".local/share/topdeck")))
 }
 
-/// Renames folders with old names. Returns log lines.
+/// Renames directories with old names. Returns log lines.
 pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
     for (old, new) in RENAMED_FOLDERS {
@@ -29,14 +29,14 @@ pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
         if !from.is_dir() {
             continue;
         }
-        // rename(2) replaces an empty folder of the new name and fails for any other.
+        // rename(2) replaces an empty directory of the new name and fails for any other.
         match std::fs::rename(&from, &to) {
             Ok(()) => {
                 File::open(to.parent().unwrap_or(data))?.sync_all()?;
                 lines.push(format!("renamed {} to {}", from.display(), to.display()));
             }
             Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => lines.push(format!(
-                "cannot rename {} to {}: the folder exists and is not empty; move the files of \
+                "cannot rename {} to {}: the directory exists and is not empty; move the files of \
                  {old} there by hand",
                 from.display(),
                 to.display()
@@ -67,7 +67,7 @@ mod tests {
             std::fs::write(path, "x").unwrap();
         }
 
-        /// Log lines without the path of the data folder.
+        /// Log lines without the path of the data directory.
         fn rename(&self) -> Vec<String> {
             let lines = rename_old_folders(&self.0).unwrap().into_iter();
             lines.map(|line| line.replace(&format!("{}/", self.0.display()), "")).collect()
@@ -90,7 +90,7 @@ mod tests {
         data.write("boards/shop.json");
         data.write("refused/north/00000000000000000001.parcel");
         data.write("journal/books/books");
-        // State after a crash: the new folder exists and is empty.
+        // State after a crash: the new directory exists and is empty.
         std::fs::create_dir(data.0.join("dashboards")).unwrap();
         assert_eq!(
             data.rename(),
@@ -111,7 +111,7 @@ mod tests {
         let data = DataFolder::new();
         data.write("boards/old.json");
         data.write("dashboards/new.json");
-        let line = "cannot rename boards to dashboards: the folder exists and is not empty; \
+        let line = "cannot rename boards to dashboards: the directory exists and is not empty; \
                     move the files of boards there by hand";
         assert_eq!(data.rename(), [line]);
         assert!(data.has("boards/old.json") && data.has("dashboards/new.json"));

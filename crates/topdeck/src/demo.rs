@@ -1,7 +1,7 @@
-//! `topdeck demo`: a server in a temporary folder, with a made-up shop.
+//! `topdeck demo`: a server in a temporary directory, with a made-up shop.
 //!
 //! The shop ([`synthetic::Shop`]) has a week of requests up to now, an incident three hours ago,
-//! and continues. The folder is removed at the end.
+//! and continues. The directory is removed at the end.
 
 use std::fs;
 use std::io::Write as _;
@@ -30,7 +30,7 @@ use crate::store::private_dir;
 
 /// Start a server with a made-up shop, to look around
 ///
-/// The server runs in a temporary folder, which is removed at the end, and listens on loopback
+/// The server runs in a temporary directory, which is removed at the end, and listens on loopback
 /// only. It has a week of requests of five services in two regions, an incident three hours ago,
 /// counters, gauges, texts, annotations, a dashboard, a scrape and a check; new data arrive every
 /// ten seconds. Stop it with ctrl-C.
@@ -62,7 +62,7 @@ const HISTORY: [(i64, i64); 2] = [(7 * DAY_NS, 10 * MINUTE_NS), (DAY_NS, MINUTE_
 /// Metric of the requests.
 const METRIC: &str = "request_duration";
 
-/// Folder that is removed when the demonstration ends, however it ends.
+/// Directory that is removed when the demonstration ends, however it ends.
 struct DemoFolder(PathBuf);
 
 impl Drop for DemoFolder {
@@ -194,7 +194,7 @@ fn welcome_text(url: &str, folder: &Path, shop: &Shop) -> String {
     format!(
         "\
 topdeck demo: {url}
-A made-up shop in {}; ctrl-C ends it and removes the folder.
+A made-up shop in {}; ctrl-C ends it and removes the directory.
 
 What to look at first:
   {url}/#/explore?from=-6h&selector=and(__name:request_duration,service:orders)&threshold=800ms&v=2

@@ -1,7 +1,7 @@
 //! `topdeck doctor`: measurements of this machine.
 
 mod clock;
-mod interference;
+mod overhead;
 mod readers;
 
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::command::subcommands;
 
-/// Measure this machine: clock, observer effect, process table
+/// Measure this machine: clock, overhead of observation, process table
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -20,7 +20,7 @@ pub(crate) struct Options {
 subcommands! {
     DoctorCommand:
     Clock(clock::Options) => clock::run,
-    Interference(interference::Options) => interference::run,
+    Overhead(overhead::Options) => overhead::run,
     Readers(readers::Options) => readers::run,
 }
 

@@ -36,11 +36,11 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value = "frames")]
     format: OutputFormat,
 
-    /// Number of series [default: 1 for a, 1000 for b]
+    /// Number of series [default: 1 for disk, 1000 for http]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=SERIES_MAX))]
     series: Option<u32>,
 
-    /// Number of minutes, from the beginning [default: 10080 for a, 1440 for b]
+    /// Number of minutes, from the beginning [default: 10080 for disk, 1440 for http]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MINUTES_MAX))]
     minutes: Option<u32>,
 
@@ -60,9 +60,9 @@ const MINUTES_MAX: i64 = 366 * 1_440;
 
 const AFTER: &str = "\
 Examples:
-  topdeck gen a --minutes 60 | topdeck hist --above 12.3ms -
-  topdeck gen b --series 40 --minutes 120 --out b.frames --expected b.csv
-  topdeck hist --by endpoint b.frames
+  topdeck gen disk --minutes 60 | topdeck hist --above 12.3ms -
+  topdeck gen http --series 40 --minutes 120 --out web.frames --expected web.csv
+  topdeck hist --by endpoint web.frames
 
 Formats:
   frames    name, labels, start and end, unit, buckets, exact sum, minimum and maximum
@@ -76,9 +76,9 @@ Exit status:
 #[derive(Clone, Copy, ValueEnum)]
 enum DatasetName {
     /// One disk, a week: 1,226,742,335 measurements with five modes
-    A,
+    Disk,
     /// 1,000 series of a web service, a day: 1,361,435,848 measurements
-    B,
+    Http,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -91,8 +91,8 @@ enum OutputFormat {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let which = match options.set {
-        DatasetName::A => DatasetKind::A,
-        DatasetName::B => DatasetKind::B,
+        DatasetName::Disk => DatasetKind::Disk,
+        DatasetName::Http => DatasetKind::Http,
     };
     let full = DatasetScale::full(which);
     let scale = DatasetScale {

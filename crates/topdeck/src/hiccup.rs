@@ -30,7 +30,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "PID", conflicts_with = "cgroup", value_parser = clap::value_parser!(i32).range(1..))]
     pid: Option<i32>,
 
-    /// Measure in this cgroup: a folder, or a path as in /proc/PID/cgroup
+    /// Measure in this cgroup: a directory, or a path as in /proc/PID/cgroup
     #[arg(long, value_name = "PATH")]
     cgroup: Option<String>,
 

@@ -46,7 +46,7 @@ use render::value_formatter;
     override_usage = "topdeck import [OPTIONS] [DIR] <FILE>..."
 )]
 pub(crate) struct Options {
-    /// Folder of the store [default: the local server], and input files; - is standard input
+    /// Directory of the store [default: the local server], and input files; - is standard input
     #[arg(value_name = "DIR|FILE", required = true)]
     arguments: Vec<PathBuf>,
 
@@ -95,7 +95,7 @@ Examples:
   topdeck import s --create --metric latency week.hlog
   topdeck import --metric latency week.hlog                        into the local server
   topdeck import s --label host=web-1 *.hlog --metric request_duration
-  topdeck gen b --minutes 60 --series 40 | topdeck import s -
+  topdeck gen http --minutes 60 --series 40 | topdeck import s -
   topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
   curl -s localhost:9090/metrics | topdeck import s --start now -
 
@@ -161,8 +161,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 impl Options {
-    /// Folder and files. The first argument is a folder if no server is named, unless it is a file,
-    /// or the only argument.
+    /// Directory and files. The first argument is a directory if no server is named, unless it is a
+    /// file, or the only argument.
     fn split_arguments(&self) -> (Option<&Path>, &[PathBuf]) {
         match &self.arguments[..] {
             [dir, files @ ..]
@@ -170,7 +170,10 @@ impl Options {
                     && (self.create || dir.is_dir() || !files.is_empty() && !is_input(dir)) =>
             {
                 if files.is_empty() {
-                    exit_with_usage_error("import", "expected files after the folder".to_owned());
+                    exit_with_usage_error(
+                        "import",
+                        "expected files after the directory".to_owned(),
+                    );
                 }
                 (Some(dir), files)
             }

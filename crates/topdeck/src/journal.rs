@@ -35,9 +35,10 @@ use render::time::format_duration;
 
 /// Durable record log with named subscribers
 ///
-/// A journal is a folder. An appended record has a position, is acknowledged at a durability level
-/// (process: survives kill -9; disk: survives a power loss), and is retained until every subscriber
-/// has read it. Several processes may append and read concurrently, and may be killed at any time.
+/// A journal is a directory. An appended record has a position, is acknowledged at a durability
+/// level (process: survives kill -9; disk: survives a power loss), and is retained until every
+/// subscriber has read it. Several processes may append and read concurrently, and may be killed at
+/// any time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -108,13 +109,13 @@ fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     Ok(journal)
 }
 
-/// Error of the journal with its folder, mentioned once, and with a remedy if the library does not
-/// know it.
+/// Error of the journal with its directory, mentioned once, and with a remedy if the library does
+/// not know it.
 fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), shell_quote(dir));
+    let (name, quoted) = (dir.display().to_string(), shell_quote(dir));
     move |error| {
         let text = match &error {
-            // These name the file or folder themselves.
+            // These name the file or directory themselves.
             Error::Io { .. }
             | Error::NotFound { .. }
             | Error::AlreadyExists { .. }
@@ -124,19 +125,19 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
             | Error::TooManyHandles { .. }
             | Error::CheckpointCorrupt { .. } => return anyhow!("{error}"),
             Error::Full(full) => {
-                format!("journal is full: {}", format::full_message(&typed, full))
+                format!("journal is full: {}", format::full_message(&quoted, full))
             }
             Error::AppendTimeout { waited } => {
                 format!(
                     "the buffer was full for {}: {}",
                     format_duration(*waited),
-                    format::stalled_message(&typed)
+                    format::stalled_message(&quoted)
                 )
             }
             Error::InvalidSetting { .. } => humanize_sizes(&error.to_string()),
             Error::NoCheckpoint { .. } => format!(
-                "{error}; `topdeck journal subscribers {typed}` and `topdeck journal checkpoint \
-                 {typed}` list them"
+                "{error}; `topdeck journal subscribers {quoted}` and `topdeck journal checkpoint \
+                 {quoted}` list them"
             ),
             Error::SubscriberBusy { .. } => format!("{error}; stop it first"),
             other => other.to_string(),

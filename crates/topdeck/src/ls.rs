@@ -29,7 +29,7 @@ States:
   unknown     in another PID namespace, so its state is not visible
 
 Environment:
-  TOPDECK_SHM  folder to search in addition to /run/topdeck and /dev/shm
+  TOPDECK_SHM  directory to search in addition to /run/topdeck and /dev/shm
 
 Exit status:
   0  at least one process was found

@@ -11,7 +11,7 @@ use crate::command;
 /// Write the man pages, one per subcommand
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Folder of the pages, created if it is missing
+    /// Directory of the pages, created if it is missing
     #[arg(value_name = "DIR")]
     folder: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! A running topdeck: data folder, intake, and roles. Roles start in one order and stop in the
+//! A running topdeck: data directory, intake, and roles. Roles start in one order and stop in the
 //! reverse one.
 //!
 //! ```text
@@ -37,7 +37,7 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
-/// Folder of the store in the data folder.
+/// Directory of the store in the data directory.
 pub(crate) const STORE_FOLDER: &str = "store";
 /// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within
 /// 15 s.
@@ -50,7 +50,7 @@ const SEGMENT_BYTES: u64 = 64 << 20;
 /// Segment size of an agent's journal, which is smaller.
 const SEGMENT_BYTES_AGENT: u64 = 32 << 20;
 /// Size of the deduplication table in producers: agents, clients with their own identity, sources.
-const PRODUCERS_MAX: u32 = 4096;
+const DEDUP_PRODUCERS: u32 = 4096;
 
 /// A running topdeck.
 pub(crate) struct Node {
@@ -65,7 +65,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// Opens the data folder and starts all roles. An invalid configuration is an error before
+    /// Opens the data directory and starts all roles. An invalid configuration is an error before
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         verify_settings(Some(mode), &settings, data)?;
@@ -136,7 +136,7 @@ impl Node {
     pub(crate) async fn reload(&mut self, settings: Settings) -> Result<Vec<String>> {
         let mut notes = restart_required(&self.settings.node, &settings.node);
         // Verified as a whole before any change.
-        settings.roles.verify(Some(self.mode)).map_err(Error::from_boxed)?;
+        settings.roles.validate_files(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
         // Before any role accepts data.
         declare_volatile_sources(&settings, &self.intake);
@@ -157,7 +157,8 @@ impl Node {
         apply_retention(store, rules.iter().map(|rule| rule.0.clone()).collect(), &self.data)
     }
 
-    /// Finishes requests, stops data sources, hands over buffered data, and closes the data folder.
+    /// Finishes requests, stops data sources, hands over buffered data, and closes the data
+    /// directory.
     pub(crate) async fn stop(self) -> Result<()> {
         if self.mode == NodeMode::Serve {
             publish_address(&self.data, "");
@@ -180,7 +181,7 @@ pub(crate) fn verify_settings(
     settings: &Settings,
     data: &Path,
 ) -> Result<()> {
-    settings.roles.verify(mode).map_err(Error::from_boxed)?;
+    settings.roles.validate_files(mode).map_err(Error::from_boxed)?;
     Ok(settings.node.server(data).verify()?)
 }
 
@@ -255,7 +256,7 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     }
 }
 
-/// A new data folder on a disk without space: the journal is full from the start, and the log,
+/// A new data directory on a disk without space: the journal is full from the start, and the log,
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake) {
     if let Err(error) = intake.target().journal().reserve_first_segment() {
@@ -265,9 +266,9 @@ fn reserve_first_segment(intake: &Intake) {
 
 /// Roles with data in memory lose it if the process is killed: the next start reports that.
 fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
-    let is_lossy = settings.roles.is_lossy();
+    let buffers_in_memory = settings.roles.buffers_in_memory();
     // If the disk is full, it is written with the ledger once there is space.
-    if is_lossy && let Err(error) = intake.declare_volatile_source() {
+    if buffers_in_memory && let Err(error) = intake.declare_volatile_source() {
         print_message(format_args!(
             "cannot record the start for the detection of unclean shutdowns: {error}"
         ));
@@ -302,7 +303,7 @@ fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<W
     let journal = journal::Settings {
         codec: journal::Compression::Lz4,
         segment_bytes,
-        producers_max: PRODUCERS_MAX,
+        dedup_producers: DEDUP_PRODUCERS,
         limits,
         ..journal::Settings::default()
     };
@@ -350,11 +351,11 @@ fn open_store_target(
     Ok(WriteTarget::Store(Arc::new(store)))
 }
 
-/// Warning about a build without the web page.
+/// Warning about a build without the web UI.
 fn missing_page_warning(is_embedded: bool, address: Option<&String>) -> Option<String> {
     let address = address.filter(|_| !is_embedded)?;
     Some(format!(
-        "this binary has no web page: it was built without Node.js, or for tests; {address}/ says \
+        "this binary has no web UI: it was built without Node.js, or for tests; {address}/ says \
          how to get the page; ingest and the API work"
     ))
 }
@@ -440,7 +441,7 @@ mod tests {
         let address = "http://127.0.0.1:7717".to_owned();
         assert_eq!(missing_page_warning(true, Some(&address)), None);
         let said = missing_page_warning(false, Some(&address)).unwrap();
-        assert!(said.starts_with("this binary has no web page"), "{said}");
+        assert!(said.starts_with("this binary has no web UI"), "{said}");
         assert!(said.contains("http://127.0.0.1:7717/ says how to get the page"), "{said}");
     }
 

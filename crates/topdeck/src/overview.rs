@@ -27,11 +27,11 @@ use render::terminal::Terminal;
 /// exceed. Unusual is the Wasserstein distance of the last hour to the same hour of the last seven
 /// days, as a ratio to the distances of those days among themselves: about 1 is usual.
 ///
-/// Without a folder, a running server is asked.
+/// Without a directory, a running server is asked.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of a store that no server uses
+    /// Directory of a store that no server uses
     #[arg(value_name = "DIR", conflicts_with_all = ["server", "token_file", "ca"])]
     dir: Option<PathBuf>,
 
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "METRIC=LIMIT", value_parser = parse_threshold)]
     threshold: Vec<(String, Quantity)>,
 
-    /// Time of the overview of a folder [default: the end of its data]
+    /// Time of the overview of a directory [default: the end of its data]
     #[arg(long, value_name = "TIME", value_parser = time::parse_time, allow_hyphen_values = true,
           requires = "dir")]
     at: Option<TimeExpr>,

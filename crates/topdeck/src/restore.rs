@@ -1,4 +1,4 @@
-//! `topdeck restore`: creates a data folder for `topdeck serve` from a snapshot.
+//! `topdeck restore`: creates a data directory for `topdeck serve` from a snapshot.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,18 +7,18 @@ use anyhow::Result;
 
 use crate::store::{private_dir, restore_snapshot};
 
-/// Create a data folder for `topdeck serve` from a snapshot
+/// Create a data directory for `topdeck serve` from a snapshot
 ///
-/// The snapshot is not changed. It contains neither tokens nor the journal: the new folder has an
-/// empty journal and no tokens.
+/// The snapshot is not changed. It contains neither tokens nor the journal: the new directory has
+/// an empty journal and no tokens.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the snapshot
+    /// Directory of the snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
 
-    /// New data folder, for --data-dir
+    /// New data directory, for --data-dir
     #[arg(value_name = "DIR")]
     data: PathBuf,
 }
@@ -29,8 +29,8 @@ Example:
   topdeck serve --data-dir /var/lib/topdeck-2
 
 Exit status:
-  0  the folder is durable
-  1  snapshot not found, or the new folder already has a store
+  0  the directory is durable
+  1  snapshot not found, or the new directory already has a store
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {

@@ -74,7 +74,7 @@ struct StartOptions {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Data folder; overrides `data_dir` of the settings
+    /// Data directory; overrides `data_dir` of the settings
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -176,13 +176,13 @@ fn without_ports_in_use(mut settings: Settings) -> Settings {
     settings
 }
 
-/// Data folder: given on the command line, in the settings, or by the environment.
+/// Data directory: given on the command line, in the settings, or by the environment.
 pub(crate) fn data_dir(given: Option<&Path>, settings: &Settings) -> Result<PathBuf> {
     let configured = given
         .map(Path::to_owned)
         .or_else(|| settings.node.data_dir.as_ref().map(|path| path.to_path_buf()));
     configured.or_else(default_data_dir).context(
-        "no data folder: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
+        "no data directory: set --data-dir, data_dir in the settings, STATE_DIRECTORY, \
              XDG_DATA_HOME or HOME",
     )
 }

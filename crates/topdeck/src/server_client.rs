@@ -103,8 +103,8 @@ impl ServerClient {
         self.server.is_some()
     }
 
-    /// URL of the server: as named, else of the server that uses the default data folder, else the
-    /// default address.
+    /// URL of the server: as named, else of the server that uses the default data directory, else
+    /// the default address.
     pub(crate) fn url(&self) -> String {
         let local = || default_data_dir().and_then(|data| server_of(&data.join(STORE_FOLDER)));
         let default = || format!("http://127.0.0.1:{}", api::PORT);

@@ -38,7 +38,7 @@ const NODE_KEYS: [&str; 6] =
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct NodeSettings {
-    /// Data folder.
+    /// Data directory.
     pub(crate) data_dir: Option<FilePath>,
     /// Durability of a batch before it is acknowledged: `disk` (default), `process` or `memory`.
     pub(crate) durability: AckLevelSetting,
@@ -136,12 +136,10 @@ impl StoreSettings {
     pub(crate) fn limits(&self) -> store::CardinalityLimits {
         let default = store::CardinalityLimits::default();
         store::CardinalityLimits {
-            series_max: self.max_series.unwrap_or(default.series_max),
-            series_per_producer_max: self
-                .max_producer_series
-                .unwrap_or(default.series_per_producer_max),
-            series_per_metric_max: self.max_metric_series.unwrap_or(default.series_per_metric_max),
-            values_per_label_max: self.max_label_values.unwrap_or(default.values_per_label_max),
+            max_series: self.max_series.unwrap_or(default.max_series),
+            max_producer_series: self.max_producer_series.unwrap_or(default.max_producer_series),
+            max_metric_series: self.max_metric_series.unwrap_or(default.max_metric_series),
+            max_label_values: self.max_label_values.unwrap_or(default.max_label_values),
         }
     }
 }
@@ -169,7 +167,7 @@ impl Settings {
         };
         let mut check = SettingsCheck::new(&document);
         node.check_check(&mut check);
-        roles.check(&mut check);
+        roles.validate_settings(&mut check);
         let problems = check.finish();
         let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);
         if problems.is_empty() { Ok(Settings { node, roles, host }) } else { Err(problems) }

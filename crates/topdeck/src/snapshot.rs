@@ -11,9 +11,9 @@ use render::text::escape_control;
 
 /// Create a snapshot of a running topdeck
 ///
-/// The snapshot is created in the folder `snapshots` of the data folder. It takes no space until
-/// the store changes, and contains everything acknowledged before. `topdeck restore` creates a data
-/// folder from it. For a store that is not in use there is `topdeck store snapshot`.
+/// The snapshot is created in the directory `snapshots` of the data directory. It takes no space
+/// until the store changes, and contains everything acknowledged before. `topdeck restore` creates
+/// a data directory from it. For a store that is not in use there is `topdeck store snapshot`.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -37,7 +37,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let parameters = RequestParameters::default().with("name", &options.name);
     let response = options.server.request(Method::POST, "/v1/snapshots", parameters)?;
-    let folder = response["path"].as_str().unwrap_or("the folder of snapshots");
+    let folder = response["path"].as_str().unwrap_or("the directory of snapshots");
     print_stdout(format!("created a snapshot in {}\n", escape_control(folder)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

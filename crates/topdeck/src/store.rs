@@ -28,13 +28,13 @@ pub(crate) use crate::store::copy::restore_snapshot;
 pub(crate) use crate::store::create::create;
 
 use crate::command::{print_message, subcommands};
-use crate::journal::format as journal_show;
+use crate::journal::format as journal_format;
 use crate::server_client::server_of;
 use render::text::{plural, shell_quote};
 
-/// Time series store for histograms, counters, gauges and texts
+/// Time series store for histograms, counters, gauges and strings
 ///
-/// A store is a folder of series. Histograms keep the buckets of their source and are merged
+/// A store is a directory of series. Histograms keep the buckets of their source and are merged
 /// exactly over any range and any series. A store can be open in one process at a time.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -80,27 +80,27 @@ pub(crate) fn disk() -> Arc<dyn Disk> {
     Arc::new(OsDisk)
 }
 
-/// Creates a folder and its parents with access for the owner only, because it holds measurements
-/// and tokens. An existing folder is not changed. Durable on return.
+/// Creates a directory and its parents with access for the owner only, because it holds
+/// measurements and tokens. An existing directory is not changed. Durable on return.
 pub(crate) fn private_dir(dir: &Path) -> Result<()> {
     use std::fs::{DirBuilder, File};
     use std::os::unix::fs::DirBuilderExt as _;
     let missing: Vec<&Path> =
-        dir.ancestors().take_while(|it| !it.as_os_str().is_empty() && !it.exists()).collect();
+        dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).collect();
     let make = || -> std::io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
         for above in missing.iter().filter_map(|made| made.parent()) {
             // The parent of a relative path of one component is the empty path.
             let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
             match File::open(above) {
-                // A folder may allow the creation of folders without being readable.
+                // A directory may allow the creation of directories without being readable.
                 Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {}
                 opened => opened?.sync_all()?,
             }
         }
         Ok(())
     };
-    make().with_context(|| format!("cannot create folder {}", dir.display()))
+    make().with_context(|| format!("cannot create directory {}", dir.display()))
 }
 
 /// Opens a store without background threads: a command does its work and exits.
@@ -118,7 +118,7 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
         print_message(format_args!(
             "{}: recovered on open: {}",
             dir.display(),
-            journal_show::describe_gap(gap)
+            journal_format::describe_gap(gap)
         ));
     }
     for file in &opened.damaged_files {
@@ -127,20 +127,20 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
     Ok(store)
 }
 
-/// Error of the store with its folder, mentioned once, and with a remedy if the library does not
-/// know it.
+/// Error of the store with its directory, mentioned once; adds a remedy where the library gives
+/// none.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
-    let (name, typed) = (dir.display().to_string(), shell_quote(dir));
+    let (name, quoted) = (dir.display().to_string(), shell_quote(dir));
     move |error| match &error {
         Error::NotFound { .. } => {
-            anyhow!("{error}; create it with `topdeck store create {typed}`")
+            anyhow!("{error}; create it with `topdeck store create {quoted}`")
         }
         Error::InUse { dir } => match server_of(dir) {
             Some(url) => anyhow!(
                 "{error} (a server uses this store at {url}; use --server {url} instead of the \
-                 folder)"
+                 directory)"
             ),
-            None => anyhow!("{error} (find it with `fuser {typed}/lock`)"),
+            None => anyhow!("{error} (find it with `fuser {quoted}/lock`)"),
         },
         Error::Io { .. }
         | Error::AlreadyExists { .. }
@@ -149,7 +149,7 @@ pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
         | Error::NotASnapshot { .. }
         | Error::WrongJournal { .. } => anyhow!("{error}"),
         Error::Journal(journal::Error::Full(full)) => {
-            let full = journal_show::full_message(&format!("{typed}/journal"), full);
+            let full = journal_format::full_message(&format!("{quoted}/journal"), full);
             anyhow!("{name}: the store's journal is full: {full}")
         }
         Error::Journal(inner) => anyhow!("{name}: the store's journal: {inner}"),
@@ -193,8 +193,8 @@ pub(crate) fn find_series(
     Err(no_match_error(&dir.display().to_string(), selector, &summary))
 }
 
-/// Error of a selector without series: why, and which metrics exist. `source` is the folder of the
-/// store, or the URL of the server.
+/// Error of a selector without series: why, and which metrics exist. `source` is the directory of
+/// the store, or the URL of the server.
 pub(crate) fn no_match_error(
     source: &str,
     selector: &Selector,
@@ -214,14 +214,14 @@ pub(crate) fn no_match_error(
     if let Some((deleted, first)) = &summary.deleted {
         let example = if *deleted > 1 { "such as " } else { "" };
         return anyhow!(
-            "{source}: {selector} picks no series with rows: all rows of {} ({example}{first}) \
+            "{source}: {selector} matches no series with rows: all rows of {} ({example}{first}) \
              were deleted or have expired; {others}{missing}",
             plural(*deleted, "series", "series"),
         );
     }
     match summary.metric_count {
         0 => anyhow!("{source}: the store is empty; import data with `topdeck import`{missing}"),
-        _ => anyhow!("{source}: {selector} picks no series; {others}{missing}"),
+        _ => anyhow!("{source}: {selector} matches no series; {others}{missing}"),
     }
 }
 

@@ -15,7 +15,7 @@ const ID: &str = "arguments";
 /// End of a message, as clap writes it.
 const SEE_HELP: &str = "\n\nFor more information, try '--help'.\n";
 
-/// What follows the folder.
+/// What follows the directory.
 pub(crate) trait StoreArgumentValue: Sized {
     /// Placeholder and description in the help text.
     const HELP: [&str; 2];
@@ -26,7 +26,7 @@ pub(crate) trait StoreArgumentValue: Sized {
 /// The arguments `[DIR] VALUE`.
 #[derive(Clone, Debug)]
 pub(crate) struct StoreArguments<T> {
-    /// Folder of the store; `None` is a server.
+    /// Directory of the store; `None` is a server.
     pub(crate) dir: Option<PathBuf>,
     pub(crate) value: T,
 }
@@ -60,7 +60,7 @@ impl<T: StoreArgumentValue> Args for StoreArguments<T> {
     fn augment_args(command: Command) -> Command {
         let [name, help] = T::HELP;
         let help =
-            format!("[DIR] {name}: folder of the store [default: the local server], and {help}");
+            format!("[DIR] {name}: directory of the store [default: the local server], and {help}");
         let arg = Arg::new(ID).num_args(1..).required(true).value_name(name).help(help);
         command.arg(arg)
     }

@@ -20,7 +20,7 @@ use crate::store::private_dir;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Data folder, as for `topdeck serve`
+    /// Data directory, as for `topdeck serve`
     #[arg(value_name = "DIR")]
     data: PathBuf,
 
@@ -68,7 +68,7 @@ fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| "expected ingest, read or admin".to_owned())
 }
 
-/// Token file of a data folder.
+/// Token file of a data directory.
 pub(crate) fn token_file(data: &Path) -> PathBuf {
     data.join("tokens")
 }

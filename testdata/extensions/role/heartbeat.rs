@@ -82,12 +82,12 @@ impl Role for HeartbeatRole {
         document.read(Self::KEYS)
     }
 
-    fn check(settings: &HeartbeatTables, check: &mut SettingsCheck<'_>) {
+    fn validate_settings(settings: &HeartbeatTables, check: &mut SettingsCheck<'_>) {
         let table = TableRef::named("heartbeat");
         check.range(table, "period", settings.heartbeat.period, PERIOD_MIN..=PERIOD_MAX);
     }
 
-    fn verify(settings: &HeartbeatTables, _mode: Option<NodeMode>) -> Result<(), BoxError> {
+    fn validate_files(settings: &HeartbeatTables, _mode: Option<NodeMode>) -> Result<(), BoxError> {
         match settings.heartbeat.station.clone() {
             Some(station) => Err(StationError { station }.into()),
             None => Ok(()),
@@ -173,9 +173,10 @@ mod tests {
     #[test]
     fn a_station_is_refused() {
         let heartbeat = HeartbeatTable { station: Some("mir".to_owned()), period: None };
-        let error = HeartbeatRole::verify(&HeartbeatTables { heartbeat }, None).unwrap_err();
+        let error =
+            HeartbeatRole::validate_files(&HeartbeatTables { heartbeat }, None).unwrap_err();
         let expected = "cannot send heartbeats to mir: no station is reachable; remove `station`";
         assert_eq!(error.to_string(), expected);
-        assert!(HeartbeatRole::verify(&HeartbeatTables::default(), None).is_ok());
+        assert!(HeartbeatRole::validate_files(&HeartbeatTables::default(), None).is_ok());
     }
 }

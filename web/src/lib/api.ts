@@ -57,7 +57,7 @@ export interface Histogram {
   series: number;
   unit: string;
   distribution: Distribution;
-  above: { limit: number; count: Bracket }[];
+  above: { threshold: number; count: Bracket }[];
   quantiles: { q: number; value: Bracket | null }[];
   gaps: Gap[];
 }
@@ -74,7 +74,7 @@ export interface MetricInfo {
   kind: string;
   unit: string | null;
   series: number;
-  /** What the sender says of it. */
+  /** Help text. */
   help?: string;
 }
 
@@ -243,7 +243,7 @@ interface HeatmapJson {
   step_ns: number;
   left_out?: { series: number; examples: Series[] };
   total: DistributionJson;
-  /** Bounds of cells, which columns refer to by index. */
+  /** Bounds of all cells; columns refer to them by index. */
   edges: [number | null, number | null][];
   columns: HeatmapColumnJson[];
 }
@@ -281,7 +281,7 @@ export async function fetchHeatmap(
   };
 }
 
-/** A heatmap as a request, and in PromQL, which has no tag searches. */
+/** A heatmap as a request, and in PromQL, whose selectors have no `and()`, `or()` and `not()`. */
 export function heatmapQuery({ selector, start, end, step }: Heatmap): {
   promql: string | null;
   path: string;
@@ -319,7 +319,7 @@ export async function fetchHistogram(
   interface HistogramJson extends DistributionJson {
     series: number;
     unit: string | null;
-    above: { limit: number; count: BracketJson }[];
+    above: { threshold: number; count: BracketJson }[];
     quantiles: { q: number; value: BracketJson | null }[];
     gaps: GapJson[];
   }
@@ -329,7 +329,10 @@ export async function fetchHistogram(
     series: response.series,
     unit: response.unit ?? "",
     distribution: parseDistribution(response),
-    above: response.above.map(({ limit, count }) => ({ limit, count: parseBracket(count) })),
+    above: response.above.map(({ threshold, count }) => ({
+      threshold,
+      count: parseBracket(count),
+    })),
     quantiles: response.quantiles.map(({ q, value }) => ({
       q,
       value: value && parseBracket(value),
@@ -364,7 +367,7 @@ export async function fetchMetricNames(signal?: AbortSignal): Promise<LimitedLis
   return { total: response.total, isTruncated: response.truncated, items: response.names };
 }
 
-/** What senders say of the selected metrics, each text once. */
+/** Help texts of the selected metrics, each once. */
 export async function fetchHelp(selector: string, signal?: AbortSignal): Promise<string[]> {
   const parameters = { selector, limit: 10 };
   const { names } = await getJson<{ names: MetricInfo[] }>("/v1/metric_names", parameters, signal);

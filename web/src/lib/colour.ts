@@ -5,7 +5,7 @@
 
 export type ColourScale = "log" | "linear" | "equalised";
 
-/** Steps of the ramp; the first is for the least count above zero. */
+/** Steps of the ramp; the first is for the smallest count above zero. */
 export const STEPS = 256;
 
 export type Rgb = readonly [number, number, number];
@@ -46,40 +46,44 @@ export function ramp(isDark: boolean): Uint32Array {
 
 /** Maps counts above zero to steps of the ramp. */
 export interface ColourSteps {
-  of(count: number): number;
+  /** The step of a count. */
+  toStep(count: number): number;
   /** The count at which a step begins, for the legend. */
-  at(step: number): number;
+  countAt(step: number): number;
 }
 
-/** Steps for counts up to `most`. Equalising needs all counts above zero. */
-export function steps(
+/** Steps for counts up to `max`. Equalising needs all counts above zero. */
+export function colourSteps(
   colouring: ColourScale,
-  least: number,
-  most: number,
+  min: number,
+  max: number,
   counts: () => Float64Array,
 ): ColourSteps {
   const last = STEPS - 1;
   const bounded = (step: number) => Math.min(Math.max(Math.floor(step), 0), last);
-  if (!(most > 0)) return { of: () => 0, at: () => 0 };
+  if (!(max > 0)) return { toStep: () => 0, countAt: () => 0 };
   if (colouring === "linear") {
-    return { of: (count) => bounded((count / most) * last), at: (step) => (step / last) * most };
+    return {
+      toStep: (count) => bounded((count / max) * last),
+      countAt: (step) => (step / last) * max,
+    };
   }
   if (colouring === "log") {
-    const from = Math.log(Math.min(least, most));
-    const width = Math.log(most) - from || 1;
+    const from = Math.log(Math.min(min, max));
+    const width = Math.log(max) - from || 1;
     return {
-      of: (count) => bounded(((Math.log(count) - from) / width) * last),
-      at: (step) => Math.exp(from + (step / last) * width),
+      toStep: (count) => bounded(((Math.log(count) - from) / width) * last),
+      countAt: (step) => Math.exp(from + (step / last) * width),
     };
   }
   // Histogram equalisation: each step has as many cells as every other.
   const sorted = counts().slice().sort();
   const limits = new Float64Array(STEPS);
   for (let step = 0; step < STEPS; step++) {
-    limits[step] = sorted[Math.floor((step / STEPS) * sorted.length)] ?? most;
+    limits[step] = sorted[Math.floor((step / STEPS) * sorted.length)] ?? max;
   }
   return {
-    of(count) {
+    toStep(count) {
       let [low, high] = [0, last];
       while (low < high) {
         const middle = (low + high + 1) >> 1;
@@ -88,6 +92,6 @@ export function steps(
       }
       return low;
     },
-    at: (step) => limits[step] ?? most,
+    countAt: (step) => limits[step] ?? max,
   };
 }

@@ -9,8 +9,8 @@
 import renames from "../../../crates/api/src/dashboards/renames.json";
 
 interface LabelRename {
-  /** New names. */
-  metrics: string[];
+  /** New names; absent: any metric. */
+  metrics?: string[];
   label: string;
   name?: string;
   values?: Record<string, string>;
@@ -150,7 +150,9 @@ function nameWithin(tokens: readonly Token[], open: number, end: number): string
 }
 
 function labelRenames(metric: string | null, label: string): LabelRename[] {
-  return LABELS.filter((one) => one.label === label && one.metrics.some((name) => name === metric));
+  return LABELS.filter(
+    (one) => one.label === label && (one.metrics?.some((name) => name === metric) ?? true),
+  );
 }
 
 function renamedLabel(metric: string | null, label: string): string | null {

@@ -11,7 +11,7 @@ import { quoted } from "./selector";
 import { formatDuration, formatIso } from "./time";
 
 /** Values of the label `age`. The last is for operations without a start time. */
-export const AGES = ["below 1s", "1s to 10s", "10s to 60s", "60s and more", "unknown"] as const;
+export const AGES = ["0s-1s", "1s-10s", "10s-60s", "60s+", "unknown"] as const;
 export const AGE_NAMES = ["< 1 s", "1–10 s", "10–60 s", "≥ 60 s", "age unknown"] as const;
 
 /** The latency metric of a process with the most values in the recent part of the range. */

@@ -4,7 +4,7 @@
  * colours change without a request.
  */
 
-import { ramp, steps, STEPS, type ColourScale, type ColourSteps } from "./colour";
+import { colourSteps, ramp, STEPS, type ColourScale, type ColourSteps } from "./colour";
 import { drawnBounds, type Distribution } from "./distribution";
 import type { Scale } from "./scale";
 
@@ -51,7 +51,7 @@ export class Raster {
   private readonly pixels: Uint32Array;
   private colours: Uint32Array = ramp(false);
   private style: HeatmapStyle = { measure: "count", colourScale: "log", isDark: false };
-  private steps: ColourSteps = steps("log", 1, 1, () => new Float64Array());
+  private steps: ColourSteps = colourSteps("log", 1, 1, () => new Float64Array());
   private most = 0;
   private least = Infinity;
   private hasFractions = false;
@@ -130,7 +130,7 @@ export class Raster {
     // The ramp begins at one whole value, or at 1/10,000 of the largest share or fraction.
     const isWhole = style.measure === "count" && !this.hasFractions;
     this.least = Math.max(this.least, isWhole ? Math.min(1, this.most) : this.most / 1e4);
-    this.steps = steps(style.colourScale, this.least, this.most, () => this.measures());
+    this.steps = colourSteps(style.colourScale, this.least, this.most, () => this.measures());
     for (let slot = 0; slot < this.columns; slot++) this.paint(slot);
   }
 
@@ -191,7 +191,7 @@ export class Raster {
       const count = counts[slot * rows + row]!;
       // Image rows are top-down.
       pixels[rows - 1 - row] =
-        count > 0 ? colours[Math.min(this.steps.of(count / divisor), STEPS - 1)]! : 0;
+        count > 0 ? colours[Math.min(this.steps.toStep(count / divisor), STEPS - 1)]! : 0;
     }
     this.context.putImageData(this.column, slot, 0);
   }

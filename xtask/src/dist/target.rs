@@ -2,8 +2,8 @@
 //!
 //! Some dependencies are in C (zstd, ring, the allocator), and no distribution packages one
 //! compiler for both targets. The `ziglang` package of PyPI compiles for all targets: a pinned
-//! version is installed in an environment in the build folder, without root. The linker and the C
-//! library come with Rust (`rust-lld`, `libc.a` and start files of the target).
+//! version is installed in an environment in the build directory, without root. The linker and the
+//! C library come with Rust (`rust-lld`, `libc.a` and start files of the target).
 
 use std::env;
 use std::fs;
@@ -207,7 +207,7 @@ fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
     let folder = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
     let zig = Path::new(&String::from_utf8(folder)?).join("zig");
-    fs::write(&done, text(&zig)?).context("cannot write to the build folder")?;
+    fs::write(&done, text(&zig)?).context("cannot write to the build directory")?;
     Ok(zig)
 }
 

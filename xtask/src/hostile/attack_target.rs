@@ -119,7 +119,7 @@ impl AttackTarget {
         let time = began.elapsed();
         self.pid.store(0, Ordering::SeqCst);
         let store = self.folder.join("data/store");
-        let outcome = action(store.to_str().context("the folder name is not UTF-8")?);
+        let outcome = action(store.to_str().context("the directory name is not UTF-8")?);
         deck.spawn()?;
         *self.address.lock().expect("BUG: an attack panicked") = deck.http().parse()?;
         self.pid.store(deck.pid(), Ordering::SeqCst);

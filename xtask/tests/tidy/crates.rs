@@ -3,7 +3,7 @@
 //! disabled contains no examples.
 //!
 //! The layer is `package.metadata.topdeck.layer` of the crate's Cargo.toml. The workspace names
-//! crates by the key of `workspace.dependencies`, which is the name of their folder.
+//! crates by the key of `workspace.dependencies`, which is the name of their directory.
 
 use toml::{Table, Value};
 
@@ -13,8 +13,8 @@ const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// Layer of the crates that implement roles; the binary combines them.
 const ROLE_LAYER: i64 = 5;
 
-/// The crate table of ARCHITECTURE.md lists exactly the folders of crates/, with their layers and
-/// the crates that they use.
+/// The crate table of ARCHITECTURE.md lists exactly the directories of crates/, with their layers
+/// and the crates that they use.
 pub(crate) fn crate_table_is_correct(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
@@ -242,7 +242,7 @@ fn dependencies(manifest: &Table) -> Vec<String> {
 }
 
 /// Keys of `workspace.dependencies` that are crates of this workspace; each must equal the name of
-/// the folder.
+/// the directory.
 fn internal_dependencies(repo: &RepoFiles, findings: &mut RuleFindings) -> Vec<String> {
     let manifest = repo.file("Cargo.toml").expect("the workspace has a Cargo.toml");
     let table: Table = manifest.text.parse().expect("cargo has read Cargo.toml before us");
@@ -253,7 +253,7 @@ fn internal_dependencies(repo: &RepoFiles, findings: &mut RuleFindings) -> Vec<S
         if path != format!("crates/{key}") {
             let found = format!("`{key}` is the crate in `{path}`");
             let line = line_of_key(manifest, key);
-            findings.add("Cargo.toml", line, &found, "name the key like the folder in crates/");
+            findings.add("Cargo.toml", line, &found, "name the key like the directory in crates/");
         }
         keys.push(key.clone());
     }
@@ -468,7 +468,7 @@ mod tests {
     fn key_that_differs_from_its_folder_is_found() {
         let workspace = "[workspace.dependencies]\nhistogram = { path = 'crates/hist' }\n";
         let problem = "Cargo.toml:2: `histogram` is the crate in `crates/hist`: name the key like \
-                       the folder in crates/";
+                       the directory in crates/";
         check(dependencies_point_down, &[("Cargo.toml", workspace)], &[problem]);
     }
 }

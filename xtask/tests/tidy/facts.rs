@@ -21,10 +21,10 @@ const REGISTRIES: [&str; 7] = [
 const LOCKED_SOURCE: &str =
     concat!("source = \"registry+https://github.com/rust-lang/crates", ".io-index\"");
 
-/// A folder of the development machine.
+/// A directory of the development machine.
 const BUILD_MACHINE_DIR: &str = concat!("/wo", "rk/");
 
-/// No file names a folder of the development machine or a package registry.
+/// No file names a directory of the development machine or a package registry.
 pub(crate) fn no_machine_paths(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
@@ -49,7 +49,7 @@ fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
         return Some((found, "depend on a published version"));
     }
     if names_folder(line, BUILD_MACHINE_DIR) {
-        let found = format!("names the folder {BUILD_MACHINE_DIR} of one machine");
+        let found = format!("names the directory {BUILD_MACHINE_DIR} of one machine");
         return Some((found, "write the path from the repository's root"));
     }
     let host = REGISTRIES.iter().find(|host| line.contains(**host))?;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_folder_of_one_machine_is_found() {
-        let found = format!("names the folder {BUILD_MACHINE_DIR} of one machine");
+        let found = format!("names the directory {BUILD_MACHINE_DIR} of one machine");
         check_line(&format!("cd {BUILD_MACHINE_DIR}main"), Some(&found));
         check_line(&format!("\"file://{BUILD_MACHINE_DIR}x\""), Some(&found));
         check_line(&format!("docs{BUILD_MACHINE_DIR}x ..{BUILD_MACHINE_DIR}y"), None);

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use crate::repo::{RepoFile, RepoFiles, RuleFindings, line_at};
 
-/// Every relative link of every Markdown file names a file or folder, and its `#anchor` a heading
-/// in that file.
+/// Every relative link of every Markdown file names a file or directory, and its `#anchor` a
+/// heading in that file.
 pub(crate) fn links_resolve(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in repo.files.iter().filter(|file| is_markdown(&file.path)) {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// Folders with Rust sources.
+/// Directories with Rust sources.
 const RUST_FOLDERS: [&str; 6] =
     ["crates/", "xtask/", "fuzz/", "bench/", "loom/", "testdata/extensions/"];
 
@@ -34,7 +34,7 @@ impl RepoFiles {
     /// The repository that contains this test.
     pub(crate) fn load() -> RepoFiles {
         let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let root = xtask.parent().expect("xtask/ is a folder of the repository");
+        let root = xtask.parent().expect("xtask/ is a directory of the repository");
         let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let listing = Command::new("git").args(arguments).current_dir(root).output();
         let listing = listing.expect("the tidy test needs git (Debian: apt-get install git)");
@@ -68,7 +68,7 @@ impl RepoFiles {
         })
     }
 
-    /// Whether there is a file or folder of this path; the root is "".
+    /// Whether there is a file or directory of this path; the root is "".
     pub(crate) fn has(&self, path: &str) -> bool {
         let below = |file: &RepoFile| {
             let rest = file.path.strip_prefix(path);

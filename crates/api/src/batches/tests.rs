@@ -18,7 +18,7 @@ use tower::ServiceExt;
 use super::*;
 use crate::limits::{BodyBudget, BodyReservation, RejectCounters};
 
-/// An agent's journal or a store in a temporary folder, removed on drop.
+/// An agent's journal or a store in a temporary directory, removed on drop.
 struct TestNode {
     folder: PathBuf,
     context: Context,

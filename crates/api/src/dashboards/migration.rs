@@ -264,9 +264,10 @@ fn metric_name<'a>(token: &Token<'a>) -> Option<&'a str> {
 }
 
 fn label_renames(metric: &str, label: &str) -> impl Iterator<Item = &'static Value> {
+    // A row without metrics is for the label of any metric.
     let of_metric = |of: &&Value| {
-        let mut metrics = of["metrics"].as_array().into_iter().flatten();
-        of["label"] == *label && metrics.any(|name| *name == *metric)
+        let metrics = of["metrics"].as_array();
+        of["label"] == *label && metrics.is_none_or(|names| names.iter().any(|n| *n == *metric))
     };
     let all = RENAMES["labels"].as_array().into_iter().flatten();
     all.filter(of_metric).collect::<Vec<_>>().into_iter()

@@ -1,4 +1,5 @@
-//! Dashboards are stored, returned as written, listed and deleted; no name leads out of the folder.
+//! Dashboards are stored, returned as written, listed and deleted; no name leads out of the
+//! directory.
 
 use std::path::PathBuf;
 
@@ -9,7 +10,7 @@ use super::{BYTES_MAX, checked_name};
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{TestServer, empty_store};
 
-/// A folder that is removed on drop.
+/// A directory that is removed on drop.
 struct TestDir(PathBuf);
 
 impl Drop for TestDir {
@@ -138,7 +139,7 @@ async fn failed_write_leaves_no_file() {
     let settings =
         QueryServiceSettings { dashboards_dir: Some(boards.clone()), ..Default::default() };
     let server = TestServer::with_store(empty_store(), settings);
-    // A folder in the file's place makes the last step fail, as a failing disk would.
+    // A directory in the file's place makes the last step fail, as a failing disk would.
     std::fs::create_dir_all(boards.join("shop.json")).unwrap();
     assert!(super::write_file(&boards, "shop", b"{}").is_err());
     assert!(!boards.join("shop.json.new").exists());

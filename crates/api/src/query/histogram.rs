@@ -86,7 +86,7 @@ pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json 
     let of = |(written, limit): &(String, f64)| {
         Object(vec![
             ("text", Text(written.clone())),
-            ("limit", number(*limit)),
+            ("threshold", number(*limit)),
             ("count", count(mixture.count_above(*limit, LimitInclusion::Exclusive))),
         ])
     };

@@ -91,7 +91,7 @@ impl EntryBudget<'_> {
     pub(crate) fn set_count(&mut self, many: usize) -> Result<(), ApiError> {
         if many > ENTRIES_MAX {
             return Err(ApiError::Unprocessable(format!(
-                "distinct values limit ({ENTRIES_MAX}) exceeded; select fewer series"
+                "limit of {ENTRIES_MAX} distinct values exceeded; select fewer series"
             )));
         }
         if many > self.accounted {
@@ -143,20 +143,21 @@ pub(super) async fn series(context: Context, parameters: Parameters) -> Result<J
         search.for_each(|series| {
             if search.matches(series) {
                 found += 1;
-                let form = series.canonical_key();
+                let canonical_key = series.canonical_key();
                 if results.len() < search.limit {
                     // Name, labels and canonical key: three times the texts, and their containers.
-                    search.query.reserve(ENTRY_BYTES + 3 * form.len())?;
+                    search.query.reserve(ENTRY_BYTES + 3 * canonical_key.len())?;
                 }
-                results.insert((series.name().to_owned(), series.labels().to_vec(), form));
+                results.insert((series.name().to_owned(), series.labels().to_vec(), canonical_key));
                 if results.len() > search.limit {
                     results.pop_last();
                 }
             }
             Ok(())
         })?;
-        let results =
-            results.into_iter().filter_map(|(_, _, form)| Series::from_canonical_key(&form).ok());
+        let results = results
+            .into_iter()
+            .filter_map(|(_, _, canonical_key)| Series::from_canonical_key(&canonical_key).ok());
         Ok((found, results.map(|series| Object(document::series_fields(&series))).collect()))
     };
     list_response(context, parameters, SERIES, ("series", "series"), find).await

@@ -1,4 +1,4 @@
-//! Snapshots are created, listed and deleted; no name leads out of the folder.
+//! Snapshots are created, listed and deleted; no name leads out of the directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::checked_name;
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{TestServer, empty_store, empty_store_in};
 
-/// A folder that is removed on drop.
+/// A directory that is removed on drop.
 struct TestDir(PathBuf);
 
 impl Drop for TestDir {

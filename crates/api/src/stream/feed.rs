@@ -77,7 +77,7 @@ fn find_series(
         _ => {}
     }
     let series = match named {
-        SeriesRef::Key(form) => Series::from_canonical_key(form).ok(),
+        SeriesRef::Key(canonical_key) => Series::from_canonical_key(canonical_key).ok(),
         // Its canonical key precedes the first client: the store has it.
         SeriesRef::Id(id) => match hub.intake.target().store() {
             // After a read error it is looked up again with the next point.
@@ -106,10 +106,13 @@ mod tests {
         let server = TestServer::with_store(empty_store(), QueryServiceSettings::default());
         let hub = &server.context.queries.hub;
         let series = Series::new("depth", SeriesKind::Gauge).validate().unwrap();
-        let (id, form) = (series.id(), series.canonical_key());
+        let (id, canonical_key) = (series.id(), series.canonical_key());
         let mut known = StreamSeriesCache::new();
         assert_eq!(find_series(hub, SeriesRef::Id(id), &mut known), None);
-        assert_eq!(find_series(hub, SeriesRef::Key(&form), &mut known).as_deref(), Some(&series));
+        assert_eq!(
+            find_series(hub, SeriesRef::Key(&canonical_key), &mut known).as_deref(),
+            Some(&series)
+        );
         assert_eq!(find_series(hub, SeriesRef::Id(id), &mut known).as_deref(), Some(&series));
     }
 }

@@ -112,7 +112,7 @@ impl ServerFixture {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();
-        // The folder is created on the first snapshot.
+        // The directory is created on the first snapshot.
         let snapshots = std::env::temp_dir().join(format!("topdeck-{:x}", journal::random_id()));
         let query_settings =
             api::QueryServiceSettings { snapshots_dir: Some(snapshots), ..Default::default() };
@@ -193,7 +193,7 @@ impl Drop for ServerFixture {
     }
 }
 
-/// A folder that is removed on drop.
+/// A directory that is removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {

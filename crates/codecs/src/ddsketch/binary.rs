@@ -13,7 +13,7 @@
 //! store.
 
 use hist::codec::bytes::{ByteReader, unzigzag, zigzag};
-use hist::{Buckets, CompensatedSum, DecodeError, EncodeError, Histogram, LogarithmicScheme};
+use hist::{Buckets, CompensatedSum, DecodeError, EncodeError, Histogram, Logarithmic};
 
 use crate::leb9::{LEB9_BYTES_MAX, leb9, put_leb9};
 
@@ -143,7 +143,7 @@ fn read_grid(
     let interpolation = interpolation_of(sub.into(), start)?;
     let gamma = reader.f64_le("gamma")?;
     let offset = reader.f64_le("index offset")?;
-    sketch.set_grid(LogarithmicScheme::new(gamma, offset, interpolation)?, start)
+    sketch.set_grid(Logarithmic::new(gamma, offset, interpolation)?, start)
 }
 
 fn read_store(
@@ -226,7 +226,7 @@ fn put_double(out: &mut Vec<u8>, flag: u8, value: f64) {
     out.extend(value.to_le_bytes());
 }
 
-fn put_grid(out: &mut Vec<u8>, grid: LogarithmicScheme) {
+fn put_grid(out: &mut Vec<u8>, grid: Logarithmic) {
     put_double(out, flag(MAPPING, interpolation_number(grid.interpolation())), grid.gamma());
     out.extend(grid.offset().to_le_bytes());
 }

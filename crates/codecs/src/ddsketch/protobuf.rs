@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use hist::{Buckets, DecodeError, EncodeError, Histogram, LogarithmicScheme};
+use hist::{Buckets, DecodeError, EncodeError, Histogram, Logarithmic};
 
 use crate::message;
 use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter};
@@ -134,10 +134,8 @@ pub fn decode_protobuf(bytes: &[u8]) -> Result<Histogram, DecodeError> {
     let mut sketch = Sketch::default();
     if let Some(mapping) = message.mapping {
         let interpolation = interpolation_of(mapping.interpolation.into(), 0)?;
-        sketch.set_grid(
-            LogarithmicScheme::new(mapping.gamma, mapping.index_offset, interpolation)?,
-            0,
-        )?;
+        sketch
+            .set_grid(Logarithmic::new(mapping.gamma, mapping.index_offset, interpolation)?, 0)?;
     }
     read_store(&mut sketch, SketchStore::Positive, message.positive_values)?;
     read_store(&mut sketch, SketchStore::Negative, message.negative_values)?;

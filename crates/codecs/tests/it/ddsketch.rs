@@ -3,7 +3,7 @@
 use codecs::ddsketch::{COUNT_MAX, FLAGS, decode, decode_protobuf, encode, encode_protobuf};
 use hist::{
     CompensatedSum, DecodeError, EncodeError, Histogram, HistogramParts, Interpolation,
-    LogarithmicScheme, Scheme, TrackedValue,
+    Logarithmic, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
 use sketches_ddsketch::{Config, DDSketch};
@@ -55,7 +55,7 @@ fn without_summary(histogram: &Histogram) -> Histogram {
 }
 
 fn log(gamma: f64, offset: f64, interpolation: Interpolation) -> Scheme {
-    Scheme::Log(LogarithmicScheme::new(gamma, offset, interpolation).unwrap())
+    Scheme::Logarithmic(Logarithmic::new(gamma, offset, interpolation).unwrap())
 }
 
 /// Both forms restore the same histogram exactly.

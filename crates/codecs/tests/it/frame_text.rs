@@ -8,12 +8,11 @@ use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
 fn frames_round_trip_with_and_without_padding() {
     let mut histogram = Histogram::default();
     histogram.record_n(17.0, 3);
-    let meaning =
-        SeriesMeta { unit: FrameUnit::Milliseconds, temporality: Temporality::Cumulative };
-    let text = frame_text::encode(&histogram, meaning);
+    let meta = SeriesMeta { unit: FrameUnit::Milliseconds, temporality: Temporality::Cumulative };
+    let text = frame_text::encode(&histogram, meta);
     assert!(text.len().is_multiple_of(4), "{text}");
-    assert_eq!(frame_text::decode(&text), Ok((histogram.clone(), meaning)));
-    assert_eq!(frame_text::decode(text.trim_end_matches('=')), Ok((histogram, meaning)));
+    assert_eq!(frame_text::decode(&text), Ok((histogram.clone(), meta)));
+    assert_eq!(frame_text::decode(text.trim_end_matches('=')), Ok((histogram, meta)));
 }
 
 #[test]

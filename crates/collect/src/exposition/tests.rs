@@ -84,10 +84,13 @@ fn types_set_the_temporality() {
     let page = "# TYPE c counter\nc_total 1\n# TYPE s summary\ns{quantile=\"0.9\"} 1\ns_sum \
                 2\ns_count 3\nx_total 1\nx 1\n# TYPE y_total gauge\ny_total 1\n";
     read(&mut page.as_bytes(), &mut sink).unwrap();
-    let over: Vec<SampleTemporality> =
-        sink.samples.iter().map(|reading| reading.temporality).collect();
+    let temporality: Vec<SampleTemporality> =
+        sink.samples.iter().map(|sample| sample.temporality).collect();
     use SampleTemporality::{Cumulative, Instant};
-    assert_eq!(over, [Cumulative, Instant, Cumulative, Cumulative, Cumulative, Instant, Instant]);
+    assert_eq!(
+        temporality,
+        [Cumulative, Instant, Cumulative, Cumulative, Cumulative, Instant, Instant]
+    );
 }
 
 #[test]

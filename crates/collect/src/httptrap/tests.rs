@@ -148,10 +148,10 @@ fn timestamped_histogram_is_one_base64_value() {
 #[test]
 fn values_have_their_temporality() {
     #[track_caller]
-    fn check(text: &str, over: SampleTemporality) {
+    fn check(text: &str, temporality: SampleTemporality) {
         let mut sink = RecordingSink::default();
         read(text.as_bytes(), &mut sink);
-        assert_eq!(sink.samples[0].temporality, over, "{text}");
+        assert_eq!(sink.samples[0].temporality, temporality, "{text}");
     }
     check(r#"{"a":{"_type":"h","_value":["H[1]=1"]}}"#, SampleTemporality::Delta);
     check(r#"{"a":{"_type":"n","_value":["H[1]=1"]}}"#, SampleTemporality::Delta);

@@ -59,14 +59,14 @@ impl HttptrapReader<'_> {
             self.labels.extend(read.ok_or_else(|| self.error_at(tags.0, expected))?);
         }
         let flag = self.parse_flag(typed.flags);
-        let readings = match &typed.kind {
+        let decoded_samples = match &typed.kind {
             Some(kind) => self.decode_as(kind, value, typed.time.is_some(), flag),
             None if typed.time.is_some() => self.decode_untyped(value),
             None => Err(self.error_at(value.0.max(start), "a _type next to _value")),
         };
         self.labels.truncate(labels);
-        for reading in readings? {
-            sink.sample(DecodedSample { start: end, end, ..reading });
+        for sample in decoded_samples? {
+            sink.sample(DecodedSample { start: end, end, ..sample });
         }
         Ok(())
     }
@@ -150,12 +150,12 @@ impl HttptrapReader<'_> {
                 })
             }
         };
-        let over = if flag == FlagEffect::Sum {
+        let temporality = if flag == FlagEffect::Sum {
             SampleTemporality::Delta
         } else {
             SampleTemporality::Instant
         };
-        Ok(vec![DecodedSample { temporality: over, ..self.decoded_sample(value) }])
+        Ok(vec![DecodedSample { temporality, ..self.decoded_sample(value) }])
     }
 
     /// `~` (an average over a period, to be computed by the reader) has no effect here.
@@ -223,7 +223,7 @@ impl HttptrapReader<'_> {
         &self,
         (start, end): ByteRange,
         has_time: bool,
-        over: SampleTemporality,
+        temporality: SampleTemporality,
     ) -> Result<Vec<DecodedSample>> {
         let mut tokens = tokens(&self.bytes[start..end]);
         let (mut samples, mut bins) = (None::<Histogram>, None::<Histogram>);
@@ -267,10 +267,10 @@ impl HttptrapReader<'_> {
         if samples.is_none() && bins.is_none() {
             samples = Some(Histogram::default());
         }
-        let of = |histogram| DecodedSample {
-            temporality: over,
+        let to_sample = |histogram| DecodedSample {
+            temporality,
             ..self.decoded_sample(DecodedValue::Histogram(Box::new(histogram)))
         };
-        Ok(samples.into_iter().chain(bins).map(of).collect())
+        Ok(samples.into_iter().chain(bins).map(to_sample).collect())
     }
 }

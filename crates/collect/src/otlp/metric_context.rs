@@ -12,7 +12,7 @@
 
 use std::cell::OnceCell;
 
-use model::{Error, LABELS_MAX, Labels, Series, SeriesId, SeriesKind};
+use model::{Error, LABELS_MAX, Labels, Series, SeriesKind};
 
 use codecs::protobuf::MessageReader;
 
@@ -27,7 +27,7 @@ pub(super) const RESOURCE_VALUE_BYTES_MAX: usize = 1024;
 type Digest = [u8; 16];
 
 fn digest(parts: &[&[u8]]) -> Digest {
-    SeriesId::from_canonical_key(&parts.concat()).0
+    model::blake3_128(&parts.concat())
 }
 
 /// Attributes shared by many series, as labels.
@@ -126,9 +126,10 @@ pub(super) struct MetricContext<'a> {
     digest: Digest,
 }
 
-/// Series within a metric; a summary has several.
+/// Component of a metric that is a series of its own: a summary has several, other metrics only
+/// `Value`.
 #[derive(Clone, Copy)]
-pub(super) enum SummarySeries {
+pub(super) enum MetricComponent {
     Value,
     Sum,
     Count,
@@ -155,14 +156,14 @@ impl<'a> MetricContext<'a> {
     }
 
     /// Writes the key prefix of a series; the attributes follow.
-    pub(super) fn key(&self, part: SummarySeries, key: &mut Vec<u8>) {
+    pub(super) fn key(&self, component: MetricComponent, key: &mut Vec<u8>) {
         key.clear();
         key.extend_from_slice(&self.digest);
-        match part {
-            SummarySeries::Value => key.push(0),
-            SummarySeries::Sum => key.push(1),
-            SummarySeries::Count => key.push(2),
-            SummarySeries::Quantile(q) => {
+        match component {
+            MetricComponent::Value => key.push(0),
+            MetricComponent::Sum => key.push(1),
+            MetricComponent::Count => key.push(2),
+            MetricComponent::Quantile(q) => {
                 key.push(3);
                 key.extend_from_slice(&q.to_bits().to_le_bytes());
             }
@@ -171,17 +172,17 @@ impl<'a> MetricContext<'a> {
 
     /// Series with the attributes of a point, encoded by [`attributes::append_raw`].
     ///
-    /// Labels of the same name: the part's label takes precedence, then the point's, the resource's
-    /// and the scope's.
-    pub(super) fn series(&self, part: SummarySeries, point: &[u8]) -> model::Result<Series> {
-        let (suffix, kind, unit) = match part {
-            SummarySeries::Value => ("", self.kind, self.unit),
-            SummarySeries::Sum => ("_sum", self.kind, self.unit),
-            SummarySeries::Count => ("_count", self.kind, ""),
-            SummarySeries::Quantile(_) => ("", SeriesKind::Gauge, self.unit),
+    /// Labels of the same name: the component's label takes precedence, then the point's, the
+    /// resource's and the scope's.
+    pub(super) fn series(&self, component: MetricComponent, point: &[u8]) -> model::Result<Series> {
+        let (suffix, kind, unit) = match component {
+            MetricComponent::Value => ("", self.kind, self.unit),
+            MetricComponent::Sum => ("_sum", self.kind, self.unit),
+            MetricComponent::Count => ("_count", self.kind, ""),
+            MetricComponent::Quantile(_) => ("", SeriesKind::Gauge, self.unit),
         };
         let mut labels = Labels::new();
-        if let SummarySeries::Quantile(q) = part {
+        if let MetricComponent::Quantile(q) = component {
             labels.push(("quantile".to_owned(), attributes::number_label(q)));
         }
         attributes::read_raw(point, &mut labels)?;

@@ -13,7 +13,7 @@ use model::{Error, Sample, SampleValue, SeriesKind};
 use crate::input_error::InputError;
 use crate::series_sink::SeriesSink;
 
-use super::metric_context::{MetricContext, SummarySeries};
+use super::metric_context::{MetricComponent, MetricContext};
 use super::{PointKind, PointOutcome, attributes};
 
 /// Bit of `flags`: the series has no value now (stale).
@@ -149,21 +149,21 @@ impl<'r> PointReader<'r> {
     ) -> PointResult<PointOutcome> {
         let Some(value) = value? else { return Ok(PointOutcome::Skipped) };
         let (start, end) = self.head.times(metric.kind, self.now)?;
-        self.write_row(metric, SummarySeries::Value, Sample { start, end, value })?;
+        self.write_row(metric, MetricComponent::Value, Sample { start, end, value })?;
         Ok(PointOutcome::Accepted)
     }
 
     fn write_row(
         &mut self,
         metric: &MetricContext<'_>,
-        part: SummarySeries,
+        component: MetricComponent,
         sample: Sample,
     ) -> PointResult<()> {
-        metric.key(part, &mut self.key);
+        metric.key(component, &mut self.key);
         self.key.extend_from_slice(&self.head.attributes);
         let (head, room) = (&self.head, &mut self.budget);
         let mut make = || {
-            let series = metric.series(part, &head.attributes)?;
+            let series = metric.series(component, &head.attributes)?;
             let labels = series.labels().iter();
             let lengths = labels.flat_map(|(name, value)| [name.len(), value.len()]);
             let bytes = lengths.fold(0, usize::saturating_add);
@@ -314,13 +314,21 @@ impl<'r> PointReader<'r> {
             return Ok(PointOutcome::Skipped);
         }
         let (start, end) = self.head.times(metric.kind, self.now)?;
-        for (part, value) in [(SummarySeries::Count, count), (SummarySeries::Sum, sum)] {
-            self.write_row(metric, part, Sample { start, end, value: SampleValue::Number(value) })?;
+        for (component, value) in [(MetricComponent::Count, count), (MetricComponent::Sum, sum)] {
+            self.write_row(
+                metric,
+                component,
+                Sample { start, end, value: SampleValue::Number(value) },
+            )?;
         }
         for at in 0..self.quantiles.len() {
             let (q, value) = self.quantiles[at];
             let value = SampleValue::Number(value);
-            self.write_row(metric, SummarySeries::Quantile(q), Sample { start: end, end, value })?;
+            self.write_row(
+                metric,
+                MetricComponent::Quantile(q),
+                Sample { start: end, end, value },
+            )?;
         }
         Ok(PointOutcome::Accepted)
     }

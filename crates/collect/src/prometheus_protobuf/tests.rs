@@ -35,10 +35,10 @@ const GAUGE: &[u8] = &[0x18, 1];
 const ONE: &[u8] = &[0x22, 11, 0x12, 9, 9, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
 
 #[track_caller]
-fn check(body: &[u8], readings: usize, errors: &[&str]) {
+fn check(body: &[u8], samples: usize, errors: &[&str]) {
     let sink = record(body);
     assert_eq!(sink.error_texts(), errors);
-    assert_eq!(sink.samples.len(), readings);
+    assert_eq!(sink.samples.len(), samples);
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn check_remote_write(bytes: &[u8]) {
                 batch.sample(sample).expect("the start is not after the end");
             }
             let batch = batch.finish();
-            assert_eq!(model::Batch::check(batch.bytes().to_owned()), Ok(batch));
+            assert_eq!(model::Batch::decode(batch.bytes().to_owned()), Ok(batch));
         }
     }
 }

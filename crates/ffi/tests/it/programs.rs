@@ -27,13 +27,13 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bindings/c")
 }
 
-/// The library that cargo built for this test, in the folder of the test.
+/// The library that cargo built for this test, in the directory of the test.
 fn library() -> PathBuf {
     let own = std::env::current_exe().expect("this test has a file");
-    own.parent().expect("in a folder").to_owned()
+    own.parent().expect("in a directory").to_owned()
 }
 
-/// Folder for programs: cargo's, or one of this user if cargo's is not writable.
+/// Directory for programs: cargo's, or one of this user if cargo's is not writable.
 fn scratch() -> PathBuf {
     let own = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     if rustix::fs::access(&own, rustix::fs::Access::WRITE_OK).is_ok() {
@@ -41,7 +41,7 @@ fn scratch() -> PathBuf {
     }
     let uid = rustix::process::geteuid().as_raw();
     let own = std::env::temp_dir().join(format!("topdeck-ffi-{uid}"));
-    fs::create_dir_all(&own).expect("a folder");
+    fs::create_dir_all(&own).expect("a directory");
     own
 }
 
@@ -76,7 +76,7 @@ fn compile(source: &str, how: BuildMode) -> Option<PathBuf> {
     };
     let done = command.output().expect("the compiler runs");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
-    fs::rename(&made, &program).expect("a folder of ours");
+    fs::rename(&made, &program).expect("a directory of ours");
     Some(program)
 }
 
@@ -86,7 +86,7 @@ fn test_program(how: BuildMode) -> Option<&'static Path> {
     BUILT[how as usize].get_or_init(|| compile("test", how)).as_deref()
 }
 
-/// Metrics files in a folder, earliest first.
+/// Metrics files in a directory, earliest first.
 fn readers(folder: &TestFolder) -> Vec<MetricsFileReader> {
     let files = folder.files().into_iter();
     let mut readers: Vec<MetricsFileReader> =
@@ -123,7 +123,7 @@ impl ProcessOutput {
 }
 
 /// Runs a part of the test program; returns its output and the metrics of its processes. `None` if
-/// there is no compiler, or no tmpfs folder.
+/// there is no compiler, or no tmpfs directory.
 #[track_caller]
 fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<ProcessOutput>)> {
     let program = test_program(how)?;

@@ -13,7 +13,7 @@ use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, WallClock};
 use model::{Sample, SampleValue, Series, SeriesKind};
 
-/// Temporary folder, removed on drop.
+/// Temporary directory, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -44,7 +44,7 @@ pub(crate) fn create(folder: &Path, settings: &journal::Settings) {
     Journal::create(&OsDisk, folder, journal::random_id(), 0, settings).unwrap();
 }
 
-/// Opens the intake of a folder's journal.
+/// Opens the intake of a directory's journal.
 pub(crate) fn open(folder: &Path, clock: WallClock) -> Arc<Intake> {
     supervised(folder, clock, Supervisor::default())
 }

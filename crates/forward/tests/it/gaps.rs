@@ -52,7 +52,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let kept = std::fs::read(folder.0.join("dead-letter/a/00000000000000000003.request")).unwrap();
     let kept = model::ForwardRequest::decode(&kept).unwrap();
     assert_eq!((kept.entries.len(), kept.entries[0].0), (1, 3));
-    assert_eq!(model::Batch::check(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
+    assert_eq!(model::Batch::decode(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
     let raw = std::fs::read(folder.0.join("dead-letter/a/00000000000000000006.batch")).unwrap();
     assert_eq!(raw, b"what is this");
     let why = std::fs::read_to_string(folder.0.join("dead-letter/a/00000000000000000003.reason"))

@@ -1,4 +1,4 @@
-//! The agent's key: permanent, also in a copy of its folder; a missing key is created.
+//! The agent's key: permanent, also in a copy of its directory; a missing key is created.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use forward::Forward;
 use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_up};
 use crate::remote::{ResponseFault, TestRemote};
 
-/// Sends a batch from a folder's journal; returns the key of the last request.
+/// Sends a batch from a directory's journal; returns the key of the last request.
 async fn send(folder: &Path, remote: &TestRemote, position: u64) -> [u8; 32] {
     let intake = open(folder, journal::wall_clock());
     let settings = settings(folder, &[("a", &remote.url)]);

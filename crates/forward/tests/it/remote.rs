@@ -212,7 +212,7 @@ fn signed_with(head: &str, forward_request: &[u8]) -> PublicKey {
 
 impl TestRemoteState {
     fn accept(&mut self, sequence: u64, batch: &[u8]) -> bool {
-        let batch = Batch::check(batch.to_owned()).expect("the batch is valid");
+        let batch = Batch::decode(batch.to_owned()).expect("the batch is valid");
         if self.rejects == Some(sequence) && batch.samples() > 0 {
             return false;
         }

@@ -74,7 +74,7 @@ pub enum BlockError {
 /// Appends a block of histograms that share scheme, zero threshold and declared thresholds.
 pub fn encode(
     histograms: &[Histogram],
-    meaning: SeriesMeta,
+    meta: SeriesMeta,
     out: &mut Vec<u8>,
 ) -> Result<(), BlockError> {
     let empty = Histogram::default();
@@ -101,7 +101,7 @@ pub fn encode(
         sides.iter().any(|side| matches!(side, TrackedValue::Bound(_)))
     });
     let version = if has_bounds { BLOCK_VERSION_WITH_BOUNDS } else { BLOCK_VERSION };
-    put_header(out, (BLOCK_MAGIC, version), meaning, first.scheme());
+    put_header(out, (BLOCK_MAGIC, version), meta, first.scheme());
     put_varint(out, histograms.len() as u64);
     put_number(out, first.zero_threshold());
     put_varint(out, first.thresholds().len() as u64);
@@ -276,7 +276,7 @@ pub(super) struct BlockHeader {
 
 impl BlockHeader {
     pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<BlockHeader, DecodeError> {
-        let (version, meaning, scheme) = read_block_header(reader)?;
+        let (version, meta, scheme) = read_block_header(reader)?;
         let at = reader.offset();
         let rows = reader.varint("histogram count")?;
         if rows > HISTOGRAMS_MAX as u64 {
@@ -286,7 +286,7 @@ impl BlockHeader {
         let zero_threshold = read_number(reader, "zero threshold")?;
         Ok(BlockHeader {
             version,
-            meta: meaning,
+            meta,
             scheme,
             rows: rows as usize,
             zero_threshold,

@@ -66,8 +66,8 @@ pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 const ESCAPE: u64 = 15;
 
 /// Appends a frame. Bounds of the extremes are left out.
-pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
-    put_header(out, (FRAME_MAGIC, FRAME_VERSION), meaning, histogram.scheme());
+pub fn encode(histogram: &Histogram, meta: SeriesMeta, out: &mut Vec<u8>) {
+    put_header(out, (FRAME_MAGIC, FRAME_VERSION), meta, histogram.scheme());
     let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), CompensatedSum::parts);
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
@@ -137,7 +137,7 @@ pub fn encode(histogram: &Histogram, meaning: SeriesMeta, out: &mut Vec<u8>) {
 /// Decodes a frame that fills `bytes`.
 pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     let mut reader = ByteReader::new(bytes);
-    let (meaning, scheme) = read_frame_header(&mut reader)?;
+    let (meta, scheme) = read_frame_header(&mut reader)?;
     let fields = FrameFields::read(&mut reader)?;
     let mut parts = HistogramParts::new(scheme);
     parts.zero = fields.zero;
@@ -152,7 +152,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
         parts.negative = read_buckets(&mut reader)?;
     }
     reader.finish()?;
-    Ok((Histogram::from_recorded_parts(parts)?, meaning))
+    Ok((Histogram::from_recorded_parts(parts)?, meta))
 }
 
 /// Number of values in a frame, without NaN: [`Histogram::count`] of the frame, at about one

@@ -4,7 +4,7 @@
 //! size      field
 //!    1      magic        0xd1 frame, 0xd2 block
 //!    1      version      of a frame 1, of a block 2 or 3; readers reject any other
-//!    1      kind         bits 0-3 scheme tag, bit 4 cumulative, the rest 0
+//!    1      layout       bits 0-3 scheme tag, bit 4 cumulative, the rest 0
 //!    1      unit         of the values: 0 none, 1 ns, 2 us, 3 ms, 4 s, 5 bytes
 //!    any    scheme       parameters of the scheme, by tag
 //! ```
@@ -14,7 +14,7 @@
 
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::error::DecodeError;
-use crate::scheme::{Exp2, Explicit, Interpolation, LogLinear2, LogarithmicScheme, Scheme};
+use crate::scheme::{Exp2, Explicit, Interpolation, LogLinear2, Logarithmic, Scheme};
 
 /// First byte of a frame.
 pub const FRAME_MAGIC: u8 = 0xd1;
@@ -26,13 +26,13 @@ pub(crate) const FRAME_VERSION: u8 = 1;
 pub(crate) const BLOCK_VERSION: u8 = 2;
 /// Version of blocks that also have bounds of extremes.
 pub(crate) const BLOCK_VERSION_WITH_BOUNDS: u8 = 3;
-/// Set in `kind` if counts are cumulative.
+/// Set in `layout` if counts are cumulative.
 pub const CUMULATIVE: u8 = 1 << 4;
 
 /// Fixed-size fields at the start of frames and blocks: name, offset, size. The scheme's parameters
 /// follow.
 pub const FIELDS: [(&str, usize, usize); 4] =
-    [("magic", 0, 1), ("version", 1, 1), ("kind", 2, 1), ("unit", 3, 1)];
+    [("magic", 0, 1), ("version", 1, 1), ("layout", 2, 1), ("unit", 3, 1)];
 
 const SCHEME_TAG: u8 = 0x0f;
 
@@ -89,28 +89,28 @@ pub struct SeriesMeta {
 pub(crate) fn put_header(
     out: &mut Vec<u8>,
     (magic, version): (u8, u8),
-    meaning: SeriesMeta,
+    meta: SeriesMeta,
     scheme: &Scheme,
 ) {
-    let cumulative = if meaning.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
+    let cumulative = if meta.temporality == Temporality::Cumulative { CUMULATIVE } else { 0 };
     // Index in `FrameUnit::ALL`, which has the same order.
-    let unit = meaning.unit as u8;
+    let unit = meta.unit as u8;
     out.extend([magic, version, tag(scheme) | cumulative, unit]);
     match scheme {
-        Scheme::Exp2(grid) => out.push(grid.scale() as u8),
-        Scheme::LogLinear2(grid) => {
-            out.push(grid.bits());
-            put_zigzag(out, grid.floor().into());
+        Scheme::Exp2(exp2) => out.push(exp2.scale() as u8),
+        Scheme::LogLinear2(log_linear) => {
+            out.push(log_linear.bits());
+            put_zigzag(out, log_linear.floor().into());
         }
         Scheme::LogLinear10 => {}
-        Scheme::Log(grid) => {
-            out.extend(grid.gamma().to_le_bytes());
-            out.extend(grid.offset().to_le_bytes());
-            out.push(grid.interpolation() as u8);
+        Scheme::Logarithmic(logarithmic) => {
+            out.extend(logarithmic.gamma().to_le_bytes());
+            out.extend(logarithmic.offset().to_le_bytes());
+            out.push(logarithmic.interpolation() as u8);
         }
-        Scheme::Explicit(grid) => {
-            put_varint(out, grid.bounds().len() as u64);
-            grid.bounds().iter().for_each(|bound| out.extend(bound.to_le_bytes()));
+        Scheme::Explicit(explicit) => {
+            put_varint(out, explicit.bounds().len() as u64);
+            explicit.bounds().iter().for_each(|bound| out.extend(bound.to_le_bytes()));
         }
     }
 }
@@ -120,7 +120,7 @@ fn tag(scheme: &Scheme) -> u8 {
         Scheme::Exp2(_) => 0,
         Scheme::LogLinear2(_) => 1,
         Scheme::LogLinear10 => 2,
-        Scheme::Log(_) => 3,
+        Scheme::Logarithmic(_) => 3,
         Scheme::Explicit(_) => 4,
     }
 }
@@ -163,18 +163,18 @@ fn read_byte(
 
 fn read_meta(reader: &mut ByteReader<'_>) -> Result<(SeriesMeta, Scheme), DecodeError> {
     let at = reader.offset();
-    let kind = reader.u8("kind")?;
-    if kind & !(SCHEME_TAG | CUMULATIVE) != 0 {
-        return Err(ByteReader::invalid_error(at, "kind", kind, "bits 5 to 7 zero"));
+    let layout = reader.u8("layout")?;
+    if layout & !(SCHEME_TAG | CUMULATIVE) != 0 {
+        return Err(ByteReader::invalid_error(at, "layout", layout, "bits 5 to 7 zero"));
     }
     let temporality =
-        if kind & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
+        if layout & CUMULATIVE != 0 { Temporality::Cumulative } else { Temporality::Delta };
     let at_unit = reader.offset();
     let unit = reader.u8("unit")?;
     let unit = *FrameUnit::ALL
         .get(usize::from(unit))
         .ok_or_else(|| ByteReader::invalid_error(at_unit, "unit", unit, "0 to 5"))?;
-    let scheme = match kind & SCHEME_TAG {
+    let scheme = match layout & SCHEME_TAG {
         0 => Scheme::Exp2(Exp2::new((reader.u8("scale")? as i8).into())?),
         1 => {
             let bits = reader.u8("bits")?.into();
@@ -185,7 +185,7 @@ fn read_meta(reader: &mut ByteReader<'_>) -> Result<(SeriesMeta, Scheme), Decode
         3 => {
             let (gamma, at) = (reader.f64_le("gamma")?, reader.offset());
             let offset = reject_negative_zero(reader.f64_le("offset")?, at, "offset")?;
-            Scheme::Log(LogarithmicScheme::new(gamma, offset, read_interpolation(reader)?)?)
+            Scheme::Logarithmic(Logarithmic::new(gamma, offset, read_interpolation(reader)?)?)
         }
         4 => Scheme::Explicit(read_explicit(reader)?),
         tag => return Err(ByteReader::invalid_error(at, "scheme tag", tag, "0 to 4")),

@@ -99,7 +99,7 @@ impl<'a> ColumnPredictor<'a> {
         zero_threshold: f64,
         exponent: u32,
     ) -> ColumnPredictor<'a> {
-        let predicts = !matches!(scheme, Scheme::Log(_));
+        let predicts = !matches!(scheme, Scheme::Logarithmic(_));
         let power = POWERS[exponent as usize];
         let zero_end = scheme.zero_end(zero_threshold);
         let zero = if predicts {

@@ -7,7 +7,7 @@
 //! bucket is counted in the bucket below, as in sketches-java.
 //!
 //! Edges are transcendental and each library rounds them differently, so a value may lie outside
-//! the computed edges of its bucket by the relative amount in [`LogarithmicScheme::span`].
+//! the computed edges of its bucket by the relative amount in [`Logarithmic::span`].
 
 use crate::error::SchemeError;
 
@@ -30,22 +30,22 @@ pub enum Interpolation {
 
 /// A logarithmic grid.
 #[derive(Clone, Copy, Debug)]
-pub struct LogarithmicScheme {
+pub struct Logarithmic {
     gamma: f64,
     offset: f64,
     interpolation: Interpolation,
 }
 
 /// Grids are equal if their parameters are equal to the bit.
-impl PartialEq for LogarithmicScheme {
-    fn eq(&self, other: &LogarithmicScheme) -> bool {
+impl PartialEq for Logarithmic {
+    fn eq(&self, other: &Logarithmic) -> bool {
         self.gamma.to_bits() == other.gamma.to_bits()
             && self.offset.to_bits() == other.offset.to_bits()
             && self.interpolation == other.interpolation
     }
 }
 
-impl LogarithmicScheme {
+impl Logarithmic {
     /// Maximum index offset: beyond it neighbouring indexes are no longer distinct as doubles.
     pub(crate) const OFFSET_MAX: f64 = 1e9;
 
@@ -55,7 +55,7 @@ impl LogarithmicScheme {
         gamma: f64,
         offset: f64,
         interpolation: Interpolation,
-    ) -> Result<LogarithmicScheme, SchemeError> {
+    ) -> Result<Logarithmic, SchemeError> {
         // Below 1 + 1e-6 the index of a double does not fit 31 bits.
         if !(gamma > 1.0 + 1e-6 && gamma <= 1e6) {
             return Err(SchemeError::Gamma { found: gamma });
@@ -64,7 +64,7 @@ impl LogarithmicScheme {
             return Err(SchemeError::Offset { found: offset });
         }
         // Only 0.0 is stored, as for explicit bounds: protobuf treats −0.0 as 0.0.
-        Ok(LogarithmicScheme { gamma, offset: offset + 0.0, interpolation })
+        Ok(Logarithmic { gamma, offset: offset + 0.0, interpolation })
     }
 
     /// Ratio of a bucket's edges.
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(grid: LogarithmicScheme) {
+    fn check(grid: Logarithmic) {
         let mut value = 1e-9;
         while value < 1e15 {
             let (lower, upper) = grid.span(grid.index(value)).unwrap();
@@ -231,15 +231,15 @@ mod tests {
             Interpolation::Cubic,
         ] {
             for gamma in [1.001, 1.02 / 0.98, 1.1, 2.0] {
-                check(LogarithmicScheme::new(gamma, 0.0, interpolation).unwrap());
-                check(LogarithmicScheme::new(gamma, 1000.5, interpolation).unwrap());
+                check(Logarithmic::new(gamma, 0.0, interpolation).unwrap());
+                check(Logarithmic::new(gamma, 1000.5, interpolation).unwrap());
             }
         }
     }
 
     #[test]
     fn a_value_on_an_edge_below_index_zero_falls_beneath() {
-        let grid = LogarithmicScheme::new(2.0, 0.0, Interpolation::Linear).unwrap();
+        let grid = Logarithmic::new(2.0, 0.0, Interpolation::Linear).unwrap();
         // sketches-go 1.4.8 counts 0.25, 0.5, 1, 2 in these buckets
         // (testdata/hist/ddsketch/go.tsv).
         assert_eq!([0.25, 0.5, 1.0, 2.0].map(|value| grid.index(value)), [-3, -2, 0, 1]);
@@ -248,21 +248,18 @@ mod tests {
 
     #[test]
     fn an_offset_of_negative_zero_is_an_offset_of_zero() {
-        let grid = |offset| LogarithmicScheme::new(2.0, offset, Interpolation::Cubic);
+        let grid = |offset| Logarithmic::new(2.0, offset, Interpolation::Cubic);
         assert_eq!(grid(-0.0), grid(0.0));
     }
 
     #[test]
     fn bad_parameters_are_rejected() {
         for gamma in [1.0, 0.5, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(
-                LogarithmicScheme::new(gamma, 0.0, Interpolation::None).is_err(),
-                "gamma {gamma}"
-            );
+            assert!(Logarithmic::new(gamma, 0.0, Interpolation::None).is_err(), "gamma {gamma}");
         }
         for offset in [f64::NAN, f64::INFINITY, 1e10] {
             assert!(
-                LogarithmicScheme::new(1.02, offset, Interpolation::None).is_err(),
+                Logarithmic::new(1.02, offset, Interpolation::None).is_err(),
                 "offset {offset}"
             );
         }

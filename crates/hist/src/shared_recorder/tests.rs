@@ -63,17 +63,17 @@ fn ended_thread_releases_its_shard() {
 }
 
 #[test]
-fn stopped_first_record_hides_no_other_shard() {
+fn half_registered_shard_hides_no_other() {
     let recorder = SharedRecorder::new();
     recorder.record(1);
     // The state that `add_shard` leaves between allocating a slot and filling it.
-    let stopped = recorder.shared.slots_allocated.fetch_add(1, Ordering::AcqRel);
+    let allocated = recorder.shared.slots_allocated.fetch_add(1, Ordering::AcqRel);
     let handle = recorder.thread_recorder();
     handle.record(2);
     assert_eq!(recorder.snapshot().count(), 2);
     assert_eq!(recorder.interval().count(), 2);
 
-    let (segment, offset) = segment_and_offset(stopped);
+    let (segment, offset) = segment_and_offset(allocated);
     let late = Shard::new::<5>(0);
     late.record::<5>(&late.known_pages(), &[], 9);
     assert!(recorder.shared.segments[segment].get().unwrap()[offset].set(Arc::new(late)).is_ok());
@@ -86,8 +86,8 @@ fn stopped_first_record_hides_no_other_shard() {
 #[test]
 fn nested_first_record_is_counted() {
     let recorder = SharedRecorder::new();
-    CLAIMS.with(|claims| {
-        let _kept = claims.borrow_mut();
+    THREAD_SHARDS.with(|shards| {
+        let _borrowed = shards.borrow_mut();
         recorder.record(5);
     });
     recorder.record(6);
@@ -123,10 +123,10 @@ fn miri_intervals_have_their_own_exact_extremes() {
     assert_eq!(recorder.snapshot().tracked_max(), TrackedValue::Exact(900.0));
 }
 
-/// The exact claims of an interval are true of the values that it counted, while a thread keeps
+/// What an interval reports as exact is true of the values that it counted, while a thread keeps
 /// recording.
 #[track_caller]
-fn check_claims(values: &[u64], pause: u32) {
+fn check_exactness(values: &[u64], pause: u32) {
     const LIMIT: u64 = 1 << 20;
     let recorder = SharedRecorder::<5>::with_thresholds(&[LIMIT]);
     let mut before = 0;
@@ -181,10 +181,10 @@ fn interval_extremes_are_true() {
     let mixed = |i: u64| i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (24 + i % 37);
     for pause in [0, 10, 100, 1000] {
         let n = 400_000 / u64::from(pause + 4);
-        check_claims(&(0..n).map(mixed).collect::<Vec<_>>(), pause);
-        check_claims(&(0..n).collect::<Vec<_>>(), pause);
-        check_claims(&(0..n).rev().collect::<Vec<_>>(), pause);
-        check_claims(&(0..n).map(|i| i % 3).collect::<Vec<_>>(), pause);
+        check_exactness(&(0..n).map(mixed).collect::<Vec<_>>(), pause);
+        check_exactness(&(0..n).collect::<Vec<_>>(), pause);
+        check_exactness(&(0..n).rev().collect::<Vec<_>>(), pause);
+        check_exactness(&(0..n).map(|i| i % 3).collect::<Vec<_>>(), pause);
     }
 }
 

@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn adding_frames_is_merging(histograms in histograms(), meaning in metas(), in_memory in any::<bool>()) {
+    fn adding_frames_is_merging(histograms in histograms(), meta in metas(), in_memory in any::<bool>()) {
         let Some(first) = histograms.first() else { return Ok(()) };
         let mut merged = Histogram::new(first.scheme().clone());
         let mut accumulator = Accumulator::new(first.scheme().clone());
@@ -21,14 +21,14 @@ proptest! {
             if in_memory {
                 accumulator.add(histogram).unwrap();
             } else {
-                accumulator.add_frame(&frame_of(histogram, meaning)).unwrap();
+                accumulator.add_frame(&frame_of(histogram, meta)).unwrap();
             }
         }
         prop_assert_eq!(accumulator.count(), merged.count());
         prop_assert_eq!(accumulator.to_histogram(), merged.clone());
 
         let mut from_block = Accumulator::new(first.scheme().clone());
-        block::merge_into(&block_of(&histograms, meaning), 0..histograms.len(), &mut from_block).unwrap();
+        block::merge_into(&block_of(&histograms, meta), 0..histograms.len(), &mut from_block).unwrap();
         prop_assert_eq!(from_block.to_histogram(), merged);
     }
 }

@@ -14,21 +14,17 @@ use crate::frame::{frame_of, histograms, metas};
 use crate::golden::{self, Golden, golden, listing, page};
 use crate::page::rows;
 
-pub(crate) fn block_of(histograms: &[Histogram], meaning: SeriesMeta) -> Vec<u8> {
+pub(crate) fn block_of(histograms: &[Histogram], meta: SeriesMeta) -> Vec<u8> {
     let mut bytes = Vec::new();
-    block::encode(histograms, meaning, &mut bytes).unwrap();
+    block::encode(histograms, meta, &mut bytes).unwrap();
     bytes
 }
 
 /// The reference decoder must read these histograms: each must equal its round trip through a
 /// frame.
 #[track_caller]
-fn check_reference(
-    bytes: &[u8],
-    histograms: &[Histogram],
-    meaning: SeriesMeta,
-) -> reference::Sizes {
-    check_plain_rows(reference::block(bytes), histograms, meaning)
+fn check_reference(bytes: &[u8], histograms: &[Histogram], meta: SeriesMeta) -> reference::Sizes {
+    check_plain_rows(reference::block(bytes), histograms, meta)
 }
 
 #[track_caller]
@@ -39,11 +35,11 @@ fn check_plain_rows(
         reference::Sizes,
     ),
     histograms: &[Histogram],
-    meaning: SeriesMeta,
+    meta: SeriesMeta,
 ) -> reference::Sizes {
     assert_eq!(plains.len(), histograms.len());
     for (plain, histogram) in plains.iter().zip(histograms) {
-        let (frame_head, from_frame) = reference::frame(&frame_of(histogram, meaning));
+        let (frame_head, from_frame) = reference::frame(&frame_of(histogram, meta));
         assert_eq!(head, frame_head);
         // Debug distinguishes doubles to the bit, including −0 from 0.
         assert_eq!(format!("{plain:?}"), format!("{from_frame:?}"));
@@ -55,17 +51,17 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn blocks_round_trip(histograms in histograms(), meaning in metas()) {
-        let bytes = block_of(&histograms, meaning);
-        let (found, found_meaning) = block::decode(&bytes).unwrap();
-        prop_assert_eq!(block_of(&found, meaning), bytes);
+    fn blocks_round_trip(histograms in histograms(), meta in metas()) {
+        let bytes = block_of(&histograms, meta);
+        let (found, found_meta) = block::decode(&bytes).unwrap();
+        prop_assert_eq!(block_of(&found, meta), bytes);
         prop_assert_eq!(found, histograms);
-        prop_assert_eq!(found_meaning, meaning);
+        prop_assert_eq!(found_meta, meta);
     }
 
     #[test]
-    fn reference_decoder_reads_blocks(histograms in histograms(), meaning in metas()) {
-        check_reference(&block_of(&histograms, meaning), &histograms, meaning);
+    fn reference_decoder_reads_blocks(histograms in histograms(), meta in metas()) {
+        check_reference(&block_of(&histograms, meta), &histograms, meta);
     }
 
     // slow: that reader is written to be plain, not fast.
@@ -340,12 +336,12 @@ fn example() -> Vec<Histogram> {
 
 #[test]
 fn page_example_matches_the_encoder() {
-    let meaning = SeriesMeta { unit: FrameUnit::Microseconds, ..SeriesMeta::default() };
-    let bytes = block_of(&example(), meaning);
+    let meta = SeriesMeta { unit: FrameUnit::Microseconds, ..SeriesMeta::default() };
+    let bytes = block_of(&example(), meta);
     let documented = listing(&page("block.md"), "Example");
     assert_eq!(golden::hex(&documented), golden::hex(&bytes));
-    assert_eq!(block::decode(&documented), Ok((example(), meaning)));
-    check_reference(&documented, &example(), meaning);
+    assert_eq!(block::decode(&documented), Ok((example(), meta)));
+    check_reference(&documented, &example(), meta);
 }
 
 #[test]
@@ -480,7 +476,7 @@ const LEGEND: &str =
 These bytes are to be read for ever: see README.md.";
 
 fn golden_lines() -> Vec<(Golden, Vec<Histogram>, SeriesMeta)> {
-    let contents = |histograms: &[Histogram], meaning: SeriesMeta| {
+    let contents = |histograms: &[Histogram], meta: SeriesMeta| {
         let texts = match histograms.len() {
             0..=4 => histograms.iter().map(golden::text).collect::<Vec<_>>(),
             _ => {
@@ -489,15 +485,15 @@ fn golden_lines() -> Vec<(Golden, Vec<Histogram>, SeriesMeta)> {
                 vec![golden::text(&all)]
             }
         };
-        let (unit, n) = (golden::meta_text(meaning), histograms.len());
+        let (unit, n) = (golden::meta_text(meta), histograms.len());
         format!("{unit}; {n} histograms: {}", texts.join(" / "))
     };
     let lines: Vec<Golden> = goldens()
         .into_iter()
-        .map(|(name, histograms, meaning)| Golden {
+        .map(|(name, histograms, meta)| Golden {
             name: name.into(),
-            contents: contents(&histograms, meaning),
-            bytes: block_of(&histograms, meaning),
+            contents: contents(&histograms, meta),
+            bytes: block_of(&histograms, meta),
         })
         .collect();
     let kept = golden("block/v2.tsv", LEGEND, &lines);
@@ -508,17 +504,17 @@ fn golden_lines() -> Vec<(Golden, Vec<Histogram>, SeriesMeta)> {
     }
     kept.into_iter()
         .zip(goldens())
-        .map(|(line, (_, histograms, meaning))| (line, histograms, meaning))
+        .map(|(line, (_, histograms, meta))| (line, histograms, meta))
         .collect()
 }
 
 #[test]
 fn golden_blocks_are_read_and_written_to_the_byte() {
-    for (Golden { name, bytes, .. }, histograms, meaning) in golden_lines() {
-        assert_eq!(block::decode(&bytes), Ok((histograms.clone(), meaning)), "{name}");
-        let again = block_of(&block::decode(&bytes).unwrap().0, meaning);
+    for (Golden { name, bytes, .. }, histograms, meta) in golden_lines() {
+        assert_eq!(block::decode(&bytes), Ok((histograms.clone(), meta)), "{name}");
+        let again = block_of(&block::decode(&bytes).unwrap().0, meta);
         assert_eq!(golden::hex(&again), golden::hex(&bytes), "{name}");
-        let sizes = check_reference(&bytes, &histograms, meaning);
+        let sizes = check_reference(&bytes, &histograms, meta);
         println!("{name}: {} bytes, {sizes:?}", bytes.len());
     }
 }

@@ -4,7 +4,7 @@
 //! They share nothing with the crate except [`Scheme::edges`], so they prove that the pages suffice
 //! to write a decoder. They panic on damage: they are for the output of our own encoder.
 
-use hist::{Interpolation, LogLinear2, LogarithmicScheme, Scheme};
+use hist::{Interpolation, LogLinear2, Logarithmic, Scheme};
 
 use crate::matrix_reference::matrix;
 
@@ -260,8 +260,8 @@ impl<'a> PageBytes<'a> {
                     Interpolation::Quadratic,
                     Interpolation::Cubic,
                 ];
-                Scheme::Log(
-                    LogarithmicScheme::new(gamma, offset, by[usize::from(self.byte())]).unwrap(),
+                Scheme::Logarithmic(
+                    Logarithmic::new(gamma, offset, by[usize::from(self.byte())]).unwrap(),
                 )
             }
             4 => {
@@ -389,7 +389,7 @@ impl RowPrediction<'_> {
     }
 
     fn is_log(&self) -> bool {
-        matches!(self.scheme, Scheme::Log(_))
+        matches!(self.scheme, Scheme::Logarithmic(_))
     }
 
     /// The whole numbers that the outermost bucket holds.

@@ -1,6 +1,6 @@
 //! Random histograms: every scheme, and every kind of value that has caused a defect.
 
-use hist::{Histogram, Interpolation, LogLinear2, LogarithmicScheme, Scheme, TrackedValue};
+use hist::{Histogram, Interpolation, LogLinear2, Logarithmic, Scheme, TrackedValue};
 use proptest::prelude::*;
 
 /// Values and an empty histogram for them.
@@ -57,7 +57,7 @@ pub(crate) fn schemes() -> impl Strategy<Value = Scheme> {
         prop::sample::select(vec![0.0, 0.5, -1000.25, 1e9]),
     )
         .prop_map(|(by, gamma, offset)| {
-            Scheme::Log(LogarithmicScheme::new(gamma, offset, by).unwrap())
+            Scheme::Logarithmic(Logarithmic::new(gamma, offset, by).unwrap())
         });
     let floors = prop_oneof![
         Just(-1022),

@@ -5,7 +5,7 @@ use hist::codec::frame::{self, FLAGS, FrameUnit, SeriesMeta, Temporality};
 use hist::codec::header;
 use hist::{
     Accumulator, CompensatedSum, DecodeError, Explicit, Histogram, HistogramParts, Interpolation,
-    LogLinear2, LogarithmicScheme, Scheme, TrackedValue,
+    LogLinear2, Logarithmic, Scheme, TrackedValue,
 };
 use proptest::prelude::*;
 
@@ -21,7 +21,7 @@ fn schemes() -> impl Strategy<Value = Scheme> {
         }),
         Just(Scheme::LogLinear10),
         (0.001..0.2).prop_map(|accuracy| Scheme::log(accuracy).unwrap()),
-        Just(Scheme::Log(LogarithmicScheme::new(1.02, 3.5, Interpolation::Cubic).unwrap())),
+        Just(Scheme::Logarithmic(Logarithmic::new(1.02, 3.5, Interpolation::Cubic).unwrap())),
         proptest::collection::btree_set(-1000i32..1000, 0..20).prop_map(|bounds| {
             let bounds: Vec<f64> = bounds.into_iter().map(f64::from).collect();
             Scheme::explicit(&bounds).unwrap()
@@ -93,9 +93,9 @@ pub(crate) fn metas() -> impl Strategy<Value = SeriesMeta> {
         .prop_map(|(unit, temporality)| SeriesMeta { unit, temporality })
 }
 
-pub(crate) fn frame_of(histogram: &Histogram, meaning: SeriesMeta) -> Vec<u8> {
+pub(crate) fn frame_of(histogram: &Histogram, meta: SeriesMeta) -> Vec<u8> {
     let mut bytes = Vec::new();
-    frame::encode(histogram, meaning, &mut bytes);
+    frame::encode(histogram, meta, &mut bytes);
     bytes
 }
 
@@ -103,21 +103,21 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn frames_round_trip(histograms in histograms(), meaning in metas()) {
+    fn frames_round_trip(histograms in histograms(), meta in metas()) {
         for histogram in &histograms {
-            let bytes = frame_of(histogram, meaning);
-            prop_assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)));
-            prop_assert_eq!(frame_of(&frame::decode(&bytes).unwrap().0, meaning), bytes);
+            let bytes = frame_of(histogram, meta);
+            prop_assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meta)));
+            prop_assert_eq!(frame_of(&frame::decode(&bytes).unwrap().0, meta), bytes);
         }
     }
 
     #[test]
-    fn reference_decoder_reads_frames(histograms in histograms(), meaning in metas()) {
+    fn reference_decoder_reads_frames(histograms in histograms(), meta in metas()) {
         for histogram in &histograms {
-            let (head, plain) = reference::frame(&frame_of(histogram, meaning));
+            let (head, plain) = reference::frame(&frame_of(histogram, meta));
             prop_assert_eq!(&head.scheme, histogram.scheme());
-            prop_assert_eq!(head.cumulative, meaning.temporality == Temporality::Cumulative);
-            prop_assert_eq!(UNITS[usize::from(head.unit)].1, meaning.unit);
+            prop_assert_eq!(head.cumulative, meta.temporality == Temporality::Cumulative);
+            prop_assert_eq!(UNITS[usize::from(head.unit)].1, meta.unit);
             check_plain(&plain, histogram);
         }
     }
@@ -200,11 +200,11 @@ fn example() -> Histogram {
 
 #[test]
 fn page_example_matches_the_encoder() {
-    let meaning = in_unit(FrameUnit::Milliseconds);
-    let bytes = frame_of(&example(), meaning);
+    let meta = in_unit(FrameUnit::Milliseconds);
+    let bytes = frame_of(&example(), meta);
     let documented = listing(&page("frame.md"), "Example");
     assert_eq!(golden::hex(&documented), golden::hex(&bytes));
-    assert_eq!(frame::decode(&documented), Ok((example(), meaning)));
+    assert_eq!(frame::decode(&documented), Ok((example(), meta)));
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
     latencies.iter().for_each(|&(value, n)| limits.record_n(value, n));
     let mut wide = Histogram::default().with_zero_threshold(0.25).unwrap();
     [0.1, -0.25, 0.5].into_iter().for_each(|value| wide.record(value));
-    let cubic = Scheme::Log(LogarithmicScheme::new(1.02, 3.5, Interpolation::Cubic).unwrap());
+    let cubic = Scheme::Logarithmic(Logarithmic::new(1.02, 3.5, Interpolation::Cubic).unwrap());
     let floor = Scheme::LogLinear2(LogLinear2::with_floor(3, -5).unwrap());
     let integers = Scheme::LogLinear2(LogLinear2::integers(7).unwrap());
     let mut goldens = vec![
@@ -342,8 +342,8 @@ fn goldens() -> Vec<(String, Histogram, SeriesMeta)> {
     for (name, unit) in UNITS {
         let one = plain(&[(3.0, 1)]);
         goldens.push((format!("unit-{name}"), one.clone(), in_unit(unit)));
-        let meaning = SeriesMeta { unit, temporality: Temporality::Cumulative };
-        goldens.push((format!("cumulative-{name}"), one, meaning));
+        let meta = SeriesMeta { unit, temporality: Temporality::Cumulative };
+        goldens.push((format!("cumulative-{name}"), one, meta));
     }
     goldens
 }
@@ -354,10 +354,10 @@ const LEGEND: &str = "Frames of version 1: name, contents, bytes. These bytes ar
 fn golden_lines() -> Vec<(Golden, Histogram, SeriesMeta)> {
     let lines: Vec<Golden> = goldens()
         .into_iter()
-        .map(|(name, histogram, meaning)| {
+        .map(|(name, histogram, meta)| {
             let text = golden::text(&histogram);
-            let contents = format!("{}; {text}", golden::meta_text(meaning));
-            Golden { name, contents, bytes: frame_of(&histogram, meaning) }
+            let contents = format!("{}; {text}", golden::meta_text(meta));
+            Golden { name, contents, bytes: frame_of(&histogram, meta) }
         })
         .collect();
     let kept = golden("frame/v1.tsv", LEGEND, &lines);
@@ -368,15 +368,15 @@ fn golden_lines() -> Vec<(Golden, Histogram, SeriesMeta)> {
     }
     kept.into_iter()
         .zip(goldens())
-        .map(|(line, (_, histogram, meaning))| (line, histogram, meaning))
+        .map(|(line, (_, histogram, meta))| (line, histogram, meta))
         .collect()
 }
 
 #[test]
 fn golden_frames_are_read_and_written_to_the_byte() {
-    for (Golden { name, bytes, .. }, histogram, meaning) in golden_lines() {
-        assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)), "{name}");
-        let again = frame_of(&frame::decode(&bytes).unwrap().0, meaning);
+    for (Golden { name, bytes, .. }, histogram, meta) in golden_lines() {
+        assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meta)), "{name}");
+        let again = frame_of(&frame::decode(&bytes).unwrap().0, meta);
         assert_eq!(golden::hex(&again), golden::hex(&bytes), "{name}");
         check_plain(&reference::frame(&bytes).1, &histogram);
         let mut accumulator = Accumulator::new(histogram.scheme().clone());
@@ -398,13 +398,13 @@ fn truncated_golden_frames_are_rejected() {
 
 #[test]
 fn golden_frames_with_flipped_bit_are_detected() {
-    for (Golden { name, bytes, .. }, histogram, meaning) in golden_lines() {
+    for (Golden { name, bytes, .. }, histogram, meta) in golden_lines() {
         for bit in 0..8 * bytes.len() {
             let mut bytes = bytes.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             let read = frame::decode(&bytes);
             // Debug distinguishes −0 from 0.
-            let same = format!("{:?}", Ok::<_, DecodeError>((&histogram, meaning)));
+            let same = format!("{:?}", Ok::<_, DecodeError>((&histogram, meta)));
             // Above 2^53 several whole numbers are one double.
             assert!(name == "large-numbers" || format!("{read:?}") != same, "{name}, bit {bit}");
             let mut accumulator = Accumulator::new(histogram.scheme().clone());
@@ -439,7 +439,7 @@ fn unknown_version_is_rejected() {
 /// Otherwise a flipped bit would not be detected: schemes store zero without a sign.
 #[test]
 fn negative_zero_bound_or_offset_is_rejected() {
-    let log = Scheme::Log(LogarithmicScheme::new(1.02, 0.0, Interpolation::None).unwrap());
+    let log = Scheme::Logarithmic(Logarithmic::new(1.02, 0.0, Interpolation::None).unwrap());
     for scheme in [log, Scheme::explicit(&[0.0]).unwrap()] {
         let mut bytes = frame_of(&Histogram::new(scheme), SeriesMeta::default());
         let zero = bytes.windows(8).position(|double| double == [0; 8]).unwrap();

@@ -107,10 +107,9 @@ pub(crate) fn text(histogram: &Histogram) -> String {
     text
 }
 
-pub(crate) fn meta_text(meaning: SeriesMeta) -> String {
-    let cumulative =
-        if meaning.temporality == Temporality::Cumulative { " cumulative" } else { "" };
-    format!("{:?}{cumulative}", meaning.unit).to_lowercase()
+pub(crate) fn meta_text(meta: SeriesMeta) -> String {
+    let cumulative = if meta.temporality == Temporality::Cumulative { " cumulative" } else { "" };
+    format!("{:?}{cumulative}", meta.unit).to_lowercase()
 }
 
 /// The bytes of the first listing under a heading of a page: the part of each line before two

@@ -20,7 +20,7 @@ fn check_exact(case: &HistogramCase, histogram: &Histogram) {
     }
     let spans = histogram.positive().indexes().iter().filter(|_| {
         // Logarithmic edges are inexact; zero thresholds of other sources may lie inside a bucket.
-        !matches!(case.scheme, Scheme::Log(_)) && case.zero_threshold == 0.0
+        !matches!(case.scheme, Scheme::Logarithmic(_)) && case.zero_threshold == 0.0
     });
     for &index in spans {
         let (first, last) = case.scheme.span(index).unwrap();

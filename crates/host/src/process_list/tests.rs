@@ -8,7 +8,7 @@ use super::ProcessList;
 use role::{RouteError, RouteQuery};
 use serde_json::Value;
 
-/// A folder in memory, removed on drop.
+/// A directory in memory, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -138,7 +138,7 @@ impl ProcStatCache {
     }
 }
 
-/// Effective user: the owner of the folder, even if the files in it have another owner.
+/// Effective user: the owner of the directory, even if the files in it have another owner.
 fn effective_uid(proc: &OwnedFd, pid: u32) -> Option<u32> {
     let about = rustix::fs::statat(proc, format!("{pid}"), rustix::fs::AtFlags::empty());
     about.ok().map(|about| about.st_uid)
@@ -149,7 +149,7 @@ fn read_stat(file: &File, pid: u32, line: &mut [u8; LINE_BYTES]) -> Option<Proce
     stat::parse(&line[..length]).filter(|process| process.pid == pid)
 }
 
-/// Parses a folder name as a PID.
+/// Parses a directory name as a PID.
 fn parse_pid(name: &[u8]) -> Option<u32> {
     if !name.first()?.is_ascii_digit() {
         return None;

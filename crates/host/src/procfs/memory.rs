@@ -87,7 +87,7 @@ const EVENTS: [(&str, MetricDefinition); 10] = [
     (
         "pgsteal_kswapd",
         counter(
-            "host_reclaim_stolen_kswapd_pages_total",
+            "host_reclaimed_kswapd_pages_total",
             "",
             "pages reclaimed by kswapd (`pgsteal_kswapd`)",
         ),
@@ -95,7 +95,7 @@ const EVENTS: [(&str, MetricDefinition); 10] = [
     (
         "pgsteal_direct",
         counter(
-            "host_reclaim_stolen_direct_pages_total",
+            "host_reclaimed_direct_pages_total",
             "",
             "pages reclaimed by direct reclaim (`pgsteal_direct`)",
         ),

@@ -18,7 +18,7 @@ const ERRORS: MetricDefinition =
 const DROPS: MetricDefinition = counter(
     "host_network_drops_total",
     "",
-    "packets dropped for lack of buffers, by `interface` and `direction`",
+    "packets dropped (`drop` of `/proc/net/dev`), by `interface` and `direction`",
 );
 const SOCKETS: MetricDefinition = gauge("host_sockets", "", "sockets in use (`sockets: used`)");
 const TCP_SOCKETS: MetricDefinition =

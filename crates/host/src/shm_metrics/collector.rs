@@ -203,7 +203,7 @@ fn is_same_process(known: &ProcessIdentity, now: &ProcessIdentity) -> bool {
     *known == *now || *now == ProcessIdentity { start_ticks: 0, ..*known }
 }
 
-/// Whether the folder belongs to this user; other users remove their own files.
+/// Whether the directory belongs to this user; other users remove their own files.
 fn is_own_folder(folder: &std::path::Path) -> bool {
     let owner = std::fs::symlink_metadata(folder).map(|found| found.uid());
     owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())

@@ -6,10 +6,10 @@ use shm::snapshot::InFlightSnapshot;
 
 /// Values of the label `age` and their upper bounds.
 pub(crate) const AGE_BUCKETS: [(&str, u64); 4] = [
-    ("below 1s", 1_000_000_000),
-    ("1s to 10s", 10_000_000_000),
-    ("10s to 60s", 60_000_000_000),
-    ("60s and more", u64::MAX),
+    ("0s-1s", 1_000_000_000),
+    ("1s-10s", 10_000_000_000),
+    ("10s-60s", 60_000_000_000),
+    ("60s+", u64::MAX),
 ];
 /// Age of operations that had no slot in the table.
 pub(crate) const UNKNOWN_AGE: &str = "unknown";
@@ -101,16 +101,11 @@ mod tests {
         let now = 100 * SECOND;
         let starts = [(now, "a"), (now - SECOND, "a"), (now - SECOND + 1, "a"), (1, "b")];
         assert_eq!(flight.count(&found(&starts), now), now - 1);
-        check(&flight, &[("a", "below 1s", 2), ("a", "1s to 10s", 1), ("b", "60s and more", 1)]);
+        check(&flight, &[("a", "0s-1s", 2), ("a", "1s-10s", 1), ("b", "60s+", 1)]);
         assert_eq!(flight.count(&found(&[(now - 20 * SECOND, "b")]), now), 20 * SECOND);
         check(
             &flight,
-            &[
-                ("a", "below 1s", 0),
-                ("a", "1s to 10s", 0),
-                ("b", "10s to 60s", 1),
-                ("b", "60s and more", 0),
-            ],
+            &[("a", "0s-1s", 0), ("a", "1s-10s", 0), ("b", "10s-60s", 1), ("b", "60s+", 0)],
         );
         assert_eq!(flight.count(&found(&[]), now), 0);
         assert!(flight.iter().all(|(.., count)| count == 0));
@@ -122,7 +117,7 @@ mod tests {
         let mut full = found(&[(5, "a")]);
         (full.started, full.ended, full.unlisted) = (30, 20, 12);
         flight.count(&full, 10);
-        check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "below 1s", 1)]);
+        check(&flight, &[("", UNKNOWN_AGE, 9), ("a", "0s-1s", 1)]);
     }
 
     #[test]
@@ -139,6 +134,6 @@ mod tests {
         assert_eq!(flight.iter().map(|(.., count)| count).sum::<u64>(), 1_000);
         let overflow: Vec<_> = flight.iter().filter(|(tags, ..)| tags[0].0 == "overflow").collect();
         let tags = vec![("overflow".to_owned(), "true".to_owned())];
-        assert_eq!(overflow, [(&tags, "below 1s", 1_000 - TAGS_MAX as u64)]);
+        assert_eq!(overflow, [(&tags, "0s-1s", 1_000 - TAGS_MAX as u64)]);
     }
 }

@@ -73,7 +73,7 @@ impl JoinedScope {
         Ok(all)
     }
 
-    /// Joins a cgroup: a folder, or a path below the cgroup mount points.
+    /// Joins a cgroup: a directory, or a path below the cgroup mount points.
     pub fn cgroup(path: &str) -> io::Result<JoinedScope> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
@@ -91,7 +91,8 @@ impl JoinedScope {
         }
         if folders.is_empty() {
             return Err(io::Error::other(format!(
-                "{path} is not a cgroup: it has no cgroup.procs; use a folder below /sys/fs/cgroup"
+                "{path} is not a cgroup: it has no cgroup.procs; use a directory below \
+                 /sys/fs/cgroup"
             )));
         }
         let mut all = JoinedScope { scope: format!("cgroup {path}"), ..JoinedScope::empty() };
@@ -136,7 +137,7 @@ fn name_and_policy(stat: &str) -> (&str, Option<&'static str>) {
     (name, policy)
 }
 
-/// Cgroup mount points: controllers (empty for version 2) and folder.
+/// Cgroup mount points: controllers (empty for version 2) and directory.
 fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
@@ -151,7 +152,7 @@ fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     mountinfo.lines().filter_map(mount).collect()
 }
 
-/// Folders of `/proc/PID/cgroup`, each with its path there. Only hierarchies that can stop
+/// Directories of `/proc/PID/cgroup`, each with its path there. Only hierarchies that can stop
 /// processes.
 fn cgroup_folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mounts = cgroup_mounts(mountinfo);

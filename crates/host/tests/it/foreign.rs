@@ -1,7 +1,7 @@
 //! Series of programs that write PCP's or the JVM's format: the numbers of the golden file,
 //! unchanged.
 //!
-//! Files are in the folders that programs use, and belong to sleeping processes.
+//! Files are in the directories that programs use, and belong to sleeping processes.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ impl Drop for ForeignProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
         let _ = std::fs::remove_file(&self.path);
-        // Removes the folder if it is empty.
+        // Removes the directory if it is empty.
         let _ = self.path.parent().map(std::fs::remove_dir);
     }
 }

@@ -26,7 +26,7 @@ use intake::{Intake, Supervisor, WriteTarget};
 use journal::{Journal, Options, ReadItem, StartPosition};
 use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
 
-/// A journal in its own folder, with its intake.
+/// A journal in its own directory, with its intake.
 struct HostFixture {
     dir: PathBuf,
     journal: Arc<Journal>,
@@ -92,8 +92,8 @@ impl Drop for HostFixture {
     }
 }
 
-/// A new folder: on the disk of the build, or in the temporary folder if that disk is not writable
-/// for this user.
+/// A new directory: on the disk of the build, or in the temporary directory if that disk is not
+/// writable for this user.
 fn folder() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
@@ -130,12 +130,14 @@ struct JournalContents {
 
 impl JournalContents {
     fn add(&mut self, bytes: &[u8]) {
-        let batch = Batch::check(bytes.to_vec()).unwrap();
+        let batch = Batch::decode(bytes.to_vec()).unwrap();
         let mut reader = batch.read();
         for entry in reader.by_ref() {
             let entry = entry.unwrap();
-            let SeriesRef::Key(form) = entry.series else { panic!("a journal needs forms") };
-            let series = Series::from_canonical_key(form).unwrap();
+            let SeriesRef::Key(canonical_key) = entry.series else {
+                panic!("a journal needs keys")
+            };
+            let series = Series::from_canonical_key(canonical_key).unwrap();
             let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
             self.rows.push((series, Sample { start, end, value }));
         }

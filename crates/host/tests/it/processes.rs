@@ -146,7 +146,7 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
 #[test]
 fn table_is_published_while_the_host_is_collected() {
     let folder = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
-    // Independent of the umask: a folder writable by others is refused.
+    // Independent of the umask: a directory writable by others is refused.
     if let Err(error) = fs::DirBuilder::new().mode(0o755).create(&folder) {
         return println!("skipped: there is no tmpfs at /dev/shm: {error}");
     }

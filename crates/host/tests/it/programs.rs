@@ -171,7 +171,7 @@ fn check(place: &HostFixture, truth: &[(String, f64)]) {
     }
 }
 
-/// Folder for the files of a test's programs. In the default folder, files of other programs
+/// Directory for the files of a test's programs. In the default directory, files of other programs
 /// influence how long a file is kept.
 struct MemoryFolder(PathBuf);
 
@@ -186,7 +186,7 @@ impl MemoryFolder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let name = format!("/dev/shm/topdeck-host-it-{}-{number}", std::process::id());
             let path = PathBuf::from(name);
-            // Independent of the umask: a folder writable by others is refused.
+            // Independent of the umask: a directory writable by others is refused.
             match fs::DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Some(MemoryFolder(path)),
                 // Left by another process with the same PID.
@@ -274,8 +274,7 @@ fn names_labels_texts_and_in_flight_are_read() {
     assert_eq!(texts, [&SampleValue::Text("first".to_owned())]);
     let work = [of[0], ("operation", &*format!("{NAME}_work")), ("device", "sda")];
     // In exactly one of the ages.
-    let stuck =
-        [("below 1s", 0.0), ("1s to 10s", 1.0), ("10s to 60s", 10.0), ("60s and more", 60.0)];
+    let stuck = [("0s-1s", 0.0), ("1s-10s", 1.0), ("10s-60s", 10.0), ("60s+", 60.0)];
     let stuck = stuck.map(|(age, from_s)| {
         let found = told.number("process_in_flight", &[&work[..], &[("age", age)]].concat());
         (from_s, found.unwrap_or(0.0))
@@ -324,7 +323,7 @@ fn metrics_of_other_topdecks_are_collected_only_if_asked() {
     let by_default = "shm_metrics = true";
     assert_eq!(rows(by_default, &topdeck), 0);
     assert!(rows(by_default, &other) > 0);
-    assert!(rows("shm_metrics = true\nshm_topdecks = true", &topdeck) > 0);
+    assert!(rows("shm_metrics = true\nshm_other_topdecks = true", &topdeck) > 0);
     topdeck.end();
     other.end();
 }

@@ -28,7 +28,7 @@ pub(crate) fn journal_settings() -> journal::Settings {
         buffer_bytes: 16 << 10,
         segment_bytes: 64 << 10,
         // The journal forgets sequences early: ledger and store detect duplicates.
-        producers_max: 1,
+        dedup_producers: 1,
         ..journal::Settings::default()
     }
 }
@@ -67,7 +67,7 @@ pub(crate) fn open_journal(
     now: &Arc<AtomicI64>,
 ) -> journal::Result<Arc<Journal>> {
     let journal = Journal::open(Arc::clone(disk), Path::new(DIR), &journal_options(clock(now)))?;
-    match journal.add_bookmark(ALL, StartPosition::First, true) {
+    match journal.add_checkpoint(ALL, StartPosition::First, true) {
         Ok(_) | Err(journal::Error::CheckpointExists { .. }) => Ok(Arc::new(journal)),
         Err(error) => Err(error),
     }

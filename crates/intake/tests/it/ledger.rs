@@ -200,7 +200,7 @@ fn recount(journal: &Journal) -> BTreeMap<u64, ProducerCounts> {
                 line.duplicates += 1;
                 continue;
             }
-            let batch = Batch::check(record.bytes.to_owned()).unwrap();
+            let batch = Batch::decode(record.bytes.to_owned()).unwrap();
             line.batches += 1;
             for entry in batch.read() {
                 line.samples += 1;

@@ -20,7 +20,7 @@ fn batch_of(hosts: &[&str]) -> Batch {
 fn producer_at_its_series_limit_does_not_affect_others() {
     let now = Default::default();
     let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |options| {
-        options.limits.series_per_producer_max = 2;
+        options.limits.max_producer_series = 2;
     });
     let send = |producer, sequence, hosts: &[&str]| {
         let identity = BatchIdentity { producer, epoch: 1, sequence };
@@ -51,7 +51,7 @@ fn samples_of_a_rejected_series_are_rejected_and_the_rest_accepted() {
 
     let now = Default::default();
     let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |options| {
-        options.limits.values_per_label_max = 1;
+        options.limits.max_label_values = 1;
     });
     let producer = intake.producer("p");
     for round in 0..3 {

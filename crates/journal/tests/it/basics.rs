@@ -177,7 +177,7 @@ fn subscribers_resume_and_release_segments() {
     let (records, gaps) = drain(&mut subscriber);
     assert_eq!((records[0].0, records.len(), gaps.len()), (4000, 1000, 0));
     drop(subscriber);
-    journal.add_bookmark("here", StartPosition::At(4500), true).unwrap();
+    journal.add_checkpoint("here", StartPosition::At(4500), true).unwrap();
     let position = journal.checkpoint("here").unwrap().position;
     journal.set_checkpoint("a", StartPosition::At(position)).unwrap();
     assert_eq!(journal.subscribe("a").unwrap().position(), 4500);
@@ -239,7 +239,7 @@ fn limit_rejects_or_drops_with_a_gap() {
 #[test]
 fn after_a_flood_of_one_clients_producers_a_retry_of_another_is_a_repeat() {
     let dir = TestDir::new();
-    dir.create(&Settings { producers_max: 64, ..small(Compression::Lz4) });
+    dir.create(&Settings { dedup_producers: 64, ..small(Compression::Lz4) });
     let append = |journal: &Journal, origin, producer| {
         let identity =
             BatchIdentity { producer: with_origin(origin, producer), epoch: 1, sequence: 1 };

@@ -29,8 +29,8 @@ fn open(disk: &SimDisk) -> Result<Journal> {
 
 type ReadRecords = BTreeMap<u64, (Option<BatchIdentity>, Vec<u8>)>;
 
-/// A closed journal of several segments with a gap, a subscriber and a bookmark, and its expected
-/// content.
+/// A closed journal of several segments with a gap, a subscriber and a plain checkpoint, and its
+/// expected content.
 struct IntactJournal {
     disk: SimDisk,
     records: ReadRecords,
@@ -51,7 +51,7 @@ fn intact_journal() -> IntactJournal {
     Journal::create(&disk.process(), Path::new(DIR), 99, 0, &settings).unwrap();
     let journal = open(&disk).unwrap();
     journal.add_subscriber("a", StartPosition::First, true).unwrap();
-    journal.add_bookmark("m", StartPosition::At(0), false).unwrap();
+    journal.add_checkpoint("m", StartPosition::At(0), false).unwrap();
     for i in 0..=LAST {
         let (one, two) = (vec![i as u8; 700], vec![!(i as u8); 30]);
         let _ = journal.append_batch(Some(identity(i)), &[&one, &two], Level::Process).unwrap();

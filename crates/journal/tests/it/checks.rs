@@ -59,7 +59,7 @@ fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
             codec: Compression::Lz4,
             buffer_bytes: 4096,
             segment_bytes: 16 << 10,
-            producers_max: 2,
+            dedup_producers: 2,
             limits,
         };
         Journal::create(&process, Path::new(DIR), 7, 0, &settings).unwrap();

@@ -28,7 +28,7 @@ pub(crate) fn small(codec: Compression, at_limit: LimitPolicy, bytes_max: Option
         codec,
         buffer_bytes: BUFFER_BYTES_MIN,
         segment_bytes: SEGMENT_BYTES_MIN,
-        producers_max: 8,
+        dedup_producers: 8,
         limits: Limits { bytes_max, age_max: None, on_full: at_limit },
     }
 }
@@ -101,12 +101,12 @@ fn record(id: RecordId, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// A subscriber or bookmark.
+/// A checkpoint.
 #[derive(Clone, Debug)]
 struct NamedCheckpoint {
     /// Possible positions: the last one was set last, the others since the last durable one.
     positions: Vec<u64>,
-    blocks_deletion: bool,
+    pins_records: bool,
 }
 
 /// Knowledge about a name.

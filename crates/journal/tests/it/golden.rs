@@ -44,7 +44,7 @@ fn make(dir: &Path, codec: Compression) {
         on_full: LimitPolicy::DropOldest,
     };
     let settings =
-        Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, producers_max: 4, limits };
+        Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, dedup_producers: 4, limits };
     Journal::create(&OsDisk, dir, 0x00112233445566778899aabbccddeeff, NOW, &settings).unwrap();
     let journal = Journal::open(Arc::new(OsDisk), dir, &options()).unwrap();
     journal.add_subscriber("site A", StartPosition::First, true).unwrap();
@@ -53,7 +53,7 @@ fn make(dir: &Path, codec: Compression) {
         let records: Vec<_> = records.iter().map(Vec::as_slice).collect();
         let _ = journal.append_batch(identity(batch), &records, Level::Process).unwrap();
     }
-    journal.add_bookmark("middle", StartPosition::At(150), false).unwrap();
+    journal.add_checkpoint("middle", StartPosition::At(150), false).unwrap();
     journal.close().unwrap();
 }
 
@@ -125,7 +125,7 @@ fn a_buffer_of_version_1_is_read() {
             codec: Compression::None,
             buffer_bytes: BUFFER_BYTES_MIN,
             segment_bytes: SEGMENT_BYTES_MIN,
-            producers_max: 1,
+            dedup_producers: 1,
             limits: Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject },
         };
         Journal::create(&OsDisk, &dir.0, 1, NOW, &settings).unwrap();

@@ -161,7 +161,7 @@ fn step(
                 StartPosition::End,
                 StartPosition::At(marks.first.midpoint(marks.end)),
             ][usize::from(*start)];
-            let kind = if *mark { CheckpointKind::Bookmark } else { CheckpointKind::Subscriber };
+            let kind = if *mark { CheckpointKind::Plain } else { CheckpointKind::Subscriber };
             world.add(who, name(*n), start, kind, *holds)
         }
         ModelOp::Remove { handle: who, name: n } => {

@@ -16,7 +16,7 @@ fn identity(sequence: u64) -> Option<BatchIdentity> {
 fn workload(world: &mut JournalFixture) -> OperationResult {
     let journal = world.open()?;
     world.add(journal, "a", StartPosition::First, CheckpointKind::Subscriber, true)?;
-    world.add(journal, "m", StartPosition::End, CheckpointKind::Bookmark, false)?;
+    world.add(journal, "m", StartPosition::End, CheckpointKind::Plain, false)?;
     for i in 0..9 {
         let level = if i % 4 == 3 { Level::Disk } else { Level::Process };
         ignore_errors(world.append(journal, identity(i), &[700, 30, 600], level))?;

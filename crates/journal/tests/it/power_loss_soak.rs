@@ -141,7 +141,7 @@ fn read(journal: &Journal, kind: &BatchShape, producers: usize, durable: bool) -
             ReadItem::Batch(batch) => batch,
             // Only records without a durability guarantee.
             ReadItem::Gap(gap) => {
-                assert_eq!(gap.reason, GapReason::Interrupted, "{gap:?}");
+                assert_eq!(gap.reason, GapReason::LostBeforeSync, "{gap:?}");
                 continue;
             }
         };
@@ -206,7 +206,7 @@ fn check(cuts: u64, seed: u64, kind_name: &'static str, settings: &Settings) {
         let journal = open(&disk.journal(), &Options::default()).unwrap();
         let opened = journal.recovery_report().clone();
         for gap in &opened.gaps {
-            assert_eq!(gap.reason, GapReason::Interrupted, "cut {cut}: {opened:?}");
+            assert_eq!(gap.reason, GapReason::LostBeforeSync, "cut {cut}: {opened:?}");
         }
         // The additional one is the idle process below.
         let all = read(&journal, &kind, WRITERS + 1, true);

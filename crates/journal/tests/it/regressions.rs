@@ -57,7 +57,7 @@ fn reader_gets_gap_for_records_lost_at_the_end() {
         let journal = open(&disk);
         let _ = journal.append(b"one", Level::Process).unwrap();
         let _ = journal.append(&[2; 1100], Level::Process).unwrap();
-        journal.add_bookmark("seen", StartPosition::End, true).unwrap();
+        journal.add_checkpoint("seen", StartPosition::End, true).unwrap();
         disk.power_cut();
         drop(journal);
         let journal = open(&disk);

@@ -95,14 +95,16 @@ impl ListenFixture {
         while let Some(item) = reader.next().unwrap() {
             let ReadItem::Batch(batch) = item else { panic!("nothing is missing") };
             for record in batch.records() {
-                let batch = Batch::check(record.bytes.to_vec()).unwrap();
+                let batch = Batch::decode(record.bytes.to_vec()).unwrap();
                 let mut entries = batch.read();
                 for entry in entries.by_ref() {
                     let entry = entry.unwrap();
-                    let SeriesRef::Key(form) = entry.series else { panic!("forms are sent") };
+                    let SeriesRef::Key(canonical_key) = entry.series else {
+                        panic!("keys are sent")
+                    };
                     let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
                     rows.push((
-                        Series::from_canonical_key(form).unwrap(),
+                        Series::from_canonical_key(canonical_key).unwrap(),
                         Sample { start, end, value },
                     ));
                 }
@@ -188,7 +190,7 @@ pub(crate) fn ip(address: &ListenAddress) -> std::net::SocketAddr {
     }
 }
 
-/// Temporary test folder, removed on drop.
+/// Temporary test directory, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {

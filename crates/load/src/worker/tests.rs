@@ -55,7 +55,7 @@ fn late_times_count_if_exact_to_a_bucket() {
 #[test]
 fn late_polls_end() {
     assert_eq!([0, 1, 2, 9].map(|polls| late_polls_left(polls, 0)), [0, 0, 1, 1]);
-    assert_eq!([0, 1, 2, 9].map(|polls| late_polls_left(polls, Poller::MAX)), [0, 0, 1, 8]);
+    assert_eq!([0, 1, 2, 9].map(|polls| late_polls_left(polls, Poller::EVENTS_MAX)), [0, 0, 1, 8]);
 }
 
 /// Also more requests than are dequeued at once.

@@ -30,7 +30,7 @@ pub(crate) const ADDRESS: &str = "127.0.0.1";
 /// The same host, by an address that no certificate contains.
 pub(crate) const OTHER_ADDRESS: &str = "127.0.0.2";
 
-/// A server program with its own folder, until it is dropped.
+/// A server program with its own directory, until it is dropped.
 pub(crate) struct Server {
     child: Child,
     _folder: Folder,
@@ -48,7 +48,7 @@ impl Drop for Server {
     }
 }
 
-/// A temporary folder, deleted on drop.
+/// A temporary directory, deleted on drop.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -183,7 +183,7 @@ fn program(name: &str) -> Option<PathBuf> {
     folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// Whether a user may traverse a folder, by its mode.
+/// Whether a user may traverse a directory, by its mode.
 fn lets_in(folder: &Path, uid: u32) -> bool {
     let found = std::fs::metadata(folder).unwrap();
     found.mode() & 0o001 != 0 || found.uid() == uid && found.mode() & 0o100 != 0

@@ -30,7 +30,7 @@ impl SeriesRef<'_> {
     pub fn id(&self) -> SeriesId {
         match self {
             SeriesRef::Id(id) => *id,
-            SeriesRef::Key(form) => SeriesId::from_canonical_key(form),
+            SeriesRef::Key(canonical_key) => SeriesId::from_canonical_key(canonical_key),
         }
     }
 }
@@ -138,9 +138,9 @@ impl<'a> BatchReader<'a> {
                 Ok(Some((id, tag)))
             }
             BY_KEY => {
-                let form = self.reader.bytes("series form")?;
-                let kind = Series::check_canonical_key(form)?;
-                Ok(Some((SeriesRef::Key(form), value_tag(kind))))
+                let canonical_key = self.reader.bytes("canonical key")?;
+                let kind = Series::check_canonical_key(canonical_key)?;
+                Ok(Some((SeriesRef::Key(canonical_key), value_tag(kind))))
             }
             GAPS => Ok(None),
             found => {

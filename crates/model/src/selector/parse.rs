@@ -446,7 +446,7 @@ mod tests {
         column(r#"{a="\d"}"#, "column 5: found `\\d`, expected \\\\, \\\", \\n, \\t, \\u1234");
         column(
             r#"{a=~"b("}"#,
-            "column 5: found the regex \"b(\", expected a regex (unclosed group)",
+            "column 5: found the invalid regex \"b(\" (unclosed group), expected a valid regex",
         );
         column("and()", "column 5: found `)`, expected a tag, and(…), or(…) or not(…)");
         column("and(a:b", "column 8: found the end, expected `,` or `)`");
@@ -464,7 +464,7 @@ mod tests {
         column(
             "and(__kind:histograms)",
             "column 12: found kind \"histograms\", expected one of histogram, \
-             cumulative-histogram, count, cumulative-count, gauge, text",
+             cumulative-histogram, delta-counter, counter, gauge, text",
         );
     }
 

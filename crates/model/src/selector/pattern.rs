@@ -103,17 +103,18 @@ fn compile(source: &str) -> Result<Regex, regex::Error> {
 
 /// The line of the regex crate's error that names the cause.
 fn regex_error(source: &str, error: &regex::Error) -> SelectorError {
-    let expected = match error {
+    let (found, expected) = match error {
         regex::Error::CompiledTooBig(max) => {
-            format!("a regex of at most {max} compiled bytes")
+            (format!("the regex {source:?}"), format!("a regex of at most {max} compiled bytes"))
         }
         error => {
             let text = error.to_string();
             let reason = text.lines().last().unwrap_or_default().trim();
-            format!("a regex ({})", reason.strip_prefix("error: ").unwrap_or(reason))
+            let reason = reason.strip_prefix("error: ").unwrap_or(reason);
+            (format!("the invalid regex {source:?} ({reason})"), "a valid regex".to_owned())
         }
     };
-    SelectorError { column: 1, found: format!("the regex {source:?}"), expected }
+    SelectorError { column: 1, found, expected }
 }
 
 /// Removes the escapes of slashes, so that one regex has one source text.
@@ -172,6 +173,6 @@ mod tests {
         let error = Regex::search(r"\w{1000}").unwrap_err();
         assert_eq!(error.expected, "a regex of at most 1048576 compiled bytes");
         let error = Regex::search("a(b").unwrap_err();
-        assert_eq!(error.expected, "a regex (unclosed group)");
+        assert!(error.found.ends_with("(unclosed group)"), "{}", error.found);
     }
 }

@@ -210,14 +210,16 @@ impl PullFixture {
             let ReadItem::Batch(batch) = item else { panic!("nothing is missing") };
             for record in batch.records() {
                 // Records that a test uses to fill the journal are not batches.
-                let Ok(batch) = Batch::check(record.bytes.to_vec()) else { continue };
+                let Ok(batch) = Batch::decode(record.bytes.to_vec()) else { continue };
                 let mut entries = batch.read();
                 for entry in entries.by_ref() {
                     let entry = entry.unwrap();
-                    let SeriesRef::Key(form) = entry.series else { panic!("forms are sent") };
+                    let SeriesRef::Key(canonical_key) = entry.series else {
+                        panic!("keys are sent")
+                    };
                     let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
                     rows.push((
-                        Series::from_canonical_key(form).unwrap(),
+                        Series::from_canonical_key(canonical_key).unwrap(),
                         Sample { start, end, value },
                     ));
                 }

@@ -24,7 +24,7 @@
 use super::arguments::Arguments;
 use super::forecasting::{Smoothing, slots_per_season};
 use super::function_table::{FunctionTable, PERCENT};
-use super::kernel::{Kernel, KernelInput};
+use super::kernel::{Kernel, KernelInput, SlotMargin};
 use super::points::{numbers, stream};
 use super::signature::ArgumentType::{DurationOr, DurationOrMinutes, OneOf};
 use super::signature::DefaultValue;
@@ -50,7 +50,7 @@ const THRESHOLD: f64 = 5.0;
 /// Adds this function.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_map("anomaly_detection", Numbers, Kernel { reach, run: work })
+        .add_map("anomaly_detection", Numbers, Kernel { margin, run: detect_anomalies })
         .optional("sensitivity", PERCENT, DefaultValue::Number(50.0))
         .option("model", OneOf(&MODELS), DefaultValue::Text("constant"))
         .option("model_period", DurationOrMinutes, DefaultValue::Duration(DAY_NS))
@@ -69,15 +69,15 @@ fn period(arguments: &Arguments) -> Option<i64> {
     }
 }
 
-fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
+fn margin(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
     let window_ns =
         period(arguments).map_or(DAY_NS, |period| period.saturating_mul(3).max(3 * DAY_NS));
     let learnt = arguments.duration("prefill_period").unwrap_or(window_ns);
-    (usize::try_from(learnt / steps.step).unwrap_or(0), 0)
+    SlotMargin::before(usize::try_from(learnt / steps.step).unwrap_or(0))
 }
 
-fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { arguments, steps, slots_before: before, .. } = work;
+fn detect_anomalies(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { arguments, steps, slots_before: before, .. } = call;
     let sensitivity = arguments.number("sensitivity").unwrap_or(50.0);
     let block = BLOCK_NS.max(steps.step);
     let start = steps.start.saturating_sub(steps.step.saturating_mul(before as i64));
@@ -98,7 +98,7 @@ fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         });
         stream(input.labels.clone(), scores.skip(before).collect::<Vec<_>>())
     };
-    Ok(work.inputs.iter().map(of).collect())
+    Ok(call.inputs.iter().map(of).collect())
 }
 
 struct AnomalyDetector {

@@ -1,7 +1,7 @@
 //! Difference from the previous slot: `counter` and `derivative` per second, `diff` per minute.
 
 use super::function_table::FunctionTable;
-use super::kernel::{Kernel, KernelFn, KernelInput};
+use super::kernel::{Kernel, KernelFn, KernelInput, SlotMargin};
 use super::points::{number, point};
 use super::signature::InputKind::Numbers;
 use crate::error::Result;
@@ -9,14 +9,14 @@ use crate::stream::{Stream, seconds};
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let kernel = |run: KernelFn| Kernel { reach: |_, _| (1, 0), run };
-    table.add_map("counter", Numbers, kernel(|work| changes(work, 1.0, true)));
-    table.add_map("derivative", Numbers, kernel(|work| changes(work, 1.0, false)));
-    table.add_map("diff", Numbers, kernel(|work| changes(work, 60.0, false)));
+    let kernel = |run: KernelFn| Kernel { margin: |_, _| SlotMargin::before(1), run };
+    table.add_map("counter", Numbers, kernel(|call| changes(call, 1.0, true)));
+    table.add_map("derivative", Numbers, kernel(|call| changes(call, 1.0, false)));
+    table.add_map("diff", Numbers, kernel(|call| changes(call, 60.0, false)));
 }
 
-fn changes(work: KernelInput<'_>, per: f64, only_up: bool) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, steps, slots_before: before, .. } = work;
+fn changes(call: KernelInput<'_>, per: f64, only_up: bool) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, steps, slots_before: before, .. } = call;
     let scale = seconds(steps.step) / per;
     for stream in &mut inputs {
         let change = |at: usize| {

@@ -14,17 +14,17 @@ use crate::value::StepValue;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let with_number: [(&str, Kernel); 11] = [
-        ("add", Kernel::per_step(|work| map_with_number(work, "add"))),
-        ("sub", Kernel::per_step(|work| map_with_number(work, "sub"))),
-        ("mul", Kernel::per_step(|work| map_with_number(work, "mul"))),
-        ("div", Kernel::per_step(|work| map_with_number(work, "div"))),
-        ("mod", Kernel::per_step(|work| map_with_number(work, "mod"))),
-        ("exp", Kernel::per_step(|work| map_with_number(work, "exp"))),
-        ("eq", Kernel::per_step(|work| map_with_number(work, "eq"))),
-        ("geq", Kernel::per_step(|work| map_with_number(work, "geq"))),
-        ("gt", Kernel::per_step(|work| map_with_number(work, "gt"))),
-        ("leq", Kernel::per_step(|work| map_with_number(work, "leq"))),
-        ("lt", Kernel::per_step(|work| map_with_number(work, "lt"))),
+        ("add", Kernel::per_step(|call| map_with_number(call, "add"))),
+        ("sub", Kernel::per_step(|call| map_with_number(call, "sub"))),
+        ("mul", Kernel::per_step(|call| map_with_number(call, "mul"))),
+        ("div", Kernel::per_step(|call| map_with_number(call, "div"))),
+        ("mod", Kernel::per_step(|call| map_with_number(call, "mod"))),
+        ("exp", Kernel::per_step(|call| map_with_number(call, "exp"))),
+        ("eq", Kernel::per_step(|call| map_with_number(call, "eq"))),
+        ("geq", Kernel::per_step(|call| map_with_number(call, "geq"))),
+        ("gt", Kernel::per_step(|call| map_with_number(call, "gt"))),
+        ("leq", Kernel::per_step(|call| map_with_number(call, "leq"))),
+        ("lt", Kernel::per_step(|call| map_with_number(call, "lt"))),
     ];
     for (name, kernel) in with_number {
         let keeps_unit = matches!(name, "add" | "sub");
@@ -36,7 +36,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::Other });
     }
     table
-        .add_map("each:coalesce", Numbers, Kernel::per_step(|work| Ok(coalesce(work, "x"))))
+        .add_map("each:coalesce", Numbers, Kernel::per_step(|call| Ok(coalesce(call, "x"))))
         .required("x", Number)
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
@@ -45,8 +45,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table.add_removed("each:neq", "each:eq(x) | op:not()");
 }
 
-fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn map_with_number(call: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let x = arguments.number("x").unwrap_or(f64::NAN);
     for point in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
         let Some(value) = point.take() else { continue };
@@ -61,8 +61,8 @@ fn map_with_number(work: KernelInput<'_>, word: &str) -> Result<Vec<Stream>> {
 }
 
 /// Replaces missing values with an argument.
-pub(super) fn coalesce(work: KernelInput<'_>, argument: &str) -> Vec<Stream> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+pub(super) fn coalesce(call: KernelInput<'_>, argument: &str) -> Vec<Stream> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let instead = point(arguments.number(argument));
     for target in inputs.iter_mut().flat_map(|stream| &mut stream.points) {
         if target.is_none() {

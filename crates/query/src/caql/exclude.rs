@@ -25,8 +25,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
 }
 
-fn by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn by_tags(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     if let Some(selector) = arguments.selector("tag_query") {
         inputs.retain(|stream| {
             let series = Series::new(stream.labels.name(), SeriesKind::Gauge);
@@ -37,8 +37,8 @@ fn by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn by_legend(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn by_legend(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     if let Some(regex) = arguments.regex("regex") {
         inputs.retain(|stream| !regex.is_match(&legend(&stream.labels)));
     }

@@ -2,7 +2,7 @@
 
 use super::arguments::Arguments;
 use super::function_table::{FunctionTable, QuantileRule, StreamUnitRule};
-use super::kernel::{Kernel, KernelInput};
+use super::kernel::{Kernel, KernelInput, SlotMargin};
 use super::signature::ArgumentType::{Duration, Number};
 use super::signature::DefaultValue::Absent;
 use super::signature::InputKind::Numbers;
@@ -15,12 +15,12 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "fill",
             Numbers,
-            Kernel::per_step(|work| Ok(super::elementwise::coalesce(work, "value"))),
+            Kernel::per_step(|call| Ok(super::elementwise::coalesce(call, "value"))),
         )
         .required("value", Number)
         .unit(StreamUnitRule::Sources)
         .quantiles(QuantileRule::Kept);
-    let kernel = Kernel { reach: |arguments, steps| (reach(arguments, steps), 0), run: forward };
+    let kernel = Kernel { margin, run: forward };
     table
         .add_map("fill:forward", Numbers, kernel)
         .option("limit", Duration, Absent)
@@ -36,12 +36,12 @@ fn limit(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
     Some(usize::try_from(slots).unwrap_or(0))
 }
 
-fn reach(arguments: &Arguments, steps: StepGrid) -> usize {
-    limit(arguments, steps).unwrap_or(LOOKBACK_SLOTS)
+fn margin(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
+    SlotMargin::before(limit(arguments, steps).unwrap_or(LOOKBACK_SLOTS))
 }
 
-fn forward(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = work;
+fn forward(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = call;
     let limit = limit(arguments, steps).unwrap_or(usize::MAX);
     for stream in &mut inputs {
         let mut last = None;

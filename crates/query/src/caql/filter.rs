@@ -9,7 +9,7 @@ use super::arguments::{ArgumentValue, Arguments};
 use super::function_table::{
     COUNT, CaqlFunctionRow, FunctionTable, PERCENT, QuantileRule, SHARE, StreamUnitRule,
 };
-use super::kernel::{Kernel, KernelInput};
+use super::kernel::{Kernel, KernelInput, SlotMargin};
 use super::names::legend;
 use super::operators::compare;
 use super::points::numbers;
@@ -23,8 +23,10 @@ use crate::stream::{StepGrid, Stream, seconds};
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let some = Kernel::per_step(streams);
-    let latest =
-        Kernel { reach: |arguments, steps| (lookback_slots(arguments, steps), 0), run: streams };
+    let latest = Kernel {
+        margin: |arguments, steps| SlotMargin::before(lookback_slots(arguments, steps)),
+        run: streams,
+    };
     for outer in ["", "not:"] {
         for mode in ["any", "all"] {
             for inner in ["", "not:"] {
@@ -59,15 +61,15 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         add_filter(table.add_choice(name, Numbers, some).required("x", Number).not_serial());
     }
     table.add_alias("filter:label:matches", "filter:label");
-    let unique = Kernel::per_step(|mut work| {
+    let unique = Kernel::per_step(|mut call| {
         let mut names = HashSet::new();
-        work.inputs.retain(|stream| names.insert(legend(&stream.labels)));
-        Ok(work.inputs)
+        call.inputs.retain(|stream| names.insert(legend(&stream.labels)));
+        Ok(call.inputs)
     });
     add_filter(table.add_choice("filter:label:unique", Either, unique));
-    let limit = Kernel::per_step(|mut work| {
-        work.inputs.truncate(work.arguments.number("n").unwrap_or(0.0) as usize);
-        Ok(work.inputs)
+    let limit = Kernel::per_step(|mut call| {
+        call.inputs.truncate(call.arguments.number("n").unwrap_or(0.0) as usize);
+        Ok(call.inputs)
     });
     add_filter(table.add_choice("filter:limit", Either, limit).required("n", COUNT));
     let row = table.add_map("filter:whence", Either, Kernel::per_step(by_time));
@@ -139,8 +141,8 @@ fn negation(text: &str) -> (bool, &str) {
 }
 
 /// Selects whole streams.
-fn streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { name, mut inputs, arguments, slots_before: before, steps, .. } = work;
+fn streams(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, mut inputs, arguments, slots_before: before, steps, .. } = call;
     let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
     let x = arguments.number("x").unwrap_or(f64::NAN);
     let meets = |number: f64| compare(read.condition, number, x) != read.is_negated;
@@ -188,8 +190,8 @@ fn latest(stream: &Stream, arguments: &Arguments, steps: StepGrid) -> Option<f64
 }
 
 /// Keeps all streams and removes the values that do not meet the condition.
-fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { name, mut inputs, arguments, .. } = work;
+fn values(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, mut inputs, arguments, .. } = call;
     let Some(read) = parse_filter_name(name) else { return Ok(inputs) };
     for stream in &mut inputs {
         let x = match read.statistic {
@@ -213,8 +215,8 @@ fn values(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 
 /// Keeps the values of a time range. A bound given as a duration is relative to the end of the
 /// range.
-fn by_time(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, .. } = work;
+fn by_time(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = call;
     let end = seconds(steps.time(steps.count));
     let timestamp = |name: &str| match arguments.get(name) {
         Some(ArgumentValue::Duration(before)) => Some(end - seconds(*before)),

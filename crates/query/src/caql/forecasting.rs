@@ -26,9 +26,9 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     const FILL: ArgumentType = ArgumentType::IntegerWithin(1.0, 2.0);
     const ONE: DefaultValue = DefaultValue::Number(1.0);
     const ZERO: DefaultValue = DefaultValue::Duration(0);
-    let regression = Kernel { reach: line::reach, run: line::regression };
-    let slope = Kernel { reach: line::reach, run: line::slope };
-    let smoothing = Kernel { reach: smooth::reach, run: smooth::work };
+    let regression = Kernel { margin: line::margin, run: line::regression };
+    let slope = Kernel { margin: line::margin, run: line::slope };
+    let smoothing = Kernel { margin: smooth::margin, run: smooth::smooth };
     table
         .add_map("forecasting:auto", Numbers, regression)
         .required("forecast_duration", DurationOrMinutes)

@@ -3,7 +3,7 @@
 
 use super::function_table::StreamUnitRule::{Named, Sources};
 use super::function_table::{CaqlKernel, FunctionTable, QuantileRule};
-use super::kernel::{Kernel, KernelInput};
+use super::kernel::{Kernel, KernelInput, SlotMargin};
 use super::names::common_labels;
 use super::points::{bool_to_number, number, numbers, point, stream};
 use super::signature::ArgumentType::{Duration, Number};
@@ -18,7 +18,7 @@ use super::arguments::Arguments;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
-        .add_map("pass", Either, Kernel::per_step(|work| Ok(work.inputs)))
+        .add_map("pass", Either, Kernel::per_step(|call| Ok(call.inputs)))
         .unit(Sources)
         .quantiles(QuantileRule::Kept);
     table
@@ -40,8 +40,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map("normalize", Numbers, Kernel::per_step(normalize))
         .option("scale", Number, DefaultValue::Number(1.0))
         .option("default", Number, DefaultValue::Number(0.5));
-    let wait =
-        Kernel { reach: |arguments, steps| (required_slots(arguments, steps) - 1, 0), run: wait };
+    let wait = Kernel {
+        margin: |arguments, steps| SlotMargin::before(required_slots(arguments, steps) - 1),
+        run: wait,
+    };
     table.add_map("wait", Numbers, wait).required("duration", Duration);
 }
 
@@ -49,33 +51,33 @@ fn labels_of(inputs: &[Stream]) -> LabelSet {
     common_labels(inputs.iter().map(|stream| &stream.labels))
 }
 
-fn coalesce(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let first = |at| work.inputs.iter().find_map(|stream| number(stream, at));
-    Ok(vec![stream(labels_of(&work.inputs), (0..work.steps.count).map(first))])
+fn coalesce(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let first = |at| call.inputs.iter().find_map(|stream| number(stream, at));
+    Ok(vec![stream(labels_of(&call.inputs), (0..call.steps.count).map(first))])
 }
 
 /// The result is missing where the condition is missing.
-fn choose(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let [condition, then, otherwise] = &work.inputs[..] else { return Ok(work.inputs) };
+fn choose(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let [condition, then, otherwise] = &call.inputs[..] else { return Ok(call.inputs) };
     let chosen = |at| match number(condition, at)? {
         0.0 => number(otherwise, at),
         _ => number(then, at),
     };
     let labels =
         common_labels([&then.labels, &otherwise.labels].into_iter().filter(|of| !of.is_empty()));
-    Ok(vec![stream(labels, (0..work.steps.count).map(chosen))])
+    Ok(vec![stream(labels, (0..call.steps.count).map(chosen))])
 }
 
-fn is_missing(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    for slot in work.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
+fn is_missing(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    for slot in call.inputs.iter_mut().flat_map(|stream| &mut stream.points) {
         *slot = point(Some(bool_to_number(slot.is_none())));
     }
-    Ok(work.inputs)
+    Ok(call.inputs)
 }
 
 /// Scales each stream to the range from 0 to `scale`.
-fn normalize(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn normalize(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let scale = arguments.number("scale").unwrap_or(1.0);
     let default = arguments.number("default");
     for stream in &mut inputs {
@@ -94,8 +96,8 @@ fn required_slots(arguments: &Arguments, steps: StepGrid) -> usize {
     usize::try_from(slots).unwrap_or(1).max(1)
 }
 
-fn wait(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = work;
+fn wait(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, slots_before: before, .. } = call;
     let needed = required_slots(arguments, steps);
     for stream in &mut inputs {
         let mut held = 0;

@@ -4,7 +4,7 @@ use model::Selector;
 use model::selector::{NAME, Pattern, Regex};
 
 use super::function_table::{FunctionTable, INTEGER, PERCENT};
-use super::kernel::{Kernel, KernelInput, LABEL};
+use super::kernel::{Kernel, KernelInput, LABEL, SlotMargin};
 use super::names::{common_labels, legend};
 use super::points::{number, numbers, point};
 use super::rank::mean;
@@ -65,15 +65,18 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .not_serial();
     table.add_map("graphite:offsettozero", Numbers, Kernel::per_step(offset)).not_serial();
     table.add_fold("graphite:rangeofseries", Numbers, Kernel::per_step(range_of_series));
-    let seasonal = Kernel { reach: |_, steps| (seasons::reach(steps), 0), run: seasons::work };
+    let seasonal = Kernel {
+        margin: |_, steps| SlotMargin::before(seasons::lookback_slots(steps)),
+        run: seasons::forecast_seasons,
+    };
     for name in ["forecast", "confidencebands", "aberration"] {
         let name = format!("graphite:holtwinters{name}");
         table.add_map(name, Numbers, seasonal).shape(OutputShape::Other);
     }
 }
 
-fn range_of_series(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { inputs, steps, .. } = work;
+fn range_of_series(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
     rows(&inputs, None, steps.count, |row| {
         let least = row.iter().flatten().copied().reduce(f64::min);
@@ -118,8 +121,8 @@ pub(super) fn selector(path: &str) -> Result<Selector, String> {
 }
 
 /// Selected node indices of a path; a negative number counts from the end.
-fn selected_nodes(work: &KernelInput<'_>, count: usize) -> Vec<usize> {
-    let numbers = work.arguments.variadic().iter().filter_map(|given| given.number());
+fn selected_nodes(call: &KernelInput<'_>, count: usize) -> Vec<usize> {
+    let numbers = call.arguments.variadic().iter().filter_map(|given| given.number());
     let index_of = |number: f64| {
         let at = if number < 0.0 { count as f64 + number } else { number };
         (at >= 0.0 && at < count as f64).then_some(at as usize)
@@ -127,37 +130,37 @@ fn selected_nodes(work: &KernelInput<'_>, count: usize) -> Vec<usize> {
     numbers.filter_map(index_of).collect()
 }
 
-fn join_nodes(work: &KernelInput<'_>, stream: &Stream) -> String {
+fn join_nodes(call: &KernelInput<'_>, stream: &Stream) -> String {
     let nodes: Vec<&str> = stream.labels.name().split('.').collect();
-    selected_nodes(work, nodes.len()).into_iter().map(|at| nodes[at]).collect::<Vec<_>>().join(".")
+    selected_nodes(call, nodes.len()).into_iter().map(|at| nodes[at]).collect::<Vec<_>>().join(".")
 }
 
-fn alias_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let mut streams = std::mem::take(&mut work.inputs);
+fn alias_by_node(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let mut streams = std::mem::take(&mut call.inputs);
     for stream in &mut streams {
-        stream.labels = stream.labels.with(LABEL, &join_nodes(&work, stream));
+        stream.labels = stream.labels.with(LABEL, &join_nodes(&call, stream));
     }
     Ok(streams)
 }
 
-fn tag_by_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let key = work.arguments.text("key").unwrap_or_default();
+fn tag_by_node(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let key = call.arguments.text("key").unwrap_or_default();
     if !super::names::is_tag(key) {
         let message = format!("{key:?} is not a tag category");
-        return Err(Error::Parse { span: work.span, message });
+        return Err(Error::Parse { span: call.span, message });
     }
-    let mut streams = std::mem::take(&mut work.inputs);
+    let mut streams = std::mem::take(&mut call.inputs);
     for stream in &mut streams {
-        stream.labels = stream.labels.with(key, &join_nodes(&work, stream));
+        stream.labels = stream.labels.with(key, &join_nodes(&call, stream));
     }
     Ok(streams)
 }
 
-fn remove_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let mut streams = std::mem::take(&mut work.inputs);
+fn remove_node(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let mut streams = std::mem::take(&mut call.inputs);
     for stream in &mut streams {
         let nodes: Vec<&str> = stream.labels.name().split('.').collect();
-        let removed = selected_nodes(&work, nodes.len());
+        let removed = selected_nodes(&call, nodes.len());
         let left = nodes.iter().enumerate().filter(|(at, _)| !removed.contains(at));
         let left: Vec<&str> = left.map(|(_, node)| *node).collect();
         stream.labels = stream.labels.with(NAME_LABEL, &left.join("."));
@@ -166,8 +169,8 @@ fn remove_node(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// `\1` is an alias of `$1`.
-fn alias_sub(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn alias_sub(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let Some(regex) = arguments.regex("search") else { return Ok(inputs) };
     let mut replacement = String::new();
     let mut rest = arguments.text("replace").unwrap_or_default().chars().peekable();
@@ -188,8 +191,8 @@ fn alias_sub(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn alias_by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn alias_by_tags(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     for stream in &mut inputs {
         let value = |category: &str| match category {
             "name" => stream.labels.name().to_owned(),
@@ -203,8 +206,8 @@ fn alias_by_tags(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Legend from a range of nodes; the end is exclusive.
-fn substr(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn substr(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let of = |name: &str| arguments.number(name).unwrap_or(0.0);
     for stream in &mut inputs {
         let nodes: Vec<&str> = stream.labels.name().split('.').collect();
@@ -221,28 +224,28 @@ fn substr(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// The two percentiles that bound the middle.
-fn bounds(work: &KernelInput<'_>) -> (f64, f64) {
-    let lower = work.arguments.number("lower_percentile").unwrap_or(0.0);
+fn bounds(call: &KernelInput<'_>) -> (f64, f64) {
+    let lower = call.arguments.number("lower_percentile").unwrap_or(0.0);
     (lower.min(100.0 - lower), lower.max(100.0 - lower))
 }
 
 /// Streams whose average is outside the middle.
-fn outside_percentiles(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let (lower, upper) = bounds(&work);
-    let mut means: Vec<f64> = work.inputs.iter().filter_map(mean).collect();
+fn outside_percentiles(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (lower, upper) = bounds(&call);
+    let mut means: Vec<f64> = call.inputs.iter().filter_map(mean).collect();
     let ends = percentile(&mut means, lower).zip(percentile(&mut means, upper));
-    work.inputs.retain(|stream| {
+    call.inputs.retain(|stream| {
         let is_inside = |((least, most), mean)| (least..=most).contains(&mean);
         !ends.zip(mean(stream)).is_some_and(is_inside)
     });
-    Ok(work.inputs)
+    Ok(call.inputs)
 }
 
 /// Streams that leave the middle of all streams at least once.
-fn remove_between(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let (lower, upper) = bounds(&work);
-    let mut keeps = vec![false; work.inputs.len()];
-    rows(&work.inputs, None, work.steps.count, |row| {
+fn remove_between(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (lower, upper) = bounds(&call);
+    let mut keeps = vec![false; call.inputs.len()];
+    rows(&call.inputs, None, call.steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
         let ends = percentile(&mut present, lower).zip(percentile(&mut present, upper));
         let Some((least, most)) = ends else { return };
@@ -251,13 +254,13 @@ fn remove_between(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
         }
     });
     let mut keeps = keeps.into_iter();
-    work.inputs.retain(|_| keeps.next().unwrap_or(false));
-    Ok(work.inputs)
+    call.inputs.retain(|_| keeps.next().unwrap_or(false));
+    Ok(call.inputs)
 }
 
 /// Fills gaps up to the maximum length by linear interpolation.
-fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn interpolate(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let limit = arguments.number("limit").unwrap_or(f64::INFINITY);
     for stream in &mut inputs {
         let known_points: Vec<(usize, f64)> =
@@ -277,8 +280,8 @@ fn interpolate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Running sum that restarts with each interval.
-fn integral(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, .. } = work;
+fn integral(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = call;
     let interval = arguments.duration("interval").unwrap_or(steps.step).max(1);
     for stream in &mut inputs {
         let (mut sum, mut current) = (0.0, None);
@@ -296,8 +299,8 @@ fn integral(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Least-squares line through the first part of the range, or all of it.
-fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, .. } = work;
+fn regression(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = call;
     let length = arguments.duration("bootstrap").unwrap_or(i64::MAX);
     let slots = usize::try_from(length / steps.step).unwrap_or(usize::MAX).max(1);
     let time = |at: usize| seconds(steps.step.saturating_mul(at as i64));
@@ -321,10 +324,10 @@ fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Subtracts the minimum from each stream.
-fn offset(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    for stream in &mut work.inputs {
+fn offset(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    for stream in &mut call.inputs {
         let least = numbers(stream).flatten().fold(f64::INFINITY, f64::min);
         stream.points = numbers(stream).map(|number| point(number.map(|x| x - least))).collect();
     }
-    Ok(work.inputs)
+    Ok(call.inputs)
 }

@@ -43,11 +43,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Groups by the values of the requested tags; streams without a tag form a group.
-fn groups(work: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
+fn groups(call: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use<> {
     let categories: Vec<&str> =
-        work.arguments.variadic().iter().filter_map(|given| given.text()).collect();
+        call.arguments.variadic().iter().filter_map(|given| given.text()).collect();
     let mut groups: BTreeMap<Vec<String>, Vec<Stream>> = BTreeMap::new();
-    for stream in std::mem::take(&mut work.inputs) {
+    for stream in std::mem::take(&mut call.inputs) {
         // Graphite functions use this name for the metric name.
         let value = |category: &&str| match *category {
             "__name" => stream.labels.name().to_owned(),
@@ -59,27 +59,27 @@ fn groups(work: &mut KernelInput<'_>) -> impl Iterator<Item = Vec<Stream>> + use
     groups.into_values()
 }
 
-fn numbers(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let operator = work.name.strip_prefix("group_by:").unwrap_or_default();
-    let slots = work.steps.count;
+fn numbers(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let operator = call.name.strip_prefix("group_by:").unwrap_or_default();
+    let slots = call.steps.count;
     let one = |group: Vec<Stream>| {
         let mut points = Vec::with_capacity(slots);
         rows(&group, None, slots, |row| points.push(point(reduce(operator, row))));
         Stream::new(common_labels(group.iter().map(|stream| &stream.labels)), points)
     };
-    Ok(groups(&mut work).map(one).collect())
+    Ok(groups(&mut call).map(one).collect())
 }
 
-fn merge(mut work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let span = work.span;
+fn merge(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let span = call.span;
     let wrong = |error: hist::MergeError| Error::Execution {
         span,
         message: format!("{error}; group by more tags or use shorter periods"),
     };
     let mut streams = Vec::new();
-    for group in groups(&mut work) {
-        let mut points = Vec::with_capacity(work.steps.count);
-        for at in 0..work.steps.count {
+    for group in groups(&mut call) {
+        let mut points = Vec::with_capacity(call.steps.count);
+        for at in 0..call.steps.count {
             let mut sum = Mixture::default();
             for stream in &group {
                 if let Some(StepValue::Distribution(mixture)) = &stream.points[at] {

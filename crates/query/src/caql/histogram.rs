@@ -64,7 +64,7 @@ type StatisticFn = fn(&Mixture, &StatisticQuery<'_>) -> Option<Bracket>;
 
 /// Arguments of a statistic.
 struct StatisticQuery<'a> {
-    work: &'a KernelInput<'a>,
+    call: &'a KernelInput<'a>,
     /// Variadic argument; 0 if the function has none.
     argument: f64,
 }
@@ -72,12 +72,12 @@ struct StatisticQuery<'a> {
 impl StatisticQuery<'_> {
     /// Number passed for a parameter.
     fn number(&self, name: &str) -> f64 {
-        self.work.arguments.number(name).unwrap_or(0.0)
+        self.call.arguments.number(name).unwrap_or(0.0)
     }
 
     /// Slot length in requested periods.
     fn periods(&self, period: Option<i64>) -> f64 {
-        let StepGrid { step, .. } = self.work.steps;
+        let StepGrid { step, .. } = self.call.steps;
         step as f64 / period.unwrap_or(SECOND_NS) as f64
     }
 }
@@ -87,19 +87,19 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// Evaluates each distribution once per argument (once if there are none). For each stream, the
 /// results follow the order of the arguments.
 fn for_each_distribution(
-    work: &mut KernelInput<'_>,
+    call: &mut KernelInput<'_>,
     named: fn(f64) -> Option<String>,
     statistic: StatisticFn,
 ) -> Result<Vec<Stream>> {
-    let inputs = std::mem::take(&mut work.inputs);
+    let inputs = std::mem::take(&mut call.inputs);
     let rest: Vec<f64> =
-        work.arguments.variadic().iter().filter_map(ArgumentValue::number).collect();
+        call.arguments.variadic().iter().filter_map(ArgumentValue::number).collect();
     let arguments = if rest.is_empty() { vec![0.0] } else { rest };
     let empty = Mixture::default();
     let mut streams = Vec::with_capacity(inputs.len() * arguments.len());
     for input in &inputs {
         for argument in &arguments {
-            let query = StatisticQuery { work, argument: *argument };
+            let query = StatisticQuery { call, argument: *argument };
             let of = |value: &Option<StepValue>| {
                 let held = value.as_ref().and_then(from_value);
                 let found = statistic(held.map_or(&empty, |held| held), &query)?;
@@ -117,8 +117,8 @@ fn for_each_distribution(
 }
 
 /// Evaluates each distribution once.
-fn of_all(mut work: KernelInput<'_>, statistic: StatisticFn) -> Result<Vec<Stream>> {
-    for_each_distribution(&mut work, |_| None, statistic)
+fn of_all(mut call: KernelInput<'_>, statistic: StatisticFn) -> Result<Vec<Stream>> {
+    for_each_distribution(&mut call, |_| None, statistic)
 }
 
 /// Places an estimate in a bracket.

@@ -35,21 +35,21 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .counts_from(1);
 }
 
-fn integrate(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let base = work.arguments.number("base").unwrap_or(0.0);
-    let restarts = vec![false; work.steps.count];
-    Ok(work.inputs.iter().map(|input| sums(input, base, &restarts, weight(&work))).collect())
+fn integrate(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let base = call.arguments.number("base").unwrap_or(0.0);
+    let restarts = vec![false; call.steps.count];
+    Ok(call.inputs.iter().map(|input| sums(input, base, &restarts, weight(&call))).collect())
 }
 
 /// Sums of all streams but the first; they restart at 0 when the condition on the first stream
 /// fails.
-fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let goes_on: fn(f64, f64) -> bool = match work.arguments.text("condition") {
+fn integrate_while(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let goes_on: fn(f64, f64) -> bool = match call.arguments.text("condition") {
         Some("rising") => |before, now| now >= before,
         Some("falling") => |before, now| now <= before,
         _ => |before, now| now == before,
     };
-    let Some((condition, inputs)) = work.inputs.split_first() else { return Ok(Vec::new()) };
+    let Some((condition, inputs)) = call.inputs.split_first() else { return Ok(Vec::new()) };
     // A missing value is skipped: the next number is compared with the one before the gap.
     let mut before = None;
     let restarts: Vec<bool> = numbers(condition)
@@ -60,12 +60,12 @@ fn integrate_while(work: KernelInput<'_>) -> Result<Vec<Stream>> {
             is_over
         })
         .collect();
-    Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, weight(&work))).collect())
+    Ok(inputs.iter().map(|input| sums(input, 0.0, &restarts, weight(&call))).collect())
 }
 
 /// Weight of a slot's number.
-fn weight(work: &KernelInput<'_>) -> f64 {
-    if work.are_counts { 1.0 } else { work.steps.step as f64 / MINUTE_NS }
+fn weight(call: &KernelInput<'_>) -> f64 {
+    if call.are_counts { 1.0 } else { call.steps.step as f64 / MINUTE_NS }
 }
 
 fn sums(input: &Stream, base: f64, restarts: &[bool], weight: f64) -> Stream {

@@ -1,4 +1,4 @@
-//! Kernel interface of CAQL functions.
+//! Kernel interface of CAQL functions. A slot is a step of the result (Prometheus: step).
 //!
 //! Every stream has one value, or none (NULL), for each slot. A slot of a stream of distributions
 //! is never NULL: it holds a distribution, possibly an empty one. The label [`LABEL`] holds the
@@ -15,20 +15,35 @@ pub const LABEL: &str = "__label__";
 /// Function of a kernel.
 pub(crate) type KernelFn = fn(KernelInput<'_>) -> Result<Vec<Stream>>;
 
-/// CAQL kernel: computes a function from input streams.
+/// Slots around the requested ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SlotMargin {
+    /// Before the first requested slot.
+    pub(crate) before: usize,
+    /// After the last requested slot.
+    pub(crate) after: usize,
+}
+
+impl SlotMargin {
+    /// A lookback without a lookahead.
+    pub(crate) fn before(slots: usize) -> SlotMargin {
+        SlotMargin { before: slots, after: 0 }
+    }
+}
+
+/// CAQL kernel (implementation of a function): computes it from input streams.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernel {
-    /// Slots of the inputs that the kernel reads before the first and after the last requested
-    /// slot.
-    pub(crate) reach: fn(&Arguments, StepGrid) -> (usize, usize),
+    /// Slots of the inputs that the kernel reads around the requested ones.
+    pub(crate) margin: fn(&Arguments, StepGrid) -> SlotMargin,
     /// Computes the output streams.
     pub(crate) run: KernelFn,
 }
 
 impl Kernel {
     /// Kernel that reads each slot by itself.
-    pub(crate) fn per_step(work: KernelFn) -> Kernel {
-        Kernel { reach: |_, _| (0, 0), run: work }
+    pub(crate) fn per_step(run: KernelFn) -> Kernel {
+        Kernel { margin: |_, _| SlotMargin::default(), run }
     }
 }
 
@@ -36,7 +51,8 @@ impl Kernel {
 pub(crate) struct KernelInput<'a> {
     /// Function name, such as `window:mean`.
     pub(crate) name: &'a str,
-    /// Streams of all sources, in order. They have `before + steps.count + after` points.
+    /// Streams of all sources, in order. They have `slots_before + steps.count +
+    /// slots_after` points.
     pub(crate) inputs: Vec<Stream>,
     /// Whether the inputs count events per slot, rather than being rates.
     pub(crate) are_counts: bool,

@@ -14,9 +14,9 @@ use crate::stream::Stream;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let label = Kernel::per_step(|work| set_labels(work, |labels, text| labels.with(LABEL, text)));
+    let label = Kernel::per_step(|call| set_labels(call, |labels, text| labels.with(LABEL, text)));
     for (name, kernel) in
-        [("label", label), ("label:name", Kernel::per_step(|work| set_labels(work, rename)))]
+        [("label", label), ("label:name", Kernel::per_step(|call| set_labels(call, rename)))]
     {
         table
             .add_map(name, Either, kernel)
@@ -54,8 +54,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Applies format i to stream i.
-fn set_labels(work: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn set_labels(call: KernelInput<'_>, set: fn(&LabelSet, &str) -> LabelSet) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let formats: Vec<LabelFormat> = arguments
         .variadic()
         .iter()
@@ -82,8 +82,8 @@ fn rename(labels: &LabelSet, canonical: &str) -> LabelSet {
     tags.fold(untagged, |labels, (category, value)| labels.with(category, value))
 }
 
-fn replace(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn replace(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let (Some(format), Some(regex)) = (arguments.format("format"), arguments.regex("regex")) else {
         return Ok(inputs);
     };
@@ -104,8 +104,8 @@ fn with_tag(labels: &LabelSet, category: &str, value: &str) -> LabelSet {
     }
 }
 
-fn add(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span, .. } = work;
+fn add(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span, .. } = call;
     for tag in arguments.variadic().iter().filter_map(|given| given.text()) {
         let parts = tag.split_once(':').filter(|(category, value)| {
             is_tag(category) && !category.is_empty() && !value.is_empty()
@@ -122,8 +122,8 @@ fn add(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn remove(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn remove(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let category = arguments.text("category").unwrap_or_default();
     if !is_tag(category) {
         return Ok(inputs);
@@ -141,8 +141,8 @@ fn remove(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Tag from the match of a regex.
-fn synth(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span, .. } = work;
+fn synth(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span, .. } = call;
     let (Some(format), Some(regex)) = (arguments.format("format"), arguments.regex("regex")) else {
         return Ok(inputs);
     };

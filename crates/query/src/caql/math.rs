@@ -16,45 +16,45 @@ use crate::stream::Stream;
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     for (name, kernel) in [
-        ("pi", Kernel::per_step(|work| constant(work, PI))),
-        ("e", Kernel::per_step(|work| constant(work, E))),
+        ("pi", Kernel::per_step(|call| constant(call, PI))),
+        ("e", Kernel::per_step(|call| constant(call, E))),
     ] {
         table.add_source(format!("math:{name}"), OutputKind::Numbers, kernel.into());
     }
     // Functions that only round a number or take its absolute value keep its unit.
     let with_unit: [(&str, Kernel); 4] = [
-        ("abs", Kernel::per_step(|work| plain(work, f64::abs))),
-        ("ceil", Kernel::per_step(|work| plain(work, f64::ceil))),
-        ("floor", Kernel::per_step(|work| plain(work, f64::floor))),
-        ("round", Kernel::per_step(|work| plain(work, |x| nearest(x, 1.0)))),
+        ("abs", Kernel::per_step(|call| plain(call, f64::abs))),
+        ("ceil", Kernel::per_step(|call| plain(call, f64::ceil))),
+        ("floor", Kernel::per_step(|call| plain(call, f64::floor))),
+        ("round", Kernel::per_step(|call| plain(call, |x| nearest(x, 1.0)))),
     ];
     for (name, kernel) in with_unit {
         let row = table.add_map(format!("math:{name}"), Numbers, kernel);
         row.unit(Sources).quantiles(QuantileRule::Kept);
     }
     let plain_numbers: [(&str, Kernel); 22] = [
-        ("sgn", Kernel::per_step(|work| plain(work, |x| if x == 0.0 { 0.0 } else { x.signum() }))),
-        ("sqrt", Kernel::per_step(|work| plain(work, f64::sqrt))),
-        ("exp", Kernel::per_step(|work| plain(work, f64::exp))),
-        ("ln", Kernel::per_step(|work| plain(work, f64::ln))),
-        ("log2", Kernel::per_step(|work| plain(work, f64::log2))),
-        ("log10", Kernel::per_step(|work| plain(work, f64::log10))),
-        ("deg", Kernel::per_step(|work| plain(work, f64::to_degrees))),
-        ("rad", Kernel::per_step(|work| plain(work, f64::to_radians))),
-        ("sin", Kernel::per_step(|work| plain(work, f64::sin))),
-        ("cos", Kernel::per_step(|work| plain(work, f64::cos))),
-        ("tan", Kernel::per_step(|work| plain(work, f64::tan))),
-        ("asin", Kernel::per_step(|work| plain(work, f64::asin))),
-        ("acos", Kernel::per_step(|work| plain(work, f64::acos))),
-        ("atan", Kernel::per_step(|work| plain(work, f64::atan))),
-        ("sinh", Kernel::per_step(|work| plain(work, f64::sinh))),
-        ("cosh", Kernel::per_step(|work| plain(work, f64::cosh))),
-        ("tanh", Kernel::per_step(|work| plain(work, f64::tanh))),
-        ("asinh", Kernel::per_step(|work| plain(work, f64::asinh))),
-        ("acosh", Kernel::per_step(|work| plain(work, f64::acosh))),
-        ("atanh", Kernel::per_step(|work| plain(work, f64::atanh))),
-        ("logit", Kernel::per_step(|work| plain(work, |x| (x / (1.0 - x)).ln()))),
-        ("sigmoid", Kernel::per_step(|work| plain(work, |x| 1.0 / (1.0 + (-x).exp())))),
+        ("sgn", Kernel::per_step(|call| plain(call, |x| if x == 0.0 { 0.0 } else { x.signum() }))),
+        ("sqrt", Kernel::per_step(|call| plain(call, f64::sqrt))),
+        ("exp", Kernel::per_step(|call| plain(call, f64::exp))),
+        ("ln", Kernel::per_step(|call| plain(call, f64::ln))),
+        ("log2", Kernel::per_step(|call| plain(call, f64::log2))),
+        ("log10", Kernel::per_step(|call| plain(call, f64::log10))),
+        ("deg", Kernel::per_step(|call| plain(call, f64::to_degrees))),
+        ("rad", Kernel::per_step(|call| plain(call, f64::to_radians))),
+        ("sin", Kernel::per_step(|call| plain(call, f64::sin))),
+        ("cos", Kernel::per_step(|call| plain(call, f64::cos))),
+        ("tan", Kernel::per_step(|call| plain(call, f64::tan))),
+        ("asin", Kernel::per_step(|call| plain(call, f64::asin))),
+        ("acos", Kernel::per_step(|call| plain(call, f64::acos))),
+        ("atan", Kernel::per_step(|call| plain(call, f64::atan))),
+        ("sinh", Kernel::per_step(|call| plain(call, f64::sinh))),
+        ("cosh", Kernel::per_step(|call| plain(call, f64::cosh))),
+        ("tanh", Kernel::per_step(|call| plain(call, f64::tanh))),
+        ("asinh", Kernel::per_step(|call| plain(call, f64::asinh))),
+        ("acosh", Kernel::per_step(|call| plain(call, f64::acosh))),
+        ("atanh", Kernel::per_step(|call| plain(call, f64::atanh))),
+        ("logit", Kernel::per_step(|call| plain(call, |x| (x / (1.0 - x)).ln()))),
+        ("sigmoid", Kernel::per_step(|call| plain(call, |x| 1.0 / (1.0 + (-x).exp())))),
     ];
     for (name, kernel) in plain_numbers {
         table.add_map(format!("math:{name}"), Numbers, kernel);
@@ -63,21 +63,21 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map(
             "math:log",
             Numbers,
-            Kernel::per_step(|work| map_with_argument(work, "base", |x, base| x.log(base))),
+            Kernel::per_step(|call| map_with_argument(call, "base", |x, base| x.log(base))),
         )
         .optional("base", Number, DefaultValue::Number(10.0));
     table
         .add_map(
             "math:pow",
             Numbers,
-            Kernel::per_step(|work| map_with_argument(work, "exponent", f64::powf)),
+            Kernel::per_step(|call| map_with_argument(call, "exponent", f64::powf)),
         )
         .required("exponent", Number);
     table
         .add_map(
             "math:roundx",
             Numbers,
-            Kernel::per_step(|work| map_with_argument(work, "step", nearest)),
+            Kernel::per_step(|call| map_with_argument(call, "step", nearest)),
         )
         .optional("step", Number, DefaultValue::Number(1.0))
         .unit(Sources)
@@ -90,19 +90,19 @@ fn nearest(x: f64, step: f64) -> f64 {
     (x / step + 0.5).floor() * step
 }
 
-fn plain(work: KernelInput<'_>, f: fn(f64) -> f64) -> Result<Vec<Stream>> {
-    Ok(map(work.inputs, f))
+fn plain(call: KernelInput<'_>, f: fn(f64) -> f64) -> Result<Vec<Stream>> {
+    Ok(map(call.inputs, f))
 }
 
 fn map_with_argument(
-    work: KernelInput<'_>,
+    call: KernelInput<'_>,
     argument: &str,
     f: fn(f64, f64) -> f64,
 ) -> Result<Vec<Stream>> {
-    let argument_value = work.arguments.number(argument).unwrap_or(f64::NAN);
-    Ok(map(work.inputs, |x| f(x, argument_value)))
+    let argument_value = call.arguments.number(argument).unwrap_or(f64::NAN);
+    Ok(map(call.inputs, |x| f(x, argument_value)))
 }
 
-fn constant(work: KernelInput<'_>, number: f64) -> Result<Vec<Stream>> {
-    Ok(vec![stream(LabelSet::default(), vec![Some(number); work.steps.count])])
+fn constant(call: KernelInput<'_>, number: f64) -> Result<Vec<Stream>> {
+    Ok(vec![stream(LabelSet::default(), vec![Some(number); call.steps.count])])
 }

@@ -20,26 +20,26 @@ use crate::value::StepValue;
 
 /// Adds the functions of this package.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let negate = Kernel::per_step(|mut work| {
-        for value in work.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
+    let negate = Kernel::per_step(|mut call| {
+        for value in call.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
             *value = negate_value(value);
         }
-        Ok(work.inputs)
+        Ok(call.inputs)
     });
     table.add_map("op:neg", Numbers, negate).unit(Sources).quantiles(QuantileRule::Kept);
-    let not = Kernel::per_step(|work| Ok(map(work.inputs, |x| bool_to_number(x == 0.0))));
+    let not = Kernel::per_step(|call| Ok(map(call.inputs, |x| bool_to_number(x == 0.0))));
     table.add_map("op:not", Numbers, not);
     let arithmetic: [(&str, Kernel); 4] = [
-        ("sum", Kernel::per_step(|work| fold_rows(work, |row| row.iter().sum::<f64>() + 0.0))),
+        ("sum", Kernel::per_step(|call| fold_rows(call, |row| row.iter().sum::<f64>() + 0.0))),
         (
             "sub",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |left, right| left - right))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |left, right| left - right))),
         ),
-        ("prod", Kernel::per_step(|work| fold_rows(work, |row| row.iter().product()))),
+        ("prod", Kernel::per_step(|call| fold_rows(call, |row| row.iter().product()))),
         (
             "div",
-            Kernel::per_step(|work| {
-                fold_rows(work, |row| row[0] / row[1..].iter().product::<f64>())
+            Kernel::per_step(|call| {
+                fold_rows(call, |row| row[0] / row[1..].iter().product::<f64>())
             }),
         ),
     ];
@@ -54,27 +54,27 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     let pairwise: [(&str, Kernel); 8] = [
         (
             "div2",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("div", l, r)))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("div", l, r)))),
         ),
         (
             "mod",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("mod", l, r)))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("mod", l, r)))),
         ),
         (
             "exp",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("exp", l, r)))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("exp", l, r)))),
         ),
-        ("eq", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("eq", l, r))))),
+        ("eq", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("eq", l, r))))),
         (
             "geq",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("geq", l, r)))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("geq", l, r)))),
         ),
-        ("gt", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("gt", l, r))))),
+        ("gt", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("gt", l, r))))),
         (
             "leq",
-            Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("leq", l, r)))),
+            Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("leq", l, r)))),
         ),
-        ("lt", Kernel::per_step(|work| fold_rows(work, |row| fold(row, |l, r| pair("lt", l, r))))),
+        ("lt", Kernel::per_step(|call| fold_rows(call, |row| fold(row, |l, r| pair("lt", l, r))))),
     ];
     for (name, kernel) in pairwise {
         let row = table
@@ -85,12 +85,12 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             row.quantiles(QuantileRule::KeptWithConstants);
         }
     }
-    let or = Kernel::per_step(|work| {
-        fold_rows(work, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
+    let or = Kernel::per_step(|call| {
+        fold_rows(call, |row| bool_to_number(row.iter().any(|number| *number != 0.0)))
     });
     table.add_fold("op:or", Numbers, or);
-    let and = Kernel::per_step(|work| {
-        fold_rows(work, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
+    let and = Kernel::per_step(|call| {
+        fold_rows(call, |row| bool_to_number(row.iter().all(|number| *number != 0.0)))
     });
     table.add_fold("op:and", Numbers, and);
     table.add_alias("op:add", "op:sum").deprecated("op:sum");
@@ -128,8 +128,8 @@ fn fold(row: &[f64], of: fn(f64, f64) -> f64) -> f64 {
     row[1..].iter().fold(row[0], |left, right| of(left, *right))
 }
 
-fn fold_rows(work: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>> {
-    let KernelInput { name, inputs, arguments, steps, .. } = work;
+fn fold_rows(call: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>> {
+    let KernelInput { name, inputs, arguments, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
     let mut present = Vec::with_capacity(inputs.len() + 1);
     let is_empty = inputs.is_empty();

@@ -42,11 +42,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Distance of each number from the mean of the others.
-fn cluster_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let norm = DeviationUnit::from_arguments(&work);
-    let mut scores = vec![Vec::with_capacity(work.steps.count); work.inputs.len()];
-    for at in 0..work.steps.count {
-        let row: Vec<Option<f64>> = work.inputs.iter().map(|input| number(input, at)).collect();
+fn cluster_score(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let norm = DeviationUnit::from_arguments(&call);
+    let mut scores = vec![Vec::with_capacity(call.steps.count); call.inputs.len()];
+    for at in 0..call.steps.count {
+        let row: Vec<Option<f64>> = call.inputs.iter().map(|input| number(input, at)).collect();
         // Sums without each number: its prefix plus its suffix.
         let spread = |number: &Option<f64>| {
             number.map_or_else(RunningVariance::default, RunningVariance::from_number)
@@ -55,27 +55,27 @@ fn cluster_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         for i in (0..row.len()).rev() {
             after[i] = spread(&row[i]);
             let rest = after[i + 1];
-            after[i].join(&rest);
+            after[i].merge(&rest);
         }
         let mut before = RunningVariance::default();
         for (i, number) in row.iter().enumerate() {
             let mut others = before;
-            others.join(&after[i + 1]);
+            others.merge(&after[i + 1]);
             scores[i].push(number.and_then(|number| norm.score(number, others)));
-            before.join(&spread(number));
+            before.merge(&spread(number));
         }
     }
-    let streams = work.inputs.iter().zip(scores);
+    let streams = call.inputs.iter().zip(scores);
     Ok(streams.map(|(input, scores)| stream(input.labels.clone(), scores)).collect())
 }
 
 /// Distance of the first number from the trimmed mean of the others.
-fn std_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let norm = DeviationUnit::from_arguments(&work);
-    let trim = work.arguments.number("trim").unwrap_or(0.0) as usize;
-    let shows_model = work.arguments.number("show_model") == Some(1.0);
-    let Some((first, others)) = work.inputs.split_first() else { return Ok(Vec::new()) };
-    let scores = (0..work.steps.count).map(|at| {
+fn std_score(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let norm = DeviationUnit::from_arguments(&call);
+    let trim = call.arguments.number("trim").unwrap_or(0.0) as usize;
+    let shows_model = call.arguments.number("show_model") == Some(1.0);
+    let Some((first, others)) = call.inputs.split_first() else { return Ok(Vec::new()) };
+    let scores = (0..call.steps.count).map(|at| {
         let rest = sorted_numbers(others, at);
         let trimmed = rest.get(trim..rest.len().checked_sub(trim)?)?;
         let model: RunningVariance = trimmed.iter().copied().collect();
@@ -85,34 +85,34 @@ fn std_score(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         }
     });
     Ok(vec![stream(
-        common_labels(work.inputs.iter().map(|input| &input.labels)),
+        common_labels(call.inputs.iter().map(|input| &input.labels)),
         scores.collect::<Vec<_>>(),
     )])
 }
 
-fn count(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let allowed = allowed_deviations(&work);
-    let counts = (0..work.steps.count).map(|at| {
-        let sorted = sorted_numbers(&work.inputs, at);
+fn count(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed_deviations(&call);
+    let counts = (0..call.steps.count).map(|at| {
+        let sorted = sorted_numbers(&call.inputs, at);
         let outliers = normal_range_of(&sorted, allowed).map_or(0, |(low, high)| {
             sorted.iter().filter(|number| **number < low || **number > high).count()
         });
         Some(outliers as f64)
     });
     Ok(vec![stream(
-        common_labels(work.inputs.iter().map(|input| &input.labels)),
+        common_labels(call.inputs.iter().map(|input| &input.labels)),
         counts.collect::<Vec<_>>(),
     )])
 }
 
 /// Two streams: the lower and the upper bound of normal numbers.
-fn normal_range(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let allowed = allowed_deviations(&work);
+fn normal_range(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let allowed = allowed_deviations(&call);
     let ranges =
-        (0..work.steps.count).map(|at| normal_range_of(&sorted_numbers(&work.inputs, at), allowed));
+        (0..call.steps.count).map(|at| normal_range_of(&sorted_numbers(&call.inputs, at), allowed));
     let (low, high): (Vec<_>, Vec<_>) =
         ranges.map(|range| (range.map(|range| range.0), range.map(|range| range.1))).unzip();
-    let labels = common_labels(work.inputs.iter().map(|input| &input.labels));
+    let labels = common_labels(call.inputs.iter().map(|input| &input.labels));
     Ok(vec![
         stream(labels.with(LABEL, "lower bound"), low),
         stream(labels.with(LABEL, "upper bound"), high),
@@ -120,8 +120,8 @@ fn normal_range(work: KernelInput<'_>) -> Result<Vec<Stream>> {
 }
 
 /// Allowed deviations from the median.
-fn allowed_deviations(work: &KernelInput<'_>) -> f64 {
-    6.0 * (1.0 - work.arguments.number("sensitivity").unwrap_or(50.0) / 100.0)
+fn allowed_deviations(call: &KernelInput<'_>) -> f64 {
+    6.0 * (1.0 - call.arguments.number("sensitivity").unwrap_or(50.0) / 100.0)
 }
 
 /// Sorted numbers of a slot.
@@ -157,8 +157,8 @@ enum DeviationUnit {
 }
 
 impl DeviationUnit {
-    fn from_arguments(work: &KernelInput<'_>) -> DeviationUnit {
-        match work.arguments.number("normalize") {
+    fn from_arguments(call: &KernelInput<'_>) -> DeviationUnit {
+        match call.arguments.number("normalize") {
             Some(1.0) => DeviationUnit::Deviation,
             Some(2.0) => DeviationUnit::Mean,
             _ => DeviationUnit::Plain,

@@ -23,8 +23,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 
 /// Random steps within the bounds. The same seed at the same position in a query gives the same
 /// walk.
-fn walk(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { arguments, steps, span, .. } = work;
+fn walk(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { arguments, steps, span, .. } = call;
     let of = |name: &str, default: f64| arguments.number(name).unwrap_or(default);
     let (a, b) = (of("max", 100.0), of("min", 0.0));
     let (least, most) = (a.min(b), a.max(b));

@@ -21,8 +21,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .unit(StreamUnitRule::Sources)
             .quantiles(QuantileRule::Kept);
     }
-    let by_legend = Kernel::per_step(|work| by_text(work, |stream| legend(&stream.labels)));
-    let by_name = Kernel::per_step(|work| by_text(work, |stream| canonical(&stream.labels)));
+    let by_legend = Kernel::per_step(|call| by_text(call, |stream| legend(&stream.labels)));
+    let by_name = Kernel::per_step(|call| by_text(call, |stream| canonical(&stream.labels)));
     for (name, kernel) in [("sort:label", by_legend), ("sort:name", by_name)] {
         table
             .add_choice(name, Either, kernel)
@@ -67,27 +67,27 @@ fn sort_streams(inputs: Vec<Stream>, method: &str, is_rising: bool) -> Vec<Strea
     ranked.into_iter().map(|(_, stream)| stream).collect()
 }
 
-fn pick_streams(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let method = work.arguments.text("method").unwrap_or("mean");
-    let mut streams = sort_streams(work.inputs, method, work.name == "bottom");
-    streams.truncate(work.arguments.number("k").unwrap_or(1.0) as usize);
+fn pick_streams(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let method = call.arguments.text("method").unwrap_or("mean");
+    let mut streams = sort_streams(call.inputs, method, call.name == "bottom");
+    streams.truncate(call.arguments.number("k").unwrap_or(1.0) as usize);
     Ok(streams)
 }
 
-fn is_reverse(work: &KernelInput<'_>) -> bool {
-    work.arguments.number("reverse").is_some_and(|number| number != 0.0)
+fn is_reverse(call: &KernelInput<'_>) -> bool {
+    call.arguments.number("reverse").is_some_and(|number| number != 0.0)
 }
 
-fn by_number(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let is_rising = is_reverse(&work);
-    let method = work.name.strip_prefix("sort:").unwrap_or_default();
-    Ok(sort_streams(work.inputs, method, is_rising))
+fn by_number(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let is_rising = is_reverse(&call);
+    let method = call.name.strip_prefix("sort:").unwrap_or_default();
+    Ok(sort_streams(call.inputs, method, is_rising))
 }
 
-fn by_text(mut work: KernelInput<'_>, text: fn(&Stream) -> String) -> Result<Vec<Stream>> {
-    work.inputs.sort_by_cached_key(text);
-    if is_reverse(&work) {
-        work.inputs.reverse();
+fn by_text(mut call: KernelInput<'_>, text: fn(&Stream) -> String) -> Result<Vec<Stream>> {
+    call.inputs.sort_by_cached_key(text);
+    if is_reverse(&call) {
+        call.inputs.reverse();
     }
-    Ok(work.inputs)
+    Ok(call.inputs)
 }

@@ -17,7 +17,7 @@ impl RunningVariance {
 
     /// Merges both by the formula of Chan, Golub and LeVeque, which avoids cancellation (Updating
     /// formulae and a pairwise algorithm for computing sample variances, 1979).
-    pub(super) fn join(&mut self, other: &RunningVariance) {
+    pub(super) fn merge(&mut self, other: &RunningVariance) {
         let count = self.count + other.count;
         if count == 0.0 {
             return;
@@ -37,9 +37,9 @@ impl RunningVariance {
 
 impl FromIterator<f64> for RunningVariance {
     fn from_iter<I: IntoIterator<Item = f64>>(numbers: I) -> RunningVariance {
-        numbers.into_iter().fold(RunningVariance::default(), |mut held, number| {
-            held.join(&RunningVariance::from_number(number));
-            held
+        numbers.into_iter().fold(RunningVariance::default(), |mut sum, number| {
+            sum.merge(&RunningVariance::from_number(number));
+            sum
         })
     }
 }

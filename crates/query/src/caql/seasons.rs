@@ -20,12 +20,12 @@ fn season(steps: StepGrid) -> usize {
 }
 
 /// Slots before the range that the model learns from.
-pub(super) fn reach(steps: StepGrid) -> usize {
+pub(super) fn lookback_slots(steps: StepGrid) -> usize {
     season(steps).saturating_mul(7)
 }
 
-pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { name, inputs, steps, slots_before: before, .. } = work;
+pub(super) fn forecast_seasons(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { name, inputs, steps, slots_before: before, .. } = call;
     let mut outputs = Vec::new();
     for stream in inputs {
         let foreseen: Vec<(f64, f64)> = forecast_stream(&stream, season(steps)).split_off(before);

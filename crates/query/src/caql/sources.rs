@@ -1,10 +1,14 @@
 //! Sources that read stored metrics: `find`, `metric` and `graphite:find`.
 //!
-//! A slot holds the events within it. A value that counts over a window belongs to the slot in
-//! which the window ends, the slot's end included; a value sampled at a time, number or
-//! distribution, belongs to the slot that contains the time, the slot's start included. A numeric
-//! metric queried for histograms, and a histogram metric queried for numbers, is a stream without
-//! values.
+//! A *slot* is a step of the result, a *metric* of CAQL is a series. Which slot a value belongs to:
+//!
+//! * a value of an interval (an increase, a histogram): the slot in which the interval ends; slots
+//!   are (start, end];
+//! * a sample (a gauge, the total of a counter): the slot that contains its time; slots are
+//!   [start, end).
+//!
+//! A numeric metric queried for histograms, and a histogram metric queried for numbers, is a stream
+//! without values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,10 +60,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table.add_removed(format!("search:metric:{kind}"), "find, with a tag search");
     }
     let more = [("sum", MetricStatistic::Sum), ("histogram_cum", MetricStatistic::Histogram)];
-    for (package, wants) in [("find", Name), ("graphite:find", Text)] {
+    for (package, name_type) in [("find", Name), ("graphite:find", Text)] {
         for (kind, statistic) in STATISTICS.into_iter().chain(more) {
             add_source(table, format!("{package}:{kind}"), statistic)
-                .required("name", wants)
+                .required("name", name_type)
                 .optional("tag_query", Search, Absent)
                 .option("limit", IntegerWithin(1.0, FIND_LIMIT_MAX), DefaultValue::Number(1000.0))
                 .option("start_time_override", Number, Absent)
@@ -80,15 +84,15 @@ fn add_source(
     name: String,
     statistic: MetricStatistic,
 ) -> &mut CaqlFunctionRow {
-    let gives = match statistic {
+    let output_kind = match statistic {
         MetricStatistic::Histogram => OutputKind::Histograms,
         _ => OutputKind::Numbers,
     };
-    table.add_source(name, gives, CaqlKernel::Find(statistic))
+    table.add_source(name, output_kind, CaqlKernel::Find(statistic))
 }
 
 impl MetricQuery {
-    /// Reader of a call; `start` is the start of the first slot.
+    /// Query of a call of `find` or `metric`; `start` is the start of the first slot.
     pub(super) fn new(
         statistic: MetricStatistic,
         function: &Signature,
@@ -96,7 +100,7 @@ impl MetricQuery {
         start: i64,
         span: SourceSpan,
     ) -> Result<MetricQuery> {
-        let mut find = MetricQuery {
+        let mut query = MetricQuery {
             statistic,
             selector: Selector::All,
             limit: 1,
@@ -106,9 +110,9 @@ impl MetricQuery {
         };
         if let Some(check) = arguments.text("check_uuid") {
             let name = arguments.text("name").unwrap_or_default();
-            find.selector = metric(check, name);
-            find.metric = Some(sort_canonical_name(name));
-            return Ok(find);
+            query.selector = metric(check, name);
+            query.metric = Some(sort_canonical_name(name));
+            return Ok(query);
         }
         let name = match arguments.get("name") {
             Some(ArgumentValue::Selector(selector)) => selector.clone(),
@@ -117,15 +121,15 @@ impl MetricQuery {
             _ => panic!("BUG: {} has no name", function.name),
         };
         let search = arguments.selector("tag_query").cloned();
-        find.selector = Selector::and([name].into_iter().chain(search).collect());
-        find.limit = arguments.number("limit").map_or(usize::MAX, |limit| limit as usize);
-        if let Some(instead) = arguments.number("start_time_override") {
+        query.selector = Selector::and([name].into_iter().chain(search).collect());
+        query.limit = arguments.number("limit").map_or(usize::MAX, |limit| limit as usize);
+        if let Some(start_override) = arguments.number("start_time_override") {
             // Rust's cast saturates at the bounds of an i64.
-            find.delay = start.saturating_sub((instead * 1e9) as i64);
+            query.delay = start.saturating_sub((start_override * 1e9) as i64);
         }
         let offset = arguments.duration("start_time_offset").unwrap_or(0);
-        find.delay = find.delay.saturating_add(offset);
-        Ok(find)
+        query.delay = query.delay.saturating_add(offset);
+        Ok(query)
     }
 
     fn fetch(&self) -> SeriesFetch {
@@ -150,7 +154,7 @@ impl MetricQuery {
         &self,
         evaluation: &mut Evaluation<'_>,
     ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
-        // No series of CAQL depends on the range.
+        // CAQL finds series regardless of the range: pass an empty one.
         let found = evaluation.series(&self.fetch(), &(0..0))?;
         let mut found: Vec<(String, (LabelSet, Vec<SeriesHandle>))> = found
             .into_iter()
@@ -167,7 +171,7 @@ impl MetricQuery {
                 false => String::new(),
             };
             let message = format!(
-                "find matched {count} metrics and returns the first {limit}; narrow the \
+                "find matches {count} series, only the first {limit} are returned; narrow the \
                  search{raise}"
             );
             evaluation.warnings.warn(self.span, message);
@@ -244,12 +248,12 @@ impl MetricQuery {
         evaluation.check_fits(metrics.len(), steps)?;
         let mut streams = Vec::with_capacity(metrics.len());
         for (labels, handles) in metrics {
-            let is_meant = |handle: &SeriesHandle| {
+            let has_kind = |handle: &SeriesHandle| {
                 is_histogram(handle) == (self.statistic == MetricStatistic::Histogram)
             };
-            let meant: Vec<SeriesHandle> = handles.into_iter().filter(is_meant).collect();
-            let points = match meant.is_empty() {
-                false => self.points(evaluation, &meant, steps)?,
+            let selected: Vec<SeriesHandle> = handles.into_iter().filter(has_kind).collect();
+            let points = match selected.is_empty() {
+                false => self.points(evaluation, &selected, steps)?,
                 true => {
                     self.warn_of_other_kind(evaluation, &labels);
                     vec![None; steps.count]
@@ -393,8 +397,8 @@ impl MetricQuery {
 
 /// Columns with the contents of the slots of `grid`: the store counts a value at the end of a
 /// column in that column.
-fn shift_grid(grid: TimeGrid, handle: &SeriesHandle, find: &MetricQuery) -> TimeGrid {
-    match find.needs_samples(handle.kind) {
+fn shift_grid(grid: TimeGrid, handle: &SeriesHandle, query: &MetricQuery) -> TimeGrid {
+    match query.needs_samples(handle.kind) {
         true => TimeGrid { start: grid.start.saturating_sub(1), ..grid },
         false => grid,
     }

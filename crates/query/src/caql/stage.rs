@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::function_table::CaqlKernel;
-use super::kernel::{KernelInput, LABEL};
+use super::kernel::{KernelInput, LABEL, SlotMargin};
 use super::names::{legend, tags};
 use super::signature::{InputArity, OutputShape, Signature};
 use super::{functions, resample, units, vector};
@@ -81,7 +81,7 @@ impl PlanStage {
         let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
             panic!("BUG: {} is not planned as a call", function.name);
         };
-        let (before, after) = (kernel.reach)(arguments, steps);
+        let SlotMargin { before, after } = (kernel.margin)(arguments, steps);
         let back = (before as i64).saturating_mul(steps.step);
         let wide = StepGrid {
             start: steps.start.saturating_sub(back),

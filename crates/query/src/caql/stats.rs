@@ -19,12 +19,12 @@ use crate::stream::Stream;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     type Kernels<const N: usize> = [(&'static str, Kernel); N];
     let with_number: Kernels<6> = [
-        ("sum", Kernel::per_step(|work| across(work, |row| reduce("sum", row)))),
-        ("sub", Kernel::per_step(|work| across(work, |row| reduce("sub", row)))),
-        ("prod", Kernel::per_step(|work| across(work, |row| reduce("prod", row)))),
-        ("div", Kernel::per_step(|work| across(work, |row| reduce("div", row)))),
-        ("max", Kernel::per_step(|work| across(work, |row| reduce("max", row)))),
-        ("min", Kernel::per_step(|work| across(work, |row| reduce("min", row)))),
+        ("sum", Kernel::per_step(|call| across(call, |row| reduce("sum", row)))),
+        ("sub", Kernel::per_step(|call| across(call, |row| reduce("sub", row)))),
+        ("prod", Kernel::per_step(|call| across(call, |row| reduce("prod", row)))),
+        ("div", Kernel::per_step(|call| across(call, |row| reduce("div", row)))),
+        ("max", Kernel::per_step(|call| across(call, |row| reduce("max", row)))),
+        ("min", Kernel::per_step(|call| across(call, |row| reduce("min", row)))),
     ];
     for (name, kernel) in with_number {
         let has_unit = !matches!(name, "prod" | "div");
@@ -34,10 +34,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .unit(if has_unit { Sources } else { Unknown });
     }
     let plain: Kernels<4> = [
-        ("mean", Kernel::per_step(|work| across(work, |row| reduce("mean", row)))),
-        ("stddev", Kernel::per_step(|work| across(work, |row| reduce("stddev", row)))),
-        ("var", Kernel::per_step(|work| across(work, |row| reduce("var", row)))),
-        ("popvar", Kernel::per_step(|work| across(work, |row| reduce("popvar", row)))),
+        ("mean", Kernel::per_step(|call| across(call, |row| reduce("mean", row)))),
+        ("stddev", Kernel::per_step(|call| across(call, |row| reduce("stddev", row)))),
+        ("var", Kernel::per_step(|call| across(call, |row| reduce("var", row)))),
+        ("popvar", Kernel::per_step(|call| across(call, |row| reduce("popvar", row)))),
     ];
     for (name, kernel) in plain {
         let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
@@ -51,10 +51,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_fold("stats:count", Either, Kernel::per_step(count_present))
         .output(OutputKind::Numbers)
         .unit(Named("streams"));
-    let any_present = Kernel::per_step(|work| map_presence(work, |any| any.then_some(1.0)));
+    let any_present = Kernel::per_step(|call| map_presence(call, |any| any.then_some(1.0)));
     table.add_fold("stats:alwaysone", Either, any_present).output(OutputKind::Numbers);
     let none_present =
-        Kernel::per_step(|work| map_presence(work, |any| if any { None } else { Some(1.0) }));
+        Kernel::per_step(|call| map_presence(call, |any| if any { None } else { Some(1.0) }));
     table.add_fold("stats:absent", Either, none_present).output(OutputKind::Numbers);
     table
         .add_fold("stats:percentile", Numbers, Kernel::per_step(percentiles))
@@ -128,23 +128,23 @@ pub(super) fn rows(
 }
 
 /// Computes one stream from all.
-fn across(work: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
-    let KernelInput { inputs, arguments, steps, .. } = work;
+fn across(call: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
     rows(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
     Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
-pub(super) fn count_present(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let count = |at: usize| work.inputs.iter().filter(|stream| stream.points[at].is_some()).count();
-    let counts = (0..work.steps.count).map(|at| Some(count(at) as f64));
-    Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), counts)])
+pub(super) fn count_present(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let count = |at: usize| call.inputs.iter().filter(|stream| stream.points[at].is_some()).count();
+    let counts = (0..call.steps.count).map(|at| Some(count(at) as f64));
+    Ok(vec![stream(common_labels(call.inputs.iter().map(|stream| &stream.labels)), counts)])
 }
 
-fn map_presence(work: KernelInput<'_>, of: fn(bool) -> Option<f64>) -> Result<Vec<Stream>> {
-    let any = |at: usize| work.inputs.iter().any(|stream| stream.points[at].is_some());
-    let numbers = (0..work.steps.count).map(|at| of(any(at)));
-    Ok(vec![stream(common_labels(work.inputs.iter().map(|stream| &stream.labels)), numbers)])
+fn map_presence(call: KernelInput<'_>, of: fn(bool) -> Option<f64>) -> Result<Vec<Stream>> {
+    let any = |at: usize| call.inputs.iter().any(|stream| stream.points[at].is_some());
+    let numbers = (0..call.steps.count).map(|at| of(any(at)));
+    Ok(vec![stream(common_labels(call.inputs.iter().map(|stream| &stream.labels)), numbers)])
 }
 
 /// Percentile of numbers, which are sorted in place; interpolated between adjacent ranks (type 7 of
@@ -158,8 +158,8 @@ pub(super) fn percentile(numbers: &mut [f64], percent: f64) -> Option<f64> {
     Some(numbers[below] + (numbers[above] - numbers[below]) * (rank - below as f64))
 }
 
-fn percentiles(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { inputs, arguments, steps, .. } = work;
+fn percentiles(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = call;
     let percents: Vec<f64> =
         arguments.variadic().iter().filter_map(|given| given.number()).collect();
     let mut all = vec![Vec::with_capacity(steps.count); percents.len()];
@@ -176,8 +176,8 @@ fn percentiles(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(all.into_iter().zip(&percents).map(named).collect())
 }
 
-fn ratio(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, steps, .. } = work;
+fn ratio(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, steps, .. } = call;
     let of = arguments.number("of").unwrap_or(1.0);
     let partitions: Vec<String> =
         match (arguments.format("partition_fmt"), arguments.text("partition")) {
@@ -204,15 +204,15 @@ fn ratio(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(inputs)
 }
 
-fn clamp(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let least = work.arguments.number("min").unwrap_or(f64::NEG_INFINITY);
-    let most = work.arguments.number("max").unwrap_or(f64::INFINITY);
-    Ok(super::points::map(work.inputs, |number| number.max(least).min(most)))
+fn clamp(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let least = call.arguments.number("min").unwrap_or(f64::NEG_INFINITY);
+    let most = call.arguments.number("max").unwrap_or(f64::INFINITY);
+    Ok(super::points::map(call.inputs, |number| number.max(least).min(most)))
 }
 
 /// Numbers of each slot after trimming, sorted.
-fn trim(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { inputs, arguments, steps, .. } = work;
+fn trim(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { inputs, arguments, steps, .. } = call;
     let n = arguments.number("n").unwrap_or(0.0) as usize;
     let left = inputs.len().saturating_sub(n.saturating_mul(2));
     let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
@@ -231,16 +231,16 @@ fn trim(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     Ok(all.into_iter().enumerate().map(named).collect())
 }
 
-fn select(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let n = work.arguments.number("n").unwrap_or(1.0) as usize;
-    let count = work.inputs.len();
-    match work.inputs.into_iter().nth(n.saturating_sub(1)) {
+fn select(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let n = call.arguments.number("n").unwrap_or(1.0) as usize;
+    let count = call.inputs.len();
+    match call.inputs.into_iter().nth(n.saturating_sub(1)) {
         Some(stream) => Ok(vec![stream]),
         None => {
             let message = format!(
                 "stats:select({n}) is out of range: there are {count} streams, numbered from 1"
             );
-            Err(Error::Execution { span: work.span, message })
+            Err(Error::Execution { span: call.span, message })
         }
     }
 }

@@ -7,7 +7,7 @@ use hist::{Histogram, HistogramParts, Mixture, Scheme, TrackedValue};
 use super::arguments::CaqlContext;
 use super::bind::{BoundKind, bind};
 use super::function_table::CaqlKernel;
-use super::kernel::KernelInput;
+use super::kernel::{KernelInput, SlotMargin};
 use super::{Body, functions, parse};
 use crate::error::Result;
 use crate::labels::LabelSet;
@@ -62,7 +62,7 @@ pub(super) fn run_kernel_serial(
     let CaqlKernel::Kernel(kernel) = functions::kernel(function) else {
         panic!("no kernel of {}", function.canonical_name)
     };
-    let (before, after) = (kernel.reach)(&arguments, steps);
+    let SlotMargin { before, after } = (kernel.margin)(&arguments, steps);
     let streams = stages.iter().enumerate().map(|(number, stages)| {
         let first = steps.start.saturating_sub(before as i64 * steps.step);
         let slots = (0..before + steps.count + after)

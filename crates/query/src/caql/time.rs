@@ -25,14 +25,14 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 const FIELDS: [&str; 8] =
     ["second", "minute", "hour", "monthday", "month", "weekday", "yearday", "year"];
 
-fn epoch(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    Ok(vec![stream(LabelSet::default(), work.steps.times().map(|time| Some(seconds(time))))])
+fn epoch(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    Ok(vec![stream(LabelSet::default(), call.steps.times().map(|time| Some(seconds(time))))])
 }
 
-fn calendar_field(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let zone = Zone::find(work.arguments.text("timezone").unwrap_or_default())
-        .map_err(|message| Error::Parse { span: work.span, message })?;
-    let field = work.arguments.text("field").unwrap_or_default();
+fn calendar_field(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let zone = Zone::find(call.arguments.text("timezone").unwrap_or_default())
+        .map_err(|message| Error::Parse { span: call.span, message })?;
+    let field = call.arguments.text("field").unwrap_or_default();
     let number = |time| {
         let local = zone.local(time);
         Some(match field {
@@ -47,5 +47,5 @@ fn calendar_field(work: KernelInput<'_>) -> Result<Vec<Stream>> {
             _ => f64::from(local.year()),
         })
     };
-    Ok(vec![stream(LabelSet::default(), work.steps.times().map(number))])
+    Ok(vec![stream(LabelSet::default(), call.steps.times().map(number))])
 }

@@ -39,8 +39,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .quantiles(QuantileRule::Kept);
 }
 
-fn pack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, span, .. } = work;
+fn pack(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, span, .. } = call;
     let Some(format) = arguments.format("format") else { return Ok(inputs) };
     let is_on = |name: &str| arguments.number(name).is_some_and(|number| number != 0.0);
     let (is_sloppy, keep_labels) = (is_on("sloppy"), is_on("meta"));
@@ -71,21 +71,21 @@ pub(super) fn key_of(labels: &LabelSet) -> Option<&str> {
     labels.get(KEY).strip_prefix('=')
 }
 
-fn unpack(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let mut streams = work.inputs;
+fn unpack(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let mut streams = call.inputs;
     for stream in &mut streams {
         let Some(key) = key_of(&stream.labels) else {
             let message =
                 "vector:unpack requires a vector, such as the result of vector(\"%tv{host}\")";
-            return Err(Error::Execution { span: work.span, message: message.to_owned() });
+            return Err(Error::Execution { span: call.span, message: message.to_owned() });
         };
         stream.labels = stream.labels.with(LABEL, key).with(KEY, "").with(VECTOR, "");
     }
     Ok(streams)
 }
 
-fn drop_keys(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let KernelInput { mut inputs, arguments, .. } = work;
+fn drop_keys(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let KernelInput { mut inputs, arguments, .. } = call;
     let dropped: Vec<&str> = arguments.variadic().iter().filter_map(|given| given.text()).collect();
     inputs.retain(|stream| key_of(&stream.labels).is_none_or(|key| !dropped.contains(&key)));
     Ok(inputs)
@@ -131,7 +131,7 @@ impl VectorCounter {
 /// Runs a function for each key that all vectors have, in the order of the first vector.
 pub(super) fn for_each_key(
     inputs: Vec<Stream>,
-    work: &mut dyn FnMut(Vec<Stream>) -> Result<Vec<Stream>>,
+    call: &mut dyn FnMut(Vec<Stream>) -> Result<Vec<Stream>>,
 ) -> Result<Vec<Stream>> {
     let mut operands: Vec<Vec<Stream>> = Vec::new();
     let mut counter = VectorCounter::default();
@@ -157,7 +157,7 @@ pub(super) fn for_each_key(
         let Some(inputs) = operands.iter().map(stream_for_key).collect::<Option<Vec<_>>>() else {
             continue;
         };
-        for mut stream in work(inputs)? {
+        for mut stream in call(inputs)? {
             stream.labels = stream.labels.with(KEY, &key).with(VECTOR, &vector);
             outputs.push(stream);
         }

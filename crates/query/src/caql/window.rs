@@ -22,7 +22,7 @@ use std::ops::Range;
 use calendar::{CalendarClock, WindowCalendar};
 use fold::{
     AllAbsent, AnyPresent, Changes, CounterIncrease, CounterResets, Delta, FirstValue, LastValue,
-    Max, Min, PairStepSum as Added, WindowAggregate, WindowCount, WindowMean, WindowSum,
+    Max, Min, PairwiseSum as Added, WindowAggregate, WindowCount, WindowMean, WindowSum,
     WindowVariance,
 };
 
@@ -32,7 +32,7 @@ use super::function_table::StreamUnitRule::{Distributions, Named, Sources, Unkno
 use super::function_table::{
     AverageOver, CaqlFunctionRow, FunctionTable, PERCENT, QuantileRule, ResampleRule,
 };
-use super::kernel::{Kernel, KernelFn, KernelInput};
+use super::kernel::{Kernel, KernelFn, KernelInput, SlotMargin};
 use super::points::point;
 use super::signature::ArgumentType::{Number, OneOf, ShiftOrZone, Span};
 use super::signature::InputKind::{Either, Histograms, Numbers};
@@ -109,7 +109,7 @@ fn add_window<'a, P: WindowPackage>(
     };
     let align = if P::IS_ROLLING { "end" } else { "start" };
     table
-        .add_map(format!("{package}:{suffix}"), takes, Kernel { reach: reach::<P>, run })
+        .add_map(format!("{package}:{suffix}"), takes, Kernel { margin: margin::<P>, run })
         .required("window_duration", Span)
         .option("skip", Span, skip)
         .option("offset", ShiftOrZone, DefaultValue::Duration(0))
@@ -150,7 +150,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
             _ => continue,
         };
         let row = table
-            .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { reach: reach::<P>, run })
+            .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { margin: margin::<P>, run })
             .optional("period", Span, MINUTE)
             .unit(if suffix == "count" { Unknown } else { Sources })
             .resample(ResampleRule::Numbers(fold));
@@ -158,7 +158,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
             row.quantiles(QuantileRule::Average(AverageOver::Period));
         }
     }
-    let merge = Kernel { reach: reach::<P>, run: merged::merge_mixed::<P> };
+    let merge = Kernel { margin: margin::<P>, run: merged::merge_mixed::<P> };
     table
         .add_map("aggregate:histogram", Either, merge)
         .output(OutputKind::Histograms)
@@ -168,19 +168,19 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
 }
 
 fn fold_windows<F: WindowAggregate, P: WindowPackage>(
-    work: KernelInput<'_>,
+    call: KernelInput<'_>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&work)?;
+    let windows = SlotWindows::for_call::<P>(&call)?;
     let of = |stream: Stream| {
         let add = |held: &mut F, more: &F| {
-            held.join(more);
+            held.merge(more);
             Ok(())
         };
         let found = windows.sums(&stream, |value| value.number().map(F::from_number), add)?;
         let points = found.into_iter().map(|held| point(F::result(held.as_ref())));
         Ok(Stream { points: windows.to_slots(points), ..stream })
     };
-    work.inputs.into_iter().map(of).collect()
+    call.inputs.into_iter().map(of).collect()
 }
 
 /// Distinct windows of the requested slots.
@@ -191,13 +191,13 @@ struct SlotWindows {
 }
 
 impl SlotWindows {
-    fn for_call<P: WindowPackage>(work: &KernelInput<'_>) -> Result<SlotWindows> {
-        let calendar = parse_calendar(work.arguments)
-            .map_err(|message| Error::Execution { span: work.span, message })?;
-        let steps = work.steps;
-        let is_trailing = is_shown_at_end::<P>(work.arguments) || work.context.is_serial;
-        let slots = work.slots_before + steps.count + work.slots_after;
-        let start = i128::from(steps.start) - work.slots_before as i128 * i128::from(steps.step);
+    fn for_call<P: WindowPackage>(call: &KernelInput<'_>) -> Result<SlotWindows> {
+        let calendar = parse_calendar(call.arguments)
+            .map_err(|message| Error::Execution { span: call.span, message })?;
+        let steps = call.steps;
+        let is_trailing = is_shown_at_end::<P>(call.arguments) || call.context.is_serial;
+        let slots = call.slots_before + steps.count + call.slots_after;
+        let start = i128::from(steps.start) - call.slots_before as i128 * i128::from(steps.step);
         // First slot that starts at or after a time.
         let slot = |time: i64| {
             let since = i128::from(time) - start;
@@ -280,8 +280,8 @@ fn window_of_slot<P: WindowPackage>(
 }
 
 /// Slots before and after the requested ones that windows need.
-fn reach<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
-    let Ok(calendar) = parse_calendar(arguments) else { return (0, 0) };
+fn margin<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
+    let Ok(calendar) = parse_calendar(arguments) else { return SlotMargin::default() };
     let (first, last) = (steps.start, steps.end());
     let slots = |time: i128| {
         usize::try_from((time + i128::from(steps.step) - 1).div_euclid(i128::from(steps.step)))
@@ -291,12 +291,12 @@ fn reach<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> (usize, us
     // the query is a check.
     let (start, _) = window_of_slot::<P>(&calendar, true, first, steps.step);
     if is_shown_at_end::<P>(arguments) {
-        return (slots(i128::from(first) - i128::from(start)), 0);
+        return SlotMargin::before(slots(i128::from(first) - i128::from(start)));
     }
     let start = start.min(window_of_slot::<P>(&calendar, false, first, steps.step).0);
     let (_, end) = window_of_slot::<P>(&calendar, false, last, steps.step);
     let after = i128::from(end) - i128::from(last) - i128::from(steps.step);
-    (slots(i128::from(first) - i128::from(start)), slots(after))
+    SlotMargin { before: slots(i128::from(first) - i128::from(start)), after: slots(after) }
 }
 
 /// Whether a value is shown where its window ends.

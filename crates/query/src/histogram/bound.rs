@@ -60,7 +60,9 @@ impl BucketGrid {
         match self {
             BucketGrid::Exponential(_) => false,
             BucketGrid::Custom(_) => true,
-            BucketGrid::Native(scheme) => !matches!(scheme, Scheme::Exp2(_) | Scheme::Log(_)),
+            BucketGrid::Native(scheme) => {
+                !matches!(scheme, Scheme::Exp2(_) | Scheme::Logarithmic(_))
+            }
         }
     }
 

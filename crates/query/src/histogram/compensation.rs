@@ -9,24 +9,27 @@ pub(crate) struct KahanSum {
     /// Rounded sum.
     pub(crate) sum: f64,
     /// Compensation to add to the sum.
-    pub(crate) lost: f64,
+    pub(crate) compensation: f64,
 }
 
 impl KahanSum {
     /// Sum and compensation of the pair.
     pub(crate) fn parts(self) -> (f64, f64) {
-        (self.sum, self.lost)
+        (self.sum, self.compensation)
     }
 
     /// Sum of both.
     pub(super) fn plus(self, other: KahanSum) -> KahanSum {
         let sum = add_compensated(other.sum, self);
-        if other.lost == 0.0 { sum } else { add_compensated(other.lost, sum) }
+        if other.compensation == 0.0 { sum } else { add_compensated(other.compensation, sum) }
     }
 }
 
 /// Adds `more` to the sum. A sum that overflows has no compensation.
-pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> KahanSum {
+pub(crate) fn add_compensated(
+    more: f64,
+    KahanSum { sum, compensation: lost }: KahanSum,
+) -> KahanSum {
     let total = sum + more;
     let lost = if total.is_infinite() {
         0.0
@@ -35,7 +38,7 @@ pub(crate) fn add_compensated(more: f64, KahanSum { sum, lost }: KahanSum) -> Ka
     } else {
         lost + ((more - total) + sum)
     };
-    KahanSum { sum: total, lost }
+    KahanSum { sum: total, compensation: lost }
 }
 
 /// Rounding errors of a sum of histograms, bucket by bucket. Starts empty; belongs to one

@@ -58,7 +58,7 @@ pub(super) fn add_kahan(
         let mut has_empty = false;
         for &(index, more) in theirs {
             let Some((our, lost)) = cells.find(|(our, _)| our.0 == index) else { break };
-            (our.1, lost.1) = add_compensated(more, KahanSum { sum: our.1, lost: lost.1 }).parts();
+            (our.1, lost.1) = add_compensated(more, KahanSum { sum: our.1, compensation: lost.1 }).parts();
             has_empty |= our.1 == 0.0;
         }
         if has_empty {
@@ -107,12 +107,12 @@ fn kahan_cells(counts: &[(i32, f64)], rest: &[(i32, f64)]) -> Vec<(i32, KahanSum
     let mut rest = rest.iter().copied().peekable();
     for &(index, sum) in counts {
         while let Some((index, lost)) = rest.next_if(|lost| lost.0 < index) {
-            cells.push((index, KahanSum { sum: 0.0, lost }));
+            cells.push((index, KahanSum { sum: 0.0, compensation: lost }));
         }
         let lost = rest.next_if(|lost| lost.0 == index).map_or(0.0, |lost| lost.1);
-        cells.push((index, KahanSum { sum, lost }));
+        cells.push((index, KahanSum { sum, compensation: lost }));
     }
-    cells.extend(rest.map(|(index, lost)| (index, KahanSum { sum: 0.0, lost })));
+    cells.extend(rest.map(|(index, lost)| (index, KahanSum { sum: 0.0, compensation: lost })));
     cells
 }
 
@@ -121,7 +121,7 @@ fn split_cells(cells: &[(i32, KahanSum)]) -> (BucketCounts, BucketCounts) {
     drop_empty(&mut counts);
     // Zeros stay in the compensations, so that both keep the same indexes and the next sum is a
     // linear merge.
-    let rest = cells.iter().map(|&(index, cell)| (index, cell.lost)).collect();
+    let rest = cells.iter().map(|&(index, cell)| (index, cell.compensation)).collect();
     (counts, rest)
 }
 

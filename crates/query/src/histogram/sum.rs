@@ -90,12 +90,12 @@ impl FloatHistogram {
         let target = self.grid.common(&other.grid)?;
         let c = compensation;
         let other_zero = self.reconcile_zero(other, Some(c));
-        let plus = |sum: &mut f64, lost: &mut f64, more: KahanSum| {
-            (*sum, *lost) = KahanSum { sum: *sum, lost: *lost }.plus(more).parts();
+        let plus = |sum: &mut f64, compensation: &mut f64, more: KahanSum| {
+            (*sum, *lost) = KahanSum { sum: *sum, compensation: *lost }.plus(more).parts();
         };
         plus(&mut self.zero_count, &mut c.zero_count, other_zero);
-        plus(&mut self.count, &mut c.count, KahanSum { sum: other.count, lost: 0.0 });
-        plus(&mut self.sum, &mut c.sum, KahanSum { sum: other.sum, lost: 0.0 });
+        plus(&mut self.count, &mut c.count, KahanSum { sum: other.count, compensation: 0.0 });
+        plus(&mut self.sum, &mut c.sum, KahanSum { sum: other.sum, compensation: 0.0 });
         for positive in [true, false] {
             let theirs = other.buckets_outside_wider_zero(positive, self.zero_threshold);
             let (ours, rest) = if positive {
@@ -175,7 +175,7 @@ impl FloatHistogram {
         mut compensation: Option<&mut Compensation>,
     ) -> KahanSum {
         let (mut theirs, mut threshold) =
-            (KahanSum { sum: other.zero_count, lost: 0.0 }, other.zero_threshold);
+            (KahanSum { sum: other.zero_count, compensation: 0.0 }, other.zero_threshold);
         if self.grid.is_custom() {
             return KahanSum::default();
         }
@@ -195,7 +195,7 @@ impl FloatHistogram {
                 self.positive.retain(is_outside);
                 self.negative.retain(is_outside);
                 if let Some(c) = compensation.as_deref_mut() {
-                    c.zero_count = own.lost;
+                    c.zero_count = own.compensation;
                     c.positive.retain(is_outside);
                     c.negative.retain(is_outside);
                 }
@@ -215,7 +215,7 @@ impl FloatHistogram {
         let mut threshold = threshold;
         let lost = compensation.map_or(0.0, |c| c.zero_count);
         if threshold <= self.zero_threshold {
-            return (KahanSum { sum: self.zero_count, lost }, threshold);
+            return (KahanSum { sum: self.zero_count, compensation: lost }, threshold);
         }
         let sides = || {
             [
@@ -239,7 +239,7 @@ impl FloatHistogram {
                 break;
             }
         }
-        let mut zero = KahanSum { sum: self.zero_count, lost };
+        let mut zero = KahanSum { sum: self.zero_count, compensation: lost };
         for (counts, rest) in sides() {
             for &(index, count) in counts {
                 if self.grid.edges(index).0 >= threshold {

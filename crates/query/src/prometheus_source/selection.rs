@@ -82,7 +82,7 @@ pub(super) fn candidates(selector: &Selector, is_unknown: bool) -> Option<Select
     }
     let histogram = || {
         Selector::or(
-            ["histogram", "cumulative-histogram", "cumulative-count"]
+            ["histogram", "cumulative-histogram", "counter"]
                 .map(|kind| Selector::label_equals(KIND, kind))
                 .to_vec(),
         )

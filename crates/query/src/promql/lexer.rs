@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
             '=' if self.peek() == Some('~') => {
                 return self.error("unexpected character after '=': '~'");
             }
-            '=' => TokenKind::Equals,
+            '=' => TokenKind::Assign,
             '!' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::NotEqual),
             '!' => return self.unexpected("unexpected character after '!'"),
             '<' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::LessOrEqual),
@@ -131,7 +131,7 @@ impl<'a> Lexer<'a> {
             '>' => TokenKind::Op(BinaryOp::Greater),
             '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
             c if self.is_number(c) => return self.number(),
-            '"' | '\'' | '`' => return self.quotes(c),
+            '"' | '\'' | '`' => return self.lex_string(c),
             ':' if self.is_in_brackets && self.had_colon => {
                 return self.error(format!("unexpected colon {found}"));
             }
@@ -144,7 +144,7 @@ impl<'a> Lexer<'a> {
                 None => return self.error(format!("unexpected character: {found}, expected ':'")),
             },
             c if is_letter(c) || c == ':' => self.word(),
-            '(' | ')' => return self.paren(c),
+            '(' | ')' => return self.lex_paren(c),
             '{' => {
                 self.is_in_braces = true;
                 TokenKind::LeftBrace
@@ -178,10 +178,10 @@ impl<'a> Lexer<'a> {
                 TokenKind::Identifier
             }
             ',' => TokenKind::Comma,
-            '"' | '\'' | '`' => return self.quotes(c),
-            '=' if self.consume(|c| c == '~') => TokenKind::Like,
-            '=' => TokenKind::Equals,
-            '!' if self.consume(|c| c == '~') => TokenKind::NotLike,
+            '"' | '\'' | '`' => return self.lex_string(c),
+            '=' if self.consume(|c| c == '~') => TokenKind::EqualRegex,
+            '=' => TokenKind::Assign,
+            '!' if self.consume(|c| c == '~') => TokenKind::NotEqualRegex,
             '!' if self.consume(|c| c == '=') => TokenKind::Op(BinaryOp::NotEqual),
             '!' => return self.unexpected("unexpected character after '!' inside braces"),
             '{' => return self.error(format!("unexpected left brace {found}")),
@@ -193,7 +193,7 @@ impl<'a> Lexer<'a> {
         })
     }
 
-    /// Inside brackets, before the first number: from there on, tokens are those of expressions.
+    /// Inside brackets, before the first number. After it, tokens are those of expressions.
     fn in_duration(&mut self) -> Result<TokenKind> {
         let Some(c) = self.bump() else {
             return self.error("unexpected end of input in duration expression");
@@ -214,7 +214,7 @@ impl<'a> Lexer<'a> {
                 self.had_colon = true;
                 TokenKind::Colon
             }
-            '(' | ')' => return self.paren(c),
+            '(' | ')' => return self.lex_paren(c),
             ',' => TokenKind::Comma,
             '+' | '-' | '*' | '/' | '%' | '^' => arithmetic(c),
             c if self.is_number(c) => {
@@ -239,7 +239,7 @@ impl<'a> Lexer<'a> {
         self.error(format!("{message}: {found}"))
     }
 
-    fn paren(&mut self, c: char) -> Result<TokenKind> {
+    fn lex_paren(&mut self, c: char) -> Result<TokenKind> {
         if c == '(' {
             self.parens += 1;
             return Ok(TokenKind::LeftParen);
@@ -283,7 +283,7 @@ impl<'a> Lexer<'a> {
         if self.plain_number() {
             return Ok(TokenKind::Number);
         }
-        if self.units() {
+        if self.consume_units() {
             return Ok(TokenKind::Duration);
         }
         let text = &self.text[self.start..self.at];
@@ -337,7 +337,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Whether units follow; their names and order are checked when the duration is parsed.
-    fn units(&mut self) -> bool {
+    fn consume_units(&mut self) -> bool {
         if !self.consume(|c| matches!(c, 's' | 'm' | 'h' | 'd' | 'w' | 'y')) {
             return false;
         }
@@ -353,11 +353,11 @@ impl<'a> Lexer<'a> {
         !self.consume(is_letter_or_digit)
     }
 
-    fn quotes(&mut self, quote: char) -> Result<TokenKind> {
+    fn lex_string(&mut self, quote: char) -> Result<TokenKind> {
         let is_raw = quote == '`';
         loop {
             match self.bump() {
-                Some(c) if c == quote => return Ok(TokenKind::Text),
+                Some(c) if c == quote => return Ok(TokenKind::String),
                 Some('\\') if !is_raw => self.escape(quote)?,
                 // Invalid UTF-8 was decoded as this character.
                 Some(char::REPLACEMENT_CHARACTER) => return self.error("invalid UTF-8 rune"),

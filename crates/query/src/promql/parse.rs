@@ -268,7 +268,7 @@ impl<'a> Parser<'a> {
                 let seconds = self.number()?;
                 node(ExprKind::Duration(seconds), token.span, 0)
             }
-            TokenKind::Text => {
+            TokenKind::String => {
                 self.next()?;
                 node(ExprKind::Text(unquote(self.token_text(token))), token.span, 0)
             }
@@ -376,7 +376,7 @@ fn starts_expr(kind: TokenKind) -> bool {
     match kind {
         TokenKind::Number
         | TokenKind::Duration
-        | TokenKind::Text
+        | TokenKind::String
         | TokenKind::LeftParen
         | TokenKind::LeftBrace => true,
         TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => true,

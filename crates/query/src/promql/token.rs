@@ -22,7 +22,7 @@ pub(super) enum TokenKind {
     MetricIdentifier,
     Number,
     Duration,
-    Text,
+    String,
     LeftParen,
     RightParen,
     LeftBrace,
@@ -32,11 +32,11 @@ pub(super) enum TokenKind {
     Comma,
     Colon,
     /// `=`
-    Equals,
+    Assign,
     /// `=~`
-    Like,
+    EqualRegex,
     /// `!~`
-    NotLike,
+    NotEqualRegex,
     /// `@`
     At,
     Op(BinaryOp),
@@ -121,10 +121,10 @@ impl PromqlToken {
             TokenKind::End => "end of input".to_owned(),
             TokenKind::Identifier => format!("identifier {}", quote_text(value)),
             TokenKind::MetricIdentifier => format!("metric identifier {}", quote_text(value)),
-            TokenKind::Text => format!("string {}", short()),
+            TokenKind::String => format!("string {}", short()),
             TokenKind::Number => format!("number {}", short()),
             TokenKind::Duration => format!("duration {}", short()),
-            TokenKind::Op(_) | TokenKind::Like | TokenKind::NotLike | TokenKind::At => {
+            TokenKind::Op(_) | TokenKind::EqualRegex | TokenKind::NotEqualRegex | TokenKind::At => {
                 format!("<op:{value}>")
             }
             TokenKind::Aggregate(_) => format!("<aggr:{value}>"),

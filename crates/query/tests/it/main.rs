@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 /// Scripts of a directory, by name.
 fn scripts(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
-    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
+    let paths = entries.map(|entry| entry.expect("a directory can be listed").path());
     let is_script = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "test");
     let mut paths: Vec<PathBuf> = paths.filter(is_script).collect();
     paths.sort();
@@ -61,9 +61,9 @@ fn our_scripts() {
 /// Prometheus' own scripts, which are not part of this repository. Known failures and their reasons
 /// are in `prometheus-scripts.txt`.
 #[test]
-#[ignore = "needs TOPDECK_PROMQLTEST, a folder of Prometheus' scripts"]
+#[ignore = "needs TOPDECK_PROMQLTEST, a directory of Prometheus' scripts"]
 fn prometheus_scripts() {
-    let folder = std::env::var("TOPDECK_PROMQLTEST").expect("TOPDECK_PROMQLTEST names a folder");
+    let folder = std::env::var("TOPDECK_PROMQLTEST").expect("TOPDECK_PROMQLTEST names a directory");
     let known = fs::read_to_string(data("prometheus-scripts.txt")).unwrap_or_default();
     let known = expected_failures(&known);
     let mut wrong = String::new();

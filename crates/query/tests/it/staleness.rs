@@ -127,7 +127,7 @@ fn both_types_of_a_changed_series_are_returned() {
         answer.warnings.of_kind(QueryWarningKind::Warning).map(|note| note.0).collect();
     assert_eq!(
         warnings,
-        ["served was sent as gauge and as cumulative-count: the samples are merged; select one \
+        ["served was sent as gauge and as counter: the samples are merged; select one \
              with __unit or __kind, as in {__kind=\"gauge\"}"]
     );
 }

@@ -15,7 +15,7 @@ use crate::distribution::group::{DistributionGroup, GroupKey, ROW_NS};
 use crate::distribution::number_recorder::NumberRecorder;
 use crate::distribution::threshold_count;
 use crate::distribution::{DistributionOptions, interval_ns};
-use render::value_formatter;
+use render::text::count_text;
 
 /// Bytes read to detect the format, and buffer size for numbers.
 pub const HEAD_BYTES: u64 = 1 << 20;
@@ -50,9 +50,9 @@ impl CollectedInput {
 
     /// Description of skipped samples; empty if none were skipped.
     pub(crate) fn skipped_text(&self) -> String {
-        let parts =
-            self.skipped.iter().map(|(what, n)| format!("{} × {what}", value_formatter::count(*n)));
-        parts.collect::<Vec<_>>().join(", ")
+        let parts: Vec<String> =
+            self.skipped.iter().map(|(what, n)| count_text(*n, what)).collect();
+        parts.join(", ")
     }
 
     /// Reason why there is nothing to report.
@@ -75,41 +75,41 @@ impl CollectedInput {
 
 /// Reads all files. Errors are in the result.
 pub fn collect(options: &DistributionOptions) -> Result<CollectedInput> {
-    let mut taker = GroupingSink::new(options)?;
+    let mut sink = GroupingSink::new(options)?;
     for (file, path) in options.files.iter().enumerate() {
-        (taker.file, taker.file_name) = (file, display_name(path));
-        if let Err(error) = read_file(path, options, &mut taker) {
-            taker.input.unreadable.push(format!("cannot read {}: {error}", taker.file_name));
+        (sink.file, sink.file_name) = (file, display_name(path));
+        if let Err(error) = read_file(path, options, &mut sink) {
+            sink.input.unreadable.push(format!("cannot read {}: {error}", sink.file_name));
         }
-        taker.flush_numbers();
-        if let Some(error) = taker.error {
-            return Err(unsuitable(format!("{}: {error}", taker.file_name)));
+        sink.flush_numbers();
+        if let Some(error) = sink.error {
+            return Err(unsuitable(format!("{}: {error}", sink.file_name)));
         }
-        if taker.input.error_count > 0 && !options.keep_going {
+        if sink.input.error_count > 0 && !options.keep_going {
             break;
         }
     }
-    Ok(taker.input)
+    Ok(sink.input)
 }
 
-/// Reads samples that are one exposition, such as those of a process.
+/// Reads samples that were taken together, such as one scrape or the metrics of a process.
 pub fn collect_exposition(
     options: &DistributionOptions,
     read: impl FnOnce(&mut dyn SampleSink),
 ) -> Result<CollectedInput> {
-    let mut taker = GroupingSink::new(options)?;
-    taker.is_exposition = true;
-    read(&mut taker);
-    match taker.error {
+    let mut sink = GroupingSink::new(options)?;
+    sink.is_exposition = true;
+    read(&mut sink);
+    match sink.error {
         Some(error) => Err(error),
-        None => Ok(taker.input),
+        None => Ok(sink.input),
     }
 }
 
 fn read_file(
     path: &Path,
     options: &DistributionOptions,
-    taker: &mut GroupingSink<'_>,
+    sink: &mut GroupingSink<'_>,
 ) -> io::Result<()> {
     let (source, length): (Box<dyn Read>, u64) = if path.as_os_str() == "-" {
         (Box::new(io::stdin().lock()), 0)
@@ -125,13 +125,13 @@ fn read_file(
     let format = match options.format.map_or_else(|| collect::detect(&head), Ok) {
         Ok(format) => format,
         Err(error) => {
-            let _ = taker.error(error);
+            let _ = sink.error(error);
             return Ok(());
         }
     };
-    taker.is_exposition = format == InputFormat::Prometheus;
+    sink.is_exposition = format == InputFormat::Prometheus;
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
-    collect::read(format, &mut input, options.unit.as_ref(), taker)
+    collect::read(format, &mut input, options.unit.as_ref(), sink)
 }
 
 /// File name for messages.
@@ -160,14 +160,14 @@ impl GroupingSink<'_> {
         let unit = options.unit.as_ref().filter(|unit| unit.in_nanoseconds().is_some());
         let numbers_unit =
             if unit.is_some() { Some(Unit::Nanoseconds) } else { options.unit.clone() };
-        let limits = threshold_count::thresholds(options, numbers_unit.as_ref());
+        let thresholds = threshold_count::thresholds(options, numbers_unit.as_ref());
         Ok(GroupingSink {
             options,
             row_ns: match &options.interval {
                 Some(interval) => Some(interval_ns(interval)?),
                 None => options.heatmap.then_some(ROW_NS),
             },
-            numbers: NumberRecorder::new(&limits),
+            numbers: NumberRecorder::new(&thresholds),
             numbers_unit,
             file: 0,
             file_name: String::new(),
@@ -185,43 +185,43 @@ impl GroupingSink<'_> {
         })
     }
 
-    fn group_key(&self, reading: &DecodedSample) -> GroupKey {
+    fn group_key(&self, sample: &DecodedSample) -> GroupKey {
         let by = self.options.by.as_deref();
         let is_per_file = self.options.compare || by == Some("file");
         let by = match by {
             None | Some("file") => None,
             Some("series") => {
-                let labels = reading.labels.iter().map(|(name, value)| format!("{name}={value:?}"));
+                let labels = sample.labels.iter().map(|(name, value)| format!("{name}={value:?}"));
                 Some(format!("{{{}}}", labels.collect::<Vec<_>>().join(",")))
             }
-            Some(label) => Some(match reading.label(label) {
+            Some(label) => Some(match sample.label(label) {
                 Some(value) => format!("{label} {value}"),
                 None => format!("no {label}"),
             }),
         };
         GroupKey {
             file: is_per_file.then_some(self.file),
-            metric: reading.metric.clone(),
+            metric: sample.metric.clone(),
             by,
-            unit: reading.unit.clone().or_else(|| self.options.unit.clone()),
+            unit: sample.unit.clone().or_else(|| self.options.unit.clone()),
         }
     }
 
-    fn add(&mut self, reading: &DecodedSample, histogram: &hist::Histogram) {
-        let key = self.group_key(reading);
+    fn add(&mut self, sample: &DecodedSample, histogram: &hist::Histogram) {
+        let key = self.group_key(sample);
         let groups = &mut self.input.groups;
         let at = *self.group_index.entry(key).or_insert_with_key(|key| {
             groups.push(DistributionGroup::new(key.clone()));
             groups.len() - 1
         });
-        if let Err(error) = groups[at].add(reading, histogram, self.row_ns) {
+        if let Err(error) = groups[at].add(sample, histogram, self.row_ns) {
             self.error.get_or_insert(error);
         }
     }
 
     fn flush_numbers(&mut self) {
         if let Some(histogram) = self.numbers.take_histogram() {
-            let reading = DecodedSample {
+            let sample = DecodedSample {
                 metric: String::new(),
                 labels: Vec::new(),
                 unit: self.numbers_unit.clone(),
@@ -230,7 +230,7 @@ impl GroupingSink<'_> {
                 temporality: SampleTemporality::Delta,
                 value: DecodedValue::Text(String::new()),
             };
-            self.add(&reading, &histogram);
+            self.add(&sample, &histogram);
         }
     }
 }
@@ -241,26 +241,26 @@ impl SampleSink for GroupingSink<'_> {
         self.numbers.record(value);
     }
 
-    fn sample(&mut self, reading: DecodedSample) {
-        match &reading.value {
+    fn sample(&mut self, sample: DecodedSample) {
+        match &sample.value {
             // A Prometheus exposition is a single sample; in a file of several samples each one
             // includes the previous ones.
             DecodedValue::Histogram(_)
-                if reading.temporality == SampleTemporality::Cumulative && !self.is_exposition =>
+                if sample.temporality == SampleTemporality::Cumulative && !self.is_exposition =>
             {
                 self.skipped("a cumulative histogram");
             }
             DecodedValue::Histogram(histogram) => {
                 let metrics = &mut self.input.metrics;
-                if !reading.metric.is_empty() && !metrics.contains(&reading.metric) {
-                    metrics.insert(reading.metric.clone());
+                if !sample.metric.is_empty() && !metrics.contains(&sample.metric) {
+                    metrics.insert(sample.metric.clone());
                 }
-                if self.options.metric.as_ref().is_none_or(|name| *name == reading.metric) {
-                    self.add(&reading, histogram);
+                if self.options.metric.as_ref().is_none_or(|name| *name == sample.metric) {
+                    self.add(&sample, histogram);
                 }
             }
             DecodedValue::Integer(_) | DecodedValue::Number(_) => {
-                self.skipped(match reading.temporality {
+                self.skipped(match sample.temporality {
                     SampleTemporality::Cumulative | SampleTemporality::Delta => "a counter",
                     SampleTemporality::Instant if self.is_exposition => "a gauge",
                     SampleTemporality::Instant => "a single number",

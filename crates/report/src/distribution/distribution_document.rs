@@ -83,7 +83,7 @@ fn group_json(options: &DistributionOptions, group: &DistributionGroup) -> Resul
     let above = options.above.iter().zip(&limits).map(|(written, above)| {
         Object(vec![
             ("text", Text(written.to_string())),
-            ("limit", number(above.threshold)),
+            ("threshold", number(above.threshold)),
             ("count", count(above.count)),
             ("share", bracket(above.count.fraction_of(group.distribution.count()))),
         ])

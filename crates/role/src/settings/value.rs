@@ -31,8 +31,8 @@ pub fn length_or(length: Option<Length>, default: Duration) -> Duration {
     length.map_or(default, |length| length.0)
 }
 
-/// A file or folder. [`Document`] resolves relative paths against the folder of the settings file,
-/// for all roles.
+/// A file or directory. [`Document`] resolves relative paths against the directory of the settings
+/// file, for all roles.
 ///
 /// [`Document`]: crate::settings::Document
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl AsRef<Path> for FilePath {
 }
 
 thread_local! {
-    /// The folder against which [`FilePath`]s are resolved while a file is read. A thread local,
+    /// The directory against which [`FilePath`]s are resolved while a file is read. A thread local,
     /// because deserializing cannot pass context down to values.
     static FOLDER: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
 }

@@ -39,7 +39,7 @@ fn its_settings_are_checked() {
               |  ^"#]],
     );
     let settings = node::read(ROLES, "[heartbeat]\nstation = \"mir\"\n").unwrap();
-    let error = settings.verify(None).unwrap_err().to_string();
+    let error = settings.validate_files(None).unwrap_err().to_string();
     expect!["cannot send heartbeats to mir: no station is reachable; remove `station`"]
         .assert_eq(&error);
     assert_eq!(settings.summary().len(), 1);

@@ -61,7 +61,7 @@ macro_rules! role {
                 document.read(Self::KEYS)
             }
 
-            fn check(settings: &Tables, check: &mut SettingsCheck<'_>) {
+            fn validate_settings(settings: &Tables, check: &mut SettingsCheck<'_>) {
                 let table = role::settings::TableRef::named(Self::NAME);
                 if settings.$name.fails {
                     check.problem(table, "fails", "may not be asked for in a file");

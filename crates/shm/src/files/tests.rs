@@ -1,4 +1,4 @@
-//! Discovery in folders with valid and invalid entries.
+//! Discovery in directories with valid and invalid entries.
 
 use std::fs::{self, create_dir_all};
 use std::os::unix::fs::symlink;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-/// A folder that is removed on drop.
+/// A directory that is removed on drop.
 struct TestRoot(PathBuf);
 
 impl TestRoot {
@@ -62,7 +62,7 @@ fn jvms_are_found_by_user_and_number() {
     {
         root.file(&format!("tmp/{other}"), "no JVM");
     }
-    root.file("tmp/hsperfdata_file", "no folder");
+    root.file("tmp/hsperfdata_file", "no directory");
     let jvms = find_jvm_files(&root.0).unwrap();
     let found: Vec<_> =
         jvms.iter().map(|jvm| (&*jvm.user, jvm.pid, content(&jvm.file).unwrap())).collect();
@@ -87,7 +87,7 @@ fn nothing_leads_out_of_a_root() {
     root.file("private/hsperfdata_x/1", "inside");
     root.link("tmp", "/private");
     assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
-    // The folder of a user must not be a symbolic link.
+    // The directory of a user must not be a symbolic link.
     root.link("private/hsperfdata_y", "hsperfdata_x");
     assert_eq!(find_jvm_files(&root.0).unwrap().len(), 1);
 }
@@ -118,7 +118,7 @@ fn pcp_conf_names_the_folder() {
     assert_eq!(root.mmvs(None), "elsewhere/mmv/c var/lib/pcp/tmp/mmv/a var/tmp/mmv/b");
     root.file("own/mmv/d", "");
     assert!(root.mmvs(Some("/own")).starts_with("own/mmv/d elsewhere/mmv/c "));
-    // One folder by two names is searched once.
+    // One directory by two names is searched once.
     root.link("same", "var/tmp");
     assert!(root.mmvs(Some("/same")).ends_with(" var/lib/pcp/tmp/mmv/a"));
     assert!(!root.mmvs(Some("own")).contains("own"), "nobody knows where a relative path begins");

@@ -19,7 +19,7 @@ use super::layout::{
 use super::{CollectionInfo, Error, ProcessRow, Result};
 use crate::folder::TMPFS;
 
-/// Name of the file in its folder.
+/// Name of the file in its directory.
 pub const FILE_NAME: &str = "processes.tdp";
 /// Lock file that ensures a single writer.
 pub const LOCK_NAME: &str = "processes.lock";
@@ -49,8 +49,8 @@ pub struct TableWriter {
 }
 
 impl TableWriter {
-    /// Becomes the publisher of [`FILE_NAME`] in a folder, which must be on tmpfs. The first table
-    /// creates the file.
+    /// Becomes the publisher of [`FILE_NAME`] in a directory, which must be on tmpfs. The first
+    /// table creates the file.
     pub fn new(folder: &Path) -> Result<TableWriter> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();

@@ -1,4 +1,4 @@
-//! A tmpfs folder for a test, removed at the end. Tests of other crates use it too.
+//! A tmpfs directory for a test, removed at the end. Tests of other crates use it too.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 #[path = "room.rs"]
 pub(crate) mod room;
 
-/// The folder.
+/// The directory.
 pub(crate) struct TestFolder(pub(crate) PathBuf);
 
 impl TestFolder {
-    /// `None`, with a message, if there is no tmpfs. Scanners find folders below `/dev/shm` with
-    /// the prefix `topdeck-`.
+    /// `None`, with a message, if there is no tmpfs. Scanners find directories below `/dev/shm`
+    /// with the prefix `topdeck-`.
     pub(crate) fn new() -> Option<TestFolder> {
         if !room::has_space() {
             return None;
@@ -24,7 +24,7 @@ impl TestFolder {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let path =
                 PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
-            // Independent of the umask: a folder writable by others is refused.
+            // Independent of the umask: a directory writable by others is refused.
             match DirBuilder::new().mode(0o755).create(&path) {
                 Ok(()) => return Some(TestFolder(path)),
                 // Left by another process with the same PID.
@@ -37,7 +37,7 @@ impl TestFolder {
         }
     }
 
-    /// Files in the folder by name.
+    /// Files in the directory by name.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
         let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();

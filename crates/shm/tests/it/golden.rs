@@ -109,7 +109,8 @@ fn write_golden() {
         .env(shm::ENV_VARIABLE, &folder)
         .status();
     assert!(status.expect("a child").success());
-    let path = std::fs::read_dir(&folder).expect("the folder").next().expect("a file").expect("it");
+    let path =
+        std::fs::read_dir(&folder).expect("the directory").next().expect("a file").expect("it");
     let file = std::fs::File::open(path.path()).expect("the file");
     let bytes = file.metadata().expect("its length").len();
     let mut words = Vec::new();
@@ -130,5 +131,5 @@ fn write_golden() {
 }
 
 fn words_folder() -> PathBuf {
-    words().parent().expect("a folder").to_owned()
+    words().parent().expect("a directory").to_owned()
 }

@@ -19,7 +19,7 @@ public class Sleeps {
 }
 "#;
 
-/// A JVM that is stopped on drop, and its folder.
+/// A JVM that is stopped on drop, and its directory.
 struct TestJvm {
     child: Child,
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! Processes that fork, die, or run out of space: each in a child process with its own folder.
+//! Processes that fork, die, or run out of space: each in a child process with its own directory.
 
 #![allow(unsafe_code, reason = "nothing safe forks")]
 
@@ -294,7 +294,7 @@ fn no_file_when_disabled_or_on_disk() {
         [Path::new(env!("CARGO_TARGET_TMPDIR")), &std::env::temp_dir(), Path::new("/var/tmp")];
     let Some(place) = places.into_iter().find(|place| is_on_disk(place)) else {
         return println!(
-            "skipped: no folder for temporary files is on a disk and open to this user"
+            "skipped: no directory for temporary files is on a disk and open to this user"
         );
     };
     let on_disk = place.join(format!("topdeck-shm-{}", std::process::id()));
@@ -327,7 +327,7 @@ fn full_child() {
     }
     let done = MetricBuilder::new("done_total").counter().expect("room");
     let took = MetricBuilder::new("took").histogram().expect("room");
-    let folder = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a folder"));
+    let folder = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a directory"));
     done.add(1);
     took.record(10);
     // Another file takes the rest of the space.

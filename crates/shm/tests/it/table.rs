@@ -18,7 +18,7 @@ use crate::page::check_fields;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
-/// Table file of a folder.
+/// Table file of a directory.
 fn file(folder: &TestFolder) -> PathBuf {
     folder.0.join(FILE_NAME)
 }

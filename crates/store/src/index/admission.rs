@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use model::{Series, SeriesId};
 
-use super::series_owner::{OwnerCount, SeriesOwner};
-use super::{CardinalityError, LabelState, ParsedTag, SeriesIndex};
+use super::producer_table::{ProducerCount, ProducerNumber};
+use super::{CardinalityError, KeyField, ParsedField, SeriesIndex};
 
 /// New series of a batch that were admitted. They count before the store reads the batch.
 #[derive(Debug, Default)]
@@ -44,14 +44,15 @@ impl SeriesIndex {
         let new = (batch.ids.len() as u64).saturating_add(1);
         let found = (self.live() as u64).saturating_add(new);
         let max =
-            self.limits.series_max.min(u64::from(u32::MAX.saturating_sub(self.keys.deleted())));
+            self.limits.max_series.min(u64::from(u32::MAX.saturating_sub(self.keys.deleted())));
         if found > max {
             return Err(CardinalityError::Series { series: series.to_string(), found, max });
         }
         let tags = self.parse_key(key);
-        let owner = self.owners.find(producer);
-        let found = owner.map_or(0, |owner| self.owners.series(owner));
-        let (found, max) = (found.saturating_add(new), self.limits.series_per_producer_max);
+        let producer_number = self.producers.find(producer);
+        let found =
+            producer_number.map_or(0, |producer_number| self.producers.series(producer_number));
+        let (found, max) = (found.saturating_add(new), self.limits.max_producer_series);
         if found > max {
             return Err(CardinalityError::SeriesPerProducer {
                 series: series.to_string(),
@@ -59,7 +60,7 @@ impl SeriesIndex {
                 max,
             });
         }
-        self.check_metric(&series, &tags[0], owner, batch)?;
+        self.check_metric(&series, &tags[0], producer_number, batch)?;
         let mut new = Vec::new();
         let texts = [("__name", series.name()), ("__unit", series.unit())].into_iter();
         let texts = texts.filter(|(name, text)| *name == "__name" || !text.is_empty());
@@ -73,9 +74,9 @@ impl SeriesIndex {
                 continue;
             }
             let in_batch = in_batch.map_or(0, |texts| texts.len() as u64);
-            let max = self.limits.values_per_label_max;
-            let of_owner = self.values_of(tag, owner, max.saturating_sub(in_batch));
-            let found = of_owner.saturating_add(in_batch).saturating_add(1);
+            let max = self.limits.max_label_values;
+            let of_producer = self.values_of(tag, producer_number, max.saturating_sub(in_batch));
+            let found = of_producer.saturating_add(in_batch).saturating_add(1);
             if found > max {
                 let (metric, label) = (series.name().to_owned(), name.to_owned());
                 return Err(CardinalityError::ValuesPerLabel { metric, label, found, max });
@@ -94,21 +95,21 @@ impl SeriesIndex {
     fn check_metric(
         &self,
         series: &Series,
-        name: &ParsedTag,
-        owner: Option<SeriesOwner>,
+        name: &ParsedField,
+        producer_number: Option<ProducerNumber>,
         batch: &NewSeries,
     ) -> Result<(), CardinalityError> {
-        let max = self.limits.series_per_metric_max;
+        let max = self.limits.max_metric_series;
         let in_batch = batch.series_of_metric.get(series.name()).copied().unwrap_or(0);
-        let of_owner = match (name.value, owner) {
-            (Some(at), Some(owner)) => {
+        let of_producer = match (name.value, producer_number) {
+            (Some(at), Some(producer_number)) => {
                 let numbers = &self.names.values[at as usize].postings;
-                let is_of = |number: &u32| self.keys.owner(*number) == owner;
+                let is_of = |number: &u32| self.keys.producer_number(*number) == producer_number;
                 let count = || numbers.as_slice().iter().copied().filter(is_of).count();
                 let all = numbers.len() as u64;
-                self.count_for_owner(
-                    OwnerCount::OfMetric(at),
-                    owner,
+                self.count_for_producer(
+                    ProducerCount::OfMetric(at),
+                    producer_number,
                     all,
                     max.saturating_sub(in_batch),
                     count,
@@ -116,7 +117,7 @@ impl SeriesIndex {
             }
             _ => 0,
         };
-        let found = of_owner.saturating_add(in_batch).saturating_add(1);
+        let found = of_producer.saturating_add(in_batch).saturating_add(1);
         if found > max {
             let metric = series.name().to_owned();
             return Err(CardinalityError::SeriesPerMetric { metric, found, max });
@@ -124,30 +125,38 @@ impl SeriesIndex {
         Ok(())
     }
 
-    /// Number of values of a tag that an owner introduced; an upper bound where all owners together
+    /// Number of values of a field that a producer introduced; an upper bound where all producers
+    /// together
     /// have fewer than `max`.
-    fn values_of(&self, tag: &ParsedTag, owner: Option<SeriesOwner>, max: u64) -> u64 {
-        let (Some(label), Some(owner)) = (self.known_label(tag), owner) else { return 0 };
-        let what = match tag.state {
-            LabelState::Name => OwnerCount::Names,
-            LabelState::Unit => OwnerCount::Units,
-            LabelState::Label(at) => OwnerCount::OfLabel(at),
-            LabelState::NewLabel(..) => return 0,
+    fn values_of(
+        &self,
+        tag: &ParsedField,
+        producer_number: Option<ProducerNumber>,
+        max: u64,
+    ) -> u64 {
+        let (Some(label), Some(producer_number)) = (self.known_label(tag), producer_number) else {
+            return 0;
         };
-        let is_of = |number: u32| self.keys.owner(number) == owner;
+        let what = match tag.state {
+            KeyField::Name => ProducerCount::Names,
+            KeyField::Unit => ProducerCount::Units,
+            KeyField::Label(at) => ProducerCount::OfLabel(at),
+            KeyField::NewLabel(..) => return 0,
+        };
+        let is_of = |number: u32| self.keys.producer_number(number) == producer_number;
         let count = || label.values.iter().filter(|value| is_of(value.postings.first())).count();
-        self.count_for_owner(what, owner, label.values.len() as u64, max, count)
+        self.count_for_producer(what, producer_number, label.values.len() as u64, max, count)
     }
 
-    /// An owner's share of `all`, counted only where it may reach the limit.
-    fn count_for_owner(
+    /// A producer's share of `all`, counted only where it may reach the limit.
+    fn count_for_producer(
         &self,
-        what: OwnerCount,
-        owner: SeriesOwner,
+        what: ProducerCount,
+        producer_number: ProducerNumber,
         all: u64,
         max: u64,
         count: impl FnOnce() -> usize,
     ) -> u64 {
-        if all < max { all } else { self.owners.count(what, owner, count) }
+        if all < max { all } else { self.producers.count(what, producer_number, count) }
     }
 }

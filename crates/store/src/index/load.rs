@@ -30,9 +30,9 @@ impl SeriesIndex {
         let mut refused = Vec::new();
         let mut deleted = PendingDeletions::default();
         let mut read = |record: SeriesRecord<'_>| match record {
-            SeriesRecord::Added { key: form, producer } => {
-                deleted.restore(&mut index, &SeriesId::from_canonical_key(form));
-                if let Err(error) = index.insert(form, producer) {
+            SeriesRecord::Added { key: canonical_key, producer } => {
+                deleted.restore(&mut index, &SeriesId::from_canonical_key(canonical_key));
+                if let Err(error) = index.insert(canonical_key, producer) {
                     refused.push(format!("canonical key: {error}"));
                 }
             }
@@ -48,15 +48,17 @@ impl SeriesIndex {
             ));
             let known = index.len();
             for &number in manifest.parts.keys() {
-                let mut forms = Vec::new();
-                let read = storage
-                    .open_part(number)
-                    .and_then(|part| part.for_each_key(&mut |form| forms.push(form.to_owned())));
+                let mut canonical_keys = Vec::new();
+                let read = storage.open_part(number).and_then(|part| {
+                    part.for_each_key(&mut |canonical_key| {
+                        canonical_keys.push(canonical_key.to_owned())
+                    })
+                });
                 if let Err(error) = read {
                     notes.push(error.to_string());
                 }
-                for form in forms {
-                    if let Err(error) = index.insert(&form, None) {
+                for canonical_key in canonical_keys {
+                    if let Err(error) = index.insert(&canonical_key, None) {
                         refused.push(format!("canonical key: {error}"));
                     }
                 }

@@ -1,4 +1,4 @@
-//! Canonical keys of all series, with ids and owners.
+//! Canonical keys of all series, with ids and producers.
 //!
 //! A deleted series keeps its number and id with an empty key: 22 bytes until the store is
 //! reopened.
@@ -10,7 +10,7 @@
 
 use model::SeriesId;
 
-use super::series_owner::SeriesOwner;
+use super::producer_table::ProducerNumber;
 use super::table::capacity_bytes;
 
 /// Series per chunk: about 150 KB of keys. A growing chunk wastes little, and full chunks are never
@@ -31,7 +31,7 @@ struct KeyChunk {
     /// End of each key in `bytes`: at most 16 MiB.
     ends: Vec<u32>,
     ids: Vec<SeriesId>,
-    owners: Vec<SeriesOwner>,
+    producers: Vec<ProducerNumber>,
 }
 
 /// Text inside the key of a series.
@@ -46,12 +46,12 @@ pub(super) struct KeyText {
 const _: () = assert!(model::CANONICAL_KEY_BYTES_MAX <= u16::MAX as usize);
 
 impl KeyText {
-    /// Location of `part` in `form`, the current or future key of series `number`.
-    pub(super) fn locate(number: u32, form: &[u8], part: &[u8]) -> KeyText {
-        let offset = part.as_ptr().addr().wrapping_sub(form.as_ptr().addr());
+    /// Location of `part` in `canonical_key`, the current or future key of series `number`.
+    pub(super) fn locate(number: u32, canonical_key: &[u8], part: &[u8]) -> KeyText {
+        let offset = part.as_ptr().addr().wrapping_sub(canonical_key.as_ptr().addr());
         let end = offset.checked_add(part.len());
         assert!(
-            end.is_some_and(|end| end <= form.len()),
+            end.is_some_and(|end| end <= canonical_key.len()),
             "BUG: a text at {offset} is not in this key"
         );
         KeyText { number, offset: offset as u16, len: part.len() as u16 }
@@ -65,7 +65,12 @@ impl KeyText {
 
 impl SeriesKeys {
     /// Appends a series; its number is the previous count.
-    pub(super) fn push(&mut self, form: &[u8], id: SeriesId, owner: SeriesOwner) -> u32 {
+    pub(super) fn push(
+        &mut self,
+        canonical_key: &[u8],
+        id: SeriesId,
+        producer_number: ProducerNumber,
+    ) -> u32 {
         let is_chunk_full = (self.len as usize).is_multiple_of(CHUNK_SERIES);
         if is_chunk_full && let Some(full) = self.chunks.last_mut() {
             full.bytes.shrink_to_fit();
@@ -74,10 +79,10 @@ impl SeriesKeys {
             Some(chunk) => self.chunks.push_mut(chunk),
             None => self.chunks.push_mut(KeyChunk::default()),
         };
-        chunk.bytes.extend_from_slice(form);
+        chunk.bytes.extend_from_slice(canonical_key);
         chunk.ends.push(chunk.bytes.len() as u32);
         chunk.ids.push(id);
-        chunk.owners.push(owner);
+        chunk.producers.push(producer_number);
         let number = self.len;
         // The index holds at most 2^32 − 1 series.
         self.len = number.saturating_add(1);
@@ -99,9 +104,9 @@ impl SeriesKeys {
         !self.key(number).is_empty()
     }
 
-    pub(super) fn owner(&self, number: u32) -> SeriesOwner {
+    pub(super) fn producer_number(&self, number: u32) -> ProducerNumber {
         let (chunk, at) = self.chunk_of(number);
-        chunk.owners[at]
+        chunk.producers[at]
     }
 
     /// Clears the keys of live series, ascending by number. No text may be located in them any
@@ -112,10 +117,10 @@ impl SeriesKeys {
             let mut gone = of_chunk.iter().map(|number| *number as usize % CHUNK_SERIES).peekable();
             let (mut bytes, mut start) = (Vec::with_capacity(chunk.bytes.len()), 0);
             for (at, end) in chunk.ends.iter_mut().enumerate() {
-                let form = &chunk.bytes[start..*end as usize];
+                let canonical_key = &chunk.bytes[start..*end as usize];
                 start = *end as usize;
                 if gone.next_if_eq(&at).is_none() {
-                    bytes.extend_from_slice(form);
+                    bytes.extend_from_slice(canonical_key);
                 }
                 *end = bytes.len() as u32;
             }
@@ -154,12 +159,12 @@ impl SeriesKeys {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let in_chunk = |chunk: &KeyChunk| -> usize {
-            let KeyChunk { bytes, ends, ids, owners } = chunk;
+            let KeyChunk { bytes, ends, ids, producers } = chunk;
             let all = [
                 capacity_bytes(bytes),
                 capacity_bytes(ends),
                 capacity_bytes(ids),
-                capacity_bytes(owners),
+                capacity_bytes(producers),
             ];
             all.iter().sum()
         };

@@ -108,10 +108,10 @@ fn check(index: &mut SeriesIndex, producer: u64, series: &Series, expected: Resu
 #[test]
 fn limit_errors_name_the_remedy() {
     let limits = CardinalityLimits {
-        series_max: 6,
-        series_per_producer_max: 5,
-        series_per_metric_max: 4,
-        values_per_label_max: 3,
+        max_series: 6,
+        max_producer_series: 5,
+        max_metric_series: 4,
+        max_label_values: 3,
     };
     let mut index = SeriesIndex::new(limits);
     let mut check = |series: Series, expected| check(&mut index, 7, &series, expected);
@@ -137,10 +137,10 @@ fn limit_errors_name_the_remedy() {
 #[test]
 fn producer_at_its_limits_blocks_no_other() {
     let limits = CardinalityLimits {
-        series_max: 9,
-        series_per_producer_max: 3,
-        series_per_metric_max: 2,
-        values_per_label_max: 2,
+        max_series: 9,
+        max_producer_series: 3,
+        max_metric_series: 2,
+        max_label_values: 2,
     };
     let mut index = SeriesIndex::new(limits);
     let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
@@ -174,7 +174,7 @@ fn producer_at_its_limits_blocks_no_other() {
     let error = "cannot store new series p: series limit (9) reached; delete series or raise \
                  [store] max_series";
     check(&mut index, 6, &gauge("p", &[]), Err(error));
-    // Stored before producers were recorded: no owner.
+    // Stored before producers were recorded: no producer.
     assert_eq!(index.insert(&gauge("p", &[]).canonical_key(), None), Ok(SeriesNumber(9)));
     assert_eq!(index.producer(SeriesNumber(9)), None);
     assert_eq!(index.producer(SeriesNumber(8)), Some(5));
@@ -194,19 +194,19 @@ fn new_series_of_one_batch_count_together() {
     let of_metric = |n: u32| gauge(&format!("m{n}"), &[]);
     let no = NO_LIMITS;
     assert_eq!(admitted(no, &of_host), 40);
-    assert_eq!(admitted(CardinalityLimits { series_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(CardinalityLimits { series_per_producer_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(CardinalityLimits { series_per_metric_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(CardinalityLimits { series_per_metric_max: 5, ..no }, &of_metric), 40);
-    assert_eq!(admitted(CardinalityLimits { values_per_label_max: 5, ..no }, &of_host), 10);
-    assert_eq!(admitted(CardinalityLimits { values_per_label_max: 5, ..no }, &of_metric), 10);
+    assert_eq!(admitted(CardinalityLimits { max_series: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { max_producer_series: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { max_metric_series: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { max_metric_series: 5, ..no }, &of_metric), 40);
+    assert_eq!(admitted(CardinalityLimits { max_label_values: 5, ..no }, &of_host), 10);
+    assert_eq!(admitted(CardinalityLimits { max_label_values: 5, ..no }, &of_metric), 10);
 }
 
 const NO_LIMITS: CardinalityLimits = CardinalityLimits {
-    series_max: u64::MAX,
-    series_per_producer_max: u64::MAX,
-    series_per_metric_max: u64::MAX,
-    values_per_label_max: u64::MAX,
+    max_series: u64::MAX,
+    max_producer_series: u64::MAX,
+    max_metric_series: u64::MAX,
+    max_label_values: u64::MAX,
 };
 
 #[test]
@@ -341,10 +341,10 @@ proptest! {
 #[test]
 fn deleted_series_count_towards_no_limit() {
     let limits = CardinalityLimits {
-        series_max: 4,
-        series_per_producer_max: 3,
-        series_per_metric_max: 2,
-        values_per_label_max: 2,
+        max_series: 4,
+        max_producer_series: 3,
+        max_metric_series: 2,
+        max_label_values: 2,
     };
     let mut index = SeriesIndex::new(limits);
     let host = |metric: &str, host: &str| gauge(metric, &[("host", host)]);
@@ -425,7 +425,7 @@ fn check_memory(count: u32, unique: bool, bytes_per_series_max: f64) -> SeriesIn
     let own = index.memory_bytes() as u64;
     let per_series = |bytes: u64| bytes as f64 / f64::from(count);
     println!(
-        "unique {unique}: a form {key:.0} B, a series {:.0} B, by its own account {:.0} B",
+        "unique {unique}: a key {key:.0} B, a series {:.0} B, by its own account {:.0} B",
         per_series(allocated),
         per_series(own)
     );

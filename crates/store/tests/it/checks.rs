@@ -11,7 +11,7 @@ pub(crate) type Check = fn(&[u8]);
 /// Name and check of each target of `fuzz/`.
 pub(crate) const CHECKS: [(&str, Check); 4] = [
     ("batch", batch),
-    ("parcel", forward_request),
+    ("forward request", forward_request),
     ("selector", selector),
     ("store_chunk", store_chunk),
 ];
@@ -19,7 +19,7 @@ pub(crate) const CHECKS: [(&str, Check); 4] = [
 /// A valid batch can be read to its end, and a writer accepts its samples of series with known
 /// keys.
 fn batch(bytes: &[u8]) {
-    let Ok(batch) = Batch::check(bytes.to_owned()) else { return };
+    let Ok(batch) = Batch::decode(bytes.to_owned()) else { return };
     assert_eq!(batch.bytes(), bytes);
     let mut reader = batch.read();
     let (mut samples, mut again) = (0, BatchWriter::default());
@@ -28,9 +28,13 @@ fn batch(bytes: &[u8]) {
         let value = entry.decode().expect("BUG: it was checked");
         assert!(entry.start <= entry.end);
         samples += 1;
-        if let ::model::SeriesRef::Key(form) = entry.series {
-            let series = Series::from_canonical_key(form).expect("BUG: it was checked");
-            assert_eq!(series.id(), SeriesId::from_canonical_key(form), "one series, one id");
+        if let ::model::SeriesRef::Key(canonical_key) = entry.series {
+            let series = Series::from_canonical_key(canonical_key).expect("BUG: it was checked");
+            assert_eq!(
+                series.id(),
+                SeriesId::from_canonical_key(canonical_key),
+                "one series, one id"
+            );
             again.series(&series);
             again.sample(&Sample { start: entry.start, end: entry.end, value }).unwrap();
         }
@@ -38,16 +42,18 @@ fn batch(bytes: &[u8]) {
     assert_eq!(samples, batch.samples());
     reader.gaps().iter().for_each(|gap| again.gap(gap.clone()));
     // With keys it has the same samples, and none is named by id.
-    let mut form = Series::new("a", ::model::SeriesKind::Gauge).canonical_key();
+    let mut canonical_key = Series::new("a", ::model::SeriesKind::Gauge).canonical_key();
     for kind in [0, 1, 2, 3] {
-        form[0] = kind;
-        let Ok(whole) = batch.with_canonical_keys(&mut |_| Some(form.clone())) else { continue };
-        assert_eq!(Batch::check(whole.bytes().to_owned()), Ok(whole.clone()));
+        canonical_key[0] = kind;
+        let Ok(whole) = batch.with_canonical_keys(&mut |_| Some(canonical_key.clone())) else {
+            continue;
+        };
+        assert_eq!(Batch::decode(whole.bytes().to_owned()), Ok(whole.clone()));
         assert_eq!(whole.samples(), batch.samples());
         assert_eq!(whole.with_canonical_keys(&mut |_| None), Ok(whole));
     }
     let again = again.finish();
-    assert_eq!(Batch::check(again.bytes().to_owned()), Ok(again));
+    assert_eq!(Batch::decode(again.bytes().to_owned()), Ok(again));
 }
 
 /// A parsed request round-trips. Also tested below its last checksum, which a fuzzer cannot
@@ -56,9 +62,9 @@ fn forward_request(bytes: &[u8]) {
     let _ = ForwardRequest::decode(bytes);
     let mut sealed = bytes.to_owned();
     sealed.extend_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
-    let Ok(parcel) = ForwardRequest::decode(&sealed) else { return };
-    let mut again = ForwardRequestWriter::new(parcel.journal);
-    parcel.entries.iter().for_each(|&(sequence, batch)| again.push(sequence, batch));
+    let Ok(request) = ForwardRequest::decode(&sealed) else { return };
+    let mut again = ForwardRequestWriter::new(request.journal);
+    request.entries.iter().for_each(|&(sequence, batch)| again.push(sequence, batch));
     assert_eq!(again.finish(), sealed);
 }
 

@@ -34,7 +34,7 @@ fn check(count: u64) {
         has_background_thread: false,
         clock: Arc::new(|| (DAYS + 2) * DAY),
         limits: CardinalityLimits {
-            values_per_label_max: count + 1000,
+            max_label_values: count + 1000,
             ..CardinalityLimits::default()
         },
         ..Options::default()

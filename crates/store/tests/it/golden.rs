@@ -114,7 +114,7 @@ fn filled_store(world: &StoreFixture) -> Store {
 }
 
 #[test]
-#[ignore = "writes the newest folder, which is right only before it has been in anybody's hands"]
+#[ignore = "writes the newest directory, which is right only before it has been in anybody's hands"]
 fn write_golden() {
     let disk = SimDisk::new(1);
     let world = StoreFixture::on_disk(Arc::new(disk.process()));

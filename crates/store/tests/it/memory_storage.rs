@@ -110,12 +110,12 @@ impl PartWriter for MemoryPartWriter {
         Ok(())
     }
 
-    fn finish(self: Box<Self>, form: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
+    fn finish(self: Box<Self>, canonical_key: &dyn Fn(&SeriesId) -> Vec<u8>) -> Result<u64> {
         let MemoryPartWriter { storage, mut part } = *self;
         part.chunks.sort_by_key(|chunk| (chunk.series, chunk.start, chunk.offset));
         let mut ids: Vec<SeriesId> = part.chunks.iter().map(|chunk| chunk.series).collect();
         ids.dedup();
-        part.keys = ids.iter().map(form).collect();
+        part.keys = ids.iter().map(canonical_key).collect();
         let bytes = part.bytes.len() as u64;
         storage.0.lock().unwrap().parts.insert(part.number, Arc::new(part));
         Ok(bytes)

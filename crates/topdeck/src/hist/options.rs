@@ -12,10 +12,11 @@ use crate::hist::process_metrics::ProcessMetrics;
 
 /// Show the distribution of values in files of numbers or histograms
 ///
-/// Reads plain numbers (one per line), HdrHistogram logs (.hlog), circllhist, HTTPTrap JSON and
-/// Prometheus text. Prints counts, quantiles, a table by powers of ten and two charts: the
-/// distribution, and the percentile spectrum, which gives the slowest 1 %, 0.1 %, … as much space
-/// as the rest. Every number that is not exact has bounds.
+/// Reads plain numbers (one per line), HdrHistogram logs (.hlog), circllhist (OpenHistogram),
+/// DDSketch, HTTPTrap (Circonus JSON), Prometheus text and topdeck frames. Prints counts,
+/// quantiles, a table by powers of ten and two charts: the distribution, and the percentile
+/// spectrum, which gives the slowest 1 %, 0.1 %, … as much space as the rest. Every number that is
+/// not exact has bounds.
 ///
 /// Several files are merged to one distribution, unless --by separates them.
 ///

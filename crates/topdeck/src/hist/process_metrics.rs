@@ -42,7 +42,7 @@ pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
         }
         return Ok(None);
     }
-    // A file name in this folder without a slash is still a path.
+    // A file name in this directory without a slash is still a path.
     let process =
         if first.is_file() && !text.contains('/') { format!("./{text}") } else { text.to_owned() };
     let mut found = find_process(&process, MatchPreference::Running)?;

@@ -1,4 +1,4 @@
-//! Where an import writes: the store in a folder, or a server.
+//! Where an import writes: the store in a directory, or a server.
 
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ pub(crate) enum ImportTarget {
 }
 
 impl ImportTarget {
-    /// Opens the store in a folder; creates it first if requested and missing.
+    /// Opens the store in a directory; creates it first if requested and missing.
     pub(crate) fn folder(dir: &Path, creates: bool) -> Result<ImportTarget> {
         if creates && !Store::exists(&disk(), dir)? {
             create(dir, Compression::Lz4)?;

@@ -11,6 +11,7 @@ use crate::command::print_message;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
 use crate::journal::progress_line::ProgressLine;
+use render::text::count_text;
 use render::value_formatter;
 
 /// Maximum number of errors printed; the rest is counted.
@@ -122,9 +123,9 @@ impl ScanSummary {
         if self.skipped.is_empty() {
             return String::new();
         }
-        let parts =
-            self.skipped.iter().map(|(what, n)| format!("{} × {what}", value_formatter::count(*n)));
-        format!("{before}{}", parts.collect::<Vec<_>>().join(", "))
+        let parts: Vec<String> =
+            self.skipped.iter().map(|(what, n)| count_text(*n, what)).collect();
+        format!("{before}{}", parts.join(", "))
     }
 
     fn add_error(&mut self, error: String) {

@@ -34,7 +34,7 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

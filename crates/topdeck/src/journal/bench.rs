@@ -1,4 +1,4 @@
-//! `topdeck journal bench`: performance of a journal on this machine, in a given folder.
+//! `topdeck journal bench`: performance of a journal on this machine, in a given directory.
 //!
 //! The records resemble lines of an access log, are all different, and are generated before the
 //! measurement. CPU time is user and system time of all threads of this process, writing of
@@ -32,12 +32,12 @@ use render::value_formatter;
 
 /// Benchmark a journal on this machine
 ///
-/// Creates a journal in a new folder, appends records one by one, prints throughput, CPU time and
-/// disk usage, and removes the folder.
+/// Creates a journal in a new directory, appends records one by one, prints throughput, CPU time
+/// and disk usage, and removes the directory.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Parent folder, on the disk to measure [default: the system's temporary folder]
+    /// Parent directory, on the disk to measure [default: the system's temporary directory]
     #[arg(value_name = "DIR")]
     dir: Option<PathBuf>,
 
@@ -51,7 +51,7 @@ pub(crate) struct Options {
 
     /// Compression of records
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
-    codec: Compression,
+    compression: Compression,
 
     /// Size of the shared memory buffer
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
@@ -78,11 +78,11 @@ const AFTER: &str = "\
 Examples:
   topdeck journal bench
   topdeck journal bench /var/lib/app --durability disk --producers 8
-  topdeck journal bench --record-size 1KiB --codec zstd --read
+  topdeck journal bench --record-size 1KiB --compression zstd --read
 
 Exit status:
   0  success
-  1  the folder could not be created or removed, or an append failed
+  1  the directory could not be created or removed, or an append failed
   2  usage error";
 
 const RECORDS: u64 = 1_000_000;
@@ -98,13 +98,14 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// New folder, removed on drop.
+/// New directory, removed on drop.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
     fn new(under: &Path) -> Result<ScratchDir> {
         let dir = under.join(format!("topdeck-bench-{}", std::process::id()));
-        fs::create_dir(&dir).with_context(|| format!("cannot create folder {}", dir.display()))?;
+        fs::create_dir(&dir)
+            .with_context(|| format!("cannot create directory {}", dir.display()))?;
         Ok(ScratchDir(dir))
     }
 
@@ -130,7 +131,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         bail!("--records 0: there is nothing to measure");
     }
     let settings = Settings {
-        codec: options.codec,
+        codec: options.compression,
         buffer_bytes: options.buffer,
         limits: Limits { bytes_max: None, ..Settings::default().limits },
         ..Settings::default()
@@ -155,13 +156,13 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         n => format!("{n} producers"),
     };
     let mut text = format!(
-        "{} of {} ({}), {producers}, level {}{}, codec {}, buffer {}, on {}\n",
+        "{} of {} ({}), {producers}, level {}{}, compression {}, buffer {}, on {}\n",
         format::format_records(records),
         format_bytes(options.record_size),
         format_bytes(size),
         options.durability,
         if options.exclusive { ", alone" } else { "" },
-        format::codec_name(options.codec),
+        format::codec_name(options.compression),
         format_bytes(options.buffer),
         file_system(dir)
     );

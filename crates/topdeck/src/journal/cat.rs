@@ -47,7 +47,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;
     let mut source = RecordSource::new(&options.output, &journal, options.from)?;
-    let end = record_output::end_position(&journal, options.output.durability);
+    let end = record_output::level_end(&journal, options.output.durability);
     let to = match options.to {
         StartPosition::First => record_output::first_position(&journal),
         StartPosition::End => end,

@@ -23,7 +23,7 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = VERIFY_AFTER)]
 pub(crate) struct JournalVerifyOptions {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -44,12 +44,12 @@ Exit status:
 
 /// Repair a journal: keep valid records, quarantine damaged bytes, report lost positions
 ///
-/// The journal must not be in use. Removed bytes go to the folder quarantine in the journal's
-/// folder and are never deleted.
+/// The journal must not be in use. Removed bytes go to the directory quarantine in the journal's
+/// directory and are never deleted.
 #[derive(clap::Args)]
 #[command(after_long_help = REPAIR_AFTER)]
 pub(crate) struct JournalRepairOptions {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

@@ -16,7 +16,7 @@ use render::time::format_time;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -52,18 +52,18 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open_read_only(dir)?;
-    let (dir_text, typed) = (dir.display(), shell_quote(dir));
+    let (dir_text, quoted) = (dir.display(), shell_quote(dir));
     let stat = |journal: &journal::Journal| journal.stat().map_err(with_dir(dir));
     let Some(name) = &options.name else {
         let stat = stat(&journal)?;
         let text = match stat
             .checkpoints
             .iter()
-            .any(|checkpoint| checkpoint.kind == CheckpointKind::Bookmark)
+            .any(|checkpoint| checkpoint.kind == CheckpointKind::Plain)
         {
-            true => stat::checkpoint_table(&stat, CheckpointKind::Bookmark, "checkpoint"),
+            true => stat::checkpoint_table(&stat, CheckpointKind::Plain, "checkpoint"),
             false => format!(
-                "no checkpoints; set one with `topdeck journal checkpoint {typed} NAME --at end`\n"
+                "no checkpoints; set one with `topdeck journal checkpoint {quoted} NAME --at end`\n"
             ),
         };
         print_stdout(text.as_bytes())?;
@@ -71,30 +71,31 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let before = match journal.checkpoint(name) {
         Ok(checkpoint) if checkpoint.kind == CheckpointKind::Subscriber => bail!(
-            "{dir_text}: {name:?} is a subscriber, not a checkpoint; move it with `topdeck journal \
-             seek`, or remove it with `topdeck journal subscribers {typed} remove {name}`"
+            "{dir_text}: {name:?} belongs to a subscriber; move it with `topdeck journal \
+             seek`, or remove it with `topdeck journal subscribers {quoted} remove {name}`"
         ),
         Ok(checkpoint) => Some(checkpoint),
         Err(Error::NoCheckpoint { .. }) if options.at.is_some() => None,
         Err(Error::NoCheckpoint { .. }) => bail!(
             "{dir_text}: checkpoint {name:?} not found; set it with `topdeck journal checkpoint \
-             {typed} {name} --at end`"
+             {quoted} {name} --at end`"
         ),
         Err(error) => return Err(with_dir(dir)(error)),
     };
     let text = match (options.at, before) {
         (Some(at), None) => {
-            let set = journal.add_bookmark(name, at, !options.droppable).map_err(with_dir(dir))?;
+            let set =
+                journal.add_checkpoint(name, at, !options.droppable).map_err(with_dir(dir))?;
             format!(
-                "{}: set at position {}; at a limit: {}\n",
+                "{}: set at position {}; records after it at a limit: {}\n",
                 escape_control(name),
                 set.position,
-                stat::blocks_retention(&set, stat(&journal)?.settings.limits.on_full)
+                stat::at_limit(&set, stat(&journal)?.settings.limits.on_full)
             )
         }
-        (Some(_), Some(Checkpoint { blocks_deletion: true, .. })) if options.droppable => {
+        (Some(_), Some(Checkpoint { pins_records: true, .. })) if options.droppable => {
             bail!(
-                "{dir_text}: checkpoint {name:?} blocks deletion; remove it and set it again with \
+                "{dir_text}: checkpoint {name:?} pins records; remove it and set it again with \
                  --droppable"
             )
         }
@@ -109,15 +110,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         (None, Some(checkpoint)) => {
             let stat = stat(&journal)?;
             format!(
-                "{}: position {}, {} behind the end, set {}; at a limit: {}\n",
+                "{}: position {}, {} behind the end, set {}; records after it at a limit: {}\n",
                 escape_control(name),
                 checkpoint.position,
                 format::format_records(stat::lag_records(&stat, &checkpoint)),
                 format_time(checkpoint.committed_at),
-                stat::blocks_retention(&checkpoint, stat.settings.limits.on_full)
+                stat::at_limit(&checkpoint, stat.settings.limits.on_full)
             )
         }
-        (None, None) => unreachable!("BUG: refused above"),
+        (None, None) => unreachable!("BUG: rejected above"),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

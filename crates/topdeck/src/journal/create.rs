@@ -19,13 +19,13 @@ use render::text::escape_control;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal, created if it is missing; on a local file system
+    /// Directory of the journal, created if it is missing; on a local file system
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
     /// Compression of records
     #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
-    codec: Compression,
+    compression: Compression,
 
     /// Size of the shared memory buffer, a power of two from 4KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = parse::size)]
@@ -40,29 +40,29 @@ pub(crate) struct Options {
 
     /// Size retention, at least two segments; none: limited by the disk
     #[arg(long, value_name = "SIZE|none", default_value = "1GiB", value_parser = parse::parse_size_limit)]
-    max_bytes: OptionalLimit<u64>,
+    max_size: OptionalLimit<u64>,
 
     /// Time retention, such as 7d; none: unlimited
     #[arg(long, value_name = "TIME|none", default_value = "none", value_parser = parse::parse_age_limit)]
     max_age: OptionalLimit<Duration>,
 
     /// Policy at a limit when a subscriber still needs the oldest records
-    #[arg(long, value_name = "POLICY", default_value = "refuse", value_parser = parse::limit_policy_parser())]
+    #[arg(long, value_name = "POLICY", default_value = "reject", value_parser = parse::limit_policy_parser())]
     on_full: LimitPolicy,
 
-    /// Minimum number of producers in the deduplication table: 1 to 65536
+    /// Approximate capacity of the deduplication table, in producers: 1 to 65536
     #[arg(long, value_name = "COUNT", default_value_t = 1024)]
-    producers: u32,
+    dedup_producers: u32,
 }
 
 const AFTER: &str = "\
 Examples:
   topdeck journal create /var/lib/app/journal
-  topdeck journal create j --max-bytes 20GiB --max-age 7d --on-full drop-oldest
-  topdeck journal create small --segment 64KiB --buffer 64KiB --max-bytes 1MiB
+  topdeck journal create j --max-size 20GiB --max-age 7d --on-full drop-oldest
+  topdeck journal create small --segment 64KiB --buffer 64KiB --max-size 1MiB
 
 Exit status:
-  0  the journal is durable
+  0  the journal was created, durably
   1  the journal could not be created, or it already exists
   2  usage error";
 
@@ -76,12 +76,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 impl Options {
     fn settings(&self) -> Settings {
         Settings {
-            codec: self.codec,
+            codec: self.compression,
             buffer_bytes: self.buffer,
             segment_bytes: self.segment,
-            producers_max: self.producers,
+            dedup_producers: self.dedup_producers,
             limits: Limits {
-                bytes_max: self.max_bytes.0,
+                bytes_max: self.max_size.0,
                 age_max: self.max_age.0,
                 on_full: self.on_full,
             },

@@ -20,9 +20,9 @@ pub(crate) fn codec_name(codec: Compression) -> &'static str {
     }
 }
 
-pub(crate) fn limit_policy_name(at_limit: LimitPolicy) -> &'static str {
-    match at_limit {
-        LimitPolicy::Reject => "refuse",
+pub(crate) fn limit_policy_name(policy: LimitPolicy) -> &'static str {
+    match policy {
+        LimitPolicy::Reject => "reject",
         LimitPolicy::DropOldest => "drop-oldest",
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn stalled_message(dir: &str) -> String {
 
 /// Reason why a journal is full, and a remedy.
 pub(crate) fn full_message(dir: &str, full: &FullReason) -> String {
-    let raise = format!("raise the limit (`topdeck journal limit {dir} --max-bytes …`)");
+    let raise = format!("raise the limit (`topdeck journal limit {dir} --max-size …`)");
     let FullReason::RetentionLimit { used_bytes, max_bytes, holder, policy } = full else {
         return "no space left on its disk; acknowledged records are safe, and appending continues \
                 when there is space"

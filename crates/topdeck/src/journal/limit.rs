@@ -17,13 +17,13 @@ use crate::journal::{format, open_read_only, with_dir};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
     /// Size retention, at least two segments; none: limited by the disk
     #[arg(long, value_name = "SIZE|none", value_parser = parse::parse_size_limit)]
-    max_bytes: Option<OptionalLimit<u64>>,
+    max_size: Option<OptionalLimit<u64>>,
 
     /// Time retention, such as 7d; none: unlimited
     #[arg(long, value_name = "TIME|none", value_parser = parse::parse_age_limit)]
@@ -37,7 +37,7 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck journal limit j
-  topdeck journal limit j --max-bytes 20GiB
+  topdeck journal limit j --max-size 20GiB
   topdeck journal limit j --max-age 7d --on-full drop-oldest
 
 Exit status:
@@ -49,7 +49,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.dir)?;
     let before = journal.stat().map_err(with_dir(&options.dir))?.settings.limits;
     let limits = Limits {
-        bytes_max: options.max_bytes.map_or(before.bytes_max, |most| most.0),
+        bytes_max: options.max_size.map_or(before.bytes_max, |most| most.0),
         age_max: options.max_age.map_or(before.age_max, |most| most.0),
         on_full: options.on_full.unwrap_or(before.on_full),
     };

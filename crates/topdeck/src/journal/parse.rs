@@ -60,8 +60,8 @@ fn choice_parser<T: Copy + Send + Sync + 'static>(
 
 pub(crate) fn level_parser() -> impl TypedValueParser<Value = Level> {
     choice_parser(&[
-        ("memory", "in shared memory: survives kill -9, but not a power loss", Level::Memory),
-        ("process", "survives kill -9, but not a power loss", Level::Process),
+        ("memory", "same as process: the shared memory outlives the process", Level::Memory),
+        ("process", "in the page cache: survives kill -9, but not a power loss", Level::Process),
         ("disk", "fsynced to disk: survives a power loss", Level::Disk),
     ])
 }
@@ -76,7 +76,7 @@ pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Compression> {
 
 pub(crate) fn limit_policy_parser() -> impl TypedValueParser<Value = LimitPolicy> {
     choice_parser(&[
-        ("refuse", "appends fail until the oldest records are read", LimitPolicy::Reject),
+        ("reject", "appends fail until the oldest records are read", LimitPolicy::Reject),
         (
             "drop-oldest",
             "the oldest records are dropped, and subscribers get a gap",

@@ -24,7 +24,7 @@ const WRITE_BYTES: usize = 256 << 10;
 #[derive(clap::Args)]
 #[group(skip)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     pub(crate) dir: PathBuf,
 
@@ -99,8 +99,9 @@ impl DerefMut for RecordSource {
 pub(crate) enum StopReason {
     /// There is currently nothing more to read.
     EndOfData,
-    /// The requested number of records was written.
-    CountReached,
+    /// The requested number of records was written, or the end of the requested positions was
+    /// reached.
+    LimitReached,
 }
 
 /// Record output with its counters.
@@ -110,7 +111,7 @@ pub(crate) struct RecordOutput<'a> {
     /// Number of records that may still be written.
     remaining: u64,
     /// All records below were written, or reported as missing.
-    end_position: u64,
+    written_to: u64,
     gaps: u64,
     /// Bytes written since the subscriber was advanced.
     ahead_bytes: usize,
@@ -125,7 +126,7 @@ impl<'a> RecordOutput<'a> {
             options,
             out: BufWriter::with_capacity(WRITE_BYTES, File::from(out)),
             remaining: options.count.unwrap_or(u64::MAX),
-            end_position: 0,
+            written_to: 0,
             gaps: 0,
             ahead_bytes: 0,
         })
@@ -133,11 +134,11 @@ impl<'a> RecordOutput<'a> {
 
     /// Writes the records below a position, and advances the subscriber.
     pub(crate) fn write(&mut self, source: &mut RecordSource, to: u64) -> Result<StopReason> {
-        self.end_position = source.position();
+        self.written_to = source.position();
         loop {
-            if self.remaining == 0 || self.end_position >= to {
+            if self.remaining == 0 || self.written_to >= to {
                 self.commit(source)?;
-                return Ok(StopReason::CountReached);
+                return Ok(StopReason::LimitReached);
             }
             match source.next().map_err(with_dir(&self.options.dir))? {
                 None => {
@@ -154,9 +155,9 @@ impl<'a> RecordOutput<'a> {
                             format::describe_gap(&gap)
                         ));
                         self.gaps += 1;
-                        self.end_position = gap.positions.end;
+                        self.written_to = gap.positions.end;
                     } else {
-                        self.end_position = to;
+                        self.written_to = to;
                     }
                 }
                 Some(ReadItem::Batch(batch)) => {
@@ -166,7 +167,7 @@ impl<'a> RecordOutput<'a> {
                         }
                         self.record(&record).context("cannot write to standard output")?;
                         self.ahead_bytes += record.bytes.len() + 1;
-                        self.end_position = record.position + 1;
+                        self.written_to = record.position + 1;
                         self.remaining -= 1;
                     }
                     if self.ahead_bytes >= WRITE_BYTES {
@@ -195,10 +196,10 @@ impl<'a> RecordOutput<'a> {
         self.ahead_bytes = 0;
         match source {
             RecordSource::Subscriber(subscriber)
-                if subscriber.checkpoint().position != self.end_position =>
+                if subscriber.checkpoint().position != self.written_to =>
             {
                 let level = Level::Process;
-                subscriber.commit(self.end_position, level).map_err(with_dir(&self.options.dir))
+                subscriber.commit(self.written_to, level).map_err(with_dir(&self.options.dir))
             }
             _ => Ok(()),
         }
@@ -235,9 +236,9 @@ impl<'a> RecordOutput<'a> {
 }
 
 /// Position after the last record of a level.
-pub(crate) fn end_position(journal: &Journal, level: Level) -> u64 {
-    let marks = journal.watermarks();
-    if level == Level::Disk { marks.durable } else { marks.end }
+pub(crate) fn level_end(journal: &Journal, level: Level) -> u64 {
+    let watermarks = journal.watermarks();
+    if level == Level::Disk { watermarks.durable } else { watermarks.end }
 }
 
 /// Position of the first retained record.
@@ -245,7 +246,7 @@ pub(crate) fn first_position(journal: &Journal) -> u64 {
     journal.watermarks().first
 }
 
-/// Folder name for messages.
+/// Directory name for messages.
 pub(crate) fn display_name(dir: &Path) -> String {
     dir.display().to_string()
 }

@@ -18,7 +18,7 @@ use render::text::shell_quote;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -47,9 +47,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (dir, name) = (&options.dir, &options.name);
     let journal = open_read_only(dir)?;
     let before = journal.checkpoint(name).map_err(with_dir(dir))?;
-    if before.kind == CheckpointKind::Bookmark {
+    if before.kind == CheckpointKind::Plain {
         bail!(
-            "{}: {name:?} is a checkpoint, not a subscriber; move it with `topdeck journal \
+            "{}: checkpoint {name:?} is not a subscriber; move it with `topdeck journal \
              checkpoint {} {name} --at …`",
             dir.display(),
             shell_quote(dir)
@@ -64,9 +64,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let after = journal.set_checkpoint(name, start).map_err(with_dir(dir))?;
     let (from, to) = (before.position, after.position);
     let what = if to < from {
-        let marks = journal.watermarks();
+        let watermarks = journal.watermarks();
         // Records passed may have been dropped since, but not retained ones.
-        let again = format::format_records(from.min(marks.end) - to);
+        let again = format::format_records(from.min(watermarks.end) - to);
         format!("{again} will be read again")
     } else if to > from {
         format!("{} will be skipped", format::format_records(to - from))

@@ -24,7 +24,7 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -73,20 +73,25 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
-    let (marks, settings) = (&stat.watermarks, &stat.settings);
-    let retained_records = marks.end - marks.first;
-    let part = |upto: u64, what: &str| match marks.end.saturating_sub(upto) {
+    let (watermarks, settings) = (&stat.watermarks, &stat.settings);
+    let retained_records = watermarks.end - watermarks.first;
+    let part = |up_to: u64, what: &str| match watermarks.end.saturating_sub(up_to) {
         0 => "all".to_owned(),
-        rest => format!("up to position {upto}; {} {what}", format::format_records(rest)),
+        rest => format!("up to position {up_to}; {} {what}", format::format_records(rest)),
     };
     let limits = &settings.limits;
     let rows = [
         (
             "records",
-            format!("{}, {}..{}", value_formatter::count(retained_records), marks.first, marks.end),
+            format!(
+                "{}, {}..{}",
+                value_formatter::count(retained_records),
+                watermarks.first,
+                watermarks.end
+            ),
         ),
-        ("flushed", part(marks.flushed, "buffered")),
-        ("durable", part(marks.durable, "not yet synced")),
+        ("flushed", part(watermarks.flushed, "buffered")),
+        ("durable", part(watermarks.durable, "not yet synced")),
         (
             "segments",
             format!(
@@ -108,10 +113,10 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
         (
             "settings",
             format!(
-                "codec {}, segments of {}, deduplication of at least {} producers",
+                "compression {}, segments of {}, deduplication of about {} producers",
                 format::codec_name(settings.codec),
                 format_bytes(settings.segment_bytes),
-                value_formatter::count(settings.producers_max.into())
+                value_formatter::count(settings.dedup_producers.into())
             ),
         ),
         ("created", format!("{}, id {:032x}", format_time(stat.created), stat.id)),
@@ -123,7 +128,7 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
         format_table(&rows, [false; 2])
     );
     for (kind, title) in
-        [(CheckpointKind::Subscriber, "subscriber"), (CheckpointKind::Bookmark, "checkpoint")]
+        [(CheckpointKind::Subscriber, "subscriber"), (CheckpointKind::Plain, "checkpoint")]
     {
         if stat.checkpoints.iter().any(|checkpoint| checkpoint.kind == kind) {
             text.push_str(&format!("\n{}", checkpoint_table(stat, kind, title)));
@@ -157,7 +162,7 @@ pub(crate) fn checkpoint_table(stat: &JournalStat, kind: CheckpointKind, title: 
             escape_control(&checkpoint.name),
             checkpoint.position.to_string(),
             format::format_records(lag_records(stat, checkpoint)),
-            blocks_retention(checkpoint, stat.settings.limits.on_full).to_owned(),
+            at_limit(checkpoint, stat.settings.limits.on_full).to_owned(),
             format_time(checkpoint.committed_at),
         ]
     });
@@ -170,11 +175,11 @@ pub(crate) fn lag_records(stat: &JournalStat, checkpoint: &Checkpoint) -> u64 {
     stat.watermarks.end.saturating_sub(checkpoint.position)
 }
 
-/// Whether records that it has not passed block retention: only if the journal's policy is to
-/// refuse.
-pub(crate) fn blocks_retention(checkpoint: &Checkpoint, at_limit: LimitPolicy) -> &'static str {
-    let holds = checkpoint.blocks_deletion && at_limit == LimitPolicy::Reject;
-    if holds { "blocks" } else { "droppable" }
+/// What happens at a limit to records after the checkpoint: retained only if it pins them and the
+/// journal rejects appends when it is full.
+pub(crate) fn at_limit(checkpoint: &Checkpoint, on_full: LimitPolicy) -> &'static str {
+    let retained = checkpoint.pins_records && on_full == LimitPolicy::Reject;
+    if retained { "retained" } else { "droppable" }
 }
 
 /// Problems and remedies.
@@ -210,14 +215,14 @@ fn problem_lines(dir: &Path, stat: &JournalStat) -> Vec<String> {
 }
 
 fn stat_json(stat: &JournalStat) -> Json {
-    let (marks, settings) = (&stat.watermarks, &stat.settings);
+    let (watermarks, settings) = (&stat.watermarks, &stat.settings);
     let checkpoints = stat.checkpoints.iter().map(|checkpoint| {
         Object(vec![
             ("name", Text(checkpoint.name.clone())),
             ("kind", Text(kind_name(checkpoint.kind).to_owned())),
             ("position", integer(checkpoint.position)),
             ("lag", integer(lag_records(stat, checkpoint))),
-            ("blocks_deletion", Bool(checkpoint.blocks_deletion)),
+            ("pins_records", Bool(checkpoint.pins_records)),
             ("committed_ns", Json::Integer(checkpoint.committed_at.into())),
             ("damaged", Bool(checkpoint.is_degraded)),
         ])
@@ -231,10 +236,10 @@ fn stat_json(stat: &JournalStat) -> Json {
         (
             "watermarks",
             Object(vec![
-                ("first", integer(marks.first)),
-                ("durable", integer(marks.durable)),
-                ("flushed", integer(marks.flushed)),
-                ("end", integer(marks.end)),
+                ("first", integer(watermarks.first)),
+                ("durable", integer(watermarks.durable)),
+                ("flushed", integer(watermarks.flushed)),
+                ("end", integer(watermarks.end)),
             ]),
         ),
         ("segments", integer(stat.segments as u64)),
@@ -243,10 +248,10 @@ fn stat_json(stat: &JournalStat) -> Json {
         (
             "settings",
             Object(vec![
-                ("codec", Text(format::codec_name(settings.codec).to_owned())),
+                ("compression", Text(format::codec_name(settings.codec).to_owned())),
                 ("buffer_bytes", integer(settings.buffer_bytes)),
                 ("segment_bytes", integer(settings.segment_bytes)),
-                ("max_producers", integer(settings.producers_max.into())),
+                ("dedup_producers", integer(settings.dedup_producers.into())),
                 ("max_bytes", optional(limits.bytes_max)),
                 ("max_age_ns", optional(limits.age_max.map(|age| age.as_nanos() as u64))),
                 ("on_full", Text(format::limit_policy_name(limits.on_full).to_owned())),
@@ -263,7 +268,7 @@ fn stat_json(stat: &JournalStat) -> Json {
 fn kind_name(kind: CheckpointKind) -> &'static str {
     match kind {
         CheckpointKind::Subscriber => "subscriber",
-        CheckpointKind::Bookmark => "checkpoint",
+        CheckpointKind::Plain => "checkpoint",
     }
 }
 

@@ -16,7 +16,7 @@ use render::text::shell_quote;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the journal
+    /// Directory of the journal
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -36,7 +36,7 @@ enum SubscriberCommand {
         at: StartPosition,
         /// Let the limits drop records that it has not read; it receives a gap for them
         ///
-        /// By default a journal that has reached its limit refuses appends instead.
+        /// By default a journal that has reached its limit rejects appends instead.
         #[arg(long)]
         droppable: bool,
     },
@@ -63,7 +63,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let dir = &options.dir;
     let journal = open_read_only(dir)?;
-    let at_limit = |journal: &journal::Journal| {
+    let on_full = |journal: &journal::Journal| {
         journal.stat().map(|stat| stat.settings.limits.on_full).map_err(with_dir(dir))
     };
     let text = match &options.subcommand {
@@ -85,20 +85,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let added = journal.add_subscriber(name, *at, !droppable).map_err(with_dir(dir))?;
             let behind = journal.watermarks().end.saturating_sub(added.position);
             format!(
-                "{}: subscribed at position {}, {} to read; at a limit: {}\n",
+                "{}: subscribed at position {}, {} to read; unread records at a limit: {}\n",
                 escape_control(name),
                 added.position,
                 format::format_records(behind),
-                stat::blocks_retention(&added, at_limit(&journal)?)
+                stat::at_limit(&added, on_full(&journal)?)
             )
         }
         Some(SubscriberCommand::Remove { name }) => {
             // Of a damaged one only the name is known.
             let kind = journal.checkpoint(name).map(|checkpoint| checkpoint.kind);
-            if let Ok(CheckpointKind::Bookmark) = kind {
+            if let Ok(CheckpointKind::Plain) = kind {
                 bail!(
-                    "{}: {name:?} is a checkpoint, not a subscriber; remove it with `topdeck \
-                     journal checkpoint {} {name} --remove`",
+                    "{}: checkpoint {name:?} is not a subscriber; remove it with `topdeck journal \
+                     checkpoint {} {name} --remove`",
                     dir.display(),
                     shell_quote(dir)
                 );

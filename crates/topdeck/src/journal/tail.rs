@@ -48,7 +48,7 @@ Exit status:
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let journal = open_read_only(&options.output.dir)?;
-    let end = record_output::end_position(&journal, options.output.durability);
+    let end = record_output::level_end(&journal, options.output.durability);
     let from = end.saturating_sub(options.lines).max(record_output::first_position(&journal));
     let mut source = RecordSource::new(&options.output, &journal, StartPosition::At(from))?;
     let mut output = RecordOutput::new(&options.output)?;

@@ -25,6 +25,7 @@ pub(crate) const RENAMED_KEYS: &[RenamedKey] = &[
     row("host", "hiccup_period", "hiccup_interval"),
     row("host", "programs", "shm_metrics"),
     row("host", "programs_period", "shm_scrape_interval"),
+    row("host", "shm_topdecks", "shm_other_topdecks"),
     row("journal", "size", "max_size"),
     row("store", "keep", "retention"),
     row("store", "series", "max_series"),
@@ -52,8 +53,14 @@ mod tests {
     const OLD: &str = include_str!("../../../../testdata/settings/topdeck-2be16b4.toml");
 
     /// Keys added after that file.
-    const LATER: [&str; 5] =
-        ["answers_bytes", "query_bytes", "producer_series", "metric_series", "label_values"];
+    const LATER: [&str; 6] = [
+        "answers_bytes",
+        "query_bytes",
+        "producer_series",
+        "metric_series",
+        "label_values",
+        "shm_topdecks",
+    ];
 
     /// Errors of a file with one key.
     fn problems_of(table: &str, key: &str) -> String {

@@ -8,7 +8,7 @@ use crate::settings::NodeSettings;
 
 /// A forward request must fit, otherwise its agent can never make progress.
 const BUFFERED_BODY_BYTES_MIN: u64 = 32 << 20;
-/// The web page and its files must fit for several clients at a time.
+/// The web UI and its files must fit for several clients at a time.
 const BUFFERED_RESPONSE_BYTES_MIN: u64 = 8 << 20;
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
@@ -43,12 +43,12 @@ impl NodeSettings {
                 check.problem(HTTP_LIMITS, key, what);
             }
         };
-        let parcel = ", the maximum of an agent's forward request";
+        let reason = ", the maximum of an agent's forward request";
         at_least(
             "max_buffered_body_bytes",
             limits.max_buffered_body_bytes,
             BUFFERED_BODY_BYTES_MIN,
-            parcel,
+            reason,
         );
         at_least(
             "max_buffered_response_bytes",

@@ -15,18 +15,18 @@ use render::text::escape_control;
 use render::text::plural;
 use render::text::shell_quote;
 
-/// Create a snapshot of a store in a new folder
+/// Create a snapshot of a store in a new directory
 ///
 /// On the same file system the snapshot takes no space until the store changes. It contains
 /// everything acknowledged before.
 #[derive(clap::Args)]
 #[command(after_long_help = SNAPSHOT_AFTER)]
 pub(crate) struct SnapshotOptions {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Folder of the snapshot, created if it is missing
+    /// Directory of the snapshot, created if it is missing
     #[arg(value_name = "SNAPSHOT")]
     to: PathBuf,
 }
@@ -38,20 +38,20 @@ Examples:
 
 Exit status:
   0  the snapshot is durable
-  1  store not found or in use, or the new folder already has a store
+  1  store not found or in use, or the new directory already has a store
   2  usage error";
 
-/// Create a store from a snapshot, in a new folder
+/// Create a store from a snapshot, in a new directory
 ///
 /// The snapshot is not changed. The new store has an empty journal.
 #[derive(clap::Args)]
 #[command(after_long_help = RESTORE_AFTER)]
 pub(crate) struct RestoreOptions {
-    /// Folder of the snapshot
+    /// Directory of the snapshot
     #[arg(value_name = "SNAPSHOT")]
     snapshot: PathBuf,
 
-    /// Folder of the new store
+    /// Directory of the new store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
@@ -66,7 +66,7 @@ Examples:
 
 Exit status:
   0  the store is durable
-  1  snapshot not found, or the new folder already has a store
+  1  snapshot not found, or the new directory already has a store
   2  usage error";
 
 pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {

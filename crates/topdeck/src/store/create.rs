@@ -14,12 +14,12 @@ use render::text::escape_control;
 
 /// Create a store
 ///
-/// Data is first written to a journal in the folder, which makes it durable; --codec sets the
+/// Data is first written to a journal in the directory, which makes it durable; --codec sets the
 /// compression of the journal. Parts, which finally hold all rows, have their own encoding.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store, created if it is missing; on a local file system
+    /// Directory of the store, created if it is missing; on a local file system
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

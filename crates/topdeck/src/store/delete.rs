@@ -67,7 +67,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let deletion = match &options.arguments.dir {
         Some(dir) if options.server.is_named() => bail!(
-            "cannot delete from both the store {} and a server; omit the folder or --server",
+            "cannot delete from both the store {} and a server; omit the directory or --server",
             dir.display()
         ),
         Some(dir) => delete_in_store(dir, &options.arguments.value, from..to, !options.yes)?,

@@ -26,7 +26,7 @@ use render::value_formatter;
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

@@ -19,7 +19,7 @@ use render::text::plural;
 #[derive(clap::Args)]
 #[command(after_long_help = FLUSH_AFTER)]
 pub(crate) struct FlushOptions {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -39,7 +39,7 @@ Exit status:
 #[derive(clap::Args)]
 #[command(after_long_help = MAINTAIN_AFTER)]
 pub(crate) struct MaintainOptions {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }

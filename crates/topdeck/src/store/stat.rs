@@ -14,7 +14,7 @@ use crate::store::{open, with_dir};
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

@@ -60,7 +60,7 @@ Exit status:
 
 #[derive(clap::Args)]
 struct VerifyArgs {
-    /// Folder of the store
+    /// Directory of the store
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 

@@ -10,7 +10,7 @@ use crate::environment::wait_until;
 use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
 
-/// A demonstration whose temporary folder is in another one.
+/// A demonstration whose temporary directory is in another one.
 struct Demo {
     folder: TestDir,
     child: Child,

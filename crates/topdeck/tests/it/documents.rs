@@ -148,7 +148,7 @@ fn check_xml(text: &str) {
 #[test]
 fn every_subcommand_has_a_page_and_completions() {
     let parent = TestDir::new();
-    // The folder is created.
+    // The directory is created.
     let folder = parent.path().join("man");
     let run = topdeck(&["man", folder.to_str().unwrap()], b"");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
@@ -168,7 +168,7 @@ fn every_subcommand_has_a_page_and_completions() {
         others.into_iter().partition(|page| page.starts_with("topdeck-doctor-"));
     assert_eq!(
         doctor,
-        ["topdeck-doctor-clock.1", "topdeck-doctor-interference.1", "topdeck-doctor-readers.1"]
+        ["topdeck-doctor-clock.1", "topdeck-doctor-overhead.1", "topdeck-doctor-readers.1"]
     );
     let (load, others): (Vec<String>, Vec<String>) =
         others.into_iter().partition(|page| page.starts_with("topdeck-load-"));

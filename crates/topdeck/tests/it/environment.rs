@@ -1,5 +1,5 @@
-//! Resources of tests: folders, ports, memory, waiting. Names are random, so neither leftovers of
-//! an earlier run nor a concurrent run interfere.
+//! Resources of tests: directories, ports, memory, waiting. Names are random, so neither leftovers
+//! of an earlier run nor a concurrent run interfere.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::os::fd::OwnedFd;
@@ -42,15 +42,15 @@ pub(crate) fn stop(pid: u32) {
     assert!(status.stopped(), "{status:?}");
 }
 
-/// A unique name. A process id is not: ids repeat, and a killed run leaves its folders.
+/// A unique name. A process id is not: ids repeat, and a killed run leaves its directories.
 pub(crate) fn fresh_name() -> String {
     format!("topdeck-it-{:016x}", RandomState::new().hash_one(0))
 }
 
-/// Creates a folder with mode 0700, independent of the umask.
+/// Creates a directory with mode 0700, independent of the umask.
 pub(crate) fn fresh_folder(parent: &Path) -> PathBuf {
     let path = parent.join(fresh_name());
-    std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a folder can be made");
+    std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a directory can be made");
     path
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn free_port() -> u16 {
     address.port()
 }
 
-/// A folder on a tmpfs, for metrics in shared memory. It is removed on drop.
+/// A directory on a tmpfs, for metrics in shared memory. It is removed on drop.
 pub(crate) struct TmpfsDir {
     pub(crate) path: PathBuf,
     is_mounted: bool,

@@ -71,7 +71,7 @@ fn invalid_arguments_are_rejected() {
         let arguments: Vec<&str> = ["gen"].into_iter().chain(line.split_whitespace()).collect();
         assert_eq!(topdeck(&arguments, b"").status, 2, "{line}");
     }
-    let run = topdeck(&["gen", "a", "--minutes", "1", "--out", "/nowhere/at/all"], b"");
+    let run = topdeck(&["gen", "disk", "--minutes", "1", "--out", "/nowhere/at/all"], b"");
     assert_eq!(run.status, 1);
     assert!(run.stderr.starts_with("topdeck: cannot write /nowhere/at/all: "), "{}", run.stderr);
 }

@@ -1,6 +1,6 @@
 //! `topdeck journal` as used from a shell: records are read back after kills, and messages.
 //!
-//! Each test has its own folder and runs the binary in it, so that paths in messages are short.
+//! Each test has its own directory and runs the binary in it, so that paths in messages are short.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -149,8 +149,8 @@ fn a_session() {
         ("seek j nobody --to 0", ""),
         ("seek j store --to nowhere", ""),
         ("stat j", ""),
-        ("limit j --max-bytes 2GiB --max-age 7d --on-full drop-oldest", ""),
-        ("limit j --max-bytes 16MiB", ""),
+        ("limit j --max-size 2GiB --max-age 7d --on-full drop-oldest", ""),
+        ("limit j --max-size 16MiB", ""),
         ("stat j", ""),
         ("subscribers j remove here", ""),
         ("subscribers j remove dashboard", ""),
@@ -180,7 +180,7 @@ fn full_journal_error_has_a_remedy() {
     let folder = TestDir::new();
     let seq: String = (0..100_000).map(|n| format!("{n}\n")).collect();
     fs::write(folder.path().join("seq"), &seq).unwrap();
-    folder.run_ok("create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB", b"");
+    folder.run_ok("create j --segment 16KiB --buffer 4KiB --max-size 64KiB", b"");
     let mut text = folder.session(&[("append j seq", "")]);
     let said = text.split(" of seq").next().and_then(|text| text.rsplit(' ').next());
     let next: usize = said.expect("where to go on").parse().expect("a number");
@@ -188,11 +188,11 @@ fn full_journal_error_has_a_remedy() {
     text += &folder.session(&[("subscribers j add slow", "")]);
     let expected = expect![[r#"
         $ topdeck journal append j seq
-        topdeck: j: journal is full: segments take N KiB of at most N KiB, and there is no subscriber, so no segment can be deleted; add one (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-bytes …`)
+        topdeck: j: journal is full: segments take N KiB of at most N KiB, and there is no subscriber, so no segment can be deleted; add one (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-size …`)
         topdeck: N records appended, positions N..N, level reached process, TIME; continue at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
-        slow: subscribed at position N, N records to read; at a limit: blocks
+        slow: subscribed at position N, N records to read; unread records at a limit: retained
     "#]];
     check(&mask_numbers(&text), expected);
     let stat = folder.session(&[("stat j", "")]);
@@ -200,7 +200,7 @@ fn full_journal_error_has_a_remedy() {
     check(
         &mask_numbers(full),
         expect![[
-            r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest segment; let it catch up, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-bytes …`)."#
+            r#"FULL: segments take N KiB of at most N KiB, and "slow" has not passed the oldest segment; let it catch up, remove it (`topdeck journal subscribers j remove slow`), or raise the limit (`topdeck journal limit j --max-size …`)."#
         ]],
     );
 
@@ -208,7 +208,7 @@ fn full_journal_error_has_a_remedy() {
     // space.
     assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
-    folder.run_ok("limit j --max-bytes none", b"");
+    folder.run_ok("limit j --max-size none", b"");
     folder.run_ok("append j", &seq.as_bytes()[kept.len()..]);
     assert!(folder.run_ok("cat j", b"") == seq.as_bytes());
 }
@@ -218,7 +218,7 @@ fn dropped_records_are_reported() {
     let folder = TestDir::new();
     let seq: String = (0..50_000).map(|n| format!("{n}\n")).collect();
     folder.run_ok(
-        "create j --segment 16KiB --buffer 4KiB --max-bytes 64KiB --on-full drop-oldest",
+        "create j --segment 16KiB --buffer 4KiB --max-size 64KiB --on-full drop-oldest",
         b"",
     );
     folder.run_ok("subscribers j add slow", b"");
@@ -299,12 +299,12 @@ fn subscriber_in_use_is_an_error() {
 fn invalid_command_lines() {
     let folder = TestDir::new();
     let text = folder.session(&[
-        ("create j --max-bytes 1MB", ""),
+        ("create j --max-size 1MB", ""),
         ("create j --max-age 7", ""),
         ("create j --buffer 5000", ""),
         ("create j --segment 1KiB", ""),
-        ("create j --max-bytes 1MiB", ""),
-        ("create j --codec gzip", ""),
+        ("create j --max-size 1MiB", ""),
+        ("create j --compression gzip", ""),
         ("append j", ""),
         ("append j --producer 7", ""),
         ("append j --durability all", ""),
@@ -346,7 +346,7 @@ fn damage(path: &Path, at: impl FnOnce(usize) -> usize) {
 #[test]
 fn damage_is_reported_and_repaired() {
     let folder = TestDir::new();
-    folder.run_ok("create j --codec none", b"");
+    folder.run_ok("create j --compression none", b"");
     folder.run_ok("subscribers j add store", b"");
     folder.run_ok("subscribers j add other", b"");
     for n in 0..3 {

@@ -10,10 +10,10 @@ mod documents;
 mod environment;
 mod generate;
 mod hiccup;
-mod interference;
 mod journal;
 mod journal_kills;
 mod load;
+mod overhead;
 mod page;
 mod processes;
 mod query;
@@ -94,5 +94,5 @@ fn counts(run: &TextRun) -> Vec<&str> {
 
 fn root() -> &'static Path {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates.and_then(Path::parent).expect("crates/topdeck is two folders down")
+    crates.and_then(Path::parent).expect("crates/topdeck is two directories down")
 }

@@ -23,7 +23,7 @@ fn hist_page_examples_match() {
     check("docs/hist.md", run, str::to_owned);
 }
 
-/// In their own folder, in order, by the shell.
+/// In their own directory, in order, by the shell.
 #[test]
 fn journal_page_examples_match() {
     let folder = TestDir::new();
@@ -66,7 +66,7 @@ fn mask_sizes(text: &str) -> String {
 
 #[track_caller]
 fn shell(folder: &Path, line: &str) -> String {
-    let binary = Path::new(env!("CARGO_BIN_EXE_topdeck")).parent().expect("it is in a folder");
+    let binary = Path::new(env!("CARGO_BIN_EXE_topdeck")).parent().expect("it is in a directory");
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("exec 2>&1\n{line}")])
         .current_dir(folder)

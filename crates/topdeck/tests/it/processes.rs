@@ -48,7 +48,7 @@ fn print_control_characters() {
     }
 }
 
-/// Metrics folder of a test.
+/// Metrics directory of a test.
 struct MetricsDir {
     memory: TmpfsDir,
     programs: PathBuf,
@@ -127,7 +127,7 @@ impl MetricsDir {
 
     /// Its only metrics file.
     fn file(&self) -> PathBuf {
-        let mut files = fs::read_dir(&self.memory.path).expect("a folder");
+        let mut files = fs::read_dir(&self.memory.path).expect("a directory");
         files.next().expect("a file").expect("an entry").path()
     }
 }
@@ -329,7 +329,7 @@ fn histogram_of_a_process_has_all_views() {
     assert_eq!(counts(&run), ["300", "100"]);
     let run = folder.run("hist sample-hist *_duration answered_total");
     assert_eq!(counts(&run), ["400", "400"]);
-    assert!(run.stdout.contains("Skipped (not histograms): 2 × a counter"), "{}", run.stdout);
+    assert!(run.stdout.contains("Skipped (not histograms): 2 counters"), "{}", run.stdout);
     let file = folder.file();
     let run = folder.run(&format!("hist --json {} request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");

@@ -13,7 +13,7 @@ use crate::test_dir::TestDir;
 
 const START_NS: i64 = 1_794_225_600_000_000_000;
 
-/// A store `s` of half an hour in its own folder: a copy of the one that `create_store` builds
+/// A store `s` of half an hour in its own directory: a copy of the one that `create_store` builds
 /// once, because that takes 61 runs of the binary.
 pub(crate) fn store_dir() -> TestDir {
     static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub(crate) fn store_dir() -> TestDir {
     folder
 }
 
-/// Everything below a folder, each folder before its contents.
+/// Everything below a directory, each directory before its contents.
 fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>>)>) {
     for entry in fs::read_dir(root.join(below)).unwrap() {
         let entry = entry.unwrap();
@@ -78,7 +78,7 @@ fn create_store() -> TestDir {
     let readings: String = (0..30)
         .map(|minute| {
             reading("gauge", "depth", minute, (minute % 5) as f64)
-                + &reading("cumulative-count", "jobs", minute, minute as f64 * 10.0)
+                + &reading("counter", "jobs", minute, minute as f64 * 10.0)
         })
         .collect();
     fs::write(folder.path().join("readings.frames"), readings).unwrap();
@@ -370,7 +370,7 @@ fn query_errors_are_reported() {
         --- stdout
         no data: no series has a value in the range
         --- stderr
-        topdeck: s: tock picks no series; available: depth, jobs, took
+        topdeck: s: tock matches no series; available: depth, jobs, took
         --- exit status 0
     "#]],
     );
@@ -575,7 +575,7 @@ fn two_hosts_are_compared() {
         expect![[r#"
             --- stderr
             topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
-            topdeck: s: and(__name:tock) picks no series; available: depth, jobs, took
+            topdeck: s: and(__name:tock) matches no series; available: depth, jobs, took
             topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],

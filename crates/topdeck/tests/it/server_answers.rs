@@ -1,4 +1,4 @@
-//! Commands with `--server`: the same answers as from the folder of the store.
+//! Commands with `--server`: the same answers as from the directory of the store.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::serve::server_process::ServerProcess;
 use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
 
-/// A server with a copy of the store `s` of a folder.
+/// A server with a copy of the store `s` of a directory.
 fn server_of(folder: &TestDir) -> ServerProcess {
     let mut server = ServerProcess::new("serve", "");
     // Its own metrics are not part of the answers.
@@ -135,14 +135,14 @@ fn a_store_in_use_names_the_server_that_uses_it() {
     let store = server.folder.path("data/store");
     let found = run(&folder, &format!("query {} took", store.display()));
     let expected = format!(
-        "a server uses this store at {url}; use --server {url} instead of the folder",
+        "a server uses this store at {url}; use --server {url} instead of the directory",
         url = url(&server)
     );
     assert!(found.status == 1 && found.stderr.contains(&expected), "{}", found.stderr);
     assert!(
         run(&folder, &format!("query s took --server {}", url(&server)))
             .stderr
-            .contains("omit the folder or --server")
+            .contains("omit the directory or --server")
     );
     server.stop();
     assert_eq!(run(&folder, &format!("query {} took {LAST}", store.display())).status, 0);

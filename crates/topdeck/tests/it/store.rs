@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::test_dir::TestDir;
 use crate::{TextRun, root};
 
-/// Runs a command in a folder; arguments are separated by spaces, `'…'` is one argument.
+/// Runs a command in a directory; arguments are separated by spaces, `'…'` is one argument.
 #[track_caller]
 pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
     let output = Command::new("/bin/sh")
@@ -21,7 +21,7 @@ pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
             "PATH",
             format!("{}:/usr/bin:/bin", {
                 let binary = std::path::Path::new(env!("CARGO_BIN_EXE_topdeck"));
-                binary.parent().expect("it is in a folder").display()
+                binary.parent().expect("it is in a directory").display()
             }),
         )
         .output()
@@ -45,7 +45,7 @@ pub(crate) fn check(folder: &TestDir, line: &str, expected: Expect) {
     expected.assert_eq(&run(folder, line).all());
 }
 
-/// Folder with a log of a minute, and a store `s` with one disk for an hour.
+/// Directory with a log of a minute, and a store `s` with one disk for an hour.
 fn store_dir() -> TestDir {
     let folder = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
@@ -95,7 +95,7 @@ fn ddsketches_are_imported() {
 #[test]
 fn export_round_trips() {
     let folder = store_dir();
-    run_ok(&folder, "gen b --series 6 --minutes 45 --out b.frames");
+    run_ok(&folder, "gen http --series 6 --minutes 45 --out b.frames");
     run_ok(&folder, "import s b.frames");
     run_ok(&folder, "import s --metric pause tagged.hlog");
     let readings = concat!(
@@ -238,7 +238,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s latency",
         expect![[r#"
         --- stderr
-        topdeck: s: and(__name:latency) picks no series; available: hiccup
+        topdeck: s: and(__name:latency) matches no series; available: hiccup
         --- exit status 1
     "#]],
     );
@@ -311,7 +311,7 @@ fn heatmap_errors_have_a_reason() {
 #[test]
 fn known_gaps_are_drawn_and_reported() {
     let folder = store_dir();
-    run_ok(&folder, "gen a --minutes 600 --out a.frames");
+    run_ok(&folder, "gen disk --minutes 600 --out a.frames");
     run_ok(&folder, "import s a.frames");
     // A flipped bit in a part: its rows are missing, and all commands report it.
     let parts = folder.path().join("s/parts");
@@ -390,7 +390,7 @@ fn retention_rules_are_saved_and_applied() {
 #[test]
 fn a_picture_is_written_as_svg() {
     let folder = store_dir();
-    run_ok(&folder, "gen a --minutes 90 --out a.frames");
+    run_ok(&folder, "gen disk --minutes 90 --out a.frames");
     run_ok(&folder, "import s a.frames");
     run_ok(&folder, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
     let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
@@ -420,8 +420,8 @@ fn prometheus_scrapes_are_differenced() {
     )
     .unwrap();
     run_ok(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
-    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-count)'");
-    assert!(lines.contains("\"kind\":\"cumulative-count\",\"number\":5.0"), "{lines}");
+    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:counter)'");
+    assert!(lines.contains("\"kind\":\"counter\",\"number\":5.0"), "{lines}");
     assert!(lines.contains("\"kind\":\"gauge\",\"number\":7.0"), "{lines}");
     let alone = run_ok(&folder, "heatmap s rpc_seconds");
     assert!(alone.contains("These histograms are cumulative"), "{alone}");
@@ -443,11 +443,11 @@ fn delete_does_not_affect_a_snapshot() {
     assert_eq!(deleted["rows"], 21);
     assert!(count_values(&folder, "s", "pause") < all);
     let again = run(&folder, &line);
-    let expected = "picks no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
+    let expected = "matches no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
                     deleted or have expired; available: pause";
     assert!(again.status == 1 && again.stderr.contains(expected), "{}", again.stderr);
     let other = run(&folder, &line.replace("pause", "load"));
-    assert!(other.stderr.contains("picks no series; available: pause"), "{}", other.stderr);
+    assert!(other.stderr.contains("matches no series; available: pause"), "{}", other.stderr);
     run_ok(&folder, "store restore copy t");
     assert_eq!(count_values(&folder, "t", "pause"), all);
 }

@@ -1,11 +1,11 @@
-//! Folder of a test, in which the binary runs, and output without numbers that vary.
+//! Directory of a test, in which the binary runs, and output without numbers that vary.
 
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Folder, removed on drop.
+/// Directory, removed on drop.
 pub(crate) struct TestDir(PathBuf);
 
 /// Result of a run; the output may be any bytes.

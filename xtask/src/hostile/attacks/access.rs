@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use crate::hostile::attack_target::AttackTarget;
 use crate::hostile::client::KeepAliveConnection;
 
-/// Files outside the folders of dashboards and snapshots.
+/// Files outside the directories of dashboards and snapshots.
 fn files_outside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
     for folder in [folder.to_owned(), folder.join("data")] {

@@ -55,6 +55,7 @@ fn unfinished_and_odd_queries_are_migrated_without_loss() {
         ("{\"topdeck_forward_lag\",site=\"a\"}", "{\"topdeck_forward_lag_records\",remote=\"a\"}"),
         ("{site=\"a\"}", "{site=\"a\"}"),
         ("{}", "{}"),
+        ("a{__kind=\"cumulative-count\"}", "a{__kind=\"counter\"}"),
         ("check_up { a = \"ä|ö\" }", "probe_success { a = \"ä|ö\" }"),
         ("topdeck_uptime_seconds", "(time() - process_start_time_seconds)"),
         ("topdeck_uptime_seconds {a=\"b\"", "process_start_time_seconds {a=\"b\""),

@@ -1,8 +1,8 @@
 //! Properties that hold for any bytes: one check per fuzz target, with its name.
 //!
-//! `fuzz/` includes this folder by path (hence `mod.rs`), and `fuzz_regressions` repeats the checks
-//! on past findings. A decoded histogram must pass [`histogram`] and survive a round trip through
-//! its own encoder unchanged.
+//! `fuzz/` includes this directory by path (hence `mod.rs`), and `fuzz_regressions` repeats the
+//! checks on past findings. A decoded histogram must pass [`histogram`] and survive a round trip
+//! through its own encoder unchanged.
 
 mod foreign;
 #[path = "../../../../hist/tests/it/checks/histogram.rs"]

@@ -112,13 +112,13 @@ fn assert_ordered<T: PartialOrd + Copy + std::fmt::Debug>(what: &str, bracket: B
 
 /// topdeck's own formats hold every histogram.
 fn check_topdeck_formats(histogram: &Histogram) {
-    let meaning = SeriesMeta::default();
+    let meta = SeriesMeta::default();
     let mut bytes = Vec::new();
-    frame::encode(histogram, meaning, &mut bytes);
-    assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meaning)), "through a frame");
+    frame::encode(histogram, meta, &mut bytes);
+    assert_eq!(frame::decode(&bytes), Ok((histogram.clone(), meta)), "through a frame");
     bytes.clear();
-    if block::encode(std::slice::from_ref(histogram), meaning, &mut bytes).is_ok() {
-        let expected = Ok((vec![histogram.clone()], meaning));
+    if block::encode(std::slice::from_ref(histogram), meta, &mut bytes).is_ok() {
+        let expected = Ok((vec![histogram.clone()], meta));
         assert_eq!(block::decode(&bytes), expected, "through a block");
     }
 }

@@ -2,7 +2,7 @@
 
 use arbitrary::{Result, Unstructured};
 use hist::{
-    Histogram, Interpolation, LogLinear2, LogarithmicScheme, Recorder, Scheme, SharedRecorder,
+    Histogram, Interpolation, LogLinear2, Logarithmic, Recorder, Scheme, SharedRecorder,
     TrackedValue,
 };
 
@@ -116,7 +116,7 @@ pub(super) fn scheme(u: &mut Unstructured<'_>) -> Result<Scheme> {
             ])?;
             let gamma = 1.0 + number(u)?.abs();
             let offset = if u.arbitrary()? { number(u)? } else { 0.0 };
-            LogarithmicScheme::new(gamma, offset, by).map(Scheme::Log)
+            Logarithmic::new(gamma, offset, by).map(Scheme::Logarithmic)
         }
         _ => {
             let mut bounds = Vec::new();

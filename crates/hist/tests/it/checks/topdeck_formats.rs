@@ -7,11 +7,11 @@ use hist::{Accumulator, Histogram};
 use super::histogram::{assert_same_counts, check_all, check_statistics};
 
 pub(super) fn frame(bytes: &[u8]) {
-    let Ok((histogram, meaning)) = frame::decode(bytes) else { return };
+    let Ok((histogram, meta)) = frame::decode(bytes) else { return };
     check_all(&histogram);
     let mut again = Vec::new();
-    frame::encode(&histogram, meaning, &mut again);
-    assert_eq!(frame::decode(&again), Ok((histogram, meaning)));
+    frame::encode(&histogram, meta, &mut again);
+    assert_eq!(frame::decode(&again), Ok((histogram, meta)));
 }
 
 /// Maximum number of cells of a block for the full checks. A few bytes may stand for two million
@@ -34,7 +34,7 @@ pub(super) fn block(bytes: &[u8]) {
             .map_or_else(Default::default, scheme),
     );
     let added = block::merge_into(&bytes, 0..usize::MAX, &mut accumulator);
-    let Ok((histograms, meaning)) = decoded else {
+    let Ok((histograms, meta)) = decoded else {
         assert!(accumulator.count() == 0, "a damaged block was added");
         return;
     };
@@ -53,8 +53,8 @@ pub(super) fn block(bytes: &[u8]) {
     histograms.iter().take(2).for_each(check_all);
     histograms.iter().take(64).for_each(check_statistics);
     let mut again = Vec::new();
-    block::encode(&histograms, meaning, &mut again).expect("they came from one block");
-    assert_eq!(block::decode(&again), Ok((histograms, meaning)));
+    block::encode(&histograms, meta, &mut again).expect("they came from one block");
+    assert_eq!(block::decode(&again), Ok((histograms, meta)));
 }
 
 /// Counts decoded for sums of rows equal those of the histograms.

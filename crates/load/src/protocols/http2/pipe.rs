@@ -1,4 +1,4 @@
-//! In-memory socket and wake-up queue: replacements for a socket and an async runtime.
+//! In-memory socket and list of woken streams: replacements for a socket and an async runtime.
 
 use std::io;
 use std::pin::Pin;
@@ -8,7 +8,8 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// In-memory connection. A clone is its other end.
+/// In-memory connection. Its two ends share it: one reads and writes it as a socket (`AsyncRead`,
+/// `AsyncWrite`), the other one calls `give` and `take`.
 #[derive(Clone, Default)]
 pub(super) struct Pipe(Arc<Mutex<PipeBuffer>>);
 
@@ -89,17 +90,17 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// Woken streams by slot, and the connection.
+/// Woken streams by slot, in no order, and whether the connection was woken.
 #[derive(Default)]
-pub(super) struct WakeQueue {
+pub(super) struct WokenStreams {
     streams: Mutex<Vec<usize>>,
     connection: AtomicBool,
 }
 
-impl WakeQueue {
+impl WokenStreams {
     /// Waker of the stream in this slot; without a slot, of the connection.
-    pub(super) fn waker(self: &Arc<WakeQueue>, slot: Option<usize>) -> Waker {
-        Waker::from(Arc::new(StreamWaker { queue: self.clone(), slot }))
+    pub(super) fn waker(self: &Arc<WokenStreams>, slot: Option<usize>) -> Waker {
+        Waker::from(Arc::new(StreamWaker { list: self.clone(), slot }))
     }
 
     /// Wakes a stream.
@@ -107,9 +108,9 @@ impl WakeQueue {
         lock(&self.streams).push(slot);
     }
 
-    /// Returns a woken stream. A stream woken twice is returned twice; its second poll does
-    /// nothing.
-    pub(super) fn next(&self) -> Option<usize> {
+    /// Removes a woken stream, the last one first. A stream woken twice is returned twice; its
+    /// second poll does nothing.
+    pub(super) fn pop(&self) -> Option<usize> {
         lock(&self.streams).pop()
     }
 
@@ -123,7 +124,7 @@ impl WakeQueue {
 }
 
 struct StreamWaker {
-    queue: Arc<WakeQueue>,
+    list: Arc<WokenStreams>,
     slot: Option<usize>,
 }
 
@@ -134,8 +135,8 @@ impl Wake for StreamWaker {
 
     fn wake_by_ref(self: &Arc<Self>) {
         match self.slot {
-            Some(slot) => self.queue.wake(slot),
-            None => self.queue.connection.store(true, Ordering::Relaxed),
+            Some(slot) => self.list.wake(slot),
+            None => self.list.connection.store(true, Ordering::Relaxed),
         }
     }
 }

@@ -45,8 +45,8 @@ impl Login {
         frontend::startup_message(parameters, out)
     }
 
-    /// Answers an authentication request. Returns whether authentication is complete; an error has
-    /// a detail.
+    /// Answers an authentication request. Returns whether authentication is complete; the
+    /// error is the failure and its detail. `Failure::Status` also means an unsupported method.
     pub(super) fn answer(
         &mut self,
         request: &[u8],

@@ -4,7 +4,7 @@
 //! skipped.
 
 use super::super::arguments::Arguments;
-use super::super::kernel::KernelInput;
+use super::super::kernel::{KernelInput, SlotMargin};
 use super::super::points::{numbers, stream};
 use super::slots;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use crate::stream::{StepGrid, Stream};
 
 const MINUTE_NS: i64 = 60_000_000_000;
 
-/// Line fit: window, refit interval, look-ahead, in slots.
+/// Line fit: window, refit interval, look-ahead, in slots (steps).
 struct LineModel {
     /// Window length in slots; at least 1.
     length: usize,
@@ -55,16 +55,16 @@ impl LineModel {
     }
 }
 
-pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
+pub(super) fn margin(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
     let model = LineModel::from_arguments(arguments, steps);
-    (model.length.saturating_add(model.every - 1), 0)
+    SlotMargin::before(model.length.saturating_add(model.every - 1))
 }
 
 /// Least squares over the numbers of the last slots, the current one included.
-pub(super) fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let (steps, before) = (work.steps, work.slots_before);
-    let model = LineModel::from_arguments(work.arguments, steps);
-    let of = |input: &Stream| {
+pub(super) fn regression(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (call.steps, call.slots_before);
+    let model = LineModel::from_arguments(call.arguments, steps);
+    let forecast_stream = |input: &Stream| {
         let mut items = Vec::new();
         // Count of present numbers before each slot.
         let mut present = vec![0];
@@ -80,25 +80,25 @@ pub(super) fn regression(work: KernelInput<'_>) -> Result<Vec<Stream>> {
             let end = (before + at + 1).saturating_sub(model.age(steps, at));
             present[end.saturating_sub(model.length)]..present[end]
         });
-        let join = |held: &mut LeastSquares, more: &LeastSquares| {
-            held.join(more);
+        let merge = |sums: &mut LeastSquares, more: &LeastSquares| {
+            sums.merge(more);
             Ok::<(), std::convert::Infallible>(())
         };
-        let clouds = sliding_sums(&items, windows, join).unwrap_or_default();
-        let forecasts = clouds.into_iter().enumerate().map(|(at, cloud)| {
-            let line = cloud?.at((before + at) as f64 + model.ahead)?;
+        let window_sums = sliding_sums(&items, windows, merge).unwrap_or_default();
+        let forecasts = window_sums.into_iter().enumerate().map(|(at, sums)| {
+            let line = sums?.value_at((before + at) as f64 + model.ahead)?;
             Some(model.unscale(line))
         });
         stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
     };
-    Ok(work.inputs.iter().map(of).collect())
+    Ok(call.inputs.iter().map(forecast_stream).collect())
 }
 
 /// Line through the current number and the number one window length earlier.
-pub(super) fn slope(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let (steps, before) = (work.steps, work.slots_before);
-    let model = LineModel::from_arguments(work.arguments, steps);
-    let of = |input: &Stream| {
+pub(super) fn slope(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (steps, before) = (call.steps, call.slots_before);
+    let model = LineModel::from_arguments(call.arguments, steps);
+    let forecast_stream = |input: &Stream| {
         let scaled: Vec<Option<f64>> = numbers(input).map(|number| model.scale(number?)).collect();
         let forecasts = (0..steps.count).map(|at| {
             let age = model.age(steps, at);
@@ -109,39 +109,40 @@ pub(super) fn slope(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         });
         stream(input.labels.clone(), forecasts.collect::<Vec<_>>())
     };
-    Ok(work.inputs.iter().map(of).collect())
+    Ok(call.inputs.iter().map(forecast_stream).collect())
 }
 
-/// Running least squares sums.
+/// Running least squares: means of both coordinates, and sums of products of the distances from
+/// them.
 #[derive(Clone)]
 struct LeastSquares {
     count: f64,
-    x: f64,
-    y: f64,
-    xx: f64,
-    xy: f64,
+    mean_x: f64,
+    mean_y: f64,
+    sum_xx: f64,
+    sum_xy: f64,
 }
 
 impl LeastSquares {
     fn from_point(x: f64, y: f64) -> LeastSquares {
-        LeastSquares { count: 1.0, x, y, xx: 0.0, xy: 0.0 }
+        LeastSquares { count: 1.0, mean_x: x, mean_y: y, sum_xx: 0.0, sum_xy: 0.0 }
     }
 
-    /// As in `window/fold.rs`: the distance of the means shifts the sums, which avoids
-    /// cancellation.
-    fn join(&mut self, other: &LeastSquares) {
+    /// As in `running_variance.rs` (Chan, Golub, LeVeque): the distance of the means shifts the
+    /// sums, which avoids cancellation.
+    fn merge(&mut self, other: &LeastSquares) {
         let count = self.count + other.count;
-        let (x, y) = (other.x - self.x, other.y - self.y);
+        let (x, y) = (other.mean_x - self.mean_x, other.mean_y - self.mean_y);
         let weight = self.count * other.count / count;
-        self.xx += other.xx + x * x * weight;
-        self.xy += other.xy + x * y * weight;
-        self.x += x * (other.count / count);
-        self.y += y * (other.count / count);
+        self.sum_xx += other.sum_xx + x * x * weight;
+        self.sum_xy += other.sum_xy + x * y * weight;
+        self.mean_x += x * (other.count / count);
+        self.mean_y += y * (other.count / count);
         self.count = count;
     }
 
     /// Value of the line; `None` for a single point.
-    fn at(&self, x: f64) -> Option<f64> {
-        (self.xx > 0.0).then(|| self.y + self.xy / self.xx * (x - self.x))
+    fn value_at(&self, x: f64) -> Option<f64> {
+        (self.sum_xx > 0.0).then(|| self.mean_y + self.sum_xy / self.sum_xx * (x - self.mean_x))
     }
 }

@@ -6,31 +6,33 @@
 //! missing number is replaced by its forecast.
 
 use super::super::arguments::Arguments;
-use super::super::kernel::KernelInput;
+use super::super::kernel::{KernelInput, SlotMargin};
 use super::super::points::{numbers, stream};
 use super::slots;
 use crate::error::Result;
 use crate::stream::{StepGrid, Stream};
 
 /// Maximum total weight of numbers older than the warm-up.
-const WEIGHT_MIN: f64 = 1e-4;
-/// Maximum warm-up in slots: a week of minutes.
+const TAIL_WEIGHT_MAX: f64 = 1e-4;
+/// Maximum warm-up in slots (steps): a week of minutes.
 const WARM_UP_MAX: f64 = 10_080.0;
 /// Seasons read as warm-up.
 const SEASONS: usize = 3;
 
-pub(super) fn reach(arguments: &Arguments, steps: StepGrid) -> (usize, usize) {
-    if let Some(season) = season(arguments, steps) {
-        return (season.saturating_mul(SEASONS), 0);
+/// Slots of the warm-up.
+pub(super) fn margin(arguments: &Arguments, steps: StepGrid) -> SlotMargin {
+    if let Some(season) = season_slots(arguments, steps) {
+        return SlotMargin::before(season.saturating_mul(SEASONS));
     }
     let parameters = ["alpha", "beta"].map(|name| arguments.number(name));
     let slowest =
         parameters.into_iter().flatten().filter(|weight| *weight > 0.0).fold(1.0, f64::min);
-    let before = WEIGHT_MIN.ln() / (-slowest).ln_1p();
-    (if before.is_finite() { before.clamp(0.0, WARM_UP_MAX) as usize } else { 0 }, 0)
+    let before = TAIL_WEIGHT_MAX.ln() / (-slowest).ln_1p();
+    let slots = if before.is_finite() { before.clamp(0.0, WARM_UP_MAX) as usize } else { 0 };
+    SlotMargin::before(slots)
 }
 
-fn season(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
+fn season_slots(arguments: &Arguments, steps: StepGrid) -> Option<usize> {
     arguments.number("gamma")?;
     Some(slots_per_season(arguments.duration("period")?, steps))
 }
@@ -40,14 +42,15 @@ pub(in super::super) fn slots_per_season(period: i64, steps: StepGrid) -> usize 
     ((period as f64 / steps.step as f64).round() as usize).max(1)
 }
 
-pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let (arguments, steps) = (work.arguments, work.steps);
+/// Forecasts of all inputs.
+pub(super) fn smooth(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let (arguments, steps) = (call.arguments, call.steps);
     let ahead = slots(arguments, "forecast_duration", steps).unwrap_or(0.0);
     let fills_gaps_only = arguments.number("fill") == Some(2.0);
-    let of = |input: &Stream| {
+    let forecast_stream = |input: &Stream| {
         let weight = |name: &str| arguments.number(name).unwrap_or(0.0);
         let mut smoothing = Smoothing::new(weight("alpha"), weight("beta"));
-        if let Some(season) = season(arguments, steps) {
+        if let Some(season) = season_slots(arguments, steps) {
             smoothing = smoothing.with_season(weight("gamma"), season);
         }
         let forecasts = numbers(input).map(|number| {
@@ -58,9 +61,9 @@ pub(super) fn work(work: KernelInput<'_>) -> Result<Vec<Stream>> {
                 _ => smoothing.forecast(ahead),
             }
         });
-        stream(input.labels.clone(), forecasts.skip(work.slots_before).collect::<Vec<_>>())
+        stream(input.labels.clone(), forecasts.skip(call.slots_before).collect::<Vec<_>>())
     };
-    Ok(work.inputs.iter().map(of).collect())
+    Ok(call.inputs.iter().map(forecast_stream).collect())
 }
 
 /// Smoothing state (level, trend, season).
@@ -108,8 +111,8 @@ impl Smoothing {
         };
         self.level_and_trend = Some((next, trend));
         if let Some(season) = &mut self.season {
-            if let (Some(number), Some(held)) = (number, season.above.get_mut(season.at)) {
-                *held = Some(season.gamma * (number - next) + (1.0 - season.gamma) * above);
+            if let (Some(number), Some(offset)) = (number, season.above.get_mut(season.at)) {
+                *offset = Some(season.gamma * (number - next) + (1.0 - season.gamma) * above);
             }
             season.at = (season.at + 1) % season.length;
         }

@@ -32,10 +32,10 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 }
 
 /// Histogram of the numbers in a slot, on circllhist's grid.
-fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    Ok(single_stream(&work, |at| {
+fn create(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    Ok(single_stream(&call, |at| {
         let mut histogram = Histogram::new(Scheme::LogLinear10);
-        let numbers = work.inputs.iter().filter_map(|stream| number(stream, at));
+        let numbers = call.inputs.iter().filter_map(|stream| number(stream, at));
         numbers.filter(|number| !number.is_nan()).for_each(|number| histogram.record(number));
         match histogram.is_empty() {
             true => Mixture::default(),
@@ -44,11 +44,11 @@ fn create(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     }))
 }
 
-fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+fn merge(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
-    let streams = single_stream(&work, |at| {
+    let streams = single_stream(&call, |at| {
         let mut merged = Mixture::default();
-        for part in distributions(&work.inputs, at).flat_map(|mixture| mixture.parts()) {
+        for part in distributions(&call.inputs, at).flat_map(|mixture| mixture.parts()) {
             if let Err(error) = merged.add(part) {
                 failed.get_or_insert(error);
             }
@@ -59,17 +59,17 @@ fn merge(work: KernelInput<'_>) -> Result<Vec<Stream>> {
         None => Ok(streams),
         Some(error) => {
             let message = format!("{error}; merge fewer series");
-            Err(Error::Execution { span: work.span, message })
+            Err(Error::Execution { span: call.span, message })
         }
     }
 }
 
 /// Subtracts the other histograms from the first. If the first does not contain them, the slot is
 /// missing and a warning is added.
-fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
+fn subtract(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let mut failed = None;
-    let streams = single_stream(&work, |at| {
-        let all = work.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(from_value));
+    let streams = single_stream(&call, |at| {
+        let all = call.inputs.iter().map(|stream| stream.points[at].as_ref().and_then(from_value));
         let mut all = all.map(|held| held.map(|held| &**held).unwrap_or(&EMPTY));
         let first = all.next().unwrap_or(&EMPTY).clone().into_parts();
         let left = all.try_fold(first, subtract_parts);
@@ -87,7 +87,7 @@ fn subtract(work: KernelInput<'_>) -> Result<Vec<Stream>> {
     });
     if let Some(error) = failed {
         let message = format!("histogram:subtract: slot left empty: {error}");
-        work.warnings.warn(work.span, message);
+        call.warnings.warn(call.span, message);
     }
     Ok(streams)
 }
@@ -130,8 +130,8 @@ fn distributions(inputs: &[Stream], at: usize) -> impl Iterator<Item = &Mixture>
 }
 
 /// Combines all inputs into one stream.
-fn single_stream(work: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
-    let points = (0..work.steps.count).map(|at| Some(StepValue::Distribution(Arc::new(of(at)))));
-    let labels = common_labels(work.inputs.iter().map(|stream| &stream.labels));
+fn single_stream(call: &KernelInput<'_>, mut of: impl FnMut(usize) -> Mixture) -> Vec<Stream> {
+    let points = (0..call.steps.count).map(|at| Some(StepValue::Distribution(Arc::new(of(at)))));
+    let labels = common_labels(call.inputs.iter().map(|stream| &stream.labels));
     vec![Stream::new(labels, points.collect())]
 }

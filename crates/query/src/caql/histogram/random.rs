@@ -26,9 +26,9 @@ const VALUES_MAX: u64 = 10_000_000;
 
 /// Adds the functions that draw random values.
 pub(super) fn add_functions(table: &mut FunctionTable) {
-    let by_option = Kernel::per_step(|work| {
-        let method = work.arguments.text("method").unwrap_or("normal").to_owned();
-        random(work, &method)
+    let by_option = Kernel::per_step(|call| {
+        let method = call.arguments.text("method").unwrap_or("normal").to_owned();
+        random(call, &method)
     });
     add_random(table, "histogram:random".to_owned(), by_option).option(
         "method",
@@ -36,17 +36,17 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         DefaultValue::Text("normal"),
     );
     let by_name: [(&str, Kernel); 11] = [
-        ("normal", Kernel::per_step(|work| random(work, "normal"))),
-        ("uniform", Kernel::per_step(|work| random(work, "uniform"))),
-        ("exponential", Kernel::per_step(|work| random(work, "exponential"))),
-        ("beta", Kernel::per_step(|work| random(work, "beta"))),
-        ("gamma", Kernel::per_step(|work| random(work, "gamma"))),
-        ("binomial", Kernel::per_step(|work| random(work, "binomial"))),
-        ("negative_binomial", Kernel::per_step(|work| random(work, "negative_binomial"))),
-        ("poisson", Kernel::per_step(|work| random(work, "poisson"))),
-        ("chisq", Kernel::per_step(|work| random(work, "chisq"))),
-        ("f", Kernel::per_step(|work| random(work, "f"))),
-        ("t", Kernel::per_step(|work| random(work, "t"))),
+        ("normal", Kernel::per_step(|call| random(call, "normal"))),
+        ("uniform", Kernel::per_step(|call| random(call, "uniform"))),
+        ("exponential", Kernel::per_step(|call| random(call, "exponential"))),
+        ("beta", Kernel::per_step(|call| random(call, "beta"))),
+        ("gamma", Kernel::per_step(|call| random(call, "gamma"))),
+        ("binomial", Kernel::per_step(|call| random(call, "binomial"))),
+        ("negative_binomial", Kernel::per_step(|call| random(call, "negative_binomial"))),
+        ("poisson", Kernel::per_step(|call| random(call, "poisson"))),
+        ("chisq", Kernel::per_step(|call| random(call, "chisq"))),
+        ("f", Kernel::per_step(|call| random(call, "f"))),
+        ("t", Kernel::per_step(|call| random(call, "t"))),
     ];
     for (name, kernel) in by_name {
         add_random(table, format!("histogram:random:{name}"), kernel);
@@ -82,15 +82,15 @@ fn add_random(table: &mut FunctionTable, name: String, kernel: Kernel) -> &mut C
     row
 }
 
-fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
-    let refused = |message: String| Error::Execution { span: work.span, message };
-    let drawn = DistributionSpec::parse(method, work.arguments).map_err(refused)?;
-    let samples = work.arguments.number("samples").unwrap_or(1.0);
-    let seed = work.arguments.number("seed").unwrap_or(-1.0);
+fn random(call: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
+    let refused = |message: String| Error::Execution { span: call.span, message };
+    let drawn = DistributionSpec::parse(method, call.arguments).map_err(refused)?;
+    let samples = call.arguments.number("samples").unwrap_or(1.0);
+    let seed = call.arguments.number("seed").unwrap_or(-1.0);
     let mut total = 0u64;
     let mut of = |input: &Stream| {
-        let mut points = Vec::with_capacity(work.steps.count);
-        for at in 0..work.steps.count {
+        let mut points = Vec::with_capacity(call.steps.count);
+        for at in 0..call.steps.count {
             // A missing or negative number draws no values.
             let count = (number(input, at).unwrap_or(0.0) * samples).round().max(0.0) as u64;
             total = total.saturating_add(count);
@@ -100,7 +100,7 @@ fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
                 return Err(Error::Limit { limit, found: total, max: VALUES_MAX, remedy });
             }
             let mut draw =
-                RandomVariates::new(seed.to_bits() ^ (work.steps.time(at) as u64).rotate_left(32));
+                RandomVariates::new(seed.to_bits() ^ (call.steps.time(at) as u64).rotate_left(32));
             let mut histogram = Histogram::new(Scheme::LogLinear10);
             for _ in 0..count {
                 histogram.record(drawn.value(&mut draw));
@@ -113,7 +113,7 @@ fn random(work: KernelInput<'_>, method: &str) -> Result<Vec<Stream>> {
         }
         Ok(Stream { points, ..Stream::new(input.labels.clone(), Vec::new()) })
     };
-    work.inputs.iter().map(&mut of).collect()
+    call.inputs.iter().map(&mut of).collect()
 }
 
 /// Distribution with checked parameters.

@@ -15,33 +15,33 @@ use super::{
 /// Adds the functions that compute a statistic.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let plain: [(&str, Kernel); 4] = [
-        ("min", Kernel::per_step(|work| of_all(work, |m, _| percentile(m, 0.0)))),
-        ("max", Kernel::per_step(|work| of_all(work, |m, _| percentile(m, 100.0)))),
-        ("mean", Kernel::per_step(|work| of_all(work, |m, _| mean(m)))),
-        ("stddev", Kernel::per_step(|work| of_all(work, |m, _| stddev(m)))),
+        ("min", Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 0.0)))),
+        ("max", Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 100.0)))),
+        ("mean", Kernel::per_step(|call| of_all(call, |m, _| mean(m)))),
+        ("stddev", Kernel::per_step(|call| of_all(call, |m, _| stddev(m)))),
     ];
     for (name, kernel) in plain {
         add(table, name, kernel).unit(StreamUnitRule::Values);
     }
-    let median = Kernel::per_step(|work| of_all(work, |m, _| percentile(m, 50.0)));
+    let median = Kernel::per_step(|call| of_all(call, |m, _| percentile(m, 50.0)));
     add(table, "median", median).unit(StreamUnitRule::Values).quantiles(QuantileRule::Quantile);
-    let sum = Kernel::per_step(|work| of_all(work, |m, query| Some(sum(m, query))));
+    let sum = Kernel::per_step(|call| of_all(call, |m, query| Some(sum(m, query))));
     add(table, "sum", sum)
         .option("period", Span, DefaultValue::Absent)
         .unit(StreamUnitRule::Values);
-    let range = Kernel::per_step(|work| of_all(work, |m, query| span(m, query.number("range"))));
+    let range = Kernel::per_step(|call| of_all(call, |m, query| span(m, query.number("range"))));
     add(table, "IQR", range)
         .optional("range", PERCENT, DefaultValue::Number(50.0))
         .unit(StreamUnitRule::Values);
-    let inverse_percentile = Kernel::per_step(|mut work| {
+    let inverse_percentile = Kernel::per_step(|mut call| {
         let named = |threshold: f64| Some(threshold.to_string());
-        for_each_distribution(&mut work, named, |m, query| inverse(m, query.argument))
+        for_each_distribution(&mut call, named, |m, query| inverse(m, query.argument))
     });
     with_thresholds(add(table, "inverse_percentile", inverse_percentile))
         .unit(StreamUnitRule::Named("percent"));
-    let percentile = Kernel::per_step(|mut work| {
+    let percentile = Kernel::per_step(|mut call| {
         let named = |percent: f64| Some(format!("p{percent}"));
-        for_each_distribution(&mut work, named, |m, query| percentile(m, query.argument))
+        for_each_distribution(&mut call, named, |m, query| percentile(m, query.argument))
     });
     add(table, "percentile", percentile)
         .variadic("percentile", PERCENT)
@@ -107,7 +107,7 @@ fn sum(mixture: &Mixture, query: &StatisticQuery<'_>) -> Bracket {
     let known = mixture.sum();
     let middles = without_sum(mixture).map(midpoint_moments);
     let sum = middles.map_or(known, |middles| with_estimate(known, middles.sum));
-    match query.work.arguments.duration("period") {
+    match query.call.arguments.duration("period") {
         Some(period) => scale(sum, 1.0 / query.periods(Some(period))),
         None => sum,
     }

@@ -9,7 +9,7 @@ pub(super) trait WindowAggregate: Clone {
     /// Aggregate of one number.
     fn from_number(number: f64) -> Self;
     /// Merges the aggregate of later numbers.
-    fn join(&mut self, later: &Self);
+    fn merge(&mut self, later: &Self);
     /// Result of the aggregate; the argument is `None` for a window without numbers.
     fn result(state: Option<&Self>) -> Option<f64>;
 }
@@ -22,7 +22,7 @@ impl WindowAggregate for WindowSum {
     fn from_number(number: f64) -> WindowSum {
         WindowSum(CompensatedSum::new(number))
     }
-    fn join(&mut self, later: &WindowSum) {
+    fn merge(&mut self, later: &WindowSum) {
         self.0 = self.0.plus(later.0);
     }
     fn result(state: Option<&WindowSum>) -> Option<f64> {
@@ -38,7 +38,7 @@ impl WindowAggregate for WindowCount {
     fn from_number(_: f64) -> WindowCount {
         WindowCount(1)
     }
-    fn join(&mut self, later: &WindowCount) {
+    fn merge(&mut self, later: &WindowCount) {
         self.0 += later.0;
     }
     fn result(state: Option<&WindowCount>) -> Option<f64> {
@@ -54,7 +54,7 @@ impl WindowAggregate for AnyPresent {
     fn from_number(_: f64) -> AnyPresent {
         AnyPresent
     }
-    fn join(&mut self, _: &AnyPresent) {}
+    fn merge(&mut self, _: &AnyPresent) {}
     fn result(state: Option<&AnyPresent>) -> Option<f64> {
         state.map(|_| 1.0)
     }
@@ -68,7 +68,7 @@ impl WindowAggregate for AllAbsent {
     fn from_number(_: f64) -> AllAbsent {
         AllAbsent
     }
-    fn join(&mut self, _: &AllAbsent) {}
+    fn merge(&mut self, _: &AllAbsent) {}
     fn result(state: Option<&AllAbsent>) -> Option<f64> {
         Some(if state.is_some() { 0.0 } else { 1.0 })
     }
@@ -85,7 +85,7 @@ impl WindowAggregate for WindowMean {
     fn from_number(number: f64) -> WindowMean {
         WindowMean { sum: CompensatedSum::new(number), count: 1 }
     }
-    fn join(&mut self, later: &WindowMean) {
+    fn merge(&mut self, later: &WindowMean) {
         self.sum = self.sum.plus(later.sum);
         self.count += later.count;
     }
@@ -102,7 +102,7 @@ impl WindowAggregate for Min {
     fn from_number(number: f64) -> Min {
         Min(number)
     }
-    fn join(&mut self, later: &Min) {
+    fn merge(&mut self, later: &Min) {
         self.0 = self.0.min(later.0);
     }
     fn result(state: Option<&Min>) -> Option<f64> {
@@ -118,7 +118,7 @@ impl WindowAggregate for Max {
     fn from_number(number: f64) -> Max {
         Max(number)
     }
-    fn join(&mut self, later: &Max) {
+    fn merge(&mut self, later: &Max) {
         self.0 = self.0.max(later.0);
     }
     fn result(state: Option<&Max>) -> Option<f64> {
@@ -134,8 +134,8 @@ impl<const IS_ROOT: bool> WindowAggregate for WindowVariance<IS_ROOT> {
     fn from_number(number: f64) -> Self {
         WindowVariance(RunningVariance::from_number(number))
     }
-    fn join(&mut self, later: &Self) {
-        self.0.join(&later.0);
+    fn merge(&mut self, later: &Self) {
+        self.0.merge(&later.0);
     }
     fn result(state: Option<&Self>) -> Option<f64> {
         let variance = state.map(|state| state.0.variance());
@@ -151,7 +151,7 @@ impl WindowAggregate for FirstValue {
     fn from_number(number: f64) -> FirstValue {
         FirstValue(number)
     }
-    fn join(&mut self, _: &FirstValue) {}
+    fn merge(&mut self, _: &FirstValue) {}
     fn result(state: Option<&FirstValue>) -> Option<f64> {
         state.map(|state| state.0)
     }
@@ -165,7 +165,7 @@ impl WindowAggregate for LastValue {
     fn from_number(number: f64) -> LastValue {
         LastValue(number)
     }
-    fn join(&mut self, later: &LastValue) {
+    fn merge(&mut self, later: &LastValue) {
         self.0 = later.0;
     }
     fn result(state: Option<&LastValue>) -> Option<f64> {
@@ -174,25 +174,25 @@ impl WindowAggregate for LastValue {
 }
 
 /// Statistic of adjacent values.
-pub(super) trait PairStep: Clone {
-    fn between(before: f64, after: f64) -> f64;
+pub(super) trait PairwiseStatistic: Clone {
+    fn of_pair(before: f64, after: f64) -> f64;
 }
 
 /// Sum of a pairwise statistic.
 #[derive(Clone)]
-pub(super) struct PairStepSum<S> {
+pub(super) struct PairwiseSum<S> {
     first: f64,
     last: f64,
     sum: f64,
     kind: std::marker::PhantomData<S>,
 }
 
-impl<S: PairStep> WindowAggregate for PairStepSum<S> {
+impl<S: PairwiseStatistic> WindowAggregate for PairwiseSum<S> {
     fn from_number(number: f64) -> Self {
-        PairStepSum { first: number, last: number, sum: 0.0, kind: std::marker::PhantomData }
+        PairwiseSum { first: number, last: number, sum: 0.0, kind: std::marker::PhantomData }
     }
-    fn join(&mut self, later: &Self) {
-        self.sum += S::between(self.last, later.first) + later.sum;
+    fn merge(&mut self, later: &Self) {
+        self.sum += S::of_pair(self.last, later.first) + later.sum;
         self.last = later.last;
     }
     fn result(state: Option<&Self>) -> Option<f64> {
@@ -204,8 +204,8 @@ impl<S: PairStep> WindowAggregate for PairStepSum<S> {
 #[derive(Clone)]
 pub(super) struct Changes;
 
-impl PairStep for Changes {
-    fn between(before: f64, after: f64) -> f64 {
+impl PairwiseStatistic for Changes {
+    fn of_pair(before: f64, after: f64) -> f64 {
         if before == after { 0.0 } else { 1.0 }
     }
 }
@@ -214,8 +214,8 @@ impl PairStep for Changes {
 #[derive(Clone)]
 pub(super) struct CounterResets;
 
-impl PairStep for CounterResets {
-    fn between(before: f64, after: f64) -> f64 {
+impl PairwiseStatistic for CounterResets {
+    fn of_pair(before: f64, after: f64) -> f64 {
         if after < before { 1.0 } else { 0.0 }
     }
 }
@@ -224,8 +224,8 @@ impl PairStep for CounterResets {
 #[derive(Clone)]
 pub(super) struct CounterIncrease;
 
-impl PairStep for CounterIncrease {
-    fn between(before: f64, after: f64) -> f64 {
+impl PairwiseStatistic for CounterIncrease {
+    fn of_pair(before: f64, after: f64) -> f64 {
         if after < before { after } else { after - before }
     }
 }
@@ -241,7 +241,7 @@ impl WindowAggregate for Delta {
     fn from_number(number: f64) -> Delta {
         Delta { first: number, last: number }
     }
-    fn join(&mut self, later: &Delta) {
+    fn merge(&mut self, later: &Delta) {
         self.last = later.last;
     }
     fn result(state: Option<&Delta>) -> Option<f64> {

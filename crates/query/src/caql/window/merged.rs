@@ -11,17 +11,17 @@ use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-pub(super) fn histogram<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(work, |value| value.number().and_then(from_number))
+pub(super) fn histogram<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(call, |value| value.number().and_then(from_number))
 }
 
-pub(super) fn merge<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(work, nonempty_distribution)
+pub(super) fn merge<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(call, nonempty_distribution)
 }
 
 /// Merges numbers and distributions.
-pub(super) fn merge_mixed<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    merge_windows::<P>(work, |value| {
+pub(super) fn merge_mixed<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    merge_windows::<P>(call, |value| {
         nonempty_distribution(value).or_else(|| from_number(value.number()?))
     })
 }
@@ -32,11 +32,11 @@ fn nonempty_distribution(value: &StepValue) -> Option<Arc<Mixture>> {
 }
 
 fn merge_windows<P: WindowPackage>(
-    work: KernelInput<'_>,
+    call: KernelInput<'_>,
     of: fn(&StepValue) -> Option<Arc<Mixture>>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&work)?;
-    let span = work.span;
+    let windows = SlotWindows::for_call::<P>(&call)?;
+    let span = call.span;
     let add = |merged: &mut Arc<Mixture>, more: &Arc<Mixture>| {
         let merged = Arc::make_mut(merged);
         more.parts().iter().try_for_each(|part| merged.add(part)).map_err(|error| {
@@ -50,5 +50,5 @@ fn merge_windows<P: WindowPackage>(
             .map(|merged| Some(StepValue::Distribution(merged.unwrap_or_default())));
         Ok(Stream { points: windows.to_slots(points), ..stream })
     };
-    work.inputs.into_iter().map(of_stream).collect()
+    call.inputs.into_iter().map(of_stream).collect()
 }

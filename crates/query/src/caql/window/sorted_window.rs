@@ -13,9 +13,9 @@ use crate::stream::Stream;
 
 /// Interpolated between the numbers of the ranks around (n − 1)·p (type 7 of Hyndman and Fan,
 /// 1996), as in PromQL.
-pub(super) fn percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let share = work.arguments.number("percentile").unwrap_or(50.0) / 100.0;
-    map_sorted::<P>(work, |sorted| {
+pub(super) fn percentile<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let share = call.arguments.number("percentile").unwrap_or(50.0) / 100.0;
+    map_sorted::<P>(call, |sorted| {
         let last = sorted.len().checked_sub(1)?;
         let rank = share * last as f64;
         let below = (rank.floor() as usize).min(last);
@@ -25,19 +25,19 @@ pub(super) fn percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<
 }
 
 /// Percentage of numbers below the threshold.
-pub(super) fn inverse_percentile<P: WindowPackage>(work: KernelInput<'_>) -> Result<Vec<Stream>> {
-    let threshold = work.arguments.number("threshold").unwrap_or(0.0);
-    map_sorted::<P>(work, |sorted| {
+pub(super) fn inverse_percentile<P: WindowPackage>(call: KernelInput<'_>) -> Result<Vec<Stream>> {
+    let threshold = call.arguments.number("threshold").unwrap_or(0.0);
+    map_sorted::<P>(call, |sorted| {
         let below = sorted.partition_point(|number| *number < threshold);
         (!sorted.is_empty()).then(|| 100.0 * below as f64 / sorted.len() as f64)
     })
 }
 
 fn map_sorted<P: WindowPackage>(
-    work: KernelInput<'_>,
+    call: KernelInput<'_>,
     of: impl Fn(&[f64]) -> Option<f64>,
 ) -> Result<Vec<Stream>> {
-    let windows = SlotWindows::for_call::<P>(&work)?;
+    let windows = SlotWindows::for_call::<P>(&call)?;
     let of = |stream: Stream| {
         let numbers =
             |value: &crate::value::StepValue| value.number().filter(|number| !number.is_nan());
@@ -47,7 +47,7 @@ fn map_sorted<P: WindowPackage>(
             windows.value_ranges(&before).map(|range| point(of(sorted.advance_to(&items, range))));
         Stream { points: windows.to_slots(points), ..stream }
     };
-    Ok(work.inputs.into_iter().map(of).collect())
+    Ok(call.inputs.into_iter().map(of).collect())
 }
 
 /// Sorted values of a sliding range.

@@ -45,7 +45,7 @@ impl GroupFold for MeanFold {
         let count = self.count as f64;
         if let Some(number) = value.number() {
             self.numbers = Some(match self.numbers.take() {
-                None => MeanAccumulator::Sum(KahanSum { sum: number, lost: 0.0 }),
+                None => MeanAccumulator::Sum(KahanSum { sum: number, compensation: 0.0 }),
                 Some(running) => add_number(running, number, count),
             });
             return;
@@ -99,9 +99,11 @@ impl GroupFold for MeanFold {
         let count = self.count as f64;
         match (self.numbers, self.histograms) {
             (Some(MeanAccumulator::Sum(sum)), _) => {
-                Some(StepValue::Number(sum.sum / count + sum.lost / count))
+                Some(StepValue::Number(sum.sum / count + sum.compensation / count))
             }
-            (Some(MeanAccumulator::Mean(mean)), _) => Some(StepValue::Number(mean.sum + mean.lost)),
+            (Some(MeanAccumulator::Mean(mean)), _) => {
+                Some(StepValue::Number(mean.sum + mean.compensation))
+            }
             (None, Some(running)) => {
                 let (mut histogram, compensation) = match *running {
                     MeanAccumulator::Mean(mean) => (mean.histogram, mean.compensation),
@@ -131,12 +133,15 @@ fn add_number(
             if !longer.sum.is_infinite() {
                 return MeanAccumulator::Sum(longer);
             }
-            KahanSum { sum: sum.sum / (count - 1.0), lost: sum.lost / (count - 1.0) }
+            KahanSum {
+                sum: sum.sum / (count - 1.0),
+                compensation: sum.compensation / (count - 1.0),
+            }
         }
         MeanAccumulator::Mean(mean) => mean,
     };
     let share = (count - 1.0) / count;
-    let shrunk = KahanSum { sum: share * mean.sum, lost: share * mean.lost };
+    let shrunk = KahanSum { sum: share * mean.sum, compensation: share * mean.compensation };
     MeanAccumulator::Mean(add_compensated(number / count, shrunk))
 }
 

@@ -59,7 +59,7 @@ impl GroupFold for SumFold {
         let is_first = self.numbers.is_none() && !self.has_histogram;
         if let Some(number) = value.number() {
             self.numbers = Some(match self.numbers {
-                None => KahanSum { sum: number, lost: 0.0 },
+                None => KahanSum { sum: number, compensation: 0.0 },
                 Some(sum) => add_compensated(number, sum),
             });
             if let StepValue::Bracket(bracket) = &value {
@@ -101,7 +101,7 @@ impl GroupFold for SumFold {
         match self.histograms {
             HistogramTotal::Nothing => {
                 let numbers = self.numbers?;
-                let sum = numbers.sum + numbers.lost;
+                let sum = numbers.sum + numbers.compensation;
                 if self.error_bounds == (0.0, 0.0) {
                     return Some(StepValue::Number(sum));
                 }

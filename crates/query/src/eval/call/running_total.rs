@@ -42,7 +42,7 @@ pub(crate) fn running_total(
 #[derive(Clone, Copy, Default)]
 struct NeumaierSum {
     sum: f64,
-    lost: f64,
+    compensation: f64,
 }
 
 impl NeumaierSum {
@@ -51,12 +51,12 @@ impl NeumaierSum {
         if sum.is_finite() {
             let (large, small) =
                 if self.sum.abs() >= more.abs() { (self.sum, more) } else { (more, self.sum) };
-            self.lost += large - sum + small;
+            self.compensation += large - sum + small;
         }
         self.sum = sum;
     }
 
     fn value(self) -> f64 {
-        self.sum + self.lost
+        self.sum + self.compensation
     }
 }

@@ -63,7 +63,7 @@ impl RegressionLine {
                 *sum = add_compensated(more, *sum);
             }
         }
-        let [x, y, xy, xx] = sums.map(|sum| sum.sum + sum.lost);
+        let [x, y, xy, xx] = sums.map(|sum| sum.sum + sum.compensation);
         let covariance = xy - x * y / count;
         let variance = xx - x * x / count;
         let slope = covariance / variance;

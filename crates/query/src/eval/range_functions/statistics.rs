@@ -89,11 +89,11 @@ fn variance(window: &RangeWindow<'_>, warnings: &mut SeriesWarnings) -> Option<f
     let (mut mean, mut squares) = (KahanSum::default(), KahanSum::default());
     for float in floats {
         count += 1.0;
-        let delta = float.value - (mean.sum + mean.lost);
+        let delta = float.value - (mean.sum + mean.compensation);
         mean = add_compensated(delta / count, mean);
-        squares = add_compensated(delta * (float.value - (mean.sum + mean.lost)), squares);
+        squares = add_compensated(delta * (float.value - (mean.sum + mean.compensation)), squares);
     }
-    Some((squares.sum + squares.lost) / count)
+    Some((squares.sum + squares.compensation) / count)
 }
 
 /// Median absolute deviation.

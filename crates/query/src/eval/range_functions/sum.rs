@@ -46,8 +46,8 @@ fn combine_window(
     }
     let total = of_histograms(window.histograms);
     let (total, is_reconciled) = total.map_err(|error| warnings.add(error.into())).ok()?;
-    let says = |hint| window.histograms.iter().any(|point| point.value.hint == hint);
-    if says(ResetHint::Reset) && says(ResetHint::NotReset) {
+    let has_hint = |hint| window.histograms.iter().any(|point| point.value.hint == hint);
+    if has_hint(ResetHint::Reset) && has_hint(ResetHint::NotReset) {
         warnings.add(SeriesWarning::ResetsCollide);
     }
     if is_reconciled {
@@ -63,13 +63,13 @@ fn sum_of_floats(floats: &[FloatPoint]) -> f64 {
     }
     match sum.sum.is_infinite() {
         true => sum.sum,
-        false => sum.sum + sum.lost,
+        false => sum.sum + sum.compensation,
     }
 }
 
 /// Mean: sum divided by count, or an incremental mean after an overflow.
 fn mean_of_floats(floats: &[FloatPoint]) -> f64 {
-    let mut sum = KahanSum { sum: floats[0].value, lost: 0.0 };
+    let mut sum = KahanSum { sum: floats[0].value, compensation: 0.0 };
     let mut is_sum = true;
     let mut count = 1.0;
     for float in &floats[1..] {
@@ -80,22 +80,22 @@ fn mean_of_floats(floats: &[FloatPoint]) -> f64 {
                 continue;
             }
             is_sum = false;
-            sum = KahanSum { sum: sum.sum / count, lost: sum.lost / count };
+            sum = KahanSum { sum: sum.sum / count, compensation: sum.compensation / count };
         }
         count += 1.0;
-        let part = (count - 1.0) / count;
-        let before = KahanSum { sum: part * sum.sum, lost: part * sum.lost };
+        let factor = (count - 1.0) / count;
+        let before = KahanSum { sum: factor * sum.sum, compensation: factor * sum.compensation };
         sum = add_compensated(float.value / count, before);
     }
     match is_sum {
-        true => sum.sum / count + sum.lost / count,
-        false => sum.sum + sum.lost,
+        true => sum.sum / count + sum.compensation / count,
+        false => sum.sum + sum.compensation,
     }
 }
 
 fn sum_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
-    let (mut sum, lost, is_reconciled) = plain_sum(histograms)?;
-    sum.apply_compensation(&lost);
+    let (mut sum, compensation, is_reconciled) = plain_sum(histograms)?;
+    sum.apply_compensation(&compensation);
     Ok((sum, is_reconciled))
 }
 
@@ -104,29 +104,29 @@ fn plain_sum(
     histograms: &[HistogramPoint],
 ) -> Result<(FloatHistogram, Compensation, bool), IncompatibleHistograms> {
     let mut sum = FloatHistogram::clone(&histograms[0].value);
-    let mut lost = Compensation::default();
+    let mut compensation = Compensation::default();
     let mut is_reconciled = false;
     for histogram in &histograms[1..] {
-        is_reconciled |= sum.kahan_add(&histogram.value, &mut lost)?.bounds_reconciled;
+        is_reconciled |= sum.kahan_add(&histogram.value, &mut compensation)?.bounds_reconciled;
     }
-    Ok((sum, lost, is_reconciled))
+    Ok((sum, compensation, is_reconciled))
 }
 
 fn mean_of_histograms(histograms: &[HistogramPoint]) -> HistogramSumResult {
     let mut sum = FloatHistogram::clone(&histograms[0].value);
-    let mut lost = Compensation::default();
+    let mut compensation = Compensation::default();
     let mut is_reconciled = false;
     let mut count = 1.0;
     for (at, histogram) in histograms.iter().enumerate().skip(1) {
-        is_reconciled |= sum.kahan_add(&histogram.value, &mut lost)?.bounds_reconciled;
+        is_reconciled |= sum.kahan_add(&histogram.value, &mut compensation)?.bounds_reconciled;
         if sum.has_overflow() {
             return moving_mean(histograms, at, is_reconciled);
         }
         count += 1.0;
     }
     sum.div(count);
-    lost.div(count);
-    sum.apply_compensation(&lost);
+    compensation.div(count);
+    sum.apply_compensation(&compensation);
     Ok((sum, is_reconciled))
 }
 
@@ -136,19 +136,19 @@ fn moving_mean(
     from: usize,
     mut is_reconciled: bool,
 ) -> HistogramSumResult {
-    let (mut mean, mut lost, _) = plain_sum(&histograms[..from])?;
+    let (mut mean, mut compensation, _) = plain_sum(&histograms[..from])?;
     mean.div(from as f64);
-    lost.div(from as f64);
+    compensation.div(from as f64);
     let mut count = from as f64;
     for histogram in &histograms[from..] {
         count += 1.0;
-        let part = (count - 1.0) / count;
-        lost.mul(part);
-        mean.mul(part);
-        let mut share = FloatHistogram::clone(&histogram.value);
-        share.div(count);
-        is_reconciled |= mean.kahan_add(&share, &mut lost)?.bounds_reconciled;
+        let factor = (count - 1.0) / count;
+        compensation.mul(factor);
+        mean.mul(factor);
+        let mut term = FloatHistogram::clone(&histogram.value);
+        term.div(count);
+        is_reconciled |= mean.kahan_add(&term, &mut compensation)?.bounds_reconciled;
     }
-    mean.apply_compensation(&lost);
+    mean.apply_compensation(&compensation);
     Ok((mean, is_reconciled))
 }

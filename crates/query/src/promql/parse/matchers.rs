@@ -45,10 +45,10 @@ impl Parser<'_> {
     fn matcher(&mut self) -> Result<Option<Matcher>> {
         let (name, span, is_quoted) = self.label_name((IN_MATCHERS, "identifier or \"}\""))?;
         let op = match self.peek()?.kind {
-            TokenKind::Equals => MatchOp::Equal,
+            TokenKind::Assign => MatchOp::Equal,
             TokenKind::Op(BinaryOp::NotEqual) => MatchOp::NotEqual,
-            TokenKind::Like => MatchOp::Regex,
-            TokenKind::NotLike => MatchOp::NotRegex,
+            TokenKind::EqualRegex => MatchOp::Regex,
+            TokenKind::NotEqualRegex => MatchOp::NotRegex,
             _ if is_quoted => return Ok(Some(Matcher::label_equals("__name__", name))),
             _ => return Err(self.unexpected_in(IN_MATCHERS, "label matching operator")),
         };
@@ -66,11 +66,11 @@ impl Parser<'_> {
         let token = self.peek()?;
         let name = match token.kind {
             TokenKind::Identifier => self.token_text(token).to_owned(),
-            TokenKind::Text => unquote(self.token_text(token)),
+            TokenKind::String => unquote(self.token_text(token)),
             _ => return Err(self.unexpected_in(context.0, context.1)),
         };
         self.next()?;
-        Ok((name, token.span, token.kind == TokenKind::Text))
+        Ok((name, token.span, token.kind == TokenKind::String))
     }
 
     fn label_value(
@@ -79,7 +79,7 @@ impl Parser<'_> {
         name: SourceSpan,
     ) -> Result<(String, SourceSpan)> {
         let token = self.peek()?;
-        if token.kind != TokenKind::Text {
+        if token.kind != TokenKind::String {
             return Err(self.unexpected_in(context, "string"));
         }
         self.next()?;
@@ -121,7 +121,7 @@ impl Parser<'_> {
     fn labels(&mut self, labels: &mut Vec<(String, String)>) -> Result<()> {
         while !self.consume(TokenKind::RightBrace)? {
             let (name, span, is_quoted) = self.label_name((IN_LABELS, "identifier or \"}\""))?;
-            if self.consume(TokenKind::Equals)? {
+            if self.consume(TokenKind::Assign)? {
                 let (value, _) = self.label_value(IN_LABELS, span)?;
                 labels.push((name, value));
             } else if is_quoted {

@@ -71,7 +71,7 @@ impl Parser<'_> {
         while !self.consume(TokenKind::RightParen)? {
             let token = self.peek()?;
             let label = match token.kind {
-                TokenKind::Text => unquote(self.token_text(token)),
+                TokenKind::String => unquote(self.token_text(token)),
                 TokenKind::Identifier | TokenKind::MetricIdentifier | TokenKind::Aggregate(_) => {
                     self.token_text(token).to_owned()
                 }

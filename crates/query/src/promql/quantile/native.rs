@@ -263,7 +263,7 @@ pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
         least += count * nearest * nearest;
         most += count * farthest * farthest;
     }
-    let estimate = (sum.sum + sum.lost) / histogram.count;
+    let estimate = (sum.sum + sum.compensation) / histogram.count;
     // The bounds are sums of rounded squares, so they are moved outwards.
     let tolerance = 1e-12;
     QuantileEstimate::new(

@@ -33,7 +33,7 @@ impl PrometheusProcess {
     pub(crate) fn start(program: &Path) -> PrometheusProcess {
         let name = format!("compliance-{}", std::process::id());
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&folder).expect("a folder can be made");
+        fs::create_dir_all(&folder).expect("a directory can be made");
         let (config, log) = (folder.join("prometheus.yml"), folder.join("log"));
         fs::write(&config, "global: {}\n").expect("a file can be written");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");

@@ -37,7 +37,7 @@ fn ingest_error(store: &Store, sequence: u64, hosts: &[&str]) -> CardinalityErro
 
 #[test]
 fn series_limit_applies_before_the_journal_is_read() {
-    let world = world(CardinalityLimits { series_max: 3, ..CardinalityLimits::default() });
+    let world = world(CardinalityLimits { max_series: 3, ..CardinalityLimits::default() });
     let store = world.open().unwrap();
     for (sequence, host) in [(1, "a"), (2, "b"), (3, "c")] {
         let _ack = store.ingest(Some(identity(sequence)), &batch(&[host]), Level::Disk).unwrap();
@@ -54,19 +54,17 @@ fn series_limit_applies_before_the_journal_is_read() {
 
 #[test]
 fn value_and_metric_limits_name_themselves() {
-    let store =
-        world(CardinalityLimits { values_per_label_max: 2, ..CardinalityLimits::default() })
-            .open()
-            .unwrap();
+    let store = world(CardinalityLimits { max_label_values: 2, ..CardinalityLimits::default() })
+        .open()
+        .unwrap();
     let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
     let found = ingest_error(&store, 2, &["a", "c"]);
     assert_eq!(found.limit(), Some("max_label_values"));
     let (metric, label) = ("latency".to_owned(), "host".to_owned());
     assert_eq!(found, CardinalityError::ValuesPerLabel { metric, label, found: 3, max: 2 });
-    let store =
-        world(CardinalityLimits { series_per_metric_max: 2, ..CardinalityLimits::default() })
-            .open()
-            .unwrap();
+    let store = world(CardinalityLimits { max_metric_series: 2, ..CardinalityLimits::default() })
+        .open()
+        .unwrap();
     let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b"]), Level::Disk).unwrap();
     let found = ingest_error(&store, 2, &["c"]);
     let metric = "latency".to_owned();
@@ -81,7 +79,7 @@ fn a_store_opened_with_lower_limits_keeps_its_series() {
     store.seal().unwrap();
     let _ack = store.ingest(Some(identity(2)), &batch(&["d"]), Level::Disk).unwrap();
     drop(store);
-    world.limits.series_max = 1;
+    world.limits.max_series = 1;
     let store = world.open().unwrap();
     world.set_now(3 * store::DAY);
     store.maintain().unwrap();
@@ -137,8 +135,7 @@ fn ingest_series(
 
 #[test]
 fn producer_limit_blocks_no_other_after_restart() {
-    let world =
-        world(CardinalityLimits { series_per_producer_max: 3, ..CardinalityLimits::default() });
+    let world = world(CardinalityLimits { max_producer_series: 3, ..CardinalityLimits::default() });
     let mut store = world.open().unwrap();
     assert_eq!(ingest_series(&store, 1, 1, &["a", "b", "c", "d", "e"]).len(), 2);
     for (restart, other) in [(false, "f"), (true, "g"), (true, "h")] {
@@ -167,7 +164,7 @@ fn producer_limit_blocks_no_other_after_restart() {
 
 #[test]
 fn deletion_frees_limits_after_restart() {
-    let limits = CardinalityLimits { values_per_label_max: 3, ..CardinalityLimits::default() };
+    let limits = CardinalityLimits { max_label_values: 3, ..CardinalityLimits::default() };
     let world = world(limits);
     let mut store = world.open().unwrap();
     assert_eq!(ingest_series(&store, 1, 1, &["a", "b", "c", "d"]).len(), 1);
@@ -211,7 +208,7 @@ fn deletion_frees_limits_after_restart() {
 
 #[test]
 fn expired_rows_remove_their_series() {
-    let world = world(CardinalityLimits { series_max: 2, ..CardinalityLimits::default() });
+    let world = world(CardinalityLimits { max_series: 2, ..CardinalityLimits::default() });
     let store = world.open().unwrap();
     assert_eq!(ingest_series(&store, 1, 1, &["a", "b", "c"]).len(), 1);
     let rule = |resolution| store::RetentionRule {

@@ -75,7 +75,7 @@ fn prometheus_answers_alike_from_outside() {
     assert!(wrong.is_empty(), "{} answers differ\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Prometheus with an empty data folder; stopped on drop.
+/// Prometheus with an empty data directory; stopped on drop.
 struct Prometheus {
     child: Child,
     port: u16,

@@ -431,7 +431,7 @@ impl BlackboxRun {
             let (from, to) = (time(range.start), time(range.end));
             let arguments = ["store", "delete", store, name, "--from", &from, "--to", &to, "--yes"];
             let deleted = topdeck(&arguments, b"");
-            let is_gone = deleted.stderr.contains("picks no series");
+            let is_gone = deleted.stderr.contains("matches no series");
             let is_right = deleted.status == 0 || is_gone && run.may_be_gone(&run.sent[which]);
             assert!(is_right, "store delete: {}\n{}", deleted.all(), run.trace());
             run.sent[which].model.delete(&range);

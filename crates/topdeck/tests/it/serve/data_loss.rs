@@ -245,13 +245,13 @@ fn clean_stop_loses_no_request() {
     deck.audit();
 }
 
-/// Small file system mounted on a folder until drop.
+/// Small file system mounted on a directory until drop.
 struct SmallFilesystem(PathBuf);
 
 impl SmallFilesystem {
     /// `None` if this process may not mount.
     fn mount(path: &Path, mib: u32) -> Option<SmallFilesystem> {
-        std::fs::create_dir_all(path).expect("a folder can be made");
+        std::fs::create_dir_all(path).expect("a directory can be made");
         let size = format!("size={mib}m");
         let mount =
             Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(path).output();

@@ -30,7 +30,7 @@ fn text(path: &Path) -> &str {
     path.to_str().expect("a path of this test is text")
 }
 
-/// Certificate authority with certificates in a folder.
+/// Certificate authority with certificates in a directory.
 struct TestCa {
     folder: TestDir,
     issuer: Issuer<'static, KeyPair>,

@@ -14,7 +14,7 @@ pub(crate) use crate::environment::{free_port, wait_until};
 /// Poll interval of a process state.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Folder, removed on drop.
+/// Directory, removed on drop.
 pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
@@ -51,7 +51,7 @@ pub(crate) struct ServerProcess {
 }
 
 impl ServerProcess {
-    /// `more` are settings besides data folder and HTTP.
+    /// `more` are settings besides data directory and HTTP.
     pub(crate) fn new(role: &'static str, more: &str) -> ServerProcess {
         let folder = TestDir::new();
         let port = free_port();

@@ -13,7 +13,7 @@
 //! | percent, count per second | billionths: `10*-9.%`, `10*-9/s` | 9.2 · 10^9 |
 //! | none | billionths: `10*-9`, so that a `Duration`, which arrives as seconds, keeps its nanoseconds | 9.2 · 10^9 |
 //!
-//! Rejected values are counted in `facade_rejected_total`, by metric and reason.
+//! Rejected values are counted in `exporter_rejected_total`, by metric and reason.
 
 mod cache;
 mod counter;

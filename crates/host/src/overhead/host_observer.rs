@@ -25,7 +25,7 @@ const READING: &str = "topdeck_host_scrape_duration";
 /// Starts the collector. Sources that it cannot read are added to the notes.
 pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {
     let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::default());
-    let dir = Path::new("/interference");
+    let dir = Path::new("/overhead");
     let settings = journal::Settings::default();
     Journal::create(&*disk, dir, journal::random_id(), 0, &settings).map_err(io::Error::other)?;
     let options = journal::Options::default();
@@ -37,7 +37,7 @@ pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<Observer
     };
     let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings);
     let intake = Arc::new(intake.map_err(io::Error::other)?);
-    let host = HostCollector::start(Settings::for_host("interference"), Arc::clone(&intake));
+    let host = HostCollector::start(Settings::for_host("overhead"), Arc::clone(&intake));
     let host = host.map_err(io::Error::other)?;
     notes.extend(host.warnings());
     let mut before = 0;

@@ -1,4 +1,4 @@
-//! Interference: the observer effect of monitoring tools on this machine.
+//! Overhead of monitoring tools on this machine.
 //!
 //! An operation is repeated on one CPU: without an observer, and while an observer process runs on
 //! the other CPUs. A run ends after its time or its number of operations. The first and the last

@@ -1,11 +1,11 @@
 //! A program that uses the `metrics` crate: one line makes its metrics visible on the host.
-//! `cargo run -p topdeck-facade --example metrics`
+//! `cargo run -p topdeck-exporter --example metrics`
 
 use metrics::{Unit, counter, describe_histogram, histogram};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    facade::metrics::install()?;
-    println!("{}", facade::status()?.display());
+    exporter::metrics::install()?;
+    println!("{}", exporter::status()?.display());
 
     describe_histogram!("request_duration", Unit::Seconds, "How long a request took.");
     // A cached handle costs a few nanoseconds per record; each macro call looks up its series.

@@ -1,4 +1,4 @@
-//! State shared by all parts of an open journal.
+//! Files and mapped buffer of an open journal, which other processes have open too.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl StoredSettings {
     fn payload(&self) -> [u8; PAYLOAD_BYTES] {
         let mut payload = [0; PAYLOAD_BYTES];
         let mut fields = FieldTable::into(&SETTINGS, &mut payload[..]);
-        let Settings { codec, buffer_bytes, segment_bytes, producers_max, limits } = self.settings;
+        let Settings { codec, buffer_bytes, segment_bytes, dedup_producers, limits } =
+            self.settings;
         let age_max = limits
             .age_max
             .map_or(u64::MAX, |age| u64::try_from(age.as_nanos()).unwrap_or(u64::MAX));
@@ -41,7 +42,7 @@ impl StoredSettings {
         fields.put("segment_bytes", &segment_bytes.to_le_bytes());
         fields.put("bytes_max", &limits.bytes_max.unwrap_or(u64::MAX).to_le_bytes());
         fields.put("age_max", &age_max.to_le_bytes());
-        fields.put("producers_max", &producers_max.to_le_bytes());
+        fields.put("dedup_producers", &dedup_producers.to_le_bytes());
         fields.put("codec", &[codec::codec_number(codec)]);
         fields.put(
             "on_full",
@@ -63,7 +64,7 @@ impl StoredSettings {
                 codec: codec::codec_from_number(fields.u8("codec")).unwrap_or(Compression::None),
                 buffer_bytes: fields.u64("buffer_bytes"),
                 segment_bytes: fields.u64("segment_bytes"),
-                producers_max: fields.u32("producers_max"),
+                dedup_producers: fields.u32("dedup_producers"),
                 limits: Limits {
                     bytes_max: some("bytes_max"),
                     age_max: some("age_max").map(Duration::from_nanos),
@@ -124,8 +125,9 @@ impl StoredSettings {
     }
 }
 
-/// State shared by writer, readers and background thread.
-pub(crate) struct JournalShared {
+/// Files and mapped buffer of a journal: what writer, readers and background thread share, also
+/// with other processes.
+pub(crate) struct MappedJournal {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) paths: Paths,
     pub(crate) stored_settings: StoredSettings,
@@ -137,7 +139,7 @@ pub(crate) struct JournalShared {
     pub(crate) supervisor: Supervisor,
 }
 
-impl JournalShared {
+impl MappedJournal {
     /// Takes the append lock.
     #[inline]
     pub(crate) fn lock_append(&self) -> Result<AppendLockGuard<'_>> {
@@ -181,7 +183,7 @@ impl JournalShared {
     }
 }
 
-impl fmt::Debug for JournalShared {
+impl fmt::Debug for MappedJournal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store")
             .field("places", &self.paths)

@@ -16,12 +16,12 @@ use crate::{count, exact, find, series};
 /// Installs the recorder.
 fn install_once() {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| facade::metrics::install().expect("the only recorder"));
+    ONCE.call_once(|| exporter::metrics::install().expect("the only recorder"));
 }
 
 #[track_caller]
 fn rejected(metric: &str, reason: &str) -> u64 {
-    count("facade_rejected_total", &[("metric", metric), ("reason", reason)])
+    count("exporter_rejected_total", &[("metric", metric), ("reason", reason)])
 }
 
 #[track_caller]
@@ -38,7 +38,7 @@ fn it_is_installed_once() {
         return;
     }
     install_once();
-    let error = facade::metrics::install().expect_err("a second recorder");
+    let error = exporter::metrics::install().expect_err("a second recorder");
     assert!(error.to_string().contains("another one is installed"), "{error}");
 }
 
@@ -259,7 +259,7 @@ fn all_recorders_are_one() {
     }
     let metadata = metrics::Metadata::new("a", metrics::Level::INFO, None);
     let key = Key::from_parts("m_recorders", vec![Label::new("a", "b")]);
-    let (one, other) = (facade::metrics::MetricsRecorder, facade::metrics::MetricsRecorder);
+    let (one, other) = (exporter::metrics::MetricsRecorder, exporter::metrics::MetricsRecorder);
     one.register_counter(&key, &metadata).absolute(5);
     other.register_counter(&key, &metadata).absolute(5);
     assert_eq!(count("m_recorders", &[("a", "b")]), 5);
@@ -275,9 +275,9 @@ fn a_program_runs_on_without_shared_memory() {
         counter!("m_off").absolute(9);
         gauge!("m_off_level").increment(1.0);
         histogram!("m_off_seconds").record(f64::NAN);
-        facade::tracing::install().expect("the only subscriber");
+        exporter::tracing::install().expect("the only subscriber");
         tracing::info_span!("off").in_scope(|| tracing::error!("off"));
-        facade::status().expect_err("it is off");
+        exporter::status().expect_err("it is off");
         return;
     }
     let output = std::process::Command::new(std::env::current_exe().expect("this test"))

@@ -1,8 +1,8 @@
-//! Rejected values: `facade_rejected_total{metric,reason}`.
+//! Rejected values: `exporter_rejected_total{metric,reason}`.
 
 use crate::lazy::LazyMetric;
 
-const NAME: &str = "facade_rejected_total";
+const NAME: &str = "exporter_rejected_total";
 const HELP: &str = "Values and descriptions rejected, by metric and reason.";
 /// Metric names are truncated to this length: the name may be the reason of the rejection.
 const METRIC_BYTES_MAX: usize = 512;

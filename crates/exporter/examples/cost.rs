@@ -1,5 +1,5 @@
-//! Cost of a record with and without the facade: nanoseconds on one thread, minimum and median of
-//! 21 runs. `cargo run --release -p topdeck-facade --example cost`
+//! Cost of a record with and without the exporter: nanoseconds on one thread, minimum and median of
+//! 21 runs. `cargo run --release -p topdeck-exporter --example cost`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -10,7 +10,7 @@ use tracing_subscriber::layer::SubscriberExt;
 const RUNS: usize = 21;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    facade::metrics::install()?;
+    exporter::metrics::install()?;
     println!("{:<44} {:>8} {:>8}", "ns", "least", "median");
 
     let direct = shm::MetricBuilder::new("cost_counter").counter()?;
@@ -41,11 +41,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let span = || tracing::info_span!("cost").in_scope(|| black_box(()));
     let bare = tracing_subscriber::registry();
     tracing::subscriber::with_default(bare, || cost("span: registry alone", 100_000, |_| span()));
-    let layered = tracing_subscriber::registry().with(facade::tracing::layer().without_busy());
+    let layered = tracing_subscriber::registry().with(exporter::tracing::layer().without_busy());
     tracing::subscriber::with_default(layered, || {
         cost("span: with layer().without_busy()", 100_000, |_| span());
     });
-    let layered = tracing_subscriber::registry().with(facade::tracing::layer());
+    let layered = tracing_subscriber::registry().with(exporter::tracing::layer());
     tracing::subscriber::with_default(layered, || cost("span: with layer()", 100_000, |_| span()));
     Ok(())
 }

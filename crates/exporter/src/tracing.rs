@@ -37,7 +37,7 @@ pub fn install() -> Result<()> {
 }
 
 /// A layer for an existing subscriber:
-/// `tracing_subscriber::registry().with(facade::tracing::layer())`.
+/// `tracing_subscriber::registry().with(exporter::tracing::layer())`.
 pub fn layer() -> Layer {
     Layer { records_busy: true }
 }

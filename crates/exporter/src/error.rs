@@ -7,13 +7,13 @@ pub enum Error {
     /// The `metrics` crate supports one recorder per process.
     #[error(
         "cannot install the metrics recorder: another one is installed; add \
-         facade::metrics::MetricsRecorder to a fanout that feeds both"
+         exporter::metrics::MetricsRecorder to a fanout that feeds both"
     )]
     Recorder,
     /// `tracing` supports one global subscriber per process.
     #[error(
         "cannot install the tracing subscriber: another one is installed; add \
-         facade::tracing::layer() to its layers"
+         exporter::tracing::layer() to its layers"
     )]
     Subscriber,
 }

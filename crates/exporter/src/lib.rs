@@ -1,9 +1,9 @@
 //! Adapters for the `metrics` crate and `tracing` spans, recorded in shared memory.
 //!
 //! ```
-//! facade::metrics::install()?;
-//! facade::tracing::install()?;
-//! # Ok::<(), facade::Error>(())
+//! exporter::metrics::install()?;
+//! exporter::tracing::install()?;
+//! # Ok::<(), exporter::Error>(())
 //! ```
 //!
 //! Without shared memory nothing is recorded and the program continues; [`status`] returns the
@@ -20,7 +20,7 @@ pub mod tracing;
 
 /// The examples of the page compile and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/facade.md")]
+#[doc = include_str!("../../../docs/exporter.md")]
 mod page {}
 
 pub use error::{Error, Result};

@@ -1,18 +1,18 @@
-//! `topdeck doctor interference`: observer effect of monitoring tools.
+//! `topdeck doctor overhead`: overhead of monitoring tools for what they observe.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use host::interference::{self, Experiment, ExperimentSettings, SOCKETS_MAX};
+use host::overhead::{self, Experiment, ExperimentSettings, SOCKETS_MAX};
 
 use crate::background;
 use crate::command::{print_message, print_stdout};
 use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
 
-/// Measure the observer effect of monitoring tools on this machine
+/// Measure the overhead that monitoring tools cause on this machine
 ///
 /// Opens and closes Unix sockets, starts programs, maps memory, and records into shared memory,
 /// thousands of times each: without an observer, while observers read what `netstat`, `ps` and
@@ -52,8 +52,8 @@ pub(crate) struct Options {
 
 const AFTER: &str = "\
 Examples:
-  topdeck doctor interference
-  topdeck doctor interference --experiment memory --memory 2GiB --seconds 5
+  topdeck doctor overhead
+  topdeck doctor overhead --experiment memory --memory 2GiB --seconds 5
 
 Exit status:
   0  everything was measured, whatever the result
@@ -82,7 +82,7 @@ fn experiment_parser() -> impl clap::builder::TypedValueParser<Value = Experimen
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if let Some(name) = &options.observer {
         let spawn = |wait| background::spawn("end of input", wait).map(drop);
-        interference::run_as_observer(name, options.observer_pid, spawn)?;
+        overhead::run_as_observer(name, options.observer_pid, spawn)?;
         return Ok(ExitCode::SUCCESS);
     }
     let settings = ExperimentSettings {
@@ -94,11 +94,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let experiments = Experiment::ALL.iter().copied();
     let chosen: Vec<Experiment> =
         experiments.filter(|it| options.experiment.is_none_or(|only| only == *it)).collect();
-    let runs = interference::run_count(&chosen);
+    let runs = overhead::run_count(&chosen);
     let time = options.seconds.as_secs_f64() * runs as f64;
     print_message(format_args!("measuring for about {:.0} s, {runs} runs", time.ceil()));
     let mut progress = ProgressLine::new();
-    let report = interference::measure(&chosen, &settings, &mut |run| {
+    let report = overhead::measure(&chosen, &settings, &mut |run| {
         progress.show(|_| run.to_owned());
     });
     progress.clear();

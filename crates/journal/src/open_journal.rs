@@ -1,4 +1,9 @@
-//! State shared by the handles of an open journal: appends, group commit and the flush thread.
+//! An open journal, shared by its handles in this process: appends, group commit and the flush
+//! thread.
+//!
+//! The *writer lease* is a file lock: one process at a time holds it, and only that process writes
+//! segments and fsyncs. The others append to the shared buffer and ask it for durability, or for
+//! the lease.
 
 #![cfg_attr(
     not(test),
@@ -19,21 +24,21 @@ use crate::error::{Error, Result};
 use crate::flusher::{DirectAppend, FlushOutcome, SegmentFlusher};
 use crate::frame;
 use crate::level::{Ack, BatchIdentity, Level};
+use crate::mapped_journal::{MappedJournal, StoredSettings};
 use crate::options::Options;
 use crate::paths::Paths;
 use crate::recovery::RecoveryReport;
 use crate::ring::AppendRequest;
-use crate::shared::{JournalShared, StoredSettings};
 
-/// State of an open journal.
-pub(crate) struct JournalInner {
-    pub(crate) shared: JournalShared,
+/// An open journal.
+pub(crate) struct OpenJournal {
+    pub(crate) mapped: MappedJournal,
     pub(crate) flusher: Mutex<SegmentFlusher>,
     /// Held by the thread that fsyncs. Locked before `flusher`, never after.
     pub(crate) group_commit: Mutex<CommitGroup>,
     /// Number of appends that requested `disk`.
     pub(crate) sync_requests: AtomicU64,
-    /// Another process held the lease at the last attempt.
+    /// Another process held the writer lease at the last attempt.
     pub(crate) is_lease_elsewhere: AtomicBool,
     pub(crate) options: Options,
     pub(crate) stop: AtomicBool,
@@ -43,7 +48,7 @@ pub(crate) struct JournalInner {
 /// Last group commit; determines how long the next one gathers.
 #[derive(Debug, Default)]
 pub(crate) struct CommitGroup {
-    /// `arrived` at its start.
+    /// `OpenJournal::sync_requests` when the group began.
     pub(crate) sync_requests: u64,
     /// Number of appends it served.
     size: u64,
@@ -51,8 +56,8 @@ pub(crate) struct CommitGroup {
     sync_time: Duration,
 }
 
-/// Maps the buffer; creates or recreates the file if its size is wrong. Only shrinking a mapped
-/// file would harm other processes, and a process that maps it has it at the right size.
+/// Maps the buffer; creates the file, or enlarges it. It is never shrunk, which would cause
+/// SIGBUS in processes that map it.
 pub(crate) fn map(
     disk: &dyn Disk,
     paths: &Paths,
@@ -61,7 +66,7 @@ pub(crate) fn map(
     let path = paths.buffer();
     let size = BufferLayout::new(
         stored_settings.settings.buffer_bytes,
-        stored_settings.settings.producers_max,
+        stored_settings.settings.dedup_producers,
     );
     let bytes = size.file_bytes();
     let file = disk.open(&path, OpenMode::Create).io_context("open", &path)?;
@@ -78,7 +83,7 @@ pub(crate) fn map(
 
 /// Guard of the flusher; releases the lease on demand.
 pub(crate) struct FlusherGuard<'a> {
-    inner: &'a JournalInner,
+    inner: &'a OpenJournal,
     flusher: MutexGuard<'a, SegmentFlusher>,
 }
 
@@ -100,17 +105,17 @@ impl Drop for FlusherGuard<'_> {
     /// A handle without a thread cannot react to lease requests: it does not keep the lease.
     fn drop(&mut self) {
         if !self.inner.options.has_background_thread || self.inner.stop.load(Ordering::SeqCst) {
-            self.flusher.release_lease(&self.inner.shared);
+            self.flusher.release_lease(&self.inner.mapped);
         }
     }
 }
 
 thread_local! {
     /// Scratch buffer for the records of a batch.
-    static GROUP: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-impl JournalInner {
+impl OpenJournal {
     pub(crate) fn flusher(&self) -> FlusherGuard<'_> {
         let flusher = self.flusher.lock().unwrap_or_else(|poisoned| self.recover_flusher(poisoned));
         FlusherGuard { inner: self, flusher }
@@ -124,7 +129,7 @@ impl JournalInner {
     ) -> MutexGuard<'a, SegmentFlusher> {
         self.flusher.clear_poison();
         let mut flusher = poisoned.into_inner();
-        flusher.drop_lease_state(&self.shared);
+        flusher.drop_lease_state(&self.mapped);
         flusher
     }
 
@@ -147,15 +152,15 @@ impl JournalInner {
     ) -> Result<Ack> {
         let (positions, repeated) = match records {
             [] => {
-                let end = self.shared.buffer.end().1;
+                let end = self.mapped.buffer.end().1;
                 (end..end, false)
             }
             [record] => self.append_to_buffer(identity, 1, record, false)?,
-            many => GROUP.with_borrow_mut(|group| {
-                group.clear();
-                encode_records(group, many);
+            many => SCRATCH.with_borrow_mut(|body| {
+                body.clear();
+                encode_records(body, many);
                 let count = u32::try_from(many.len()).map_err(|_| self.too_large(u64::MAX))?;
-                self.append_to_buffer(identity, count, group, true)
+                self.append_to_buffer(identity, count, body, true)
             })?,
         };
         let level = match level {
@@ -167,7 +172,7 @@ impl JournalInner {
     }
 
     pub(crate) fn too_large(&self, found: u64) -> Error {
-        Error::TooLarge { found, max: self.shared.stored_settings.settings.batch_bytes_max() }
+        Error::TooLarge { found, max: self.mapped.stored_settings.settings.batch_bytes_max() }
     }
 
     /// Appends a batch to the buffer; returns its positions, or the end of the batch it duplicates.
@@ -179,18 +184,18 @@ impl JournalInner {
         packed: bool,
     ) -> Result<(std::ops::Range<u64>, bool)> {
         let size = body.len() as u64;
-        if size > self.shared.stored_settings.settings.batch_bytes_max() {
+        if size > self.mapped.stored_settings.settings.batch_bytes_max() {
             return Err(self.too_large(size));
         }
-        let time = self.shared.now();
+        let time = self.mapped.now();
         let append = AppendRequest { identity, records, body, is_packed: packed, time };
         let mut waiting: Option<(Instant, u32)> = None;
         let mut retried = false;
         loop {
-            let (appended, tail) = self.shared.lock_append()?.append(&append);
+            let (appended, tail) = self.mapped.lock_append()?.append(&append);
             match appended {
                 AppendOutcome::At(first) => {
-                    self.shared.buffer.wake_after_append(tail);
+                    self.mapped.buffer.wake_after_append(tail);
                     return Ok((first..first.saturating_add(records.into()), false));
                 }
                 AppendOutcome::Duplicate(end) => return Ok((end..end, true)),
@@ -202,9 +207,9 @@ impl JournalInner {
                 // Space may be free now: a subscriber advanced, or files were deleted.
                 AppendOutcome::Rejected(_) if !retried => {
                     retried = true;
-                    self.flusher().drain(&self.shared)?;
+                    self.flusher().drain(&self.mapped)?;
                 }
-                AppendOutcome::Rejected(_) => return Err(self.shared.full_reason()?.into()),
+                AppendOutcome::Rejected(_) => return Err(self.mapped.full_reason()?.into()),
             }
         }
     }
@@ -212,10 +217,10 @@ impl JournalInner {
     /// Waits for space in the buffer, or flushes. The first call only samples the change counter,
     /// so that no change is missed between check and wait.
     fn wait_for_space(&self, waiting: Option<(Instant, u32)>) -> Result<(Instant, u32)> {
-        let changes = self.shared.buffer.space_changes();
+        let changes = self.mapped.buffer.space_changes();
         let Some((since, wake_count)) = waiting else { return Ok((Instant::now(), changes)) };
         if let Some(mut flusher) = self.try_flusher()
-            && flusher.drain(&self.shared)? == FlushOutcome::Drained
+            && flusher.drain(&self.mapped)? == FlushOutcome::Drained
         {
             return Ok((since, changes));
         }
@@ -224,7 +229,7 @@ impl JournalInner {
             return Err(Error::AppendTimeout { waited });
         }
         // Usually a frame write in progress, which is shorter than sleeping and waking.
-        let buffer = &self.shared.buffer;
+        let buffer = &self.mapped.buffer;
         spin(|| buffer.space_changes() != wake_count);
         buffer.wake_flusher();
         // In slices: the process that flushes may die.
@@ -236,19 +241,19 @@ impl JournalInner {
 
     /// Writes a batch that is larger than the buffer directly to a segment.
     fn append_direct(&self, append: &AppendRequest<'_>) -> Result<(std::ops::Range<u64>, bool)> {
-        let mut group = Vec::new();
+        let mut scratch = Vec::new();
         let body = if append.is_packed {
             append.body
         } else {
-            group.reserve(append.body.len().saturating_add(10));
-            frame::put_varint(&mut group, append.body.len() as u64);
-            group.extend_from_slice(append.body);
-            &group
+            scratch.reserve(append.body.len().saturating_add(10));
+            frame::put_varint(&mut scratch, append.body.len() as u64);
+            scratch.extend_from_slice(append.body);
+            &scratch
         };
         let since = Instant::now();
         loop {
             match self.flusher().write_direct(
-                &self.shared,
+                &self.mapped,
                 append.identity,
                 append.records,
                 body,
@@ -261,9 +266,9 @@ impl JournalInner {
                 DirectAppend::NotOwner => {}
             }
             // Only one process writes segments: request the lease.
-            self.shared.buffer.request_lease();
+            self.mapped.buffer.request_lease();
             if since.elapsed() >= self.options.append_timeout {
-                return Err(Error::NotWriter { max: self.shared.buffer.ring_bytes() / 2 });
+                return Err(Error::NotWriter { max: self.mapped.buffer.ring_bytes() / 2 });
             }
             thread::sleep(Duration::from_millis(2));
         }
@@ -274,7 +279,7 @@ impl JournalInner {
     /// Waits until everything below a position is durable; returns the level reached at the
     /// timeout.
     fn reach_disk(&self, position: u64) -> Result<Level> {
-        let buffer = &self.shared.buffer;
+        let buffer = &self.mapped.buffer;
         self.sync_requests.fetch_add(1, Ordering::Relaxed);
         let since = Instant::now();
         loop {
@@ -290,7 +295,7 @@ impl JournalInner {
                 return Ok(Level::Process);
             }
             // The first waiter fsyncs for all; no other thread is woken for it.
-            match self.try_group().map(|group| self.sync(group)) {
+            match self.try_lock_group_commit().map(|group| self.sync(group)) {
                 Some(Ok(FlushOutcome::Drained)) => continue,
                 // Tells the lease owner what to make durable.
                 Some(Ok(FlushOutcome::NotOwner)) => buffer.request_durable(position),
@@ -308,7 +313,7 @@ impl JournalInner {
     }
 
     pub(crate) fn flush(&self, level: Level) -> Result<()> {
-        let buffer = &self.shared.buffer;
+        let buffer = &self.mapped.buffer;
         let (_, end) = buffer.end();
         let since = Instant::now();
         loop {
@@ -318,8 +323,8 @@ impl JournalInner {
             }
             // In every iteration: the lease owner may end.
             let flushed = match level {
-                Level::Disk => self.sync(self.group())?,
-                Level::Process | Level::Memory => self.flusher().drain(&self.shared)?,
+                Level::Disk => self.sync(self.lock_group_commit())?,
+                Level::Process | Level::Memory => self.flusher().drain(&self.mapped)?,
             };
             let reached =
                 if level == Level::Disk { buffer.durable() } else { buffer.mark().position };
@@ -336,79 +341,79 @@ impl JournalInner {
         }
     }
 
-    pub(crate) fn group(&self) -> MutexGuard<'_, CommitGroup> {
-        self.group_commit.lock().unwrap_or_else(|poisoned| self.recover_group(poisoned))
+    pub(crate) fn lock_group_commit(&self) -> MutexGuard<'_, CommitGroup> {
+        self.group_commit.lock().unwrap_or_else(|poisoned| self.recover_group_commit(poisoned))
     }
 
     /// Group commit, if no thread runs one.
-    fn try_group(&self) -> Option<MutexGuard<'_, CommitGroup>> {
+    fn try_lock_group_commit(&self) -> Option<MutexGuard<'_, CommitGroup>> {
         match self.group_commit.try_lock() {
             Ok(group) => Some(group),
-            Err(TryLockError::Poisoned(poisoned)) => Some(self.recover_group(poisoned)),
+            Err(TryLockError::Poisoned(poisoned)) => Some(self.recover_group_commit(poisoned)),
             Err(TryLockError::WouldBlock) => None,
         }
     }
 
     /// Group commit after a panic: its unsynced files are lost. The flusher finds them again.
-    fn recover_group<'a>(
+    fn recover_group_commit<'a>(
         &'a self,
         poisoned: PoisonError<MutexGuard<'a, CommitGroup>>,
     ) -> MutexGuard<'a, CommitGroup> {
         self.group_commit.clear_poison();
-        self.flusher().drop_lease_state(&self.shared);
+        self.flusher().drop_lease_state(&self.mapped);
         poisoned.into_inner()
     }
 
     /// Drains the buffer and makes everything durable for all waiters. They are woken after the
     /// group lock is released, so that a waiter that was not served can lead the next group.
     pub(crate) fn sync(&self, mut group: MutexGuard<'_, CommitGroup>) -> Result<FlushOutcome> {
-        self.wait_for_group(&mut group);
-        let before = self.shared.buffer.durable();
+        self.gather_group(&mut group);
+        let before = self.mapped.buffer.durable();
         let synced = self.sync_now(&mut group);
         self.is_lease_elsewhere
             .store(matches!(synced, Ok(FlushOutcome::NotOwner)), Ordering::Relaxed);
         drop(group);
         // If nothing changed, waiters would only wake and wait again.
-        if self.shared.buffer.durable() != before || self.shared.buffer.state() & FAIL_STOP != 0 {
-            self.shared.buffer.wake_durable();
+        if self.mapped.buffer.durable() != before || self.mapped.buffer.state() & FAIL_STOP != 0 {
+            self.mapped.buffer.wake_durable();
         }
         synced
     }
 
     /// Waits for as many appends as the last group had, whose threads are about to append again:
-    /// two half groups cost two fsyncs. Waits at most half the duration of an fsync, and not at all
-    /// for a single producer.
-    fn wait_for_group(&self, group: &mut CommitGroup) {
+    /// splitting them into two groups would cost two fsyncs instead of one. Waits at most half the
+    /// duration of an fsync, and not at all for a single producer.
+    fn gather_group(&self, group: &mut CommitGroup) {
         const GATHER_MAX: Duration = Duration::from_millis(1);
         let since = Instant::now();
         let longest = group.sync_time.checked_div(2).unwrap_or_default().min(GATHER_MAX);
-        let mut arrived = self.sync_requests.load(Ordering::Relaxed);
+        let mut requests = self.sync_requests.load(Ordering::Relaxed);
         // Wrapping counter, compared by difference.
-        while arrived.wrapping_sub(group.sync_requests) < group.size && since.elapsed() < longest {
+        while requests.wrapping_sub(group.sync_requests) < group.size && since.elapsed() < longest {
             thread::yield_now();
-            arrived = self.sync_requests.load(Ordering::Relaxed);
+            requests = self.sync_requests.load(Ordering::Relaxed);
         }
-        (group.size, group.sync_requests) = (arrived.wrapping_sub(group.sync_requests), arrived);
+        (group.size, group.sync_requests) = (requests.wrapping_sub(group.sync_requests), requests);
     }
 
     fn sync_now(&self, group: &mut CommitGroup) -> Result<FlushOutcome> {
         let (drained, unsynced) = {
             let mut flusher = self.flusher();
-            match flusher.drain(&self.shared) {
+            match flusher.drain(&self.mapped) {
                 Ok(FlushOutcome::NotOwner) => return Ok(FlushOutcome::NotOwner),
                 // A full journal still makes its content durable.
                 drained @ (Ok(FlushOutcome::Drained) | Err(Error::Full(_))) => {
-                    (drained, flusher.pending_sync(&self.shared))
+                    (drained, flusher.pending_sync(&self.mapped))
                 }
                 Err(error) => return Err(error),
             }
         };
         let since = Instant::now();
         self.options.supervisor.fault_point("journal sync");
-        match unsynced.sync(&self.shared) {
-            Ok(upto) if self.shared.buffer.state() & FAIL_STOP == 0 => {
+        match unsynced.sync(&self.mapped) {
+            Ok(up_to) if self.mapped.buffer.state() & FAIL_STOP == 0 => {
                 group.sync_time = since.elapsed();
-                self.shared.buffer.set_durable(upto);
+                self.mapped.buffer.set_durable(up_to);
                 drained
             }
             Ok(_) => Err(Error::FailStop),
@@ -420,7 +425,7 @@ impl JournalInner {
             Err(error) => {
                 // The kernel may have dropped pages it could not write, and no later fsync reports
                 // it.
-                self.shared.buffer.set_state(FAIL_STOP);
+                self.mapped.buffer.set_state(FAIL_STOP);
                 Err(error)
             }
         }
@@ -429,12 +434,12 @@ impl JournalInner {
     /// Called after a commit or the removal of a checkpoint: segments may be deletable.
     pub(crate) fn release_up_to(&self, position: u64) {
         if let Some(mut flusher) = self.try_flusher() {
-            let full = self.shared.buffer.state() & FULL != 0;
+            let full = self.mapped.buffer.state() & FULL != 0;
             if full || flusher.can_free(position) {
                 // Retried when space is needed; errors are reported then.
-                let _ = flusher.free(&self.shared);
+                let _ = flusher.free(&self.mapped);
                 if full {
-                    let _ = flusher.drain(&self.shared);
+                    let _ = flusher.drain(&self.mapped);
                 }
             }
         }
@@ -447,13 +452,13 @@ impl JournalInner {
         const TICK: Duration = Duration::from_secs(1);
         /// Interval of checks for a free lease while work is pending.
         const LEASE_POLL: Duration = Duration::from_millis(50);
-        let buffer = &self.shared.buffer;
+        let buffer = &self.mapped.buffer;
         let stopped = || self.stop.load(Ordering::SeqCst);
-        let gather_for =
+        let gather_time =
             self.options.flush_interval.min(self.options.sync_interval.unwrap_or(TICK)).min(TICK);
-        let mut synced = Instant::now();
-        let mut freed = Instant::now();
-        let (mut rested, mut busy) = (false, false);
+        let mut last_sync = Instant::now();
+        let mut last_free = Instant::now();
+        let (mut is_gathered, mut is_busy) = (false, false);
         while !stopped() {
             self.options.supervisor.fault_point("journal");
             // A full journal is pending work too: it must retry when space is freed, even if the
@@ -461,14 +466,14 @@ impl JournalInner {
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;
             if self.flusher().holds_lease()
                 && buffer.take_lease_request()
-                && self.flusher().release_lease(&self.shared)
+                && self.flusher().release_lease(&self.mapped)
             {
                 thread::sleep(LEASE_POLL);
             }
             if buffer.is_durable_requested() {
-                rested = false;
-                let result = self.sync(self.group());
-                synced = Instant::now();
+                is_gathered = false;
+                let result = self.sync(self.lock_group_commit());
+                last_sync = Instant::now();
                 match result {
                     Ok(FlushOutcome::Drained) => continue,
                     Ok(FlushOutcome::NotOwner) => buffer.wait_for_flusher(LEASE_POLL),
@@ -476,23 +481,23 @@ impl JournalInner {
                 }
                 continue;
             }
-            if pending() && !rested {
+            if pending() && !is_gathered {
                 // Lets more records join; a full frame ends the wait early.
-                rested = true;
+                is_gathered = true;
                 // Under load the next frame is full before this thread would wake again.
-                if busy {
+                if is_busy {
                     spin(|| buffer.has_full_frame());
                 }
-                busy = false;
-                buffer.sleep_flusher(false, Some(gather_for), &mut || {
+                is_busy = false;
+                buffer.sleep_flusher(false, Some(gather_time), &mut || {
                     stopped() || buffer.is_durable_requested() || buffer.has_full_frame()
                 });
                 continue;
             }
-            rested = false;
+            is_gathered = false;
             if pending() {
-                busy = buffer.has_full_frame();
-                match self.flusher().drain(&self.shared) {
+                is_busy = buffer.has_full_frame();
+                match self.flusher().drain(&self.mapped) {
                     // Everything is written, and there is no space for more.
                     Ok(FlushOutcome::Drained) if buffer.state() & FULL != 0 => {
                         thread::sleep(LEASE_POLL);
@@ -503,16 +508,16 @@ impl JournalInner {
                     Err(_) => thread::sleep(LEASE_POLL),
                 }
             }
-            if self.options.sync_interval.is_some_and(|every| synced.elapsed() >= every)
+            if self.options.sync_interval.is_some_and(|every| last_sync.elapsed() >= every)
                 && buffer.durable() < buffer.mark().position
                 && buffer.state() & FAIL_STOP == 0
             {
-                let _ = self.sync(self.group());
-                synced = Instant::now();
+                let _ = self.sync(self.lock_group_commit());
+                last_sync = Instant::now();
             }
-            if freed.elapsed() >= TICK {
-                freed = Instant::now();
-                let _ = self.flusher().free(&self.shared);
+            if last_free.elapsed() >= TICK {
+                last_free = Instant::now();
+                let _ = self.flusher().free(&self.mapped);
             }
             if !pending() {
                 buffer.sleep_flusher(true, Some(TICK), &mut || {
@@ -532,10 +537,10 @@ fn spin(mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Records with their lengths, as in a frame's group.
-fn encode_records(group: &mut Vec<u8>, records: &[&[u8]]) {
+/// Records with their lengths, as in a batch of a frame.
+fn encode_records(body: &mut Vec<u8>, records: &[&[u8]]) {
     for record in records {
-        frame::put_varint(group, record.len() as u64);
-        group.extend_from_slice(record);
+        frame::put_varint(body, record.len() as u64);
+        body.extend_from_slice(record);
     }
 }

@@ -1,4 +1,4 @@
-//! `topdeck doctor interference`: it ends, has all rows and the requested number of operations, and
+//! `topdeck doctor overhead`: it ends, has all rows and the requested number of operations, and
 //! leaves nothing behind. Durations are not checked.
 
 use std::fs;
@@ -13,7 +13,7 @@ const SMALL: [&str; 8] =
     ["--seconds", "600", "--max-operations", "25", "--sockets", "200", "--memory", "16MiB"];
 
 fn doctor(arguments: &[&str]) -> TextRun {
-    topdeck(&[&["doctor", "interference"], &SMALL[..], arguments].concat(), b"")
+    topdeck(&[&["doctor", "overhead"], &SMALL[..], arguments].concat(), b"")
 }
 
 /// Rows of a table: observer, and the number of operations in all columns.
@@ -76,7 +76,7 @@ fn every_observer_is_measured_against_the_baseline() {
 #[test]
 fn too_few_sockets_are_reported() {
     let line = format!(
-        "ulimit -n 64; exec '{}' doctor interference --experiment sockets",
+        "ulimit -n 64; exec '{}' doctor overhead --experiment sockets",
         env!("CARGO_BIN_EXE_topdeck")
     );
     let output = Command::new("sh").args(["-c", &line]).stdin(Stdio::null()).output().unwrap();
@@ -89,8 +89,7 @@ fn too_few_sockets_are_reported() {
 
 #[test]
 fn too_little_memory_is_reported() {
-    let run =
-        topdeck(&["doctor", "interference", "--experiment", "memory", "--memory", "1MiB"], b"");
+    let run = topdeck(&["doctor", "overhead", "--experiment", "memory", "--memory", "1MiB"], b"");
     assert_eq!(run.status, 1);
     assert!(run.stdout.starts_with("memory: not measured: "), "{}", run.stdout);
 }
@@ -98,19 +97,19 @@ fn too_little_memory_is_reported() {
 #[test]
 fn invalid_durations_are_rejected() {
     for seconds in ["0", "-1", "nan", "601", "soon"] {
-        let run = topdeck(&["doctor", "interference", &format!("--seconds={seconds}")], b"");
+        let run = topdeck(&["doctor", "overhead", &format!("--seconds={seconds}")], b"");
         assert_eq!(run.status, 2, "{seconds}: {}", run.stderr);
     }
 }
 
 #[test]
 fn observer_reports_its_rounds() {
-    let line = ["doctor", "interference", "--observer", "status"];
+    let line = ["doctor", "overhead", "--observer", "status"];
     let run = topdeck(&line, b"");
     assert_eq!(run.stdout.lines().next(), Some("ready"), "{}", run.stdout);
     let last = run.stdout.lines().last().and_then(|line| line.strip_prefix("rounds "));
     assert!(last.is_some_and(|n| n.parse::<u64>().is_ok()), "{}", run.stdout);
-    let run = topdeck(&["doctor", "interference", "--observer", "nobody"], b"");
+    let run = topdeck(&["doctor", "overhead", "--observer", "nobody"], b"");
     assert_eq!(run.stdout, "failed no such observer\n");
     // No such process: no id is that large.
     let run = topdeck(&[&line[..], &["--observer-pid", "4294967295"]].concat(), b"");
@@ -129,7 +128,7 @@ fn observer_count(of: u32) -> usize {
 #[test]
 fn killed_doctor_leaves_no_observer() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
-        .args(["doctor", "interference", "--experiment", "memory", "--memory", "16MiB"])
+        .args(["doctor", "overhead", "--experiment", "memory", "--memory", "16MiB"])
         // The baseline ends soon; the second run is killed before its end.
         .args(["--seconds", "0.5"])
         .stdin(Stdio::null())

@@ -34,7 +34,7 @@ impl ObserverProcess {
     /// Starts an observer of this process and waits for its first round.
     pub(crate) fn start(reader: &ObserverSpec) -> Result<ObserverProcess, String> {
         let mut command = Command::new("/proc/self/exe");
-        command.arg0("topdeck").args(["doctor", "interference", "--observer", reader.name]);
+        command.arg0("topdeck").args(["doctor", "overhead", "--observer", reader.name]);
         command.args(["--observer-pid", &std::process::id().to_string()]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child =

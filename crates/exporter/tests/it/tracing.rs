@@ -17,7 +17,7 @@ const TARGET: &str = "it::tracing";
 
 /// Runs a function under a subscriber with the layer.
 fn run_traced<T>(work: impl FnOnce() -> T) -> T {
-    let layers = tracing_subscriber::registry().with(facade::tracing::layer());
+    let layers = tracing_subscriber::registry().with(exporter::tracing::layer());
     subscriber::with_default(layers, work)
 }
 
@@ -161,8 +161,8 @@ fn two_layers_count_once() {
         return;
     }
     let layers = tracing_subscriber::registry()
-        .with(facade::tracing::layer())
-        .with(facade::tracing::layer());
+        .with(exporter::tracing::layer())
+        .with(exporter::tracing::layer());
     subscriber::with_default(layers, || info_span!("t_two").in_scope(|| {}));
     assert_eq!((spans("t_two"), open("t_two").len()), ((1, 1), 0));
 }
@@ -172,7 +172,7 @@ fn busy_time_can_be_left_out() {
     if !has_space() {
         return;
     }
-    let layers = tracing_subscriber::registry().with(facade::tracing::layer().without_busy());
+    let layers = tracing_subscriber::registry().with(exporter::tracing::layer().without_busy());
     subscriber::with_default(layers, || info_span!("t_idle").in_scope(|| {}));
     assert_eq!(histogram("span_duration", &labels("t_idle")).count(), 1);
     assert!(find("span_busy_duration", &labels("t_idle")).is_none());

@@ -13,7 +13,7 @@ fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessMetric> {
     let mut labels: Vec<_> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     labels.sort();
-    let path = facade::status().expect("a file of metrics");
+    let path = exporter::status().expect("a file of metrics");
     let metrics =
         MetricsFileReader::attach(&path).and_then(|mut reader| reader.metrics()).expect("metrics");
     metrics.into_iter().find(|metric| metric.name == name && metric.labels == labels)

@@ -1,5 +1,5 @@
 //! Disk in memory: each file is an anonymous kernel file (`memfd_create`), so locks and mappings
-//! are the kernel's. Folders are only prefixes of names. The files disappear when the program
+//! are the kernel's. Directories are only prefixes of names. The files disappear when the program
 //! exits.
 
 use std::collections::BTreeMap;
