@@ -96,6 +96,9 @@ test("docs/formats/dashboard.md has an example that is read as it stands, and ev
   expect(keys).toEqual([
     "schema",
     "title",
+    "variables",
+    "variables[].name",
+    "variables[].label",
     "panels",
     "panels[].language",
     "panels[].text",

@@ -1,6 +1,6 @@
 import { describe, expect, it, test } from "vitest";
 
-import { Distribution, drawnBounds, exact, isWide } from "../src/lib/distribution";
+import { Distribution, drawnBounds, exact, isWide, isWideCount } from "../src/lib/distribution";
 import { formatRange } from "../src/lib/unit";
 
 const cell = (lower: number, upper: number, count: number) => ({ lower, upper, count });
@@ -118,6 +118,16 @@ describe("default bounds of OpenTelemetry with seconds", () => {
     expect(drawnBounds({ ...bucket, lower: 0.001 })).toEqual([0.001, 5]);
     expect(formatRange(bucket.lower, bucket.upper, "s")).toBe("0 s to 5 s");
   });
+});
+
+test("0 to 3 requests of thousands are not a wide range, 0 to 19 % are", () => {
+  const between = (lower: number, upper: number) => ({ lower, estimate: lower, upper });
+  expect(isWideCount(between(0, 3), 3_600)).toBe(false);
+  expect(isWideCount(between(0, 9), 3_600)).toBe(false);
+  expect(isWideCount(between(0, 10), 3_600)).toBe(true);
+  expect(isWideCount(between(0, 3), 20)).toBe(true);
+  expect(isWideCount(between(0, 6_500), 34_424)).toBe(true);
+  expect(isWideCount(between(6_000, 6_500), 34_424)).toBe(false);
 });
 
 test("a rate of half a value per second has quantiles and a count above a threshold", () => {

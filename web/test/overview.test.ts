@@ -27,6 +27,7 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
     selector: "latency",
     state: "usual",
     affectedNow: 0,
+    expectedNow: 12,
     aboveNow: exact(0),
     aboveToday: exact(0),
     countNow: 1_200,
@@ -63,6 +64,10 @@ test("the summary names the worst service, how many requests, and what is unknow
   );
   expect(summarise(of(row(), silent))).toBe(
     "No more than expected above the threshold in 1 of 2 rows. 1 unknown.",
+  );
+  const wide = row({ state: "uncertain", affectedNow: null });
+  expect(summarise(of(row(), wide))).toBe(
+    "No more than expected above the threshold in 1 of 2 rows. 1 uncertain.",
   );
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
 });

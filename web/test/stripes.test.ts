@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 
 import type { Heatmap } from "../src/lib/api";
 import { Distribution } from "../src/lib/distribution";
-import { intervalOfStripes } from "../src/lib/stripes";
+import { fetchWithoutStripes, intervalOfStripes } from "../src/lib/stripes";
 import { columnStep } from "../src/lib/time";
 
 /** A heatmap with columns of 10 s: `#` is a column with values. */
@@ -44,4 +44,15 @@ test("columns are not shorter than the interval of the data", () => {
   expect(columnStep(3_600e3, 1_000)).toBe(10e3);
   expect(columnStep(3_600e3, 1_000, 60e3)).toBe(60e3);
   expect(columnStep(3_600e3, 1_000, 25e3)).toBe(30e3);
+});
+
+test("two heatmaps with stripes are fetched again with the longer interval", async () => {
+  const asked: number[] = [];
+  const fetching = (pictures: string[]) => (interval: number) => {
+    asked.push(interval);
+    return Promise.resolve(pictures.map(heatmap));
+  };
+  await fetchWithoutStripes(fetching(["##########", "#.....#.....#.....#.....#....."]));
+  await fetchWithoutStripes(fetching(["##########"]));
+  expect(asked).toEqual([0, 60e3, 0]);
 });

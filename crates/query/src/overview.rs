@@ -12,6 +12,7 @@
 //! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row, [`MEMORY_BYTES_MAX`].
 
 pub mod deviation;
+pub mod excess;
 pub mod mini_heatmap;
 pub mod row_threshold;
 
@@ -25,8 +26,9 @@ use model::{Gap, Selector, Series, SeriesKind, selector};
 use store::{MINUTE, ReadView, SeriesEntryRef};
 
 use self::deviation::Deviation;
+use self::excess::{Excess, expected_above};
 use self::mini_heatmap::MiniHeatmap;
-use self::row_state::{RowState, first_minute};
+use self::row_state::{RankClass, RowState, first_minute};
 use self::row_threshold::RowThreshold;
 use crate::error::Result;
 
@@ -152,18 +154,29 @@ pub struct OverviewRow {
 }
 
 impl OverviewRow {
-    /// Values above the threshold beyond those expected there: `None` if unknown.
+    /// Values above the threshold beyond those expected there in the last five minutes, 0 if
+    /// chance explains them: `None` if unknown, or if the buckets are too wide to tell.
     pub fn affected_now(&self) -> Option<f64> {
-        Some(self.threshold.as_ref()?.affected(self.above.0?, self.recent.count()))
+        match Excess::of(self.above.0?, self.recent.count()) {
+            Excess::Significant(beyond) => Some(beyond),
+            Excess::Uncertain(_) => None,
+            Excess::Insignificant => Some(0.0),
+        }
+    }
+
+    /// Number of the values of the last five minutes that is expected above a threshold.
+    pub fn expected_now(&self) -> f64 {
+        expected_above(self.recent.count())
     }
 
     /// What can be said about the last five minutes.
     pub fn state(&self) -> RowStatus {
-        match self.affected_now() {
+        match self.above.0.map(|above| Excess::of(above, self.recent.count())) {
             _ if self.recent.count() == 0 => RowStatus::Unknown,
             None => RowStatus::Unknown,
-            Some(affected) if affected >= 1.0 => RowStatus::Affected,
-            Some(_) => RowStatus::Usual,
+            Some(Excess::Significant(_)) => RowStatus::Affected,
+            Some(Excess::Uncertain(_)) => RowStatus::Uncertain,
+            Some(Excess::Insignificant) => RowStatus::Usual,
         }
     }
 }
@@ -171,9 +184,11 @@ impl OverviewRow {
 /// What can be said about a row now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStatus {
-    /// More values above the threshold than expected.
+    /// Significantly more values above the threshold than expected.
     Affected,
-    /// Not more than expected.
+    /// Perhaps: the bucket around the threshold is too wide to tell.
+    Uncertain,
+    /// Not more than expected, or so few more that chance explains them.
     Usual,
     /// No data in the last five minutes, not read yet, or no threshold.
     Unknown,
@@ -349,9 +364,9 @@ impl Overview {
         self.several_units = differ.map(|(key, _)| key.name.clone()).collect();
     }
 
-    /// Ranked rows: by values affected in the last five minutes, then today, then by name. A rank
-    /// changes only if its score changes by more than a quarter. `user` gives the user's threshold
-    /// of a row.
+    /// Ranked rows: affected ones first, then uncertain ones; among them by values affected in the
+    /// last five minutes, then today, then by name. A rank changes only if the row's state changes
+    /// or its score by more than a quarter. `user` gives the user's threshold of a row.
     pub fn page(
         &mut self,
         range: PageRange,
@@ -361,7 +376,7 @@ impl Overview {
         let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
             let standing = RowRanking::of(state, times, user(key));
-            state.rank.follow(standing.affected_now.unwrap_or(0.0), standing.affected_today);
+            state.rank.follow(standing.class, standing.affected_now, standing.affected_today);
             ranked.push((key, &*state, standing));
         }
         // Stable: rows of equal rank stay in the order of their names.
@@ -387,8 +402,9 @@ struct RowRanking {
     threshold: Option<RowThreshold>,
     /// Values above the threshold in the last five minutes, and today.
     above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
+    class: RankClass,
     /// Values above it beyond those expected there.
-    affected_now: Option<f64>,
+    affected_now: f64,
     affected_today: f64,
 }
 
@@ -399,17 +415,18 @@ impl RowRanking {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
         };
-        let affected = |above: Option<Bracket<u64>>, count: u64| {
-            Some(threshold.as_ref()?.affected(above?, count))
+        let excess = |above: Option<Bracket<u64>>, count: u64| {
+            match above.map_or(Excess::Insignificant, |above| Excess::of(above, count)) {
+                Excess::Insignificant => (RankClass::Usual, 0.0),
+                Excess::Uncertain(beyond) => (RankClass::Uncertain, beyond),
+                Excess::Significant(beyond) => (RankClass::Affected, beyond),
+            }
         };
         let recent = above(&state.recent);
         let today = above(&state.today).filter(|_| state.is_complete());
-        RowRanking {
-            affected_now: affected(recent, state.recent.count()),
-            affected_today: affected(today, state.today.count()).unwrap_or(0.0),
-            above: (recent, today),
-            threshold,
-        }
+        let (class, affected_now) = excess(recent, state.recent.count());
+        let (_, affected_today) = excess(today, state.today.count());
+        RowRanking { class, affected_now, affected_today, above: (recent, today), threshold }
     }
 }
 

@@ -36,6 +36,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     }
     let columns = [
         ("metric", false),
+        ("state", false),
         ("above now", true),
         ("today", true),
         ("threshold", true),
@@ -82,8 +83,13 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
     vec![
         escape_control(&name),
+        row["state"].as_str().unwrap_or("unknown").to_owned(),
         match row["state"].as_str() {
             Some("unknown") if row["count_now"] == 0 => "no data".to_owned(),
+            // Either bound may be right: the estimate would be a guess.
+            Some("uncertain") => {
+                count_bracket(&row["above_now"]).map_or(String::new(), value_formatter::count_bounds)
+            }
             _ => count("above_now"),
         },
         count("above_today"),
@@ -165,8 +171,14 @@ fn notes(document: &Value, rows: &[Value], total: u64) -> String {
         let of = |name: &str| escape_control(one[name].as_str().unwrap_or(""));
         text.push_str(&format!("  not ranked: {}: {}\n", of("name"), of("reason")));
     }
-    if rows.iter().any(|row| row["threshold"]["source"] == "p99") {
-        text.push_str("  a p99 is exceeded by about 1 % of the requests; set --threshold\n");
+    let is_any = |state: &str| rows.iter().any(|row| row["state"] == state);
+    if is_any("affected") {
+        text.push_str(
+            "  affected: more than 1 % above the threshold, and not by chance (p < 0.001)\n",
+        );
+    }
+    if is_any("uncertain") {
+        text.push_str("  uncertain: the buckets are too wide to tell whether more than 1 % are\n");
     }
     text
 }

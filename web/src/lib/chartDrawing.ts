@@ -1,13 +1,22 @@
 /**
- * A line chart as a file: the same drawing as SVG and, on a canvas, as PNG; and its numbers as CSV.
+ * A chart as a file: the same drawing as SVG and, on a canvas, as PNG; and its numbers as CSV.
  * Unlike the chart on the screen it has a title and a legend.
  */
 
 import type { AxisTick, ChartLine } from "./chartLine";
 
-/** A line chart with all of its texts. */
+/** A cell of a heatmap, in the coordinates of its chart, and its CSS colour. */
+export interface DrawnCell {
+  x: readonly [number, number];
+  y: readonly [number, number];
+  colour: string;
+}
+
+/** A chart with all of its texts. */
 export interface ChartDrawing {
   title: string;
+  /** Below the lines. */
+  cells?: readonly DrawnCell[];
   lines: readonly ChartLine[];
   positions: readonly number[];
   x: readonly [number, number];
@@ -55,6 +64,11 @@ function draw(chart: ChartDrawing, to: DrawingSurface): void {
   const [text, quiet, grid] = [colour("--text"), colour("--text-2"), colour("--grid")];
   to.rectangle(0, 0, WIDTH, heightOf(chart), colour("--card"));
   to.text(chart.title, left, 26, text, "left");
+  for (const cell of chart.cells ?? []) {
+    const [from, until] = cell.x.map((at) => Math.min(Math.max(across(at), left), right));
+    const [low, high] = cell.y.map((at) => Math.min(Math.max(down(at), top), bottom));
+    to.rectangle(from!, high!, until! - from!, low! - high!, cell.colour);
+  }
   for (const { at, text } of chart.xTicks) {
     to.line(
       [
@@ -135,7 +149,8 @@ class SvgSurface implements DrawingSurface {
 
   rectangle(x: number, y: number, width: number, height: number, colour: string): void {
     this.elements.push(
-      `<rect x="${x}" y="${y}" width="${width}" height="${height}" fill="${colour}"/>`,
+      `<rect x="${short(x)}" y="${short(y)}" width="${short(width)}" height="${short(height)}" ` +
+        `fill="${colour}"/>`,
     );
   }
 
@@ -217,6 +232,11 @@ export function toCsv(chart: Pick<ChartDrawing, "lines" | "positions">, unit: st
       ...chart.lines.map((line) => String(line.points[index] ?? "")),
     ]),
   ];
+  return csvRows(rows);
+}
+
+/** Rows as CSV (RFC 4180). */
+export function csvRows(rows: readonly (readonly string[])[]): string {
   return rows.map((row) => `${row.map(csvField).join(",")}\r\n`).join("");
 }
 

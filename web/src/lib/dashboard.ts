@@ -1,6 +1,7 @@
 /** Dashboards: panels arranged by users, stored on the server (docs/formats/dashboard.md). */
 
 import { ApiError, getJson, sendRequest } from "./api";
+import { parseVariables, type DashboardVariable } from "./dashboardVariables";
 import { quoted } from "./selector";
 
 /** A heatmap of a metric, or the result of a query. */
@@ -25,6 +26,8 @@ export interface UnknownPanel {
 export interface Dashboard {
   schema: 1 | 2;
   title: string;
+  /** Absent if there are none. */
+  variables?: DashboardVariable[];
   panels: (Panel | UnknownPanel)[];
 }
 
@@ -127,15 +130,18 @@ function ifMatch(tag: string | null): Record<string, string> {
 export function parseDashboard(json: unknown): Dashboard {
   const isObject = json && typeof json === "object" && !Array.isArray(json);
   const fields = (isObject ? json : {}) as Record<string, unknown>;
-  const { schema = 1, title, panels } = fields;
+  const { variables, ...others } = fields;
+  const { schema = 1, title, panels } = others;
   if (schema !== 1 && schema !== 2) {
     const version = String(schema).slice(0, 20);
     throw new Error(
       `cannot read dashboard: schema ${version} is newer than 2; use a newer topdeck`,
     );
   }
+  const known = parseVariables(variables);
   return {
-    ...fields,
+    ...others,
+    ...(known.length > 0 ? { variables: known } : {}),
     schema,
     title: typeof title === "string" ? title : "",
     panels: Array.isArray(panels) ? (panels as unknown[]).flatMap(parsePanel) : [],

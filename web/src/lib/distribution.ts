@@ -215,6 +215,17 @@ export function isWide(lower: number, upper: number): boolean {
   return lower < 0 ? upper > 0 || lower < 2 * upper : upper > 2 * lower;
 }
 
+/** A share below a quarter of the 1 % that is expected above a threshold. */
+const NARROW_SHARE = 0.0025;
+
+/**
+ * Whether the bounds of a count differ by more than a factor of two, and by more than a few of all
+ * values: 0 to 3 of thousands says enough.
+ */
+export function isWideCount({ lower, upper }: Bracket, all: number): boolean {
+  return isWide(lower, upper) && upper - lower > NARROW_SHARE * all;
+}
+
 function clamped(lower: number, estimate: number, upper: number): Bracket {
   return { lower, estimate: Math.min(Math.max(estimate, lower), upper), upper };
 }

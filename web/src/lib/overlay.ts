@@ -51,6 +51,11 @@ const LEADING = 13;
 /** Outside any canvas. */
 const NOWHERE = -1;
 
+/** The maximum, and the optional lines of these names. */
+export function overlayLines(names: readonly string[]): readonly OverlayLine[] {
+  return LINES.filter((line) => line.name === ALWAYS || names.includes(line.name));
+}
+
 export class Overlay {
   /** Cached positions of lines on the scale: most columns stay from one frame to the next. */
   private known = new WeakMap<HeatmapColumn, Float64Array>();
@@ -58,7 +63,7 @@ export class Overlay {
 
   /** Chooses optional lines by name. */
   choose(names: readonly string[]): void {
-    this.lines = LINES.filter((line) => line.name === ALWAYS || names.includes(line.name));
+    this.lines = [...overlayLines(names)];
   }
 
   /** Clears the cache: the scale has changed. */

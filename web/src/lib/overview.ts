@@ -41,8 +41,10 @@ export interface OverviewRow {
   /** What the values are: `requests` or `values`. */
   noun: string;
   selector: string;
-  state: "affected" | "usual" | "unknown";
+  state: "affected" | "uncertain" | "usual" | "unknown";
   affectedNow: number | null;
+  /** How many are expected above any threshold. */
+  expectedNow: number;
   aboveNow: Bracket | null;
   aboveToday: Bracket | null;
   countNow: number;
@@ -77,6 +79,7 @@ interface RowJson {
   selector: string;
   state: OverviewRow["state"];
   affected_now: number | null;
+  expected_now: number;
   above_now: BracketJson | null;
   above_today: BracketJson | null;
   count_now: number;
@@ -153,6 +156,7 @@ function parseRow(row: RowJson): OverviewRow {
     selector: row.selector,
     state: row.state,
     affectedNow: row.affected_now,
+    expectedNow: row.expected_now,
     aboveNow: bracket(row.above_now),
     aboveToday: bracket(row.above_today),
     countNow: row.count_now,
@@ -258,11 +262,14 @@ export function exploreLink(row: OverviewRow, now: number): string {
 export function summarise(overview: Overview): string {
   const { rows, total } = overview;
   const affected = rows.filter((row) => row.state === "affected");
-  const unknown = rows.filter((row) => row.state === "unknown").length;
-  const doubt = unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "";
+  const count = (state: OverviewRow["state"]) => rows.filter((row) => row.state === state).length;
+  const [unknown, uncertain] = [count("unknown"), count("uncertain")];
+  const doubt =
+    (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
+    (unknown > 0 ? ` ${formatCount(unknown)} unknown.` : "");
   const worst = affected[0];
   if (!worst) {
-    const known = rows.length - unknown;
+    const known = rows.length - unknown - uncertain;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
       : `No more than expected above the threshold in ${formatCount(known)} of ` +

@@ -21,3 +21,15 @@ export function intervalOfStripes({ columns, step }: Heatmap): number | null {
   const average = regular.reduce((sum, distance) => sum + distance, 0) / regular.length;
   return average > 1.05 ? average * step : null;
 }
+
+/**
+ * Heatmaps without stripes: if those of `fetchAt(0)` have any, they are fetched again with columns
+ * of at least the longest interval.
+ */
+export async function fetchWithoutStripes(
+  fetchAt: (interval: number) => Promise<Heatmap[]>,
+): Promise<Heatmap[]> {
+  const heatmaps = await fetchAt(0);
+  const longest = Math.max(...heatmaps.map((one) => intervalOfStripes(one) ?? 0));
+  return longest > 0 ? fetchAt(longest) : heatmaps;
+}

@@ -59,9 +59,22 @@ pub(super) struct RowState {
     pub(super) rank: Rank,
 }
 
+/// Classes of rows, the last one first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum RankClass {
+    /// Usual, or unknown.
+    #[default]
+    Usual,
+    /// Uncertain in the last five minutes.
+    Uncertain,
+    /// Affected in the last five minutes.
+    Affected,
+}
+
 /// Score by which a row is sorted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Rank {
+    pub(super) class: RankClass,
     pub(super) now: f64,
     pub(super) today: f64,
 }
@@ -69,12 +82,16 @@ pub(super) struct Rank {
 impl Rank {
     /// Order of rows: the higher rank first.
     pub(super) fn compare(&self, other: &Rank) -> Ordering {
-        other.now.total_cmp(&self.now).then_with(|| other.today.total_cmp(&self.today))
+        let class = other.class.cmp(&self.class);
+        class
+            .then_with(|| other.now.total_cmp(&self.now))
+            .then_with(|| other.today.total_cmp(&self.today))
     }
 
     /// Takes the scores over if they differ by more than a quarter: rows whose scores are about
     /// equal would change places at every refresh.
-    pub(super) fn follow(&mut self, now: f64, today: f64) {
+    pub(super) fn follow(&mut self, class: RankClass, now: f64, today: f64) {
+        self.class = class;
         let follow = |held: &mut f64, score: f64| {
             if score > *held * 1.25 || score < *held * 0.8 {
                 *held = score;
@@ -300,13 +317,23 @@ mod tests {
     #[test]
     fn rank_follows_only_a_clear_change() {
         let mut rank = Rank::default();
-        rank.follow(100.0, 0.0);
-        rank.follow(120.0, 0.0);
-        assert_eq!(rank, Rank { now: 100.0, today: 0.0 });
-        rank.follow(126.0, 7.0);
-        assert_eq!(rank, Rank { now: 126.0, today: 7.0 });
-        rank.follow(0.0, 7.0);
-        assert_eq!(rank.now, 0.0);
+        let class = RankClass::Affected;
+        rank.follow(class, 100.0, 0.0);
+        rank.follow(class, 120.0, 0.0);
+        assert_eq!(rank, Rank { class, now: 100.0, today: 0.0 });
+        rank.follow(class, 126.0, 7.0);
+        assert_eq!(rank, Rank { class, now: 126.0, today: 7.0 });
+        rank.follow(RankClass::Usual, 0.0, 7.0);
+        assert_eq!((rank.class, rank.now), (RankClass::Usual, 0.0));
+    }
+
+    #[test]
+    fn affected_row_is_above_an_uncertain_one_with_more_requests() {
+        let rank = |class, now| Rank { class, now, today: 0.0 };
+        let affected = rank(RankClass::Affected, 10.0);
+        let uncertain = rank(RankClass::Uncertain, 500.0);
+        assert_eq!(affected.compare(&uncertain), Ordering::Less);
+        assert_eq!(uncertain.compare(&rank(RankClass::Usual, 0.0)), Ordering::Less);
     }
 
     #[test]

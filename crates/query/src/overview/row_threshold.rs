@@ -1,16 +1,14 @@
 //! Threshold of a row, and where it comes from.
 //!
 //! In this order: the user's; one that the recording program declared; the 99th percentile of the
-//! last seven days (UTC); that of today, while there is no earlier day. A learned threshold is by
-//! its construction exceeded by about 1 % of the requests, which the page states, and which does
-//! not count as affected.
+//! last seven days (UTC); that of today, while there is no earlier day.
 
 use std::ops::Range;
 
 use hist::{Bracket, Mixture};
 
-/// Share of the values that a learned threshold leaves above it.
-pub(crate) const EXPECTED_SHARE: f64 = 0.01;
+use super::excess::EXPECTED_SHARE;
+
 /// Least number of values from which a 99th percentile is learned.
 pub(crate) const VALUES_MIN: u64 = 500;
 
@@ -35,19 +33,6 @@ pub struct RowThreshold {
 }
 
 impl RowThreshold {
-    /// Number of `count` values that are expected above it.
-    pub(crate) fn expected_above(&self, count: u64) -> f64 {
-        match self.source {
-            ThresholdSource::Learned(_) => count as f64 * EXPECTED_SHARE,
-            ThresholdSource::User | ThresholdSource::Declared => 0.0,
-        }
-    }
-
-    /// How many of the values `above` it, of `count` values, are beyond those expected there.
-    pub(super) fn affected(&self, above: Bracket<u64>, count: u64) -> f64 {
-        (above.estimate as f64 - self.expected_above(count)).max(0.0)
-    }
-
     /// The smallest threshold that a program declared.
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
         let all = values.parts().iter().flat_map(|part| part.thresholds());
@@ -71,6 +56,7 @@ mod tests {
     use hist::{Histogram, LimitInclusion};
 
     use super::*;
+    use crate::overview::excess::expected_above;
 
     fn values(count: u32) -> Mixture {
         let mut histogram = Histogram::default();
@@ -83,7 +69,7 @@ mod tests {
         let of = values(10_000);
         let learned = RowThreshold::learned(&of, 0..7).unwrap();
         let above = of.count_above(learned.value, LimitInclusion::Exclusive);
-        assert!(above.upper as f64 <= learned.expected_above(of.count()), "{above:?}");
+        assert!(above.upper as f64 <= expected_above(of.count()), "{above:?}");
         assert_eq!(learned.source, ThresholdSource::Learned(0..7));
     }
 
@@ -94,10 +80,10 @@ mod tests {
     }
 
     #[test]
-    fn declared_threshold_is_the_smallest_and_expects_nothing_above() {
+    fn declared_threshold_is_the_smallest() {
         let declared = Histogram::default().with_thresholds(&[250.0, 500.0]).unwrap();
         let found = RowThreshold::declared(&Mixture::from(declared)).unwrap();
-        assert_eq!((found.value, found.expected_above(1000)), (250.0, 0.0));
+        assert_eq!((found.value, found.source), (250.0, ThresholdSource::Declared));
         assert_eq!(RowThreshold::declared(&values(10)), None);
     }
 }

@@ -176,6 +176,29 @@ fn threshold_is_last_weeks_p99_and_a_slow_hour_is_affected_and_unusual() {
 }
 
 #[test]
+fn few_more_slow_requests_than_expected_are_usual_and_rank_below_an_affected_row() {
+    let fixture = Fixture::new();
+    let now = MIDNIGHT + 9 * DAY + 12 * HOUR;
+    let of = |fast: usize, slow: usize| {
+        let values = std::iter::repeat_n(100.0, fast).chain(std::iter::repeat_n(900.0, slow));
+        values.collect::<Vec<f64>>()
+    };
+    // 36 of 3,600 are expected; 9 of 900.
+    fixture.send("a_large", now, of(3562, 38));
+    fixture.send("b_small", now, of(870, 30));
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    fixture.refresh(&mut overview, now);
+    let page = overview.page(ALL, &|_| Some(500.0));
+    let found = page.rows.iter().map(|row| (&row.key.name[..], row.state(), row.affected_now()));
+    let expected = [
+        ("b_small", RowStatus::Affected, Some(21.0)),
+        ("a_large", RowStatus::Usual, Some(0.0)),
+    ];
+    assert_eq!(found.collect::<Vec<_>>(), expected);
+    assert_eq!(page.rows[1].above.0.unwrap().estimate, 38);
+}
+
+#[test]
 fn row_without_recent_data_is_unknown_and_never_usual() {
     let fixture = Fixture::new();
     let now = MIDNIGHT + 9 * DAY + 12 * HOUR;

@@ -54,6 +54,7 @@ fn row_json(row: &OverviewRow) -> Json {
         ("series", integer(row.series as u64)),
         ("state", Text(state_name(row.state()).to_owned())),
         ("affected_now", row.affected_now().map_or(Null, |n| number(n.round()))),
+        ("expected_now", number(round(row.expected_now(), f64::round))),
         ("above_now", row.above.0.map_or(Null, count)),
         ("above_today", row.above.1.map_or(Null, count)),
         ("count_now", integer(recent.count())),
@@ -83,6 +84,7 @@ fn noun(unit: &str) -> &'static str {
 fn state_name(state: RowStatus) -> &'static str {
     match state {
         RowStatus::Affected => "affected",
+        RowStatus::Uncertain => "uncertain",
         RowStatus::Usual => "usual",
         RowStatus::Unknown => "unknown",
     }
