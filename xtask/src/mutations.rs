@@ -46,10 +46,11 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         line.arg("--manifest-path").arg(&manifest).env("CARGO_TARGET_DIR", &build)
     };
     cargo("").arg(TEST).run(log).context("the random programs fail without a mutation")?;
-    // Returns whether a program failed, and the output. Any other exit than that of a failed test,
-    // and a timeout, say nothing about a defect.
-    let search = || -> Result<(bool, String)> {
+    // Returns the failure of a program, if any. Any other exit than that of a failed test, and a
+    // timeout, say nothing about a defect.
+    let search = || -> Result<Option<Detection>> {
         cargo("").arg("--no-run").run(log)?;
+        let start = Instant::now();
         let mut output = String::new();
         let search = cargo(&format!("timeout {SEARCH_SECONDS_MAX}")).arg(SEARCH);
         let status = search.arg("--").arg("--ignored").run_reading(log, |line| {
@@ -57,33 +58,62 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
             output.push('\n');
             true
         })?;
-        Ok((!status.success() && output.contains("test result: FAILED"), output))
+        let is_found = !status.success() && output.contains("test result: FAILED");
+        Ok(is_found.then(|| Detection { seconds: start.elapsed().as_secs_f64(), output }))
     };
     // A failure without a patch would be attributed to each of the defects.
-    ensure!(!search()?.0, "a random program of the search fails without a mutation");
-    let find = |patch: &Path| -> Result<String> {
+    ensure!(search()?.is_none(), "a random program of the search fails without a mutation");
+    let find = |patch: &Path| -> Result<Detection> {
         git().arg("checkout").arg("--quiet").arg(".").run(log)?;
         git()
             .arg("apply")
             .arg(&text(patch))
             .run(log)
             .context("cannot apply the patch; create it again for the current code")?;
-        let (is_found, output) = search()?;
-        ensure!(is_found, "the random programs did not detect the defect");
-        Ok(output)
+        search()?.context("the random programs did not detect the defect")
     };
     let mut report = TestReport::default();
     for patch in patches {
-        let start = Instant::now();
         let name = patch.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let (end, output) = match find(&patch) {
-            Ok(output) => (TestEnd::Passed, output),
-            Err(error) => {
-                let repeat = "cargo xtask soak mutations".to_owned();
-                (TestEnd::Failed { repeat }, format!("{error:#}"))
+        match find(&patch) {
+            Ok(Detection { seconds, output }) => {
+                let seed = failed_seed(&output).unwrap_or("unknown");
+                log.note(&format!("{name}: detected after {seconds:.0} s by seed {seed}"));
+                report.add_test(&name, TestEnd::Passed, seconds, &output);
             }
-        };
-        report.add_test(&name, end, start.elapsed().as_secs_f64(), &output);
+            Err(error) => {
+                let error = format!("{error:#}");
+                log.note(&format!("{name}: {error}"));
+                let end = TestEnd::Failed { repeat: "cargo xtask soak mutations".to_owned() };
+                report.add_test(&name, end, f64::from(SEARCH_SECONDS_MAX), &error);
+            }
+        }
     }
     Ok(PartOutcome::Tests(report))
+}
+
+/// Failure of a random program.
+struct Detection {
+    /// Duration of the search, without the build.
+    seconds: f64,
+    output: String,
+}
+
+/// Seed of the failed program, from its list of steps.
+fn failed_seed(output: &str) -> Option<&str> {
+    let (_, rest) = output.rsplit_once("seed ")?;
+    let end = rest.find(|char: char| !char.is_ascii_digit()).unwrap_or(rest.len());
+    (end > 0).then(|| &rest[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_the_failed_program_is_read_from_its_steps() {
+        let output = "until 3 d 00:30: 4, not 5\nsum(x): {}\nseed 1007\nGauge to 0 d 00:10\n";
+        assert_eq!(failed_seed(output), Some("1007"));
+        assert_eq!(failed_seed("a program ended"), None);
+    }
 }
