@@ -258,7 +258,7 @@ impl SeriesIndex {
                 let hash = self.hash(part);
                 let value = label.find(&self.keys, hash, part);
                 tags.push(ParsedField {
-                    state: tag,
+                    field: tag,
                     value,
                     value_hash: hash,
                     value_text: text(part),
@@ -274,7 +274,7 @@ impl SeriesIndex {
                 Some(at) => KeyField::Label(at),
                 None => KeyField::NewLabel(name_hash, text(name)),
             };
-            tags.push(ParsedField { state: tag, value, value_hash: hash, value_text: text(part) });
+            tags.push(ParsedField { field: tag, value, value_hash: hash, value_text: text(part) });
         }
         tags
     }

@@ -91,7 +91,8 @@ impl FloatHistogram {
         let c = compensation;
         let other_zero = self.reconcile_zero(other, Some(c));
         let plus = |sum: &mut f64, compensation: &mut f64, more: KahanSum| {
-            (*sum, *lost) = KahanSum { sum: *sum, compensation: *lost }.plus(more).parts();
+            (*sum, *compensation) =
+                KahanSum { sum: *sum, compensation: *compensation }.plus(more).parts();
         };
         plus(&mut self.zero_count, &mut c.zero_count, other_zero);
         plus(&mut self.count, &mut c.count, KahanSum { sum: other.count, compensation: 0.0 });

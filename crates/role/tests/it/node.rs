@@ -17,7 +17,7 @@ pub(crate) fn read(table: RoleTable, text: &str) -> Result<RoleSettings, Problem
     }
     let settings = RoleSettings::read(table, &document)?;
     let mut check = SettingsCheck::new(&document);
-    settings.check(&mut check);
+    settings.validate_settings(&mut check);
     let problems = check.finish();
     if problems.is_empty() { Ok(settings) } else { Err(problems) }
 }

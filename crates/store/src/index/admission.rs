@@ -126,8 +126,7 @@ impl SeriesIndex {
     }
 
     /// Number of values of a field that a producer introduced; an upper bound where all producers
-    /// together
-    /// have fewer than `max`.
+    /// together have fewer than `max`.
     fn values_of(
         &self,
         tag: &ParsedField,
@@ -137,7 +136,7 @@ impl SeriesIndex {
         let (Some(label), Some(producer_number)) = (self.known_label(tag), producer_number) else {
             return 0;
         };
-        let what = match tag.state {
+        let what = match tag.field {
             KeyField::Name => ProducerCount::Names,
             KeyField::Unit => ProducerCount::Units,
             KeyField::Label(at) => ProducerCount::OfLabel(at),
