@@ -415,12 +415,12 @@ impl RowRanking {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
         };
-        let excess = |above: Option<Bracket<u64>>, count: u64| {
-            match above.map_or(Excess::Insignificant, |above| Excess::of(above, count)) {
-                Excess::Insignificant => (RankClass::Usual, 0.0),
-                Excess::Uncertain(beyond) => (RankClass::Uncertain, beyond),
-                Excess::Significant(beyond) => (RankClass::Affected, beyond),
-            }
+        let excess = |above: Option<Bracket<u64>>, count: u64| match above
+            .map_or(Excess::Insignificant, |above| Excess::of(above, count))
+        {
+            Excess::Insignificant => (RankClass::Usual, 0.0),
+            Excess::Uncertain(beyond) => (RankClass::Uncertain, beyond),
+            Excess::Significant(beyond) => (RankClass::Affected, beyond),
         };
         let recent = above(&state.recent);
         let today = above(&state.today).filter(|_| state.is_complete());

@@ -58,7 +58,8 @@ pub(super) fn add_kahan(
         let mut has_empty = false;
         for &(index, more) in theirs {
             let Some((our, lost)) = cells.find(|(our, _)| our.0 == index) else { break };
-            (our.1, lost.1) = add_compensated(more, KahanSum { sum: our.1, compensation: lost.1 }).parts();
+            (our.1, lost.1) =
+                add_compensated(more, KahanSum { sum: our.1, compensation: lost.1 }).parts();
             has_empty |= our.1 == 0.0;
         }
         if has_empty {

@@ -2,6 +2,7 @@
 //! bit: random series with resets, gaps, late and repeated samples, changes of scheme and staleness
 //! markers, in the head and in parts.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
     ColumnRead, Language, QueryRequest, QueryWarningKind, Result, ResultData, STALE_BITS,
-    SeriesHandle, SeriesPoint, Settings, Source, StoreSource, Stream, execute, promql,
+    SeriesHandle, SeriesPoint, Settings, Source, StepValue, StoreSource, Stream, execute, promql,
 };
 use sim::SimDisk;
 use store::{HistogramIncrements, MINUTE, NumberSummary, Options, SECOND, Store, TimeGrid};
@@ -106,8 +107,10 @@ fn scheme(random: &mut Random) -> Scheme {
     }
 }
 
-/// Sends a random series; `is_plain` if nothing happens that increments do not support.
-fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> i64 {
+/// Sends a random series; `is_plain` if nothing happens that increments do not support. Returns the
+/// samples by time.
+fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> BTreeMap<i64, Histogram> {
+    let mut sent = BTreeMap::new();
     let mut total = Histogram::new(scheme(random));
     let mut time = START;
     let mut late: Vec<(i64, SampleValue)> = Vec::new();
@@ -128,6 +131,7 @@ fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> i64 {
         for _ in 0..random.below(30) {
             total.record(random.below(4000) as f64 / 64.0 * random.below(2) as f64);
         }
+        sent.insert(time, total.clone());
         let sample = (time, SampleValue::Histogram(Box::new(total.clone())));
         match random.below(40) {
             0 => late.push(sample),
@@ -139,7 +143,12 @@ fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> i64 {
             send(store, CUMULATIVE, &std::mem::take(&mut late));
         }
     }
-    time
+    send(store, CUMULATIVE, &late);
+    sent
+}
+
+fn end_of(sent: &BTreeMap<i64, Histogram>) -> i64 {
+    *sent.last_key_value().unwrap().0
 }
 
 fn ask(source: &dyn Source, text: &str, end: i64, step: i64) -> (Vec<Stream>, Vec<String>) {
@@ -202,7 +211,7 @@ fn growth_by_increments_equals_growth_by_samples() {
     for seed in 0..40 {
         let mut random = Random(seed);
         let store = open_store();
-        let end = send_series(&store, &mut random, seed % 3 > 0);
+        let end = end_of(&send_series(&store, &mut random, seed % 3 > 0));
         for text in EXPRESSIONS {
             for step in [41 * SECOND, 5 * MINUTE, 33 * MINUTE] {
                 by_increments += check(&store, text, end, step);
@@ -215,8 +224,50 @@ fn growth_by_increments_equals_growth_by_samples() {
 #[test]
 fn ordinary_series_are_read_as_increments() {
     let store = open_store();
-    let end = send_series(&store, &mut Random(3), true);
+    let end = end_of(&send_series(&store, &mut Random(3), true));
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
     store.seal().unwrap();
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
+}
+
+/// Number of values between successive samples in each window, from the samples that were sent.
+fn counts_in_windows(sent: &BTreeMap<i64, Histogram>, ends: &[i64], range: i64) -> Vec<u64> {
+    let increase = |((_, before), (_, after)): ((&i64, &Histogram), (&i64, &Histogram))| {
+        let mut increase = after.clone();
+        match increase.subtract(before) {
+            Ok(()) => increase.count(),
+            Err(_) => after.count(),
+        }
+    };
+    let of_window = |&end: &i64| {
+        let pairs = sent.iter().zip(sent.iter().skip(1));
+        let within = pairs.filter(|(_, after)| end - range < *after.0 && *after.0 <= end);
+        within.map(increase).sum()
+    };
+    ends.iter().map(of_window).collect()
+}
+
+#[test]
+fn exact_increases_are_those_of_the_samples_that_were_sent() {
+    for seed in 100..130 {
+        let store = open_store();
+        let sent = send_series(&store, &mut Random(seed), true);
+        if seed % 2 == 0 {
+            store.seal().unwrap();
+        }
+        let view = store.view().unwrap();
+        let end = end_of(&sent);
+        for range in [2 * MINUTE, 13 * MINUTE] {
+            let text = format!("histogram_count(exact_increase(latency[{}s]))", range / SECOND);
+            let (streams, _) = ask(&StoreSource::new(&view), &text, end, 2 * MINUTE);
+            let start = START - 5 * MINUTE;
+            let ends: Vec<i64> =
+                (0..streams[0].points.len() as i64).map(|n| start + n * 2 * MINUTE).collect();
+            let number = |point: &Option<StepValue>| {
+                point.as_ref().and_then(StepValue::number).unwrap_or(0.0) as u64
+            };
+            let found: Vec<u64> = streams[0].points.iter().map(number).collect();
+            assert_eq!(found, counts_in_windows(&sent, &ends, range), "seed {seed}, {text}");
+        }
+    }
 }

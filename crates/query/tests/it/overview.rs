@@ -190,10 +190,8 @@ fn few_more_slow_requests_than_expected_are_usual_and_rank_below_an_affected_row
     fixture.refresh(&mut overview, now);
     let page = overview.page(ALL, &|_| Some(500.0));
     let found = page.rows.iter().map(|row| (&row.key.name[..], row.state(), row.affected_now()));
-    let expected = [
-        ("b_small", RowStatus::Affected, Some(21.0)),
-        ("a_large", RowStatus::Usual, Some(0.0)),
-    ];
+    let expected =
+        [("b_small", RowStatus::Affected, Some(21.0)), ("a_large", RowStatus::Usual, Some(0.0))];
     assert_eq!(found.collect::<Vec<_>>(), expected);
     assert_eq!(page.rows[1].above.0.unwrap().estimate, 38);
 }

@@ -214,11 +214,12 @@ impl ReadView {
         {
             return Ok(None);
         }
-        let is_first_known = match (before, &builder.recorded) {
-            (None, recorded) => *recorded == Some(RecordedPredecessor::Nothing),
-            (Some(time), Some(RecordedPredecessor::Reading(recorded))) => *recorded == time,
-            (Some(_), recorded) => *recorded != Some(RecordedPredecessor::Nothing),
-        };
+        let is_first_known = !builder.is_reordered
+            && match (before, &builder.recorded) {
+                (None, recorded) => *recorded == Some(RecordedPredecessor::Nothing),
+                (Some(time), Some(RecordedPredecessor::Reading(recorded))) => *recorded == time,
+                (Some(_), recorded) => *recorded != Some(RecordedPredecessor::Nothing),
+            };
         let increments = builder.finish().filter(|increments| {
             is_first_known
                 && increments.is_plain
@@ -304,6 +305,7 @@ impl ReadView {
         };
         if !(is_ordered && is_after) {
             // Late or repeated samples: all are ordered and deduplicated.
+            builder.is_reordered = true;
             let rows = self.base_rows(series, range, |_| true, gaps)?.into_settled(kind).0;
             return Ok(builder.push_rows(rows));
         }
@@ -322,6 +324,8 @@ struct IncrementsBuilder {
     last_time: (i64, i64),
     /// Predecessor that the first chunk records, if all its samples are in the range.
     recorded: Option<RecordedPredecessor>,
+    /// Whether samples of several chunks were put in order, whatever predecessors they record.
+    is_reordered: bool,
     held_bytes: usize,
 }
 
@@ -376,15 +380,15 @@ impl IncrementsBuilder {
         if !self.is_like(&base, chunk.is_plain) {
             return false;
         }
-        if samples.start == 0 {
-            self.recorded.get_or_insert(match &predecessor {
-                Predecessor::Nothing => RecordedPredecessor::Nothing,
-                other => {
-                    let time = other.time();
-                    time.map_or(RecordedPredecessor::Unknown, RecordedPredecessor::Reading)
-                }
-            });
-        }
+        self.recorded.get_or_insert(match &predecessor {
+            // The sample before the range is in this chunk.
+            _ if samples.start > 0 => RecordedPredecessor::Unknown,
+            Predecessor::Nothing => RecordedPredecessor::Nothing,
+            other => {
+                let time = other.time();
+                time.map_or(RecordedPredecessor::Unknown, RecordedPredecessor::Reading)
+            }
+        });
         // Samples before the first row of the block.
         let recorded = usize::from(!chunk.is_first_delta);
         let row_of = |sample: usize| sample.saturating_sub(recorded);
