@@ -21,7 +21,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { samples: 50_000_000, series: 100_000, bytes: 1 << 30, steps: 110_000 }
+        Limits { samples: 50_000_000, series: 1_000_000, bytes: 1 << 30, steps: 110_000 }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Query source backed by a store view.
 
 use std::ops::{ControlFlow, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
@@ -24,18 +25,25 @@ pub struct StoreSource<'a> {
     /// Selected series; handles are indices into this list.
     found: Mutex<Vec<Arc<SeriesEntryRef>>>,
     context: &'a dyn QueryContext,
+    /// Memory of the selected series, reserved until the source is dropped.
+    series_bytes: AtomicU64,
 }
+
+/// Memory of a selected series with its labels, about 500 bytes with eight labels.
+const SERIES_BYTES: u64 = 512;
 
 impl<'a> StoreSource<'a> {
     /// Source of a view.
     pub fn new(view: &'a ReadView) -> StoreSource<'a> {
-        StoreSource { view, found: Mutex::default(), context: &|| false }
+        let series_bytes = AtomicU64::new(0);
+        StoreSource { view, found: Mutex::default(), context: &|| false, series_bytes }
     }
 
     /// Sets the query's context, with which a long read stops when the query is cancelled or out of
     /// memory.
-    pub fn with_context(self, context: &'a dyn QueryContext) -> StoreSource<'a> {
-        StoreSource { context, ..self }
+    pub fn with_context(mut self, context: &'a dyn QueryContext) -> StoreSource<'a> {
+        self.context = context;
+        self
     }
 
     fn resolve_handles(&self, handles: &[&SeriesHandle]) -> Vec<SeriesEntryRef> {
@@ -67,8 +75,18 @@ impl<'a> StoreSource<'a> {
     }
 }
 
+impl Drop for StoreSource<'_> {
+    fn drop(&mut self) {
+        self.context.release_memory(*self.series_bytes.get_mut());
+    }
+}
+
 impl Source for StoreSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
+        let count = self.view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64;
+        let bytes = count.saturating_mul(SERIES_BYTES);
+        self.context.reserve_memory(bytes)?;
+        self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
         let selection = self.view.select(selector);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let handle = |selection: SeriesEntryRef| {
