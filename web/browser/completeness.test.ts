@@ -99,7 +99,11 @@ function wrong({ columns, scale, screen }: Awaited<ReturnType<typeof picture>>):
       // A rounding error at the edge of a step may change the step.
       const allowed =
         count > 0
-          ? [shade.toStep(count * (1 - 1e-6)), shade.toStep(count), shade.toStep(count * (1 + 1e-6))].map(step)
+          ? [
+              shade.toStep(count * (1 - 1e-6)),
+              shade.toStep(count),
+              shade.toStep(count * (1 + 1e-6)),
+            ].map(step)
           : [NOTHING];
       if (!allowed.some((one) => one.every((part, channel) => part === at[channel])))
         found.push(

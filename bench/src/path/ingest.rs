@@ -99,23 +99,29 @@ pub(crate) fn stream(
     let barrier = Barrier::new(load.lanes.len());
     let connections: Result<Vec<BenchConnection>> =
         load.lanes.iter().map(|_| server.connect()).collect();
-    let path = server.kind.ingest_path(load.format);
     let start = wall_time();
+    let longest = load.lanes.iter().map(Vec::len).max().unwrap_or_default();
+    let place = |length: usize, share: f64| (length as f64 * share).round() as usize;
+    let steps = place(longest, part.end) - place(longest, part.start);
+    // Histograms of all connections in one step.
+    let each = load.points as f64 / longest as f64;
     std::thread::scope(|scope| {
         for (lane, (requests, mut connection)) in load.lanes.iter().zip(connections?).enumerate() {
             let (barrier, failed, deferred) = (&barrier, &failed, &deferred);
-            let at = |share: f64| (requests.len() as f64 * share).round() as usize;
-            let chosen = &requests[at(part.start)..at(part.end)];
-            let each = load.points as f64 / requests.len() as f64;
+            let chosen = &requests[place(requests.len(), part.start)..];
             scope.spawn(move || {
-                for (number, request) in chosen.iter().enumerate() {
+                for number in 0..steps {
                     if let Some(rate) = rate {
                         let due = Duration::from_secs_f64(number as f64 * each / rate);
                         std::thread::sleep((start + due).saturating_sub(wall_time()));
                     }
-                    let done = send_one(&mut connection, path, load.format, request, deferred);
-                    if let Err(error) = done {
-                        failed.lock().expect("no panic").get_or_insert(error);
+                    // A shorter connection only keeps step.
+                    if let Some(request) = chosen.get(number) {
+                        let message = (load.format, request.as_slice());
+                        let done = send_one(server, &mut connection, message, deferred);
+                        if let Err(error) = done {
+                            failed.lock().expect("no panic").get_or_insert(error);
+                        }
                     }
                     if lane == 0 {
                         sent.fetch_add(1, Ordering::Relaxed);
@@ -138,10 +144,9 @@ pub(crate) fn stream(
 }
 
 fn send_one(
+    server: &PathServer,
     connection: &mut BenchConnection,
-    path: &str,
-    format: WireFormat,
-    body: &[u8],
+    (format, body): (WireFormat, &[u8]),
     deferred: &AtomicU64,
 ) -> Result<()> {
     let headers = match format {
@@ -151,8 +156,16 @@ fn send_one(
              X-Prometheus-Remote-Write-Version: 0.1.0\r\n"
         }
     };
+    let path = server.kind.ingest_path(format);
     for _ in 0..PAUSES_MAX {
-        let answer = connection.post(path, headers, body).context("sending")?;
+        let answer = match connection.post(path, headers, body) {
+            Ok(answer) => answer,
+            // VictoriaMetrics closes a connection after two minutes; any sender opens another.
+            Err(_) => {
+                *connection = server.connect()?;
+                connection.post(path, headers, body).context("sending")?
+            }
+        };
         match answer.status {
             200..=299 => return Ok(()),
             429 | 503 => {

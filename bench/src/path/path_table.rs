@@ -156,7 +156,9 @@ impl PathTable {
             let mut row = vec![what.to_owned(), measure.measure.to_owned()];
             row.extend(cells.iter().map(|cell| match cell {
                 PathCell::Open => "–".to_owned(),
-                PathCell::Values(values) if values.len() == 1 => number(values[0]),
+                PathCell::Values(values) if values.iter().all(|one| *one == values[0]) => {
+                    number(values[0])
+                }
                 PathCell::Values(values) => samples("", values).cell(),
                 PathCell::Text(text) => text.clone(),
                 PathCell::Wrong(text) => format!("**{text}**"),

@@ -6,7 +6,7 @@
 
 use synthetic::{Dataset, DatasetKind, DatasetScale, SyntheticSeries};
 
-use super::encoding::{self, SeriesEncoder};
+use super::encoding;
 use super::expected::ExpectedCounts;
 use crate::store::remote_write::{BucketMap, SeriesCounts};
 

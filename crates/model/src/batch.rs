@@ -466,7 +466,11 @@ mod tests {
             let mut expected = Vec::new();
             for &(number, by_key, start, span, x) in &samples {
                 let series = series(number);
-                if by_key { writer.series(&series) } else { writer.series_by_id(series.id(), &series) }
+                if by_key {
+                    writer.series(&series)
+                } else {
+                    writer.series_by_id(series.id(), &series)
+                }
                 let start = i64::from(start) << 20;
                 let sample = Sample { start, end: start + span, value: value(series.kind(), x) };
                 writer.sample(&sample).unwrap();
@@ -500,7 +504,11 @@ mod tests {
                 let series = series(number);
                 let (start, value) = (i64::from(start) << 20, value(series.kind(), x));
                 let sample = Sample { start, end: start + span, value };
-                if by_key { mixed.series(&series) } else { mixed.series_by_id(series.id(), &series) }
+                if by_key {
+                    mixed.series(&series)
+                } else {
+                    mixed.series_by_id(series.id(), &series)
+                }
                 canonical_keys.series(&series);
                 mixed.sample(&sample).unwrap();
                 canonical_keys.sample(&sample).unwrap();
@@ -511,9 +519,12 @@ mod tests {
                 canonical_keys.gap(gap);
             }
             let (mixed, canonical_keys) = (mixed.finish(), canonical_keys.finish());
-            let canonical_key_of = |id| (0..6).map(series).find(|series| series.id() == id).map(|series| series.canonical_key());
-            prop_assert_eq!(mixed.with_canonical_keys(&mut { canonical_key_of }), Ok(canonical_keys.clone()));
-            prop_assert_eq!(canonical_keys.with_canonical_keys(&mut |_| None), Ok(canonical_keys.clone()));
+            let found = |id| (0..6).map(series).find(|series| series.id() == id);
+            let canonical_key_of = |id| found(id).map(|series| series.canonical_key());
+            let whole = mixed.with_canonical_keys(&mut { canonical_key_of });
+            prop_assert_eq!(whole, Ok(canonical_keys.clone()));
+            let unchanged = canonical_keys.with_canonical_keys(&mut |_| None);
+            prop_assert_eq!(unchanged, Ok(canonical_keys.clone()));
             let is_whole = samples.iter().all(|sample| sample.1);
             prop_assert_eq!(mixed.with_canonical_keys(&mut |_| None).is_ok(), is_whole);
         }

@@ -418,7 +418,9 @@ mod tests {
         }
 
         #[test]
-        fn random_bytes_as_keys_do_not_panic(canonical_key in prop::collection::vec(any::<u8>(), 0..40)) {
+        fn random_bytes_as_keys_do_not_panic(
+            canonical_key in prop::collection::vec(any::<u8>(), 0..40),
+        ) {
             check_canonical_key(&canonical_key);
         }
     }
