@@ -4,6 +4,7 @@ pub(crate) mod client;
 mod command;
 mod data_loss;
 mod forward;
+mod full_disk;
 mod load_sender;
 mod matrix;
 mod network;

@@ -246,11 +246,11 @@ fn clean_stop_loses_no_request() {
 }
 
 /// Small file system mounted on a directory until drop.
-struct SmallFilesystem(PathBuf);
+pub(super) struct SmallFilesystem(PathBuf);
 
 impl SmallFilesystem {
     /// `None` if this process may not mount.
-    fn mount(path: &Path, mib: u32) -> Option<SmallFilesystem> {
+    pub(super) fn mount(path: &Path, mib: u32) -> Option<SmallFilesystem> {
         std::fs::create_dir_all(path).expect("a directory can be made");
         let size = format!("size={mib}m");
         let mount =
@@ -265,7 +265,7 @@ impl SmallFilesystem {
     }
 
     /// Fills the file system except for 1 MiB: the ledger can be written, a new segment cannot.
-    fn fill(&self) {
+    pub(super) fn fill(&self) {
         let mut file = File::create(self.0.join("ballast")).expect("a file can be made");
         let zeros = vec![0; 1 << 20];
         let mut written = 0;
@@ -275,7 +275,7 @@ impl SmallFilesystem {
         file.set_len(written - (1 << 20)).expect("it can be cut off");
     }
 
-    fn free_space(&self) {
+    pub(super) fn free_space(&self) {
         std::fs::remove_file(self.0.join("ballast")).expect("it can be removed");
     }
 }
@@ -286,7 +286,7 @@ impl Drop for SmallFilesystem {
     }
 }
 
-const SHORT_WAIT: Duration = Duration::from_millis(500);
+pub(super) const SHORT_WAIT: Duration = Duration::from_millis(500);
 
 /// Senders are asked to retry while there is no space; acknowledged data exists, and ingest
 /// continues when there is space.
