@@ -27,8 +27,6 @@ use crate::write_target::WriteTarget;
 
 /// Producer of the self metrics.
 const SELF_PRODUCER: &str = "topdeck";
-/// Retry delay when the store's memory is full.
-const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
 /// Duration of one wait for the batch that records the unclean shutdown.
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a batch behind other batches of its producer that wait for journal space.
@@ -423,13 +421,10 @@ impl IntakeState {
     }
 
     pub(crate) fn check_backlog(&self, bytes: u64) -> Result<()> {
-        if let Some((held, max)) = self.target.head_over_limit() {
-            let reason = format!(
-                "the store has {held} bytes of rows in memory, {max} are the most: it cannot \
-                 bring them to disk"
-            );
+        if let Some(backlog) = self.target.flush_backlog() {
+            let (reason, retry_after) = (backlog.to_string(), backlog.retry_after());
             self.space.record_refusal(0, &reason);
-            return Err(Error::Full { reason, retry_after: RETRY_AFTER_BACKLOG });
+            return Err(Error::Full { reason, retry_after });
         }
         self.group_commit.reserve(bytes, self.settings.in_flight_bytes_max)
     }

@@ -63,6 +63,8 @@ pub(crate) struct StoreInner {
     pub(crate) evicted_sequences: AtomicU64,
     /// Memory of the rows in heads, in bytes, as of the last record read.
     pub(crate) head_bytes: AtomicUsize,
+    /// Bytes of rows that the last flush of a head wrote per second; 0 before the first.
+    pub(crate) flush_rate: AtomicU64,
     /// Append time of the last batch read; `i64::MIN` before the first.
     pub(crate) last_append_time: AtomicI64,
     /// Approximate bytes of batches appended and not read yet.

@@ -5,7 +5,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 
 use journal::Level;
 
@@ -97,6 +99,7 @@ impl StoreInner {
     fn seal_closed(&self) -> Result<()> {
         let Some(sealing) = self.state().sealing_head.clone() else { return Ok(()) };
         let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
         let mut change = StoreChange::new(self)?;
         change.add_series()?;
         for start in head.partitions().collect::<Vec<_>>() {
@@ -110,6 +113,8 @@ impl StoreInner {
             manifest.series = series;
             head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
         })?;
+        let rate = head.bytes() as f64 / began.elapsed().as_secs_f64().max(1e-3);
+        self.flush_rate.store(rate as u64, Ordering::Relaxed);
         drop(head);
         lock(&self.quarantine).clear_attempts(sealing.position);
         lock(&self.feed).commit(sealing.position, Level::Disk)?;

@@ -119,6 +119,7 @@ impl Store {
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
             head_bytes: AtomicUsize::new(0),
+            flush_rate: AtomicU64::new(0),
             last_append_time: AtomicI64::new(i64::MIN),
             unread_bytes: AtomicUsize::new(0),
             state: Mutex::new(state),
@@ -304,6 +305,12 @@ impl Store {
     pub fn head_and_pending_bytes(&self) -> usize {
         let unread = self.inner.unread_bytes.load(Ordering::Relaxed);
         self.inner.head_bytes.load(Ordering::Relaxed).saturating_add(unread)
+    }
+
+    /// Bytes of rows in memory that the last flush wrote to disk per second; `None` before the
+    /// first.
+    pub fn flush_rate(&self) -> Option<u64> {
+        Some(self.inner.flush_rate.load(Ordering::Relaxed)).filter(|rate| *rate > 0)
     }
 
     /// Options it was opened with.
