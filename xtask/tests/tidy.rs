@@ -101,7 +101,7 @@ const PUBLIC_ITEMS: &[&str] = &[
     "path_parameter",
     "with_response",
     // In signatures of `role::Roles`.
-    "RoleFactory",
+    "ErasedRole",
     "RunningRole",
     // Exported as `MANIFEST_PART_FIELDS`.
     "PART_FIELDS",
