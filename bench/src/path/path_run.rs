@@ -551,9 +551,11 @@ fn start_empty(peer: &PathPeer, folder: &Path) -> Result<PathServer> {
     PathServer::start(peer.kind, &peer.program, folder)
 }
 
-/// Text of a cell.
+/// Text of a cell: the server's reason if it gave one.
 fn refusal(error: &anyhow::Error) -> String {
-    format!("refused: {error:#}").replace(['|', '\n'], " ")
+    let text = format!("{error:#}").replace(['|', '\n'], " ");
+    let reason = text.split("\"error\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    format!("refused: {}", reason.unwrap_or(&text))
 }
 
 fn progress(what: &str) {
@@ -565,3 +567,16 @@ fn megabytes(bytes: u64) -> f64 {
 }
 
 const DEFERRED: &str = "answers of 429";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_reason_of_the_server() {
+        let answer =
+            r#"status 422: {"status":"error","errorType":"execution","error":"limit of 5"}"#;
+        assert_eq!(refusal(&anyhow::anyhow!("{answer}")), "refused: limit of 5");
+        assert_eq!(refusal(&anyhow::anyhow!("broken | pipe")), "refused: broken   pipe");
+    }
+}
