@@ -123,7 +123,10 @@ impl AnswerCheck {
         }
         let mut parts = Vec::new();
         if self.different > 0 {
-            let worst = crate::report::number(self.worst * 100.0);
+            let worst = match self.worst * 100.0 {
+                percent if percent < 0.01 => format!("{percent:.0e}"),
+                percent => crate::report::number(percent),
+            };
             parts.push(format!("{} differ, by up to {worst} %", self.different));
         }
         if self.missing > 0 {

@@ -46,6 +46,9 @@ pub(crate) const QUERIES: [(&str, f64); 4] = [
     ("`/api/v1/label/pod/values`", 80.0),
 ];
 
+/// The search by regular expression.
+pub(crate) const SEARCH: usize = 2;
+
 /// Figures of one number of series.
 #[derive(Debug)]
 pub(crate) struct GrowthFigures {
@@ -53,8 +56,9 @@ pub(crate) struct GrowthFigures {
     /// Memory after ingest, less that of the empty server.
     pub(crate) bytes_per_series: f64,
     pub(crate) queries: [Result<GrowthQuery, String>; 4],
-    /// From the start after kill -9 to the first right answer of `count(m)`.
-    pub(crate) restart: Duration,
+    /// From the start after kill -9 to the first right answer of the search by regular expression;
+    /// `None` if there was none.
+    pub(crate) restart: Option<Duration>,
 }
 
 /// Samples of all series, in the order of a scraper: all series, then all again.
@@ -133,20 +137,32 @@ pub(crate) fn measure(
     // VictoriaMetrics writes its newest data within seconds. The drop of a process is kill -9.
     std::thread::sleep(BEFORE_KILL);
     drop(server);
-    let start = wall_time();
-    let server = PathServer::start(kind, program, folder)?;
-    loop {
-        let answer = server.connect()?.get(&paths[0])?;
-        if answer.status == 200 && check(0, &answer.body, series).is_ok() {
-            break;
-        }
-        ensure!(wall_time() - start < RESTART_MAX, "no right answer after kill -9");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let restart = wall_time() - start;
-    server.stop()?;
+    let restart = restart(kind, program, folder, &paths[SEARCH], series)?;
     let bytes_per_series = more as f64 / series as f64;
     Ok(GrowthFigures { ingest_cpu, bytes_per_series, queries, restart })
+}
+
+/// Starts the server until it answers right, or gives up.
+fn restart(
+    kind: PathServerKind,
+    program: &Path,
+    folder: &Path,
+    path: &str,
+    series: usize,
+) -> Result<Option<Duration>> {
+    let start = wall_time();
+    let server = PathServer::start(kind, program, folder)?;
+    let mut found = None;
+    while found.is_none() && wall_time() - start < RESTART_MAX {
+        let answer = server.connect()?.get(path)?;
+        if answer.status == 200 && check(SEARCH, &answer.body, series).is_ok() {
+            found = Some(wall_time() - start);
+        } else {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    server.stop()?;
+    Ok(found)
 }
 
 /// CPU time of ingest until the server was idle, and the memory that it has more than before.

@@ -498,11 +498,15 @@ impl PathRun {
         let rows = [
             ("CPU of ingest, settled, s", middle(4.0), figures.ingest_cpu.as_secs_f64()),
             ("RSS, kB per series", middle(1.0), figures.bytes_per_series / 1e3),
-            ("kill -9 to the first right answer, s", restart, figures.restart.as_secs_f64()),
         ];
         for (measure, limit, value) in rows {
             progress(&format!("{measure}: {}", number(value)));
             self.table.add(PathMeasure::new(what.as_str(), measure).with(limit), column, value);
+        }
+        let measure = PathMeasure::new(what.as_str(), "kill -9 to the first right answer, s");
+        match figures.restart {
+            Some(time) => self.table.add(measure.with(restart), column, time.as_secs_f64()),
+            None => self.table.say(measure.with(restart), column, "none"),
         }
         for ((title, limit), result) in growth::QUERIES.into_iter().zip(&figures.queries) {
             let what = format!("{what}: {title}");
@@ -523,9 +527,13 @@ impl PathRun {
         let [first, _, last] = figures else { return };
         let ends = (sizes[0], sizes[2]);
         let ingest = (first.ingest_cpu.as_secs_f64(), last.ingest_cpu.as_secs_f64());
-        let start = (first.restart.as_secs_f64(), last.restart.as_secs_f64());
-        let mut rows = vec![("of ingest", ingest), ("of kill -9 to the first answer", start)];
-        if let (Ok(first), Ok(last)) = (&first.queries[2], &last.queries[2]) {
+        let mut rows = vec![("of ingest", ingest)];
+        if let (Some(first), Some(last)) = (first.restart, last.restart) {
+            let start = (first.as_secs_f64(), last.as_secs_f64());
+            rows.push(("of kill -9 to the first answer", start));
+        }
+        let search = growth::SEARCH;
+        if let (Ok(first), Ok(last)) = (&first.queries[search], &last.queries[search]) {
             rows.push(("of the search by regular expression", (first.cpu_ms, last.cpu_ms)));
         }
         for (measure, costs) in rows {
@@ -543,9 +551,11 @@ fn start_empty(peer: &PathPeer, folder: &Path) -> Result<PathServer> {
     PathServer::start(peer.kind, &peer.program, folder)
 }
 
-/// Text of a cell.
+/// Text of a cell: the server's reason if it gave one.
 fn refusal(error: &anyhow::Error) -> String {
-    format!("refused: {error:#}").replace(['|', '\n'], " ")
+    let text = format!("{error:#}").replace(['|', '\n'], " ");
+    let reason = text.split("\"error\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    format!("refused: {}", reason.unwrap_or(&text))
 }
 
 fn progress(what: &str) {
@@ -557,3 +567,16 @@ fn megabytes(bytes: u64) -> f64 {
 }
 
 const DEFERRED: &str = "answers of 429";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_the_reason_of_the_server() {
+        let answer =
+            r#"status 422: {"status":"error","errorType":"execution","error":"limit of 5"}"#;
+        assert_eq!(refusal(&anyhow::anyhow!("{answer}")), "refused: limit of 5");
+        assert_eq!(refusal(&anyhow::anyhow!("broken | pipe")), "refused: broken   pipe");
+    }
+}
