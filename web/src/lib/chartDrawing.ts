@@ -64,11 +64,6 @@ function draw(chart: ChartDrawing, to: DrawingSurface): void {
   const [text, quiet, grid] = [colour("--text"), colour("--text-2"), colour("--grid")];
   to.rectangle(0, 0, WIDTH, heightOf(chart), colour("--card"));
   to.text(chart.title, left, 26, text, "left");
-  for (const cell of chart.cells ?? []) {
-    const [from, until] = cell.x.map((at) => Math.min(Math.max(across(at), left), right));
-    const [low, high] = cell.y.map((at) => Math.min(Math.max(down(at), top), bottom));
-    to.rectangle(from!, high!, until! - from!, low! - high!, cell.colour);
-  }
   for (const { at, text } of chart.xTicks) {
     to.line(
       [
@@ -92,6 +87,12 @@ function draw(chart: ChartDrawing, to: DrawingSurface): void {
       [],
     );
     to.text(text, left - 8, down(at) + 4, quiet, "right");
+  }
+  // Cells hide the grid: it would be brighter than the darkest of them.
+  for (const cell of chart.cells ?? []) {
+    const [from, until] = cell.x.map((at) => Math.min(Math.max(across(at), left), right));
+    const [low, high] = cell.y.map((at) => Math.min(Math.max(down(at), top), bottom));
+    to.rectangle(from!, high!, until! - from!, low! - high!, cell.colour);
   }
   for (const line of chart.lines) {
     const inside = chart.positions.map((at, index): Point | null => {
