@@ -5,6 +5,7 @@
 
 mod blackbox;
 mod damage;
+mod dashboard_answers;
 mod demo;
 mod documents;
 mod environment;
