@@ -6,6 +6,7 @@
 mod blackbox;
 mod damage;
 mod dashboard_answers;
+mod dashboards;
 mod demo;
 mod documents;
 mod environment;
