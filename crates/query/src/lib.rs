@@ -89,11 +89,11 @@ pub use histogram::{
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
 pub use limits::Limits;
 pub use prometheus_name::prometheus_series;
-pub use prometheus_source::select_by_prometheus_name;
+pub use prometheus_source::{classic_names, select_by_prometheus_name, selects_buckets};
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
 pub use settings::Settings;
-pub use source::{ColumnRead, SeriesHandle, Source};
+pub use source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
 pub use value::{STALE_BITS, StepValue, is_stale};

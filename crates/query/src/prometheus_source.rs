@@ -1,11 +1,13 @@
 //! Series under the names that Prometheus would give them.
 //!
-//! A PromQL query reads the store through this source. A selector with an exact name also finds
+//! A PromQL query reads the store through this source. A selector with a name, exact or by a regex,
+//! also finds
 //!
 //! * `x_bucket`, `x_count` and `x_sum` of a stored histogram `x` ([`ClassicPart`]), and
 //! * metrics and labels of OpenTelemetry by their translated names ([`prometheus_name`]).
 //!
-//! A stored series wins: a computed series with the labels of a stored one is left out.
+//! A stored series wins: a computed series with the labels of a stored one is left out, and a
+//! histogram that a regex matches by its own name is not found a second time by its suffixes.
 //!
 //! [`prometheus_name`]: crate::prometheus_name
 
@@ -27,7 +29,7 @@ use crate::histogram::FloatHistogram;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
-use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
@@ -39,6 +41,8 @@ pub(crate) struct PrometheusSource<'a> {
     context: &'a dyn QueryContext,
     /// Selected series; handles are indices into this list.
     entries: Mutex<Vec<Arc<SourceSeries>>>,
+    /// All stored metrics, if they were needed.
+    metrics: Mutex<Option<Arc<Vec<StoredMetric>>>>,
     reserved_bytes: AtomicU64,
 }
 
@@ -61,16 +65,29 @@ struct ClassicSource {
     read: Option<(Range<i64>, ColumnRead<SeriesPoint>)>,
 }
 
+/// Which buckets of a histogram are found.
+enum BucketSearch {
+    /// A bucket series without `le`.
+    Unread,
+    /// The buckets of all samples in a range.
+    Samples(Range<i64>),
+    /// The buckets of the increase in a range and of its last samples: a fast list.
+    List(Range<i64>),
+}
+
 /// Samples of a longer range are read once for each bucket, not kept.
 const KEPT_RANGE_MAX: i64 = store::DAY;
+/// End of a range in which a list of buckets reads all samples: some scrapes.
+const LAST_SAMPLES: i64 = 5 * store::MINUTE;
 
 impl<'a> PrometheusSource<'a> {
     pub(crate) fn new(
         stored: &'a dyn Source,
         context: &'a dyn QueryContext,
     ) -> PrometheusSource<'a> {
-        let (entries, reserved_bytes) = (Mutex::default(), AtomicU64::new(0));
-        PrometheusSource { stored, context, entries, reserved_bytes }
+        let (entries, metrics) = (Mutex::default(), Mutex::default());
+        let reserved_bytes = AtomicU64::new(0);
+        PrometheusSource { stored, context, entries, metrics, reserved_bytes }
     }
 
     fn entry(&self, handle: &SeriesHandle) -> Arc<SourceSeries> {
@@ -92,11 +109,31 @@ impl<'a> PrometheusSource<'a> {
         SeriesHandle { labels, kind, unit, key }
     }
 
-    /// Stored series and computed ones; without a range, a bucket series has no `le`.
-    fn find(&self, selector: &Selector, range: Option<&Range<i64>>) -> Result<Vec<SeriesHandle>> {
+    /// Stored metrics, read once.
+    fn metrics(&self) -> Result<Arc<Vec<StoredMetric>>> {
+        let mut metrics = self.metrics.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = &*metrics {
+            return Ok(Arc::clone(known));
+        }
+        let all = Arc::new(self.stored.metrics()?);
+        *metrics = Some(Arc::clone(&all));
+        Ok(all)
+    }
+
+    fn candidates(&self, selector: &Selector, is_unknown: bool) -> Result<Option<Selector>> {
+        selection::candidates(selector, is_unknown, &|| self.metrics())
+    }
+
+    /// Stored series and computed ones.
+    fn find(&self, selector: &Selector, search: &BucketSearch) -> Result<Vec<SeriesHandle>> {
         let stored = self.stored.select(selector)?;
         let mut found: Vec<SeriesHandle> = Vec::with_capacity(stored.len());
-        let computed = compute_matches(self.stored, selector, &stored)?;
+        let computed = match self.candidates(selector, stored.is_empty())? {
+            Some(candidates) => {
+                selection::matches(selector, self.stored.select(&candidates)?, &stored)
+            }
+            None => Vec::new(),
+        };
         for handle in stored {
             let labels = handle.labels.clone();
             found.push(self.add(labels, handle.kind, SourceSeries::Stored(handle)));
@@ -123,12 +160,16 @@ impl<'a> PrometheusSource<'a> {
                     found.push(self.add(labels, kind, SourceSeries::Classic(series)));
                 }
             };
-            let part = match (suffix, range) {
+            let part = match (suffix, search) {
                 (ClassicSuffix::Count, _) => ClassicPart::Count,
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
-                (ClassicSuffix::Bucket, None) => ClassicPart::Bucket(f64::INFINITY),
-                (ClassicSuffix::Bucket, Some(range)) => {
-                    let (histogram, bounds) = self.read_bounds(handles, range)?;
+                (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
+                (ClassicSuffix::Bucket, search) => {
+                    let (histogram, bounds) = match search {
+                        BucketSearch::List(range) => self.list_bounds(handles, range)?,
+                        BucketSearch::Samples(range) => self.read_bounds(handles, range)?,
+                        BucketSearch::Unread => continue,
+                    };
                     for bound in bounds {
                         let labels = selection::bucket_labels(selector, &labels, kind, bound);
                         let Some(labels) = labels else { continue };
@@ -170,6 +211,32 @@ impl<'a> PrometheusSource<'a> {
             }
         }
         Ok((Arc::new(ClassicSource { handles, read }), bounds))
+    }
+
+    /// Bounds of the buckets of the increase in a range, whose length costs little since it is read
+    /// from rollups, and of the last samples, which exist without an increase too.
+    fn list_bounds(
+        &self,
+        handles: Vec<SeriesHandle>,
+        range: &Range<i64>,
+    ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
+        let mut bounds = Vec::new();
+        if let Some(all) = self.stored.time_range(&handles, range.clone())? {
+            let step = all.end.saturating_sub(all.start);
+            let grid = TimeGrid { start: all.start, step, columns: 1 };
+            let histograms =
+                handles.iter().filter(|of| matches!(of.kind, SeriesKind::Histogram(_)));
+            let read = self.stored.histograms(&histograms.collect::<Vec<_>>(), grid)?;
+            for part in read.values.iter().flat_map(Mixture::parts) {
+                classic_part::add_bounds(&FloatHistogram::from(part), &mut bounds);
+            }
+            let last = all.end.saturating_sub(LAST_SAMPLES).max(all.start)..all.end;
+            let last = self.read_histogram(&handles, last)?;
+            for histogram in last.values.iter().filter_map(|point| point.value.histogram()) {
+                classic_part::add_bounds(&histogram, &mut bounds);
+            }
+        }
+        Ok((Arc::new(ClassicSource { handles, read: None }), bounds))
     }
 
     /// Reserves memory until the source is dropped.
@@ -264,33 +331,33 @@ impl<'a> PrometheusSource<'a> {
     }
 }
 
-/// Series that are meant by the names of Prometheus, besides the stored ones that match.
-fn compute_matches(
-    source: &dyn Source,
-    selector: &Selector,
-    stored: &[SeriesHandle],
-) -> Result<Vec<SeriesMatch>> {
-    Ok(match selection::candidates(selector, stored.is_empty()) {
-        Some(candidates) => selection::matches(selector, source.select(&candidates)?, stored),
-        None => Vec::new(),
-    })
-}
-
-/// Series that a selector matches only under the names of Prometheus; those of buckets without
-/// `le`.
+/// Series that a selector matches only under the names of Prometheus. Buckets have `le` if `range`
+/// is given: those with values in that range.
 pub fn select_by_prometheus_name(
     source: &dyn Source,
     selector: &Selector,
+    range: Option<Range<i64>>,
     context: &dyn QueryContext,
 ) -> Result<Vec<Series>> {
     let names = PrometheusSource::new(source, context);
-    let found = names.find(selector, None)?;
+    let search = range.map_or(BucketSearch::Unread, BucketSearch::List);
+    let found = names.find(selector, &search)?;
     let computed = found.iter().filter(|handle| match &*names.entry(handle) {
         SourceSeries::Stored(stored) => stored.labels != handle.labels,
         SourceSeries::Classic(_) => true,
     });
     let series = |handle: &SeriesHandle| labeled_series(&handle.labels, &handle.unit, handle.kind);
     Ok(computed.filter_map(series).collect())
+}
+
+/// Names of the series of a classic histogram.
+pub fn classic_names(histogram: &str) -> impl Iterator<Item = String> {
+    selection::SUFFIXES.into_iter().map(move |(suffix, _)| format!("{histogram}{suffix}"))
+}
+
+/// Whether a selector depends on the buckets of histograms.
+pub fn selects_buckets(selector: &Selector) -> bool {
+    selection::has_bound(selector)
 }
 
 impl Drop for PrometheusSource<'_> {
@@ -301,7 +368,7 @@ impl Drop for PrometheusSource<'_> {
 
 impl Source for PrometheusSource<'_> {
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
-        self.find(selector, None)
+        self.find(selector, &BucketSearch::Unread)
     }
 
     fn select_in_range(
@@ -309,13 +376,13 @@ impl Source for PrometheusSource<'_> {
         selector: &Selector,
         range: &Range<i64>,
     ) -> Result<Vec<SeriesHandle>> {
-        self.find(selector, Some(range))
+        self.find(selector, &BucketSearch::Samples(range.clone()))
     }
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {
         let stored = self.stored.select_count(selector)?;
-        Ok(match selection::candidates(selector, stored == 0) {
-            Some(_) => self.find(selector, None)?.len() as u64,
+        Ok(match self.candidates(selector, stored == 0)? {
+            Some(_) => self.find(selector, &BucketSearch::Unread)?.len() as u64,
             None => stored,
         })
     }

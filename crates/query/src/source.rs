@@ -23,6 +23,17 @@ pub struct SeriesHandle {
     pub key: usize,
 }
 
+/// Stored metric: what series with the same name, unit and kind share.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredMetric {
+    /// Name.
+    pub name: String,
+    /// Unit; empty if unknown.
+    pub unit: String,
+    /// Kind of the samples.
+    pub kind: SeriesKind,
+}
+
 /// Column values with gaps.
 pub struct ColumnRead<T> {
     /// One value for each column or sample.
@@ -44,6 +55,18 @@ pub trait Source: Sync {
         _range: &Range<i64>,
     ) -> Result<Vec<SeriesHandle>> {
         self.select(selector)
+    }
+
+    /// All stored metrics, each once.
+    fn metrics(&self) -> Result<Vec<StoredMetric>> {
+        let mut metrics: Vec<StoredMetric> = Vec::new();
+        for SeriesHandle { labels, kind, unit, .. } in self.select(&Selector::All)? {
+            let metric = StoredMetric { name: labels.name().to_owned(), unit, kind };
+            if !metrics.contains(&metric) {
+                metrics.push(metric);
+            }
+        }
+        Ok(metrics)
     }
 
     /// Part of a range (start exclusive, end inclusive) that can have samples of some series; the

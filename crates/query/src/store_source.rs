@@ -1,5 +1,6 @@
 //! Query source backed by a store view.
 
+use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{LabelSet, NAME};
 use crate::limits::SAMPLE_BYTES;
-use crate::source::{ColumnRead, SeriesHandle, Source};
+use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, samples_of};
 
@@ -98,6 +99,36 @@ impl Source for StoreSource<'_> {
             SeriesHandle { labels, kind, unit, key }
         };
         Ok(selection.into_iter().map(handle).collect())
+    }
+
+    fn metrics(&self) -> Result<Vec<StoredMetric>> {
+        let mut known: HashMap<String, Vec<(String, SeriesKind)>> = HashMap::new();
+        self.view.each_series(&Selector::All, &mut |series| {
+            let (name, unit, kind) = (series.name(), series.unit(), series.kind());
+            if !known.contains_key(name) {
+                known.insert(name.to_owned(), Vec::new());
+            }
+            if let Some(same) = known.get_mut(name)
+                && !same.iter().any(|(other, of)| other == unit && *of == kind)
+            {
+                same.push((unit.to_owned(), kind));
+            }
+            match self.context.is_cancelled() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        if self.context.is_cancelled() {
+            return Err(Error::Timeout);
+        }
+        let metrics = known.into_iter().flat_map(|(name, same)| {
+            same.into_iter().map(move |(unit, kind)| StoredMetric {
+                name: name.clone(),
+                unit,
+                kind,
+            })
+        });
+        Ok(metrics.collect())
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {

@@ -83,6 +83,7 @@ subcommands! {
     Delete(crate::store::delete::Options) => crate::store::delete::run,
     Tail(crate::tail::Options) => crate::tail::run,
     Annotate(crate::annotate::Options) => crate::annotate::run,
+    Dashboards(crate::dashboards::Options) => crate::dashboards::run,
     Targets(crate::targets::Options) => crate::targets::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]

@@ -139,6 +139,12 @@ impl ServerClient {
         self.exchange(ServerRequest { method, path, parameters: "", content_type, body })
     }
 
+    /// Stores a body and returns the JSON response.
+    pub(crate) fn put(&self, path: &str, content_type: &str, body: Bytes) -> Result<Value> {
+        let (method, content_type) = (Method::PUT, Some(content_type));
+        self.exchange(ServerRequest { method, path, parameters: "", content_type, body })
+    }
+
     /// Receives server-sent events: calls `each` with the name and the data of each event, until it
     /// breaks.
     pub(crate) fn stream(

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
+use std::ops::Range;
 
 use axum::extract::Path;
 use model::{Selector, Series, SeriesKind};
@@ -34,11 +35,21 @@ fn match_selectors(parameters: &Parameters) -> Result<Vec<Selector>, ApiError> {
     parse_all("match[]", parameters.all("match[]"), promql::REGEXES_MAX, one)
 }
 
+/// Whether series of buckets are listed with `le`.
+#[derive(Clone, Copy, PartialEq)]
+enum BucketList {
+    /// Only if a selector has a condition on it.
+    IfSelected,
+    /// Always.
+    All,
+}
+
 /// Calls `each` for the series of all selectors, also those that are found only under the names of
 /// Prometheus; without selectors, for all series, and those of OpenTelemetry under both names.
 fn for_each_named_series(
     view: &ReadView,
     selectors: &[Selector],
+    (buckets, range): (BucketList, Range<i64>),
     active: &ActiveQuery,
     mut each: impl FnMut(&Series) -> Result<(), ApiError>,
 ) -> Result<(), ApiError> {
@@ -51,20 +62,26 @@ fn for_each_named_series(
     for_each_series(view, &Selector::or(selectors.to_vec()), active, &mut each)?;
     let source = StoreSource::new(view).with_context(active);
     for selector in selectors {
-        let found = query::select_by_prometheus_name(&source, selector, active)
+        let lists_buckets = buckets == BucketList::All || query::selects_buckets(selector);
+        let range = lists_buckets.then(|| range.clone());
+        let found = query::select_by_prometheus_name(&source, selector, range, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
         found.iter().try_for_each(&mut each)?;
     }
     Ok(())
 }
 
+/// Endpoint that needs a selector.
+const SERIES: &str = "prometheus_series";
+
 /// Collects items of all selected series, and responds with the list, truncated at a limit.
+/// `collect` is told whether there are selectors.
 /// Series of texts are skipped: Prometheus has only numbers and histograms.
 async fn list_response<T: Ord>(
     context: Context,
     parameters: Result<Parameters, ApiError>,
-    (endpoint, needs_match): (&'static str, bool),
-    collect: impl Fn(&Series, &mut BTreeSet<T>) + Send + 'static,
+    (endpoint, buckets): (&'static str, BucketList),
+    collect: impl Fn(&Series, bool, &mut BTreeSet<T>) + Send + 'static,
     write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
@@ -72,15 +89,19 @@ async fn list_response<T: Ord>(
         0 => usize::MAX,
         limit => limit,
     };
+    let now = context.intake.now();
+    let start = parameters.time("start", now)?.unwrap_or(i64::MIN);
+    let range = start..parameters.time("end", now)?.unwrap_or(i64::MAX);
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selectors = match_selectors(&parameters)?;
-        if needs_match && selectors.is_empty() {
+        if endpoint == SERIES && selectors.is_empty() {
             return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
         let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(active));
-        for_each_named_series(view, &selectors, active, |series| {
+        let has_selectors = !selectors.is_empty();
+        for_each_named_series(view, &selectors, (buckets, range.clone()), active, |series| {
             if series.kind() != SeriesKind::Text {
-                collect(series, &mut found);
+                collect(series, has_selectors, &mut found);
             }
             entries.set_count(found.len())
         })?;
@@ -97,7 +118,7 @@ pub(super) async fn series(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |series: &Series, found: &mut BTreeSet<LabelSet>| {
+    let collect = |series: &Series, _: bool, found: &mut BTreeSet<LabelSet>| {
         let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
         found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
     };
@@ -111,7 +132,7 @@ pub(super) async fn series(
         }
         out.write_char('}')
     };
-    list_response(context, parameters, ("prometheus_series", true), collect, write).await
+    list_response(context, parameters, (SERIES, BucketList::All), collect, write).await
 }
 
 /// Inserts a text, copied only if new.
@@ -125,14 +146,12 @@ pub(super) async fn labels(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |series: &Series, found: &mut BTreeSet<String>| {
+    let collect = |series: &Series, _: bool, found: &mut BTreeSet<String>| {
         insert_text(NAME, found);
         series.labels().iter().for_each(|(name, _)| insert_text(name, found));
     };
-    list_response(context, parameters, ("prometheus_labels", false), collect, |out, text| {
-        write_text(out, text)
-    })
-    .await
+    let endpoint = ("prometheus_labels", BucketList::All);
+    list_response(context, parameters, endpoint, collect, |out, text| write_text(out, text)).await
 }
 
 pub(super) async fn values(
@@ -140,15 +159,18 @@ pub(super) async fn values(
     Path(label): Path<String>,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = move |series: &Series, found: &mut BTreeSet<String>| {
+    let buckets = if label == "le" { BucketList::All } else { BucketList::IfSelected };
+    let collect = move |series: &Series, has_selectors: bool, found: &mut BTreeSet<String>| {
         if let Some(value) = label_value(series, &label) {
             insert_text(value, found);
+            let is_histogram = matches!(series.kind(), SeriesKind::Histogram(_));
+            if label == NAME && is_histogram && !has_selectors {
+                found.extend(query::classic_names(value));
+            }
         }
     };
-    list_response(context, parameters, ("prometheus_values", false), collect, |out, text| {
-        write_text(out, text)
-    })
-    .await
+    let endpoint = ("prometheus_values", buckets);
+    list_response(context, parameters, endpoint, collect, |out, text| write_text(out, text)).await
 }
 
 pub(super) async fn metadata(
@@ -165,7 +187,8 @@ pub(super) async fn metadata(
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let mut found: BTreeMap<String, BTreeSet<(&str, String)>> = BTreeMap::new();
         let mut entries = EntryBudget::new(active);
-        for_each_named_series(view, &selectors, active, |series| {
+        let buckets = (BucketList::IfSelected, i64::MIN..i64::MAX);
+        for_each_named_series(view, &selectors, buckets, active, |series| {
             let kind = match series.kind() {
                 SeriesKind::Histogram(_) => "histogram",
                 SeriesKind::Counter(_) => "counter",

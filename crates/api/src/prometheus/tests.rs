@@ -84,7 +84,9 @@ async fn series_and_labels() {
     .await;
     check(
         "/api/v1/label/__name__/values",
-        expect![[r#"{"status":"success","data":["depth","latency","requests_total"]}"#]],
+        expect![[
+            r#"{"status":"success","data":["depth","latency","latency_bucket","latency_count","latency_sum","requests_total"]}"#
+        ]],
     )
     .await;
     check(

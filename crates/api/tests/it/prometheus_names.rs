@@ -154,6 +154,38 @@ fn otlp_metric_is_found_by_prometheus_name_and_by_its_own() {
     shop.check("http_server_request_duration_count", &[]);
 }
 
+#[test]
+fn regex_of_names_finds_classic_series_and_translated_names() {
+    let shop = OtlpShop::new(2);
+    let name = "http_server_request_duration_seconds";
+    let all = json!({});
+    let count = format!("sum(rate({{__name__=~\"{name}_(count|nothing)\"}}[2m]))");
+    shop.check(&count, &[(all.clone(), 10.0 / 15.0)]);
+    let bucket = format!("sum(rate({{__name__=~\"{name}_bucket|x\",le=\"1.0\"}}[2m]))");
+    shop.check(&bucket, &[(all.clone(), 9.0 / 15.0)]);
+    let counter = "sum(rate({__name__=~\"http_server_io_.*_total\"}[2m]))";
+    shop.check(counter, &[(all.clone(), 100.0)]);
+    // A histogram that matches by its own name is not found by its suffixes, too.
+    shop.check(&format!("count({{__name__=~\"{name}.*\"}})"), &[(all, 1.0)]);
+    shop.check("count({__name__=~\"nothing.*\"})", &[]);
+}
+
+/// `label_values(x_bucket, le)` of Grafana.
+#[test]
+fn variable_of_bucket_bounds_lists_them() {
+    let shop = OtlpShop::new(2);
+    let bucket = "match[]=http_server_request_duration_seconds_bucket";
+    let bounds = json!(["+Inf", "0.1", "1.0"]);
+    assert_eq!(shop.get(&format!("/api/v1/label/le/values?{bucket}"))["data"], bounds);
+    let labels = shop.get(&format!("/api/v1/labels?{bucket}"));
+    assert!(labels["data"].as_array().unwrap().contains(&json!("le")), "{labels}");
+    let series = shop.get(&format!("/api/v1/series?{bucket}{{le=\"0.1\"}}"));
+    assert_eq!(series["data"].as_array().unwrap().len(), 1, "{series}");
+    let (start, end) = (shop.end - 60, shop.end);
+    let range = format!("start={start}&end={end}");
+    assert_eq!(shop.get(&format!("/api/v1/label/le/values?{bucket}&{range}"))["data"], bounds);
+}
+
 /// A sender of classic histograms by remote write, whose native histogram is stored too.
 #[test]
 fn stored_series_with_the_name_of_a_bucket_wins() {

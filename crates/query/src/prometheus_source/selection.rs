@@ -1,14 +1,16 @@
 //! Which stored series a selector means by the names of Prometheus.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::sync::Arc;
 
 use model::selector::{KIND, NAME as NAME_TAG, Pattern, UNIT as UNIT_TAG, kind_name};
 use model::{Selector, SeriesKind};
 
 use crate::classic_part::bound_label;
+use crate::error::Result;
 use crate::labels::{LabelSet, NAME};
 use crate::prometheus_name::{translations, untranslated_names};
-use crate::source::SeriesHandle;
+use crate::source::{SeriesHandle, StoredMetric};
 
 /// Label of the upper bound of a bucket.
 const BOUND: &str = "le";
@@ -21,7 +23,7 @@ pub(super) enum ClassicSuffix {
     Sum,
 }
 
-const SUFFIXES: [(&str, ClassicSuffix); 3] = [
+pub(super) const SUFFIXES: [(&str, ClassicSuffix); 3] = [
     ("_bucket", ClassicSuffix::Bucket),
     ("_count", ClassicSuffix::Count),
     ("_sum", ClassicSuffix::Sum),
@@ -71,10 +73,77 @@ fn is_translatable(label: &str) -> bool {
     !label.starts_with("__") && (label.contains('_') || matches!(label, "job" | "instance"))
 }
 
+/// Whether a selector has a condition on the bounds of buckets.
+pub(super) fn has_bound(selector: &Selector) -> bool {
+    has_tag(selector, &|label| label == BOUND)
+}
+
+/// Conditions on the name, if one of them is a regex that not every name matches. An exact name is
+/// looked up without a list of metrics.
+fn name_regexes(selector: &Selector) -> Option<Selector> {
+    let is_name = |label: &str| label == NAME_TAG;
+    let is_regex = |part: &Selector| matches!(part, Selector::Tag { name, pattern: Pattern::Regex(_) } if name == NAME_TAG);
+    let all = conditions(selector);
+    let is_searched = all.iter().any(is_regex) && exact_name(selector).is_none();
+    is_searched.then(|| {
+        Selector::and(all.iter().filter(|part| has_tag(part, &is_name)).cloned().collect())
+    })
+}
+
+/// Names of the stored metrics that name conditions mean under other names. A metric that matches
+/// by its own name is meant as it is stored, unless its labels do not match.
+fn other_names(
+    selector: &Selector,
+    name_conditions: &Selector,
+    metrics: &[StoredMetric],
+    is_unknown: bool,
+) -> Vec<Selector> {
+    let has_other_labels = is_unknown && has_tag(selector, &is_translatable);
+    let mut names = BTreeSet::new();
+    for StoredMetric { name, unit, kind } in metrics {
+        let own = LabelSet::new([(NAME, name.as_str())]);
+        let is_meant =
+            |name: &str| is_selected(name_conditions, &own.with(NAME, name), *kind, unit);
+        let is_own = is_meant(name);
+        if is_own && !has_other_labels && !has_bound(selector) {
+            continue;
+        }
+        let all = translations(&own, unit, *kind);
+        let mut all = all.iter().map(LabelSet::name).chain([name.as_str()]);
+        let has_suffix = matches!(kind, SeriesKind::Histogram(_));
+        let suffixed = |name: &str| {
+            has_suffix && SUFFIXES.iter().any(|(suffix, _)| is_meant(&format!("{name}{suffix}")))
+        };
+        if is_own || all.any(|name| is_meant(name) || suffixed(name)) {
+            names.insert(name);
+        }
+    }
+    names.into_iter().map(|name| Selector::label_equals(NAME, name)).collect()
+}
+
 /// Selector of a superset of the series that may be meant, besides those that match as they are;
-/// `None` if there are none, as without an exact name.
-pub(super) fn candidates(selector: &Selector, is_unknown: bool) -> Option<Selector> {
-    let name = exact_name(selector)?;
+/// `None` if there are none, as without a condition on the name. `metrics` are all stored metrics.
+pub(super) fn candidates(
+    selector: &Selector,
+    is_unknown: bool,
+    metrics: &dyn Fn() -> Result<Arc<Vec<StoredMetric>>>,
+) -> Result<Option<Selector>> {
+    let names = match (exact_name(selector), name_regexes(selector)) {
+        (Some(name), _) => names_of(name, selector, is_unknown),
+        (None, Some(of_name)) => other_names(selector, &of_name, &metrics()?, is_unknown),
+        (None, None) => return Ok(None),
+    };
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let is_changed =
+        |label: &str| is_translatable(label) || matches!(label, BOUND | NAME_TAG | KIND | UNIT_TAG);
+    let kept = conditions(selector).iter().filter(|part| !has_tag(part, &is_changed)).cloned();
+    Ok(Some(Selector::and(kept.chain([Selector::or(names)]).collect())))
+}
+
+/// Conditions on stored names that an exact name may mean.
+fn names_of(name: &str, selector: &Selector, is_unknown: bool) -> Vec<Selector> {
     let mut names: Vec<Selector> = Vec::new();
     // With its own name, but translated labels.
     if is_unknown && has_tag(selector, &is_translatable) {
@@ -98,13 +167,7 @@ pub(super) fn candidates(selector: &Selector, is_unknown: bool) -> Option<Select
         let itself = Selector::negate(Selector::label_equals(NAME, name));
         names.push(Selector::and(vec![regex, itself]));
     }
-    if names.is_empty() {
-        return None;
-    }
-    let is_changed =
-        |label: &str| is_translatable(label) || matches!(label, BOUND | NAME_TAG | KIND | UNIT_TAG);
-    let kept = conditions(selector).iter().filter(|part| !has_tag(part, &is_changed)).cloned();
-    Some(Selector::and(kept.chain([Selector::or(names)]).collect()))
+    names
 }
 
 /// Candidates that a selector means.
@@ -113,8 +176,7 @@ pub(super) fn matches(
     candidates: Vec<SeriesHandle>,
     stored: &[SeriesHandle],
 ) -> Vec<SeriesMatch> {
-    let name = exact_name(selector).unwrap_or_default();
-    let suffix = SUFFIXES.iter().find(|(suffix, _)| name.ends_with(suffix)).copied();
+    let stored: HashSet<_> = stored.iter().map(identity).collect();
     // The bounds of buckets are not known yet.
     let without_bound = Selector::and(
         conditions(selector)
@@ -124,41 +186,41 @@ pub(super) fn matches(
             .collect(),
     );
     let mut found = Vec::new();
-    let mut classic: BTreeMap<(LabelSet, &str, String), SeriesMatch> = BTreeMap::new();
+    let mut classic: BTreeMap<_, SeriesMatch> = BTreeMap::new();
     // Staleness markers of a histogram are numbers with the same labels.
     let mut numbers: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
     for handle in candidates {
+        // A stored series that is selected as it is.
+        if stored.contains(&identity(&handle)) {
+            continue;
+        }
         let SeriesHandle { labels, kind, unit, .. } = &handle;
         let (kind, unit) = (*kind, unit.as_str());
         let all = translations(labels, unit, kind);
-        let is_same = |other: &SeriesHandle| {
-            (&other.labels, other.kind, other.unit.as_str()) == (labels, kind, unit)
-        };
         let itself = all.iter().find(|labels| is_selected(selector, labels, kind, unit));
         if let Some(itself) = itself.filter(|_| kind != SeriesKind::Text) {
-            if !stored.iter().any(is_same) {
-                let (labels, handles) = (itself.clone(), vec![handle.clone()]);
-                found.push(SeriesMatch { labels, suffix: None, handles });
-            }
+            let (labels, handles) = (itself.clone(), vec![handle.clone()]);
+            found.push(SeriesMatch { labels, suffix: None, handles });
             continue;
         }
         let SeriesKind::Histogram(temporality) = kind else {
             numbers.entry(labels.clone()).or_default().push(handle);
             continue;
         };
-        let Some((text, suffix)) = suffix else { continue };
         let kind = SeriesKind::Counter(temporality);
-        let unit = if suffix == ClassicSuffix::Sum { unit } else { "" };
-        let named = |labels: &LabelSet| labels.with(NAME, &format!("{}{text}", labels.name()));
-        let mut selected = std::iter::once(labels).chain(&all).map(named);
-        let selector = match suffix {
-            ClassicSuffix::Bucket => &without_bound,
-            _ => selector,
-        };
-        if let Some(selected) = selected.find(|labels| is_selected(selector, labels, kind, unit)) {
+        for (text, suffix) in suffixes(selector) {
+            let unit = if suffix == ClassicSuffix::Sum { unit } else { "" };
+            let named = |labels: &LabelSet| labels.with(NAME, &format!("{}{text}", labels.name()));
+            let mut selected = std::iter::once(labels).chain(&all).map(named);
+            let selector = match suffix {
+                ClassicSuffix::Bucket => &without_bound,
+                _ => selector,
+            };
+            let selected = selected.find(|labels| is_selected(selector, labels, kind, unit));
+            let Some(selected) = selected else { continue };
             let (suffix, handles) = (Some(suffix), vec![handle.clone()]);
             let series = SeriesMatch { labels: selected, suffix, handles };
-            let key = (labels.clone(), kind_name(kind), handle.unit.clone());
+            let key = (labels.clone(), text, kind_name(kind), handle.unit.clone());
             classic.insert(key, series);
         }
     }
@@ -167,6 +229,17 @@ pub(super) fn matches(
     }
     found.extend(classic.into_values());
     found
+}
+
+/// What identifies a stored series.
+fn identity(handle: &SeriesHandle) -> (LabelSet, SeriesKind, String) {
+    (handle.labels.clone(), handle.kind, handle.unit.clone())
+}
+
+/// Suffixes that the name of a selector may have.
+fn suffixes(selector: &Selector) -> impl Iterator<Item = (&'static str, ClassicSuffix)> {
+    let name = exact_name(selector);
+    SUFFIXES.into_iter().filter(move |(suffix, _)| name.is_none_or(|name| name.ends_with(suffix)))
 }
 
 /// Labels of a bucket, if it is selected. A bound may be selected in either spelling, `1` or `1.0`.

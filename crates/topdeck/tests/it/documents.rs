@@ -184,6 +184,8 @@ fn every_subcommand_has_a_page_and_completions() {
         "check-config",
         "compare",
         "completions",
+        "dashboards-import",
+        "dashboards",
         "delete",
         "demo",
         "diff",

@@ -5,6 +5,8 @@
 
 mod blackbox;
 mod damage;
+mod dashboard_answers;
+mod dashboards;
 mod demo;
 mod documents;
 mod environment;

@@ -1,0 +1,25 @@
+//! `topdeck dashboards`: dashboards of the page. `import` converts those of Grafana.
+
+mod grafana;
+mod grafana_variables;
+mod import;
+
+use std::process::ExitCode;
+
+use crate::command::subcommands;
+
+/// Import dashboards of Grafana
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    subcommand: Command,
+}
+
+subcommands! {
+    Command:
+    Import(import::Options) => import::run,
+}
+
+pub(crate) fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    options.subcommand.run()
+}

@@ -1,0 +1,330 @@
+//! Conversion of a Grafana dashboard to a dashboard of topdeck.
+//!
+//! A panel of topdeck shows one query, so each query of a panel becomes a panel. What has no
+//! counterpart is listed with the reason; nothing is dropped without a line in that list.
+
+use query::promql;
+use render::json::Json::{self, List, Object, Text};
+use render::json::integer;
+use serde_json::Value;
+
+use crate::dashboards::grafana_variables::GrafanaVariables;
+
+/// Panel types that are line charts in Grafana too, or heatmaps.
+const SAME_TYPES: [&str; 4] = ["timeseries", "graph", "heatmap", "trend"];
+/// Maximum nesting of rows.
+const DEPTH_MAX: usize = 4;
+/// Columns of Grafana's grid from which on a panel fills the row here.
+const WIDE_COLUMNS: u64 = 18;
+
+/// Converted dashboard.
+#[derive(Debug, Default)]
+pub(super) struct ConvertedDashboard {
+    pub(super) title: String,
+    panels: Vec<ConvertedPanel>,
+    /// Values of variables: `$job is "node"`.
+    pub(super) variables: Vec<String>,
+    /// What is shown otherwise than in Grafana.
+    pub(super) changed: Vec<ImportNote>,
+    /// What is not imported.
+    pub(super) left_out: Vec<ImportNote>,
+}
+
+#[derive(Debug)]
+struct ConvertedPanel {
+    title: String,
+    expression: String,
+    is_wide: bool,
+}
+
+/// A part of the dashboard and what applies to it.
+#[derive(Debug, PartialEq)]
+pub(super) struct ImportNote {
+    pub(super) part: String,
+    pub(super) reason: String,
+}
+
+impl ConvertedDashboard {
+    /// Converts the JSON of a dashboard: as exported, as in Grafana's API, or version 2.
+    pub(super) fn parse(json: &Value) -> Result<ConvertedDashboard, String> {
+        let dashboard = if json["dashboard"].is_object() { &json["dashboard"] } else { json };
+        let has_rows = dashboard["rows"].is_array();
+        if !dashboard["panels"].is_array() && !has_rows {
+            return Err(match dashboard["spec"]["elements"].is_object()
+                || dashboard["elements"].is_object()
+            {
+                true => "it is a dashboard of schema v2; export it in the classic JSON model",
+                false => "it has no panels: is it a dashboard of Grafana?",
+            }
+            .to_owned());
+        }
+        let variables = GrafanaVariables::parse(dashboard);
+        let title = dashboard["title"].as_str().filter(|title| !title.is_empty());
+        let mut converted = ConvertedDashboard {
+            title: title.unwrap_or("Imported dashboard").to_owned(),
+            ..ConvertedDashboard::default()
+        };
+        // Before schema 16, panels were in rows.
+        for row in list(&dashboard["rows"]) {
+            converted.add_panels(&variables, list(&row["panels"]), 0);
+        }
+        converted.add_panels(&variables, list(&dashboard["panels"]), 0);
+        converted.note_other_parts(dashboard);
+        Ok(converted)
+    }
+
+    /// The dashboard as JSON.
+    pub(super) fn to_json(&self) -> Json {
+        let panels = self.panels.iter().map(|panel| {
+            let mut fields = vec![
+                ("title", Text(panel.title.clone())),
+                ("text", Text(panel.expression.clone())),
+                ("language", Text("promql".to_owned())),
+            ];
+            fields.extend(panel.is_wide.then(|| ("size", Text("wide".to_owned()))));
+            Object(fields)
+        });
+        Object(vec![
+            ("schema", integer(2)),
+            ("title", Text(self.title.clone())),
+            ("panels", List(panels.collect())),
+        ])
+    }
+
+    /// Number of panels, one for each query.
+    pub(super) fn panel_count(&self) -> u64 {
+        self.panels.len() as u64
+    }
+
+    fn add_panels(&mut self, variables: &GrafanaVariables, panels: &[Value], depth: usize) {
+        for panel in panels {
+            let title = panel["title"].as_str().unwrap_or("");
+            let part = format!("panel {:?}", variables.expand_title(title));
+            if depth == DEPTH_MAX {
+                self.leave_out(part, "rows are nested too deeply");
+                continue;
+            }
+            match panel["type"].as_str().unwrap_or("") {
+                "row" => self.add_panels(variables, list(&panel["panels"]), depth + 1),
+                _ => self.add_panel(variables, panel, &part),
+            }
+        }
+    }
+
+    fn add_panel(&mut self, variables: &GrafanaVariables, panel: &Value, part: &str) {
+        let kind = panel["type"].as_str().unwrap_or("");
+        let targets = list(&panel["targets"]);
+        if targets.is_empty() {
+            let reason = match panel["libraryPanel"].is_object() {
+                true => "is in the library; export it \"for sharing externally\"".to_owned(),
+                false => format!("type {kind:?} has no query"),
+            };
+            self.leave_out(part.to_owned(), &reason);
+            return;
+        }
+        let before = self.panels.len();
+        for target in targets {
+            self.add_target(variables, panel, target, (part, targets.len() > 1));
+        }
+        if self.panels.len() == before {
+            return;
+        }
+        let mut change = |reason: String| {
+            self.changed.push(ImportNote { part: part.to_owned(), reason });
+        };
+        if !SAME_TYPES.contains(&kind) {
+            change(format!("type {kind:?} is shown as lines"));
+        }
+        if kind == "heatmap" {
+            change(
+                "series of buckets are shown as lines; for a heatmap, query the histogram: \
+                 sum(increase(NAME[5m])) without _bucket and le"
+                    .to_owned(),
+            );
+        }
+        if let Some(variable) = panel["repeat"].as_str().filter(|name| !name.is_empty()) {
+            change(format!("is not repeated for each value of ${variable}"));
+        }
+        if !list(&panel["transformations"]).is_empty() {
+            change("transformations are not applied".to_owned());
+        }
+        if panel["alert"].is_object() {
+            change("its alert is not imported".to_owned());
+        }
+    }
+
+    fn add_target(
+        &mut self,
+        variables: &GrafanaVariables,
+        panel: &Value,
+        target: &Value,
+        (part, is_one_of_many): (&str, bool),
+    ) {
+        let letter = target["refId"].as_str().unwrap_or("A");
+        let part = if is_one_of_many { format!("{part}, query {letter}") } else { part.to_owned() };
+        match convert_expression(variables, panel, target, &mut self.variables) {
+            Err(reason) => self.leave_out(part, &reason),
+            Ok(expression) => {
+                let title = variables.expand_title(panel["title"].as_str().unwrap_or(""));
+                let legend = target["legendFormat"].as_str().unwrap_or("");
+                let is_fixed = !legend.is_empty() && !legend.contains("{{") && legend != "__auto";
+                let title = match (is_one_of_many, is_fixed) {
+                    (false, _) => title,
+                    (true, true) => format!("{title}: {}", variables.expand_title(legend)),
+                    (true, false) => format!("{title} ({letter})"),
+                };
+                let is_wide = panel["gridPos"]["w"].as_u64().is_some_and(|w| w >= WIDE_COLUMNS);
+                let title = title.trim().to_owned();
+                self.panels.push(ConvertedPanel { title, expression, is_wide });
+            }
+        }
+    }
+
+    /// Parts besides panels that have no counterpart.
+    fn note_other_parts(&mut self, dashboard: &Value) {
+        for variable in list(&dashboard["templating"]["list"]) {
+            if variable["type"] == "adhoc" {
+                let name = variable["name"].as_str().unwrap_or("");
+                self.leave_out(format!("variable ${name}"), "ad hoc filters are not supported");
+            }
+        }
+        for annotation in list(&dashboard["annotations"]["list"]) {
+            // The annotations that Grafana itself stores.
+            if annotation["builtIn"] != 1 {
+                let name = annotation["name"].as_str().unwrap_or("");
+                self.leave_out(format!("annotation {name:?}"), "annotations have no query");
+            }
+        }
+    }
+
+    fn leave_out(&mut self, part: String, reason: &str) {
+        self.left_out.push(ImportNote { part, reason: reason.to_owned() });
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Expression of a target with the values of its variables, or why it cannot be shown.
+fn convert_expression(
+    variables: &GrafanaVariables,
+    panel: &Value,
+    target: &Value,
+    used: &mut Vec<String>,
+) -> Result<String, String> {
+    let source = [&target["datasource"], &panel["datasource"]].into_iter().find_map(|source| {
+        let kind = source["type"].as_str().filter(|kind| *kind != "datasource");
+        kind.filter(|kind| !kind.starts_with('$'))
+    });
+    if let Some(kind) = source.filter(|kind| !kind.contains("prometheus")) {
+        return Err(format!("data source {kind:?} is not Prometheus"));
+    }
+    let expression = target["expr"].as_str().map(str::trim).filter(|text| !text.is_empty());
+    let expression = expression.ok_or("it has no PromQL expression")?;
+    if target["hide"] == true {
+        return Err("it is hidden in Grafana".to_owned());
+    }
+    let mut own = Vec::new();
+    let expanded = variables.expand(expression, &mut own)?;
+    promql::parse(&expanded, &promql::Options::all())
+        .map_err(|error| format!("cannot parse the expression {expanded:?}: {error}"))?;
+    for note in own {
+        if !used.contains(&note) {
+            used.push(note);
+        }
+    }
+    Ok(expanded)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn convert(dashboard: &Value) -> ConvertedDashboard {
+        ConvertedDashboard::parse(dashboard).unwrap()
+    }
+
+    #[track_caller]
+    fn check_panel(panel: Value, titles: &[&str], notes: &[&str]) {
+        let converted = convert(&json!({ "title": "T", "panels": [panel] }));
+        let found: Vec<&str> = converted.panels.iter().map(|panel| &panel.title[..]).collect();
+        assert_eq!(found, titles);
+        let all = converted.changed.iter().chain(&converted.left_out);
+        let found: Vec<String> =
+            all.map(|note| format!("{}: {}", note.part, note.reason)).collect();
+        assert_eq!(found, notes);
+    }
+
+    #[test]
+    fn each_query_of_a_panel_becomes_a_panel() {
+        check_panel(
+            json!({ "type": "timeseries", "title": "CPU", "targets": [
+                { "refId": "A", "expr": "up", "legendFormat": "up" },
+                { "refId": "B", "expr": "rate(a[5m])", "legendFormat": "{{host}}" },
+                { "refId": "C", "expr": "b", "hide": true },
+            ] }),
+            &["CPU: up", "CPU (B)"],
+            &["panel \"CPU\", query C: it is hidden in Grafana"],
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_listed_with_the_reason() {
+        check_panel(
+            json!({ "type": "text", "title": "Help" }),
+            &[],
+            &["panel \"Help\": type \"text\" has no query"],
+        );
+        check_panel(
+            json!({ "type": "stat", "title": "Up", "repeat": "host", "transformations": [{}],
+                    "targets": [{ "expr": "up" }] }),
+            &["Up"],
+            &[
+                "panel \"Up\": type \"stat\" is shown as lines",
+                "panel \"Up\": is not repeated for each value of $host",
+                "panel \"Up\": transformations are not applied",
+            ],
+        );
+        check_panel(
+            json!({ "type": "graph", "title": "L", "datasource": { "type": "loki" },
+                    "targets": [{ "expr": "{a=\"b\"}" }] }),
+            &[],
+            &["panel \"L\": data source \"loki\" is not Prometheus"],
+        );
+        check_panel(
+            json!({ "type": "graph", "title": "Q", "targets": [{ "expr": "sum(" }] }),
+            &[],
+            &["panel \"Q\": cannot parse the expression \"sum(\": unclosed left parenthesis"],
+        );
+    }
+
+    #[test]
+    fn panels_of_rows_are_imported() {
+        let inner = json!({ "type": "timeseries", "title": "In", "gridPos": { "w": 24 },
+                            "targets": [{ "expr": "a" }] });
+        let old = convert(&json!({ "title": "Old", "rows": [{ "panels": [inner] }] }));
+        let row = json!({ "type": "row", "title": "R", "panels": [inner] });
+        let new = convert(&json!({ "dashboard": { "title": "New", "panels": [row] } }));
+        for converted in [old, new] {
+            assert_eq!(converted.left_out, []);
+            assert_eq!(
+                format!("{:#}", converted.to_json()),
+                format!(
+                    "{{\"schema\":2,\"title\":\"{}\",\"panels\":[{{\"title\":\"In\",\"text\":\"a\",\
+                     \"language\":\"promql\",\"size\":\"wide\"}}]}}",
+                    converted.title
+                )
+            );
+        }
+    }
+
+    #[test]
+    fn json_that_is_no_dashboard_is_refused_with_the_reason() {
+        let error = |json: Value| ConvertedDashboard::parse(&json).unwrap_err();
+        assert!(error(json!({ "a": 1 })).contains("no panels"));
+        assert!(error(json!({ "spec": { "elements": {} } })).contains("schema v2"));
+    }
+}
