@@ -340,7 +340,8 @@ fn query_a(
     let mut repeated = 0;
     for (sequence, (_, bytes)) in batches.iter().enumerate() {
         let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
-        let ack = bench.store.ingest(Some(identity), &Batch::decode(bytes.clone())?, Level::Disk)?;
+        let ack =
+            bench.store.ingest(Some(identity), &Batch::decode(bytes.clone())?, Level::Disk)?;
         repeated += u64::from(ack.is_duplicate);
     }
     let after = total(&bench.columns(grid(dataset, 90 * MINUTE))?);

@@ -2,7 +2,7 @@
 
 import type { Heatmap } from "./api";
 import { csvRows, type ChartDrawing, type DrawnCell } from "./chartDrawing";
-import { ramp, steps, STEPS } from "./colour";
+import { colourSteps, ramp, STEPS } from "./colour";
 import { drawnBounds } from "./distribution";
 import { overlayLines } from "./overlay";
 import { binRows, type HeatmapStyle } from "./raster";
@@ -33,7 +33,7 @@ function drawCells(heatmap: Heatmap, scale: Scale, style: HeatmapStyle): DrawnCe
   const isWhole = style.measure === "count" && heatmap.total.isWhole;
   const smallest = all.reduce((a, b) => Math.min(a, b), Infinity);
   const least = Math.max(smallest, isWhole ? Math.min(1, most) : most / 1e4);
-  const colourSteps = steps(style.colourScale, least, most, filled);
+  const steps = colourSteps(style.colourScale, least, most, filled);
   const bytes = new Uint8ClampedArray(ramp(style.isDark).buffer);
   const colourOf = (step: number) => `rgb(${bytes.subarray(4 * step, 4 * step + 3).join(" ")})`;
   return measures.flatMap((rows, column) => {
@@ -41,7 +41,7 @@ function drawCells(heatmap: Heatmap, scale: Scale, style: HeatmapStyle): DrawnCe
     const cells: { first: number; last: number; step: number }[] = [];
     rows.forEach((measure, row) => {
       if (measure <= 0) return;
-      const step = Math.min(colourSteps.of(measure), STEPS - 1);
+      const step = Math.min(steps.of(measure), STEPS - 1);
       const below = cells[cells.length - 1];
       if (below?.last === row - 1 && below.step === step) below.last = row;
       else cells.push({ first: row, last: row, step });

@@ -83,7 +83,7 @@ impl SchemeConversion {
 
     /// Histogram of the counts of a window, which has only positive values and zeros. Its total
     /// count and sum are left to the caller.
-    pub(crate) fn from_window(&self, window: &CountWindow) -> FloatHistogram {
+    pub(crate) fn convert_window(&self, window: &CountWindow) -> FloatHistogram {
         let (first, counts) = window.positive();
         let mut positive = BucketCounts::with_capacity(counts.len());
         for (index, &count) in (i64::from(first)..).zip(counts) {

@@ -122,7 +122,7 @@ impl IncrementSums<'_> {
             times[first],
         )?;
         self.sum(first + 1..last + 1);
-        let mut increase = self.conversion.from_window(&self.counts);
+        let mut increase = self.conversion.convert_window(&self.counts);
         let (count, sum) = self.count_and_sum(first, last);
         (increase.count, increase.sum, increase.hint) = (count, sum, ResetHint::Gauge);
         let zero = (count > 0.0).then(|| self.increments.totals()[first] as f64 / count);
