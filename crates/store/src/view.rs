@@ -11,6 +11,7 @@
 mod cumulative;
 mod dropped;
 mod placement;
+mod slot_increases;
 mod sums;
 
 use std::collections::BTreeSet;
