@@ -184,6 +184,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "check-config",
         "compare",
         "completions",
+        "damage",
         "delete",
         "demo",
         "diff",
