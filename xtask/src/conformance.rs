@@ -20,6 +20,8 @@ const PEER: &str = "bench/peers/prometheus";
 const BUILD_DIR: &str = "bench/target/journal-peers/prometheus";
 /// Path of a Prometheus to use instead of the built one.
 const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
+/// Start of the names of the tests that compare results: one in crate `query`, one in `topdeck`.
+const COMPARISONS: &str = "prometheus_gives_equal_results";
 const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
 
 /// Runs the test scripts of Prometheus.
@@ -32,14 +34,17 @@ pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
     test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
 }
 
-/// Compares answers with a Prometheus, if one is available.
+/// Compares answers with a Prometheus, if one is available: those of the query engine, and those of
+/// a server that received the same requests.
 pub(crate) fn compare_with_prometheus(log: &PartLog) -> Result<PartOutcome> {
     let program = program_path()?;
     if !program.exists() {
         let reason = "Prometheus is not built; run `make system PART=prometheus`";
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
-    test(log, "prometheus_gives_equal_results", PROGRAM_VARIABLE, &program)
+    let report = suite::run_ignored(log, COMPARISONS, &[(PROGRAM_VARIABLE, text(&program)?)])?;
+    ensure!(report.count() == 2, "{} tests are named {COMPARISONS}, not 2", report.count());
+    Ok(PartOutcome::Tests(report))
 }
 
 /// Compares answers with a Prometheus, built if needed.
@@ -64,8 +69,11 @@ pub(crate) fn build_and_compare(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn test(log: &PartLog, name: &str, variable: &'static str, path: &Path) -> Result<PartOutcome> {
-    let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-    Ok(PartOutcome::Tests(suite::run_ignored(log, name, &[(variable, path)])?))
+    Ok(PartOutcome::Tests(suite::run_ignored(log, name, &[(variable, text(path)?)])?))
+}
+
+fn text(path: &Path) -> Result<&str> {
+    path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))
 }
 
 /// Directory with the sources of Prometheus, downloaded if needed. An error is a reason to skip.

@@ -6,6 +6,7 @@ use http::StatusCode;
 use intake::Intake;
 
 use crate::context::Context;
+use crate::damage_report;
 use crate::error_response::ErrorResponse;
 use crate::route::ApiRoute;
 
@@ -19,8 +20,8 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
     .with_response(
         200,
         KIND,
-        "healthy, or degraded (journal damage, quarantined inputs); 503 with the reason if \
-         unhealthy, or without space for new data",
+        "healthy, or degraded (journal damage, quarantined inputs, unless acknowledged); 503 with \
+         the reason if unhealthy, or without space for new data",
     ),
     ApiRoute::get("/-/healthy", "Prometheus API: health.", &[], || routing::get(liveness))
         .with_scope(None)
@@ -66,8 +67,8 @@ async fn report(context: &Context) -> HealthReport {
     found.unwrap_or_else(|error| HealthReport { outcome: Err(error), space_problem: None })
 }
 
-/// The report: a summary line, and a line for each damaged location and each quarantined input.
-/// These do not make the check fail: a restart would not remove them.
+/// The report. Damage and quarantined inputs do not make the check fail: a restart would not remove
+/// them.
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
@@ -79,17 +80,5 @@ fn check_health(intake: &Intake) -> Result<String, String> {
     if !failures.is_empty() {
         return Err(format!("{}; see threads in /v1/status", failures.join("; ")));
     }
-    let damage = supervisor.damage();
-    let state = if damage.is_empty() { "well" } else { "degraded" };
-    let mut message = format!("topdeck is {state}\n");
-    for report in damage {
-        let (location, records) = (report.location, report.records);
-        message += &format!(
-            "cannot read {location}: damaged ({records} lost); see damage in /v1/status\n"
-        );
-    }
-    for input in supervisor.quarantined() {
-        message += &format!("{} is quarantined; see /v1/status\n", input.name);
-    }
-    Ok(message)
+    Ok(damage_report::health_message(supervisor))
 }

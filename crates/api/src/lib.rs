@@ -16,6 +16,8 @@ mod body;
 mod bounded_buffer;
 mod connection;
 mod context;
+mod damage;
+mod damage_report;
 mod dashboards;
 mod error_response;
 mod etag;

@@ -25,8 +25,8 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, dashboards, health, info_metrics, ingest, metrics, prometheus,
-    query, series_changes, snapshots, status, stream,
+    annotations, audit, batches, damage, dashboards, health, info_metrics, ingest, metrics,
+    prometheus, query, series_changes, snapshots, status, stream,
 };
 
 /// All routes.
@@ -42,6 +42,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         snapshots::ROUTES,
         series_changes::ROUTES,
         dashboards::ROUTES,
+        damage::ROUTES,
         health::ROUTES,
         ROUTES,
         prometheus::ROUTES,

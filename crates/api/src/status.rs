@@ -8,6 +8,7 @@ use axum::routing;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
+use crate::damage_report;
 use crate::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use crate::json::integer;
 use crate::route::ApiRoute;
@@ -45,8 +46,9 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
         ];
         let supervisor = shared.intake.supervisor();
         fields.push(("threads", threads_json(supervisor)));
-        fields.push(("quarantined", quarantined_json(supervisor)));
-        fields.push(("damage", damage(supervisor)));
+        fields.push(("quarantined", damage_report::quarantined_json(supervisor)));
+        fields.push(("damage", damage_report::damage_json(supervisor)));
+        fields.push(("acknowledged", damage_report::acknowledged_json(supervisor)));
         fields.extend(shared.queries.status_sections());
         shared.queries.json_response(&Object(fields))
     };
@@ -70,31 +72,6 @@ fn threads_json(supervisor: &intake::Supervisor) -> Json {
         ])
     };
     List(supervisor.threads().into_iter().map(thread).collect())
-}
-
-/// Inputs skipped after repeated panics.
-fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
-    let input = |input: intake::QuarantinedInput| {
-        Object(vec![
-            ("input", Text(input.name)),
-            ("reason", Text(input.reason)),
-            ("since_ns", Integer(input.time.into())),
-        ])
-    };
-    List(supervisor.quarantined().into_iter().map(input).collect())
-}
-
-/// Damage of stored data, found within a day.
-fn damage(supervisor: &intake::Supervisor) -> Json {
-    let report = |report: intake::DamageReport| {
-        Object(vec![
-            ("location", Text(report.location)),
-            ("records", integer(report.records)),
-            ("remedy", Text(report.remedy)),
-            ("since_ns", Integer(report.time.into())),
-        ])
-    };
-    List(supervisor.damage().into_iter().map(report).collect())
 }
 
 fn store_json(stat: &store::StoreStat) -> Json {

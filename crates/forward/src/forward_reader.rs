@@ -224,7 +224,7 @@ impl PackContext<'_> {
     ) -> Result<OutgoingBatch<'a>> {
         catch_panic(|| self.prepare(record, frame)).unwrap_or_else(|message| {
             let name = format!("record {} for remote {}", record.position, self.remote);
-            self.target.journal().supervisor().quarantine(name, &*message);
+            self.target.journal().supervisor().quarantine_permanently(name, &*message);
             self.dead_letter(record, None, frame, &format!("packing panicked: {message}"))
         })
     }

@@ -5,9 +5,11 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use journal::supervisor::DamageAcknowledgement;
 use journal::{BatchIdentity, Supervisor};
 use model::{Batch, SeriesId};
 
+use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
 use crate::error::{Error, Result};
 use crate::group_commit::{GroupCommit, Receipt};
@@ -70,7 +72,10 @@ impl Intake {
         };
         let mut notes = Vec::new();
         let (disk, dir) = (home.journal().disk().clone(), home.journal().dir().to_owned());
-        let known_keys = KnownKeys::open(disk, &dir, &mut notes)?;
+        let known_keys = KnownKeys::open(disk.clone(), &dir, &mut notes)?;
+        let place = (dir.as_path(), home.journal().id());
+        let acknowledged_damage =
+            AcknowledgedDamage::open(disk, place, home.supervisor(), &mut notes)?;
         let impostors = |reason| {
             let about = "Requests rejected because the producer number belongs to another sender";
             meter.counter("topdeck_intake_identity_rejections_total", about, &[("reason", reason)])
@@ -78,6 +83,7 @@ impl Intake {
         let shared = Arc::new(IntakeState {
             sequences: Mutex::default(),
             known_keys,
+            acknowledged_damage,
             identity_rejections: IdentityRejections {
                 keys: impostors("key"),
                 sequences: impostors("sequence"),
@@ -285,6 +291,16 @@ impl Intake {
     /// Counts durable records and writes the ledger, as the housekeeping thread does periodically.
     pub fn checkpoint_ledger(&self) -> Result<()> {
         self.shared.checkpoint_ledger(false)
+    }
+
+    /// Acknowledges reported damage of the journal and skipped records: all of it, or one location.
+    /// It stays listed as acknowledged. Returns the new acknowledgements, durably stored.
+    pub fn acknowledge_damage(
+        &self,
+        location: Option<&str>,
+        note: &str,
+    ) -> Result<Vec<DamageAcknowledgement>> {
+        self.shared.acknowledged_damage.acknowledge(self.supervisor(), location, note)
     }
 
     /// Why new data finds no space on the disk or below a limit, if so: senders are asked to retry.

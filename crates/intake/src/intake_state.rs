@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, SeriesId, SeriesRef};
 
+use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
@@ -51,6 +52,7 @@ pub(crate) struct IntakeState {
     /// Last accepted sequence of each producer epoch.
     pub(crate) sequences: Mutex<LastSequences>,
     pub(crate) known_keys: KnownKeys,
+    pub(crate) acknowledged_damage: AcknowledgedDamage,
     pub(crate) identity_rejections: IdentityRejections,
     pub(crate) series_cache: Arc<SeriesCache>,
     pub(crate) rejections: Arc<Rejections>,

@@ -33,6 +33,7 @@ mod settings;
 mod space_monitor;
 mod write_target;
 
+mod acknowledged_damage;
 mod audit;
 
 pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
@@ -42,8 +43,8 @@ pub use group_commit::Receipt;
 pub use ingest_writer::IngestWriter;
 pub use intake::{Intake, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX};
 pub use journal::supervisor::{
-    DamageReport, LogFn, QuarantinedInput, SupervisedThread, Supervisor, ThreadStatus,
-    panic_message,
+    DamageAcknowledgement, DamageReport, LogFn, QuarantinedInput, SupervisedThread, Supervisor,
+    ThreadStatus, panic_message,
 };
 pub use key_encoding::SeriesKeyEncoding;
 pub use known_keys::ProducerKey;

@@ -21,6 +21,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+mod acknowledgement;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,6 +32,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::wall_clock::{WallClock, wall_clock};
+
+pub use acknowledgement::DamageAcknowledgement;
 
 /// Consecutive panics from which on a thread is reported as failing, although it is restarted.
 pub(crate) const PANICS_FAILING: u32 = 3;
@@ -92,6 +96,7 @@ struct SupervisorState {
     quarantined_total: u64,
     damage: Vec<DamageReport>,
     damaged_records_total: u64,
+    acknowledged: Vec<DamageAcknowledgement>,
 }
 
 #[derive(Default)]
@@ -138,6 +143,8 @@ pub struct QuarantinedInput {
     pub reason: String,
     /// Time of the quarantine, in nanoseconds since the Unix epoch.
     pub time: i64,
+    /// Whether it is tried again, and released when that succeeds.
+    pub is_retried: bool,
 }
 
 /// Damaged stored data.
@@ -247,9 +254,21 @@ impl Supervisor {
         threads.map(text).collect()
     }
 
-    /// Reports an input as quarantined, replacing an entry of the same name. Logged once.
+    /// Reports an input as quarantined until it is tried again with success, replacing an entry of
+    /// the same name. Logged once.
     pub fn quarantine(&self, name: impl Into<String>, reason: impl Into<String>) {
-        let input = QuarantinedInput { name: name.into(), reason: reason.into(), time: self.now() };
+        let (name, reason, time) = (name.into(), reason.into(), self.now());
+        self.add_quarantined(QuarantinedInput { name, reason, time, is_retried: true });
+    }
+
+    /// As [`Supervisor::quarantine`], for an input that is skipped for good. Not logged again if it
+    /// is acknowledged.
+    pub fn quarantine_permanently(&self, name: impl Into<String>, reason: impl Into<String>) {
+        let (name, reason, time) = (name.into(), reason.into(), self.now());
+        self.add_quarantined(QuarantinedInput { name, reason, time, is_retried: false });
+    }
+
+    fn add_quarantined(&self, input: QuarantinedInput) {
         let is_new = {
             let mut state = self.state();
             match state.quarantined.iter_mut().find(|known| known.name == input.name) {
@@ -263,7 +282,8 @@ impl Supervisor {
                     }
                     state.quarantined_total = state.quarantined_total.saturating_add(1);
                     state.quarantined.push(input.clone());
-                    true
+                    input.is_retried
+                        || state.acknowledged.iter().all(|known| known.location != input.name)
                 }
             }
         };
@@ -288,7 +308,7 @@ impl Supervisor {
     }
 
     /// Reports damage for [`DAMAGE_REPORTED_FOR_NS`]. Damage found again within that time is not
-    /// reported again.
+    /// reported again. Acknowledged damage is not logged.
     pub fn report_damage(&self, location: String, records: u64, remedy: String) {
         let now = self.now();
         let report = DamageReport { location, records, remedy, time: now };
@@ -306,7 +326,7 @@ impl Supervisor {
             state.damage.push(before.filter(|_| is_reported).unwrap_or_else(|| report.clone()));
             !is_reported
         };
-        if is_new {
+        if is_new && !self.is_acknowledged(&report.location) {
             self.log(&format!("cannot read {}: damaged; {}", report.location, report.remedy));
         }
     }

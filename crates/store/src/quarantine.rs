@@ -63,7 +63,7 @@ impl Quarantine {
         let position = |name: &String| name.strip_suffix(SUFFIX)?.parse().ok();
         let records: BTreeSet<u64> = names.iter().filter_map(position).collect();
         for position in &records {
-            supervisor.quarantine(
+            supervisor.quarantine_permanently(
                 record_name(*position),
                 format!("saved in {FOLDER}/{position}{SUFFIX}"),
             );
@@ -92,7 +92,7 @@ impl Quarantine {
             return Ok(());
         }
         self.records.insert(position);
-        self.supervisor.quarantine(record_name(position), reason);
+        self.supervisor.quarantine_permanently(record_name(position), reason);
         if self.files >= FILES_MAX {
             let reason = format!("quarantine limit ({FILES_MAX} records) reached in {FOLDER}");
             return Err(Error::Damage { location: record_name(position), reason });

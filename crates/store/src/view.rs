@@ -12,6 +12,7 @@ mod cumulative;
 mod dropped;
 pub(crate) mod increments;
 mod placement;
+mod slot_increases;
 mod sums;
 
 use std::collections::BTreeSet;

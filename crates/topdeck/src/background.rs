@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use journal::supervisor::panic_message;
 
-use crate::command::print_message;
+use crate::output::print_message;
 
 /// Exit status of a Rust program whose main thread panicked.
 const STATUS: i32 = 101;

@@ -1,15 +1,15 @@
 //! Command line: subcommands and exit statuses.
 
 use std::ffi::OsString;
-use std::fmt::Display;
-use std::io::{self, Write as _};
+use std::io;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches as _, Parser};
-use render::text::escape_control;
 
 use crate::renamed_flags;
+
+pub(crate) use crate::output::{print_message, print_stderr, print_stdout};
 
 /// Latency observability with full distributions instead of averages.
 ///
@@ -90,6 +90,7 @@ subcommands! {
     Generate(crate::generate::Options) => crate::generate::run,
     Token(crate::token::Options) => crate::token::run,
     Audit(crate::audit::Options) => crate::audit::run,
+    Damage(crate::damage::Options) => crate::damage::run,
     Snapshot(crate::snapshot::Options) => crate::snapshot::run,
     Restore(crate::restore::Options) => crate::restore::run,
     CheckConfig(crate::check_config::Options) => crate::check_config::run,
@@ -138,23 +139,6 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     }
     print_message(format_args!("{error:#}"));
     ExitCode::FAILURE
-}
-
-/// Prints a message to standard error. If standard error is full or closed, the message is lost,
-/// but not the exit status.
-pub(crate) fn print_message(message: impl Display) {
-    let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
-}
-
-/// Writes the result to standard output.
-pub(crate) fn print_stdout(bytes: &[u8]) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes).and_then(|()| out.flush()).context("cannot write to standard output")
-}
-
-/// Writes additional output to standard error; errors are ignored.
-pub(crate) fn print_stderr(text: &str) {
-    let _ = io::stderr().write_all(text.as_bytes());
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use inspect::find::{self, MatchPreference, MatchedProcess};
 
-use crate::command::print_message;
+use crate::output::print_message;
 
 /// Finds the process, and prints a note if the choice is not obvious.
 pub(crate) fn find_process(text: &str, prefer: MatchPreference) -> inspect::Result<MatchedProcess> {

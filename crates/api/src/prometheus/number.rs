@@ -118,11 +118,7 @@ impl Decimal {
         for byte in mantissa.bytes() {
             match byte {
                 b'.' => point = Some(count),
-                b'0' if is_leading => {
-                    if point.is_some() {
-                        exponent -= 1;
-                    }
-                }
+                b'0' if is_leading => exponent -= i32::from(point.is_some()),
                 b'0'..=b'9' => {
                     is_leading = false;
                     // Zeros at the end of a long integer.

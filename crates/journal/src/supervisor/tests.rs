@@ -129,3 +129,41 @@ fn quarantined_inputs_are_bounded_and_logged_once() {
     supervisor.release("day 0");
     assert_eq!(supervisor.quarantined()[0].name, "day 1");
 }
+
+#[test]
+fn acknowledged_damage_is_listed_and_not_logged_again() {
+    let (supervisor, now) = supervisor_without_backoff();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&lines);
+    let log: LogFn = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
+    let settings = SupervisorSettings { log: Some(log), ..supervisor.0.settings.clone() };
+    let first = Supervisor::new(settings.clone());
+    first.report_damage("record 7".to_owned(), 2, "look".to_owned());
+    first.quarantine_permanently("record 9", "a count overflows");
+    first.quarantine("rolling up day 3", "a count overflows");
+    now.store(5, Ordering::Relaxed);
+    let due = first.acknowledgements_due("disk replaced");
+    let acknowledgement = |location: &str, records| DamageAcknowledgement {
+        location: location.to_owned(),
+        records,
+        found_at: 1,
+        time: 5,
+        note: "disk replaced".to_owned(),
+    };
+    // A rollup is retried: its report ends when it succeeds.
+    let expected = [acknowledgement("record 7", 2), acknowledgement("record 9", 1)];
+    assert_eq!(due, expected);
+    first.acknowledge(due);
+    assert_eq!(first.acknowledgements_due("again"), []);
+    assert_eq!(lines.lock().unwrap().len(), 3);
+
+    // The next process finds the same damage, and other damage.
+    let next = Supervisor::new(settings);
+    next.acknowledge(first.acknowledged());
+    next.report_damage("record 7".to_owned(), 2, "look".to_owned());
+    next.quarantine_permanently("record 9", "saved in quarantine/9.batch");
+    next.report_damage("record 8".to_owned(), 1, "look".to_owned());
+    assert!(next.is_acknowledged("record 7") && !next.is_acknowledged("record 8"));
+    assert_eq!(lines.lock().unwrap()[3..], ["cannot read record 8: damaged; look"]);
+    assert_eq!(next.acknowledged(), expected, "the first acknowledgement stays");
+}

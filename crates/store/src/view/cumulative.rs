@@ -21,6 +21,7 @@ use crate::row::{NumberSummary, Predecessor, Row, Rows};
 
 use super::dropped::CoveredParts;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
+use super::slot_increases::SlotIncreases;
 use super::{ReadView, SeriesQuery, may_contain};
 
 /// Days of a series with and without rollups.
@@ -29,6 +30,8 @@ pub(super) struct RollupCoverage {
     /// Days that have a rollup, by resolution.
     pub(super) rolled: [BTreeSet<i64>; 5],
     pub(super) loose: BTreeMap<i64, UnrolledDay>,
+    /// Days whose rollups have sources that were dropped.
+    pub(super) dropped: BTreeSet<i64>,
 }
 
 /// How to read a day without complete rollups.
@@ -77,6 +80,7 @@ impl ReadView {
             }
             self.rolled_rows(series, resolution, &join_ranges(rolled), gaps, &mut rows)?;
         }
+        let mut rollups = SlotIncreases::default();
         for range in join_ranges(base) {
             if kind.is_cumulative() {
                 self.add_too_late(series, &range, &days, covered, gaps)?;
@@ -88,7 +92,12 @@ impl ReadView {
                 continue;
             }
             let found = self.base_rows(series, &range, |_| true, gaps)?;
-            rows.append(self.deltas_since(series, found, range.start, gaps)?);
+            let mut deltas = self.deltas_since(series, found, range.start, gaps)?;
+            if kind.is_cumulative() {
+                let place = (&range, &days.dropped);
+                rollups.remove_differing(self, series, place, &mut deltas, gaps)?;
+            }
+            rows.append(deltas);
         }
         for range in join_ranges(beside) {
             let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
@@ -222,13 +231,12 @@ impl ReadView {
         let kind = series.found.series.kind();
         let mut days = RollupCoverage::default();
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
-        let mut dropped_days: BTreeSet<i64> = BTreeSet::new();
         for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
         {
             for (&day, numbers) in &part.covers {
                 days.rolled[part.resolution as usize].insert(day);
                 if !numbers.is_subset(&live) {
-                    dropped_days.insert(day);
+                    days.dropped.insert(day);
                 }
             }
         }
@@ -266,7 +274,7 @@ impl ReadView {
             }
             unrolled.extend(next.map(|time| slot(time, DAY)));
             for day in unrolled {
-                let how = if dropped_days.contains(&day) {
+                let how = if days.dropped.contains(&day) {
                     UnrolledDay::RollupPlusRaw
                 } else {
                     UnrolledDay::RawOnly

@@ -1,5 +1,7 @@
 //! The increase of cumulative series is unchanged by retention, deletion and late samples.
 
+mod partly_dropped_day;
+
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{Gap, Selector, Series, SeriesKind};

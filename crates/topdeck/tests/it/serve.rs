@@ -2,6 +2,7 @@
 
 pub(crate) mod client;
 mod command;
+mod damage;
 mod data_loss;
 mod forward;
 mod full_disk;

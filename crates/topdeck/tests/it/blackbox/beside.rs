@@ -66,7 +66,7 @@ const EXPRESSIONS: [&str; 34] = [
 
 #[test]
 #[ignore = "needs TOPDECK_PROMETHEUS, a program: make system PART=prometheus"]
-fn prometheus_answers_alike_from_outside() {
+fn prometheus_gives_equal_results_to_the_same_requests() {
     let program = std::env::var("TOPDECK_PROMETHEUS").expect("TOPDECK_PROMETHEUS names a program");
     let mut wrong = Vec::new();
     for seed in 1..=6 {

@@ -1,0 +1,195 @@
+//! Increases of cumulative series by slot, according to rollups and to base rows.
+//!
+//! They differ on a day of which a retention rule dropped some rows, where a sample arrived after
+//! that: no rollup contains it, so the increase until it is part of the increase of the next
+//! sample. A column that cuts a slot reads base rows, and its neighbour may read a rollup. Each
+//! increase must be in one of them.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use model::Gap;
+
+use crate::error::Result;
+use crate::resolution::{DAY, MINUTE, Resolution, slot};
+use crate::row::Rows;
+
+use super::placement::{join_ranges, split_by_days, split_by_slots};
+use super::{ReadView, SeriesQuery};
+
+/// Relative difference of two sums of the same increases, which were added in another order.
+const ROUNDING: f64 = 1e-12;
+
+/// Increases of a series and a day in the slots of its finest rollups.
+struct DayRollup {
+    period: i64,
+    increases: BTreeMap<i64, f64>,
+}
+
+/// Rollups of the days with dropped rows, read once for all columns of a series.
+#[derive(Default)]
+pub(super) struct SlotIncreases(BTreeMap<i64, Option<DayRollup>>);
+
+impl SlotIncreases {
+    /// Removes increases of base rows in slots whose rollup has another increase, and reports a gap
+    /// for each such slot. `days` are the days with dropped base rows.
+    pub(super) fn remove_differing(
+        &mut self,
+        view: &ReadView,
+        series: &SeriesQuery,
+        (range, days): (&Range<i64>, &BTreeSet<i64>),
+        rows: &mut Rows,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
+        for piece in split_by_days(range) {
+            let day = slot(piece.end, DAY);
+            if !days.contains(&day) {
+                continue;
+            }
+            let rollup = match self.0.entry(day) {
+                Entry::Occupied(read) => read.into_mut(),
+                Entry::Vacant(unread) => unread.insert(read_day(view, series, day)?),
+            };
+            // A rollup of a whole day does not tell the increases of its slots.
+            let Some(DayRollup { period, increases }) = rollup else { continue };
+            let whole = whole_slots(&piece, *period);
+            let in_base = base_increases(view, series, &whole, *period)?;
+            let starts = split_by_slots(&whole, *period).into_iter().map(|range| range.start);
+            let differing = differing_slots(starts, increases, &in_base);
+            if differing.is_empty() {
+                continue;
+            }
+            rows.retain(|_, end| slot(end, DAY) != day || !differing.contains(&slot(end, *period)));
+            let ranges = differing
+                .iter()
+                .map(|&start| start.max(piece.start)..start.saturating_add(*period).min(piece.end));
+            let name = &series.found.series;
+            gaps.extend(join_ranges(ranges.collect()).into_iter().map(|Range { start, end }| {
+                let reason = format!(
+                    "base rows of {name} differ from its rollups: some were dropped, or arrived \
+                     after others were dropped; longer columns are answered from rollups"
+                );
+                Gap { start, end, producer: None, lost: None, reason }
+            }));
+        }
+        Ok(())
+    }
+}
+
+/// Slots in which base rows have another increase than rollups. Slots that differ one after the
+/// other agree if their sums are equal: all are read from base rows, and the increase that a rollup
+/// has in a later slot is counted once.
+fn differing_slots(
+    starts: impl Iterator<Item = i64>,
+    rollup: &BTreeMap<i64, f64>,
+    base: &BTreeMap<i64, f64>,
+) -> BTreeSet<i64> {
+    let is_equal = |(a, b): (f64, f64)| (a - b).abs() <= ROUNDING * a.abs().max(b.abs());
+    let mut differing = BTreeSet::new();
+    let (mut run, mut sums): (Vec<i64>, (f64, f64)) = (Vec::new(), (0.0, 0.0));
+    for start in starts {
+        let of = |increases: &BTreeMap<i64, f64>| increases.get(&start).copied().unwrap_or(0.0);
+        let slot = (of(rollup), of(base));
+        match is_equal(slot) {
+            true if slot == (0.0, 0.0) => {}
+            true => {
+                differing.extend(std::mem::take(&mut run));
+                sums = (0.0, 0.0);
+            }
+            false => {
+                run.push(start);
+                sums = (sums.0 + slot.0, sums.1 + slot.1);
+                if is_equal(sums) {
+                    run.clear();
+                    sums = (0.0, 0.0);
+                }
+            }
+        }
+    }
+    differing.extend(run);
+    differing
+}
+
+/// The slots that contain a time range.
+fn whole_slots(range: &Range<i64>, period: i64) -> Range<i64> {
+    let start = range.start.saturating_sub(range.start.rem_euclid(period));
+    start..slot(range.end, period).saturating_add(period)
+}
+
+/// `None` if the series has rows in the rollup of the day, but in no finer one, or if a rollup is
+/// unreadable.
+fn read_day(view: &ReadView, series: &SeriesQuery, day: i64) -> Result<Option<DayRollup>> {
+    let range = day..day.saturating_add(DAY);
+    for resolution in Resolution::ROLLUPS {
+        let (mut rows, mut gaps) = (Rows::none_of_rollup(series.found.series.kind()), Vec::new());
+        let range = std::slice::from_ref(&range);
+        view.rolled_rows(series, resolution, range, &mut gaps, &mut rows)?;
+        if !gaps.is_empty() || resolution == Resolution::Day && rows.len() > 0 {
+            return Ok(None);
+        }
+        let period = resolution.period().unwrap_or(DAY);
+        if rows.len() > 0 {
+            return Ok(Some(DayRollup { period, increases: by_slot(&rows, period) }));
+        }
+    }
+    // All samples of the series arrived after rows of their day were dropped.
+    Ok(Some(DayRollup { period: MINUTE, increases: BTreeMap::new() }))
+}
+
+fn base_increases(
+    view: &ReadView,
+    series: &SeriesQuery,
+    slots: &Range<i64>,
+    period: i64,
+) -> Result<BTreeMap<i64, f64>> {
+    // The read of the answer reports damage.
+    let mut gaps = Vec::new();
+    let rows = view.base_rows(series, slots, |_| true, &mut gaps)?;
+    Ok(by_slot(&view.deltas_since(series, rows, slots.start, &mut gaps)?, period))
+}
+
+/// Sums of counters or numbers of values in histograms, by slot.
+fn by_slot(rows: &Rows, period: i64) -> BTreeMap<i64, f64> {
+    let mut increases = BTreeMap::new();
+    let mut add = |end: i64, increase: f64| {
+        *increases.entry(slot(end, period)).or_insert(0.0) += increase;
+    };
+    match rows {
+        Rows::Histograms(rows) => {
+            rows.iter().for_each(|row| add(row.end, row.value.count() as f64));
+        }
+        Rows::Summaries(rows) => rows.iter().for_each(|row| add(row.end, row.value.sum.value())),
+        other => panic!("BUG: {other:?} are neither increases nor rollups"),
+    }
+    increases
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_differ_agree_if_their_sums_are_equal() {
+        let check = |rollup: &[f64], base: &[f64], expected: &[i64]| {
+            let by_slot = |increases: &[f64]| (0..).zip(increases.iter().copied()).collect();
+            let slots = 0..rollup.len() as i64;
+            let found = differing_slots(slots, &by_slot(rollup), &by_slot(base));
+            assert_eq!(found.into_iter().collect::<Vec<_>>(), expected, "{rollup:?} {base:?}");
+        };
+        check(&[1.0, 2.0], &[1.0, 2.0], &[]);
+        // A late sample in the slot of the next one, in the slot before it, and alone.
+        check(&[0.0, 3.0, 1.0], &[0.0, 3.0, 1.0], &[]);
+        check(&[0.0, 0.0, 3.0, 1.0], &[1.0, 0.0, 2.0, 1.0], &[]);
+        check(&[0.0, 0.0], &[1.0, 0.0], &[0]);
+        // The next sample follows the one before the late one.
+        check(&[0.0, 3.0], &[1.0, 3.0], &[0]);
+        check(&[3.0, 1.0, 1.0], &[0.0, 1.0, 1.0], &[0]);
+        check(&[0.1 + 0.2], &[0.3], &[]);
+    }
+}
