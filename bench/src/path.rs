@@ -180,32 +180,37 @@ fn method(options: &PathOptions, effort: &Effort) -> String {
 }
 
 const METHOD: &str = "Each server is a process of its own with its default settings \
-                      (Prometheus and VictoriaMetrics keep data for ten years, VictoriaMetrics \
-                      answers with up to 3,000,000 series and without its cache of results; \
-                      host metrics of topdeck are off), loaded and asked over HTTP on this \
-                      machine, which it shares with the sender. All get the same bytes in the \
-                      same order, by remote write 1 in snappy: A (one series, a week, 10,080 \
-                      histograms) and B (1,000 series, a day, 1,440,000 histograms) as \
-                      cumulative native histograms of schema 5; 10,000 series of B for an hour \
-                      as 12 classic buckets each; B again by OTLP over HTTP, as cumulative \
-                      exponential histograms of scale 5. VictoriaMetrics converts native \
-                      histograms to a counter per bucket; its second column gets the 18 \
-                      buckets per decade of its own clients. It does not get B as native \
-                      histograms, which would be more than 190 million samples of \
-                      counters.\n\nTargets are those of topdeck and hold for both functions. \
-                      `increase` is compared with that of Prometheus, value by value, with the \
-                      tolerance of its own tests (10^-6). `exact_increase` and the `increase` \
-                      of VictoriaMetrics are compared with the counts that were sent: counts \
-                      must be equal, and quantiles and shares lie in the bucket where the \
-                      exact value is. An answer that differs says so in its row.\n\nNumbers \
-                      are medians of all rounds, with minimum and maximum in parentheses; in \
-                      each round the servers take turns. CPU time is that of the whole \
-                      process, user and system, from its CPU clock. A cold query is the first \
-                      one of a server that has just started and whose files are not in the \
-                      page cache; others are the median of up to five that follow it. Peak RSS \
-                      is VmHWM, reset before the query. “Settled” is until the server was idle \
-                      and Prometheus had moved everything older than three hours to blocks. \
-                      “On disk” is everything in the data folder after a clean stop. The \
-                      dashboard has 20 panels with 360 steps over 6 hours of B, over six \
-                      connections, and is reloaded every 10 s while the second half of B \
-                      arrives within a minute, 12,000 histograms per second.";
+                      (Prometheus and VictoriaMetrics keep data for ten years, \
+                      VictoriaMetrics answers with up to 3,000,000 series and without its \
+                      cache of results; host metrics of topdeck are off), loaded and asked \
+                      over HTTP on this machine, which it shares with the sender. All get \
+                      the same bytes in the same order, by remote write 1 in snappy: A (one \
+                      series, a week, 10,080 histograms) and B (1,000 series, a day, \
+                      1,440,000 histograms) as cumulative native histograms of schema 5; \
+                      10,000 series of B for an hour as 12 classic buckets each; B again by \
+                      OTLP over HTTP, as cumulative exponential histograms of scale 5. \
+                      VictoriaMetrics converts native histograms to a counter per bucket; \
+                      its second column gets the 18 buckets per decade of its own clients. \
+                      It does not get B as native histograms, which would be more than 190 \
+                      million samples of counters.\n\nTargets are those of topdeck and hold \
+                      for both functions. `increase` is compared with that of Prometheus, \
+                      value by value, with the tolerance of its own tests (10^-6). \
+                      `exact_increase` and the `increase` of VictoriaMetrics are compared \
+                      with the counts that were sent: counts must be equal, and quantiles \
+                      and shares lie in the bucket where the exact value is. An answer that \
+                      differs says so in its row.\n\nNumbers are medians of all rounds, with \
+                      minimum and maximum in parentheses; in each round the servers take \
+                      turns. CPU time is that of the whole process, user and system, from \
+                      its CPU clock. A cold query is the first one of a server that has just \
+                      started and whose files are not in the page cache; others are the \
+                      median of up to five that follow it. Peak RSS is VmHWM, reset before \
+                      the query. “Settled” is until the server was idle and Prometheus had \
+                      moved everything older than three hours to blocks. “On disk” is \
+                      everything in the data folder after a clean stop. The dashboard has 20 \
+                      panels with 360 steps over 6 hours of B, over six connections, and is \
+                      reloaded every 10 s while the second half of B arrives within a \
+                      minute, 12,000 histograms per second. Growth loads counters with five \
+                      labels and four samples each, whose regular expression selects 10,000 \
+                      pods; after kill -9, ten seconds after the last query, the time runs \
+                      to the first right answer of that search. “B: a light query” sums the \
+                      counts of one host at one moment.";

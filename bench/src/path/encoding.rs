@@ -281,3 +281,17 @@ impl SeriesEncoder for OtlpEncoder {
         body
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_of_buckets_are_those_of_the_clients() {
+        let label = |bucket: BucketLabel| bucket.pair().1;
+        assert_eq!(label(BucketLabel::Vmrange(0)), "1.000e-09...1.136e-09");
+        assert_eq!(label(BucketLabel::Vmrange(9 * 18)), "1.000e+00...1.136e+00");
+        let bounds = [0, 7, 11].map(|index| label(BucketLabel::Le(index)));
+        assert_eq!(bounds, ["0.005", "1", "+Inf"]);
+    }
+}
