@@ -237,6 +237,15 @@ test("a disabled collector shows its reason, not 0", { timeout: 120_000 }, async
   }
 });
 
+/** The generation that a process holds: stored series have no PID. */
+async function generationOf(pid: number | undefined): Promise<string | null> {
+  interface ProcessesJson {
+    processes: { pid: number; program: { generation: string | null } | null }[];
+  }
+  const { processes } = await server.ask<ProcessesJson>("/v1/processes");
+  return processes.find((one) => one.pid === pid)?.program?.generation ?? null;
+}
+
 test(
   "a program with metrics in shared memory: the page shows what the server returns",
   { timeout: 180_000 },
@@ -245,15 +254,9 @@ test(
     const other = await Server.start(false, 'collection_interval = "1s"');
     try {
       await other.record("answer", [1, 2, 3]);
-      const seen = async () =>
-        (
-          await server.ask<{ total: number }>("/v1/series", {
-            selector: `process_up{process="topdeck",pid="${other.pid}"}`,
-          })
-        ).total;
       const isSeen = await expect
-        .poll(seen, { timeout: 30_000 })
-        .toBe(1)
+        .poll(() => generationOf(other.pid), { timeout: 60_000 })
+        .not.toBeNull()
         .then(
           () => true,
           () => false,
@@ -262,7 +265,8 @@ test(
       if (!isSeen && note) return skip(note);
       expect(isSeen).toBe(true);
       const metric = "topdeck_journal_append_duration";
-      const of = `${metric}{process="topdeck",pid="${other.pid}"}`;
+      const identity = `process="topdeck",generation="${await generationOf(other.pid)}"`;
+      const of = `${metric}{${identity}}`;
       const to = new Date(Math.ceil((Date.now() + SECOND) / SECOND) * SECOND);
       // Sixty windows of a second; rates of programs cover the last five.
       const from = new Date(to.getTime() - 60 * SECOND);
@@ -286,7 +290,7 @@ test(
       const cells = await line.getByRole("cell").allInnerTexts();
       // The busiest timing of that process, by another query.
       const recent = 5 * SECOND;
-      const busiest = `{__name__="${cells[0]}",process="topdeck",pid="${other.pid}"}`;
+      const busiest = `{__name__="${cells[0]}",${identity}}`;
       const last = { from: new Date(to.getTime() - recent).toISOString(), to: range.to };
       const response = await server.ask<HistogramJson>("/v1/histogram", {
         selector: busiest,
@@ -321,30 +325,19 @@ test(
       );
     if (!isKnown) return skip((await reason()) ?? "");
     const other = await Server.start(false);
-    const [own, ended] = [String(server.pid), String(other.pid)];
-    await expect
-      .poll(
-        async () =>
-          (
-            await server.ask<{ total: number }>("/v1/series", {
-              selector: `process_up{pid="${ended}"}`,
-            })
-          ).total,
-        { timeout: 30_000 },
-      )
-      .toBe(1);
+    const own = String(server.pid);
+    await expect.poll(() => generationOf(other.pid), { timeout: 60_000 }).not.toBeNull();
+    const ended = await generationOf(other.pid);
+    const exitsOf = async () => {
+      const selector = `process_exit_info{process="topdeck",generation="${ended}"}`;
+      const found = await server.ask<{ info_metrics: { time_ns: number }[] }>("/v1/info_metrics", {
+        selector,
+      });
+      return found.info_metrics[0]?.time_ns ?? 0;
+    };
+    const before = await exitsOf();
     await other.stop();
-    await expect
-      .poll(
-        async () =>
-          (
-            await server.ask<{ total: number }>("/v1/info_metrics", {
-              selector: `process_exit_info{pid="${ended}"}`,
-            })
-          ).total,
-        { timeout: 30_000 },
-      )
-      .toBe(1);
+    await expect.poll(exitsOf, { timeout: 30_000 }).toBeGreaterThan(before);
 
     await visitor.open("host", { from: "-15m", to: "now" });
     const { page } = visitor;
@@ -391,7 +384,7 @@ test(
     const expand = exits
       .locator("xpath=following-sibling::div/button")
       .filter({ hasNotText: /^Show 10$/ });
-    const end = region.getByRole("row", { name: new RegExp(`^topdeck ${ended}`) });
+    const end = region.getByRole("row", { name: new RegExp(`^topdeck #${ended}`) });
     // Servers that exit meanwhile push the row out of the first ones.
     const isShown = async () => {
       if ((await end.count()) === 0 && (await expand.count()) > 0) await expand.click();

@@ -16,7 +16,8 @@ const process = (
   name: string,
   cpu_cores: number | null,
   resident_bytes = 0,
-): Process => ({ pid, name, state: "S", threads: 1, cpu_cores, resident_bytes });
+  program: Process["program"] = null,
+): Process => ({ pid, name, state: "S", threads: 1, cpu_cores, resident_bytes, program });
 const table = (...processes: Process[]): ProcessList => ({
   host: "box",
   reason: null,
@@ -27,7 +28,7 @@ const table = (...processes: Process[]): ProcessList => ({
 
 /** A program with `times` equal latencies. */
 function program(
-  pid: string,
+  generation: string,
   name: string,
   more: Partial<Program> = {},
   times = 0,
@@ -41,10 +42,9 @@ function program(
   );
   const timing = times > 0 ? { metric: "answer", unit, distribution, selector: "answer" } : null;
   return {
-    id: `${name} ${pid}`,
+    id: `${name} ${generation}`,
     process: name,
-    pid,
-    isNamespaced: false,
+    generation,
     format: "",
     isUp: true,
     timing,
@@ -55,20 +55,27 @@ function program(
   };
 }
 
-const names = (of: readonly ProcessRow[]) => of.map((one) => `${one.name} ${one.pid}`);
+const names = (of: readonly ProcessRow[]) =>
+  of.map((one) => `${one.name} ${one.pid || `#${one.generation}`}`);
 
-test("a program and its process are one row, unless its PID is of another namespace", () => {
-  const rows = joinRows(table(process(7, "java", 0.5), process(9, "sh", 0)), [
-    program("7", "Main"),
-    program("9", "worker", { isNamespaced: true }),
-  ]);
-  expect(names(rows)).toEqual(["Main 7", "worker 9", "sh 9"]);
+test("a program and the process that holds its generation are one row", () => {
+  const of = (process: string, generation: string | null) => ({ process, generation, format: "" });
+  const list = table(
+    process(7, "java", 0.5, 0, of("Main", "1")),
+    process(8, "java", 0.1, 0, of("Main", null)),
+    process(9, "sh", 0),
+  );
+  const ended = program("2", "Main", { isUp: false });
+  const rows = joinRows(list, [program("1", "Main"), ended, program("short", "Main")]);
+  expect(names(rows)).toEqual(["Main 7", "Main #2", "Main #short", "java 8", "sh 9"]);
   expect(rows.map((one) => [one.process?.cpu_cores ?? null, one.program !== null])).toEqual([
     [0.5, true],
     [null, true],
+    [null, true],
+    [0.1, false],
     [0, false],
   ]);
-  expect(names(joinRows(null, [program("7", "Main")]))).toEqual(["Main 7"]);
+  expect(names(joinRows(null, [program("1", "Main")]))).toEqual(["Main #1"]);
 });
 
 test("the largest comes first, unknown values last in either direction", () => {
@@ -92,15 +99,16 @@ test("latencies of different units are compared, and counts", () => {
     program("2", "fast", { inFlight: [1, 2, 0, 0, 0], oldest: 4 }, 9),
     program("3", "idle", { inFlight: [0, 0, 0, 0, 0] }),
   ]);
-  expect(names(sortRows(of, "p99", false, 1_000))).toEqual(["slow 1", "fast 2", "idle 3"]);
-  expect(names(sortRows(of, "rate", false, 1_000))).toEqual(["fast 2", "slow 1", "idle 3"]);
-  expect(names(sortRows(of, "flight", false, 1_000))).toEqual(["fast 2", "idle 3", "slow 1"]);
-  expect(names(sortRows(of, "oldest", false, 1_000))[0]).toBe("fast 2");
+  expect(names(sortRows(of, "p99", false, 1_000))).toEqual(["slow #1", "fast #2", "idle #3"]);
+  expect(names(sortRows(of, "rate", false, 1_000))).toEqual(["fast #2", "slow #1", "idle #3"]);
+  expect(names(sortRows(of, "flight", false, 1_000))).toEqual(["fast #2", "idle #3", "slow #1"]);
+  expect(names(sortRows(of, "oldest", false, 1_000))[0]).toBe("fast #2");
 });
 
 test("every word of a filter has to match the row", () => {
-  const of = joinRows(table(process(71, "java", 0), process(8, "sh", 0)), [
-    program("71", "Main", { format: "jvm" }, 3),
+  const java = process(71, "java", 0, 0, { process: "Main", generation: "1", format: "jvm" });
+  const of = joinRows(table(java, process(8, "sh", 0)), [
+    program("1", "Main", { format: "jvm" }, 3),
   ]);
   expect(names(filterRows(of, "JVM 71"))).toEqual(["Main 71"]);
   expect(names(filterRows(of, "answer"))).toEqual(["Main 71"]);

@@ -39,7 +39,7 @@ function serve(
       ? {
           info_metrics: [
             {
-              labels: { process: "cart", pid: "9", host: "web-1" },
+              labels: { process: "cart", generation: "2", host: "web-1" },
               time_ns: 7 * NS,
               text: "terminated with 1 operation in flight, for 3.000 s",
             },
@@ -77,15 +77,15 @@ const [up, inFlight, oldest] = buildProcessQueries("web-1", TO);
 
 test("a program has its busiest timing and its operations in flight", async () => {
   const [shop, cart] = [
-    { process: "shop", pid: "7" },
-    { process: "cart", pid: "9" },
+    { process: "shop", generation: "7" },
+    { process: "cart", generation: "2" },
   ];
   serve(
     {
       [up]: [
         [shop, 1],
         [cart, 0],
-        [{ process: "gone", pid: "1" }, 0],
+        [{ process: "gone", generation: "1" }, 0],
       ],
       [inFlight]: [
         [{ ...cart, age: "1s-10s" }, 1],
@@ -109,11 +109,11 @@ test("a program has its busiest timing and its operations in flight", async () =
     },
   );
   const report = await fetchAll();
-  expect(report.programs.map((one) => [one.process, one.pid, one.isUp])).toEqual([
+  expect(report.programs.map((one) => [one.process, one.generation, one.isUp])).toEqual([
     ["shop", "7", true],
   ]);
-  expect(report.exited.map((one) => [one.process, one.pid, one.isUp])).toEqual([
-    ["cart", "9", false],
+  expect(report.exited.map((one) => [one.process, one.generation, one.isUp])).toEqual([
+    ["cart", "2", false],
     ["gone", "1", false],
   ]);
   const [first] = report.programs;
@@ -131,8 +131,17 @@ test("a program has its busiest timing and its operations in flight", async () =
   expect(third!.exit).toBe(null);
 });
 
+test("the exit of an earlier process stays when its generation is held again", async () => {
+  const cart = { process: "cart", generation: "2" };
+  serve({ [up]: [[cart, 1]], [inFlight]: [[{ ...cart, age: "below 1s" }, 4]], [oldest]: [] }, []);
+  const { programs, exited } = await fetchAll();
+  expect(programs.map((one) => [one.process, one.isUp, one.exit])).toEqual([["cart", true, null]]);
+  expect(exited).toMatchObject([{ process: "cart", isUp: false, inFlight: null }]);
+  expect(exited[0]!.exit?.time).toBe(7);
+});
+
 test("two of a program are two, and where nothing records there is nothing", async () => {
-  const of = (pid: string) => ({ process: "shop", pid });
+  const of = (generation: string) => ({ process: "shop", generation });
   serve(
     {
       [up]: [
@@ -144,7 +153,7 @@ test("two of a program are two, and where nothing records there is nothing", asy
     },
     [],
   );
-  expect((await fetchAll()).programs.map((one) => [one.pid, one.inFlight])).toEqual([
+  expect((await fetchAll()).programs.map((one) => [one.generation, one.inFlight])).toEqual([
     ["9", null],
     ["10", null],
   ]);

@@ -28,6 +28,7 @@ pub mod plain_numbers;
 pub mod prometheus_protobuf;
 pub mod remote_write;
 mod series_sink;
+pub mod staleness;
 pub mod statsd;
 mod unit;
 

@@ -10,6 +10,7 @@ use model::Gap;
 use crate::error::{Error, Result};
 use crate::metric::RowReporter;
 use crate::settings::Settings;
+use crate::shm_metrics::live_programs::LivePrograms;
 use crate::source::Note;
 use crate::sources::Sources;
 use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
@@ -19,6 +20,7 @@ use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_read
 pub struct HostCollector {
     thread: CollectorThread<Result<()>>,
     warnings: Vec<Note>,
+    live: LivePrograms,
 }
 
 impl HostCollector {
@@ -31,7 +33,7 @@ impl HostCollector {
         let meter = Arc::clone(intake.meter());
         let began = intake.now();
         let sources = Sources::open(&settings, began, &intake)?;
-        let notes = sources.warnings().to_vec();
+        let (notes, live) = (sources.warnings().to_vec(), sources.live.clone());
         let supervised = intake.supervisor().thread("host");
         let mut worker = HostWorker {
             producer: intake.producer("host"),
@@ -58,7 +60,12 @@ impl HostCollector {
         };
         let thread =
             CollectorThread::start("host", None, supervised, move |stop| worker.run(stop))?;
-        Ok(HostCollector { thread, warnings: notes })
+        Ok(HostCollector { thread, warnings: notes, live })
+    }
+
+    /// Running programs with metrics in shared memory.
+    pub(crate) fn live_programs(&self) -> LivePrograms {
+        self.live.clone()
     }
 
     /// Enabled sources that are unavailable or degraded, one text with the reason each.

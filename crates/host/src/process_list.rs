@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, Route, RouteError, RouteQuery, RouteSpec};
@@ -29,8 +30,16 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
     )],
 };
 
-/// Name of the host and directory of its process table; `None` for [`shm::folder`].
-type PublishedTable = (String, Option<PathBuf>);
+/// Location of a host's process table.
+#[derive(Clone, Debug)]
+pub(crate) struct PublishedTable {
+    /// Name of the host.
+    pub(crate) host: String,
+    /// Directory of the table; `None` for [`shm::folder`].
+    pub(crate) folder: Option<PathBuf>,
+    /// Running programs with metrics in shared memory.
+    pub(crate) live: LivePrograms,
+}
 
 /// Location of this host's process table, if one is published. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -52,26 +61,28 @@ impl ProcessList {
         let limit = query.count("limit", LIMIT, LIMIT_MAX)?;
         let published = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         // A missing table is a regular answer: clients that poll get no errors.
-        Ok(match read(published) {
-            Ok((host, now, before)) => document(&host, &now, before.as_ref(), limit),
-            Err(reason) => none(reason),
+        let tables = read(published.as_ref());
+        Ok(match (tables, published) {
+            (Ok((now, before)), Some(published)) => {
+                document(&published, &now, before.as_ref(), limit)
+            }
+            (tables, _) => none(tables.err().unwrap_or_default()),
         })
     }
 }
 
-/// The host, its table and the previous table, or the reason why there is none.
+/// The table and the previous table, or the reason why there is none.
 fn read(
-    published: Option<PublishedTable>,
-) -> Result<(String, ProcessTable, Option<ProcessTable>), String> {
+    published: Option<&PublishedTable>,
+) -> Result<(ProcessTable, Option<ProcessTable>), String> {
     let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
-    let (host, folder) = published.ok_or(off)?;
+    let folder = published.ok_or(off)?.folder.clone();
     let failed = |error: &dyn std::fmt::Display| {
         format!("the process table of this host cannot be read: {error}")
     };
     let folder = folder.map_or_else(shm::folder, Ok).map_err(|error| failed(&error))?;
     let two = process_table::read_newest_two(&folder.join(process_table::FILE_NAME));
-    let (now, before) = two.map_err(|error| failed(&error))?;
-    Ok((host, now, before))
+    two.map_err(|error| failed(&error))
 }
 
 fn none(reason: String) -> Json {
@@ -93,7 +104,12 @@ struct ProcessShare<'a> {
     busy: Option<f64>,
 }
 
-fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit: usize) -> Json {
+fn document(
+    published: &PublishedTable,
+    now: &ProcessTable,
+    before: Option<&ProcessTable>,
+    limit: usize,
+) -> Json {
     let mut rows = rows(now, before);
     // Sorted by CPU use, then by memory: the limit cuts off the smallest.
     let key = |row: &ProcessShare<'_>| (row.busy.unwrap_or(0.0), row.process.rss_bytes as f64);
@@ -109,15 +125,18 @@ fn document(host: &str, now: &ProcessTable, before: Option<&ProcessTable>, limit
         CollectionMethod::Bpf => "bpf",
         _ => "procfs",
     };
+    let (total, live) = (rows.len() as u64, published.live.get());
+    let rows = rows.iter().take(limit);
+    let rows = rows.map(|one| row(one, live.get(&one.process.pid))).collect();
     Object(vec![
         ("schema", integer(2)),
-        ("host", Text(host.to_owned())),
+        ("host", Text(published.host.clone())),
         ("reason", Null),
         ("collected_ns", Integer(now.collection.unix_ns.into())),
         ("interval_seconds", over),
         ("source", Text(how.to_owned())),
-        ("total", integer(rows.len() as u64)),
-        ("processes", List(rows.iter().take(limit).map(row).collect())),
+        ("total", integer(total)),
+        ("processes", List(rows)),
     ])
 }
 
@@ -144,7 +163,7 @@ fn spent(process: &ProcessRow) -> u64 {
     process.user_ns.saturating_add(process.system_ns)
 }
 
-fn row(row: &ProcessShare<'_>) -> Json {
+fn row(row: &ProcessShare<'_>, program: Option<&LiveProgram>) -> Json {
     let ProcessRow { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
     // Process names may contain any characters; the client must escape them.
     Object(vec![
@@ -157,5 +176,15 @@ fn row(row: &ProcessShare<'_>) -> Json {
         ("cpu_cores", row.busy.map_or(Null, number)),
         ("cpu_seconds", number(spent(row.process) as f64 / 1e9)),
         ("resident_bytes", integer(rss_bytes)),
+        ("program", program.map_or(Null, program_labels)),
+    ])
+}
+
+/// Labels of the stored series of a process; a generation of `null` for one that has none yet.
+fn program_labels(program: &LiveProgram) -> Json {
+    Object(vec![
+        ("process", Text(program.process.clone())),
+        ("generation", program.generation.clone().map_or(Null, Text)),
+        ("format", Text(program.format.clone())),
     ])
 }

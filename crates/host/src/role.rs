@@ -7,7 +7,7 @@ use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, Route, RouteSpec, StatusSection, run_blocking};
 
 use crate::host::HostCollector;
-use crate::process_list::{self, ProcessList};
+use crate::process_list::{self, ProcessList, PublishedTable};
 use crate::settings::{HostTables, Settings};
 
 /// Host role.
@@ -103,8 +103,10 @@ impl HostRole {
     /// Makes the HTTP route return this host's table, if it publishes one.
     fn publish(&self) {
         let published = self.running.as_ref().filter(|(settings, _)| settings.has_process_table());
-        self.processes.publish(
-            published.map(|(settings, _)| (settings.host.clone(), settings.folder.clone())),
-        );
+        self.processes.publish(published.map(|(settings, host)| PublishedTable {
+            host: settings.host.clone(),
+            folder: settings.folder.clone(),
+            live: host.live_programs(),
+        }));
     }
 }

@@ -1,12 +1,19 @@
 //! Collection of shared-memory metrics ([`shm`]) of all processes.
 //!
-//! Counters and distributions are reported cumulatively since the file was created, under labels
-//! that do not depend on the collector: `host`, `process`, `pid`. Nothing is lost or counted twice
+//! Counters and distributions are reported cumulatively since the file was created, under the
+//! labels `host`, `process`, `generation`. A generation is held by one process at a time
+//! ([`generation_table`]); which process holds it is durable before its rows are appended.
+//! Processes without a generation are added to a sum at their exit ([`exited_sums`]), in a batch
+//! whose identity tells after a crash whether it was accepted. So nothing is lost or counted twice
 //! when topdeck or the program restarts. A reading consists of several batches. Counters and
 //! distributions that are not accepted are part of the next reading; gauges become a gap.
 
 mod collector;
+mod exited_sums;
+mod generation_file;
+mod generation_table;
 mod in_flight_by_age;
+pub(crate) mod live_programs;
 mod rows;
 mod tracked_process;
 
@@ -14,16 +21,25 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use intake::{EventCounter, Intake, LatencyHistogram, Producer};
+use intake::{
+    EventCounter, Intake, LatencyHistogram, Producer, SEQUENCE_JUMP_MAX, SeriesKeyEncoding,
+};
 use role::settings::{Length, SettingsCheck};
 use serde::Deserialize;
 
 use crate::error::Result;
 use crate::metric::RowReporter;
-use crate::shm_metrics::collector::ShmCollector;
+use crate::shm_metrics::collector::{CollectorOptions, ShmCollector};
+use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::rows::ShmRowWriter;
 use crate::source::{HostSource, Opening, SourceSettings, TABLE};
 use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
+
+/// Name of the producer of sums. It must not change: a producer's identity is a hash of its name.
+const SUMS_PRODUCER: &str = "programs that exited";
+/// Maximum number of processes in a batch of sums; fewer after a batch that was too large.
+const SUMMED_PROCESSES_MAX: usize = 256;
 
 /// Settings of metrics in shared memory.
 #[derive(Debug, Deserialize, PartialEq)]
@@ -37,26 +53,52 @@ pub(crate) struct ShmMetricsSettings {
     /// Collect also the own metrics of other topdecks on this host: false. They would be stored
     /// twice, by each of them and here.
     shm_other_topdecks: bool,
+    /// Maximum number of processes of a program that are stored apart at a time: 64, at most 1,000.
+    /// The others are added to the generation `other` when they exit.
+    shm_generations: u32,
+    /// A process that exits within this time after its start is only added to the generation
+    /// `short`: `10s`, at most 5 min.
+    shm_short_lived: Length,
 }
 
 impl ShmMetricsSettings {
     const INTERVALS: RangeInclusive<Duration> =
         Duration::from_millis(100)..=Duration::from_secs(30);
+    const GENERATIONS: RangeInclusive<u32> = 1..=1_000;
+    const SHORT_LIVED: RangeInclusive<Duration> =
+        Duration::from_nanos(1)..=Duration::from_secs(300);
 }
 
 impl Default for ShmMetricsSettings {
     fn default() -> ShmMetricsSettings {
         let shm_scrape_interval = Length(Duration::from_secs(1));
-        ShmMetricsSettings { shm_metrics: true, shm_scrape_interval, shm_other_topdecks: false }
+        ShmMetricsSettings {
+            shm_metrics: true,
+            shm_scrape_interval,
+            shm_other_topdecks: false,
+            shm_generations: 64,
+            shm_short_lived: Length(Duration::from_secs(10)),
+        }
     }
 }
 
 impl SourceSettings for ShmMetricsSettings {
-    const KEYS: &'static [&'static str] =
-        &["shm_metrics", "shm_scrape_interval", "shm_other_topdecks"];
+    const KEYS: &'static [&'static str] = &[
+        "shm_metrics",
+        "shm_scrape_interval",
+        "shm_other_topdecks",
+        "shm_generations",
+        "shm_short_lived",
+    ];
 
     fn check(&self, check: &mut SettingsCheck<'_>) {
         check.range(TABLE, "shm_scrape_interval", Some(self.shm_scrape_interval), Self::INTERVALS);
+        check.range(TABLE, "shm_short_lived", Some(self.shm_short_lived), Self::SHORT_LIVED);
+        if !Self::GENERATIONS.contains(&self.shm_generations) {
+            let (found, (min, max)) = (self.shm_generations, Self::GENERATIONS.into_inner());
+            let what = format!("shm_generations is {found}, must be {min} to {max}");
+            check.problem(TABLE, "shm_generations", what);
+        }
     }
 
     fn is_enabled(&self) -> bool {
@@ -68,7 +110,15 @@ impl SourceSettings for ShmMetricsSettings {
             return Ok(None);
         }
         let (host, interval) = (opening.host.to_owned(), self.shm_scrape_interval.0);
-        let collector = ShmCollector::new(opening.intake.meter(), self.shm_other_topdecks);
+        let options = CollectorOptions {
+            with_topdecks: self.shm_other_topdecks,
+            generations_max: self.shm_generations,
+            short_lived_ns: i64::try_from(self.shm_short_lived.0.as_nanos()).unwrap_or(i64::MAX),
+        };
+        let journal = opening.intake.target().journal();
+        let file = GenerationFile::open(Arc::clone(journal.disk()), journal.dir());
+        let (meter, live) = (opening.intake.meter(), opening.live.clone());
+        let collector = ShmCollector::new(meter, options, file, live);
         let thread = collect(host, interval, collector, Arc::clone(opening.intake))?;
         Ok(Some(Box::new(ShmScraper(thread))))
     }
@@ -101,6 +151,8 @@ fn collect(
     let mut worker = ShmWorker {
         // The name must not change: a producer's identity is a hash of its name.
         producer: intake.producer("programs"),
+        sums_producer: intake.producer(SUMS_PRODUCER),
+        sums_max: SUMMED_PROCESSES_MAX,
         collector,
         host,
         period,
@@ -120,6 +172,10 @@ fn collect(
 struct ShmWorker {
     intake: Arc<Intake>,
     producer: Producer,
+    /// Producer of the batches of sums, whose identities are in the generation table.
+    sums_producer: Producer,
+    /// Maximum number of processes in the next batch of sums.
+    sums_max: usize,
     collector: ShmCollector,
     host: String,
     period: Duration,
@@ -142,13 +198,69 @@ impl ShmWorker {
             }
         }
         self.collector.rescan_now();
-        Ok(retry_final_reading(|| self.read(intake.now()))?)
+        let last = retry_final_reading(|| self.read(intake.now()));
+        // Otherwise the next start reports the same values again, which changes nothing.
+        let _ = self.collector.save();
+        Ok(last?)
+    }
+
+    /// Scans for processes, and appends the sums of those that have exited without a generation.
+    fn prepare(&mut self, end: i64) -> intake::Result<()> {
+        self.settle_sums(0)?;
+        self.collector.prepare(end)?;
+        while let Some(mut sums) = self.collector.begin_sums(self.sums_max, end)? {
+            self.append_sums(&mut sums, end)?;
+        }
+        Ok(())
+    }
+
+    fn append_sums(&mut self, sums: &mut ExitedSums, end: i64) -> intake::Result<()> {
+        let producer = self.sums_producer.id();
+        let Some(identity) = self.collector.table.pending_identity(producer) else { return Ok(()) };
+        let encoding = SeriesKeyEncoding::new("shared memory");
+        let mut writer = self.intake.writer_for(producer, encoding);
+        sums.write(&self.host, end, &mut writer);
+        let appended =
+            self.intake.append_with_identity(identity, SEQUENCE_JUMP_MAX, SUMS_PRODUCER, writer);
+        match appended {
+            Ok(receipt) => {
+                receipt.wait_durable()?;
+                self.collector.settle_sums(true, sums.rejected);
+                self.sums_max = SUMMED_PROCESSES_MAX;
+                Ok(())
+            }
+            // No part of it is stored: fewer processes fit, or one does not fit at all.
+            Err(intake::Error::TooLarge { .. }) => {
+                self.collector.settle_sums(self.sums_max == 1, 1);
+                self.sums_max = (self.sums_max / 2).max(1);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Ends a batch of sums whose outcome is unknown, also after a restart: the journal knows
+    /// whether it was accepted.
+    fn settle_sums(&mut self, rejected: u64) -> intake::Result<()> {
+        let pending = self.collector.table.pending_identity(self.sums_producer.id());
+        let Some(identity) = pending else { return Ok(()) };
+        let receipt = self.intake.find_duplicate(identity)?;
+        let is_accepted = receipt.is_some();
+        receipt.map_or(Ok(()), |receipt| receipt.wait_durable())?;
+        self.collector.settle_sums(is_accepted, rejected);
+        Ok(())
     }
 
     /// Reads all processes as of `end` and waits until the reading is durable.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
         let retell = i64::try_from(self.intake.settings().interval.as_nanos()).unwrap_or(i64::MAX);
+        if let Err(error) = self.prepare(end) {
+            // Rows must not be appended before their assignment is durable.
+            self.deferred.add(1);
+            self.lost_gauges.get_or_insert((end, 0));
+            return Err(error);
+        }
         let mut out = ShmRowWriter::new(&self.intake, &self.producer, &self.host, end, retell);
         if let Some((start, lost)) = self.lost_gauges {
             out.gap(start, lost);

@@ -16,6 +16,7 @@ use crate::bpf::{self, BpfStats};
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
+use crate::shm_metrics::live_programs::LivePrograms;
 
 /// The settings table that holds the keys of all sources.
 pub(crate) const TABLE: TableRef<'static> = TableRef::named("host");
@@ -72,6 +73,8 @@ pub(crate) struct Opening<'a> {
     /// Directory of the process table; `None` for [`shm::folder`].
     pub(crate) folder: Option<&'a Path>,
     pub(crate) intake: &'a Arc<Intake>,
+    /// Where a collector of programs publishes those that run.
+    pub(crate) live: LivePrograms,
     /// The kernel's BTF, or why it is unavailable; read at first use.
     types: OnceCell<Result<Btf, String>>,
     /// Enabled BPF programs and whether they are attached.
@@ -86,7 +89,8 @@ impl<'a> Opening<'a> {
         intake: &'a Arc<Intake>,
     ) -> Opening<'a> {
         let (types, programs, notes) = (OnceCell::new(), Vec::new(), Vec::new());
-        Opening { host, folder, intake, types, programs, notes }
+        let live = LivePrograms::default();
+        Opening { host, folder, intake, live, types, programs, notes }
     }
 
     /// The kernel's BTF, or why it is unavailable.

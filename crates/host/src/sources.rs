@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::metric::{MetricSink, RowReporter};
 use crate::metrics;
 use crate::settings::Settings;
+use crate::shm_metrics::live_programs::LivePrograms;
 use crate::source::{HostSource, Note, Opening};
 
 /// All sources of the host collector.
@@ -22,6 +23,8 @@ pub(crate) struct Sources {
     warnings: Vec<Note>,
     /// Number of warnings already reported.
     warnings_reported: usize,
+    /// Running programs with metrics in shared memory.
+    pub(crate) live: LivePrograms,
     /// Start of the programs' counters.
     began: i64,
     read_errors: EventCounter,
@@ -44,9 +47,16 @@ impl Sources {
             "failed reads of kernel files (/proc, /sys)",
             &[],
         );
-        let Opening { programs, notes, .. } = opening;
-        let (warnings, warnings_reported) = (notes, 0);
-        Ok(Sources { all, programs, warnings, warnings_reported, began: started_at, read_errors })
+        let Opening { live, programs, notes: warnings, .. } = opening;
+        Ok(Sources {
+            all,
+            programs,
+            warnings,
+            warnings_reported: 0,
+            live,
+            began: started_at,
+            read_errors,
+        })
     }
 
     /// Why enabled sources are unavailable or degraded.
@@ -123,6 +133,7 @@ mod tests {
             programs: vec![("processes", true)],
             warnings: Vec::new(),
             warnings_reported: 0,
+            live: LivePrograms::default(),
             began: 0,
             read_errors: EventCounter::default(),
         };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use collect::SeriesSink;
+use collect::staleness;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::Intake;
@@ -24,7 +25,6 @@ use crate::probe::{Attempt, ProbeReport};
 use crate::pull::{PullJob, run_blocking};
 use crate::schedule::measured_from;
 use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
-use crate::staleness;
 use crate::target_state::TargetState;
 
 /// Labels that the check itself sets.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use collect::SeriesSink as _;
 use collect::mapper::{MappingDefaults, RowMapper};
+use collect::staleness::{ignore_limit_error, mark_series_stale};
 use http::{HeaderValue, Request, StatusCode, header};
 use intake::{EventCounter, Intake};
 use model::{Sample, SampleValue, Series, SeriesKind};
@@ -27,7 +28,7 @@ use crate::pull::{PullJob, run_blocking};
 use crate::schedule::measured_from;
 use crate::scrape::body::{ScrapeBody, WithTargetLabels};
 use crate::settings::{JobCommon, MISSED_STARTS_MAX, ScrapeJobSettings, resolve_target};
-use crate::staleness::{ScrapedSeries, SeriesTracker, ignore_limit_error, mark_series_stale};
+use crate::staleness::{ScrapedSeries, SeriesTracker};
 use crate::target_state::TargetState;
 
 /// Accept header: protobuf has native histograms, text does not.

@@ -1,16 +1,10 @@
 //! Staleness markers for series that a scrape no longer returns.
-//!
-//! Prometheus' marker is a NaN with a fixed bit pattern:
-//! <https://prometheus.io/docs/prometheus/latest/querying/basics/#staleness>. The marker of a
-//! histogram series is a number with the same name and labels, as in remote write; queries join the
-//! two series.
 
 use std::collections::HashSet;
 
-use codecs::prometheus::STALE_MARKER;
 use collect::SeriesSink;
-use hist::codec::header::Temporality;
-use model::{Error, Gap, Result, Sample, SampleValue, Series, SeriesKind};
+use collect::staleness::mark_series_stale;
+use model::{Gap, Result, Sample, Series};
 
 /// Canonical keys of the series in a scrape, except those with explicit timestamps.
 #[derive(Debug, Default)]
@@ -34,37 +28,6 @@ impl ScrapedSeries {
         }
         Ok(())
     }
-}
-
-/// A row that exceeds a limit of the store is dropped; the other rows of the scrape are stored.
-pub(crate) fn ignore_limit_error(result: Result<()>) -> Result<()> {
-    match result {
-        Err(Error::SeriesLimit { .. }) => Ok(()),
-        result => result,
-    }
-}
-
-/// Writes the staleness marker of a series.
-pub(crate) fn mark_series_stale(series: Series, at: i64, rows: &mut dyn SeriesSink) -> Result<()> {
-    let series = match series.kind() {
-        SeriesKind::Text => return Ok(()),
-        SeriesKind::Counter(_) | SeriesKind::Gauge => series,
-        SeriesKind::Histogram(Temporality::Cumulative) => {
-            with_kind(&series, SeriesKind::Counter(Temporality::Cumulative))?
-        }
-        SeriesKind::Histogram(Temporality::Delta) => with_kind(&series, SeriesKind::Gauge)?,
-    };
-    rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
-    let value = SampleValue::Number(f64::from_bits(STALE_MARKER));
-    ignore_limit_error(rows.sample(&Sample { start: at, end: at, value }))
-}
-
-fn with_kind(series: &Series, kind: SeriesKind) -> Result<Series> {
-    let like = Series::new(series.name(), kind).with_unit(series.unit());
-    let labels = series.labels().iter();
-    labels
-        .fold(like, |like, (name, value)| like.with_label(name.as_str(), value.as_str()))
-        .validate()
 }
 
 /// Row sink that records which series were scraped.

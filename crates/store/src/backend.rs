@@ -119,6 +119,11 @@ pub trait Part: Send + Sync + Debug {
     /// All chunks, ordered by series, then by time.
     fn chunk_locations(&self) -> Result<Vec<ChunkLocation>>;
 
+    /// At most `count` of [`Self::chunk_locations`], from number `first` on; none behind the last.
+    fn chunk_location_range(&self, first: usize, count: usize) -> Result<Vec<ChunkLocation>> {
+        Ok(self.chunk_locations()?.into_iter().skip(first).take(count).collect())
+    }
+
     /// Reads the bytes of a chunk, unchecked.
     fn read(&self, location: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()>;
 

@@ -30,6 +30,7 @@ use crate::manifest_file::ManifestFile;
 use crate::mutex::lock;
 use crate::options::Options;
 use crate::quarantine::Quarantine;
+use crate::retention::RetentionChecks;
 use crate::work_backoff::WorkBackoff;
 
 /// The journal's subscriber that feeds the store.
@@ -75,6 +76,8 @@ pub(crate) struct StoreInner {
     pub(crate) stop: AtomicBool,
     /// Backoff of maintenance work that panicked.
     pub(crate) deferred_work: Mutex<HashMap<String, WorkBackoff>>,
+    /// Parts in which nothing has expired.
+    pub(crate) retention_checks: Mutex<RetentionChecks>,
     /// Signalled when there is work.
     pub(crate) wake: (Mutex<bool>, Condvar),
 }

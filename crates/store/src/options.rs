@@ -19,7 +19,8 @@ pub struct Options {
     /// Cardinality limits.
     pub limits: CardinalityLimits,
     /// Bytes of parts that the background scrub reads a second, in a loop: 1 MiB by default, 0
-    /// disables it. Damage is listed in the warnings of [`crate::StoreStat`].
+    /// disables it. A chunk counts as 4 KiB at least. Damage is listed in the warnings of
+    /// [`crate::StoreStat`].
     pub scrub_bytes_per_second: u64,
     /// Runs a thread that reads the journal and does maintenance: `true` by default. Otherwise the
     /// owner calls [`Store::maintain`].

@@ -418,6 +418,11 @@ impl Part for FilePart {
         Ok(self.contents()?.locations.clone())
     }
 
+    fn chunk_location_range(&self, first: usize, count: usize) -> Result<Vec<ChunkLocation>> {
+        let locations = &self.contents()?.locations;
+        Ok(locations.iter().skip(first).take(count).copied().collect())
+    }
+
     fn read(&self, location: &ChunkLocation, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.clear();
         let room = self.bytes.saturating_sub(location.offset).min(u64::from(location.length));

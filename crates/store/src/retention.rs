@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,6 +18,7 @@ use crate::error::Result;
 use crate::gather;
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
+use crate::mutex::lock;
 use crate::resolution::{DAY, Resolution, slot};
 use crate::row::Predecessor;
 
@@ -32,6 +33,44 @@ pub struct DeletionResult {
     pub retained_rows: u64,
     /// Series without remaining rows: they no longer count for limits.
     pub series: u64,
+}
+
+/// Which rules, by index, are older than a part.
+type OldRules = Vec<bool>;
+
+/// Parts that are older than a rule, but in which no series has expired, because the rule is of
+/// other series. An idle store must not read all of their series again each second.
+#[derive(Debug, Default)]
+pub(crate) struct RetentionChecks {
+    rules: Vec<RetentionRule>,
+    /// By number of the part.
+    done: HashMap<u64, OldRules>,
+    /// Series read to see whether they have expired, since the store was opened.
+    series: u64,
+}
+
+impl RetentionChecks {
+    fn begin_round(&mut self, rules: &[RetentionRule], parts: &[PartInfo]) {
+        if self.rules != rules {
+            self.rules = rules.to_vec();
+            self.done.clear();
+        }
+        if self.done.len() > parts.len() {
+            self.done.retain(|number, _| parts.iter().any(|part| part.number == *number));
+        }
+    }
+
+    fn is_done(&self, part: u64, old: &OldRules) -> bool {
+        self.done.get(&part) == Some(old)
+    }
+
+    fn set_done(&mut self, part: u64, old: &OldRules) {
+        self.done.insert(part, old.clone());
+    }
+
+    fn add_series(&mut self, count: u64) {
+        self.series = self.series.saturating_add(count);
+    }
 }
 
 /// The rule that applies to a series.
@@ -58,23 +97,26 @@ impl StoreInner {
             return Ok(false);
         }
         let unrolled = days_without_rollup(&self.state().manifest);
+        lock(&self.retention_checks).begin_round(&keep, &parts);
         for part in parts {
-            let rules: Vec<&RetentionRule> =
-                keep.iter().filter(|rule| rule.resolution == part.resolution).collect();
-            let is_old = |rule: &&RetentionRule| {
-                rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= self.now())
+            let now = self.now();
+            let is_old = |rule: &RetentionRule| {
+                rule.resolution == part.resolution
+                    && rule.duration.is_some_and(|ns| part.end.saturating_add(ns) <= now)
             };
+            let old: OldRules = keep.iter().map(is_old).collect();
             // A day leaves the base only when all of it, and all that exists of the next day, is in
             // rollups: the next day's first delta starts at the last sample of this day.
             let waits = part.resolution == Resolution::Base
                 && [part.day(), part.day().saturating_add(DAY)]
                     .iter()
                     .any(|day| unrolled.contains_key(day));
-            if waits || !rules.iter().any(is_old) {
+            let has_old = old.contains(&true);
+            if waits || !has_old || lock(&self.retention_checks).is_done(part.number, &old) {
                 continue;
             }
             let name = format!("applying retention to part {:016x}", part.number);
-            match self.run_guarded(&name, || self.drop_expired_rows(&part, &keep)) {
+            match self.run_guarded(&name, || self.drop_expired_rows(&part, &keep, &old)) {
                 Ok(dropped) => changed |= dropped,
                 // An unreadable part does not stop retention of the others.
                 Err(error) => failed = failed.or(Some(error)),
@@ -83,7 +125,12 @@ impl StoreInner {
         failed.map_or(Ok(changed), Err)
     }
 
-    fn drop_expired_rows(&self, info: &PartInfo, keep: &[RetentionRule]) -> Result<bool> {
+    fn drop_expired_rows(
+        &self,
+        info: &PartInfo,
+        keep: &[RetentionRule],
+        old: &OldRules,
+    ) -> Result<bool> {
         // Another part's change may have rewritten it; it is handled in the next run.
         let is_there = || self.state().manifest.parts.contains_key(&info.number);
         if !is_there() {
@@ -108,7 +155,9 @@ impl StoreInner {
                 expires.insert(*id);
             }
         }
+        lock(&self.retention_checks).add_series(series.len() as u64);
         if expires.is_empty() && !series.is_empty() {
+            lock(&self.retention_checks).set_done(info.number, old);
             return Ok(false);
         }
         let manifest = Arc::clone(&self.state().manifest);
@@ -293,5 +342,81 @@ impl StoreInner {
         change.remove(info.number);
         change.add(writing, SourceParts::clone(&info.covers))?;
         change.commit(|manifest| gaps.into_iter().for_each(|gap| manifest.add_gap(gap)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use disk::Disk;
+    use journal::Level;
+    use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
+    use sim::SimDisk;
+
+    use super::*;
+    use crate::options::Options;
+    use crate::store::Store;
+
+    const BEGIN: i64 = 20_000 * DAY;
+    const SERIES: u64 = 1_000;
+
+    fn store(clock: journal::WallClock) -> Store {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
+        Store::create(&disk, Path::new("/store"), &journal::Settings::default()).unwrap();
+        let journal = journal::Options {
+            is_exclusive: true,
+            has_background_thread: false,
+            ..Default::default()
+        };
+        let options =
+            Options { has_background_thread: false, journal, clock, ..Options::default() };
+        Store::open(disk, Path::new("/store"), &options).unwrap()
+    }
+
+    fn rule(days: i64, selector: Selector) -> RetentionRule {
+        RetentionRule { resolution: Resolution::Base, duration: Some(days * DAY), selector }
+    }
+
+    /// With a rule for some series, an idle store read all series of all older parts each second.
+    #[test]
+    fn idle_store_reads_no_series_of_parts_that_it_has_checked() {
+        let now = Arc::new(AtomicI64::new(BEGIN + DAY));
+        let time = Arc::clone(&now);
+        let store = store(Arc::new(move || time.load(Ordering::Relaxed)));
+        let mut batch = BatchWriter::default();
+        for number in 0..SERIES {
+            let series = Series::new("retired", SeriesKind::Gauge);
+            batch.series(&series.with_label("run", number.to_string()).validate().unwrap());
+            let value = SampleValue::Number(1.0);
+            batch.sample(&Sample { start: BEGIN + 5, end: BEGIN + 5, value }).unwrap();
+        }
+        let _ack = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+        let settle = || while store.maintain().unwrap() {};
+        let read = || lock(&store.inner().retention_checks).series;
+        let other = Selector::label_equals("host", "a");
+        store.catch_up().unwrap();
+        store.seal().unwrap();
+        store.set_retention(vec![rule(2, other.clone()), rule(9, Selector::All)]).unwrap();
+        now.store(BEGIN + 4 * DAY, Ordering::Relaxed);
+        settle();
+        assert_eq!(read(), SERIES, "the rule of two days may apply to them");
+        (0..100).for_each(|_| settle());
+        assert_eq!(read(), SERIES, "it applies to none of them");
+        // Other rules, or a rule that gets old, are applied.
+        store.set_retention(vec![rule(3, other), rule(9, Selector::All)]).unwrap();
+        settle();
+        assert_eq!(read(), 2 * SERIES);
+        assert_eq!(store.stat().unwrap().series, SERIES);
+        now.store(BEGIN + 11 * DAY, Ordering::Relaxed);
+        settle();
+        let base_rows = || {
+            let manifest = Arc::clone(&store.inner().state().manifest);
+            manifest.base_parts().map(|part| part.rows).sum::<u64>()
+        };
+        assert_eq!((read(), base_rows()), (3 * SERIES, 0));
+        (0..100).for_each(|_| settle());
+        assert_eq!(read(), 3 * SERIES);
     }
 }

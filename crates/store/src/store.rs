@@ -127,6 +127,7 @@ impl Store {
             options: options.clone(),
             stop: AtomicBool::new(false),
             deferred_work: Mutex::default(),
+            retention_checks: Mutex::default(),
             wake: (Mutex::new(false), Condvar::new()),
         });
         inner.retain_keys(deleted)?;

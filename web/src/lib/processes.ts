@@ -4,7 +4,7 @@
  */
 
 import { getJson } from "./api";
-import { rateOf, type Program } from "./programs";
+import { compareGenerations, rateOf, type Program } from "./programs";
 
 /** A process as the host's kernel shows it. */
 export interface Process {
@@ -16,6 +16,8 @@ export interface Process {
   /** CPUs used since the previous sample; null if there is none. */
   cpu_cores: number | null;
   resident_bytes: number;
+  /** Labels of its stored series, which have no PID; `generation` is null if it has none yet. */
+  program: { process: string; generation: string | null; format: string } | null;
 }
 
 /** All of them, by the latest sample. */
@@ -33,7 +35,10 @@ export interface ProcessList {
 export interface ProcessRow {
   id: string;
   name: string;
+  /** Empty for a process that the server's host does not run now. */
   pid: string;
+  /** Empty for a process without stored series. */
+  generation: string;
   process: Process | null;
   program: Program | null;
 }
@@ -76,19 +81,24 @@ export function stateName({ state }: Process): string {
   return STATES[state] ?? state;
 }
 
-/** Joins by PID, except programs in a PID namespace of their own. */
+/** Joins processes with the generations that they hold. */
 export function joinRows(list: ProcessList | null, programs: readonly Program[]): ProcessRow[] {
-  const byPid = new Map((list?.processes ?? []).map((one) => [String(one.pid), one]));
+  const key = (of: { process: string; generation: string | null; format: string }) =>
+    JSON.stringify([of.process, of.generation, of.format]);
+  const processes = list?.processes ?? [];
+  const holders = new Map(processes.map((one) => [one.program ? key(one.program) : "", one]));
   const joined = programs.map((program): ProcessRow => {
-    const process = program.isNamespaced ? null : (byPid.get(program.pid) ?? null);
-    return { id: program.id, name: program.process, pid: program.pid, process, program };
+    const process = (program.isUp !== false && holders.get(key(program))) || null;
+    const { id, process: name, generation } = program;
+    return { id, name, pid: process ? String(process.pid) : "", generation, process, program };
   });
-  for (const { process } of joined) if (process) byPid.delete(String(process.pid));
-  const others = [...byPid.values()].map((process): ProcessRow => {
+  const shown = new Set(joined.map(({ process }) => process));
+  const others = processes.filter((one) => !shown.has(one));
+  const rows = others.map((process): ProcessRow => {
     const pid = String(process.pid);
-    return { id: pid, name: process.name, pid, process, program: null };
+    return { id: pid, name: process.name, pid, generation: "", process, program: null };
   });
-  return [...joined, ...others];
+  return [...joined, ...rows];
 }
 
 /** Operations in flight; null if the program does not publish them. */
@@ -156,16 +166,23 @@ export function sortRows(
 }
 
 function compareNames(a: ProcessRow, b: ProcessRow): number {
-  return a.name.localeCompare(b.name) || Number(a.pid) - Number(b.pid);
+  const byName = a.name.localeCompare(b.name) || compareGenerations(a, b);
+  return byName || Number(a.pid) - Number(b.pid);
 }
 
-/** Rows with every word of the filter in name, PID, metric, format or state. */
+/** Rows with every word of the filter in name, PID or generation, metric, format or state. */
 export function filterRows(rows: readonly ProcessRow[], filter: string): ProcessRow[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
   if (words.length === 0) return [...rows];
-  return rows.filter(({ name, pid, process, program }) => {
+  return rows.filter(({ name, pid, generation, process, program }) => {
     const state = process ? stateName(process) : "";
-    const texts = [name, pid, program?.timing?.metric ?? "", program?.format ?? "", state];
+    const texts = [
+      name,
+      pid || `#${generation}`,
+      program?.timing?.metric ?? "",
+      program?.format ?? "",
+      state,
+    ];
     const lower = texts.map((text) => text.toLowerCase());
     return words.every((word) => lower.some((text) => text.includes(word)));
   });

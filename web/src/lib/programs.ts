@@ -26,9 +26,8 @@ export interface Program {
   /** Unique among all programs. */
   id: string;
   process: string;
-  pid: string;
-  /** In a PID namespace of its own. */
-  isNamespaced: boolean;
+  /** Number that one process of the program holds at a time, or the name of a sum of several. */
+  generation: string;
   /** Format of its metrics (MMV, hsperfdata); empty for topdeck's. */
   format: string;
   /** Null if it is in a namespace that the collector cannot see into. */
@@ -61,8 +60,8 @@ const NS_IN_MS = 1e6;
 
 type Labels = Record<string, string>;
 
-/** Labels that identify a process; `pid_namespace` and `format` are optional. */
-const IDENTITY = ["process", "pid", "pid_namespace", "format"] as const;
+/** Labels that identify a process while it runs; `format` is optional. */
+const IDENTITY = ["process", "generation", "format"] as const;
 const idOf = (labels: Labels) => JSON.stringify(IDENTITY.map((name) => labels[name] ?? ""));
 const BY = `by (${IDENTITY.join(", ")})`;
 
@@ -102,8 +101,7 @@ export async function fetchPrograms(
     const program = byId.get(id) ?? {
       id,
       process: labels["process"] ?? "",
-      pid: labels["pid"] ?? "",
-      isNamespaced: (labels["pid_namespace"] ?? "") !== "",
+      generation: labels["generation"] ?? "",
       format: labels["format"] ?? "",
       isUp: null,
       timing: null,
@@ -125,25 +123,25 @@ export async function fetchPrograms(
     program.inFlight ??= AGES.map(() => 0);
     program.oldest = value > 0 ? value : null;
   }
-  const isAnyDown = [...byId.values()].some((one) => one.isUp === false);
-  const [omission] = await Promise.all([
+  const [omission, earlier] = await Promise.all([
     byId.size > 0 ? addTimings(host, recent, evaluate, programOf, signal) : "",
-    isAnyDown ? addExits(host, [from, to], byId, signal) : undefined,
+    byId.size > 0 ? addExits(host, [from, to], byId, signal) : [],
   ]);
   const all = [...byId.values()].sort(compareBusiness);
   const exited = all
     .filter((one) => one.isUp === false)
+    .concat(earlier)
     .sort((a, b) => (b.exit?.time ?? 0) - (a.exit?.time ?? 0));
   return { programs: all.filter((one) => one.isUp !== false), exited, recent, omission };
 }
 
-/** Adds how programs exited. */
+/** Adds how programs exited; returns earlier processes of generations that are held again. */
 async function addExits(
   host: string,
   [from, to]: readonly [number, number],
   byId: ReadonlyMap<string, Program>,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<Program[]> {
   interface InfoMetricsJson {
     info_metrics: { labels: Labels; time_ns: number; text: string }[];
   }
@@ -152,10 +150,26 @@ async function addExits(
   const response = await getJson<InfoMetricsJson>("/v1/info_metrics", parameters, signal).catch(
     ignoreError,
   );
+  const earlier: Program[] = [];
   for (const { labels, time_ns, text } of response?.info_metrics ?? []) {
     const program = byId.get(idOf(labels));
-    if (program) program.exit = { text, time: time_ns / NS_IN_MS };
+    if (!program) continue;
+    const exit = { text, time: time_ns / NS_IN_MS };
+    if (program.isUp === false && exit.time >= (program.exit?.time ?? 0)) program.exit = exit;
+    else {
+      const id = `${program.id} ${time_ns}`;
+      earlier.push({
+        ...program,
+        id,
+        isUp: false,
+        timing: null,
+        inFlight: null,
+        oldest: null,
+        exit,
+      });
+    }
   }
+  return earlier;
 }
 
 /** Adds the busiest latency metric of each program; returns a note if some were not evaluated. */
@@ -217,8 +231,13 @@ function ignoreError(error: unknown): null {
 
 function compareBusiness(a: Program, b: Program): number {
   const values = (of: Program) => of.timing?.distribution.count ?? 0;
-  const byName = a.process.localeCompare(b.process) || Number(a.pid) - Number(b.pid);
+  const byName = a.process.localeCompare(b.process) || compareGenerations(a, b);
   return values(b) - values(a) || byName;
+}
+
+/** Numbers in order, sums after them. */
+export function compareGenerations(a: { generation: string }, b: { generation: string }): number {
+  return a.generation.localeCompare(b.generation, "en", { numeric: true });
 }
 
 /** Values per second. */

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use shm::process_table::{CollectionInfo, CollectionMethod, ProcessRow, TableWriter};
 
-use super::ProcessList;
+use super::{ProcessList, PublishedTable};
+use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
 use role::{RouteError, RouteQuery};
 use serde_json::Value;
 
@@ -68,7 +69,12 @@ fn cpu_usage_is_since_the_previous_table() {
     };
     let off = reason();
     assert!(off.contains("set processes = true in [host]"), "{off}");
-    list.publish(Some(("box".to_owned(), Some(folder.0.clone()))));
+    let live = LivePrograms::default();
+    list.publish(Some(PublishedTable {
+        host: "box".to_owned(),
+        folder: Some(folder.0.clone()),
+        live: live.clone(),
+    }));
     let missing = reason();
     assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
 
@@ -92,9 +98,20 @@ fn cpu_usage_is_since_the_previous_table() {
     assert_eq!(busy, [(3, 1.0), (4, 0.3), (2, 0.0)]);
     let expected = serde_json::json!({
         "pid": 3, "ppid": 1, "uid": 1000, "name": "shop", "state": "S", "threads": 3,
-        "cpu_cores": 1.0, "cpu_seconds": 3.5, "resident_bytes": 50
+        "cpu_cores": 1.0, "cpu_seconds": 3.5, "resident_bytes": 50, "program": null
     });
     assert_eq!(told["processes"][0], expected);
+    // Stored series have no PID: the list tells which ones are of a process.
+    let program = |generation: Option<&str>| LiveProgram {
+        process: "my shop".to_owned(),
+        format: String::new(),
+        generation: generation.map(str::to_owned),
+    };
+    live.set([(3, program(Some("2"))), (4, program(None))].into());
+    let told = ask(&[]).unwrap();
+    let found: Vec<&Value> = (0..3).map(|at| &told["processes"][at]["program"]).collect();
+    let expected = |generation: Value| serde_json::json!({"process": "my shop", "generation": generation, "format": ""});
+    assert_eq!(found, [&expected("2".into()), &expected(Value::Null), &Value::Null]);
     let one = ask(&[("limit", "1")]).unwrap();
     assert_eq!((&one["total"], one["processes"].as_array().unwrap().len()), (&3.into(), 1));
     let error = ask(&[("limit", "many")]).unwrap_err();

@@ -1,18 +1,23 @@
-//! Shm collector: discovery, reading, final reading after exit.
+//! Shm collector: discovery, assignment to series, reading, final reading after exit.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use disk::FileError;
 use intake::{EventCounter, Meter};
 use shm::ProcessIdentity;
 
 use crate::metrics;
+use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::generation_file::GenerationFile;
+use crate::shm_metrics::generation_table::{FileId, GenerationTable, ProgramName, SeriesShare};
+use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
 use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
-use crate::shm_metrics::tracked_process::TrackedProcess;
+use crate::shm_metrics::tracked_process::{self, TrackedProcess};
 
 /// Limit of metrics files; the latest are read.
 const PROCESSES_MAX: usize = 1_000;
@@ -23,17 +28,34 @@ const SCAN_SHARE: u32 = 100;
 const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
 /// Interval of the cleanup of files of exited processes.
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(30);
-/// Limit of files reported as unreadable, once each.
+/// Limit of warnings, of files that cannot be read and of programs above their limit, once each.
 const WARNINGS_MAX: usize = 100;
+/// Running processes of a program that hold no generation because of the limit.
+const ABOVE_LIMIT: &str = "process_above_limit";
+
+/// What is collected.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CollectorOptions {
+    /// Whether the metrics of other topdecks are collected.
+    pub(crate) with_topdecks: bool,
+    /// Maximum number of generations per program.
+    pub(crate) generations_max: u32,
+    /// A process that exits earlier after its start, in nanoseconds, is only part of a sum.
+    pub(crate) short_lived_ns: i64,
+}
 
 /// Collector of metrics in shared memory.
 #[derive(Debug)]
 pub(crate) struct ShmCollector {
     this_process: ProcessIdentity,
-    /// Whether the metrics of other topdecks are collected.
-    with_topdecks: bool,
-    /// By device and inode of the file.
-    processes: HashMap<(u64, u64), TrackedProcess>,
+    options: CollectorOptions,
+    processes: HashMap<FileId, TrackedProcess>,
+    pub(crate) table: GenerationTable,
+    file: GenerationFile,
+    /// Programs above the limit of generations, and their processes without one; a program stays
+    /// with 0 for one reading.
+    above_limit: HashMap<ProgramName, u64>,
+    live: LivePrograms,
     next_scan: Instant,
     has_scanned: bool,
     last_cleanup: Option<Instant>,
@@ -49,7 +71,12 @@ pub(crate) struct ShmCollector {
 const DROP_REASONS: [&str; 4] = ["processes", "series", "rejected", "unknown"];
 
 impl ShmCollector {
-    pub(crate) fn new(meter: &Meter, with_topdecks: bool) -> ShmCollector {
+    pub(crate) fn new(
+        meter: &Meter,
+        options: CollectorOptions,
+        (file, warning): (GenerationFile, Option<String>),
+        live: LivePrograms,
+    ) -> ShmCollector {
         let open = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&open);
         let about = "metrics files read";
@@ -62,13 +89,17 @@ impl ShmCollector {
         let about = "failed reads of metrics files";
         ShmCollector {
             this_process: ProcessIdentity::current(),
-            with_topdecks,
+            options,
             processes: HashMap::new(),
+            table: file.table(),
+            file,
+            above_limit: HashMap::new(),
+            live,
             next_scan: Instant::now(),
             has_scanned: false,
             last_cleanup: None,
             warned: HashSet::new(),
-            pending_warnings: Vec::new(),
+            pending_warnings: warning.into_iter().collect(),
             open,
             read_errors: meter.counter("topdeck_shm_read_errors_total", about, &[]),
             dropped: left_out,
@@ -80,18 +111,36 @@ impl ShmCollector {
         self.next_scan = Instant::now();
     }
 
-    /// Reports all metrics of all processes.
-    pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) {
+    /// Scans for processes if that is due, and assigns them to series. Durable on return: rows that
+    /// depend on an assignment may be appended.
+    pub(crate) fn prepare(&mut self, now: i64) -> Result<(), FileError> {
         if Instant::now() >= self.next_scan {
             let began = Instant::now();
-            self.scan(out.end);
+            self.scan(now);
             self.next_scan = began + (began.elapsed() * SCAN_SHARE).min(SCAN_INTERVAL_MAX);
         }
+        self.file.save(&self.table)
+    }
+
+    /// Saves what the last reading changed.
+    pub(crate) fn save(&mut self) -> Result<(), FileError> {
+        self.file.save(&self.table)
+    }
+
+    /// Reports all metrics of all processes that hold a generation.
+    pub(crate) fn read(&mut self, out: &mut ShmRowWriter<'_>) {
         let (mut unknown, mut failed) = (0, Vec::new());
-        for process in self.processes.values_mut() {
-            match process.read(out, self.with_topdecks) {
+        for (file, process) in &mut self.processes {
+            if !matches!(process.share(), Some(SeriesShare::Generation(_))) {
+                continue;
+            }
+            match process.read(out, self.options.with_topdecks) {
                 Ok(count) => unknown += count,
                 Err(error) => failed.push(error),
+            }
+            if !process.is_open() {
+                // It is a topdeck, which was not known yet.
+                self.table.release(*file, out.end);
             }
         }
         failed.iter().for_each(|error| self.record_read_error(error));
@@ -99,27 +148,97 @@ impl ShmCollector {
         series.add(out.dropped);
         refused.add(out.rejected);
         unknown_values.add(unknown);
-        let (start, end, mut told) = (out.end, out.end, LastReported::new());
-        for note in &self.pending_warnings {
-            let labels = [("collector".to_owned(), "shm".to_owned())];
-            let mut whose = SeriesContext { labels: &[], start, end, reported: &mut told };
-            let named =
-                MetricName { name: metrics::COLLECTOR_WARNING.name, unit: "", labels: &labels };
-            out.text(&mut whose, named, note.clone());
-        }
+        self.report_collector(out);
         let open = self.processes.values().filter(|process| process.is_open()).count();
         self.open.store(open, Ordering::Relaxed);
     }
 
+    /// Reports warnings, and programs above the limit of generations.
+    fn report_collector(&self, out: &mut ShmRowWriter<'_>) {
+        let (start, end, mut told) = (out.end, out.end, LastReported::new());
+        let mut report = |labels: &[(String, String)], text: Option<&str>, number: f64| {
+            let reported = &mut told;
+            let mut whose = SeriesContext { labels, start, end, reported, is_final: false };
+            match text {
+                Some(text) => {
+                    let labels = [("collector".to_owned(), "shm".to_owned())];
+                    let name = metrics::COLLECTOR_WARNING.name;
+                    let named = MetricName { name, unit: "", labels: &labels };
+                    out.text(&mut whose, named, text.to_owned());
+                }
+                None => {
+                    let named = MetricName { name: ABOVE_LIMIT, unit: "", labels: &[] };
+                    out.gauge(&mut whose, named, number);
+                }
+            }
+        };
+        self.pending_warnings.iter().for_each(|note| report(&[], Some(note), 0.0));
+        for (program, count) in &self.above_limit {
+            let labels = tracked_process::labels(program, SeriesShare::Other);
+            report(&labels, None, *count as f64);
+        }
+    }
+
     /// Commits the last reading: it is durable.
     pub(crate) fn commit(&mut self) {
-        self.processes.values_mut().for_each(TrackedProcess::commit);
+        for (file, process) in &mut self.processes {
+            if let Some(end) = process.commit() {
+                self.table.release(*file, end);
+            }
+        }
         self.pending_warnings.clear();
+        self.above_limit.retain(|_, count| *count > 0);
     }
 
     /// Reverts the last reading: it was not accepted.
     pub(crate) fn rollback(&mut self) {
         self.processes.values_mut().for_each(TrackedProcess::rollback);
+    }
+
+    /// Sums of the final values of at most `count` exited processes, as the pending batch of the
+    /// table; `None` if there are none, or the clock was set back before the last sum. Durable on
+    /// return.
+    pub(crate) fn begin_sums(
+        &mut self,
+        count: usize,
+        end: i64,
+    ) -> Result<Option<ExitedSums>, FileError> {
+        let (mut sums, mut files, mut failed) =
+            (ExitedSums::default(), BTreeSet::new(), Vec::new());
+        for (file, process) in &mut self.processes {
+            let Some(share @ (SeriesShare::Short | SeriesShare::Other)) = process.share() else {
+                continue;
+            };
+            let last_end = self.table.end(&process.program, share).unwrap_or(i64::MIN);
+            if !process.is_open() || last_end >= end || files.len() >= count {
+                continue;
+            }
+            if let Err(error) = process.add_to(&mut sums, last_end) {
+                failed.push(error);
+            }
+            files.insert(*file);
+        }
+        failed.iter().for_each(|error| self.record_read_error(error));
+        if files.is_empty() {
+            return Ok(None);
+        }
+        self.table.begin_batch(files, end);
+        self.file.save(&self.table).inspect_err(|_| self.table.settle(false))?;
+        Ok(Some(sums))
+    }
+
+    /// Ends the pending batch of sums: it was accepted, or it was not.
+    pub(crate) fn settle_sums(&mut self, is_accepted: bool, rejected: u64) {
+        let files = self.table.pending.clone().map(|(files, _)| files).unwrap_or_default();
+        self.table.settle(is_accepted);
+        if is_accepted {
+            self.dropped[2].add(rejected);
+            for file in files {
+                if let Some(process) = self.processes.get_mut(&file) {
+                    process.skip();
+                }
+            }
+        }
     }
 
     /// Scans for processes.
@@ -149,11 +268,17 @@ impl ShmCollector {
             }
         }
         for (key, process) in &mut self.processes {
-            if !found_ids.contains(key) || process.is_replaced() {
+            let is_found = found_ids.contains(key);
+            if process.is_missing(!is_found, now) || process.is_replaced() {
                 process.report_exit(now);
             }
         }
         self.processes.retain(|key, process| found_ids.contains(key) || process.is_open());
+        let programs = self.processes.values().map(|process| &process.program).collect();
+        let is_there =
+            |file: &FileId| found_ids.contains(file) || self.processes.contains_key(file);
+        self.table.retain_files(is_there, &programs, now);
+        self.assign(now);
         self.has_scanned = true;
         if self.last_cleanup.is_none_or(|swept| swept.elapsed() >= CLEANUP_INTERVAL) {
             self.last_cleanup = Some(Instant::now());
@@ -163,24 +288,38 @@ impl ShmCollector {
         }
     }
 
-    fn add(&mut self, key: (u64, u64), found: shm::MetricsFile, now: i64) {
+    fn add(&mut self, key: FileId, found: shm::MetricsFile, now: i64) {
         let open = self.processes.values().filter(|process| process.is_open()).count();
         if open >= PROCESSES_MAX {
             return self.dropped[0].add(1);
         }
         let state = found.state;
-        let mut process = match TrackedProcess::new(found, &self.this_process, now) {
+        let mut process = match TrackedProcess::new(found, now) {
             Ok(process) => process,
             Err(error) => return self.record_read_error(&error),
         };
-        // An earlier file with the same labels ends where this one starts, so the first reading of
-        // this one counts whole.
-        for earlier in self.processes.values_mut().filter(|it| it.labels == process.labels) {
-            let by = process.start.unwrap_or(now).min(now.saturating_sub(1));
-            let over = earlier.report_exit(by);
-            process.start = process.start.map(|start| start.max(over));
+        // An earlier file of the same process ends where this one starts.
+        let is_earlier = |it: &&mut TrackedProcess| {
+            it.identity == process.identity && it.program == process.program
+        };
+        for earlier in self.processes.values_mut().filter(is_earlier) {
+            earlier.report_exit(process.start.unwrap_or(now).min(now.saturating_sub(1)));
         }
         process.update_state(state, now);
+        match self.table.processes.get(&key) {
+            Some(known) if is_same_process(&known.identity, &process.identity) => {
+                process.assign(known.share, known.start);
+                if known.is_done {
+                    process.skip();
+                }
+            }
+            // The file of another process had this inode.
+            Some(_) => {
+                self.table.release(key, now.saturating_sub(1));
+                self.table.processes.remove(&key);
+            }
+            None => {}
+        }
         if !self.has_scanned && state.has_exited() && process.is_topdeck() {
             // An earlier topdeck stored its own metrics itself.
             process.skip();
@@ -188,13 +327,73 @@ impl ShmCollector {
         self.processes.insert(key, process);
     }
 
+    /// Assigns processes to series: the earliest first.
+    fn assign(&mut self, now: i64) {
+        let CollectorOptions { with_topdecks, generations_max, short_lived_ns } = self.options;
+        self.above_limit.values_mut().for_each(|count| *count = 0);
+        let mut waiting: Vec<(&FileId, &mut TrackedProcess)> = self
+            .processes
+            .iter_mut()
+            .filter(|(_, process)| process.is_open() && process.share().is_none())
+            .collect();
+        waiting.sort_by_key(|(file, process)| (process.start, **file));
+        let mut warnings = Vec::new();
+        for (&file, process) in waiting {
+            let is_short = process.age(now).is_some_and(|age| age < short_lived_ns);
+            let has_exited = process.exited_at().is_some();
+            if is_short && !has_exited {
+                continue;
+            }
+            if !with_topdecks && process.is_topdeck() {
+                process.skip();
+                continue;
+            }
+            let (identity, start) = (process.identity, process.start.unwrap_or(now));
+            let (table, program) = (&mut self.table, &process.program);
+            let free = match is_short {
+                true => None,
+                false => table.assign_generation(file, identity, program, start, generations_max),
+            };
+            match free {
+                Some((share, start)) => process.assign(share, start),
+                None if has_exited => {
+                    let share = if is_short { SeriesShare::Short } else { SeriesShare::Other };
+                    table.assign_sum(file, identity, program, share, start);
+                    process.assign(share, start);
+                }
+                None => {
+                    *self.above_limit.entry(program.clone()).or_default() += 1;
+                    warnings.push(limit_warning(&program.process, generations_max));
+                }
+            }
+        }
+        warnings.into_iter().for_each(|text| self.warn(text));
+        let live = self.processes.values().filter(|process| process.is_open());
+        let live = live.filter_map(|process| {
+            let ProgramName { process: name, format } = process.program.clone();
+            let generation = process.share().map(SeriesShare::label);
+            Some((process.live_pid()?, LiveProgram { process: name, format, generation }))
+        });
+        self.live.set(live.collect());
+    }
+
     fn record_read_error(&mut self, error: &shm::Error) {
         self.read_errors.add(1);
-        let text = error.to_string();
+        self.warn(format!("metrics file skipped: {error}"));
+    }
+
+    fn warn(&mut self, text: String) {
         if self.warned.len() < WARNINGS_MAX && self.warned.insert(text.clone()) {
-            self.pending_warnings.push(format!("metrics file skipped: {text}"));
+            self.pending_warnings.push(text);
         }
     }
+}
+
+fn limit_warning(process: &str, limit: u32) -> String {
+    format!(
+        "cannot store the processes of {process} apart: generations limit ({limit}) reached; the \
+         others are added to generation \"other\" when they exit; raise [host] shm_generations"
+    )
 }
 
 /// Whether a file still belongs to the same process. Files of other formats do not contain a start

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use collect::SeriesSink as _;
+use collect::staleness::mark_series_stale;
+use collect::{SeriesSink as _, VecSeriesSink};
 use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
@@ -25,6 +26,8 @@ pub(crate) struct SeriesContext<'a> {
     /// Time of the reading.
     pub(crate) end: i64,
     pub(crate) reported: &'a mut LastReported,
+    /// Whether the process has exited: its series end with this reading.
+    pub(crate) is_final: bool,
 }
 
 /// Writes rows of shm metrics.
@@ -45,6 +48,8 @@ pub(crate) struct ShmRowWriter<'a> {
     pub(crate) gauges: u64,
     /// Rows beyond [`ROWS_MAX`].
     pub(crate) dropped: u64,
+    /// Staleness markers of series that end with this reading; they follow all other rows.
+    markers: VecSeriesSink,
     /// Invalid rows: names too long, too many labels.
     pub(crate) rejected: u64,
 }
@@ -70,6 +75,7 @@ impl<'a> ShmRowWriter<'a> {
             rows: 0,
             gauges: 0,
             dropped: 0,
+            markers: VecSeriesSink::default(),
             rejected: 0,
         }
     }
@@ -129,6 +135,15 @@ impl<'a> ShmRowWriter<'a> {
     /// Flushes the last batch and returns its receipt. The last batch becomes durable after all
     /// others.
     pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
+        for (series, sample) in std::mem::take(&mut self.markers.rows) {
+            // The keys of this writer are not canonical: the kind's name is in front.
+            self.key.clear();
+            self.key.push(0);
+            self.key.extend_from_slice(&series.canonical_key());
+            let written = self.writer.series(&self.key, &mut || Ok(series.clone()));
+            let _ = written.and_then(|()| self.writer.sample(&sample));
+            self.flush_if_full();
+        }
         if !self.writer.is_empty() {
             self.flush_batch();
         }
@@ -170,6 +185,9 @@ impl<'a> ShmRowWriter<'a> {
         let mut hasher = DefaultHasher::new();
         self.key.hash(&mut hasher);
         let series = hasher.finish();
+        if context.is_final && kind != SeriesKind::Text {
+            self.mark_ended(context, kind, &metric, &labels);
+        }
         if let Some(&(before, at)) = context.reported.get(&series)
             && before == value
             && (kind == SeriesKind::Text || context.end.saturating_sub(at) < self.refresh_interval)
@@ -181,20 +199,30 @@ impl<'a> ShmRowWriter<'a> {
             false => context.end,
         };
         let sample = Sample { start, end: context.end, value: stored };
-        let build_series = || {
-            let build_series = Series::new(metric.name, kind).with_unit(metric.unit);
-            build_series
-                .with_labels(labels.iter().map(|(name, value)| (name.as_ref(), *value)))
-                .validate()
-        };
-        let written = self
-            .writer
-            .series(&self.key, &mut { build_series })
-            .and_then(|()| self.writer.sample(&sample));
+        let written = write_row(&mut self.writer, &mut self.key, kind, &metric, &labels, &sample);
         match written {
             Ok(()) => _ = context.reported.insert(series, (value, context.end)),
             Err(_) => self.rejected += 1,
         }
+        self.flush_if_full();
+    }
+
+    /// Ends a series after the last row of its process: it is retired, and its last value is not
+    /// shown as current.
+    fn mark_ended(
+        &mut self,
+        context: &SeriesContext<'_>,
+        kind: SeriesKind,
+        metric: &MetricName<'_>,
+        labels: &[LabelPair<'_>],
+    ) {
+        let at = context.end.saturating_add(1);
+        // A series that is invalid, or beyond a limit of the store, has no rows to end.
+        let _ = series(kind, metric, labels)
+            .and_then(|series| mark_series_stale(series, at, &mut self.markers));
+    }
+
+    fn flush_if_full(&mut self) {
         if self.writer.bytes() > BATCH_BYTES || self.writer.is_half_full() {
             self.flush_batch();
         }
@@ -209,11 +237,35 @@ pub(crate) struct MetricName<'a> {
     pub(crate) labels: &'a [(String, String)],
 }
 
-type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
+pub(crate) type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
+
+fn series(
+    kind: SeriesKind,
+    metric: &MetricName<'_>,
+    labels: &[LabelPair<'_>],
+) -> model::Result<Series> {
+    let series = Series::new(metric.name, kind).with_unit(metric.unit);
+    let labels = labels.iter().map(|(name, value)| (name.as_ref(), *value));
+    series.with_labels(labels).validate()
+}
+
+/// Writes a row; `key` is a buffer.
+pub(crate) fn write_row(
+    writer: &mut IngestWriter,
+    key: &mut Vec<u8>,
+    kind: SeriesKind,
+    metric: &MetricName<'_>,
+    labels: &[LabelPair<'_>],
+    sample: &Sample,
+) -> model::Result<()> {
+    write_key(key, kind, metric, labels);
+    writer.series(key, &mut || series(kind, metric, labels))?;
+    writer.sample(sample)
+}
 
 /// All labels: the collector's, then the metric's. A metric's label that has the name of another
 /// one gets the prefix `exported_`, as in Prometheus.
-fn labels<'a>(
+pub(crate) fn labels<'a>(
     host: &'a str,
     context_labels: &'a [(String, String)],
     metric_labels: &'a [(String, String)],
@@ -256,18 +308,23 @@ mod tests {
 
     #[test]
     fn program_labels_cannot_override_identity() {
-        let whose = pairs(&[("process", "shop"), ("pid", "7")]);
-        let own = pairs(&[("host", "theirs"), ("pid", "8"), ("exported_pid", "9"), ("a", "b")]);
+        let whose = pairs(&[("process", "shop"), ("generation", "7")]);
+        let own = pairs(&[
+            ("host", "theirs"),
+            ("generation", "8"),
+            ("exported_generation", "9"),
+            ("a", "b"),
+        ]);
         let found = labels("box", &whose, &own);
         let found: Vec<String> =
             found.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let expected = [
             "host=box",
             "process=shop",
-            "pid=7",
+            "generation=7",
             "exported_host=theirs",
-            "exported_pid=8",
-            "exported_exported_pid=9",
+            "exported_generation=8",
+            "exported_exported_generation=9",
             "a=b",
         ];
         assert_eq!(found, expected);

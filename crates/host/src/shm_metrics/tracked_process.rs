@@ -5,18 +5,23 @@ use std::collections::HashMap;
 use shm::snapshot::{MetricValue, ProcessMetric};
 use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 
+use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
 use crate::shm_metrics::in_flight_by_age::InFlightByAge;
 use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
 
 /// Series about processes in addition to their own metrics; `docs/host.md` lists them.
 const UP: &str = "process_up";
-const END: &str = "process_exit_info";
+pub(crate) const END: &str = "process_exit_info";
 const IN_FLIGHT: &str = "process_in_flight";
 const OLDEST: &str = "process_in_flight_oldest_seconds";
-const STARTED: &str = "process_operations_started_total";
-const ENDED: &str = "process_operations_finished_total";
-const BEATS: &str = "process_heartbeats_total";
+pub(crate) const STARTED: &str = "process_operations_started_total";
+pub(crate) const ENDED: &str = "process_operations_finished_total";
+pub(crate) const BEATS: &str = "process_heartbeats_total";
 const BEAT_AGE: &str = "process_heartbeat_age_seconds";
+
+/// A running process whose file is not found for this time has exited.
+const MISSING_NS: i64 = 10_000_000_000;
 
 /// Process whose metrics are collected.
 #[derive(Debug)]
@@ -25,45 +30,36 @@ pub(crate) struct TrackedProcess {
     attached: Option<AttachedProcess>,
     pub(crate) identity: ProcessIdentity,
     state: ProcessState,
-    /// Labels that identify the process.
-    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) program: ProgramName,
+    /// `None` while nothing of it is stored: it is young, or above the limit of generations.
+    share: Option<SeriesShare>,
+    /// Labels of its series.
+    labels: Vec<(String, String)>,
     /// Start of its counters; `None` if unknown.
     pub(crate) start: Option<i64>,
     /// End of the last reading.
-    pub(crate) last_end: i64,
+    last_end: i64,
     /// Time of exit: a final reading follows and none after it.
     exited_at: Option<i64>,
+    /// Since when its file is not found.
+    missing_since: Option<i64>,
     reported: LastReported,
     /// By labels, including the table's name.
     in_flight_tables: HashMap<Vec<(String, String)>, InFlightByAge>,
 }
 
 impl TrackedProcess {
-    /// Opens the metrics file of a process. `this_process` is topdeck.
-    pub(crate) fn new(
-        found: MetricsFile,
-        this_process: &ProcessIdentity,
-        now: i64,
-    ) -> shm::Result<TrackedProcess> {
+    /// Opens the metrics file of a process.
+    pub(crate) fn new(found: MetricsFile, now: i64) -> shm::Result<TrackedProcess> {
         let (identity, state) = (found.identity, found.state);
         let created_at = std::fs::metadata(&found.path).and_then(|file| file.created());
         let format = found.format.name();
         // Copied, not mapped: a writer may truncate its file, which would raise SIGBUS here.
         let attached = AttachedProcess::open_copied(found)?;
-        let label = |name: &str, value: String| (name.to_owned(), value);
-        let mut labels = vec![
-            label("process", attached.program().to_owned()),
-            // PID in the process' own namespace: the PID seen from here is known only while it
-            // runs.
-            label("pid", identity.pid.to_string()),
-        ];
-        if identity.pid_namespace != this_process.pid_namespace && identity.pid_namespace != 0 {
-            labels.push(label("pid_namespace", identity.pid_namespace.to_string()));
-        }
-        if format != "topdeck" {
-            // Two formats of one process are two sources.
-            labels.push(label("format", format.to_owned()));
-        }
+        let process = attached.program().to_owned();
+        // Two formats of one process are two sources.
+        let format = if format == "topdeck" { "" } else { format };
+        let program = ProgramName { process, format: format.to_owned() };
         let start = match attached.reader() {
             Some(reader) => Some(reader.process().created_unix_ns),
             None => created_at.ok().and_then(|created_at| {
@@ -78,10 +74,13 @@ impl TrackedProcess {
             attached: Some(attached),
             identity,
             state,
-            labels,
+            program,
+            share: None,
+            labels: Vec::new(),
             start,
             last_end: i64::MIN,
             exited_at: None,
+            missing_since: None,
             reported: LastReported::new(),
             in_flight_tables: HashMap::new(),
         })
@@ -92,6 +91,36 @@ impl TrackedProcess {
         self.attached.is_some()
     }
 
+    /// Stores the process under the series of a share; `start` is the start of its counters there.
+    pub(crate) fn assign(&mut self, share: SeriesShare, start: i64) {
+        self.labels = labels(&self.program, share);
+        self.share = Some(share);
+        self.start = self.start.map(|_| start);
+    }
+
+    /// The share that it is stored under, if any.
+    pub(crate) fn share(&self) -> Option<SeriesShare> {
+        self.share
+    }
+
+    /// Time of exit, if it has exited.
+    pub(crate) fn exited_at(&self) -> Option<i64> {
+        self.exited_at
+    }
+
+    /// PID as seen from here, while it runs.
+    pub(crate) fn live_pid(&self) -> Option<u32> {
+        match self.state {
+            ProcessState::Running { pid } => Some(pid),
+            _ => None,
+        }
+    }
+
+    /// How long it has run, in nanoseconds; `None` if its start is unknown.
+    pub(crate) fn age(&self, now: i64) -> Option<i64> {
+        Some(self.exited_at.unwrap_or(now).saturating_sub(self.start?))
+    }
+
     /// Updates the state of the process.
     pub(crate) fn update_state(&mut self, state: ProcessState, now: i64) {
         self.state = state;
@@ -99,6 +128,13 @@ impl TrackedProcess {
         if state.has_exited() && state != ProcessState::Replaced {
             self.report_exit(now);
         }
+    }
+
+    /// Whether its file is gone for good. A file in a container is not found for a moment if the
+    /// process through which the container is seen exits.
+    pub(crate) fn is_missing(&mut self, is_missing: bool, now: i64) -> bool {
+        self.missing_since = is_missing.then(|| self.missing_since.unwrap_or(now));
+        self.missing_since.is_some_and(|since| now.saturating_sub(since) >= MISSING_NS)
     }
 
     /// Whether another file of the same process replaced this one.
@@ -124,12 +160,16 @@ impl TrackedProcess {
         *self.exited_at.insert(at.max(self.last_end).max(first))
     }
 
-    /// After the final reading: closes the file.
-    pub(crate) fn commit(&mut self) {
-        if self.exited_at.is_some() {
-            self.attached = None;
-            (self.reported, self.in_flight_tables) = (LastReported::new(), HashMap::new());
+    /// After the final reading: closes the file, and returns the end of its last row, if it holds a
+    /// generation.
+    pub(crate) fn commit(&mut self) -> Option<i64> {
+        let exited_at = self.exited_at?;
+        if !self.is_open() || !matches!(self.share, Some(SeriesShare::Generation(_))) {
+            return None;
         }
+        self.skip();
+        // The markers of its series follow its last rows.
+        Some(exited_at.max(self.last_end).saturating_add(1))
     }
 
     /// Makes the next reading report everything again.
@@ -143,9 +183,32 @@ impl TrackedProcess {
         has_topdeck_metric(&metrics.unwrap_or_default())
     }
 
-    /// Reports nothing of the process.
+    /// Reports nothing more of the process.
     pub(crate) fn skip(&mut self) {
         self.attached = None;
+        (self.reported, self.in_flight_tables) = (LastReported::new(), HashMap::new());
+    }
+
+    /// Adds the final values of an exited process to a sum; `last_end` is the end of the sum's last
+    /// row.
+    pub(crate) fn add_to(&mut self, sums: &mut ExitedSums, last_end: i64) -> shm::Result<()> {
+        let (Some(attached), Some(share)) = (&mut self.attached, self.share) else { return Ok(()) };
+        let metrics = attached.metrics()?;
+        let now_ns = clock::now();
+        let (mut in_flight, mut oldest) = (0, 0);
+        for metric in &metrics {
+            if let MetricValue::InFlight(found) = &metric.value {
+                let starts = found.operations.iter().map(|operation| operation.start_ns);
+                in_flight += found.count();
+                oldest = oldest.max(starts.min().map_or(0, |at| now_ns.saturating_sub(at)));
+            }
+        }
+        // A regular exit of a short process is no event.
+        let exit = exit_message(self.state, in_flight, oldest);
+        let exit = exit.filter(|_| self.state != ProcessState::Exited || in_flight > 0);
+        let start = self.start.unwrap_or(last_end).max(last_end);
+        sums.add(&self.program, share, start, metrics, exit);
+        Ok(())
     }
 
     /// Reports all current metrics, or nothing of a topdeck unless `with_topdecks`. Returns how
@@ -170,8 +233,13 @@ impl TrackedProcess {
         // Taken after the values, so that no age is negative.
         let now_ns = clock::now();
         let start = self.start.unwrap_or(end);
-        let mut whose =
-            SeriesContext { labels: &self.labels, start, end, reported: &mut self.reported };
+        let mut whose = SeriesContext {
+            labels: &self.labels,
+            start,
+            end,
+            reported: &mut self.reported,
+            is_final: self.exited_at.is_some(),
+        };
         let (mut unknown, mut in_flight, mut oldest) = (0, 0, 0);
         for ProcessMetric { name, labels, unit, value, .. } in metrics {
             let named = MetricName { name: &name, unit: &unit, labels: &labels };
@@ -222,6 +290,17 @@ impl TrackedProcess {
     }
 }
 
+/// Labels of the series of a program, in addition to `host`.
+pub(crate) fn labels(program: &ProgramName, share: SeriesShare) -> Vec<(String, String)> {
+    let label = |name: &str, value: String| (name.to_owned(), value);
+    let mut labels =
+        vec![label("process", program.process.clone()), label("generation", share.label())];
+    if !program.format.is_empty() {
+        labels.push(label("format", program.format.clone()));
+    }
+    labels
+}
+
 fn has_topdeck_metric(metrics: &[ProcessMetric]) -> bool {
     metrics.iter().any(|metric| metric.name.starts_with("topdeck_"))
 }
@@ -243,7 +322,11 @@ fn report_in_flight(
 }
 
 /// Labels with one more at the front; of two labels with one name the later is renamed.
-fn prepend_label(labels: &[(String, String)], name: &str, value: &str) -> Vec<(String, String)> {
+pub(crate) fn prepend_label(
+    labels: &[(String, String)],
+    name: &str,
+    value: &str,
+) -> Vec<(String, String)> {
     let first = (name.to_owned(), value.to_owned());
     std::iter::once(first).chain(labels.iter().cloned()).collect()
 }

@@ -45,19 +45,33 @@ impl HostFixture {
         supervisor: Supervisor,
     ) -> HostFixture {
         let dir = folder();
-        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let settings = journal::Settings {
             segment_bytes: 256 << 10,
             buffer_bytes: 128 << 10,
             limits,
             ..journal::Settings::default()
         };
-        Journal::create(&*disk, &dir, journal::random_id(), 0, &settings).unwrap();
+        Journal::create(&OsDisk, &dir, journal::random_id(), 0, &settings).unwrap();
+        HostFixture::open_with(dir, interval, supervisor)
+    }
+
+    /// Opens the journal of an earlier fixture.
+    fn open(dir: PathBuf, interval: Duration) -> HostFixture {
+        HostFixture::open_with(dir, interval, Supervisor::default())
+    }
+
+    fn open_with(dir: PathBuf, interval: Duration, supervisor: Supervisor) -> HostFixture {
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let options = Options { supervisor, ..Options::default() };
         let journal = Arc::new(Journal::open(disk, &dir, &options).unwrap());
         let settings = intake::Settings { interval, ..intake::Settings::default() };
         let intake = Intake::new(WriteTarget::Journal(Arc::clone(&journal)), settings).unwrap();
         HostFixture { dir, journal, intake: Arc::new(intake) }
+    }
+
+    /// Closes the journal, and keeps its folder.
+    fn close(mut self) -> PathBuf {
+        std::mem::take(&mut self.dir)
     }
 
     /// Starts a host with an interval that never ends: only the final reading happens.
@@ -88,6 +102,9 @@ impl HostFixture {
 
 impl Drop for HostFixture {
     fn drop(&mut self) {
+        if self.dir.as_os_str().is_empty() {
+            return;
+        }
         let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
@@ -166,12 +183,13 @@ impl JournalContents {
         })
     }
 
-    /// Last number.
+    /// Last number, staleness markers left out.
     fn number(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        match self.series(name, labels).last()?.1.value {
-            SampleValue::Number(number) => Some(number),
+        let numbers = self.series(name, labels).filter_map(|(_, sample)| match sample.value {
+            SampleValue::Number(number) => Some(number).filter(|number| !number.is_nan()),
             _ => None,
-        }
+        });
+        numbers.last()
     }
 }
 
