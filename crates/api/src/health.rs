@@ -3,7 +3,7 @@
 
 use axum::routing;
 use http::StatusCode;
-use intake::Intake;
+use intake::{Intake, SourceState};
 
 use crate::context::Context;
 use crate::error_response::ErrorResponse;
@@ -66,8 +66,8 @@ async fn report(context: &Context) -> HealthReport {
     found.unwrap_or_else(|error| HealthReport { outcome: Err(error), space_problem: None })
 }
 
-/// The report: a summary line, and a line for each damaged location and each quarantined input.
-/// These do not make the check fail: a restart would not remove them.
+/// The report: a summary line, and a line for each damaged location, each quarantined input, and
+/// for silent sources. These do not make the check fail: a restart would not remove them.
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
@@ -90,6 +90,12 @@ fn check_health(intake: &Intake) -> Result<String, String> {
     }
     for input in supervisor.quarantined() {
         message += &format!("{} is quarantined; see /v1/status\n", input.name);
+    }
+    // Not by name: the check requires no token.
+    let silent = intake.sources().iter().filter(|of| of.state == SourceState::Silent).count();
+    if silent > 0 {
+        let are = if silent == 1 { "source is" } else { "sources are" };
+        message += &format!("{silent} {are} silent; see sources in /v1/status\n");
     }
     Ok(message)
 }

@@ -47,6 +47,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
         fields.push(("threads", threads_json(supervisor)));
         fields.push(("quarantined", quarantined_json(supervisor)));
         fields.push(("damage", damage(supervisor)));
+        fields.push(("sources", sources_json(&shared.intake.sources())));
         fields.extend(shared.queries.status_sections());
         shared.queries.json_response(&Object(fields))
     };
@@ -82,6 +83,22 @@ fn quarantined_json(supervisor: &intake::Supervisor) -> Json {
         ])
     };
     List(supervisor.quarantined().into_iter().map(input).collect())
+}
+
+/// Sources of batches, and whether they still send.
+fn sources_json(sources: &[intake::SourceActivity]) -> Json {
+    let source = |source: &intake::SourceActivity| {
+        let time = |time: Option<i64>| time.map_or(Null, |ns| Integer(ns.into()));
+        Object(vec![
+            ("id", Text(format!("{:016x}", source.id))),
+            ("name", Text(source.name.clone())),
+            ("state", Text(source.state.name().to_owned())),
+            ("last_ns", Integer(source.last.into())),
+            ("interval_ns", time(source.interval.map(|(interval, _)| interval))),
+            ("silent_after_ns", time(source.interval.map(|(_, silence)| silence))),
+        ])
+    };
+    List(sources.iter().map(source).collect())
 }
 
 /// Damage of stored data, found within a day.

@@ -27,6 +27,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     loop {
         shared.target.supervisor().fault_point("ledger");
         shared.log_space();
+        shared.log_silence();
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
         let remaining = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());

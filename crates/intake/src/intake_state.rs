@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use journal::log::LogLevel;
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, SeriesId, SeriesRef};
 
@@ -22,6 +23,7 @@ use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
+use crate::silence_monitor::{SilenceMonitor, SourceActivity};
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -58,6 +60,7 @@ pub(crate) struct IntakeState {
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,
+    pub(crate) silence: SilenceMonitor,
     pub(crate) group_commit: GroupCommit,
     pub(crate) ledger_reader: LedgerReader,
     pub(crate) stages: Mutex<Vec<(String, Arc<dyn DownstreamStage>)>>,
@@ -153,6 +156,10 @@ impl IntakeState {
         let hash = SeriesId::from_canonical_key(&bytes);
         let id = u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"));
         let producer = Producer::new(name, id);
+        if name == SELF_PRODUCER {
+            // This process writes it in the thread that would notice its silence.
+            producer.set_irregular();
+        }
         self.ledger_reader.set_name(id, name);
         producers.insert(name.to_owned(), producer.clone());
         producer
@@ -176,6 +183,9 @@ impl IntakeState {
     }
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
+        if producer.is_regular() {
+            self.silence.record(producer.id(), (self.settings.clock)());
+        }
         let mut sequence = lock_sequence(&producer.0.sequence)?;
         // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
         // next batch could be dropped as a duplicate.
@@ -374,7 +384,8 @@ impl IntakeState {
             let name = gap
                 .producer
                 .map_or_else(|| "several".to_owned(), |id| self.ledger_reader.producer_name(id));
-            (self.settings.log)(&format!("producer {name}: {} ({samples} samples)", gap.reason));
+            let line = format!("producer {name}: {} ({samples} samples)", gap.reason);
+            (self.settings.log)(LogLevel::Warn, &line);
             writer.gap(gap.clone());
         }
         if let Err(error) = self.append(&self.producer(SELF_PRODUCER), writer) {
@@ -510,10 +521,25 @@ impl IntakeState {
         self.space.recent_refusal()
     }
 
+    /// Logs sources that fell silent or send again.
+    pub(crate) fn log_silence(&self) {
+        let now = (self.settings.clock)();
+        for (level, line) in self.silence.check(now, &|id| self.ledger_reader.producer_name(id)) {
+            (self.settings.log)(level, &line);
+        }
+    }
+
+    pub(crate) fn sources(&self) -> Vec<SourceActivity> {
+        let now = (self.settings.clock)();
+        self.silence.sources(now, &|id| self.ledger_reader.producer_name(id))
+    }
+
     /// Logs when there is no longer space for new data, and when there is again.
     pub(crate) fn log_space(&self) {
-        if let Some(line) = self.space.log_line(self.space_problem().as_deref()) {
-            (self.settings.log)(&line);
+        let problem = self.space_problem();
+        if let Some(line) = self.space.log_line(problem.as_deref()) {
+            let level = if problem.is_some() { LogLevel::Error } else { LogLevel::Info };
+            (self.settings.log)(level, &line);
         }
     }
 

@@ -47,6 +47,7 @@ mod inner;
 mod journal;
 pub mod layout;
 mod level;
+pub mod log;
 mod options;
 mod origin;
 mod paths;
