@@ -87,9 +87,8 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         match row["state"].as_str() {
             Some("unknown") if row["count_now"] == 0 => "no data".to_owned(),
             // Either bound may be right: the estimate would be a guess.
-            Some("uncertain") => {
-                count_bracket(&row["above_now"]).map_or(String::new(), value_formatter::count_bounds)
-            }
+            Some("uncertain") => count_bracket(&row["above_now"])
+                .map_or(String::new(), value_formatter::count_bounds),
             _ => count("above_now"),
         },
         count("above_today"),
