@@ -298,7 +298,8 @@ impl Intake {
 
     /// The sources of batches since the start of this process, and whether they still send.
     pub fn sources(&self) -> Vec<SourceActivity> {
-        self.shared.sources()
+        let name_of = |id| self.shared.ledger_reader.producer_name(id);
+        self.shared.silence.sources(self.now(), &name_of)
     }
 
     /// Forgets a source that was removed on purpose: it is not silent.

@@ -23,7 +23,7 @@ use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
-use crate::silence_monitor::{SilenceMonitor, SourceActivity};
+use crate::silence_monitor::SilenceMonitor;
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -183,9 +183,7 @@ impl IntakeState {
     }
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
-        if producer.is_regular() {
-            self.silence.record(producer.id(), (self.settings.clock)());
-        }
+        self.silence.record_from(producer, (self.settings.clock)());
         let mut sequence = lock_sequence(&producer.0.sequence)?;
         // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
         // next batch could be dropped as a duplicate.
@@ -519,28 +517,6 @@ impl IntakeState {
             return Some(reason.to_string());
         }
         self.space.recent_refusal()
-    }
-
-    /// Logs sources that fell silent or send again.
-    pub(crate) fn log_silence(&self) {
-        let now = (self.settings.clock)();
-        for (level, line) in self.silence.check(now, &|id| self.ledger_reader.producer_name(id)) {
-            (self.settings.log)(level, &line);
-        }
-    }
-
-    pub(crate) fn sources(&self) -> Vec<SourceActivity> {
-        let now = (self.settings.clock)();
-        self.silence.sources(now, &|id| self.ledger_reader.producer_name(id))
-    }
-
-    /// Logs when there is no longer space for new data, and when there is again.
-    pub(crate) fn log_space(&self) {
-        let problem = self.space_problem();
-        if let Some(line) = self.space.log_line(problem.as_deref()) {
-            let level = if problem.is_some() { LogLevel::Error } else { LogLevel::Info };
-            (self.settings.log)(level, &line);
-        }
     }
 
     /// Adds a warning to the audit.

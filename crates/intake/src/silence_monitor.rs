@@ -15,6 +15,8 @@ use std::time::Duration;
 
 use journal::log::LogLevel;
 
+use crate::producer::Producer;
+
 /// Number of intervals whose median is the interval of a source.
 const INTERVALS: usize = 20;
 /// Batches within this time, in nanoseconds, are one arrival.
@@ -166,6 +168,13 @@ impl SilenceMonitor {
                 state.sources.insert(id, history);
             }
             None => {}
+        }
+    }
+
+    /// Records that a batch of a producer of this process arrived, if it follows a schedule.
+    pub(crate) fn record_from(&self, producer: &Producer, now: i64) {
+        if producer.is_regular() {
+            self.record(producer.id(), now);
         }
     }
 

@@ -3,7 +3,8 @@
 //! An answer is a value of crate `query` or `store`: a [`query::QueryResult`], a
 //! [`query::compare::Comparison`], a [`query::breakdown::Breakdown`], a [`store::Cardinality`].
 //! `*_text` functions draw it for a terminal; [`document`] writes it as JSON and reads it back;
-//! [`csv_text`] makes a table of a document. So a report does not depend on where its answer came from: a store, or the response of a server.
+//! [`csv_text`] makes a table of a document. So a report does not depend on where its answer came
+//! from: a store, or the response of a server.
 #![forbid(unsafe_code)]
 
 mod audit;
