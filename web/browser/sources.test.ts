@@ -56,9 +56,11 @@ test("a target that is down comes first, with the reason", async () => {
   expect(up).toMatch(/^up[^]*app[^]*\b2\b[^]*none$/);
 });
 
-test("senders have a rate, and the page works on a phone", async () => {
+test("senders have a rate and a last batch, and the page works on a phone", async () => {
   const sender = page.getByTestId("senders").locator("tr", { hasText: "scrape app" });
-  await expect.poll(() => sender.innerText(), { timeout: 30_000 }).toMatch(/sending[^]*\d/);
+  await expect
+    .poll(() => sender.innerText(), { timeout: 30_000 })
+    .toMatch(/(sending|unknown)[^]*\d m?s ago/);
   await expect.poll(() => sender.innerText(), { timeout: 30_000 }).not.toContain("…");
   expect(await visitor.obstacles(390, "dark")).toEqual([]);
 });

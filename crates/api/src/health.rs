@@ -3,7 +3,7 @@
 
 use axum::routing;
 use http::StatusCode;
-use intake::Intake;
+use intake::{Intake, SourceState};
 
 use crate::context::Context;
 use crate::damage_report;
@@ -67,8 +67,8 @@ async fn report(context: &Context) -> HealthReport {
     found.unwrap_or_else(|error| HealthReport { outcome: Err(error), space_problem: None })
 }
 
-/// The report. Damage and quarantined inputs do not make the check fail: a restart would not remove
-/// them.
+/// The report: a summary line, and a line for each damaged location, each quarantined input, and
+/// for silent sources. These do not make the check fail: a restart would not remove them.
 fn check_health(intake: &Intake) -> Result<String, String> {
     let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
@@ -80,5 +80,12 @@ fn check_health(intake: &Intake) -> Result<String, String> {
     if !failures.is_empty() {
         return Err(format!("{}; see threads in /v1/status", failures.join("; ")));
     }
-    Ok(damage_report::health_message(supervisor))
+    let mut message = damage_report::health_message(supervisor);
+    // Not by name: the check requires no token.
+    let silent = intake.sources().iter().filter(|of| of.state == SourceState::Silent).count();
+    if silent > 0 {
+        let are = if silent == 1 { "source is" } else { "sources are" };
+        message += &format!("{silent} {are} silent; see sources in /v1/status\n");
+    }
+    Ok(message)
 }

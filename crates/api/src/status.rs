@@ -49,6 +49,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
         fields.push(("quarantined", damage_report::quarantined_json(supervisor)));
         fields.push(("damage", damage_report::damage_json(supervisor)));
         fields.push(("acknowledged", damage_report::acknowledged_json(supervisor)));
+        fields.push(("sources", sources_json(&shared.intake.sources())));
         fields.extend(shared.queries.status_sections());
         shared.queries.json_response(&Object(fields))
     };
@@ -72,6 +73,22 @@ fn threads_json(supervisor: &intake::Supervisor) -> Json {
         ])
     };
     List(supervisor.threads().into_iter().map(thread).collect())
+}
+
+/// Sources of batches, and whether they still send.
+fn sources_json(sources: &[intake::SourceActivity]) -> Json {
+    let source = |source: &intake::SourceActivity| {
+        let time = |time: Option<i64>| time.map_or(Null, |ns| Integer(ns.into()));
+        Object(vec![
+            ("id", Text(format!("{:016x}", source.id))),
+            ("name", Text(source.name.clone())),
+            ("state", Text(source.state.name().to_owned())),
+            ("last_ns", Integer(source.last.into())),
+            ("interval_ns", time(source.interval.map(|(interval, _)| interval))),
+            ("silent_after_ns", time(source.interval.map(|(_, silence)| silence))),
+        ])
+    };
+    List(sources.iter().map(source).collect())
 }
 
 fn store_json(stat: &store::StoreStat) -> Json {

@@ -75,7 +75,16 @@ impl TestServer {
         query_settings: QueryServiceSettings,
         routes: Vec<role::Route>,
     ) -> TestServer {
-        let clock: journal::WallClock = Arc::new(|| NOW);
+        TestServer::with_clock(home, query_settings, routes, Arc::new(|| NOW))
+    }
+
+    /// A server whose time passes.
+    pub(crate) fn with_clock(
+        home: WriteTarget,
+        query_settings: QueryServiceSettings,
+        routes: Vec<role::Route>,
+        clock: journal::WallClock,
+    ) -> TestServer {
         let settings = intake::Settings { background: false, clock, ..Default::default() };
         let intake = Arc::new(Intake::new(home, settings).unwrap());
         let context = Context::new(intake, query_settings).with_routes(routes);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, header};
-use intake::{Intake, Restartable};
+use intake::{Intake, LogLevel, Restartable};
 use net::dial::{Dialer, HttpConnection, ResponseLimits};
 use net::signature::{Signer, to_hex};
 use net::{Endpoint, forward_protocol};
@@ -61,6 +61,8 @@ struct RemoteState {
     backoff: ExponentialBackoff,
     rejection_streak: Option<RejectionStreak>,
     rejected: Option<RejectedBatch>,
+    /// Time of the first failure since the last success.
+    failing_since: Option<Instant>,
 }
 
 /// Next step of the task.
@@ -82,6 +84,7 @@ impl Restartable for RemoteTask {
             backoff: ExponentialBackoff::new(self.settings.backoff),
             rejection_streak: None,
             rejected: None,
+            failing_since: None,
         };
         loop {
             let next = match self.send_one(&mut state).await {
@@ -148,6 +151,11 @@ impl RemoteTask {
         Ok(match answer.disposition {
             Disposition::Accepted => {
                 self.status.lock().last_error = None;
+                if let Some(since) = state.failing_since.take() {
+                    let (name, seconds) = (&self.name, since.elapsed().as_secs());
+                    let line = format!("remote {name:?} accepts data again after {seconds} s");
+                    (self.intake.settings().log)(LogLevel::Info, &line);
+                }
                 NextStep::Continue
             }
             Disposition::Retry { reason, retry_after: after, needs_operator: slowly } => {
@@ -306,6 +314,15 @@ impl RemoteTask {
     ) -> NextStep {
         state.reader = None;
         self.metrics.retries.add(1);
+        if state.failing_since.is_none() {
+            state.failing_since = Some(Instant::now());
+            let (name, url) = (&self.name, self.status.lock().url.clone());
+            let line = format!(
+                "remote {name:?} ({url}) does not accept data: {reason}; the journal keeps it, and \
+                 topdeck tries again"
+            );
+            (self.intake.settings().log)(LogLevel::Warn, &line);
+        }
         let mut status = self.status.lock();
         status.last_error = Some((self.intake.now(), reason));
         if state.connection.is_none() {

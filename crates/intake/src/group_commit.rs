@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use journal::Level;
+use journal::log::LogLevel;
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
@@ -269,10 +270,11 @@ impl CommitState {
         let batches = request.in_flight.len();
         let bytes: u64 = request.in_flight.iter().map(|(_, bytes)| bytes).sum();
         drop(request);
-        (self.settings.log)(&format!(
+        let line = format!(
             "the stop gave up {batches} batches ({bytes} bytes) that wait for the disk: {error}; \
              their senders got no acknowledgement; the next start stores them if there is space"
-        ));
+        );
+        (self.settings.log)(LogLevel::Error, &line);
     }
 
     fn publish(&self, position: u64, broken: Option<String>) {

@@ -3,6 +3,8 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use journal::log::LogLevel;
+
 use crate::error::Error;
 use crate::intake_state::{IntakeState, lock};
 
@@ -26,7 +28,8 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     let mut saved = Instant::now();
     loop {
         shared.target.supervisor().fault_point("ledger");
-        shared.log_space();
+        log_space(shared);
+        log_silence(shared);
         // Keeps the schedule if the clock was set back.
         boundary = boundary.min(next_after(now()));
         let remaining = Duration::from_nanos(boundary.saturating_sub(now()).max(0).cast_unsigned());
@@ -54,6 +57,23 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
         if let Err(error) = done {
             shared.add_audit_warning(format!("cannot update the ledger: {error}"));
         }
+    }
+}
+
+/// Logs when there is no longer space for new data, and when there is again.
+fn log_space(shared: &IntakeState) {
+    let problem = shared.space_problem();
+    if let Some(line) = shared.space.log_line(problem.as_deref()) {
+        let level = if problem.is_some() { LogLevel::Error } else { LogLevel::Info };
+        (shared.settings.log)(level, &line);
+    }
+}
+
+/// Logs sources that fell silent or send again.
+fn log_silence(shared: &IntakeState) {
+    let now = (shared.settings.clock)();
+    for (level, line) in shared.silence.check(now, &|id| shared.ledger_reader.producer_name(id)) {
+        (shared.settings.log)(level, &line);
     }
 }
 

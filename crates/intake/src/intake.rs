@@ -26,6 +26,7 @@ use crate::rejections::Rejections;
 use crate::restartable::ClockThread;
 use crate::self_metrics;
 use crate::settings::Settings;
+use crate::silence_monitor::{SilenceMonitor, SourceActivity};
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -109,6 +110,7 @@ impl Intake {
             is_unclean: AtomicBool::new(false),
             batch_bytes_max: batch_bytes_max(&home),
             space,
+            silence: SilenceMonitor::new(settings.silence),
             group_commit: commit,
             ledger_reader: reader,
             stages: Mutex::default(),
@@ -205,6 +207,7 @@ impl Intake {
         writer: IngestWriter,
     ) -> Result<Receipt> {
         self.shared.check_sequence(identity, jump_max)?;
+        self.shared.silence.record(identity.producer, self.now());
         let receipt = self.shared.append_written(identity, writer)?;
         self.shared.record_sequence(identity);
         self.shared.ledger_reader.set_name(identity.producer, name);
@@ -229,6 +232,7 @@ impl Intake {
         batch: &Batch,
     ) -> Result<Receipt> {
         self.shared.check_sequence(identity, REQUEST_JUMP_MAX)?;
+        self.shared.silence.record(identity.producer, self.now());
         let receipt = self.shared.append_encoded(identity, name, batch)?;
         self.shared.record_sequence(identity);
         Ok(receipt)
@@ -306,6 +310,17 @@ impl Intake {
     /// Why new data finds no space on the disk or below a limit, if so: senders are asked to retry.
     pub fn space_problem(&self) -> Option<String> {
         self.shared.space_problem()
+    }
+
+    /// The sources of batches since the start of this process, and whether they still send.
+    pub fn sources(&self) -> Vec<SourceActivity> {
+        let name_of = |id| self.shared.ledger_reader.producer_name(id);
+        self.shared.silence.sources(self.now(), &name_of)
+    }
+
+    /// Forgets a source that was removed on purpose: it is not silent.
+    pub fn retire_source(&self, producer: &Producer) {
+        self.shared.silence.retire(producer.id());
     }
 
     /// Bounds a stop: `patience` from now, batches that find no space fail instead of waiting for

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use journal::log::LogLevel;
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, SeriesId, SeriesRef};
 
@@ -23,6 +24,7 @@ use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
+use crate::silence_monitor::SilenceMonitor;
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -58,6 +60,7 @@ pub(crate) struct IntakeState {
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,
+    pub(crate) silence: SilenceMonitor,
     pub(crate) group_commit: GroupCommit,
     pub(crate) ledger_reader: LedgerReader,
     pub(crate) stages: Mutex<Vec<(String, Arc<dyn DownstreamStage>)>>,
@@ -153,6 +156,10 @@ impl IntakeState {
         let hash = SeriesId::from_canonical_key(&bytes);
         let id = u64::from_le_bytes(*hash.0.first_chunk().expect("BUG: a hash has 16 bytes"));
         let producer = Producer::new(name, id);
+        if name == SELF_PRODUCER {
+            // This process writes it in the thread that would notice its silence.
+            producer.set_irregular();
+        }
         self.ledger_reader.set_name(id, name);
         producers.insert(name.to_owned(), producer.clone());
         producer
@@ -176,6 +183,7 @@ impl IntakeState {
     }
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
+        self.silence.record_from(producer, (self.settings.clock)());
         let mut sequence = lock_sequence(&producer.0.sequence)?;
         // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
         // next batch could be dropped as a duplicate.
@@ -375,7 +383,8 @@ impl IntakeState {
             let name = gap
                 .producer
                 .map_or_else(|| "several".to_owned(), |id| self.ledger_reader.producer_name(id));
-            (self.settings.log)(&format!("producer {name}: {} ({samples} samples)", gap.reason));
+            let line = format!("producer {name}: {} ({samples} samples)", gap.reason);
+            (self.settings.log)(LogLevel::Warn, &line);
             writer.gap(gap.clone());
         }
         if let Err(error) = self.append(&self.producer(SELF_PRODUCER), writer) {
@@ -506,13 +515,6 @@ impl IntakeState {
             return Some(reason.to_string());
         }
         self.space.recent_refusal()
-    }
-
-    /// Logs when there is no longer space for new data, and when there is again.
-    pub(crate) fn log_space(&self) {
-        if let Some(line) = self.space.log_line(self.space_problem().as_deref()) {
-            (self.settings.log)(&line);
-        }
     }
 
     /// Adds a warning to the audit.

@@ -30,6 +30,7 @@ mod restartable;
 mod self_metrics;
 mod series_cache;
 mod settings;
+mod silence_monitor;
 mod space_monitor;
 mod write_target;
 
@@ -42,8 +43,9 @@ pub use error::{Error, Result};
 pub use group_commit::Receipt;
 pub use ingest_writer::IngestWriter;
 pub use intake::{Intake, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX};
+pub use journal::log::{LogFn, LogLevel};
 pub use journal::supervisor::{
-    DamageAcknowledgement, DamageReport, LogFn, QuarantinedInput, SupervisedThread, Supervisor,
+    DamageAcknowledgement, DamageReport, QuarantinedInput, SupervisedThread, Supervisor,
     ThreadStatus, panic_message,
 };
 pub use key_encoding::SeriesKeyEncoding;
@@ -54,4 +56,5 @@ pub use meter::{EventCounter, LatencyHistogram, Meter, MetricSnapshot, SnapshotV
 pub use producer::Producer;
 pub use restartable::{Restartable, catch_panic, keep_running};
 pub use settings::Settings;
+pub use silence_monitor::{SilenceSettings, SourceActivity, SourceState};
 pub use write_target::WriteTarget;

@@ -1,7 +1,7 @@
 //! Producers inside this process, for batches without an identity.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of distinct drop reasons; further reasons are added up as one.
@@ -20,6 +20,7 @@ pub(crate) struct ProducerInner {
     pub(crate) sequence: Mutex<u64>,
     received: AtomicU64,
     dropped: Mutex<BTreeMap<String, u64>>,
+    is_irregular: AtomicBool,
 }
 
 impl Producer {
@@ -30,6 +31,7 @@ impl Producer {
             sequence: Mutex::new(0),
             received: AtomicU64::new(0),
             dropped: Mutex::default(),
+            is_irregular: AtomicBool::new(false),
         }))
     }
 
@@ -41,6 +43,17 @@ impl Producer {
     /// Its number in identities.
     pub fn id(&self) -> u64 {
         self.0.id
+    }
+
+    /// Declares that its batches follow no schedule, such as annotations of users: a pause is no
+    /// silence.
+    pub fn set_irregular(&self) {
+        self.0.is_irregular.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its batches may follow a schedule.
+    pub(crate) fn is_regular(&self) -> bool {
+        !self.0.is_irregular.load(Ordering::Relaxed)
     }
 
     /// Counts values received from outside, whether stored or dropped later.

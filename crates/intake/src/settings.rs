@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use journal::supervisor::LogFn;
+use journal::log::LogFn;
 use journal::{Level, WallClock};
+
+use crate::silence_monitor::SilenceSettings;
 
 /// Intake settings.
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct Settings {
     /// Whether self counters and histograms are also in shared memory, for `topdeck top` and other
     /// readers; default: `false`. For a process with one intake.
     pub publish: bool,
+    /// When a source is silent.
+    pub silence: SilenceSettings,
     /// Clock.
     pub clock: WallClock,
     /// Receives log lines for the operator; default: discarded.
@@ -38,8 +42,9 @@ impl Default for Settings {
             in_flight_bytes_max: 256 << 20,
             background: true,
             publish: false,
+            silence: SilenceSettings::default(),
             clock: Arc::new(arrival_time_ns),
-            log: Arc::new(|_| {}),
+            log: Arc::new(|_, _| {}),
         }
     }
 }

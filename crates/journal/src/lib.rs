@@ -46,6 +46,7 @@ mod handle_locks;
 mod journal;
 pub mod layout;
 mod level;
+pub mod log;
 mod mapped_journal;
 mod open_journal;
 mod options;

@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::log::{LogFn, LogLevel};
 use crate::wall_clock::{WallClock, wall_clock};
 
 pub use acknowledgement::DamageAcknowledgement;
@@ -50,8 +51,6 @@ const STOP_POLL: Duration = Duration::from_millis(20);
 
 /// Hook called at the fault points of threads, with the point's name. Tests use it to panic.
 pub type FaultHook = Arc<dyn Fn(&str) + Send + Sync>;
-/// Receives log messages.
-pub type LogFn = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Restart policy of supervised threads.
 #[derive(Clone)]
@@ -288,7 +287,8 @@ impl Supervisor {
             }
         };
         if is_new {
-            self.log(&format!("{} quarantined: {}", input.name, input.reason));
+            let line = format!("{} quarantined: {}", input.name, input.reason);
+            self.log(LogLevel::Error, &line);
         }
     }
 
@@ -327,7 +327,8 @@ impl Supervisor {
             !is_reported
         };
         if is_new && !self.is_acknowledged(&report.location) {
-            self.log(&format!("cannot read {}: damaged; {}", report.location, report.remedy));
+            let line = format!("cannot read {}: damaged; {}", report.location, report.remedy);
+            self.log(LogLevel::Error, &line);
         }
     }
 
@@ -352,9 +353,9 @@ impl Supervisor {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn log(&self, message: &str) {
+    fn log(&self, level: LogLevel, message: &str) {
         if let Some(log) = &self.0.settings.log {
-            log(message);
+            log(level, message);
         }
     }
 }
@@ -454,7 +455,8 @@ impl SupervisedThread {
     fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
         let (message, time) = (panic_message(panic), self.supervisor.now());
         let name = &self.name;
-        self.supervisor.log(&format!("thread {name} panicked and was restarted: {message}"));
+        let line = format!("thread {name} panicked and was restarted: {message}");
+        self.supervisor.log(LogLevel::Error, &line);
         self.entry(|entry| {
             entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);
             entry.last_panic = Some(PanicReport { message, time });

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use intake::LogFn;
+use intake::{LogFn, LogLevel};
 
 /// Number of messages retained.
 const MESSAGES_MAX: usize = 32;
@@ -47,9 +47,10 @@ impl RecentErrors {
         };
         let source = self.source;
         match count {
-            1 => (self.log)(&format!("{source}: {message}")),
+            1 => (self.log)(LogLevel::Warn, &format!("{source}: {message}")),
             _ if is_power_of_ten(count) => {
-                (self.log)(&format!("{source}: {message} ({count} such messages since the start)"));
+                let line = format!("{source}: {message} ({count} such messages since the start)");
+                (self.log)(LogLevel::Warn, &line);
             }
             _ => {}
         }
@@ -76,7 +77,7 @@ mod tests {
     fn repeated_messages_do_not_flood_the_log() {
         let lines: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&lines);
-        let log: LogFn = Arc::new(move |line| log.lock().unwrap().push(line.to_owned()));
+        let log: LogFn = Arc::new(move |_, line| log.lock().unwrap().push(line.to_owned()));
         let errors = RecentErrors::new("statsd", log);
         (0..250).for_each(|n| errors.push(format!("line {n}")));
         let lines = lines.lock().unwrap();

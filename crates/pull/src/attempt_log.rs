@@ -1,10 +1,13 @@
 //! Attempt log: stores results of a job; skipped and not stored attempts become gaps.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use collect::SeriesSink;
 use intake::{EventCounter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
 use model::{Gap, Sample, Series};
+
+use crate::target_state::TargetState;
 
 /// A batch that has reached this size gets no further series: a scrape may exceed the size limit of
 /// one write.
@@ -61,6 +64,24 @@ impl AttemptLog {
 
     pub(crate) fn now(&self) -> i64 {
         self.intake.now()
+    }
+
+    /// Records the outcome of an attempt, and logs a change of the target's state.
+    pub(crate) fn record_target(
+        &self,
+        target: &TargetState,
+        at: i64,
+        took: Duration,
+        outcome: Result<u64, String>,
+    ) {
+        if let Some((level, line)) = target.record(at, took, outcome) {
+            (self.intake.settings().log)(level, &line);
+        }
+    }
+
+    /// The job was removed: its source is not silent.
+    pub(crate) fn retire(&self) {
+        self.intake.retire_source(&self.producer);
     }
 
     pub(crate) fn batches(&self) -> AttemptBatches<'_> {

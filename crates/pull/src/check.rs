@@ -178,7 +178,12 @@ impl CheckJob {
         let mut batches = self.attempts.batches();
         let written = self.write(found, took, end, &mut batches);
         written.expect("BUG: check series were validated at the start");
-        self.target.record(end, took, found.failed.clone().map_or(Ok(1), Err));
+        self.attempts.record_target(
+            &self.target,
+            end,
+            took,
+            found.failed.clone().map_or(Ok(1), Err),
+        );
         match (self.attempts.append(batches, end), &found.failed) {
             (Ok(()), None) => self.attempts.success.add(1),
             (Ok(()), Some(_)) => self.attempts.failed.add(1),
@@ -235,5 +240,8 @@ impl PullJob for CheckJob {
             let _ = self.attempts.append(batches, at);
         }
         self.attempts.write_gaps();
+        if is_ended {
+            self.attempts.retire();
+        }
     }
 }

@@ -202,13 +202,18 @@ impl ScrapeJob {
                 let samples = found.stored;
                 match self.append(found, at, took) {
                     Ok(()) => {
-                        self.target.record(at, took, Ok(samples));
+                        self.attempts.record_target(&self.target, at, took, Ok(samples));
                         return self.attempts.success.add(1);
                     }
                     // The journal is full, so the failure cannot be stored either; the attempt log
                     // reports it.
                     Err(error) if error.is_retryable() => {
-                        self.target.record(at, took, Err(format!("result not stored: {error}")));
+                        self.attempts.record_target(
+                            &self.target,
+                            at,
+                            took,
+                            Err(format!("result not stored: {error}")),
+                        );
                         return self.attempts.not_stored.add(1);
                     }
                     Err(error) => error.to_string(),
@@ -216,7 +221,7 @@ impl ScrapeJob {
             }
             Err(reason) => reason,
         };
-        self.target.record(at, took, Err(failed.clone()));
+        self.attempts.record_target(&self.target, at, took, Err(failed.clone()));
         let nothing = ScrapeResult {
             batches: self.attempts.batches(),
             scraped: ScrapedSeries::default(),
@@ -345,5 +350,8 @@ impl PullJob for ScrapeJob {
             let _ = self.mark_stale();
         }
         self.attempts.write_gaps();
+        if is_ended {
+            self.attempts.retire();
+        }
     }
 }

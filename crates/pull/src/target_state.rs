@@ -3,6 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use intake::LogLevel;
 use role::json::Json::{self, Integer, Map, Null, Object, Text};
 use role::json::integer;
 
@@ -50,19 +51,38 @@ impl TargetState {
     }
 
     /// Records an attempt at `at`: its number of samples, or the reason of its failure. An attempt
-    /// that was scheduled earlier than the last one changes nothing.
-    pub(crate) fn record(&self, at: i64, took: Duration, outcome: Result<u64, String>) {
+    /// that was scheduled earlier than the last one changes nothing. Returns a log line if the
+    /// target went down, or came up again.
+    pub(crate) fn record(
+        &self,
+        at: i64,
+        took: Duration,
+        outcome: Result<u64, String>,
+    ) -> Option<(LogLevel, String)> {
         let mut held = self.lock();
         if held.last.as_ref().is_some_and(|last| last.at > at) {
-            return;
+            return None;
         }
         let is_up = outcome.is_ok();
-        if held.last.as_ref().is_none_or(|last| last.is_up != is_up) {
+        let was_up = held.last.as_ref().map(|last| last.is_up);
+        let target = format!("{} {:?} ({})", self.kind, self.name, self.url);
+        let line = match (&outcome, was_up) {
+            (Err(reason), None | Some(true)) => {
+                Some((LogLevel::Warn, format!("{target} is down: {reason}")))
+            }
+            (Ok(_), Some(false)) => {
+                let seconds = at.saturating_sub(held.since) / 1_000_000_000;
+                Some((LogLevel::Info, format!("{target} is up again after {seconds} s")))
+            }
+            _ => None,
+        };
+        if was_up != Some(is_up) {
             held.since = at;
         }
         let samples = outcome.as_ref().copied().unwrap_or(0);
         held.last_error = outcome.err().map(|reason| (at, reason)).or(held.last_error.take());
         held.last = Some(LastAttempt { at, took, samples, is_up });
+        line
     }
 
     fn lock(&self) -> MutexGuard<'_, TargetAttempts> {
@@ -105,6 +125,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_log_says_once_that_a_target_is_down_and_once_that_it_is_up_again() {
+        let second = Duration::from_secs(1);
+        let url = "http://a:1/metrics".to_owned();
+        let target = TargetState::new(("scrape", "j"), url, Vec::new(), (second, second));
+        let mut lines = Vec::new();
+        let outcomes = [Ok(7), Err("refused"), Err("timed out"), Ok(7), Ok(7)];
+        for (at, outcome) in (0..).map(|n| n * 15_000_000_000).zip(outcomes) {
+            lines.extend(target.record(at, second, outcome.map_err(str::to_owned)));
+        }
+        let name = r#"scrape "j" (http://a:1/metrics)"#;
+        let expected = [
+            (LogLevel::Warn, format!("{name} is down: refused")),
+            (LogLevel::Info, format!("{name} is up again after 30 s")),
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
     fn a_target_that_went_down_says_since_when_and_why_and_keeps_the_reason() {
         let second = Duration::from_secs(1);
         let url = "http://a:1/metrics".to_owned();
@@ -114,16 +152,16 @@ mod tests {
             assert!(text.contains(expected), "{text}");
         };
         check(r#""state":"unknown","since_ns":null"#);
-        target.record(10, second, Ok(7));
+        let _ = target.record(10, second, Ok(7));
         check(r#""state":"up","since_ns":10,"last_ns":10"#);
         check(r#""last_samples":7,"last_error":null"#);
-        target.record(20, second, Err("HTTP 500".to_owned()));
-        target.record(30, second, Err("HTTP 503".to_owned()));
+        let _ = target.record(20, second, Err("HTTP 500".to_owned()));
+        let _ = target.record(30, second, Err("HTTP 503".to_owned()));
         // An earlier attempt that ends late.
-        target.record(25, second, Ok(7));
+        let _ = target.record(25, second, Ok(7));
         check(r#""state":"down","since_ns":20,"last_ns":30"#);
         check(r#""last_error":{"at_ns":30,"reason":"HTTP 503"}"#);
-        target.record(40, second, Ok(8));
+        let _ = target.record(40, second, Ok(8));
         check(r#""state":"up","since_ns":40"#);
         check(r#""reason":"HTTP 503""#);
     }

@@ -12,10 +12,10 @@
 //! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row, [`MEMORY_BYTES_MAX`].
 
 pub mod deviation;
-pub mod excess;
 pub mod mini_heatmap;
 pub mod row_threshold;
 
+mod excess;
 mod row_state;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,14 +2,16 @@
 //!
 //! An answer is a value of crate `query` or `store`: a [`query::QueryResult`], a
 //! [`query::compare::Comparison`], a [`query::breakdown::Breakdown`], a [`store::Cardinality`].
-//! `*_text` functions draw it for a terminal; [`document`] writes it as JSON and reads it back. So
-//! a report does not depend on where its answer came from: a store, or the response of a server.
+//! `*_text` functions draw it for a terminal; [`document`] writes it as JSON and reads it back;
+//! [`csv_text`] makes a table of a document. So a report does not depend on where its answer came
+//! from: a store, or the response of a server.
 #![forbid(unsafe_code)]
 
 mod audit;
 mod breakdown;
 mod cardinality;
 mod comparison;
+mod csv;
 mod deletion;
 pub mod distribution;
 pub mod document;
@@ -26,6 +28,7 @@ pub use audit::audit_text;
 pub use breakdown::breakdown_text;
 pub use cardinality::cardinality_text;
 pub use comparison::{comparison_body, comparison_text};
+pub use csv::{CsvTable, csv_text, document_csv};
 pub use deletion::{Deletion, deletion_text};
 pub use error::AnswerError;
 pub use gap::gap_text;

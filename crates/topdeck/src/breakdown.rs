@@ -10,6 +10,7 @@ use query::breakdown::HeatmapSelection;
 use query::selection::SelectionSummary;
 use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
+use report::CsvTable;
 
 use crate::answer_source::{AnswerSource, BreakdownThresholds};
 use crate::command::print_stdout;
@@ -64,6 +65,10 @@ pub(crate) struct Options {
     /// Print JSON, with all values of all labels
     #[arg(long)]
     json: bool,
+
+    /// Print CSV: a row per value of a label
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     /// Maximum number of series of the selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
@@ -124,16 +129,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     };
     let unit = unit.as_ref().map(ToString::to_string);
     let (rectangle, unit, explanation) = source.break_down(rectangle, unit, &thresholds, limits)?;
+    let document = || report::document::breakdown::to_json(&rectangle, unit.clone(), &explanation);
     let text = match options.json {
-        true => {
-            format!("{}\n", report::document::breakdown::to_json(&rectangle, unit, &explanation))
-        }
+        _ if options.csv => report::document_csv(CsvTable::Breakdown, &document()),
+        true => format!("{}\n", document()),
         false => {
             let selector = &options.arguments.value.text;
             report::breakdown_text(
                 selector,
                 &rectangle,
-                unit,
+                unit.clone(),
                 &explanation,
                 options.top,
                 &Terminal::new(false),

@@ -11,6 +11,7 @@ use query::compare::Selection;
 use query::selection::SelectionSummary;
 use render::terminal::Terminal;
 use render::time::precise_time_text;
+use report::CsvTable;
 use report::document::{self, CellEncoding};
 
 use crate::answer_source::AnswerSource;
@@ -60,6 +61,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
+    /// Print CSV: a row per statistic
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Maximum number of series per selector
     #[arg(long, value_name = "N", default_value_t = Limits::default().series)]
     max_series: u64,
@@ -94,11 +99,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     ];
     let limits = Limits { series: options.max_series, ..Limits::default() };
     let (sides, comparison) = source.compare(sides, limits)?;
+    let document = || document::compare::to_json(&sides, &comparison, CellEncoding::Objects);
     let text = match options.json {
-        true => {
-            let cells = CellEncoding::Objects;
-            format!("{}\n", document::compare::to_json(&sides, &comparison, cells))
-        }
+        _ if options.csv => report::document_csv(CsvTable::Compare, &document()),
+        true => format!("{}\n", document()),
         false => report::comparison_text(
             [&a.text, &b.text],
             &sides,

@@ -20,6 +20,7 @@ use render::terminal::Terminal;
 use render::terminal::heatmap as terminal_heatmap;
 use render::text::plural;
 use render::time::precise_time_text;
+use report::CsvTable;
 use store::TimeColumn;
 
 use crate::answer_source::AnswerSource;
@@ -69,6 +70,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
+    /// Print CSV: a row per cell
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     #[command(flatten)]
     server: ServerClient,
 }
@@ -117,8 +122,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         fs::write(path, svg_heatmap::document(&[map])?)
             .with_context(|| format!("cannot write {}", path.display()))?;
     }
-    let text = if options.json {
-        format!("{}\n", heatmap_json(&drawn, column_count.unwrap_or(COLUMNS_SVG))?)
+    let document = || heatmap_json(&drawn, column_count.unwrap_or(COLUMNS_SVG));
+    let text = if options.csv {
+        report::document_csv(CsvTable::Heatmap, &document()?)
+    } else if options.json {
+        format!("{}\n", document()?)
     } else {
         let terminal = Terminal::new(options.ascii);
         terminal_heatmap::heatmap_text(

@@ -42,6 +42,7 @@ mod renamed_flags;
 mod restore;
 mod serve;
 mod server_client;
+mod server_log;
 mod settings;
 mod snapshot;
 mod store;

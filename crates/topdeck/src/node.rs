@@ -15,15 +15,15 @@ use std::time::Duration;
 
 use anyhow::{Error, Result};
 use heap::HeapTrimmer;
-use intake::{Intake, WriteTarget};
+use intake::{Intake, LogLevel, WriteTarget};
 use journal::{Journal, Supervisor, supervisor};
 use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::command::print_message;
 use crate::data_folders::rename_old_folders;
 use crate::server_client::LOCK_FILE;
+use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
 use crate::store::{disk, private_dir, with_dir};
 
@@ -61,6 +61,7 @@ pub(crate) struct Node {
     context: api::Context,
     server: api::Server,
     roles: RunningRoles,
+    log: ServerLog,
     _trimmer: Option<HeapTrimmer>,
 }
 
@@ -69,51 +70,59 @@ impl Node {
     /// anything is acknowledged.
     pub(crate) async fn start(mode: NodeMode, settings: Settings, data: &Path) -> Result<Node> {
         verify_settings(Some(mode), &settings, data)?;
+        let log = settings.node.server_log();
         let home = open_target(mode, &settings.node, data)?;
-        rename_old_folders(data)?.iter().for_each(print_message);
-        let intake_settings = intake::Settings { log: log(), ..settings.node.intake() };
+        rename_old_folders(data)?.iter().for_each(|line| log.info(line));
+        let intake_settings = intake::Settings { log: log.function(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
-        reserve_first_segment(&intake);
+        reserve_first_segment(&intake, log);
         // Before any role accepts data.
-        declare_volatile_sources(&settings, &intake);
+        declare_volatile_sources(&settings, &intake, log);
         let role_context = role_context(&intake, &settings, data);
         let roles =
             RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
         let context = api::Context::new(Arc::clone(&intake), settings.node.query_service(data))
             .with_routes(roles.routes());
         context.queries.set_sections(roles.status());
-        let trimmer = trimmer(&intake);
+        let trimmer = trimmer(&intake, log);
         // Last: a client that sees a healthy server may use all roles.
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
         let data = data.to_owned();
         if mode == NodeMode::Serve {
-            publish_address(&data, &server_url(&settings, &server));
+            publish_address(&data, &server_url(&settings, &server), log);
         }
-        Ok(Node { mode, settings, data, intake, context, server, roles, _trimmer: trimmer })
+        Ok(Node { mode, settings, data, intake, context, server, roles, log, _trimmer: trimmer })
     }
 
     /// Addresses, and measurements that are unavailable on this host, as log lines.
-    pub(crate) fn startup_lines(&self) -> Vec<String> {
+    pub(crate) fn startup_lines(&self) -> Vec<(LogLevel, String)> {
         let scheme = scheme(&self.settings);
         let addresses: Vec<String> =
             self.server.addresses().iter().map(|it| format!("{scheme}://{it}")).collect();
-        let mut lines = vec![format!("HTTP and OTLP at {}", addresses.join(", "))];
-        lines.extend(missing_page_warning(page::IS_EMBEDDED, addresses.first()));
-        lines.push(format!("data in {}", self.data.display()));
+        let info = |line| (LogLevel::Info, line);
+        let warn = |line| (LogLevel::Warn, line);
+        let mut lines = vec![info(format!("HTTP and OTLP at {}", addresses.join(", ")))];
+        lines.extend(missing_page_warning(page::IS_EMBEDDED, addresses.first()).map(warn));
+        lines.push(info(format!("data in {}", self.data.display())));
         if let Some((connections, configured)) = self.server.reduced_connection_limit() {
-            lines.push(format!(
+            lines.push(warn(format!(
                 "connections limit is {connections}, not {configured}: the limit of open files \
                  (`ulimit -Hn`, LimitNOFILE of systemd) is too low"
-            ));
+            )));
         }
         let limit = getrlimit(Resource::As);
-        lines.extend(address_space_warning(limit.current));
+        lines.extend(address_space_warning(limit.current).map(warn));
         // Damage and losses found when the store was opened.
         let store = self.intake.target().store();
         let stat = store.and_then(|store| store.stat().ok());
-        lines.extend(stat.into_iter().flat_map(|stat| stat.warnings));
-        lines.extend(self.roles.log_lines());
+        lines.extend(stat.into_iter().flat_map(|stat| stat.warnings).map(warn));
+        lines.extend(self.roles.log_lines().into_iter().map(info));
         lines
+    }
+
+    /// The log.
+    pub(crate) fn log(&self) -> ServerLog {
+        self.log
     }
 
     /// URL of the server for programs on this host.
@@ -139,7 +148,7 @@ impl Node {
         settings.roles.validate_files(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
         // Before any role accepts data.
-        declare_volatile_sources(&settings, &self.intake);
+        declare_volatile_sources(&settings, &self.intake, self.log);
         let context = role_context(&self.intake, &settings, &self.data);
         let reloaded = self.roles.reload(&settings.roles, &context).await;
         self.context.queries.set_sections(self.roles.status());
@@ -161,14 +170,14 @@ impl Node {
     /// directory.
     pub(crate) async fn stop(self) -> Result<()> {
         if self.mode == NodeMode::Serve {
-            publish_address(&self.data, "");
+            publish_address(&self.data, "", self.log);
         }
         self.context.queries.stop();
         self.intake.begin_stop(STOP_SPACE_TIMEOUT);
         if !self.server.stop(STOP_TIMEOUT).await {
-            print_message(format_args!("some requests did not finish within {STOP_TIMEOUT:?}"));
+            self.log.warn(format_args!("some requests did not finish within {STOP_TIMEOUT:?}"));
         }
-        self.roles.stop().await.iter().for_each(print_message);
+        self.roles.stop().await.iter().for_each(|line| self.log.error(line));
         self.intake.stop();
         Ok(())
     }
@@ -203,18 +212,14 @@ fn server_url(settings: &Settings, server: &api::Server) -> String {
 
 /// Writes the address to the lock file of the store, which this process has locked: a command that
 /// finds the store in use names the server, and the default server of commands is found by it.
-fn publish_address(data: &Path, url: &str) {
+fn publish_address(data: &Path, url: &str, log: ServerLog) {
     let path = data.join(STORE_FOLDER).join(LOCK_FILE);
     if let Err(error) = std::fs::write(&path, format!("{url}\n")) {
-        print_message(format_args!(
+        log.warn(format_args!(
             "cannot write the address of the server to {}: {error}; commands need --server",
             path.display()
         ));
     }
-}
-
-pub(crate) fn log() -> intake::LogFn {
-    Arc::new(|line| print_message(line))
 }
 
 fn role_context(intake: &Arc<Intake>, settings: &Settings, data: &Path) -> RoleContext {
@@ -222,12 +227,12 @@ fn role_context(intake: &Arc<Intake>, settings: &Settings, data: &Path) -> RoleC
         intake: Arc::clone(intake),
         data: data.to_owned(),
         host: settings.host_name(),
-        log: log(),
+        log: settings.node.server_log().function(),
     }
 }
 
 /// Returns freed memory to the system after heavy queries, and counts it.
-fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
+fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
     let meter = intake.meter();
     let counter = |name, about| meter.counter(name, about, &[]);
     let bytes = counter(
@@ -250,7 +255,7 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
     match HeapTrimmer::start(supervise, trimmed) {
         Ok(trimmer) => trimmer,
         Err(error) => {
-            print_message(format_args!("cannot return free memory to the system: {error}"));
+            log.warn(format_args!("cannot return free memory to the system: {error}"));
             None
         }
     }
@@ -258,18 +263,18 @@ fn trimmer(intake: &Intake) -> Option<HeapTrimmer> {
 
 /// A new data directory on a disk without space: the journal is full from the start, and the log,
 /// `/health` and senders are told. The server starts: it stores once there is space.
-fn reserve_first_segment(intake: &Intake) {
+fn reserve_first_segment(intake: &Intake, log: ServerLog) {
     if let Err(error) = intake.target().journal().reserve_first_segment() {
-        print_message(format_args!("cannot store new data yet: {error}"));
+        log.error(format_args!("cannot store new data yet: {error}"));
     }
 }
 
 /// Roles with data in memory lose it if the process is killed: the next start reports that.
-fn declare_volatile_sources(settings: &Settings, intake: &Intake) {
+fn declare_volatile_sources(settings: &Settings, intake: &Intake, log: ServerLog) {
     let buffers_in_memory = settings.roles.buffers_in_memory();
     // If the disk is full, it is written with the ledger once there is space.
     if buffers_in_memory && let Err(error) = intake.declare_volatile_source() {
-        print_message(format_args!(
+        log.warn(format_args!(
             "cannot record the start for the detection of unclean shutdowns: {error}"
         ));
     }
@@ -283,6 +288,8 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
         ("collection_interval", is.collection_interval != new_settings.collection_interval),
         ("[http] except tokens and certificates", is.http != new_settings.http),
         ("[journal]", is.journal != new_settings.journal),
+        ("[silence]", is.silence != new_settings.silence),
+        ("[log]", is.log != new_settings.log),
         ("limits and max_head_size of [store]", {
             (is.store.limits(), is.store.max_head_size)
                 != (new_settings.store.limits(), new_settings.store.max_head_size)
@@ -309,7 +316,7 @@ fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<W
     };
     match mode {
         NodeMode::Serve => open_store_target(settings, &dir, &journal),
-        NodeMode::Agent => open_journal_target(&dir, &journal),
+        NodeMode::Agent => open_journal_target(settings, &dir, &journal),
     }
 }
 
@@ -325,7 +332,7 @@ fn open_store_target(
     let default = store::Options::default();
     let journal_options = journal::Options {
         settings: Some(*journal),
-        supervisor: supervisor(),
+        supervisor: supervisor(settings),
         ..default.journal.clone()
     };
     let options = store::Options {
@@ -371,10 +378,9 @@ fn address_space_warning(bytes: Option<u64>) -> Option<String> {
 }
 
 /// Supervisor that restarts threads after a panic, and logs it.
-fn supervisor() -> Supervisor {
-    let log: supervisor::LogFn = Arc::new(|message: &str| print_message(message));
+fn supervisor(settings: &NodeSettings) -> Supervisor {
     Supervisor::new(supervisor::SupervisorSettings {
-        log: Some(log),
+        log: Some(settings.server_log().function()),
         ..supervisor::SupervisorSettings::default()
     })
 }
@@ -387,14 +393,18 @@ fn apply_retention(store: &Store, rules: Vec<RetentionRule>, dir: &Path) -> Resu
     Ok(())
 }
 
-fn open_journal_target(dir: &Path, settings: &journal::Settings) -> Result<WriteTarget> {
+fn open_journal_target(
+    node: &NodeSettings,
+    dir: &Path,
+    settings: &journal::Settings,
+) -> Result<WriteTarget> {
     let disk = disk();
     let now = journal::wall_clock()();
     let lost = Some(*settings);
     let options = journal::Options {
         is_exclusive: true,
         settings: lost,
-        supervisor: supervisor(),
+        supervisor: supervisor(node),
         ..journal::Options::default()
     };
     if !dir.join("journal").exists() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit};
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup};
-use report::document;
+use report::{CsvTable, document};
 use serde_json::Value;
 use store::DAY;
 
@@ -59,6 +59,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
+    /// Print CSV: a row per service or metric
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     /// Draw with ASCII characters
     #[arg(long)]
     ascii: bool,
@@ -69,6 +73,7 @@ Examples:
   topdeck overview
   topdeck overview --server https://metrics.example:7717 --token-file token
   topdeck overview s --threshold http_request_duration=250ms
+  topdeck overview --csv > overview.csv
   topdeck overview s --json | jq '.rows[] | select(.state == \"affected\")'
 
 Exit status:
@@ -96,6 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         None => of_server(options)?,
     };
     let text = match options.json {
+        _ if options.csv => report::csv_text(CsvTable::Overview, &document),
         true => format!("{}\n", serde_json::to_string_pretty(&document)?),
         false => report::overview_text(&document, &Terminal::new(options.ascii)),
     };

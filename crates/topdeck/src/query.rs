@@ -12,7 +12,7 @@ use render::terminal::Terminal;
 use render::text::plural;
 use render::time::precise_time_text;
 use report::document::{self, CellEncoding};
-use report::{StepWindow, gap_text};
+use report::{CsvTable, StepWindow, gap_text};
 
 use crate::answer_source::{AnswerSource, BoundedQuery};
 use crate::command::{print_message, print_stdout};
@@ -67,6 +67,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
+    /// Print CSV: a row per point
+    #[arg(long, conflicts_with_all = ["json", "plot"])]
+    csv: bool,
+
     /// Lookback delta: maximum age of the latest sample
     #[arg(long, value_name = "DURATION", value_parser = time::parse_duration, default_value = "5m")]
     lookback: i64,
@@ -100,6 +104,7 @@ Examples:
   topdeck query s 'histogram_quantile(0.99, sum(exact_increase(latency[5m])))' --from -1d --step 5m
   topdeck query s 'sum by (host) (histogram_count_above(100e6, exact_increase(latency[1h])))' --json
   topdeck query s 'sum(exact_increase(latency[15m]))' --from 2026-11-09 --to 2026-11-10 --plot
+  topdeck query s 'sum by (host) (exact_increase(requests_total[1h]))' --from -1d --csv > hours.csv
   topdeck query s --caql 'find:histogram(\"latency\") | histogram:merge() | histogram:count_above(100000000) | integrate()' --from -1d
 
   topdeck query 'sum(exact_increase(latency[5m]))' --from -1h       asks the local server
@@ -137,10 +142,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             return Ok(ExitCode::FAILURE);
         }
     };
+    let document = || document::result::to_json(&answer, &maxima, CellEncoding::Objects);
     let output = match (options.json, options.plot) {
-        (true, _) => {
-            format!("{}\n", document::result::to_json(&answer, &maxima, CellEncoding::Objects))
-        }
+        _ if options.csv => report::document_csv(CsvTable::Query, &document()),
+        (true, _) => format!("{}\n", document()),
         (_, true) => {
             let subject = (text, options.step_window());
             report::plot_text(&answer, &maxima, subject, &Terminal::new(options.ascii))?

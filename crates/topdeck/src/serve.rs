@@ -10,9 +10,9 @@ use role::NodeMode;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::command::print_message;
 use crate::data_folders::default_data_dir;
-use crate::node::{self, Node, ROLES};
+use crate::node::{Node, ROLES};
+use crate::server_log::{LogFormat, ServerLog};
 use crate::settings::{OTLP_PORTS, Settings};
 
 /// Run the server: ingest, store and query
@@ -90,8 +90,12 @@ pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
 fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
     let settings = match &options.config {
         Some(path) => read_settings(path)?,
-        None => without_ports_in_use(Settings::without_file(ROLES, &node::log())),
+        None => {
+            let log = ServerLog::new(LogFormat::default());
+            without_ports_in_use(Settings::without_file(ROLES, &log.function()), log)
+        }
     };
+    let (log, format) = (settings.node.server_log(), settings.node.log.format);
     let data = data_dir(options.data_dir.as_deref(), &settings)?;
     heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
@@ -101,7 +105,15 @@ fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
     let ended = runtime.block_on(run_until_stopped(mode, options, settings, &data));
     // Not longer: a blocked call must not keep a stopped server alive.
     runtime.shutdown_timeout(RUNTIME_STOP_TIMEOUT);
-    ended.map(|()| ExitCode::SUCCESS)
+    match ended {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        // Programs read the log, people the message of the command.
+        Err(error) if format == LogFormat::Json => {
+            log.error(format_args!("{error:#}"));
+            Ok(ExitCode::FAILURE)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 async fn run_until_stopped(
@@ -113,7 +125,8 @@ async fn run_until_stopped(
     // Before anything is accepted, so that an early signal is handled, too.
     let mut signals = Signals::new()?;
     let mut node = Node::start(mode, settings, data).await?;
-    node.startup_lines().iter().for_each(print_message);
+    let log = node.log();
+    node.startup_lines().iter().for_each(|(level, line)| log.function()(*level, line));
     notify_service_manager("READY=1");
     loop {
         match signals.next().await {
@@ -128,15 +141,13 @@ async fn run_until_stopped(
                 };
                 match config_path {
                     Ok(settings) => match node.reload(settings).await {
-                        Ok(notes) if notes.is_empty() => {
-                            print_message("the settings are unchanged")
-                        }
-                        Ok(notes) => notes.iter().for_each(print_message),
+                        Ok(notes) if notes.is_empty() => log.info("the settings are unchanged"),
+                        Ok(notes) => notes.iter().for_each(|line| log.info(line)),
                         Err(error) => {
-                            print_message(format_args!("cannot apply all new settings: {error:#}"))
+                            log.error(format_args!("cannot apply all new settings: {error:#}"));
                         }
                     },
-                    Err(error) => print_message(format_args!(
+                    Err(error) => log.error(format_args!(
                         "cannot load the new settings, keeping the previous ones: {error:#}"
                     )),
                 }
@@ -145,7 +156,7 @@ async fn run_until_stopped(
         }
     }
     notify_service_manager("STOPPING=1");
-    print_message("stopping");
+    log.info("stopping");
     node.stop().await
 }
 
@@ -159,13 +170,13 @@ fn read_settings(path: &Path) -> Result<Settings> {
 
 /// The default OTLP ports are optional: ports in use by other processes are skipped. Must run
 /// before this process listens on them.
-fn without_ports_in_use(mut settings: Settings) -> Settings {
+fn without_ports_in_use(mut settings: Settings, log: ServerLog) -> Settings {
     let mut addresses = settings.node.http_addresses();
     addresses.retain(|address| {
         let is_free =
             !OTLP_PORTS.contains(&address.port()) || std::net::TcpListener::bind(address).is_ok();
         if !is_free {
-            print_message(format_args!(
+            log.warn(format_args!(
                 "cannot listen for OTLP on {address}: in use; OTLP is available on the other \
                  addresses"
             ));

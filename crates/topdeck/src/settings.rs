@@ -17,6 +17,7 @@ use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, Size, 
 use role::{RoleSettings, RoleTable};
 use serde::Deserialize;
 
+use crate::server_log::LogFormat;
 pub(crate) use crate::settings::node::OTLP_PORTS;
 use crate::settings::renamed_keys::RENAMED_KEYS;
 pub(crate) use crate::settings::value::{AckLevelSetting, RetentionSetting};
@@ -31,8 +32,8 @@ pub(crate) struct Settings {
 }
 
 /// Top-level keys of the node.
-const NODE_KEYS: [&str; 6] =
-    ["data_dir", "durability", "collection_interval", "http", "journal", "store"];
+const NODE_KEYS: [&str; 8] =
+    ["data_dir", "durability", "collection_interval", "http", "journal", "store", "silence", "log"];
 
 /// Settings of the node, which belong to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -47,6 +48,8 @@ pub(crate) struct NodeSettings {
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
+    pub(crate) silence: SilenceTable,
+    pub(crate) log: LogTable,
 }
 
 /// `[http]`: HTTP and gRPC on all addresses.
@@ -129,6 +132,28 @@ pub(crate) struct StoreSettings {
     pub(crate) max_label_values: Option<u64>,
     /// Maximum memory of rows before a flush: `128MiB`.
     pub(crate) max_head_size: Option<Size>,
+}
+
+/// `[silence]`: when a source that sent regularly is reported as silent.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SilenceTable {
+    /// Whether silent sources are reported: `true`.
+    pub(crate) enabled: Option<bool>,
+    /// Shortest silence that is reported: `30s`.
+    pub(crate) min_duration: Option<Length>,
+    /// Number of usual intervals without a batch: 5.
+    pub(crate) intervals: Option<u32>,
+    /// Silence after which a source is forgotten: `24h`.
+    pub(crate) retire_after: Option<Length>,
+}
+
+/// `[log]`: log of the server, on standard error.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct LogTable {
+    /// Format of the lines: `text` or `json`.
+    pub(crate) format: LogFormat,
 }
 
 impl StoreSettings {

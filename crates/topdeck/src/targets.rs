@@ -1,4 +1,4 @@
-//! `topdeck targets`: state of the scrapes and checks of a server.
+//! `topdeck targets`: state of the scrapes and checks of a server, and of what sends to it.
 
 use std::process::ExitCode;
 
@@ -9,22 +9,30 @@ use render::number_formatter::NumberFormatter;
 use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::escape_control;
+use render::time::duration_text;
+use report::CsvTable;
 use serde_json::Value;
 
 use crate::command::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 
-/// Show the state of the scrapes and checks of a server
+/// Show the state of the scrapes, checks and sources of a server
 ///
 /// One line per target: whether its latest attempt succeeded, the share of successes and the
 /// longest attempt of the last hour, and the reason of the latest failure. A target that has
-/// reported nothing for five minutes is unknown.
+/// reported nothing for five minutes is unknown. One line per source that sends by itself: it is
+/// silent after five of its usual intervals without a batch, and at least 30 s ([silence] of the
+/// settings).
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
     /// Print JSON
     #[arg(long)]
     json: bool,
+
+    /// Print CSV: a row per target or source
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
 
     #[command(flatten)]
     server: ServerClient,
@@ -36,12 +44,12 @@ Examples:
   topdeck targets --server https://north.example:7717 --token-file token --json
 
 Exit status:
-  0  all targets are up
+  0  all targets are up, and all sources send
   1  the server was not reached
   2  usage error
-  3  a target is down or unknown";
+  3  a target is down or unknown, or a source is silent";
 
-/// Exit status if a target is not up.
+/// Exit status if a target is not up or a source is silent.
 const NOT_UP: u8 = 3;
 
 /// Names of the series of a kind of job.
@@ -78,16 +86,16 @@ const KINDS: [TargetKind; 2] = [
     },
 ];
 
-/// One target.
+/// One target or source.
 struct ListedTarget {
     kind: &'static str,
     labels: String,
-    /// `None` if it has reported nothing for five minutes.
-    is_up: Option<bool>,
-    /// Share of successful attempts of the last hour.
-    success_share: f64,
+    state: &'static str,
+    is_ok: bool,
+    /// Share of successful attempts of the last hour; `None` for a source.
+    success_share: Option<f64>,
     longest: String,
-    /// Latest failure of the last hour.
+    /// Latest failure of the last hour, or how long a source is silent.
     failure: String,
 }
 
@@ -96,15 +104,20 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for kind in &KINDS {
         targets.extend(read_targets(&options.server, kind)?);
     }
-    if targets.is_empty() && !options.json {
+    targets.extend(read_sources(&options.server)?);
+    if targets.is_empty() && !options.json && !options.csv {
         bail!(
-            "{}: no target has reported within an hour; add [[scrape]] or [[check]] to the \
-             settings (docs/pull.md)",
+            "{}: no target has reported within an hour, and nothing has sent yet; add [[scrape]] \
+             or [[check]] to the settings (docs/pull.md)",
             options.server.url()
         );
     }
-    let all_up = targets.iter().all(|target| target.is_up == Some(true));
-    let text = if options.json { targets_json(&targets) } else { targets_text(&targets) };
+    let all_up = targets.iter().all(|target| target.is_ok);
+    let text = match options.json {
+        _ if options.csv => report::document_csv(CsvTable::Targets, &targets_json(&targets)),
+        true => format!("{}\n", targets_json(&targets)),
+        false => targets_text(&targets),
+    };
     print_stdout(text.as_bytes())?;
     Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::from(NOT_UP) })
 }
@@ -121,16 +134,54 @@ fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<ListedTa
         };
         let numbers = NumberFormatter::new(Some(longest.unit.as_deref().unwrap_or(kind.unit)));
         let failure = failures.iter().find(|(other, _)| *other == labels);
+        let is_up = of(&latest).map(|up| up > 0.0);
         ListedTarget {
             kind: kind.name,
-            is_up: of(&latest).map(|up| up > 0.0),
-            success_share,
+            state: state_text(is_up),
+            is_ok: is_up == Some(true),
+            success_share: Some(success_share),
             longest: of(&longest).map_or_else(String::new, |value| numbers.exact(value)),
             failure: failure.map_or_else(String::new, |(_, reason)| reason.clone()),
             labels,
         }
     };
     Ok(read_vector(server, kind, &share)?.values.into_iter().map(target).collect())
+}
+
+/// Sources that send by themselves. Scrapes and checks are targets, and a source of which too
+/// little is known is listed only once it sends regularly.
+fn read_sources(server: &ServerClient) -> Result<Vec<ListedTarget>> {
+    let status = server.get("/v1/status", RequestParameters::default())?;
+    let now = status["now_ns"].as_i64().unwrap_or(0);
+    let sources = status["sources"].as_array().map_or(&[][..], Vec::as_slice);
+    let source = |source: &Value| {
+        let name = source["name"].as_str().unwrap_or("");
+        let is_target = KINDS
+            .iter()
+            .any(|kind| name.strip_prefix(kind.name).is_some_and(|rest| rest.starts_with(' ')));
+        let state = match source["state"].as_str() {
+            Some("sending") => "sending",
+            Some("silent") => "silent",
+            _ => return None,
+        };
+        let duration = |ns: &Value| duration_text(ns.as_i64().unwrap_or(0));
+        let silence = now.saturating_sub(source["last_ns"].as_i64().unwrap_or(now));
+        let silence = duration_text(silence - silence.rem_euclid(1_000_000_000));
+        let interval = duration(&source["interval_ns"]);
+        (!is_target).then(|| ListedTarget {
+            kind: "source",
+            labels: escape_control(name),
+            state,
+            is_ok: state == "sending",
+            success_share: None,
+            longest: String::new(),
+            failure: match state {
+                "silent" => format!("no batch for {silence}, usually one every {interval}"),
+                _ => String::new(),
+            },
+        })
+    };
+    Ok(sources.iter().filter_map(source).collect())
 }
 
 /// Values by target.
@@ -193,10 +244,10 @@ fn targets_text(targets: &[ListedTarget]) -> String {
     let mut table = TextTable::new(&columns);
     for target in targets {
         table.row(vec![
-            state_text(target.is_up).to_owned(),
+            target.state.to_owned(),
             target.kind.to_owned(),
             target.labels.clone(),
-            format!("{:.2} %", target.success_share * 100.0),
+            target.success_share.map_or(String::new(), |of| format!("{:.2} %", of * 100.0)),
             target.longest.clone(),
             escape_control(&target.failure),
         ]);
@@ -204,17 +255,16 @@ fn targets_text(targets: &[ListedTarget]) -> String {
     table.text(&Terminal::new(false))
 }
 
-fn targets_json(targets: &[ListedTarget]) -> String {
+fn targets_json(targets: &[ListedTarget]) -> Json {
     let targets = targets.iter().map(|target| {
         Object(vec![
-            ("state", Text(state_text(target.is_up).to_owned())),
+            ("state", Text(target.state.to_owned())),
             ("kind", Text(target.kind.to_owned())),
             ("target", Text(target.labels.clone())),
-            ("success_share", number(target.success_share)),
+            ("success_share", target.success_share.map_or(Json::Null, number)),
             ("longest", Text(target.longest.clone())),
             ("latest_failure", Text(target.failure.clone())),
         ])
     });
-    let document: Json = Object(vec![("schema", integer(1)), ("targets", List(targets.collect()))]);
-    format!("{document}\n")
+    Object(vec![("schema", integer(1)), ("targets", List(targets.collect()))])
 }

@@ -25,48 +25,37 @@ export function sortTargets(targets: readonly TargetJson[]): TargetJson[] {
   );
 }
 
-export interface SenderActivity {
-  /** Values per second between the last two readings; null before the second. */
-  rate: number | null;
-  /** When the count was seen to grow, in milliseconds; null if not since the first reading. */
-  lastGrowth: number | null;
-}
-
-interface SenderReading {
-  at: number;
-  values: number;
-  activity: SenderActivity;
+/** A source of batches, from `/v1/status`. */
+export interface SourceJson {
+  id: string;
+  name: string;
+  /** `unknown`: too few batches to know how often it sends. */
+  state: "sending" | "silent" | "unknown";
+  last_ns: number;
+  /** Usual interval, and the silence that is reported. */
+  interval_ns: number | null;
+  silent_after_ns: number | null;
 }
 
 /** Counts of senders over time: the audit has totals, an operator wants rates. */
 export class SenderRates {
-  private readonly readings = new Map<string, SenderReading>();
-  private firstAt: number | null = null;
+  private readonly readings = new Map<string, { at: number; values: number }>();
+  private readonly rates = new Map<string, number | null>();
 
-  /** Takes the totals at a time; returns the activity of each sender. */
-  update(at: number, totals: ReadonlyMap<string, number>): Map<string, SenderActivity> {
-    const isFirst = this.firstAt === null;
-    this.firstAt ??= at;
+  /**
+   * Takes the totals at a time; returns the values per second of each sender between the last two
+   * readings, null before the second.
+   */
+  update(at: number, totals: ReadonlyMap<string, number>): ReadonlyMap<string, number | null> {
     for (const [id, values] of totals) {
       const before = this.readings.get(id);
-      if (!before) {
-        // A sender that appears while the page is open has just sent.
-        const lastGrowth = isFirst ? null : at;
-        this.readings.set(id, { at, values, activity: { rate: null, lastGrowth } });
-      } else if (at > before.at) {
-        // The count of a server that was started again begins at zero.
-        const more = values >= before.values ? values - before.values : values;
-        const lastGrowth = more > 0 ? at : before.activity.lastGrowth;
-        const rate = more / ((at - before.at) / 1e3);
-        this.readings.set(id, { at, values, activity: { rate, lastGrowth } });
-      }
+      if (before && at <= before.at) continue;
+      // The count of a server that was started again begins at zero.
+      const more = before && (values >= before.values ? values - before.values : values);
+      this.rates.set(id, before ? more! / ((at - before.at) / 1e3) : null);
+      this.readings.set(id, { at, values });
     }
-    return new Map([...this.readings].map(([id, { activity }]) => [id, activity]));
-  }
-
-  /** Milliseconds since the last growth, or since the first reading if there was none. */
-  silence(activity: SenderActivity, now: number): number {
-    return now - (activity.lastGrowth ?? this.firstAt ?? now);
+    return this.rates;
   }
 }
 

@@ -295,6 +295,9 @@ impl IngestRequest {
             intake.supervisor().fault_point("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;
             let source = self.source(F::NAME);
+            if let (false, BatchSource::Internal(producer)) = (F::IS_REGULAR, &source) {
+                producer.set_irregular();
+            }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
             let summary = format.decode(&body, intake.now(), &mut writer)?;
             let values = writer.values();

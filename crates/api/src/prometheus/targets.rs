@@ -1,4 +1,7 @@
-//! `/api/v1/targets`: scrape targets, from the section `targets` of the status.
+//! `/api/v1/targets`: scrape targets, from the section `targets` of the status; and, beyond
+//! Prometheus, the sources that send by themselves.
+
+use intake::SourceActivity;
 
 use super::PrometheusError;
 use super::status::{data_response, rfc3339, text_json};
@@ -34,12 +37,30 @@ pub(super) async fn targets(
             && pool.as_ref().is_none_or(|pool| *field(target, "name") == Text(pool.clone()))
     };
     let active = all.iter().filter(is_wanted).map(target_json).collect();
+    let sources = context.intake.sources();
     let fields = vec![
         ("activeTargets", List(active)),
         ("droppedTargets", List(Vec::new())),
         ("droppedTargetCounts", Map(Vec::new())),
+        // Clients of Prometheus ignore a field that they do not know.
+        ("sources", List(sources.iter().map(source_json).collect())),
     ];
     data_response(&context, &Object(fields))
+}
+
+/// A source in the manner of a target.
+fn source_json(source: &SourceActivity) -> Json {
+    Object(vec![
+        ("name", text_json(&*source.name)),
+        ("health", text_json(source.state.name())),
+        ("lastBatch", rfc3339(source.last)),
+        ("interval", source.interval.map_or(Null, |(ns, _)| seconds_json(ns))),
+        ("silentAfter", source.interval.map_or(Null, |(_, ns)| seconds_json(ns))),
+    ])
+}
+
+fn seconds_json(ns: i64) -> Json {
+    text_json(format!("{}s", ns as f64 / 1e9))
 }
 
 /// A target in the shape of Prometheus.
@@ -73,7 +94,6 @@ fn target_json(target: &Json) -> Json {
         // The zero time of Go.
         _ => text_json("0001-01-01T00:00:00Z"),
     };
-    let seconds = |ns: i64| text_json(format!("{}s", ns as f64 / 1e9));
     Object(vec![
         ("discoveredLabels", Map(discovered.into())),
         ("labels", field(target, "labels").clone()),
@@ -84,8 +104,8 @@ fn target_json(target: &Json) -> Json {
         ("lastScrape", last),
         ("lastScrapeDuration", Number(ns("last_duration_ns") as f64 / 1e9)),
         ("health", text_json(health)),
-        ("scrapeInterval", seconds(ns("interval_ns"))),
-        ("scrapeTimeout", seconds(ns("timeout_ns"))),
+        ("scrapeInterval", seconds_json(ns("interval_ns"))),
+        ("scrapeTimeout", seconds_json(ns("timeout_ns"))),
     ])
 }
 
@@ -134,7 +154,7 @@ mod tests {
         server.context.queries.set_sections(vec![section]);
         let (_, text) = server.get("/api/v1/targets?state=active&scrapePool=node").await;
         expect![[r#"
-            {"status":"success","data":{"activeTargets":[{"discoveredLabels":{"__address__":"web-1:9100","__metrics_path__":"/metrics","__scheme__":"http","job":"node"},"labels":{"job":"node"},"scrapePool":"node","scrapeUrl":"http://web-1:9100/metrics","globalUrl":"http://web-1:9100/metrics","lastError":"HTTP 500","lastScrape":"2020-09-13T12:26:40Z","lastScrapeDuration":0.0025,"health":"down","scrapeInterval":"15s","scrapeTimeout":"2.5s"}],"droppedTargets":[],"droppedTargetCounts":{}}}"#]]
+            {"status":"success","data":{"activeTargets":[{"discoveredLabels":{"__address__":"web-1:9100","__metrics_path__":"/metrics","__scheme__":"http","job":"node"},"labels":{"job":"node"},"scrapePool":"node","scrapeUrl":"http://web-1:9100/metrics","globalUrl":"http://web-1:9100/metrics","lastError":"HTTP 500","lastScrape":"2020-09-13T12:26:40Z","lastScrapeDuration":0.0025,"health":"down","scrapeInterval":"15s","scrapeTimeout":"2.5s"}],"droppedTargets":[],"droppedTargetCounts":{},"sources":[{"name":"server","health":"unknown","lastBatch":"2020-09-13T13:30:00Z","interval":null,"silentAfter":null}]}}"#]]
         .assert_eq(&text.to_string());
         let names = |answer: serde_json::Value| {
             let targets = answer["data"]["activeTargets"].as_array().unwrap().clone();

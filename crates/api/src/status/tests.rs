@@ -1,5 +1,8 @@
 //! The status document.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
 use http::StatusCode;
 
 use crate::test_server::{NOW, TestServer};
@@ -32,6 +35,40 @@ async fn audit_has_no_discrepancy() {
             "60 minutes of 2 × 10 values, 1 count and 1 gauge"
         );
     }
+}
+
+/// A sender stopped, and only a page that was open all the time noticed.
+#[tokio::test]
+async fn silent_source_is_in_the_status_the_targets_and_the_health() {
+    let now = Arc::new(AtomicI64::new(NOW));
+    let clock = Arc::clone(&now);
+    let clock: journal::WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
+    let home = intake::WriteTarget::Store(crate::test_server::empty_store());
+    let server = TestServer::with_clock(home, Default::default(), Vec::new(), clock);
+    let intake = &server.context.intake;
+    let series = model::Series::new("a", model::SeriesKind::Gauge).validate().unwrap();
+    for _ in 0..21 {
+        let end = now.fetch_add(10 * store::SECOND, Ordering::Relaxed);
+        let value = model::SampleValue::Number(1.0);
+        server.send(&series, model::Sample { start: end - 1, end, value });
+    }
+    let source = server.json("/v1/status").await["sources"][0].clone();
+    assert_eq!((&source["name"], &source["state"]), (&"server".into(), &"sending".into()));
+    assert_eq!(source["interval_ns"], 10 * store::SECOND);
+    now.fetch_add(60 * store::SECOND, Ordering::Relaxed);
+    let source = server.json("/v1/status").await["sources"][0].clone();
+    assert_eq!(
+        (&source["state"], &source["silent_after_ns"]),
+        (&"silent".into(), &(50 * store::SECOND).into())
+    );
+    let targets = server.json("/api/v1/targets").await;
+    let source = &targets["data"]["sources"][0];
+    assert_eq!((&source["health"], &source["silentAfter"]), (&"silent".into(), &"50s".into()));
+    let (status, text) = server.get("/health").await;
+    let expected = "topdeck is well\n1 source is silent; see sources in /v1/status\n";
+    assert_eq!((status, &text[..]), (StatusCode::OK, expected));
+    intake.retire_source(&intake.producer("server"));
+    assert_eq!(server.json("/v1/status").await["sources"], serde_json::json!([]));
 }
 
 #[tokio::test]

@@ -196,7 +196,7 @@ fn sender_at_its_series_limit_does_not_affect_others() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = {
         let lines = Arc::clone(&lines);
-        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+        Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))
     };
     let way = intake::Settings { background: false, log, ..intake::Settings::default() };
     let limits =

@@ -54,7 +54,7 @@ fn a_stop_with_a_full_disk_ends_and_says_what_it_gave_up() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = {
         let lines = Arc::clone(&lines);
-        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+        Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))
     };
     let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
     create_journal(&process).unwrap();
@@ -94,7 +94,7 @@ fn the_log_says_when_the_disk_fills_and_when_it_frees() {
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = {
         let lines = Arc::clone(&lines);
-        Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))
+        Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))
     };
     let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
     create_journal(&process).unwrap();

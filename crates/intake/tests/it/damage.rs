@@ -123,7 +123,7 @@ fn damage_that_a_reader_meets_is_reported_once_with_what_to_do() {
     let log = Arc::new(Mutex::new(Vec::new()));
     let lines = Arc::clone(&log);
     let supervisor = Supervisor::new(journal::supervisor::SupervisorSettings {
-        log: Some(Arc::new(move |line: &str| lines.lock().unwrap().push(line.to_owned()))),
+        log: Some(Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))),
         ..Default::default()
     });
     let set = |options: &mut store::Options| options.journal.supervisor = supervisor.clone();

@@ -10,3 +10,4 @@ mod layout;
 mod ledger;
 mod limits;
 mod panics;
+mod silence;

@@ -88,7 +88,7 @@ fn damage_is_reported_for_a_day_and_logged_once() {
     let (supervisor, now) = supervisor_without_backoff();
     let lines = Arc::new(Mutex::new(0));
     let log = Arc::clone(&lines);
-    let log: LogFn = Arc::new(move |_: &str| *log.lock().unwrap() += 1);
+    let log: LogFn = Arc::new(move |_, _: &str| *log.lock().unwrap() += 1);
     let settings = SupervisorSettings { log: Some(log), ..supervisor.0.settings.clone() };
     let supervisor = Supervisor::new(settings);
     let report = || supervisor.report_damage("record 7".to_owned(), 2, "look".to_owned());
@@ -116,7 +116,7 @@ fn damage_is_reported_for_a_day_and_logged_once() {
 fn quarantined_inputs_are_bounded_and_logged_once() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&lines);
-    let log: LogFn = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
+    let log: LogFn = Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned()));
     let supervisor =
         Supervisor::new(SupervisorSettings { log: Some(log), ..SupervisorSettings::default() });
     supervisor.quarantine("record 7", "a count overflows");

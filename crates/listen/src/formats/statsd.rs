@@ -9,7 +9,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 use collect::statsd::{self, StatsdLine, StatsdMetric, StatsdType, StatsdValue};
 use hist::codec::header::Temporality;
-use intake::LogFn;
+use intake::{LogFn, LogLevel};
 use model::{Series, SeriesKind};
 use role::settings::{FilePath, SettingsCheck, Size, TableRef, Transport};
 use serde::Deserialize;
@@ -47,7 +47,7 @@ impl LineFormat for Statsd {
         let address = SocketAddr::from(([127, 0, 0, 1], PORT));
         let is_free = UdpSocket::bind(address).is_ok();
         if !is_free {
-            log(&format!("StatsD is off: {address} is in use"));
+            log(LogLevel::Warn, &format!("StatsD is off: {address} is in use"));
         }
         let udp = if is_free { vec![address] } else { Vec::new() };
         Statsd { udp, ..Statsd::default() }

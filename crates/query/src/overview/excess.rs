@@ -17,13 +17,13 @@
 use hist::Bracket;
 
 /// Share of the values that is expected above a threshold.
-pub(crate) const EXPECTED_SHARE: f64 = 0.01;
+pub(super) const EXPECTED_SHARE: f64 = 0.01;
 /// Probability of an excess that chance alone reaches in a row without a change.
 const ALPHA: f64 = 0.001;
 
 /// Values above a threshold beyond those expected there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Excess {
+pub(super) enum Excess {
     /// Chance explains it, whichever value within its bounds the number above the threshold has.
     Insignificant,
     /// Significant at the upper bound of the number above the threshold, but not at the lower one:
@@ -35,7 +35,7 @@ pub enum Excess {
 
 impl Excess {
     /// Excess of `above` of `count` values.
-    pub fn of(above: Bracket<u64>, count: u64) -> Excess {
+    pub(super) fn of(above: Bracket<u64>, count: u64) -> Excess {
         let beyond = (above.estimate as f64 - expected_above(count)).max(0.0);
         match (is_significant(above.lower, count), is_significant(above.upper, count)) {
             (true, _) => Excess::Significant(beyond),
@@ -46,7 +46,7 @@ impl Excess {
 }
 
 /// Number of `count` values that is expected above a threshold.
-pub fn expected_above(count: u64) -> f64 {
+pub(super) fn expected_above(count: u64) -> f64 {
     count as f64 * EXPECTED_SHARE
 }
 

@@ -37,7 +37,8 @@ pub(crate) fn context() -> (RoleContext, Arc<Mutex<Vec<String>>>) {
     let intake = Arc::new(Intake::new(home, settings).unwrap());
     let lines = Arc::new(Mutex::new(Vec::new()));
     let own = Arc::clone(&lines);
-    let log: intake::LogFn = Arc::new(move |line: &str| own.lock().unwrap().push(line.to_owned()));
+    let log: intake::LogFn =
+        Arc::new(move |_, line: &str| own.lock().unwrap().push(line.to_owned()));
     let data = Path::new("/data").to_owned();
     (RoleContext { intake, data, host: "box".to_owned(), log }, lines)
 }

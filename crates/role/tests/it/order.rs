@@ -28,7 +28,7 @@ struct LoggingRole(RoleContext);
 
 impl LoggingRole {
     fn start(name: &str, table: &Table, context: &RoleContext) -> Result<LoggingRole, BoxError> {
-        (context.log)(&format!("{name} starts"));
+        (context.log)(intake::LogLevel::Info, &format!("{name} starts"));
         if table.fails {
             Err(format!("{name} fails").into())
         } else {
@@ -37,12 +37,12 @@ impl LoggingRole {
     }
 
     fn reload(&self, name: &str, table: &Table) -> Result<Vec<String>, BoxError> {
-        (self.0.log)(&format!("{name} reloads"));
+        (self.0.log)(intake::LogLevel::Info, &format!("{name} reloads"));
         if table.fails { Err(format!("{name} fails").into()) } else { Ok(vec![name.to_owned()]) }
     }
 
     fn stop(self, name: &str) -> Result<(), BoxError> {
-        (self.0.log)(&format!("{name} stops"));
+        (self.0.log)(intake::LogLevel::Info, &format!("{name} stops"));
         Err("the last batch was lost".into())
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use net::tls::ServerTls;
 use role::settings::{Size, length_or};
 
+use crate::server_log::ServerLog;
 use crate::settings::NodeSettings;
 
 /// Default OTLP ports, gRPC and HTTP.
@@ -84,12 +85,28 @@ impl NodeSettings {
         }
     }
 
+    /// The log of the server.
+    pub(crate) fn server_log(&self) -> ServerLog {
+        ServerLog::new(self.log.format)
+    }
+
+    fn silence(&self) -> intake::SilenceSettings {
+        let (table, default) = (&self.silence, intake::SilenceSettings::default());
+        intake::SilenceSettings {
+            is_enabled: table.enabled.unwrap_or(default.is_enabled),
+            min: length_or(table.min_duration, default.min),
+            factor: table.intervals.unwrap_or(default.factor),
+            retire_after: length_or(table.retire_after, default.retire_after),
+        }
+    }
+
     pub(crate) fn intake(&self) -> intake::Settings {
         let default = intake::Settings::default();
         intake::Settings {
             level: self.durability.0,
             interval: length_or(self.collection_interval, default.interval),
             publish: true,
+            silence: self.silence(),
             ..default
         }
     }

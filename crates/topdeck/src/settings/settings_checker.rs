@@ -13,6 +13,10 @@ const BUFFERED_RESPONSE_BYTES_MIN: u64 = 8 << 20;
 const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
 
+/// Sources write at most once a second, and the check runs once a second.
+const SILENCE_MIN: Duration = Duration::from_secs(2);
+
+const SILENCE: TableRef<'static> = TableRef::named("silence");
 const HTTP: TableRef<'static> = TableRef::named("http");
 const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
 const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
@@ -25,6 +29,15 @@ impl NodeSettings {
         {
             let what = format!("collection_interval is {:?}, must be 1s to 60s", interval.0);
             check.problem(TableRef::ROOT, "collection_interval", what);
+        }
+        if let Some(min) = self.silence.min_duration
+            && min.0 < SILENCE_MIN
+        {
+            let what = format!("min_duration is {:?}, must be at least {SILENCE_MIN:?}", min.0);
+            check.problem(SILENCE, "min_duration", what);
+        }
+        if self.silence.intervals == Some(0) {
+            check.problem(SILENCE, "intervals", "intervals is 0, must be at least 1");
         }
         if let Some(tls) = &self.http.tls {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));

@@ -5,6 +5,7 @@ use std::path::Path;
 use expect_test::{Expect, expect};
 
 use crate::node::ROLES;
+use crate::server_log::LogFormat;
 use crate::settings::{NodeSettings, Settings};
 
 fn parse(text: &str) -> Settings {
@@ -45,6 +46,9 @@ fn example_settings_are_valid() {
     assert_eq!(node.journal_bytes(), nothing.journal_bytes());
     assert_eq!(node.intake().interval, nothing.intake().interval);
     assert_eq!(node.intake().level, nothing.intake().level);
+    assert_eq!(node.intake().silence, nothing.intake().silence);
+    assert!(node.silence.enabled.is_some() && node.silence.retire_after.is_some());
+    assert_eq!(node.log, nothing.log);
     assert_eq!(node.query_service(data), nothing.query_service(data));
     let host = |settings: &Settings| {
         settings.roles.get::<host::HostRole>().map(|host| host.settings("box"))
@@ -275,5 +279,20 @@ fn all_errors_are_reported_at_once() {
             line 18: shm_scrape_interval is 60s, must be 100ms to 30s
               | shm_scrape_interval = "60s"
               | ^"#]],
+    );
+}
+
+#[test]
+fn log_and_silence_are_settings() {
+    let text = "[log]\nformat = \"json\"\n[silence]\nmin_duration = \"2min\"\nintervals = 3\n";
+    let node = parse(text).node;
+    assert_eq!(node.log.format, LogFormat::Json);
+    let silence = node.intake().silence;
+    assert_eq!((silence.min.as_secs(), silence.factor, silence.is_enabled), (120, 3, true));
+    check(
+        "[silence]\nmin_duration = \"1s\"\nintervals = 0\n",
+        expect![[r#"
+            line 2: min_duration is 1s, must be at least 2s
+            line 3: intervals is 0, must be at least 1"#]],
     );
 }

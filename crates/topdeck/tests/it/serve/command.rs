@@ -63,6 +63,45 @@ fn invalid_settings_are_reported_with_their_lines() {
     assert!(said.contains("[[remote]]"), "{said}");
 }
 
+/// A user could not tell from the log since when a target was down, or parse it.
+#[test]
+fn the_log_has_time_and_level_and_says_when_a_target_goes_down_as_text_and_as_json() {
+    let gone = "[[scrape]]\nname = \"gone\"\nurl = \"http://127.0.0.1:1/metrics\"\n\
+                interval = \"1s\"\ntimeout = \"1s\"\n";
+    let down = "scrape \"gone\" (http://127.0.0.1:1/metrics) is down: ";
+    let mut deck = ServerProcess::new("serve", gone);
+    deck.start();
+    wait_until("it says so", || deck.log().contains(down));
+    let log = deck.log();
+    for line in log.lines() {
+        let (time, rest) = line.split_at(24);
+        assert!(time.ends_with('Z') && time.as_bytes()[10] == b' ', "{line}");
+        assert!([" info ", " warn ", " error"].iter().any(|of| rest.starts_with(of)), "{line}");
+    }
+    let line = log.lines().find(|line| line.contains(down)).unwrap();
+    assert!(line[24..].starts_with(" warn  "), "{line}");
+    deck.stop();
+    let mut deck = ServerProcess::new("serve", &format!("{gone}[log]\nformat = \"json\"\n"));
+    deck.start();
+    let lines = || {
+        let log = deck.log();
+        let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        lines.collect::<Result<Vec<_>, _>>()
+    };
+    let is_down = |line: &serde_json::Value| {
+        line["message"].as_str().is_some_and(|message| message.starts_with(down))
+    };
+    // A line may be half written.
+    wait_until("it says so", || lines().is_ok_and(|lines| lines.iter().any(is_down)));
+    let lines = lines().unwrap();
+    let line = lines.iter().find(|line| is_down(line)).unwrap();
+    assert_eq!(line["level"], "warn");
+    let time = line["time"].as_str().unwrap();
+    assert!(time.len() == 24 && time.as_bytes()[10] == b'T', "{time}");
+    // Once, although the scrape fails every second.
+    assert_eq!(lines.iter().filter(|line| is_down(line)).count(), 1);
+}
+
 /// At a reload the ports in use are the server's own.
 #[test]
 fn reload_without_settings_changes_nothing() {

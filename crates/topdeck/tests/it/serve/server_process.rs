@@ -109,10 +109,10 @@ impl ServerProcess {
     /// port 0.
     #[track_caller]
     pub(crate) fn udp_port(&self, of: &str) -> u16 {
-        let start = format!("topdeck: {of} at ");
+        let start = format!(" {of} at ");
         let port = || {
             let log = self.log();
-            let line = log.get(self.log_offset..)?.lines().find(|line| line.starts_with(&start))?;
+            let line = log.get(self.log_offset..)?.lines().find(|line| line.contains(&start))?;
             let rest = line.split("udp 127.0.0.1:").nth(1)?;
             rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
         };

@@ -1,0 +1,185 @@
+/** The server's state from `/v1/status`, and what needs action. */
+
+import type { SourceJson, TargetJson } from "./sources";
+import * as time from "./time";
+import { formatCount } from "./unit";
+
+export interface Subscriber {
+  name: string;
+  position: number;
+  lag: number;
+  committed_ns: number | null;
+  blocks_deletion: boolean;
+  damaged: boolean;
+}
+
+export interface Remote {
+  name: string;
+  url: string;
+  lag: number;
+  acknowledged_ns: number | null;
+  last_error: { at_ns: number; reason: string } | null;
+  message: string | null;
+}
+
+export interface StatusJson {
+  version: string;
+  now_ns: number;
+  start_time_ns: number;
+  store: {
+    series: number;
+    head_rows: number;
+    head_bytes: number;
+    parts: number;
+    part_rows: number;
+    part_bytes: number;
+    gaps: unknown[];
+    warnings: string[];
+  } | null;
+  journal: {
+    segments: number;
+    segment_bytes: number;
+    end: number;
+    full_reason: string | null;
+    failed: boolean;
+    subscribers: Subscriber[];
+    gaps: { batches: number; reason: string }[];
+  };
+  threads: { name: string; down: number; restarts: number; last_panic: string | null }[];
+  quarantined: { input: string; reason: string }[];
+  damage: { location: string; records: number; remedy: string }[];
+  /** Absent from a server of an earlier version. */
+  sources?: SourceJson[];
+  /** Absent from a server without the role. */
+  remotes?: Remote[];
+  orphaned_subscribers?: { name: string; lag: number }[];
+  targets?: TargetJson[];
+  listeners?: { format: string; rejected_lines: number }[];
+  host_warnings?: string[];
+  tokens_error?: string | null;
+}
+
+/** Something that an operator should do, the most urgent first. */
+export interface Problem {
+  what: string;
+  action: string;
+}
+
+/** A count and its noun, as in `1 part`, `2 parts`, `2 batches`. */
+export function plural(count: number, noun: string): string {
+  const ending = count === 1 ? "" : noun.endsWith("ch") ? "es" : "s";
+  return `${formatCount(count)} ${noun}${ending}`;
+}
+
+/** What needs action: first what loses or rejects data, then what is missing. */
+export function findProblems(status: StatusJson): Problem[] {
+  return [...storageProblems(status), ...processProblems(status), ...sourceProblems(status)];
+}
+
+function storageProblems({ journal, damage }: StatusJson): Problem[] {
+  const problems: Problem[] = [];
+  if (journal.failed) {
+    problems.push({
+      what: "The journal stopped after a disk error: nothing is acknowledged.",
+      action: "Repair the disk, then restart topdeck. The log has the error.",
+    });
+  }
+  if (journal.full_reason) {
+    problems.push({
+      what: `New data is rejected: ${journal.full_reason}.`,
+      action: "Free disk space, or raise the limit that is named. Senders retry meanwhile.",
+    });
+  }
+  for (const { location, records, remedy } of damage) {
+    problems.push({
+      what: `Damaged: ${location}, ${plural(records, "record")} lost.`,
+      action: `${capitalise(remedy)}.`,
+    });
+  }
+  for (const { name } of journal.subscribers.filter((one) => one.damaged)) {
+    problems.push({
+      what: `One copy of the checkpoint of subscriber ${name} is damaged.`,
+      action: "Check the disk; the other copy is in use.",
+    });
+  }
+  if (journal.gaps.length > 0) {
+    const lost = journal.gaps.reduce((sum, gap) => sum + gap.batches, 0);
+    problems.push({
+      what: `The journal has gaps: ${plural(lost, "batch")} lost.`,
+      action: `Reason: ${journal.gaps[0]!.reason}. Sources names the data.`,
+    });
+  }
+  return problems;
+}
+
+function processProblems({ threads, quarantined, tokens_error }: StatusJson): Problem[] {
+  const down = threads.filter((one) => one.down > 0);
+  return [
+    ...down.map(({ name, restarts, last_panic }) => ({
+      what: `Thread ${name} is down after ${plural(restarts, "restart")}.`,
+      action: `Report the panic, which is a bug: ${last_panic ?? "see the log"}.`,
+    })),
+    ...quarantined.map(({ input, reason }) => ({
+      what: `${capitalise(input)} is skipped: ${reason}.`,
+      action: "Report the panic, which is a bug; the input stays on disk.",
+    })),
+    ...(tokens_error
+      ? [
+          {
+            what: `Tokens are not reloaded: ${tokens_error}.`,
+            action: "Repair the file; the previous tokens stay in force.",
+          },
+        ]
+      : []),
+  ];
+}
+
+function sourceProblems(status: StatusJson): Problem[] {
+  const now = status.now_ns / 1e6;
+  const since = (ns: number) => time.formatDuration(Math.max(now - ns / 1e6, 0));
+  const isDown = (ns: number | null) =>
+    ns === null ? "is down" : `has been down for ${since(ns)}`;
+  const down = (status.targets ?? []).filter((one) => one.state === "down");
+  const silent = (status.sources ?? []).filter((one) => one.state === "silent");
+  const failing = (status.remotes ?? []).filter((one) => one.last_error !== null);
+  return [
+    ...down.map(({ kind, name, since_ns, last_error }) => ({
+      what: `${capitalise(kind)} ${name} ${isDown(since_ns)}.`,
+      action: last_error ? `Reason: ${last_error.reason}.` : "See Sources.",
+    })),
+    ...silent.map(({ name, last_ns, interval_ns }) => ({
+      what: `Source ${name} has been silent for ${since(last_ns)}.`,
+      action:
+        (interval_ns === null
+          ? ""
+          : `It usually sends every ${time.formatDuration(interval_ns / 1e6)}. `) +
+        "Check whether the sender runs and reaches this server.",
+    })),
+    ...failing.map(({ name, url, lag, last_error }) => ({
+      what: `Remote ${name} does not accept data; ${plural(lag, "record")} wait for it.`,
+      action: `Reason: ${last_error!.reason} (${url}).`,
+    })),
+  ];
+}
+
+/** What is worth knowing, and loses nothing. */
+export function findNotes(status: StatusJson): string[] {
+  const orphans = (status.orphaned_subscribers ?? []).map(
+    ({ name, lag }) =>
+      `Remote ${name} is no longer configured, and the journal retains ` +
+      `${plural(lag, "record")} for it: remove its subscriber.`,
+  );
+  const rejected = (status.listeners ?? [])
+    .filter((one) => one.rejected_lines > 0)
+    .map((one) => `${one.format}: ${plural(one.rejected_lines, "line")} rejected, see Sources.`);
+  return [
+    ...orphans,
+    ...rejected,
+    ...(status.host_warnings ?? []),
+    ...(status.store?.warnings ?? []),
+  ];
+}
+
+function capitalise(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
