@@ -50,7 +50,7 @@ test("a healthy server has no problem, whatever failed and recovered before", ()
       position: 9,
       lag: 0,
       committed_ns: NOW,
-      blocks_deletion: true,
+      pins_records: true,
       damaged: false,
     },
   ];

@@ -9,7 +9,7 @@ export interface Subscriber {
   position: number;
   lag: number;
   committed_ns: number | null;
-  blocks_deletion: boolean;
+  pins_records: boolean;
   damaged: boolean;
 }
 
