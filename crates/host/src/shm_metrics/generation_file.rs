@@ -82,7 +82,7 @@ fn encode(table: &GenerationTable) -> String {
     let mut out = format!("{TITLE}\nbatch {:x} {}\n", table.epoch, table.sequence);
     let (pending, end) = table.pending.clone().unzip();
     // Writing to a string does not fail.
-    let _ = end.map(|end: i64| write!(out, "pending {end}\n"));
+    let _ = end.map(|end: i64| writeln!(out, "pending {end}"));
     let name = |program: &ProgramName| {
         format!("={} ={}", escape_word(&program.process), escape_word(&program.format))
     };

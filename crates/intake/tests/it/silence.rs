@@ -27,7 +27,7 @@ fn the_log_says_that_a_source_is_silent_and_that_it_sends_again() {
     let append = || {
         let mut writer = intake.writer(KEY_ENCODING);
         write(&mut writer, "a", 1);
-        intake.append(&intake.producer("p"), writer).unwrap();
+        let _receipt = intake.append(&intake.producer("p"), writer).unwrap();
     };
     // The clock advances between checks; the runner ends the test if a line never appears.
     let wait_for = |part: &str, is_sending: bool| loop {

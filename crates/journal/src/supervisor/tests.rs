@@ -135,7 +135,7 @@ fn acknowledged_damage_is_listed_and_not_logged_again() {
     let (supervisor, now) = supervisor_without_backoff();
     let lines = Arc::new(Mutex::new(Vec::new()));
     let log = Arc::clone(&lines);
-    let log: LogFn = Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned()));
+    let log: LogFn = Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned()));
     let settings = SupervisorSettings { log: Some(log), ..supervisor.0.settings.clone() };
     let first = Supervisor::new(settings.clone());
     first.report_damage("record 7".to_owned(), 2, "look".to_owned());

@@ -85,7 +85,7 @@ fn a_late_sample_of_a_partly_dropped_day_is_counted_once() {
             );
             assert!(!columns[0].1.is_empty(), "the late sample is a gap: {context}");
             match what {
-                "in memory" => _ = growing.store.seal().unwrap(),
+                "in memory" => growing.store.seal().unwrap(),
                 _ => growing.settle(),
             }
         }
