@@ -85,7 +85,7 @@ fn the_log_has_time_and_level_and_says_when_a_target_goes_down_as_text_and_as_js
     deck.start();
     let lines = || {
         let log = deck.log();
-        let lines = log.lines().map(|line| serde_json::from_str::<serde_json::Value>(line));
+        let lines = log.lines().map(serde_json::from_str::<serde_json::Value>);
         lines.collect::<Result<Vec<_>, _>>()
     };
     let is_down = |line: &serde_json::Value| {
