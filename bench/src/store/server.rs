@@ -54,8 +54,8 @@ impl PeerServer {
         Ok(TICK * (user + system))
     }
 
-    /// CPU time of all its threads so far, finished ones included: [`Self::cpu`] without rounding to
-    /// 10 ms.
+    /// CPU time of all its threads so far, finished ones included: [`Self::cpu`] without rounding
+    /// to 10 ms.
     pub(crate) fn cpu_clock(&self) -> Result<Duration> {
         let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id())?);
         let clock = nix::time::clock_getcpuclockid(pid).context("no CPU clock of the server")?;

@@ -314,7 +314,8 @@ impl Intake {
 
     /// The sources of batches since the start of this process, and whether they still send.
     pub fn sources(&self) -> Vec<SourceActivity> {
-        let name_of = |id| self.shared.ledger_reader.producer_name(id);
+        let name_of =
+            |id| self.shared.ledger_reader.known_name(id).unwrap_or_else(|| format!("{id:016x}"));
         self.shared.silence.sources(self.now(), &name_of)
     }
 

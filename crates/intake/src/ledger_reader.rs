@@ -218,14 +218,17 @@ impl LedgerReader {
         }
     }
 
-    /// Name of a producer, or its number if the name is unknown.
+    /// Name of a producer in quotes, or its number if the name is unknown.
     pub(crate) fn producer_name(&self, producer: u64) -> String {
+        self.known_name(producer)
+            .map_or_else(|| format!("{producer:016x}"), |name| format!("{name:?}"))
+    }
+
+    /// Name of a producer, if known.
+    pub(crate) fn known_name(&self, producer: u64) -> Option<String> {
         let ledger = lock(&self.ledger);
-        let name = ledger.entries().get(&producer).map(|entry| entry.name.as_str());
-        match name.filter(|name| !name.is_empty()) {
-            Some(name) => format!("{name:?}"),
-            None => format!("{producer:016x}"),
-        }
+        let name = ledger.entries().get(&producer).map(|entry| entry.name.clone());
+        name.filter(|name| !name.is_empty())
     }
 
     /// Whether a checkpoint is due: a new name is only in the ledger, or the journal retains many

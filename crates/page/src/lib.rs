@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     /// Maximum transfer size of the first page view, in bytes.
-    const GZIP_BYTES_MAX: usize = 120 << 10;
+    const GZIP_BYTES_MAX: usize = 128 << 10;
 
     #[test]
     fn assets_are_small_and_complete() {

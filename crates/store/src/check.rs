@@ -279,9 +279,9 @@ mod tests {
     use super::*;
     use crate::options::Options;
 
-    /// A user saw an idle server with 75,173 series of programs that had exited use 12 to 14 % of a
-    /// core, and not end after SIGTERM: for each chunk, the scrub copied the locations of all chunks
-    /// of the part, and it verified as many small chunks as are 1 MiB.
+    /// A user saw an idle server with 75,173 series of programs that had exited use 12 to 14 % of
+    /// a core, and not end after SIGTERM: for each chunk, the scrub copied the locations of all
+    /// chunks of the part, and it verified as many small chunks as are 1 MiB.
     #[test]
     fn scrub_of_many_small_chunks_does_a_bounded_amount_of_work() {
         const SERIES: u64 = 3_000;

@@ -41,7 +41,7 @@ function drawCells(heatmap: Heatmap, scale: Scale, style: HeatmapStyle): DrawnCe
     const cells: { first: number; last: number; step: number }[] = [];
     rows.forEach((measure, row) => {
       if (measure <= 0) return;
-      const step = Math.min(steps.of(measure), STEPS - 1);
+      const step = Math.min(steps.toStep(measure), STEPS - 1);
       const below = cells[cells.length - 1];
       if (below?.last === row - 1 && below.step === step) below.last = row;
       else cells.push({ first: row, last: row, step });

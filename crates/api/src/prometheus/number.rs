@@ -56,7 +56,8 @@ impl NumberText {
     /// Appends a finite number.
     fn push_decimal(&mut self, value: f64) {
         let mut buffer = zmij::Buffer::new();
-        let Decimal { digits, count, exponent } = Decimal::parse(buffer.format_finite(value));
+        let ShortestDecimal { digits, count, exponent } =
+            ShortestDecimal::parse(buffer.format_finite(value));
         let digits = &digits[..count];
         if value.is_sign_negative() {
             self.push(b"-");
@@ -101,16 +102,16 @@ impl NumberText {
 }
 
 /// Significant digits of a number, and the exponent of the first.
-struct Decimal {
+struct ShortestDecimal {
     digits: [u8; 17],
     count: usize,
     exponent: i32,
 }
 
-impl Decimal {
+impl ShortestDecimal {
     /// Parses a finite number as zmij writes it: the fewest digits that read back as the same
     /// number; of two candidates that are equally near, the even one, as in Go.
-    fn parse(text: &str) -> Decimal {
+    fn parse(text: &str) -> ShortestDecimal {
         let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
         let mut exponent: i32 = exponent.parse().unwrap_or(0);
         let (mut digits, mut count, mut point) = ([b'0'; 17], 0, None);
@@ -135,7 +136,7 @@ impl Decimal {
         while count > 1 && digits[count - 1] == b'0' {
             count -= 1;
         }
-        Decimal { digits, count: count.max(1), exponent }
+        ShortestDecimal { digits, count: count.max(1), exponent }
     }
 }
 

@@ -186,8 +186,8 @@ fn check(place: &HostFixture, memory: &MemoryFolder, truth: f64) -> BTreeMap<Str
     counted
 }
 
-/// Directory for the files of a test's programs, and their executable. In the default directory, files of
-/// other programs influence how long a file is kept.
+/// Directory for the files of a test's programs, and their executable. In the default directory,
+/// files of other programs influence how long a file is kept.
 struct MemoryFolder {
     path: PathBuf,
     program: PathBuf,

@@ -45,11 +45,11 @@ fn the_log_says_that_a_source_is_silent_and_that_it_sends_again() {
         now.fetch_add(2 * SECOND, Ordering::Relaxed);
         append();
     }
-    let (level, line) = wait_for("source p is silent", false);
+    let (level, line) = wait_for("source \"p\" is silent", false);
     assert_eq!(level, LogLevel::Warn);
     assert!(line.contains("usually one every 2 s"), "{line}");
     assert_eq!(intake.sources()[0].state, SourceState::Silent);
-    let (level, _) = wait_for("source p sends again after", true);
+    let (level, _) = wait_for("source \"p\" sends again after", true);
     assert_eq!(level, LogLevel::Info);
     intake.stop();
 }

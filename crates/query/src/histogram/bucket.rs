@@ -114,23 +114,23 @@ impl FloatHistogram {
     pub(crate) fn bucket_counts(
         &self,
     ) -> impl DoubleEndedIterator<Item = BucketCount> + Clone + '_ {
-        let of = |position: fn(i32) -> BucketPosition| {
+        let of = |position: fn(i32) -> BucketKey| {
             move |&(index, count): &(i32, f64)| BucketCount { position: position(index), count }
         };
-        let zero = BucketCount { position: BucketPosition::Zero, count: self.zero_count };
+        let zero = BucketCount { position: BucketKey::Zero, count: self.zero_count };
         let zero = (self.zero_count > 0.0).then_some(zero);
-        let negative = self.negative.iter().rev().map(of(BucketPosition::Negative));
-        negative.chain(zero).chain(self.positive.iter().map(of(BucketPosition::Positive)))
+        let negative = self.negative.iter().rev().map(of(BucketKey::Negative));
+        negative.chain(zero).chain(self.positive.iter().map(of(BucketKey::Positive)))
     }
 
     /// The bucket with its bounds.
     pub(crate) fn bucket(&self, BucketCount { position, count }: BucketCount) -> Bucket {
         match position {
-            BucketPosition::Negative(index) => {
+            BucketKey::Negative(index) => {
                 Bucket::negative(&self.grid, index, count).clip(self.zero_threshold)
             }
-            BucketPosition::Zero => self.zero_bucket(),
-            BucketPosition::Positive(index) => {
+            BucketKey::Zero => self.zero_bucket(),
+            BucketKey::Positive(index) => {
                 Bucket::positive(&self.grid, index, count).clip(self.zero_threshold)
             }
         }
@@ -145,10 +145,10 @@ impl FloatHistogram {
             count += self.zero_count;
         }
         let count = self.positive[..ended].iter().fold(count, |sum, &(_, count)| sum + count);
-        let next = self.positive.get(ended).map(|&(index, count)| BucketCount {
-            position: BucketPosition::Positive(index),
-            count,
-        });
+        let next = self
+            .positive
+            .get(ended)
+            .map(|&(index, count)| BucketCount { position: BucketKey::Positive(index), count });
         (count, next.map(|next| self.bucket(next)))
     }
 }
@@ -156,13 +156,13 @@ impl FloatHistogram {
 /// Count of a bucket, whose bounds are computed by [`FloatHistogram::bucket`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BucketCount {
-    position: BucketPosition,
+    position: BucketKey,
     pub(crate) count: f64,
 }
 
 /// Position of a bucket in a histogram.
 #[derive(Clone, Copy, Debug)]
-enum BucketPosition {
+enum BucketKey {
     /// Bucket of negative values, by the index of their magnitude.
     Negative(i32),
     Zero,

@@ -85,7 +85,11 @@ impl ReadView {
             if kind.is_cumulative() {
                 self.add_too_late(series, &range, &days, covered, gaps)?;
             }
-            if kind == SeriesKind::Histogram(Temporality::Cumulative)
+            let is_whole = split_by_days(&range)
+                .iter()
+                .all(|piece| !days.dropped.contains(&slot(piece.end, DAY)));
+            if is_whole
+                && kind == SeriesKind::Histogram(Temporality::Cumulative)
                 && let Some(sums) = self.column_increases(series, &range, columns, gaps)?
             {
                 rows.append(sums);

@@ -23,7 +23,7 @@ fn report(input: &str, line: &str) -> Value {
 fn frames_round_trip_exactly() {
     let folder = TestDir::new();
     let (out, truth) = (folder.path().join("b.frames"), folder.path().join("b.csv"));
-    let line = "b --series 45 --minutes 8";
+    let line = "http --series 45 --minutes 8";
     generate(&format!("{line} --out {} --expected {}", out.display(), truth.display()));
     let frames = std::fs::read_to_string(&out).unwrap();
     assert_eq!(frames, generate(line).stdout);
@@ -49,7 +49,7 @@ fn frames_round_trip_exactly() {
 
 #[test]
 fn series_have_their_labels() {
-    let frames = generate("b --series 41 --minutes 2").stdout;
+    let frames = generate("http --series 41 --minutes 2").stdout;
     let run = hist_with_stdin("--by host -", frames.as_bytes());
     assert_eq!(counts(&run).len(), 2, "{}", run.stdout);
     assert_eq!(counts(&hist_with_stdin("--by series -", frames.as_bytes())).len(), 41);
@@ -57,7 +57,7 @@ fn series_have_their_labels() {
 
 #[test]
 fn httptrap_keeps_counts() {
-    let (line, all) = ("a --minutes 5 --seed 9", "--json -");
+    let (line, all) = ("disk --minutes 5 --seed 9", "--json -");
     let frames = report(&generate(line).stdout, all);
     let httptrap = report(&generate(&format!("{line} --format httptrap")).stdout, all);
     let [frames, httptrap] = [&frames, &httptrap].map(|document| &document["groups"][0]);

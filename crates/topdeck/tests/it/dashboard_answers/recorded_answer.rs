@@ -1,7 +1,7 @@
 //! Answers to the questions of a dashboard, and the file that records them.
 //!
-//! A file has a block for each question: its title, then one line for each series or item, indented:
-//! labels, and the values with the seconds since the first scrape.
+//! A file has a block for each question: its title, then one line for each series or item,
+//! indented: labels, and the values with the seconds since the first scrape.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
