@@ -178,7 +178,7 @@ async fn series_names_and_labels_are_listed() {
         {"schema":2,"total":2,"truncated":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
     "#]]).await;
     check("/v1/metric_names", expect![[r#"
-        {"schema":2,"total":3,"truncated":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-count","unit":null,"series":1}]}
+        {"schema":2,"total":3,"truncated":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"counter","unit":null,"series":1}]}
     "#]]).await;
     check(
         "/v1/labels",

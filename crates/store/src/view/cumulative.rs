@@ -95,11 +95,16 @@ impl ReadView {
                 rows.append(sums);
                 continue;
             }
-            let found = self.base_rows(series, &range, |_| true, gaps)?;
-            let mut deltas = self.deltas_since(series, found, range.start, gaps)?;
+            let place = (&range, &days.dropped);
+            let read = match kind.is_cumulative() {
+                true => rollups.whole_slots(self, series, place)?,
+                false => range.clone(),
+            };
+            let found = self.base_rows(series, &read, |_| true, gaps)?;
+            let mut deltas = self.deltas_since(series, found, read.start, gaps)?;
             if kind.is_cumulative() {
-                let place = (&range, &days.dropped);
                 rollups.remove_differing(self, series, place, &mut deltas, gaps)?;
+                deltas.retain(|_, end| range.contains(&end.saturating_sub(1)));
             }
             rows.append(deltas);
         }

@@ -37,6 +37,39 @@ struct DayRollup {
 pub(super) struct SlotIncreases(BTreeMap<i64, Option<DayRollup>>);
 
 impl SlotIncreases {
+    fn day(
+        &mut self,
+        view: &ReadView,
+        series: &SeriesQuery,
+        day: i64,
+    ) -> Result<&mut Option<DayRollup>> {
+        Ok(match self.0.entry(day) {
+            Entry::Occupied(read) => read.into_mut(),
+            Entry::Vacant(unread) => unread.insert(read_day(view, series, day)?),
+        })
+    }
+
+    /// Time range whose base rows tell the increases in `range`: on days with dropped base rows,
+    /// whole slots. Both columns that cut a slot then see the same predecessor of each sample.
+    pub(super) fn whole_slots(
+        &mut self,
+        view: &ReadView,
+        series: &SeriesQuery,
+        (range, days): (&Range<i64>, &BTreeSet<i64>),
+    ) -> Result<Range<i64>> {
+        let mut whole = range.clone();
+        for piece in split_by_days(range) {
+            let day = slot(piece.end, DAY);
+            if days.contains(&day)
+                && let Some(rollup) = self.day(view, series, day)?
+            {
+                let slots = whole_slots(&piece, rollup.period);
+                whole = whole.start.min(slots.start)..whole.end.max(slots.end);
+            }
+        }
+        Ok(whole)
+    }
+
     /// Removes increases of base rows in slots whose rollup has another increase, and reports a gap
     /// for each such slot. `days` are the days with dropped base rows.
     pub(super) fn remove_differing(
@@ -52,11 +85,8 @@ impl SlotIncreases {
             if !days.contains(&day) {
                 continue;
             }
-            let rollup = match self.0.entry(day) {
-                Entry::Occupied(read) => read.into_mut(),
-                Entry::Vacant(unread) => unread.insert(read_day(view, series, day)?),
-            };
             // A rollup of a whole day does not tell the increases of its slots.
+            let rollup = self.day(view, series, day)?;
             let Some(DayRollup { period, increases }) = rollup else { continue };
             let whole = whole_slots(&piece, *period);
             let in_base = base_increases(view, series, &whole, *period)?;

@@ -293,6 +293,10 @@ fn log_and_silence_are_settings() {
         "[silence]\nmin_duration = \"1s\"\nintervals = 0\n",
         expect![[r#"
             line 2: min_duration is 1s, must be at least 2s
-            line 3: intervals is 0, must be at least 1"#]],
+              | min_duration = "1s"
+              | ^
+            line 3: intervals is 0, must be at least 1
+              | intervals = 0
+              | ^"#]],
     );
 }

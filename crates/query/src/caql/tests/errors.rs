@@ -294,7 +294,7 @@ fn functions_and_arguments() {
             find(\'\')
                 [''] invalid name of find: expected a metric's name in quotes, such as "http_*"; found an empty string; match every name with "*"
             find(\'/a(/\')
-                ['/a(/'] invalid name of find: expected a metric's name in quotes, such as "http_*"; found the regex "a(", expected a regex (unclosed group)
+                ['/a(/'] invalid name of find: expected a metric's name in quotes, such as "http_*"; found the invalid regex "a(" (unclosed group), expected a valid regex
             find(\'x\', \'hint(and(a))\')
                 ['hint(and(a))'] invalid tag_query of find: expected a tag search in quotes, such as "and(host:web-1)"; hint(…) is not supported; use its first argument alone
             find(\'x\', limit=1.5)
@@ -328,7 +328,7 @@ fn functions_and_arguments() {
             1 | label(\'%t{x\')
                 ['%t{x'] invalid format of label: expected a label in quotes, such as "%n %tv{host}"; `%t{` has no closing }: write %t{host}
             1 | exclude:label(\'(\')
-                ['('] invalid regex of exclude:label: expected a regex in quotes, such as "^web-"; found the regex "(", expected a regex (unclosed group)
+                ['('] invalid regex of exclude:label: expected a regex in quotes, such as "^web-"; found the invalid regex "(" (unclosed group), expected a valid regex
             1 | top(0)
                 [0] invalid k of top: expected a whole number not below 1; found the number 0
             1 | fill:forward(1m)
