@@ -29,7 +29,8 @@ fn the_log_says_that_a_source_is_silent_and_that_it_sends_again() {
         write(&mut writer, "a", 1);
         let _receipt = intake.append(&intake.producer("p"), writer).unwrap();
     };
-    // The clock advances between checks, and by a second with each reading; the runner ends the test if a line never appears.
+    // The clock advances between checks, and by a second with each reading; the runner ends the
+    // test if a line never appears.
     let wait_for = |part: &str, is_sending: bool| loop {
         now.fetch_add(2 * SECOND, Ordering::Relaxed);
         if is_sending {
