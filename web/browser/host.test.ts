@@ -281,7 +281,9 @@ test(
       const region = visitor.page.getByRole("region", {
         name: "Processes and operations in flight",
       });
-      const line = region.getByRole("row", { name: new RegExp(`^topdeck ${other.pid}`) }).first();
+      // In a range that has ended, a process has the number of its generation.
+      const shown = `(${other.pid}|#${await generationOf(other.pid)})`;
+      const line = region.getByRole("row", { name: new RegExp(`^topdeck ${shown}`) }).first();
       await line.waitFor({ timeout: 60_000 });
       if (process.env["TOPDECK_SCREENSHOTS"])
         await region.screenshot({

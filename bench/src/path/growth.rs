@@ -177,9 +177,9 @@ fn fill(server: &mut PathServer, load: &Workload) -> Result<(Duration, u64)> {
 
 /// Histograms of so many series, one a minute.
 pub(crate) fn histograms(series: usize) -> Workload {
-    let full = DatasetScale::full(DatasetKind::B);
+    let full = DatasetScale::full(DatasetKind::Http);
     let scale = DatasetScale { series, minutes: SAMPLES, ..full };
-    workload::encode(&Dataset::new(DatasetKind::B, scale), WireFormat::Native, None)
+    workload::encode(&Dataset::new(DatasetKind::Http, scale), WireFormat::Native, None)
 }
 
 /// CPU time of the ingest of each histogram, in microseconds, and bytes of memory per series.

@@ -65,20 +65,20 @@ impl PathSet {
     /// The data set at a part of its size: of A fewer minutes, of B fewer series.
     pub(crate) fn dataset(self, scale: f64) -> Dataset {
         let part = |whole: usize| ((whole as f64 * scale).round() as usize).max(1);
-        let (a, b) = (DatasetScale::full(DatasetKind::A), DatasetScale::full(DatasetKind::B));
+        let (a, b) = (DatasetScale::full(DatasetKind::Disk), DatasetScale::full(DatasetKind::Http));
         match self {
             PathSet::A => {
                 // Whole windows of 90 minutes.
                 let minutes = part(a.minutes).div_ceil(MINUTES_A) * MINUTES_A;
-                Dataset::new(DatasetKind::A, DatasetScale { minutes, ..a })
+                Dataset::new(DatasetKind::Disk, DatasetScale { minutes, ..a })
             }
             PathSet::B | PathSet::BOtlp => {
-                Dataset::new(DatasetKind::B, DatasetScale { series: part(b.series), ..b })
+                Dataset::new(DatasetKind::Http, DatasetScale { series: part(b.series), ..b })
             }
             PathSet::BClassic => {
                 let series = part(CLASSIC_SERIES);
                 let minutes = CLASSIC_MINUTES;
-                Dataset::new(DatasetKind::B, DatasetScale { series, minutes, ..b })
+                Dataset::new(DatasetKind::Http, DatasetScale { series, minutes, ..b })
             }
         }
     }
