@@ -117,7 +117,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
         match source::read_header_at(&path) {
             Ok(words) => {
                 let identity = ProcessIdentity::from_header(&words);
-                let fate = namespaces.process_state(&identity, &words);
+                let fate = namespaces.state_of_file(&path, &identity, &words);
                 // The identity in a file can be forged: it is trusted if the file belongs to the
                 // user of the process, or to root.
                 if let ProcessState::Running { pid } = fate
@@ -167,7 +167,7 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
 pub fn metrics_file_at(path: &Path) -> crate::Result<MetricsFile> {
     let words = source::read_header_at(path)?;
     let identity = ProcessIdentity::from_header(&words);
-    let fate = Namespaces::scan().process_state(&identity, &words);
+    let fate = Namespaces::scan().state_of_file(path, &identity, &words);
     Ok(MetricsFile {
         path: path.to_owned(),
         format: MetricsFormat::Topdeck,
@@ -280,6 +280,23 @@ impl Namespaces {
         others.get(&(of.pid_namespace, of.pid)).copied()
     }
 
+    /// State of the process of a file with that header. A process that exits regularly after its
+    /// header was read, and before `/proc` is, looks as if it was killed: the header tells.
+    fn state_of_file(
+        &mut self,
+        path: &Path,
+        of: &ProcessIdentity,
+        words: &[u64; header::WORDS],
+    ) -> ProcessState {
+        match self.process_state(of, words) {
+            ProcessState::Terminated => match source::read_header_at(path) {
+                Ok(later) => self.process_state(of, &later),
+                Err(_) => ProcessState::Terminated,
+            },
+            state => state,
+        }
+    }
+
     fn process_state(
         &mut self,
         of: &ProcessIdentity,
@@ -328,4 +345,28 @@ fn pids_by_namespace(pids: &[u32]) -> HashMap<(u64, u32), u32> {
         Some(((namespace, files::namespace_pid(&status)?), pid))
     };
     pids.iter().filter_map(|&pid| inside(pid)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::writer::MetricsFileWriter;
+
+    /// A user saw a program that had exited regularly as terminated.
+    #[test]
+    fn process_that_exits_between_two_looks_has_exited() {
+        // Without tmpfs there is nothing to record into.
+        let Ok(writer) = MetricsFileWriter::create(None) else { return };
+        let path = writer.path();
+        let before = source::read_header_at(path).unwrap();
+        // The PID belongs to another process by now.
+        let own = ProcessIdentity::from_header(&before);
+        let gone = ProcessIdentity { start_ticks: own.start_ticks + 1, ..own };
+        let mut namespaces = Namespaces::scan();
+        let mut state = || namespaces.state_of_file(path, &gone, &before);
+        assert_eq!(state(), ProcessState::Terminated);
+        writer.mark_exited();
+        assert_eq!(state(), ProcessState::Exited);
+        fs::remove_file(path).unwrap();
+    }
 }
