@@ -352,20 +352,18 @@ test("a panel is made wide, then large, and stays so when it is saved", async ()
   });
   await visitor.open("dashboards", { dashboard: "sizes", ...range });
   await page.locator(".lines").nth(1).waitFor();
-  const box = async () => {
-    await settled(page);
-    return (await page.locator(".lines").first().boundingBox())!;
-  };
-  const normal = await box();
+  await settled(page);
+  const box = () => page.locator(".lines").first().boundingBox();
+  const normal = (await box())!;
   const resize = page.getByRole("button", { name: "Size of a" });
   await resize.click();
-  await page.locator(".lines").first().waitFor();
-  const wide = await box();
-  expect(wide.width).toBeGreaterThan(normal.width * 1.9);
+  // A chart is drawn again some frames after its panel has a new size.
+  const width = expect.poll(async () => (await box())?.width ?? 0, { timeout: 10_000 });
+  await width.toBeGreaterThan(normal.width * 1.9);
+  const wide = (await box())!;
   await resize.click();
-  await page.locator(".lines").first().waitFor();
-  const large = await box();
-  expect(large.height).toBeGreaterThan(wide.height * 1.8);
+  const height = expect.poll(async () => (await box())?.height ?? 0, { timeout: 10_000 });
+  await height.toBeGreaterThan(wide.height * 1.8);
   await page.getByRole("button", { name: "Save" }).click();
   await expect.poll(() => page.getByText("Unsaved.").count()).toBe(0);
   const stored = await server.ask("/v1/dashboards/sizes");
