@@ -86,7 +86,9 @@ test("an unknown row says why", () => {
   const reason = (changes: Partial<OverviewRow>) => unknownReason(row(changes), NOW);
   expect(reason({ latest: null, countNow: 0 })).toBe("no data");
   expect(reason({ latest: NOW - 2.4 * HOUR, countNow: 0 })).toBe("no data for 2 h");
-  expect(reason({ threshold: null })).toBe("no threshold yet");
+  expect(reason({ threshold: null })).toBe("not read yet");
+  const short = { ratio: null, reason: "history too short", days: 0 } as const;
+  expect(reason({ threshold: null, unusual: short })).toBe("no threshold yet");
   expect(reason({})).toBe("not read yet");
 });
 

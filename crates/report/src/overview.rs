@@ -78,6 +78,7 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     let threshold = row["threshold"]["value"].as_f64();
     let source = match row["threshold"]["source"].as_str() {
         Some("p99") => learned_text(&row["threshold"]),
+        None if row["unusual"].is_null() => "not read yet".to_owned(),
         source => source.unwrap_or("too few values").to_owned(),
     };
     let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
@@ -117,6 +118,9 @@ fn learned_text(threshold: &Value) -> String {
 }
 
 fn unusual_text(unusual: &Value) -> String {
+    if unusual.is_null() {
+        return "not read yet".to_owned();
+    }
     match (bracket(&unusual["ratio"]), unusual["reason"].as_str()) {
         (Some(ratio), _) => format!("{:.1}x", ratio.estimate),
         (None, Some("history too short")) => {
@@ -194,4 +198,20 @@ fn bracket(of: &Value) -> Option<Bracket> {
 fn count_bracket(of: &Value) -> Option<Bracket<u64>> {
     let of = |name: &str| of[name].as_u64();
     Some(Bracket { lower: of("lower")?, estimate: of("estimate")?, upper: of("upper")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A user saw `too few values` beside a service that has had values for a week.
+    #[test]
+    fn row_that_is_not_read_yet_says_so() {
+        let row = json!({"name": "latency", "state": "unknown", "count_now": 5, "unusual": null});
+        let document = json!({"total": 1, "rows": [row]});
+        let text = overview_text(&document, &Terminal::new(true));
+        assert!(text.contains("not read yet") && !text.contains("too few values"), "{text}");
+    }
 }

@@ -227,6 +227,11 @@ export function roundDuration(ms: number): string {
   return time.formatDuration(Math.max(ms, 0)).replace(/^(\d+ \S+) .*$/, "$1");
 }
 
+/** Whether the history of a row, its last hour included, has not been read yet. */
+export function isUnread(row: OverviewRow): boolean {
+  return row.unusual === null;
+}
+
 /** How unusual: `3.2×`, or why that is unknown. */
 export function describeUnusual(unusual: Unusual | null): string {
   if (!unusual) return "not compared yet";
@@ -243,7 +248,7 @@ export function formatFactor(ratio: number): string {
 export function unknownReason(row: OverviewRow, now: number): string {
   if (row.latest === null) return "no data";
   if (row.countNow === 0) return `no data for ${roundDuration(now - row.latest)}`;
-  return row.threshold === null ? "no threshold yet" : "not read yet";
+  return row.threshold === null && !isUnread(row) ? "no threshold yet" : "not read yet";
 }
 
 /** The heatmap of the row in Explore, in a range with data. */
