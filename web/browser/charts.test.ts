@@ -61,9 +61,13 @@ test("the pointer shows time, value with unit, and maximum beside each percentil
   await p99();
   await point(0.86);
   await readout().waitFor();
-  expect(await readout().locator("strong").innerText()).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
+  await expect
+    .poll(() => readout().locator("strong").innerText())
+    .toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
   // In the stall, its host is the slowest.
-  expect(await listed()).toEqual(['{host="web-2"}', expect.any(String), expect.any(String)]);
+  await expect
+    .poll(() => listed())
+    .toEqual(['{host="web-2"}', expect.any(String), expect.any(String)]);
   const values = await readout().locator(".value").allInnerTexts();
   expect(values[0]).toMatch(/^[\d.]+ s, max [\d.]+ s$/);
   for (const value of values) expect(value).toMatch(/^[\d.]+ m?s, max [\d.]+ m?s$/);
@@ -82,15 +86,15 @@ test("arrow keys move a cursor that is drawn, and say what is below it", async (
   const last = await left();
   const time = await readout().locator("strong").innerText();
   await page.keyboard.press("Shift+ArrowLeft");
-  expect(await left()).toBeLessThan(last);
-  expect(await readout().locator("strong").innerText()).not.toBe(time);
+  await expect.poll(() => left()).toBeLessThan(last);
+  await expect.poll(() => readout().locator("strong").innerText()).not.toBe(time);
   const style = await cursor.evaluate((one) => getComputedStyle(one).borderRightStyle);
   expect(style).toBe("solid");
   await expect
     .poll(() => page.locator(".lines + [aria-live=polite]").innerText())
     .toMatch(/^\d{4}-.*: .*web-\d"} [\d.]+ m?s, max [\d.]+ m?s/);
   await page.keyboard.press("End");
-  expect(await readout().locator("strong").innerText()).toBe(time);
+  await expect.poll(() => readout().locator("strong").innerText()).toBe(time);
   await page.keyboard.press("Escape");
   await expect.poll(() => readout().count()).toBe(0);
 });
@@ -133,20 +137,20 @@ test("a click in the legend hides a line and shows it again; with shift all othe
   await p99();
   const line = (host: string) => page.getByRole("button", { name: host });
   await line("web-2").click();
-  expect(await line("web-2").getAttribute("aria-pressed")).toBe("false");
+  await expect.poll(() => line("web-2").getAttribute("aria-pressed")).toBe("false");
   await point(0.86);
   await readout().waitFor();
   expect((await listed()).join()).not.toContain("web-2");
-  expect(await listed()).toHaveLength(2);
+  await expect.poll(() => listed()).toHaveLength(2);
   await line("web-2").click();
   await point(0.86);
-  expect(await listed()).toHaveLength(3);
+  await expect.poll(() => listed()).toHaveLength(3);
   await line("web-3").click({ modifiers: ["Shift"] });
   await point(0.86);
-  expect(await listed()).toEqual(['{host="web-3"}']);
+  await expect.poll(() => listed()).toEqual(['{host="web-3"}']);
   await line("web-3").click({ modifiers: ["Shift"] });
   await point(0.86);
-  expect(await listed()).toHaveLength(3);
+  await expect.poll(() => listed()).toHaveLength(3);
 });
 
 test("a threshold is a line over the chart, also one outside of it", async () => {
@@ -155,12 +159,12 @@ test("a threshold is a line over the chart, also one outside of it", async () =>
   await page.keyboard.press("Enter");
   const line = page.locator(".lines .threshold");
   await line.waitFor();
-  expect(await line.getAttribute("data-label")).toBe("1.5 s");
-  expect(await line.getAttribute("class")).not.toContain("outside");
+  await expect.poll(() => line.getAttribute("data-label")).toBe("1.5 s");
+  await expect.poll(() => line.getAttribute("class")).not.toContain("outside");
   expect(page.url()).toContain("threshold=1.5s");
   await p99({ threshold: "90s" });
   await line.waitFor();
-  expect(await line.getAttribute("class")).toContain("outside");
+  await expect.poll(() => line.getAttribute("class")).toContain("outside");
 });
 
 test("each of twenty lines has a style of its own, and the tab a title", async () => {
@@ -178,7 +182,9 @@ test("each of twenty lines has a style of its own, and the tab a title", async (
   expect(styles).toHaveLength(20);
   expect(new Set(styles).size).toBe(20);
   await p99();
-  expect(await page.title()).toMatch(/^histogram_quantile\(0\.99.*… · Explore · topdeck$/);
+  await expect
+    .poll(() => page.title())
+    .toMatch(/^histogram_quantile\(0\.99.*… · Explore · topdeck$/);
   await visitor.open("status", {});
   await expect.poll(() => page.title()).toBe("Status · topdeck");
 });
@@ -215,7 +221,9 @@ test.each([
   const stamp = new Date(at - 120e3).toISOString().slice(0, 19).replace("T", " ");
   const row = page.getByRole("row", { name: stamp }).first();
   await row.waitFor({ timeout: 5_000 });
-  expect(await row.getByRole("cell").nth(1).innerText()).toBe(formatFrequency(value.count, false));
+  await expect
+    .poll(() => row.getByRole("cell").nth(1).innerText())
+    .toBe(formatFrequency(value.count, false));
   await visitor.screenshot(`rate-${heatmaps}`);
 });
 
@@ -303,14 +311,14 @@ test("the charts of a comparison show shares and quantiles under the pointer", a
     await readout().waitFor();
   };
   await hover(0);
-  expect(await readout().locator("strong").innerText()).toMatch(/^[\d.]+ m?s$/);
+  await expect.poll(() => readout().locator("strong").innerText()).toMatch(/^[\d.]+ m?s$/);
   expect((await listed()).sort()).toEqual(["A", "B"]);
   for (const value of await readout().locator(".value").allInnerTexts())
     expect(value).toMatch(/%$/);
   await hover(1);
-  expect(await readout().locator("strong").innerText()).toMatch(/^A [\d.]+ m?s$/);
-  expect(await listed()).toEqual(["B"]);
-  expect(await readout().locator(".value").innerText()).toMatch(/^[\d.]+ m?s$/);
+  await expect.poll(() => readout().locator("strong").innerText()).toMatch(/^A [\d.]+ m?s$/);
+  await expect.poll(() => listed()).toEqual(["B"]);
+  await expect.poll(() => readout().locator(".value").innerText()).toMatch(/^[\d.]+ m?s$/);
   await visitor.screenshot("compare-readout");
 });
 

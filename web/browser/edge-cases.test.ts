@@ -129,7 +129,7 @@ test("an error is not replaced by the earlier result when a live range is refres
   const refreshed = page.waitForResponse(/\/v1\/heatmap/);
   await page.clock.fastForward(7_000);
   expect((await refreshed).status()).toBe(400);
-  expect(await page.getByRole("alert").innerText()).toContain("Request failed");
+  await expect.poll(() => page.getByRole("alert").innerText()).toContain("Request failed");
 });
 
 test("while the server counts, the count of another threshold is not shown", async () => {
@@ -153,7 +153,7 @@ test("a drag that the browser cancels changes nothing", async () => {
   await page.mouse.move(over.x + 50, over.y + over.height - 2);
   await page.mouse.up();
   expect(page.url()).toContain("threshold=1s");
-  expect(await page.getByLabel("Threshold", { exact: true }).inputValue()).toBe("1s");
+  await expect.poll(() => page.getByLabel("Threshold", { exact: true }).inputValue()).toBe("1s");
 });
 
 test("late suggestions do not open over the result", async () => {

@@ -123,7 +123,7 @@ test(
       const link = visitor.page.getByRole("link", { name: `${device} ${operation}`, exact: true });
       await link.waitFor({ timeout: 30_000 });
       const tile = visitor.page.locator(".tile", { has: link });
-      expect(await tile.innerText()).toContain(`${number(count)} values`);
+      await expect.poll(() => tile.innerText()).toContain(`${number(count)} values`);
       expect(Number(await tile.locator(".heatmap").getAttribute("data-drawn"))).toBe(count);
     }
     await expect
@@ -165,9 +165,9 @@ test(
       .poll(() => other.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
       .toContain(expected);
     expect(Number(await other.locator(".heatmap").getAttribute("data-drawn"))).toBe(found.reads);
-    expect(await other.getByTestId("above-threshold").innerText()).toBe(
-      await page.getByTestId("above-threshold").innerText(),
-    );
+    await expect
+      .poll(() => other.getByTestId("above-threshold").innerText())
+      .toBe(await page.getByTestId("above-threshold").innerText());
     await other.close();
   },
 );
@@ -177,15 +177,12 @@ test("resource usage at every width, and what is not collected", { timeout: 120_
   await expect
     .poll(() => visitor.page.locator("main").innerText(), { timeout: 30_000 })
     .toMatch(/I\/O time\s+[<\d.]+ %/);
-  expect(await row(/^CPU/).innerText()).toContain("machine check errors not collected");
-  expect(await row(/^Memory/).innerText()).toMatch(/in use\s+[\d.]+ %/);
+  await expect.poll(() => row(/^CPU/).innerText()).toContain("machine check errors not collected");
+  await expect.poll(() => row(/^Memory/).innerText()).toMatch(/in use\s+[\d.]+ %/);
   const resources = visitor.page.getByRole("region", { name: /^Utilisation/ });
-  expect(await resources.getByRole("columnheader").allInnerTexts()).toEqual([
-    "Resource",
-    "Utilisation",
-    "Saturation",
-    "Errors",
-  ]);
+  await expect
+    .poll(() => resources.getByRole("columnheader").allInnerTexts())
+    .toEqual(["Resource", "Utilisation", "Saturation", "Errors"]);
   // The reason for each missing metric is shown.
   for (const note of await notes())
     expect(await visitor.page.locator("main").innerText()).toContain(note);
@@ -300,7 +297,7 @@ test(
       });
       expect(response.count).toBeGreaterThan(0);
       expect(Number.parseFloat(cells[1]!)).toBeCloseTo(response.count / (recent / 1e3), 1);
-      expect(await region.innerText()).toContain("the last 5 s");
+      await expect.poll(() => region.innerText()).toContain("the last 5 s");
       // The whole of it is stored.
       const all = await server.ask<HistogramJson>("/v1/histogram", { selector: of });
       expect(all.count).toBeGreaterThan(0);
@@ -393,7 +390,7 @@ test(
       return (await end.count()) > 0;
     };
     await expect.poll(isShown, { timeout: 60_000 }).toBe(true);
-    expect(await end.first().innerText()).toMatch(/ended|exited|died/);
+    await expect.poll(() => end.first().innerText()).toMatch(/ended|exited|died/);
     // Some rows are as good as all for axe, and faster.
     await region.getByLabel("Filter").fill("topdeck");
     for (const width of [360, 1280]) {

@@ -108,7 +108,9 @@ test.each([
     await summary.focus();
     await page.keyboard.press("Enter");
     await expect.poll(() => page.locator("details[open] tbody tr").count()).toBeGreaterThan(50);
-    expect(await page.locator("details[open] th").first().innerText()).toBe("from (UTC)");
+    await expect
+      .poll(() => page.locator("details[open] th").first().innerText())
+      .toBe("from (UTC)");
   },
 );
 

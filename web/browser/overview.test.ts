@@ -54,7 +54,9 @@ test("an empty install shows its host, and three lines to send data", async () =
   for (const [at, expected] of ["curl -d", "OTEL_EXPORTER_OTLP_ENDPOINT", "remote_write"].entries())
     expect(lines[at]).toContain(expected);
   await page.getByText(/^This host/).waitFor();
-  expect(await page.locator("details[open] > summary").innerText()).toMatch(/^This host/);
+  await expect
+    .poll(() => page.locator("details[open] > summary").innerText())
+    .toMatch(/^This host/);
   for (const theme of ["light", "dark"] as const) {
     expect(await visitor.obstacles(390, theme), theme).toEqual([]);
   }
@@ -71,7 +73,7 @@ test("the first page says which service is slow, and how many requests", async (
   await page.keyboard.press("Enter");
   await expect.poll(() => row("cart").getAttribute("class")).toContain("affected");
   // The slow service comes first, with the count of the server.
-  expect(await rows().first().innerText()).toContain("cart");
+  await expect.poll(() => rows().first().innerText()).toContain("cart");
   const answer = await server.ask<{ rows: { above_now: { estimate: number } }[] }>("/v1/overview", {
     threshold: "latency=250ms",
   });
@@ -80,16 +82,16 @@ test("the first page says which service is slow, and how many requests", async (
   await expect
     .poll(() => services().getByTestId("overview-summary").innerText())
     .toMatch(/^1 of 3 affected\. Most: cart \(latency\), \d+ of \d+ requests above 250 ms/);
-  expect(await row("cart").innerText()).toContain("yours");
-  expect(await row("search").getAttribute("class")).toContain("usual");
-  expect(await row("search").innerText()).toContain("history too short");
+  await expect.poll(() => row("cart").innerText()).toContain("yours");
+  await expect.poll(() => row("search").getAttribute("class")).toContain("usual");
+  await expect.poll(() => row("search").innerText()).toContain("history too short");
   await visitor.screenshot("overview-1360-light");
 });
 
 test("a service without recent data is unknown, and never green", async () => {
   const stopped = row("batch");
-  expect(await stopped.getAttribute("class")).toContain("unknown");
-  expect(await stopped.innerText()).toMatch(/unknown\s+no data for \d+ min/);
+  await expect.poll(() => stopped.getAttribute("class")).toContain("unknown");
+  await expect.poll(() => stopped.innerText()).toMatch(/unknown\s+no data for \d+ min/);
 });
 
 test("nothing overflows, and axe finds nothing, from phones to wall displays", async () => {

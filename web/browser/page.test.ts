@@ -136,9 +136,9 @@ test("a stall of a web server appears live, with the counts of the server", asyn
     .poll(() => other.getByTestId("above-threshold").innerText(), { timeout: 20_000 })
     .toContain(expected);
   expect(Number(await other.locator(".heatmap").getAttribute("data-drawn"))).toBe(response.count);
-  expect(await other.locator(".threshold").getAttribute("data-label")).toBe(
-    await line.getAttribute("data-label"),
-  );
+  await expect
+    .poll(() => other.locator(".threshold").getAttribute("data-label"))
+    .toBe(await line.getAttribute("data-label"));
   await other.close();
 });
 
@@ -184,9 +184,9 @@ test("a cell has the colour of its count", async () => {
   // An interval belongs to the column that contains its end.
   const pixels = ramp(false);
   const bytes = (step: number) => [...new Uint8Array(pixels.buffer, 4 * step, 3)];
-  expect(await colour(40.9)).toEqual(bytes(STEPS - 1));
-  expect(await colour(10.9)).toEqual(bytes(0));
-  expect(await colour(25)).toEqual([251, 252, 253]);
+  await expect.poll(() => colour(40.9)).toEqual(bytes(STEPS - 1));
+  await expect.poll(() => colour(10.9)).toEqual(bytes(0));
+  await expect.poll(() => colour(25)).toEqual([251, 252, 253]);
 });
 
 test("a link is a view", async () => {
@@ -196,12 +196,12 @@ test("a link is a view", async () => {
   const other = await page.context().newPage();
   await other.goto(link);
   await expect.poll(() => other.getByTestId("above-threshold").innerText()).toBe(before);
-  expect(await other.getByRole("button", { name: "equalised" }).getAttribute("aria-pressed")).toBe(
-    "true",
-  );
-  expect(await other.getByRole("button", { name: "p50" }).getAttribute("aria-pressed")).toBe(
-    "true",
-  );
+  await expect
+    .poll(() => other.getByRole("button", { name: "equalised" }).getAttribute("aria-pressed"))
+    .toBe("true");
+  await expect
+    .poll(() => other.getByRole("button", { name: "p50" }).getAttribute("aria-pressed"))
+    .toBe("true");
   expect(
     await other.getByRole("button", { name: "p90", exact: true }).getAttribute("aria-pressed"),
   ).toBe("false");
@@ -231,8 +231,10 @@ test("a selection is broken down by label", async () => {
   await page.mouse.up();
   const panel = page.getByRole("region", { name: "Breakdown by label" });
   await panel.getByRole("heading", { level: 3 }).first().waitFor();
-  expect(await panel.getByRole("heading", { level: 3 }).first().innerText()).toBe("host");
-  expect(await panel.getByRole("button").nth(1).innerText()).toBe("web-2");
+  await expect
+    .poll(() => panel.getByRole("heading", { level: 3 }).first().innerText())
+    .toBe("host");
+  await expect.poll(() => panel.getByRole("button").nth(1).innerText()).toBe("web-2");
   await visitor.screenshot("breakdown");
 });
 
@@ -293,7 +295,7 @@ test("a dashboard is created, saved, exported, deleted and imported", async () =
   await page.reload();
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(page.url()).toBe(address);
-  expect(await page.getByLabel("Title", { exact: true }).inputValue()).toBe("The shop");
+  await expect.poll(() => page.getByLabel("Title", { exact: true }).inputValue()).toBe("The shop");
   const download = page.waitForEvent("download");
   await page.getByRole("button", { name: "Export file" }).click();
   const path = await (await download).path();
@@ -323,12 +325,9 @@ test("the percentiles of the spectrum are those of the server, below their headi
   const table = page.getByRole("table", { name: "Percentiles by powers of ten" });
   const row = table.getByRole("row", { name: /^p99 / });
   await row.waitFor();
-  expect(await table.getByRole("columnheader").allInnerTexts()).toEqual([
-    "percentile",
-    "value",
-    "1 in N",
-    "count above",
-  ]);
+  await expect
+    .poll(() => table.getByRole("columnheader").allInnerTexts())
+    .toEqual(["percentile", "value", "1 in N", "count above"]);
   const [name, value, oneIn, above] = await row.getByRole("cell").allInnerTexts();
   expect(name).toBe("p99");
   expect(value).toContain(formatValue(quantiles[0]!.value.estimate, unit));
@@ -405,9 +404,9 @@ test("functions, metrics, labels and values are suggested while a query is typed
   await option(/^host/).click();
   await option(/^web-2/).click();
   await field.pressSequentially("[10m]))");
-  expect(await field.inputValue()).toBe(
-    'sum by (host) (exact_increase(latency{host="web-2"}[10m]))',
-  );
+  await expect
+    .poll(() => field.inputValue())
+    .toBe('sum by (host) (exact_increase(latency{host="web-2"}[10m]))');
   await field.press("Enter");
   await page.locator(".heatmap[data-drawn]").waitFor();
   await open("explore", { ...range, language: "caql" });
@@ -423,9 +422,9 @@ test("functions, metrics, labels and values are suggested while a query is typed
     .first()
     .click();
   await field.pressSequentially(")");
-  expect(await field.inputValue()).toMatch(
-    /^find:histogram\("latency", "and\(host:web-2\)"\) \| histogram:count/,
-  );
+  await expect
+    .poll(() => field.inputValue())
+    .toMatch(/^find:histogram\("latency", "and\(host:web-2\)"\) \| histogram:count/);
 });
 
 test("no errors, and no requests to other hosts", () => {
@@ -438,7 +437,7 @@ test("buttons at the threshold say who is above it, also on a phone", async () =
   await page.getByRole("button", { name: "Who?" }).click();
   const breakdown = page.getByLabel("Breakdown by label");
   await breakdown.getByRole("button", { name: "web-2", exact: true }).waitFor();
-  expect(await breakdown.innerText()).toContain("above 1 s");
+  await expect.poll(() => breakdown.innerText()).toContain("above 1 s");
   await page.getByRole("button", { name: "Split by label" }).click();
   const split = page.getByLabel("Split by label");
   await split.getByLabel("Label").selectOption({ label: "host (3)" });

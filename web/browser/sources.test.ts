@@ -51,7 +51,7 @@ test("a target that is down comes first, with the reason", async () => {
   await visitor.open("sources", {});
   const rows = page.getByTestId("targets").locator("tbody tr");
   await rows.first().waitFor();
-  expect(await rows.first().innerText()).toMatch(/^down[^]*gone[^]*refused/);
+  await expect.poll(() => rows.first().innerText()).toMatch(/^down[^]*gone[^]*refused/);
   const up = await rows.nth(1).innerText();
   expect(up).toMatch(/^up[^]*app[^]*\b2\b[^]*none$/);
 });
