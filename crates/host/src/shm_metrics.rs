@@ -208,7 +208,7 @@ impl ShmWorker {
     fn prepare(&mut self, end: i64) -> intake::Result<()> {
         self.settle_sums(0)?;
         self.collector.prepare(end)?;
-        while let Some(mut sums) = self.collector.begin_sums(self.sums_max, end)? {
+        while let Some((mut sums, end)) = self.collector.begin_sums(self.sums_max, end)? {
             self.append_sums(&mut sums, end)?;
         }
         Ok(())

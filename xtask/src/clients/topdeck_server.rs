@@ -58,8 +58,10 @@ impl TopdeckServer {
     pub(crate) fn logged_address(&self, word: &str) -> String {
         let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let log = log.get(self.log_offset..).unwrap_or_default();
-        let address = log.split(word).nth(1).unwrap_or_default();
-        address.split([',', '\n']).next().unwrap_or_default().to_owned()
+        let mut addresses =
+            log.split(word).skip(1).filter_map(|text| text.split([',', '\n']).next());
+        // A message about an address says more than the address.
+        addresses.find(|address| !address.contains(' ')).unwrap_or_default().to_owned()
     }
 
     /// The end of the log.

@@ -487,7 +487,8 @@ proptest! {
     #[test]
     fn float_counts_are_read_bit_for_bit(
         counts in proptest::collection::vec(1e-9..1e15f64, 1..20),
-        offset in -500..500i32,
+        // With scale -1, the largest finite number is in bucket 512.
+        offset in -500..=493i32,
         zero in 0..1000u32,
         scale in -1..=8i32,
     ) {

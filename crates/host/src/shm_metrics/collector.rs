@@ -30,6 +30,9 @@ const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(30);
 /// Limit of warnings, of files that cannot be read and of programs above their limit, once each.
 const WARNINGS_MAX: usize = 100;
+/// Rows of a sum may end this long after now: the batches of one reading follow each other by a
+/// nanosecond. If the clock was set back farther, exited processes wait.
+const CLOCK_TOLERANCE_NS: i64 = 1_000_000_000;
 /// Running processes of a program that hold no generation because of the limit.
 const ABOVE_LIMIT: &str = "process_above_limit";
 
@@ -196,23 +199,27 @@ impl ShmCollector {
     }
 
     /// Sums of the final values of at most `count` exited processes, as the pending batch of the
-    /// table; `None` if there are none, or the clock was set back before the last sum. Durable on
-    /// return.
+    /// table, and the end of its rows; `None` if there are none, or the clock was set far back
+    /// before the last sum. Durable on return.
     pub(crate) fn begin_sums(
         &mut self,
         count: usize,
-        end: i64,
-    ) -> Result<Option<ExitedSums>, FileError> {
+        now: i64,
+    ) -> Result<Option<(ExitedSums, i64)>, FileError> {
         let (mut sums, mut files, mut failed) =
             (ExitedSums::default(), BTreeSet::new(), Vec::new());
+        let mut end = now;
         for (file, process) in &mut self.processes {
             let Some(share @ (SeriesShare::Short | SeriesShare::Other)) = process.share() else {
                 continue;
             };
             let last_end = self.table.end(&process.program, share).unwrap_or(i64::MIN);
-            if !process.is_open() || last_end >= end || files.len() >= count {
+            let is_set_back = last_end.saturating_sub(now) > CLOCK_TOLERANCE_NS;
+            if !process.is_open() || is_set_back || files.len() >= count {
                 continue;
             }
+            // The last sum may be of this reading: an earlier batch of it.
+            end = end.max(last_end.saturating_add(1));
             if let Err(error) = process.add_to(&mut sums, last_end) {
                 failed.push(error);
             }
@@ -224,7 +231,7 @@ impl ShmCollector {
         }
         self.table.begin_batch(files, end);
         self.file.save(&self.table).inspect_err(|_| self.table.settle(false))?;
-        Ok(Some(sums))
+        Ok(Some((sums, end)))
     }
 
     /// Ends the pending batch of sums: it was accepted, or it was not.

@@ -90,6 +90,14 @@ fn program() {
     let own = || shm::MetricBuilder::new(format!("topdeck_{NAME}_total")).counter().unwrap();
     let _own = (role == "topdeck").then(own);
     let counter = || shm::MetricBuilder::new(format!("{NAME}_total"));
+    if let Some(number) = role.to_str().and_then(|role| role.strip_prefix("wide ")) {
+        // Two of these programs do not fit in one batch.
+        for at in 0..40 {
+            let wide = shm::MetricBuilder::new(format!("{NAME}_wide_total"));
+            let wide = wide.label("at", at.to_string()).label("number", number);
+            wide.label("long", "x".repeat(1_000)).counter().unwrap().add(1);
+        }
+    }
     let counted = counter().label("kind", "a").label("host", "theirs").counter().unwrap();
     let took = shm::MetricBuilder::new(format!("{NAME}_took")).unit("ns").histogram().unwrap();
     let text = shm::MetricBuilder::new(format!("{NAME}_text")).text().unwrap();
@@ -309,6 +317,26 @@ fn short_lived_programs_are_summed_under_their_name() {
         matches!(&row.1.value, SampleValue::Text(text) if text.contains("1 operation in flight"))
     }));
     assert_eq!(told.series(&format!("{NAME}_many"), &of).count(), 0, "gauges are not added up");
+}
+
+/// A user lost the final values of some programs at a stop: those of one reading did not fit in one
+/// batch.
+#[test]
+fn sums_of_one_reading_may_take_several_batches() {
+    let Some(memory) = MemoryFolder::new() else { return };
+    let place = HostFixture::single_reading();
+    for number in 1..=3 {
+        let mut program = RecordingProgram::start_as(&format!("wide {number}"), &memory);
+        program.record(number);
+        program.end();
+    }
+    place.start(settings("shm_short_lived = '5m'")).stop().unwrap();
+    let sums = check(&place, &memory, 6.0);
+    assert_eq!(sums.into_keys().collect::<Vec<_>>(), ["short"]);
+    let told = place.contents();
+    let name = format!("{NAME}_wide_total");
+    let wide = told.series(&name, &[("generation", "short")]);
+    assert_eq!(wide.map(|row| number(&row.1.value)).sum::<f64>(), 120.0);
 }
 
 #[test]
