@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
 
-import { findNotes, findProblems, type StatusJson } from "../src/lib/serverStatus";
+import {
+  acknowledgements,
+  findNotes,
+  findProblems,
+  type StatusJson,
+} from "../src/lib/serverStatus";
 
 const NOW = Date.UTC(2026, 10, 26, 12) * 1e6;
 const MINUTE = 60e9;
@@ -100,6 +105,29 @@ test("what rejects data comes before what is missing, each with an action", () =
   expect(problems[2]!.action).toBe(
     "It usually sends every 10 s. Check whether the sender runs and reaches this server.",
   );
+});
+
+test("acknowledged damage is no problem, and stays listed, the latest first", () => {
+  const entry = (location: string, acknowledged_ns: number) => ({
+    location,
+    records: 1,
+    found_ns: NOW - 60 * MINUTE,
+    acknowledged_ns,
+    note: "",
+  });
+  const seen = status({
+    damage: [
+      { location: "records 3..4", records: 1, remedy: "repair", acknowledged: true },
+      { location: "records 8..9", records: 1, remedy: "repair", acknowledged: false },
+    ],
+    quarantined: [{ input: "record 5", reason: "it panicked 3 times", acknowledged: true }],
+    acknowledged: [entry("records 3..4", NOW - 2 * MINUTE), entry("record 5", NOW - MINUTE)],
+  });
+  expect(findProblems(seen).map((one) => one.what)).toEqual([
+    "Damaged: records 8..9, 1 record lost.",
+  ]);
+  expect(acknowledgements(seen).map((one) => one.location)).toEqual(["record 5", "records 3..4"]);
+  expect(acknowledgements(status())).toEqual([]);
 });
 
 test("a journal that stopped, damage, gaps, threads and tokens are named", () => {

@@ -1,4 +1,4 @@
-//! Changes of stored series on a running server: delete rows, rename series.
+//! Changes of stored series on a running server: delete rows, rename series, retire series.
 //!
 //! Without `dry_run=false` nothing changes: the response says what would. A client that shows the
 //! result of a dry run passes its number of series as `expected_series`, so that it changes only
@@ -8,6 +8,7 @@
 //! under the old name are deleted. If the server stops in between, both exist; a second attempt is
 //! rejected, because rows would be counted twice, and names the rows to delete first.
 
+mod retirement;
 #[cfg(test)]
 mod tests;
 
@@ -31,6 +32,8 @@ use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
 use crate::token::Scope;
 use report::document::series_fields;
+
+use self::retirement::{RETIRE, retire};
 
 const SELECTOR: Parameter = Parameter::text("selector", "the series").many().required();
 const DRY_RUN: Parameter =
@@ -75,6 +78,13 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         RENAME,
         || routing::post(rename),
         "affected series, and renamed rows; durable",
+    ),
+    change_route(
+        "/v1/series/retire",
+        "Ends series now with a staleness marker; their rows stay; a dry run by default.",
+        RETIRE,
+        || routing::post(retire),
+        "affected series, and stored markers; durable",
     ),
 ];
 

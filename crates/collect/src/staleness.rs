@@ -21,17 +21,24 @@ pub fn ignore_limit_error(result: Result<()>) -> Result<()> {
 
 /// Writes the staleness marker of a series.
 pub fn mark_series_stale(series: Series, at: i64, rows: &mut dyn SeriesSink) -> Result<()> {
-    let series = match series.kind() {
-        SeriesKind::Text => return Ok(()),
-        SeriesKind::Counter(_) | SeriesKind::Gauge => series,
-        SeriesKind::Histogram(Temporality::Cumulative) => {
-            with_kind(&series, SeriesKind::Counter(Temporality::Cumulative))?
-        }
-        SeriesKind::Histogram(Temporality::Delta) => with_kind(&series, SeriesKind::Gauge)?,
-    };
+    let Some(series) = marker_series(&series)? else { return Ok(()) };
     rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
     let value = SampleValue::Number(f64::from_bits(STALE_MARKER));
     ignore_limit_error(rows.sample(&Sample { start: at, end: at, value }))
+}
+
+/// The series that has the staleness markers of a series: itself, or a number with the same name
+/// and labels; `None` for texts.
+pub fn marker_series(series: &Series) -> Result<Option<Series>> {
+    let kind = match series.kind() {
+        SeriesKind::Text => return Ok(None),
+        SeriesKind::Counter(_) | SeriesKind::Gauge => return Ok(Some(series.clone())),
+        SeriesKind::Histogram(Temporality::Cumulative) => {
+            SeriesKind::Counter(Temporality::Cumulative)
+        }
+        SeriesKind::Histogram(Temporality::Delta) => SeriesKind::Gauge,
+    };
+    with_kind(series, kind).map(Some)
 }
 
 fn with_kind(series: &Series, kind: SeriesKind) -> Result<Series> {

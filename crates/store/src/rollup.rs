@@ -254,6 +254,7 @@ impl StoreInner {
                     index.number(&id).map(|number| index.series(number))
                 };
                 gaps.extend(series.and_then(|series| late_gap(&series, &rows)));
+                put_rollups(&mut rollups, &mut rows.empty_rollups(), finest, id, kind)?;
                 continue;
             }
             if kind.is_cumulative() {
@@ -262,7 +263,12 @@ impl StoreInner {
                     gaps.extend(change.base_manifest.without_baseline(&id, &mut rows));
                 }
             }
+            let first = uncounted_sample(kind, &rows, &predecessor);
             let mut finer = deltas_of_day(kind, rows, predecessor.into_reading(), day);
+            if let Some(first) = first {
+                let counted = std::mem::replace(&mut finer, first.empty_rollups());
+                finer.append(counted.into_summaries());
+            }
             put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
         }
         for number in rebuilt.take_outdated_parts() {
@@ -443,6 +449,13 @@ pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, 
         }
         (rows, _) => rows,
     }
+}
+
+/// The first sample, if the increase up to it is unknown.
+fn uncounted_sample(kind: SeriesKind, rows: &Rows, predecessor: &Predecessor) -> Option<Rows> {
+    let has_predecessor = matches!(predecessor, Predecessor::Reading(_));
+    let first = rows.first_reading().filter(|_| kind.is_cumulative() && !has_predecessor)?;
+    first.first_time().is_some_and(|(end, start)| start == end).then_some(first)
 }
 
 /// Writes rollups of deltas, each computed from the next finer one.

@@ -49,19 +49,21 @@ pub struct NumberSummary {
 }
 
 impl NumberSummary {
+    /// Summary of no number.
+    pub(crate) const EMPTY: NumberSummary = NumberSummary {
+        count: 0,
+        nan: 0,
+        sum: CompensatedSum::ZERO,
+        min: 0.0,
+        max: 0.0,
+        first: 0.0,
+        last: 0.0,
+    };
+
     /// Summary of one number.
     pub fn of_number(value: f64) -> NumberSummary {
         if value.is_nan() {
-            let sum = CompensatedSum::ZERO;
-            return NumberSummary {
-                count: 0,
-                nan: 1,
-                sum,
-                min: 0.0,
-                max: 0.0,
-                first: 0.0,
-                last: 0.0,
-            };
+            return NumberSummary { nan: 1, ..NumberSummary::EMPTY };
         }
         let sum = CompensatedSum::new(value);
         NumberSummary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
@@ -80,6 +82,10 @@ impl NumberSummary {
             self.last = later.last;
         }
         self.nan = nan;
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0 && self.nan == 0
     }
 
     /// Mean; `None` if empty.
@@ -171,6 +177,52 @@ impl Rows {
             Rows::Numbers(rows) => rows.first().map(Row::time),
             Rows::Summaries(rows) => rows.first().map(Row::time),
             Rows::Texts(rows) => rows.first().map(Row::time),
+        }
+    }
+
+    /// The first sample of a cumulative series that has a value, as the only row. The rows are
+    /// normalized.
+    pub(crate) fn first_reading(&self) -> Option<Rows> {
+        fn of<T: CumulativeValue>(rows: &[Row<T>]) -> Option<Vec<Row<T>>> {
+            rows.iter().find(|row| row.value.is_amount()).map(|row| vec![row.clone()])
+        }
+        match self {
+            Rows::Cumulative(rows) => of(rows).map(Rows::Cumulative),
+            Rows::Numbers(rows) => of(rows).map(Rows::Numbers),
+            _ => None,
+        }
+    }
+
+    /// A rollup row without values for each sample of a cumulative series that has one: after the
+    /// sample is dropped, it tells that there was a sample whose increase is unknown.
+    pub(crate) fn empty_rollups(&self) -> Rows {
+        fn of<T: CumulativeValue, R>(rows: &[Row<T>], empty: impl Fn(&T) -> R) -> Vec<Row<R>> {
+            let empty = |row: &Row<T>| {
+                // It is not a point between two slots.
+                let start = row.end.saturating_sub(1);
+                Row { start, end: row.end, value: empty(&row.value) }
+            };
+            rows.iter().filter(|row| row.value.is_amount()).map(empty).collect()
+        }
+        match self {
+            Rows::Cumulative(rows) => {
+                Rows::Histograms(of(rows, |value| Histogram::new(value.scheme().clone())))
+            }
+            Rows::Numbers(rows) => Rows::Summaries(of(rows, |_| NumberSummary::EMPTY)),
+            other => panic!("BUG: {other:?} are not cumulative"),
+        }
+    }
+
+    /// Numbers as summaries of one number each; other rows as they are.
+    pub(crate) fn into_summaries(self) -> Rows {
+        let summary = |row: Row<f64>| Row {
+            start: row.start,
+            end: row.end,
+            value: NumberSummary::of_number(row.value),
+        };
+        match self {
+            Rows::Numbers(rows) => Rows::Summaries(rows.into_iter().map(summary).collect()),
+            rows => rows,
         }
     }
 

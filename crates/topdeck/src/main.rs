@@ -40,6 +40,7 @@ mod process_waiter;
 mod query;
 mod renamed_flags;
 mod restore;
+mod retire;
 mod serve;
 mod server_client;
 mod server_log;

@@ -1,7 +1,9 @@
-/** Deletion and renaming of series, each after a dry run. */
+/** Deletion, renaming and retirement of series, each after a dry run. */
 
 import { sendRequest, type Series } from "./api";
 import { quoted } from "./selector";
+
+export type SeriesAction = "delete" | "rename" | "retire";
 
 /** Series that a change affects, or would affect. */
 export interface SeriesChange {
@@ -15,6 +17,8 @@ export interface SeriesChange {
   renamed: ChangedSeries[];
   /** Rows changed; null after a dry run. */
   rows: number | null;
+  /** Series retired; null after a dry run. */
+  retired: number | null;
 }
 
 export interface ChangedSeries {
@@ -31,13 +35,14 @@ interface SeriesChangeJson {
   examples: Series[];
   renamed?: Series[];
   rows?: number;
+  retired?: number;
 }
 
 const NS_IN_MS = 1e6;
 
 /** Without the number of series that a dry run has shown, nothing is changed. */
 export async function changeSeries(
-  action: "delete" | "rename",
+  action: SeriesAction,
   parameters: Record<string, string>,
   shown: number | null,
 ): Promise<SeriesChange> {
@@ -55,6 +60,7 @@ export async function changeSeries(
     examples: response.examples.map(describeSeries),
     renamed: (response.renamed ?? []).map(describeSeries),
     rows: response.rows ?? null,
+    retired: response.retired ?? null,
   };
 }
 

@@ -22,6 +22,15 @@ export interface Remote {
   message: string | null;
 }
 
+/** Damage or a skipped input that an operator acknowledged. */
+export interface DamageAcknowledgement {
+  location: string;
+  records: number;
+  found_ns: number;
+  acknowledged_ns: number;
+  note: string;
+}
+
 export interface StatusJson {
   version: string;
   now_ns: number;
@@ -46,8 +55,10 @@ export interface StatusJson {
     gaps: { batches: number; reason: string }[];
   };
   threads: { name: string; down: number; restarts: number; last_panic: string | null }[];
-  quarantined: { input: string; reason: string }[];
-  damage: { location: string; records: number; remedy: string }[];
+  quarantined: { input: string; reason: string; acknowledged?: boolean }[];
+  damage: { location: string; records: number; remedy: string; acknowledged?: boolean }[];
+  /** Absent from a server of an earlier version. */
+  acknowledged?: DamageAcknowledgement[];
   /** Absent from a server of an earlier version. */
   sources?: SourceJson[];
   /** Absent from a server without the role. */
@@ -90,7 +101,7 @@ function storageProblems({ journal, damage }: StatusJson): Problem[] {
       action: "Free disk space, or raise the limit that is named. Senders retry meanwhile.",
     });
   }
-  for (const { location, records, remedy } of damage) {
+  for (const { location, records, remedy } of damage.filter((one) => !one.acknowledged)) {
     problems.push({
       what: `Damaged: ${location}, ${plural(records, "record")} lost.`,
       action: `${capitalise(remedy)}.`,
@@ -119,10 +130,12 @@ function processProblems({ threads, quarantined, tokens_error }: StatusJson): Pr
       what: `Thread ${name} is down after ${plural(restarts, "restart")}.`,
       action: `Report the panic, which is a bug: ${last_panic ?? "see the log"}.`,
     })),
-    ...quarantined.map(({ input, reason }) => ({
-      what: `${capitalise(input)} is skipped: ${reason}.`,
-      action: "Report the panic, which is a bug; the input stays on disk.",
-    })),
+    ...quarantined
+      .filter((one) => !one.acknowledged)
+      .map(({ input, reason }) => ({
+        what: `${capitalise(input)} is skipped: ${reason}.`,
+        action: "Report the panic, which is a bug; the input stays on disk.",
+      })),
     ...(tokens_error
       ? [
           {
@@ -178,6 +191,11 @@ export function findNotes(status: StatusJson): string[] {
     ...(status.host_warnings ?? []),
     ...(status.store?.warnings ?? []),
   ];
+}
+
+/** Acknowledged damage, the latest first. */
+export function acknowledgements({ acknowledged }: StatusJson): DamageAcknowledgement[] {
+  return [...(acknowledged ?? [])].sort((a, b) => b.acknowledged_ns - a.acknowledged_ns);
 }
 
 function capitalise(text: string): string {

@@ -1,4 +1,4 @@
-//! Series are deleted and renamed on a running server, after a dry run.
+//! Series are deleted, renamed and retired on a running server, after a dry run.
 
 use axum::body::Body;
 use hist::Histogram;
@@ -145,4 +145,80 @@ async fn metric_stays_answerable_beside_a_value_without_unit() {
     let alone = server.json("/v1/histogram?selector=latency{host=\"typo\"}").await;
     assert_eq!((&alone["unit"], &alone["count"]), (&Value::Null, &1.into()));
     assert_eq!(alone["left_out"], Value::Null);
+}
+
+/// Labels of the series that PromQL finds at a time.
+async fn current(server: &TestServer, query: &str, time: i64) -> Vec<Value> {
+    let seconds = time / store::SECOND;
+    let answer = server.json(&format!("/api/v1/query?query={query}&time={seconds}")).await;
+    let result = answer["data"]["result"].as_array().unwrap();
+    result.iter().map(|series| series["metric"]["host"].clone()).collect()
+}
+
+#[tokio::test]
+async fn retired_series_of_every_kind_is_not_current_and_keeps_its_data() {
+    let server = TestServer::new();
+    let soon = NOW + store::MINUTE;
+    for name in ["latency", "requests_total", "depth"] {
+        let before = server.json(&format!("/v1/query?query={name}&to={NOW}ns")).await;
+        let retire = format!("/v1/series/retire?selector={name}");
+        let (status, answer) = post(&server, &retire).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!((&answer["dry_run"], &answer["last_ns"]), (&true.into(), &NOW.into()));
+        assert_eq!(answer.get("retired"), None);
+        let series = &answer["series"];
+        assert_eq!(current(&server, name, soon).await.len() as u64, *series, "nothing changed");
+        let (status, answer) =
+            post(&server, &format!("{retire}&dry_run=false&expected_series={series}")).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        assert_eq!((&answer["retired"], &answer["rejected"]), (series, &0.into()));
+        assert_eq!(current(&server, name, soon).await, [Value::Null; 0], "{name}");
+        let after = server.json(&format!("/v1/query?query={name}&to={NOW}ns")).await;
+        assert_eq!(after["data"], before["data"], "{name}");
+        // A second time, there is nothing to retire.
+        let (status, answer) = post(&server, &format!("{retire}&dry_run=false")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
+        assert!(answer.to_string().contains("is current"), "{answer}");
+    }
+    assert_eq!(count(&server, "latency").await, Some(1200));
+}
+
+#[tokio::test]
+async fn new_sample_revives_a_retired_series() {
+    let server = TestServer::new();
+    let retire = "/v1/series/retire?dry_run=false&selector=";
+    for selector in ["depth", "latency"] {
+        let (status, answer) = post(&server, &format!("{retire}{selector}")).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+    }
+    let end = NOW + 10 * store::SECOND;
+    let depth = Series::new("depth", SeriesKind::Gauge).with_label("host", "a").validate().unwrap();
+    server.send(&depth, Sample { start: end, end, value: SampleValue::Number(7.0) });
+    let latency = Series::new("latency", SeriesKind::Histogram(Temporality::Delta))
+        .with_unit("ms")
+        .with_label("host", "b")
+        .validate()
+        .unwrap();
+    let mut histogram = Histogram::default();
+    histogram.record(5.0);
+    let value = SampleValue::Histogram(Box::new(histogram));
+    server.send(&latency, Sample { start: NOW, end, value });
+    assert_eq!(current(&server, "depth", end).await, ["a"]);
+    assert_eq!(current(&server, "latency", end).await, ["b"]);
+    // Only those that are current again are retired again.
+    let (_, answer) = post(&server, "/v1/series/retire?selector=latency").await;
+    assert_eq!(
+        (&answer["series"], &answer["examples"][0]["labels"]["host"]),
+        (&1.into(), &"b".into())
+    );
+}
+
+#[tokio::test]
+async fn texts_are_not_retired() {
+    let server = TestServer::new();
+    let text = Series::new("version", SeriesKind::Text).validate().unwrap();
+    let value = SampleValue::Text("1.2".to_owned());
+    server.send(&text, Sample { start: NOW, end: NOW, value });
+    let (status, answer) = post(&server, "/v1/series/retire?selector=version").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{answer}");
 }

@@ -17,7 +17,7 @@ use crate::gather::{self, GatheredRows};
 use crate::manifest::PartInfo;
 use crate::resolution::{DAY, Resolution, slot};
 use crate::rollup::{deltas_of_day, late_gap};
-use crate::row::{NumberSummary, Predecessor, Row, Rows};
+use crate::row::{Predecessor, Row, Rows};
 
 use super::dropped::CoveredParts;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
@@ -189,17 +189,7 @@ impl ReadView {
                 gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
             }
         }
-        Ok(match deltas_of_day(kind, rows, predecessor.into_reading(), start) {
-            Rows::Numbers(rows) => {
-                let summary = |row: Row<f64>| Row {
-                    start: row.start,
-                    end: row.end,
-                    value: NumberSummary::of_number(row.value),
-                };
-                Rows::Summaries(rows.into_iter().map(summary).collect())
-            }
-            rows => rows,
-        })
+        Ok(deltas_of_day(kind, rows, predecessor.into_reading(), start).into_summaries())
     }
 
     /// The last sample up to `time`, in heads or parts.

@@ -289,7 +289,8 @@ impl ReadView {
             else {
                 panic!("BUG: merged numbers are summaries")
             };
-            for row in rows {
+            // The increase of a sample without a known one is not 0.
+            for row in rows.into_iter().filter(|row| !row.value.is_empty()) {
                 if let Some(column) = column_of(columns, row.end) {
                     match &mut sums[column] {
                         Some(sum) => sum.add(&row.value),

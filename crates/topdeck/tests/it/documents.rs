@@ -205,6 +205,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "post-mortem",
         "query",
         "restore",
+        "retire",
         "serve",
         "snapshot",
         "store",

@@ -10,5 +10,6 @@ mod load_sender;
 mod matrix;
 mod network;
 mod proxy;
+mod retire;
 mod robustness;
 pub(crate) mod server_process;

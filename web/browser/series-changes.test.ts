@@ -1,0 +1,60 @@
+/** Changes of stored series on a running server: each shows what would change first. */
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { Server } from "./server";
+import { Visitor } from "./visitor";
+
+let server: Server;
+let visitor: Visitor;
+let page: Page;
+
+beforeAll(async () => {
+  server = await Server.start(false);
+  await server.record("checkout", [1, 2, 3]);
+  visitor = await Visitor.start(server);
+  page = visitor.page;
+});
+
+afterAll(async () => {
+  await visitor?.stop();
+  await server?.stop();
+});
+
+interface VectorJson {
+  data: { result: unknown[] };
+}
+
+const current = async () => {
+  const { data } = await server.ask<VectorJson>("/api/v1/query", { query: "checkout" });
+  return data.result.length;
+};
+
+const count = async () =>
+  (await server.ask<{ count: number }>("/v1/histogram", { selector: "checkout", from: "-15m" }))
+    .count;
+
+test("a retired series is no longer current and keeps its values until it is deleted", async () => {
+  await expect.poll(current).toBe(1);
+  await visitor.open("explore", { selector: "checkout", from: "-15m", to: "now" });
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  await page.getByText("Delete, rename or retire these series").click();
+  await page.getByRole("button", { name: "Retire …" }).click();
+  const plan = page.getByRole("group", { name: "Retire series" });
+  await expect.poll(() => plan.innerText()).toContain("This ends 1 series");
+  expect(await current(), "nothing changed yet").toBe(1);
+  await plan.getByRole("button", { name: "Retire 1 series" }).click();
+  await expect.poll(() => page.locator(".manage").innerText()).toContain("Retired 1 series.");
+  await expect.poll(current).toBe(0);
+  expect(await count()).toBe(3);
+  await page.getByRole("button", { name: "Retire …" }).click();
+  await expect.poll(() => plan.innerText()).toContain("is current");
+  expect(await visitor.obstacles(390, "dark")).toEqual([]);
+  // Its marker is a series of numbers with the same name.
+  await page.getByRole("button", { name: "Delete …" }).click();
+  await page.getByRole("button", { name: "Delete 2 series" }).click();
+  await expect.poll(() => page.locator(".manage").innerText()).toContain("rows of 2 series.");
+  // The rejection of the second attempt is in the console, and the answer for a deleted metric.
+  expect(visitor.errors.filter((one) => !/status of 40[04]/.test(one))).toEqual([]);
+});
