@@ -30,6 +30,7 @@ pub mod remote_write;
 mod series_sink;
 pub mod staleness;
 pub mod statsd;
+pub mod tsdb;
 mod unit;
 
 pub use decoded_sample::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};

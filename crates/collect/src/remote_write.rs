@@ -16,8 +16,8 @@
 //! `prompb/types.proto`, `prompb/io/prometheus/write/v2/types.proto`,
 //! `storage/remote/write_handler.go`.
 
-mod request_series;
-mod row_writer;
+pub(crate) mod request_series;
+pub(crate) mod row_writer;
 mod v1;
 mod v2;
 

@@ -6,24 +6,30 @@
 //! recognises its batches, so the same content is counted once, and an interrupted import continues
 //! where it stopped.
 
+mod block_batches;
+mod block_files;
 mod import_batches;
 mod import_target;
 mod input_source;
 mod mapping;
 mod scan;
+mod tsdb_dir;
+mod tsdb_import;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{InputFormat, Unit};
 
 use crate::command::{exit_with_usage_error, print_message, print_stdout};
-use crate::hist::options::{format_parser, parse_unit};
+use crate::hist::options::parse_unit;
 use crate::import::import_batches::ImportSummary;
 use crate::import::import_target::ImportTarget;
 use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
+use crate::import::tsdb_import::TsdbOptions;
 use crate::journal::progress_line::ProgressLine;
 use crate::server_client::ServerClient;
 use crate::time::{self, TimeExpr};
@@ -36,10 +42,11 @@ use render::value_formatter;
 
 /// Import files into a store or a server
 ///
-/// Reads all formats of `topdeck hist`, and exports of `topdeck store export`. Histograms keep
-/// their buckets, numbers become gauges, texts stay texts. The same content with the same options
-/// is counted once, regardless of repetition and file name. A damaged file is not imported at all,
-/// unless --keep-going is given.
+/// Reads all formats of `topdeck hist`, exports of `topdeck store export`, and with --format
+/// prometheus-tsdb the data directory of a Prometheus. Histograms keep their buckets, numbers
+/// become gauges, texts stay texts. The same content with the same options is counted once,
+/// regardless of repetition and file name. A damaged file is not imported at all, unless
+/// --keep-going is given.
 #[derive(clap::Args)]
 #[command(
     after_long_help = AFTER,
@@ -74,7 +81,7 @@ pub(crate) struct Options {
 
     /// Input format [default: detected from the content]
     #[arg(long, value_parser = format_parser())]
-    format: Option<InputFormat>,
+    format: Option<SourceFormat>,
 
     /// Import the readable part of a damaged file; the exit status is still 1
     ///
@@ -98,6 +105,7 @@ Examples:
   topdeck gen http --minutes 60 --series 40 | topdeck import s -
   topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
   curl -s localhost:9090/metrics | topdeck import s --start now -
+  topdeck import --format prometheus-tsdb /var/lib/prometheus      into the local server
 
 Exit status:
   0  everything is durably in the store or the server
@@ -111,15 +119,41 @@ pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Result of one file.
+/// Format of an input.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum SourceFormat {
+    File(InputFormat),
+    /// Data directory of Prometheus.
+    PrometheusTsdb,
+}
+
+fn format_parser() -> impl TypedValueParser<Value = SourceFormat> {
+    let file = |format: InputFormat| PossibleValue::new(format.name()).help(format.description());
+    let directory = PossibleValue::new(tsdb_import::FORMAT).help("data directory of a Prometheus");
+    let values = InputFormat::ALL.into_iter().map(file).chain([directory]);
+    PossibleValuesParser::new(values).map(|name| {
+        let format = InputFormat::ALL.into_iter().find(|format| format.name() == name);
+        format.map_or(SourceFormat::PrometheusTsdb, SourceFormat::File)
+    })
+}
+
+/// Result of one file, or of one block.
 struct FileResult {
     name: String,
+    /// Name of the format; `None` if it was not recognised.
+    format: Option<&'static str>,
     scan: ScanSummary,
     summary: Option<ImportSummary>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let (dir, files) = options.split_arguments();
+    let has_defaults =
+        options.metric.is_some() || options.unit.is_some() || options.start.is_some();
+    if has_defaults && options.format == Some(SourceFormat::PrometheusTsdb) {
+        let what = "--metric, --unit and --start do not apply to prometheus-tsdb";
+        exit_with_usage_error("import", what.to_owned());
+    }
     if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input (-) can only be given once");
     }
@@ -131,24 +165,28 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
     for path in files {
-        let one = InputSource::open(path)
-            .and_then(|source| import(&target, &source, options, start, &mut progress));
-        progress.clear();
-        match one {
-            Ok(one) => {
-                failed |= one.summary.is_none() || one.scan.error_count > 0;
-                is_new |=
-                    one.summary.as_ref().is_some_and(|filled| filled.batches > filled.duplicates);
-                one.scan.report_errors(&one.name, options.keep_going);
-                if !options.json && one.summary.is_some() {
-                    print_stdout(file_text(&one).as_bytes())?;
+        let mut each = |one: Result<FileResult>| {
+            match one {
+                Ok(one) => {
+                    failed |= one.summary.is_none() || one.scan.error_count > 0;
+                    let filled = one.summary.as_ref();
+                    is_new |= filled.is_some_and(|filled| filled.batches > filled.duplicates);
+                    if !options.json && one.summary.is_some() {
+                        print_stdout(file_text(&one).as_bytes())?;
+                    }
+                    imported.push(one);
                 }
-                imported.push(one);
+                Err(error) => {
+                    print_message(format_args!("{error:#}"));
+                    failed = true;
+                }
             }
-            Err(error) => {
-                print_message(format_args!("{error:#}"));
-                failed = true;
-            }
+            Ok(())
+        };
+        let done = import_path(&target, path, options, start, &mut progress, &mut each);
+        progress.clear();
+        if let Err(error) = done {
+            each(Err(error))?;
         }
     }
     if is_new {
@@ -169,6 +207,9 @@ impl Options {
                 if !self.server.is_named()
                     && (self.create || dir.is_dir() || !files.is_empty() && !is_input(dir)) =>
             {
+                if files.is_empty() && self.format == Some(SourceFormat::PrometheusTsdb) {
+                    return (None, &self.arguments);
+                }
                 if files.is_empty() {
                     exit_with_usage_error(
                         "import",
@@ -187,10 +228,36 @@ fn is_input(path: &Path) -> bool {
     path.as_os_str() == "-" || path.exists()
 }
 
+/// Imports a file, or the blocks of a data directory, and passes on each result.
+fn import_path(
+    target: &ImportTarget,
+    path: &Path,
+    options: &Options,
+    start: Option<i64>,
+    progress: &mut ProgressLine,
+    each: &mut dyn FnMut(Result<FileResult>) -> Result<()>,
+) -> Result<()> {
+    progress.restart();
+    let format = match options.format {
+        Some(SourceFormat::PrometheusTsdb) => {
+            let (labels, keep_going) = (&options.label[..], options.keep_going);
+            let options = TsdbOptions { labels, keep_going };
+            return tsdb_import::import_dir(target, path, &options, progress, each);
+        }
+        Some(SourceFormat::File(format)) => Some(format),
+        None => None,
+    };
+    let source = InputSource::open(path)?;
+    let one = import(target, &source, (options, format), start, progress)?;
+    progress.clear();
+    one.scan.report_errors(&one.name, options.keep_going);
+    each(Ok(one))
+}
+
 fn import(
     target: &ImportTarget,
     source: &InputSource,
-    options: &Options,
+    (options, format): (&Options, Option<InputFormat>),
     start: Option<i64>,
     progress: &mut ProgressLine,
 ) -> Result<FileResult> {
@@ -200,10 +267,11 @@ fn import(
         unit: options.unit.as_ref(),
         start,
     };
-    let scan = scan::scan_source(source, options.format, &rules, progress)?;
+    let scan = scan::scan_source(source, format, &rules, progress)?;
     let name = source.name().to_owned();
+    let format = scan.format.map(InputFormat::name);
     if scan.error_count > 0 && !options.keep_going {
-        return Ok(FileResult { name, scan, summary: None });
+        return Ok(FileResult { name, format, scan, summary: None });
     }
     if scan.samples == 0 && scan.error_count == 0 {
         bail!("{name}: nothing to import{}", scan.skipped_text(": found "));
@@ -214,7 +282,7 @@ fn import(
         }
         None => None,
     };
-    Ok(FileResult { name, scan, summary: filled })
+    Ok(FileResult { name, format, scan, summary: filled })
 }
 
 /// Less than the displayed precision.
@@ -273,7 +341,7 @@ fn results_json(imported: &[FileResult]) -> Json {
         let skipped = scan.skipped.iter().map(|(what, n)| ((*what).to_owned(), integer(*n)));
         let mut fields = vec![
             ("file", Text(one.name.clone())),
-            ("format", scan.format.map_or(Null, |format| Text(format.name().to_owned()))),
+            ("format", one.format.map_or(Null, |format| Text(format.to_owned()))),
             ("is_imported", Bool(one.summary.is_some())),
         ];
         if let Some(filled) = &one.summary {

@@ -12,7 +12,7 @@ const NAME: &str = "__name__";
 /// Kind of samples. Each kind has a series of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum SampleKind {
+pub(crate) enum SampleKind {
     Numbers,
     Histograms,
     GaugeHistograms,
@@ -23,7 +23,7 @@ pub(super) enum SampleKind {
 
 /// Metric family type with version 2's numbers; always 0 in version 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FamilyType(pub(super) u8);
+pub(crate) struct FamilyType(pub(super) u8);
 
 impl FamilyType {
     const COUNTER: FamilyType = FamilyType(1);
@@ -54,7 +54,7 @@ impl FamilyType {
 }
 
 /// A series of a request.
-pub(super) trait RequestSeries {
+pub(crate) trait RequestSeries {
     /// Calls back with each label's name and value, the metric name included.
     fn for_each_label<'a>(
         &'a self,

@@ -18,23 +18,23 @@ use crate::series_sink::SeriesSink;
 const NANOSECONDS: i64 = 1_000_000;
 
 /// Emits rows and counts them.
-pub(super) struct RequestRowWriter<'a> {
+pub(crate) struct RequestRowWriter<'a> {
     rows: &'a mut dyn SeriesSink,
-    pub(super) summary: WriteSummary,
+    pub(crate) summary: WriteSummary,
 }
 
 /// Current series of a request.
-pub(super) struct RequestCursor<'a> {
-    pub(super) version: RemoteWriteVersion,
-    pub(super) series: &'a dyn RequestSeries,
+pub(crate) struct RequestCursor<'a> {
+    pub(crate) version: RemoteWriteVersion,
+    pub(crate) series: &'a dyn RequestSeries,
     /// Series key; its first byte is the sample kind.
-    pub(super) key: &'a mut [u8],
+    pub(crate) key: &'a mut [u8],
     /// Creation time of the series in milliseconds, for samples without a start; 0 if unknown.
-    pub(super) created: i64,
+    pub(crate) created: i64,
 }
 
 /// Current series of `rows`.
-enum SeriesCursor {
+pub(crate) enum SeriesCursor {
     Start,
     Values(SampleKind),
     /// The series was rejected and reported.
@@ -42,7 +42,7 @@ enum SeriesCursor {
 }
 
 impl<'a> RequestRowWriter<'a> {
-    pub(super) fn new(rows: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
+    pub(crate) fn new(rows: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
         RequestRowWriter { rows, summary: WriteSummary::default() }
     }
 
@@ -131,8 +131,20 @@ impl<'a> RequestRowWriter<'a> {
                 _ => {}
             }
         }
+        self.write_value(value, (start, time), series, at);
+        Ok(())
+    }
+
+    /// Writes a number with its start (0 if unknown) and timestamp in milliseconds.
+    pub(crate) fn write_value(
+        &mut self,
+        value: f64,
+        (start, time): (i64, i64),
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) {
         if !self.select_series(SampleKind::Numbers, series, at) {
-            return Ok(());
+            return;
         }
         let counts = start != 0 && {
             let name = request_series::metric_name(series.series).unwrap_or_default();
@@ -142,7 +154,6 @@ impl<'a> RequestRowWriter<'a> {
         if self.write_sample(series, (start, time), SampleValue::Number(value)) {
             self.summary.samples = self.summary.samples.saturating_add(1);
         }
-        Ok(())
     }
 
     fn write_histogram(
@@ -151,22 +162,34 @@ impl<'a> RequestRowWriter<'a> {
         series: &mut RequestCursor<'_>,
         at: &mut SeriesCursor,
     ) -> Result<(), InputError> {
-        let read = RemoteHistogram::from_bytes(field.bytes()?).and_then(|message| {
-            let value = match message.to_sample()? {
+        match RemoteHistogram::from_bytes(field.bytes()?) {
+            Ok(message) => self.write_message(message, series, at),
+            Err(error) => self.reject_histogram(&error, series),
+        }
+        Ok(())
+    }
+
+    fn reject_histogram(&mut self, error: &dyn std::fmt::Display, series: &RequestCursor<'_>) {
+        self.reject(|| format!("{}: {error}", request_series::display_series(series.series)));
+    }
+
+    /// Writes a histogram.
+    pub(crate) fn write_message(
+        &mut self,
+        message: RemoteHistogram,
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) {
+        let value = message.to_sample().and_then(|sample| {
+            Ok(match sample {
                 Native::Integer(histogram) => Some(histogram),
                 Native::Float(float) => Some(float.to_histogram()?),
                 Native::Stale => None,
-            };
-            Ok((message, value))
+            })
         });
-        let (message, value) = match read {
-            Ok(read) => read,
-            Err(error) => {
-                self.reject(|| {
-                    format!("{}: {error}", request_series::display_series(series.series))
-                });
-                return Ok(());
-            }
+        let value = match value {
+            Ok(value) => value,
+            Err(error) => return self.reject_histogram(&error, series),
         };
         let is_gauge = message.reset_hint == ResetHint::Gauge as i32;
         let start = match message.start_timestamp {
@@ -186,7 +209,6 @@ impl<'a> RequestRowWriter<'a> {
         {
             self.summary.histograms = self.summary.histograms.saturating_add(1);
         }
-        Ok(())
     }
 
     /// Writes a value with its start (0 if unknown) and timestamp in milliseconds. Returns whether

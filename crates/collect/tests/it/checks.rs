@@ -10,14 +10,14 @@ use collect::influx::TimestampPrecision;
 use collect::remote_write::{self, RemoteWriteVersion};
 use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
-    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, statsd,
+    VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, statsd, tsdb,
 };
 
 /// Panics if the property is violated.
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each fuzz target of a decoder.
-pub(crate) const CHECKS: [(&str, Check); 14] = [
+pub(crate) const CHECKS: [(&str, Check); 15] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),
@@ -32,6 +32,7 @@ pub(crate) const CHECKS: [(&str, Check); 14] = [
     ("statsd", check_statsd),
     ("graphite", check_graphite),
     ("influx", check_influx),
+    ("tsdb", check_tsdb),
 ];
 
 /// The detected format's decoder accepts the input without a panic.
@@ -66,6 +67,53 @@ fn check_remote_write(bytes: &[u8]) {
             assert_eq!(model::Batch::decode(batch.bytes().to_owned()), Ok(batch));
         }
     }
+}
+
+/// Any bytes as the parts of an index.
+fn check_tsdb_index(bytes: &[u8]) {
+    let contents = bytes.len().saturating_sub(tsdb::INDEX_CONTENTS_BYTES);
+    let size = bytes.len() as u64;
+    if let Ok(found) = tsdb::IndexSections::parse(bytes, &bytes[contents..], size) {
+        for (start, end) in [found.symbols, found.series] {
+            assert!(start <= end && end <= size, "{found:?}");
+        }
+    }
+    // A table with the right checksum, and a series beside it.
+    let (table, series) = bytes.split_at(bytes.len() / 2);
+    let mut symbols = (table.len() as u32).to_be_bytes().to_vec();
+    symbols.extend_from_slice(table);
+    symbols.extend_from_slice(&crc32c::crc32c(table).to_be_bytes());
+    let Ok(symbols) = tsdb::SymbolTable::parse(symbols, 5) else { return };
+    let Some(length) = u8::try_from(series.len()).ok().filter(|length| *length < 128) else {
+        return;
+    };
+    let entry = [&[length], series, &crc32c::crc32c(series).to_be_bytes()].concat();
+    if length > 0 {
+        assert_eq!(tsdb::series_size(&entry, 16), Ok(entry.len()));
+    }
+    if let Ok(found) = tsdb::IndexSeries::parse(&entry, 16, &symbols) {
+        assert!(2 * found.labels.len() + 3 * found.chunks.len() <= series.len(), "{found:?}");
+    }
+}
+
+/// Any bytes as a file of a block; and as the data of a chunk with the right checksum, whose counts
+/// equal the written rows.
+fn check_tsdb(bytes: &[u8]) {
+    let _ = tsdb::Tombstones::parse(bytes);
+    let _ = tsdb::check_segment_header(bytes);
+    check_tsdb_index(bytes);
+    let Some(length) = bytes.len().checked_sub(1).filter(|length| *length < 128) else { return };
+    let checksum = crc32c::crc32c(bytes).to_be_bytes();
+    let chunk = [&[length as u8], bytes, &checksum].concat();
+    assert_eq!(tsdb::chunk_size(&chunk, 0), Ok(chunk.len()));
+    let Ok(chunk) = tsdb::BlockChunk::parse(&chunk, 0) else { return };
+    let labels = vec![(&b"__name__"[..], &b"a"[..])];
+    let series = tsdb::IndexSeries { reference: 0, labels, chunks: Vec::new() };
+    let mut rows = VecSeriesSink::default();
+    let mut writer = tsdb::BlockRowWriter::new(&mut rows, &[]);
+    let _ = writer.write_chunk(&series, &chunk, &tsdb::DeletedRanges::default());
+    let written = writer.summary().samples + writer.summary().histograms;
+    assert_eq!(written, rows.rows.len() as u64);
 }
 
 fn check_scrape(bytes: &[u8]) {

@@ -172,7 +172,7 @@ impl Options {
     }
 }
 
-pub(crate) fn format_parser() -> impl clap::builder::TypedValueParser<Value = InputFormat> {
+fn format_parser() -> impl clap::builder::TypedValueParser<Value = InputFormat> {
     let values =
         InputFormat::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).map(|name| {

@@ -22,12 +22,12 @@ use report::distribution::NumberRecorder;
 
 /// Approximate batch size: a quarter of the maximum journal record, and large enough that the fsync
 /// per batch costs little.
-const BATCH_BYTES: usize = 1 << 20;
+pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// Version of the batch boundaries. A change needs another producer number: otherwise batches of
 /// the old version would be mistaken for those of the new one.
 pub(crate) const BATCH_FORMAT: u64 = 1;
 /// Number of batches between two checks of the memory size.
-const BATCHES_BETWEEN: u64 = 8;
+pub(crate) const BATCHES_BETWEEN: u64 = 8;
 
 /// Counts of an import; duplicate batches only by number.
 #[derive(Debug, Default)]
@@ -42,6 +42,26 @@ pub(crate) struct ImportSummary {
     pub(crate) numbers: u64,
     pub(crate) texts: u64,
     pub(crate) time_range: Option<(i64, i64)>,
+}
+
+impl ImportSummary {
+    /// Adds the counts of samples.
+    pub(crate) fn add(&mut self, other: &ImportSummary) {
+        self.series += other.series;
+        self.histograms += other.histograms;
+        self.values = self.values.saturating_add(other.values);
+        self.numbers += other.numbers;
+        self.texts += other.texts;
+        if let Some((start, end)) = other.time_range {
+            self.extend_range(start, end);
+        }
+    }
+
+    /// Extends the time range.
+    pub(crate) fn extend_range(&mut self, start: i64, end: i64) {
+        let (first, last) = self.time_range.unwrap_or((start, end));
+        self.time_range = Some((first.min(start), last.max(end)));
+    }
 }
 
 /// Imports the whole source.
@@ -160,8 +180,7 @@ impl BatchingSink<'_> {
                     model::SampleValue::Number(_) => filled.numbers += 1,
                     model::SampleValue::Text(_) => filled.texts += 1,
                 }
-                let (first, last) = filled.time_range.unwrap_or((*start, *end));
-                filled.time_range = Some((first.min(*start), last.max(*end)));
+                filled.extend_range(*start, *end);
             }
         }
     }

@@ -15,7 +15,7 @@ use render::text::count_text;
 use render::value_formatter;
 
 /// Maximum number of errors printed; the rest is counted.
-const ERRORS_SHOWN_MAX: usize = 10;
+pub(crate) const ERRORS_SHOWN_MAX: usize = 10;
 const ERRORS_KEPT_MAX: usize = 1000;
 
 /// Summary of a scan.
@@ -128,7 +128,7 @@ impl ScanSummary {
         format!("{before}{}", parts.join(", "))
     }
 
-    fn add_error(&mut self, error: String) {
+    pub(crate) fn add_error(&mut self, error: String) {
         self.error_count += 1;
         if self.errors.len() < ERRORS_KEPT_MAX {
             self.errors.push(error);

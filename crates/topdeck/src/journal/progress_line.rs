@@ -26,6 +26,11 @@ impl ProgressLine {
         }
     }
 
+    /// Starts measuring rates anew.
+    pub(crate) fn restart(&mut self) {
+        self.started = Instant::now();
+    }
+
     pub(crate) fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -69,8 +74,12 @@ fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
     let total_bytes = total_bytes.max(done_bytes).max(1);
     let share = done_bytes as f64 / total_bytes as f64;
     let full = (share * BAR_CHARS as f64) as usize;
+    let left = match share {
+        ..=0.0 => String::new(),
+        share => format!(", {} left", time_left(elapsed.mul_f64((1.0 - share) / share))),
+    };
     format!(
-        "[{}{}] {:3.0} %  {} of {}, {}",
+        "[{}{}] {:3.0} %  {} of {}, {}{left}",
         "#".repeat(full),
         "-".repeat(BAR_CHARS as usize - full),
         share * 100.0,
@@ -80,19 +89,33 @@ fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
     )
 }
 
+/// Whole hours and minutes, or minutes and seconds.
+fn time_left(left: Duration) -> String {
+    let seconds = left.as_secs_f64().ceil() as u64;
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match (hours, minutes) {
+        (0, 0) => format!("{seconds} s"),
+        (0, _) => format!("{minutes} min {seconds} s"),
+        _ => format!("{hours} h {minutes} min"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_has_size_and_speed() {
+    fn a_bar_has_size_speed_and_time_left() {
         assert_eq!(
             bar(512 << 20, 2 << 30, Duration::from_secs(2)),
-            "[######------------------]  25 %  512 MiB of 2 GiB, 256 MiB/s"
+            "[######------------------]  25 %  512 MiB of 2 GiB, 256 MiB/s, 6 s left"
         );
         assert_eq!(
             bar(0, 0, Duration::ZERO),
             "[------------------------]   0 %  0 B of 1 B, 0 B/s"
         );
+        let left =
+            [59.2, 60.0, 3599.5, 3600.0, 90_000.0].map(Duration::from_secs_f64).map(time_left);
+        assert_eq!(left, ["1 min 0 s", "1 min 0 s", "1 h 0 min", "1 h 0 min", "25 h 0 min"]);
     }
 }

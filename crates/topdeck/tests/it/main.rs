@@ -26,6 +26,7 @@ mod server_answers;
 mod store;
 mod test_dir;
 mod top;
+mod tsdb_import;
 
 use std::io::Write as _;
 use std::path::Path;
