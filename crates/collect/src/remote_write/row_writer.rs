@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use codecs::prometheus::{HistogramSample as Native, RemoteHistogram, ResetHint, STALE_MARKER};
+use codecs::prometheus::{HistogramSample as Native, RemoteSample, ResetHint, STALE_MARKER};
 use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Sample, SampleValue};
 
@@ -151,15 +151,16 @@ impl<'a> RequestRowWriter<'a> {
         series: &mut RequestCursor<'_>,
         at: &mut SeriesCursor,
     ) -> Result<(), InputError> {
-        let read = RemoteHistogram::from_bytes(field.bytes()?).and_then(|message| {
-            let value = match message.to_sample()? {
+        let read = RemoteSample::from_bytes(field.bytes()?).and_then(|sample| {
+            let RemoteSample { value, timestamp, start_timestamp, reset_hint } = sample;
+            let value = match value {
                 Native::Integer(histogram) => Some(histogram),
                 Native::Float(float) => Some(float.to_histogram()?),
                 Native::Stale => None,
             };
-            Ok((message, value))
+            Ok((value, timestamp, start_timestamp, reset_hint))
         });
-        let (message, value) = match read {
+        let (value, timestamp, start_timestamp, reset_hint) = match read {
             Ok(read) => read,
             Err(error) => {
                 self.reject(|| {
@@ -168,8 +169,8 @@ impl<'a> RequestRowWriter<'a> {
                 return Ok(());
             }
         };
-        let is_gauge = message.reset_hint == ResetHint::Gauge as i32;
-        let start = match message.start_timestamp {
+        let is_gauge = reset_hint == ResetHint::Gauge as i32;
+        let start = match start_timestamp {
             _ if is_gauge || value.is_none() => 0,
             0 => series.created,
             start => start,
@@ -182,7 +183,7 @@ impl<'a> RequestRowWriter<'a> {
             Some(histogram) => (SampleKind::Histograms, histogram_value(histogram)),
         };
         if self.select_series(what, series, at)
-            && self.write_sample(series, (start, message.timestamp), value)
+            && self.write_sample(series, (start, timestamp), value)
         {
             self.summary.histograms = self.summary.histograms.saturating_add(1);
         }
