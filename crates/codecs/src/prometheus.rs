@@ -14,6 +14,7 @@ mod classic;
 mod client;
 mod float;
 mod native;
+mod plain;
 mod remote;
 mod reset_hint;
 mod spans;
@@ -23,7 +24,7 @@ use hist::Histogram;
 pub use classic::ClassicHistogram;
 pub use client::{ClientBucket, ClientHistogram};
 pub use float::FractionalHistogram;
-pub use remote::{RemoteCount, RemoteHistogram, RemoteZeroCount};
+pub use remote::{RemoteCount, RemoteHistogram, RemoteSample, RemoteZeroCount};
 pub use reset_hint::ResetHint;
 pub use spans::BucketSpan;
 

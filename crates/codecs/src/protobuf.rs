@@ -102,7 +102,19 @@ impl<'a> MessageReader<'a> {
     }
 
     #[inline]
-    fn varint(&mut self) -> Result<u64, Error> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Error> {
+        // Most numbers take one or two bytes.
+        let (value, length) = match *self.remaining {
+            [low @ ..0x80, ..] => (u64::from(low), 1),
+            [low, high @ ..0x80, ..] => (u64::from(low & 0x7f) | u64::from(high) << 7, 2),
+            _ => return self.long_varint(),
+        };
+        self.remaining = &self.remaining[length..];
+        self.offset = self.offset.wrapping_add(length as u64);
+        Ok(value)
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Error> {
         let mut value = 0;
         for at in 0..10usize {
             let Some(&byte) = self.remaining.get(at) else {

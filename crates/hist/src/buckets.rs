@@ -58,6 +58,15 @@ impl Buckets {
         }
     }
 
+    /// Appends a bucket of input whose order the caller checks afterwards.
+    #[inline]
+    pub(crate) fn push_unordered(&mut self, index: i32, count: u64) {
+        if count > 0 {
+            self.indexes.push(index);
+            self.counts.push(count);
+        }
+    }
+
     /// Adds `count` to bucket `index`. The caller guarantees that the sum of all counts fits 64
     /// bits.
     pub(crate) fn add(&mut self, index: i32, count: u64) {
@@ -80,24 +89,47 @@ impl Buckets {
                 .for_each(|(ours, theirs)| *ours = ours.wrapping_add(*theirs));
             return;
         }
+        if self.add_contained(other) {
+            return;
+        }
         let mut merged = Buckets::with_capacity(self.len().wrapping_add(other.len()));
-        let before = std::mem::take(self);
-        let (mut ours, mut theirs) = (before.iter().peekable(), other.iter().peekable());
-        loop {
-            let next = match (ours.peek(), theirs.peek()) {
-                (Some(&(a, n)), Some(&(b, m))) if a == b => {
-                    theirs.next();
-                    ours.next();
-                    Some((a, n.wrapping_add(m)))
-                }
-                (Some(&(a, _)), Some(&(b, _))) if a > b => theirs.next(),
-                (Some(_), _) => ours.next(),
-                (None, _) => theirs.next(),
-            };
-            let Some((index, count)) = next else { break };
+        let (mut at, mut from) = (0, 0);
+        while let (Some(&ours), Some(&theirs)) = (self.indexes.get(at), other.indexes.get(from)) {
+            let index = ours.min(theirs);
+            let mut count = 0u64;
+            if ours == index {
+                count = self.counts[at];
+                at = at.wrapping_add(1);
+            }
+            if theirs == index {
+                count = count.wrapping_add(other.counts[from]);
+                from = from.wrapping_add(1);
+            }
             merged.push(index, count);
         }
+        for (rest, from) in [(&*self, at), (other, from)] {
+            merged.indexes.extend_from_slice(&rest.indexes[from..]);
+            merged.counts.extend_from_slice(&rest.counts[from..]);
+        }
         *self = merged;
+    }
+
+    /// Adds the counts of `other` in place if it has no bucket that this side lacks, as an increment
+    /// of a histogram has none. Returns `false` without any change otherwise.
+    fn add_contained(&mut self, other: &Buckets) -> bool {
+        let mut at = 0;
+        for &index in &other.indexes {
+            at = skip_below(&self.indexes, at, index);
+            if self.indexes.get(at) != Some(&index) {
+                return false;
+            }
+        }
+        at = 0;
+        for (index, count) in other.iter() {
+            at = skip_below(&self.indexes, at, index);
+            self.counts[at] = self.counts[at].wrapping_add(count);
+        }
+        true
     }
 
     /// Maps the indexes by a non-decreasing function. Counts of equal indexes are added.
@@ -122,27 +154,75 @@ impl Buckets {
         self.counts.drain(..end).sum()
     }
 
-    /// Subtracts `other`. If a bucket holds too few values, returns the first such bucket (index,
-    /// held, subtracted).
-    pub(crate) fn subtract(&mut self, other: &Buckets) -> Result<(), (i32, u64, u64)> {
-        for (index, count) in other.iter() {
-            let present = self.get(index);
-            if present < count {
-                return Err((index, present, count));
-            }
-        }
+    /// What remains after `other` is subtracted. If a bucket holds too few values, returns the first
+    /// such bucket (index, held, subtracted).
+    pub(crate) fn since(&self, other: &Buckets) -> Result<Buckets, (i32, u64, u64)> {
         let mut rest = Buckets::with_capacity(self.len());
-        let mut theirs = other.iter().peekable();
+        let mut from = 0;
         for (index, count) in self.iter() {
-            let taken = theirs.next_if(|&(i, _)| i == index).map_or(0, |(_, n)| n);
-            rest.push(index, count.wrapping_sub(taken));
+            let taken = match other.indexes.get(from) {
+                Some(&next) if next == index => {
+                    from = from.wrapping_add(1);
+                    other.counts[from.wrapping_sub(1)]
+                }
+                Some(&missing) if missing < index => return Err((missing, 0, other.counts[from])),
+                _ => 0,
+            };
+            let left = count.checked_sub(taken).ok_or((index, count, taken))?;
+            rest.push(index, left);
         }
-        *self = rest;
-        Ok(())
+        if let Some(&missing) = other.indexes.get(from) {
+            return Err((missing, 0, other.counts[from]));
+        }
+        Ok(rest)
     }
 
     /// Number of values in all buckets.
     pub fn total(&self) -> u64 {
         self.counts.iter().sum()
+    }
+}
+
+/// Position of the first index from `at` on that is not below `index`.
+#[inline]
+fn skip_below(indexes: &[i32], mut at: usize, index: i32) -> usize {
+    while indexes.get(at).is_some_and(|&held| held < index) {
+        at = at.wrapping_add(1);
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn buckets(pairs: &BTreeMap<i32, u64>) -> Buckets {
+        let mut buckets = Buckets::default();
+        pairs.iter().for_each(|(&index, &count)| buckets.push(index, count));
+        buckets
+    }
+
+    proptest! {
+        #[test]
+        fn sums_and_differences_are_those_of_a_map(
+            ours in prop::collection::btree_map(-8i32..8, 1u64..5, 0..9),
+            theirs in prop::collection::btree_map(-8i32..8, 1u64..5, 0..9),
+        ) {
+            let mut sum = ours.clone();
+            theirs.iter().for_each(|(&index, &count)| *sum.entry(index).or_default() += count);
+            let mut merged = buckets(&ours);
+            merged.merge(&buckets(&theirs));
+            prop_assert_eq!(&merged, &buckets(&sum));
+            prop_assert_eq!(merged.since(&buckets(&theirs)), Ok(buckets(&ours)));
+            let missing = theirs.iter().find_map(|(&index, &count)| {
+                let held = ours.get(&index).copied().unwrap_or(0);
+                (held < count).then_some((index, held, count))
+            });
+            prop_assert_eq!(buckets(&ours).since(&buckets(&theirs)).err(), missing);
+        }
     }
 }

@@ -279,9 +279,16 @@ impl Histogram {
             }
             _ => side,
         };
-        let (lowest, highest) = (self.extreme_bounds(false), self.extreme_bounds(true));
-        self.min = within(self.min, lowest, lowest.0);
-        self.max = within(self.max, highest, highest.1);
+        // Most samples of other systems have no extremes, and edges of buckets cost more than all
+        // of the above.
+        if self.min.limit().is_some() {
+            let lowest = self.extreme_bounds(false);
+            self.min = within(self.min, lowest, lowest.0);
+        }
+        if self.max.limit().is_some() {
+            let highest = self.extreme_bounds(true);
+            self.max = within(self.max, highest, highest.1);
+        }
         if let (Some(min), Some(max)) = (self.min.limit(), self.max.limit())
             && min > max
         {

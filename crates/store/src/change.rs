@@ -201,10 +201,7 @@ impl<'a> StoreChange<'a> {
         let is_first = |covers: (i64, i64)| covers.0 >= end;
         let mut found = match head.series_range(number).is_none_or(is_first) {
             true => None,
-            false => head.rows_of(number, kind, &(i64::MIN..before)).and_then(|mut rows| {
-                rows.normalize(kind);
-                rows.last_reading(before)
-            }),
+            false => head.last_reading(number, kind, before),
         };
         let is_new = u64::from(number.0) >= self.base_manifest.series;
         let mut gaps = Vec::new();

@@ -227,20 +227,21 @@ pub(crate) fn encode(
 ) -> crate::Result<()> {
     let are_readings = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
-    for rows in row_groups::split_rows(rows) {
+    for group in row_groups::split_rows(rows) {
+        let rows = &group.rows;
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         let times = rows.times();
         if !are_readings {
             predecessor = Predecessor::Unknown;
         }
-        let (content, count) = (ChunkKind::from_rows(&rows, &predecessor), rows.len());
+        let (content, count) = (ChunkKind::from_rows(rows, &predecessor), rows.len());
         let last = match are_readings {
             true => rows.last_reading(i64::MAX),
             false => None,
         };
         times::put(&mut bytes, &times);
-        values::put_values(&mut bytes, rows, &predecessor);
+        values::put_values(&mut bytes, group, &predecessor);
         predecessor = last.map_or(predecessor, Predecessor::Reading);
         let header = ChunkHeader {
             content,

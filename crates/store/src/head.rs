@@ -188,6 +188,26 @@ impl Head {
         Some(rows)
     }
 
+    /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of the
+    /// last time are decoded.
+    pub(crate) fn last_reading(
+        &self,
+        number: SeriesNumber,
+        kind: SeriesKind,
+        time: i64,
+    ) -> Option<Rows> {
+        let pending = self.series.get(&number)?;
+        let mut range = i64::MIN..time;
+        if matches!(kind, SeriesKind::Histogram(_)) {
+            let ends = pending.rows(kind).map(|(_, end, _)| end).filter(|&end| end <= time);
+            let last = ends.max()?;
+            range = last.saturating_sub(1)..last;
+        }
+        let mut rows = self.rows_of(number, kind, &range)?;
+        rows.normalize(kind);
+        rows.last_reading(time)
+    }
+
     /// Number of rows of a series that ended within `range` (by slot), without decoding values.
     pub(crate) fn count_rows(
         &self,

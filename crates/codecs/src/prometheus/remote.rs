@@ -10,6 +10,7 @@ use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_mess
 
 use super::HistogramSample;
 use super::native::{self, NativeBuckets, NativeCounts, NativeFields};
+use super::plain;
 use super::reset_hint::ResetHint;
 use super::spans::BucketSpan;
 
@@ -46,6 +47,40 @@ pub struct RemoteHistogram {
     pub custom_values: Vec<f64>,
     /// Version 2: start time, milliseconds since 1970; 0 if unknown.
     pub start_timestamp: i64,
+}
+
+/// Value of a [`RemoteHistogram`] with what places it in a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RemoteSample {
+    /// The distribution.
+    pub value: HistogramSample,
+    /// Milliseconds since 1970.
+    pub timestamp: i64,
+    /// Version 2: start time, milliseconds since 1970; 0 if unknown.
+    pub start_timestamp: i64,
+    /// The number of a [`ResetHint`].
+    pub reset_hint: i32,
+}
+
+impl RemoteSample {
+    /// Decodes a histogram. Nearly all are read in one pass, see `plain.rs`; the others, and all
+    /// invalid ones, as a [`RemoteHistogram`].
+    pub fn from_bytes(bytes: &[u8]) -> Result<RemoteSample, DecodeError> {
+        if let Some(sample) = plain::read(bytes) {
+            return Ok(sample);
+        }
+        RemoteSample::from_message(&RemoteHistogram::from_bytes(bytes)?)
+    }
+
+    /// Value of a decoded message.
+    pub fn from_message(message: &RemoteHistogram) -> Result<RemoteSample, DecodeError> {
+        Ok(RemoteSample {
+            value: message.to_sample()?,
+            timestamp: message.timestamp,
+            start_timestamp: message.start_timestamp,
+            reset_hint: message.reset_hint,
+        })
+    }
 }
 
 /// Number of values.

@@ -5,7 +5,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use codecs::prometheus::{HistogramSample as Native, RemoteHistogram, ResetHint, STALE_MARKER};
+use codecs::DecodeError;
+use codecs::prometheus::{HistogramSample as Native, RemoteSample, ResetHint, STALE_MARKER};
 use codecs::protobuf::{FieldValue, MessageReader};
 use model::{Sample, SampleValue};
 
@@ -162,37 +163,36 @@ impl<'a> RequestRowWriter<'a> {
         series: &mut RequestCursor<'_>,
         at: &mut SeriesCursor,
     ) -> Result<(), InputError> {
-        match RemoteHistogram::from_bytes(field.bytes()?) {
-            Ok(message) => self.write_message(message, series, at),
-            Err(error) => self.reject_histogram(&error, series),
-        }
+        self.write_histogram_sample(RemoteSample::from_bytes(field.bytes()?), series, at);
         Ok(())
     }
 
-    fn reject_histogram(&mut self, error: &dyn std::fmt::Display, series: &RequestCursor<'_>) {
-        self.reject(|| format!("{}: {error}", request_series::display_series(series.series)));
-    }
-
-    /// Writes a histogram.
-    pub(crate) fn write_message(
+    /// Writes a histogram, or rejects an invalid one.
+    pub(crate) fn write_histogram_sample(
         &mut self,
-        message: RemoteHistogram,
+        read: Result<RemoteSample, DecodeError>,
         series: &mut RequestCursor<'_>,
         at: &mut SeriesCursor,
     ) {
-        let value = message.to_sample().and_then(|sample| {
-            Ok(match sample {
+        let read = read.and_then(|sample| {
+            let RemoteSample { value, timestamp, start_timestamp, reset_hint } = sample;
+            let value = match value {
                 Native::Integer(histogram) => Some(histogram),
                 Native::Float(float) => Some(float.to_histogram()?),
                 Native::Stale => None,
-            })
+            };
+            Ok((value, timestamp, start_timestamp, reset_hint))
         });
-        let value = match value {
-            Ok(value) => value,
-            Err(error) => return self.reject_histogram(&error, series),
+        let (value, timestamp, start_timestamp, reset_hint) = match read {
+            Ok(read) => read,
+            Err(error) => {
+                return self.reject(|| {
+                    format!("{}: {error}", request_series::display_series(series.series))
+                });
+            }
         };
-        let is_gauge = message.reset_hint == ResetHint::Gauge as i32;
-        let start = match message.start_timestamp {
+        let is_gauge = reset_hint == ResetHint::Gauge as i32;
+        let start = match start_timestamp {
             _ if is_gauge || value.is_none() => 0,
             0 => series.created,
             start => start,
@@ -205,7 +205,7 @@ impl<'a> RequestRowWriter<'a> {
             Some(histogram) => (SampleKind::Histograms, histogram_value(histogram)),
         };
         if self.select_series(what, series, at)
-            && self.write_sample(series, (start, message.timestamp), value)
+            && self.write_sample(series, (start, timestamp), value)
         {
             self.summary.histograms = self.summary.histograms.saturating_add(1);
         }

@@ -5,6 +5,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use codecs::prometheus::RemoteSample;
+
 use super::block_chunk::{BlockChunk, ChunkEncoding};
 use super::block_index::IndexSeries;
 use super::histogram_chunk::read_histograms;
@@ -53,7 +55,8 @@ impl<'a> BlockRowWriter<'a> {
             ChunkEncoding::Histograms | ChunkEncoding::FloatHistograms => {
                 read_histograms(chunk, &mut |histogram| {
                     if !deleted.contains(histogram.timestamp) {
-                        writer.write_message(histogram, &mut cursor, &mut at);
+                        let sample = RemoteSample::from_message(&histogram);
+                        writer.write_histogram_sample(sample, &mut cursor, &mut at);
                     }
                 })
             }

@@ -139,7 +139,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Vec<Histogram>, SeriesMeta), DecodeError>
     let [positive, negative] = tables.map(CountTable::into_rows);
     let rows = positive.into_iter().zip(negative).enumerate();
     let histograms = rows.map(|(row, (positive, negative))| {
-        Ok(Histogram::from_recorded_parts(block.parts(row, positive, negative))?)
+        Ok(Histogram::from_buckets(block.parts(row), positive, negative)?)
     });
     Ok((histograms.collect::<Result<_, DecodeError>>()?, block.header.meta))
 }
@@ -391,18 +391,14 @@ impl BlockDecoder {
         limits.map(|(&value, column)| Threshold { value, above: column[row] }).collect()
     }
 
-    fn parts(
-        &self,
-        row: usize,
-        positive: Vec<(i32, u64)>,
-        negative: Vec<(i32, u64)>,
-    ) -> HistogramParts {
+    /// The fields of a row beside its buckets.
+    fn parts(&self, row: usize) -> HistogramParts {
         let side_count = |column: usize| self.summary_counts[column][row];
         HistogramParts {
             scheme: self.header.scheme.clone(),
             zero_threshold: self.header.zero_threshold,
-            positive,
-            negative,
+            positive: Vec::new(),
+            negative: Vec::new(),
             zero: side_count(0),
             overflow: side_count(1),
             underflow: side_count(2),

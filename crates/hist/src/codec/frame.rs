@@ -18,6 +18,7 @@
 //! checksum: the container of the frame has one. `docs/formats/frame.md` specifies the format byte
 //! by byte.
 
+use crate::buckets::Buckets;
 use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_frame_header};
 pub use crate::codec::header::{FrameUnit, SeriesMeta, Temporality};
@@ -147,12 +148,13 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
     parts.nan = fields.nan;
     (parts.sum, parts.min, parts.max) = (fields.sum, fields.min, fields.max);
     parts.thresholds = fields.thresholds;
-    parts.positive = read_buckets(&mut reader)?;
+    let positive = read_buckets(&mut reader)?;
+    let mut negative = Buckets::default();
     if fields.has_negative {
-        parts.negative = read_buckets(&mut reader)?;
+        negative = read_buckets(&mut reader)?;
     }
     reader.finish()?;
-    Ok((Histogram::from_recorded_parts(parts)?, meta))
+    Ok((Histogram::from_buckets(parts, positive, negative)?, meta))
 }
 
 /// Number of values in a frame, without NaN: [`Histogram::count`] of the frame, at about one
@@ -317,6 +319,8 @@ pub(crate) fn read_number(
 /// Appends buckets in ascending order.
 pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Item = (i32, u64)>) {
     put_varint(out, buckets.len() as u64);
+    // A bucket of a cumulative histogram mostly takes three bytes.
+    out.reserve(buckets.len().saturating_mul(3).saturating_add(8));
     let mut previous = None;
     for (index, count) in buckets {
         let gap = match previous {
@@ -338,9 +342,11 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
     }
 }
 
-fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Vec<(i32, u64)>, DecodeError> {
+fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Buckets, DecodeError> {
     let at = reader.offset();
-    let mut found: Vec<(i32, u64)> = Vec::new();
+    // The number of buckets is checked by the reader below; a lie costs no more than the bytes.
+    let claimed = reader.clone().varint("bucket count").unwrap_or(0);
+    let mut found = Buckets::with_capacity(claimed.min(reader.remaining() as u64) as usize);
     if let Some((_, last)) = for_each_bucket(reader, &mut found)?
         && i32::try_from(last).is_err()
     {
@@ -362,9 +368,12 @@ pub(crate) trait BucketSink {
     }
 }
 
-impl BucketSink for Vec<(i32, u64)> {
+impl BucketSink for Buckets {
+    // Indexes ascend strictly as long as they are below the limit of 64 bits, and a last index
+    // beyond 32 bits is an error.
+    #[inline]
     fn add_bucket(&mut self, index: i64, count: u64) {
-        self.push((index as i32, count));
+        self.push_unordered(index as i32, count);
     }
 }
 
@@ -464,6 +473,17 @@ pub(crate) fn for_each_bucket(
     let mut index = first.wrapping_sub(1);
     let mut remaining = buckets;
     while remaining > 0 {
+        // A cumulative histogram has large counts in adjacent buckets: no eight bytes are tried
+        // while the gap is short and the count is long.
+        while let Some((count, size)) = peek_long_count(reader) {
+            index = index.saturating_add(1).saturating_add(i64::from(reader.peek()[0] >> 4));
+            sink.add_bucket(index, count);
+            reader.skip(size);
+            remaining = remaining.wrapping_sub(1);
+            if remaining == 0 {
+                return Ok(Some((first, index)));
+            }
+        }
         let eight = PackedBytes8::new(index, reader.peek());
         let short = eight.short_count.min(remaining.min(8) as u32);
         if short == 8 {
@@ -492,6 +512,25 @@ pub(crate) fn for_each_bucket(
         remaining = remaining.wrapping_sub(1);
     }
     Ok(Some((first, index)))
+}
+
+/// Count of the next bucket and the size of its code, if its gap fits the first byte and its count
+/// takes one to three more.
+#[inline]
+fn peek_long_count(reader: &ByteReader<'_>) -> Option<(u64, usize)> {
+    let &[first, a, b, c] = reader.peek().first_chunk::<4>()?;
+    if first & ESCAPE as u8 != ESCAPE as u8 || first >> 4 == ESCAPE as u8 {
+        return None;
+    }
+    let part = |byte: u8, shift: u32| u64::from(byte & 0x7f) << shift;
+    let (count, size) = match (a < 0x80, b < 0x80, c < 0x80) {
+        (true, ..) => (part(a, 0), 2),
+        (false, true, _) => (part(a, 0) | part(b, 7), 3),
+        (false, false, true) => (part(a, 0) | part(b, 7) | part(c, 14), 4),
+        _ => return None,
+    };
+    // The escape value plus one, because counts are written minus one.
+    Some((count.wrapping_add(ESCAPE).wrapping_add(1), size))
 }
 
 /// Reads the count, minus one, of a bucket whose count does not fit its byte.

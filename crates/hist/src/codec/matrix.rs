@@ -120,7 +120,7 @@ mod tests {
         let matrix = MatrixDecoder::read(&mut reader, rows.len()).unwrap();
         assert_eq!(matrix.indexes, ColumnUnion::from_rows(buckets.iter()).indexes);
         let found = matrix.table(&mut NoopObserver).unwrap().into_rows();
-        assert_eq!(found, rows);
+        assert_eq!(found, buckets);
         reader.finish().unwrap();
         out.len()
     }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::buckets::Buckets;
 use crate::codec::matrix::{CountCells, CountTable, CountWord, FRAME, height, total};
 
 /// Number of rows of a frame from which they are added column by column before they are added to
@@ -19,22 +20,22 @@ impl CountTable {
     }
 
     /// Index and count of each non-zero cell, by row.
-    pub(crate) fn into_rows(self) -> Vec<Vec<(i32, u64)>> {
+    pub(crate) fn into_rows(self) -> Vec<Buckets> {
         match &self.cells {
             CountCells::Narrow(cells) => self.rows_of(cells),
             CountCells::Wide(cells) => self.rows_of(cells),
         }
     }
 
-    fn rows_of<T: CountWord>(&self, cells: &[T]) -> Vec<Vec<(i32, u64)>> {
-        let mut all_rows = vec![Vec::new(); self.rows];
+    fn rows_of<T: CountWord>(&self, cells: &[T]) -> Vec<Buckets> {
+        let columns = self.indexes.len();
+        let mut all_rows: Vec<Buckets> =
+            (0..self.rows).map(|_| Buckets::with_capacity(columns)).collect();
         let height = height(self.rows).max(1);
         for (rows, cells) in all_rows.chunks_mut(FRAME).zip(self.frames(cells)) {
             for (&index, column) in self.indexes.iter().zip(cells.chunks_exact(height)) {
                 for (buckets, count) in rows.iter_mut().zip(column) {
-                    if count.wide() > 0 {
-                        buckets.push((index, count.wide()));
-                    }
+                    buckets.push(index, count.wide());
                 }
             }
         }

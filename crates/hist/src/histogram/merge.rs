@@ -1,5 +1,7 @@
 //! Merge and subtraction of histograms, and the folds to a common grid.
 
+use std::borrow::Cow;
+
 use super::{Histogram, Threshold, drop_undefined_sum};
 use crate::error::{MergeError, SchemeError};
 use crate::scheme::{Exp2, Scheme};
@@ -109,26 +111,41 @@ impl Histogram {
         if common.is_none() || self.zero_threshold < other.zero_threshold {
             return Err(too_coarse());
         }
-        let mut theirs = other.clone();
-        theirs.fold_to(&self.scheme);
-        theirs.raise_zero_threshold(self.zero_threshold);
+        let mut theirs = Cow::Borrowed(other);
+        if other.scheme != self.scheme || other.zero_threshold != self.zero_threshold {
+            let theirs = theirs.to_mut();
+            theirs.fold_to(&self.scheme);
+            theirs.raise_zero_threshold(self.zero_threshold);
+        }
         if theirs.zero_threshold != self.zero_threshold {
             return Err(too_coarse());
         }
 
-        let mut rest = self.clone();
+        let mut rest = Histogram {
+            count: self.count,
+            sum: self.sum,
+            min: self.min,
+            max: self.max,
+            thresholds: self.thresholds.clone(),
+            zero: self.zero,
+            overflow: self.overflow,
+            underflow: self.underflow,
+            nan: self.nan,
+            ..self.empty_copy()
+        };
         let sign = |negative: bool, at: i32| {
             let value = self.scheme.span(at).map_or(f64::NAN, |(first, _)| first);
             if negative { -value } else { value }
         };
         let not_contained =
             |value, count, subtracted| MergeError::NotContained { value, count, subtracted };
-        rest.positive
-            .subtract(&theirs.positive)
-            .map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
-        rest.negative
-            .subtract(&theirs.negative)
-            .map_err(|(at, held, taken)| not_contained(sign(true, at), held, taken))?;
+        let positive = self.positive.since(&theirs.positive);
+        let positive =
+            positive.map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
+        let negative = self.negative.since(&theirs.negative);
+        let negative =
+            negative.map_err(|(at, held, taken)| not_contained(sign(true, at), held, taken))?;
+        (rest.positive, rest.negative) = (positive, negative);
         for (ours, taken, value) in [
             (&mut rest.zero, theirs.zero, 0.0),
             (&mut rest.overflow, theirs.overflow, f64::INFINITY),
@@ -141,7 +158,7 @@ impl Histogram {
         if theirs.count > 0 {
             // Recorded values of both signs may cancel to one double that has lost smaller values.
             let cannot_cancel = !self.scheme.is_mirrored() || self.has_no_negatives();
-            rest.sum = subtract_sum(rest.sum, theirs.sum, self.may_be_integers(), cannot_cancel);
+            rest.sum = subtract_sum(rest.sum, theirs.sum, || self.may_be_integers(), cannot_cancel);
             if !(self.keeps_sum_exact() && theirs.keeps_sum_exact()) {
                 rest.sum = rest.sum.downgrade();
             }
@@ -168,6 +185,51 @@ impl Histogram {
         rest.normalize_summary();
         *self = rest;
         Ok(())
+    }
+
+    /// The counts added since an earlier sample of a cumulative histogram, as by
+    /// [`Self::subtract`], without sum and extremes. `None` if this histogram does not contain
+    /// every count of `before`.
+    pub fn counts_since(&self, before: &Histogram) -> Option<Histogram> {
+        let is_plain = self.scheme == before.scheme
+            && self.zero_threshold == before.zero_threshold
+            && self.thresholds.is_empty();
+        if !is_plain {
+            let mut added = self.clone();
+            added.subtract(before).ok()?;
+            let unknown = TrackedValue::Absent;
+            return Some(added.with_summary(TrackedValue::Absent, unknown, unknown));
+        }
+        let mut added = self.empty_copy();
+        added.positive = self.positive.since(&before.positive).ok()?;
+        added.negative = self.negative.since(&before.negative).ok()?;
+        added.zero = self.zero.checked_sub(before.zero)?;
+        added.overflow = self.overflow.checked_sub(before.overflow)?;
+        added.underflow = self.underflow.checked_sub(before.underflow)?;
+        added.nan = self.nan.checked_sub(before.nan)?;
+        added.count = self.count.wrapping_sub(before.count);
+        if added.count > 0 {
+            let unknown = TrackedValue::Absent;
+            (added.sum, added.min, added.max) = (TrackedValue::Absent, unknown, unknown);
+        }
+        Some(added)
+    }
+
+    /// This histogram with added counts, the reverse of [`Self::counts_since`]. Sum and extremes are
+    /// those of the caller, as for [`Self::with_summary`]. `None` if the grids or totals do not fit.
+    pub fn plus_counts(
+        &self,
+        added: &Histogram,
+        sum: TrackedValue<CompensatedSum>,
+        min: TrackedValue<f64>,
+        max: TrackedValue<f64>,
+    ) -> Option<Histogram> {
+        let mut after = self.clone();
+        // The summary is replaced anyway.
+        let unknown = TrackedValue::Absent;
+        (after.sum, after.min, after.max) = (TrackedValue::Absent, unknown, unknown);
+        after.merge(added).ok()?;
+        Some(after.with_summary(sum, min, max))
     }
 
     /// Folds a base-2 exponential histogram to a coarser `scale`, exactly.
@@ -262,6 +324,8 @@ pub(super) fn tracked_lesser(
     let limit_a = || a.limit().unwrap_or_else(&floor_a);
     let limit_b = || b.limit().unwrap_or_else(&floor_b);
     match (a, b) {
+        // No bound beyond that of the buckets, which need not be computed.
+        (TrackedValue::Absent, TrackedValue::Absent) => TrackedValue::Absent,
         (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(a.min(b)),
         (TrackedValue::Exact(least), _) if least <= limit_b() => a,
         (_, TrackedValue::Exact(least)) if least <= limit_a() => b,
@@ -284,6 +348,8 @@ pub(super) fn tracked_greater(
     let limit_a = || a.limit().unwrap_or_else(&ceiling_a);
     let limit_b = || b.limit().unwrap_or_else(&ceiling_b);
     match (a, b) {
+        // No bound beyond that of the buckets, which need not be computed.
+        (TrackedValue::Absent, TrackedValue::Absent) => TrackedValue::Absent,
         (TrackedValue::Exact(a), TrackedValue::Exact(b)) => TrackedValue::Exact(a.max(b)),
         (TrackedValue::Exact(greatest), _) if greatest >= limit_b() => a,
         (_, TrackedValue::Exact(greatest)) if greatest >= limit_a() => b,
@@ -301,7 +367,7 @@ pub(super) fn tracked_greater(
 fn subtract_sum(
     total: TrackedValue<CompensatedSum>,
     subtrahend: TrackedValue<CompensatedSum>,
-    may_be_whole: bool,
+    may_be_whole: impl Fn() -> bool,
     cannot_cancel: bool,
 ) -> TrackedValue<CompensatedSum> {
     let rest = total.combine(subtrahend, CompensatedSum::minus);
@@ -310,13 +376,14 @@ fn subtract_sum(
     if !before_value.is_finite() || !after_value.is_finite() {
         return TrackedValue::Absent;
     }
-    let whole_numbers =
-        may_be_whole && before_value < 2f64.powi(90) && before.is_integer() && after.is_integer();
+    let whole_numbers = || {
+        before_value < 2f64.powi(90) && before.is_integer() && after.is_integer() && may_be_whole()
+    };
     // The difference of two doubles is exact in two words.
     let is_double =
         |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
     let doubles = cannot_cancel && is_double(total) && is_double(subtrahend);
-    if whole_numbers || doubles || after_value >= before_value * 2f64.powi(-30) {
+    if doubles || after_value >= before_value * 2f64.powi(-30) || whole_numbers() {
         rest
     } else {
         rest.downgrade()

@@ -124,12 +124,24 @@ impl Histogram {
 
     /// As [`Self::from_parts`], for parts that the caller recorded: an exact sum is trusted. The
     /// comparison with the buckets computes all edges and takes most of the time.
-    pub fn from_recorded_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
+    pub fn from_recorded_parts(mut parts: HistogramParts) -> Result<Histogram, PartsError> {
+        let positive = ascending_buckets(&std::mem::take(&mut parts.positive))?;
+        let negative = ascending_buckets(&std::mem::take(&mut parts.negative))?;
+        Histogram::from_buckets(parts, positive, negative)
+    }
+
+    /// As [`Self::from_recorded_parts`], for buckets apart from the parts, whose lists of buckets
+    /// are empty.
+    pub(crate) fn from_buckets(
+        parts: HistogramParts,
+        positive: Buckets,
+        negative: Buckets,
+    ) -> Result<Histogram, PartsError> {
         if !(parts.zero_threshold.is_finite() && parts.zero_threshold >= 0.0) {
             return Err(PartsError::ZeroThreshold { found: parts.zero_threshold });
         }
-        let positive = check_buckets(&parts.scheme, &parts.positive)?;
-        let negative = check_buckets(&parts.scheme, &parts.negative)?;
+        check_ends(&parts.scheme, &positive)?;
+        check_ends(&parts.scheme, &negative)?;
         if let (false, Some(found)) = (parts.scheme.is_mirrored(), negative.indexes().first()) {
             let scheme = Box::new(parts.scheme);
             return Err(PartsError::OutsideGrid { found: *found, scheme });
@@ -162,6 +174,19 @@ impl Histogram {
         Ok(histogram)
     }
 
+    /// The same counts with another sum, minimum and maximum, which are trusted as by
+    /// [`Self::from_recorded_parts`].
+    pub fn with_summary(
+        mut self,
+        sum: TrackedValue<CompensatedSum>,
+        min: TrackedValue<f64>,
+        max: TrackedValue<f64>,
+    ) -> Histogram {
+        (self.sum, self.min, self.max) = (sum, min, max);
+        self.normalize_summary();
+        self
+    }
+
     /// All fields of the histogram.
     pub fn into_parts(self) -> HistogramParts {
         let empty = self.count == 0;
@@ -183,7 +208,7 @@ impl Histogram {
     }
 }
 
-fn check_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
+fn ascending_buckets(pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
     let mut buckets = Buckets::with_capacity(pairs.len());
     let mut previous: Option<i32> = None;
     for &(index, count) in pairs {
@@ -193,13 +218,17 @@ fn check_buckets(scheme: &Scheme, pairs: &[(i32, u64)]) -> Result<Buckets, Parts
         buckets.push(index, count);
         previous = Some(index);
     }
-    // A grid has no holes: an index between two valid indexes is valid.
+    Ok(buckets)
+}
+
+/// A grid has no holes: an index between two valid indexes is valid.
+fn check_ends(scheme: &Scheme, buckets: &Buckets) -> Result<(), PartsError> {
     for &found in buckets.indexes().first().into_iter().chain(buckets.indexes().last()) {
         if scheme.edges(found).is_none() {
             return Err(PartsError::OutsideGrid { found, scheme: Box::new(scheme.clone()) });
         }
     }
-    Ok(buckets)
+    Ok(())
 }
 
 pub(crate) fn check_thresholds(thresholds: &[Threshold], count: u64) -> Result<(), PartsError> {

@@ -140,6 +140,41 @@ proptest! {
     }
 
     #[test]
+    fn increments_of_counts_are_differences_without_summary(
+        (case, thirds) in thirds(),
+        other in cases::cases(),
+        same_grid in any::<bool>(),
+    ) {
+        let [a, b, _] = thirds.map(|values| case.record(&values));
+        let before = if same_grid { a.clone() } else { other.record(&other.values) };
+        for after in [merge_all(&[&a, &b]), a.clone(), b.clone()] {
+            for after in [&after, &before] {
+                let mut difference = after.clone();
+                let added = after.counts_since(&before);
+                let expected = difference.subtract(&before).ok().map(|()| {
+                    let mut parts = difference.into_parts();
+                    parts.sum = TrackedValue::Absent;
+                    (parts.min, parts.max) = (TrackedValue::Absent, TrackedValue::Absent);
+                    Histogram::from_parts(parts).unwrap()
+                });
+                prop_assert_eq!(&added, &expected);
+                // On one grid, the increment leads back.
+                let is_same = before.scheme() == after.scheme()
+                    && before.zero_threshold() == after.zero_threshold();
+                let Some(added) = added.filter(|_| is_same) else { continue };
+                let (sum, min, max) =
+                    (after.tracked_sum(), after.tracked_min(), after.tracked_max());
+                let again = before.plus_counts(&added, sum, min, max).unwrap();
+                prop_assert_eq!(again.positive(), after.positive());
+                prop_assert_eq!(again.negative(), after.negative());
+                prop_assert_eq!(again.count(), after.count());
+                prop_assert_eq!(again.nan_count(), after.nan_count());
+                prop_assert_eq!(again.tracked_sum(), after.tracked_sum());
+            }
+        }
+    }
+
+    #[test]
     fn downscaling_is_recording_coarser(fine in -10..=8i32, by in 0..18i32, values in cases::values(Scheme::default())) {
         let coarse = (fine - by).max(-10);
         let record = |scale| {

@@ -8,39 +8,46 @@
 use hist::{CompensatedSum, Histogram, TrackedValue};
 
 use super::row_groups::is_uniform;
-use crate::row::Row;
 
-/// Whether a sample can be encoded as its delta to the last of `chunk`.
-pub(super) fn is_delta_codable(chunk: &[Row<Histogram>], row: &Row<Histogram>) -> bool {
-    let Some(Row { value: before, .. }) = chunk.last() else { return false };
-    let Some(added) = delta_between(before, &row.value) else { return false };
-    let first_added =
-        chunk.get(1).and_then(|second| self::delta_between(&chunk[0].value, &second.value));
-    first_added.is_none_or(|first| is_uniform(&first, &added))
-        && apply_delta(before, &added, &TrackedSummary::from_histogram(&row.value)).as_ref()
-            == Some(&row.value)
-}
-
-pub(super) fn delta_between(before: &Histogram, after: &Histogram) -> Option<Histogram> {
-    let mut added = after.clone();
-    added.subtract(before).ok()?;
+/// The counts added between two samples, if the later one can be encoded as them and its summary.
+/// `first` are those of the first delta of the chunk: all deltas of a block are uniform.
+pub(super) fn codable_delta(
+    before: &Histogram,
+    after: &Histogram,
+    first: Option<&Histogram>,
+) -> Option<Histogram> {
     // Sums are encoded separately; a block is smallest without them.
-    let mut parts = added.into_parts();
-    (parts.sum, parts.min, parts.max) =
-        (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
-    Histogram::from_parts(parts).ok()
+    let added = after.counts_since(before)?;
+    let is_codable = first.is_none_or(|first| is_uniform(first, &added))
+        && (is_restored(before, after)
+            || apply_delta(before, &added, &TrackedSummary::from_histogram(after)).as_ref()
+                == Some(after));
+    is_codable.then_some(added)
 }
 
+/// True only if a sample equals `before` with the counts that were added and the sample's summary:
+/// without thresholds and extremes, on one grid, counts add up and nothing else is kept.
+fn is_restored(before: &Histogram, after: &Histogram) -> bool {
+    let summary = TrackedSummary::from_histogram(after);
+    let sum_is_number =
+        summary.sum.value().is_none_or(|sum| !sum.parts().0.is_nan() && !sum.parts().1.is_nan());
+    before.scheme() == after.scheme()
+        && before.zero_threshold() == after.zero_threshold()
+        && before.thresholds().is_empty()
+        && after.thresholds().is_empty()
+        && !after.is_empty()
+        && summary.min == TrackedValue::Absent
+        && summary.max == TrackedValue::Absent
+        && sum_is_number
+}
+
+/// The sample that follows `before`. Its summary is trusted, as that of any stored histogram.
 pub(super) fn apply_delta(
     before: &Histogram,
     added: &Histogram,
     sides: &TrackedSummary,
 ) -> Option<Histogram> {
-    let mut after = before.clone();
-    after.merge(added).ok()?;
-    let mut parts = after.into_parts();
-    (parts.sum, parts.min, parts.max) = (sides.sum, sides.min, sides.max);
-    Histogram::from_parts(parts).ok()
+    before.plus_counts(added, sides.sum, sides.min, sides.max)
 }
 
 /// Summary values of a cumulative histogram beside its counts.

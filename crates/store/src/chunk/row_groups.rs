@@ -8,21 +8,34 @@
 use hist::codec::block;
 use hist::{Buckets, Histogram};
 
-use super::histogram_delta::is_delta_codable;
+use super::histogram_delta::codable_delta;
 use super::{ROWS_MAX, TEXT_BYTES_MAX};
 use crate::row::{Row, Rows};
 
+/// Rows of one chunk.
+pub(super) struct RowGroup {
+    pub(super) rows: Rows,
+    /// For cumulative histograms, the counts added between neighbouring rows: one less than rows.
+    pub(super) increments: Vec<Histogram>,
+}
+
+impl From<Rows> for RowGroup {
+    fn from(rows: Rows) -> RowGroup {
+        RowGroup { rows, increments: Vec::new() }
+    }
+}
+
 /// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
 /// and, for cumulative histograms, each containing the one before.
-pub(super) fn split_rows(rows: Rows) -> Vec<Rows> {
-    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
+pub(super) fn split_rows(rows: Rows) -> Vec<RowGroup> {
+    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<RowGroup> {
         let mut pieces = Vec::new();
         while rows.len() > ROWS_MAX {
             let rest = rows.split_off(ROWS_MAX);
-            pieces.push(wrap(std::mem::replace(&mut rows, rest)));
+            pieces.push(wrap(std::mem::replace(&mut rows, rest)).into());
         }
         if !rows.is_empty() {
-            pieces.push(wrap(rows));
+            pieces.push(wrap(rows).into());
         }
         pieces
     }
@@ -32,23 +45,12 @@ pub(super) fn split_rows(rows: Rows) -> Vec<Rows> {
         Rows::Histograms(rows) => group_uniform(rows)
             .into_iter()
             .flat_map(|rows| split_evenly(rows, Rows::Histograms))
-            .flat_map(|rows| split_by_buckets(rows, Rows::Histograms))
+            .flat_map(|group| split_by_buckets(group, Rows::Histograms))
             .collect(),
-        Rows::Cumulative(rows) => {
-            let mut chunks: Vec<Vec<Row<Histogram>>> = Vec::new();
-            for row in rows {
-                match chunks.last_mut() {
-                    Some(chunk) if chunk.len() < ROWS_MAX && is_delta_codable(chunk, &row) => {
-                        chunk.push(row)
-                    }
-                    _ => chunks.push(vec![row]),
-                }
-            }
-            chunks
-                .into_iter()
-                .flat_map(|rows| split_by_buckets(Rows::Cumulative(rows), Rows::Cumulative))
-                .collect()
-        }
+        Rows::Cumulative(rows) => split_readings(rows)
+            .into_iter()
+            .flat_map(|group| split_by_buckets(group, Rows::Cumulative))
+            .collect(),
         Rows::Texts(rows) => {
             let mut chunks: Vec<Vec<Row<String>>> = Vec::new();
             let mut bytes = 0;
@@ -64,9 +66,33 @@ pub(super) fn split_rows(rows: Rows) -> Vec<Rows> {
                     }
                 }
             }
-            chunks.into_iter().map(Rows::Texts).collect()
+            chunks.into_iter().map(|rows| Rows::Texts(rows).into()).collect()
         }
     }
+}
+
+/// Groups samples of which each contains the one before, with the increments between them.
+fn split_readings(rows: Vec<Row<Histogram>>) -> Vec<RowGroup> {
+    let mut groups = Vec::new();
+    let (mut chunk, mut increments): (Vec<Row<Histogram>>, Vec<Histogram>) = Default::default();
+    for row in rows {
+        let last = chunk.last().filter(|_| chunk.len() < ROWS_MAX);
+        let added =
+            last.and_then(|last| codable_delta(&last.value, &row.value, increments.first()));
+        match added {
+            Some(added) => increments.push(added),
+            None if chunk.is_empty() => {}
+            None => {
+                let rows = Rows::Cumulative(std::mem::take(&mut chunk));
+                groups.push(RowGroup { rows, increments: std::mem::take(&mut increments) });
+            }
+        }
+        chunk.push(row);
+    }
+    if !chunk.is_empty() {
+        groups.push(RowGroup { rows: Rows::Cumulative(chunk), increments });
+    }
+    groups
 }
 
 /// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same
@@ -83,13 +109,15 @@ fn group_uniform(rows: Vec<Row<Histogram>>) -> Vec<Vec<Row<Histogram>>> {
 }
 
 pub(super) fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
-    let limits =
-        |h: &Histogram| h.thresholds().iter().map(|t| t.value.to_bits()).collect::<Vec<_>>();
-    a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a) == limits(b)
+    fn limits(h: &Histogram) -> impl Iterator<Item = u64> {
+        h.thresholds().iter().map(|t| t.value.to_bits())
+    }
+    a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a).eq(limits(b))
 }
 
 /// Halves groups that have too many distinct buckets for one block.
-fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Rows> {
+fn split_by_buckets(group: RowGroup, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<RowGroup> {
+    let RowGroup { rows, mut increments } = group;
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
         panic!("BUG: only histograms have buckets");
     };
@@ -106,7 +134,7 @@ fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Ro
     // A block pads its rows to a multiple of eight.
     let rows = (held.len() as u64).next_multiple_of(8);
     if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![wrap(held)];
+        return vec![RowGroup { rows: wrap(held), increments }];
     }
     // Rows share most buckets, so the union is counted before the group is split.
     let mut union: Vec<i32> =
@@ -118,8 +146,15 @@ fn split_by_buckets(rows: Rows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<Ro
         indexes.dedup();
     }
     if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![wrap(held)];
+        return vec![RowGroup { rows: wrap(held), increments }];
     }
-    let rest = held.split_off(held.len() / 2);
-    [held, rest].into_iter().flat_map(|rows| split_by_buckets(wrap(rows), wrap)).collect()
+    let middle = held.len() / 2;
+    let rest = RowGroup {
+        rows: wrap(held.split_off(middle)),
+        increments: increments.split_off(middle.min(increments.len())),
+    };
+    // The first row of the rest starts anew.
+    increments.truncate(middle.saturating_sub(1));
+    let first = RowGroup { rows: wrap(held), increments };
+    [first, rest].into_iter().flat_map(|group| split_by_buckets(group, wrap)).collect()
 }

@@ -8,10 +8,11 @@
 use hist::codec::block;
 use hist::codec::block_counts::BlockCounts;
 use hist::codec::header::{SeriesMeta, Temporality};
-use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
+use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
-use super::histogram_delta::{TrackedSummary, apply_delta, delta_between, is_delta_codable};
+use super::histogram_delta::{TrackedSummary, apply_delta, codable_delta};
+use super::row_groups::{RowGroup, is_uniform};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
 use crate::row::{NumberSummary, Predecessor, Row, Rows};
@@ -29,10 +30,10 @@ const PREDECESSOR_DELTA: u8 = 1;
 const PREDECESSOR_FULL: u8 = 2;
 
 #[expect(clippy::expect_used, reason = "zstd compresses what fits memory")]
-pub(super) fn put_values(out: &mut Vec<u8>, rows: Rows, predecessor: &Predecessor) {
-    match rows {
+pub(super) fn put_values(out: &mut Vec<u8>, group: RowGroup, predecessor: &Predecessor) {
+    match group.rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
-        Rows::Cumulative(rows) => put_cumulative(out, &rows, predecessor),
+        Rows::Cumulative(rows) => put_cumulative(out, &rows, group.increments, predecessor),
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
@@ -72,12 +73,13 @@ fn put_numbers<T>(out: &mut Vec<u8>, rows: &[Row<T>], number: impl Fn(&T) -> f64
 }
 
 /// Deltas between the rows as a block, and the summary values of the rows.
-#[expect(clippy::expect_used, reason = "chunks are split where no delta is possible")]
-fn put_cumulative(out: &mut Vec<u8>, rows: &[Row<Histogram>], predecessor: &Predecessor) {
-    let delta = |before: &Histogram, after: &Histogram| {
-        delta_between(before, after).expect("BUG: the chunk was not split here")
-    };
-    let mut deltas = Vec::with_capacity(rows.len());
+fn put_cumulative(
+    out: &mut Vec<u8>,
+    rows: &[Row<Histogram>],
+    increments: Vec<Histogram>,
+    predecessor: &Predecessor,
+) {
+    let mut deltas = increments;
     match predecessor {
         Predecessor::Unknown => put_frame(out, &rows[0].value),
         Predecessor::Nothing => {
@@ -88,21 +90,18 @@ fn put_cumulative(out: &mut Vec<u8>, rows: &[Row<Histogram>], predecessor: &Pred
             let before = &before[0];
             // Deltas of one chunk must be of the same kind: the second is checked as if it were the
             // first.
-            let is_delta = is_delta_codable(std::slice::from_ref(before), &rows[0])
-                && rows.get(1).is_none_or(|second| {
-                    is_delta_codable(&[before.clone(), rows[0].clone()], second)
-                });
-            out.push(if is_delta { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
+            let added = codable_delta(&before.value, &rows[0].value, None)
+                .filter(|added| deltas.first().is_none_or(|second| is_uniform(added, second)));
+            out.push(if added.is_some() { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
             put_time(out, before);
             put_frame(out, &before.value);
-            match is_delta {
-                true => deltas.push(delta(&before.value, &rows[0].value)),
-                false => put_frame(out, &rows[0].value),
+            match added {
+                Some(added) => deltas.insert(0, added),
+                None => put_frame(out, &rows[0].value),
             }
         }
         Predecessor::Reading(other) => panic!("BUG: the predecessor of histograms is {other:?}"),
     }
-    deltas.extend(rows.windows(2).map(|pair| delta(&pair[0].value, &pair[1].value)));
     let mut block = Vec::new();
     put_block(&mut block, deltas);
     put_bytes(out, &block);
@@ -364,15 +363,14 @@ impl CumulativeReadings {
         if deltas.len().saturating_add(recorded) != self.rows {
             return Err(format!("{} deltas for {} rows", deltas.len(), self.rows));
         }
-        let mut values = Vec::with_capacity(self.rows);
-        let mut last = self.base.clone();
+        let mut values: Vec<Histogram> = Vec::with_capacity(self.rows);
         if !self.is_first_delta {
-            values.push(last.clone());
+            values.push(self.base.clone());
         }
         for delta in &deltas {
             let summary = self.tracked_summary(values.len());
-            last = apply_delta(&last, delta, &summary).ok_or("delta does not apply")?;
-            values.push(last.clone());
+            let last = values.last().unwrap_or(&self.base);
+            values.push(apply_delta(last, delta, &summary).ok_or("delta does not apply")?);
         }
         Ok(values)
     }
@@ -386,10 +384,7 @@ impl CumulativeReadings {
         let mut added = Accumulator::new(scheme);
         block::merge_into(&self.deltas, 0..self.rows, &mut added)
             .map_err(|error| error.to_string())?;
-        let mut parts = added.to_histogram().into_parts();
-        (parts.sum, parts.min, parts.max) =
-            (TrackedValue::Absent, TrackedValue::Absent, TrackedValue::Absent);
-        let added = Histogram::from_parts(parts).map_err(|error| error.to_string())?;
+        let added = added.to_histogram();
         let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
         let last = apply_delta(&self.base, &added, &self.tracked_summary(last));
         last.ok_or_else(|| "delta does not apply".to_owned())
