@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use model::Gap;
+use store::DecodedChunks;
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
@@ -34,6 +35,8 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) shared: HashMap<(usize, StepGrid), Arc<Vec<Stream>>>,
     /// Whether the steps are those of a range query with only one step.
     pub(crate) is_range_of_one_step: bool,
+    /// Memory for chunks of histograms.
+    pub(crate) decoded_chunks: DecodedChunks,
 }
 
 impl<'a> Evaluation<'a> {
@@ -50,6 +53,7 @@ impl<'a> Evaluation<'a> {
             gaps: Vec::new(),
             shared: HashMap::new(),
             is_range_of_one_step: false,
+            decoded_chunks: DecodedChunks::default(),
         }
     }
 

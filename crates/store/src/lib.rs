@@ -128,5 +128,6 @@ pub use row::{NumberSummary, Row};
 pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;
+pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, TimeColumn};

@@ -10,6 +10,7 @@
 
 mod cumulative;
 mod dropped;
+pub(crate) mod increment_reader;
 pub(crate) mod increments;
 mod placement;
 mod slot_increases;

@@ -7,7 +7,7 @@ use crate::codec::block::{BlockHeader, columns_reader, verify_checksum};
 use crate::codec::bytes::ByteReader;
 use crate::codec::columns;
 use crate::codec::matrix::{
-    CountCells, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame,
+    CountBuffer, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame,
 };
 use crate::codec::runs::BucketRun;
 use crate::error::DecodeError;
@@ -17,32 +17,96 @@ use crate::scheme::Scheme;
 /// Maximum number of indexes between the first and the last bucket of a [`CountWindow`]: 512 KiB.
 const WINDOW_MAX: i64 = 1 << 16;
 
-/// Decoded counts of a block whose histograms have only positive buckets and a zero bucket.
+/// Decoded counts of a block whose histograms have only positive buckets and a zero bucket. It may
+/// be filled with another block, which takes the same memory.
+#[derive(Debug, Default)]
 pub struct BlockCounts {
     scheme: Scheme,
     zero_threshold: f64,
+    /// Histograms of the block.
     rows: usize,
+    /// Histograms from the first one on whose counts are decoded.
+    decoded: usize,
     /// Indexes of the columns, ascending.
     indexes: Vec<i32>,
     runs: Vec<BucketRun>,
-    /// Counts by row and column.
-    cells: RowCells,
+    is_wide: bool,
+    /// Counts by row and column: a range of rows is added with contiguous reads.
+    cells: CountBuffer,
+    /// Number of values of each row.
+    totals: Vec<u64>,
     /// Sum of each column, by frame.
     frame_sums: Vec<u64>,
     zero: Vec<u64>,
+    /// A frame in column-major order.
+    frame: CountBuffer,
 }
 
-/// Counts in row-major order: a range of rows is added with contiguous reads.
-enum RowCells {
-    Narrow(Vec<u32>),
-    Wide(Vec<u64>),
+/// Puts the counts of frames in the order of rows.
+struct RowWriter<'a> {
+    columns: usize,
+    cells: &'a mut CountBuffer,
+    /// Totals of the rows, to which their counts are added.
+    totals: &'a mut [u64],
 }
 
-/// No frame is observed: sums of rows need no bounds.
-struct NoObserver;
+impl FrameObserver for RowWriter<'_> {
+    fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>) {
+        let columns = self.columns;
+        let start = frame.first.wrapping_mul(columns);
+        let length = frame.rows.wrapping_mul(columns);
+        let rows = T::buffer(self.cells).get_mut(start..).unwrap_or_default();
+        let totals = self.totals.get_mut(frame.first..).unwrap_or_default();
+        transpose(frame, columns, rows.get_mut(..length).unwrap_or_default(), totals);
+    }
+}
 
-impl FrameObserver for NoObserver {
-    fn observe<T: CountWord>(&mut self, _: &MatrixFrame<'_, T>) {}
+/// Columns and rows of a tile: as many counts as a vector of 128 bits holds if they are narrow.
+const TILE: usize = 4;
+
+/// Writes the cells of a frame by row, in tiles, and adds each row to its total.
+fn transpose<T: CountWord>(
+    frame: &MatrixFrame<'_, T>,
+    columns: usize,
+    rows: &mut [T],
+    totals: &mut [u64],
+) {
+    let tiles = frame.cells.chunks(frame.height.wrapping_mul(TILE));
+    for (first, cells) in (0..columns).step_by(TILE).zip(tiles) {
+        let mut tile = [&[] as &[T]; TILE];
+        let mut filled = 0usize;
+        for (tile, column) in tile.iter_mut().zip(cells.chunks_exact(frame.height)) {
+            *tile = &column[..frame.rows];
+            filled = filled.wrapping_add(1);
+        }
+        let mut lines = rows.chunks_exact_mut(columns);
+        let mut done = 0;
+        if filled == TILE {
+            let [a, b, c, d] = tile.map(|column| column.as_chunks::<TILE>().0);
+            let totals = totals.as_chunks_mut::<TILE>().0;
+            done = a.len().wrapping_mul(TILE);
+            for ((((a, b), c), d), totals) in a.iter().zip(b).zip(c).zip(d).zip(totals) {
+                for at in 0..TILE {
+                    // Four narrow counts add up within 32 bits.
+                    let sum = a[at].plus(b[at]).plus(c[at].plus(d[at]));
+                    totals[at] = totals[at].wrapping_add(sum.wide());
+                }
+                for at in 0..TILE {
+                    let line = lines.next().and_then(|line| line.get_mut(first..));
+                    let Some(line) = line.and_then(|line| line.first_chunk_mut::<TILE>()) else {
+                        continue;
+                    };
+                    *line = [a[at], b[at], c[at], d[at]];
+                }
+            }
+        }
+        for ((row, line), total) in (done..).zip(lines).zip(totals.iter_mut().skip(done)) {
+            for (cell, column) in line[first..].iter_mut().zip(&tile[..filled]) {
+                *cell = column[row];
+                *total = total.wrapping_add(column[row].wide());
+            }
+        }
+    }
 }
 
 impl BlockCounts {
@@ -51,13 +115,20 @@ impl BlockCounts {
     /// [`decode`](crate::codec::block::decode) the histograms. Sums, minima and maxima are neither
     /// decoded nor checked.
     pub fn decode(bytes: &[u8]) -> Result<Option<BlockCounts>, DecodeError> {
+        let mut counts = BlockCounts::default();
+        Ok(counts.decode_rows(bytes, usize::MAX)?.then_some(counts))
+    }
+
+    /// Decodes at least the first `rows` histograms of a block that fills `bytes`, in place of the
+    /// block before; counts of others are not checked. `false` where [`BlockCounts::decode`]
+    /// returns `None`. After that, or after an error, the content is undefined.
+    pub fn decode_rows(&mut self, bytes: &[u8], rows: usize) -> Result<bool, DecodeError> {
         let mut reader = ByteReader::new(verify_checksum(bytes)?);
         let header = BlockHeader::read(&mut reader)?;
-        let rows = header.rows;
-        let positive = MatrixDecoder::read(&mut reader, rows)?;
-        let negative = MatrixDecoder::read(&mut reader, rows)?;
+        let mut positive = MatrixDecoder::read(&mut reader, header.rows)?;
+        let negative = MatrixDecoder::read(&mut reader, header.rows)?;
         let mut bits = columns_reader(&mut reader)?;
-        let mut summary_counts = || columns::get_summary_counts(&mut bits, rows);
+        let mut summary_counts = || columns::get_summary_counts(&mut bits, header.rows);
         let zero = summary_counts()?;
         let mut is_plain = negative.indexes.is_empty();
         for _ in 0..3 {
@@ -65,32 +136,42 @@ impl BlockCounts {
         }
         let ends = positive.indexes.first().zip(positive.indexes.last());
         if !is_plain || !is_window(ends.map(|(&first, &last)| (first, last))) {
-            return Ok(None);
+            return Ok(false);
         }
-        let table = positive.table(&mut NoObserver)?;
-        let total = zero.iter().fold(table.total(), |total, &n| total.saturating_add(n));
-        if total >> 63 > 0 {
-            return Ok(None);
+        let decoded = rows.min(header.rows).next_multiple_of(FRAME).min(header.rows);
+        let columns = positive.indexes.len();
+        let length = decoded.wrapping_mul(columns);
+        match positive.wide {
+            true => grow(&mut self.cells.wide, length),
+            false => grow(&mut self.cells.narrow, length),
         }
-        let cells = match &table.cells {
-            CountCells::Narrow(cells) => RowCells::Narrow(table.transpose(cells)),
-            CountCells::Wide(cells) => RowCells::Wide(table.transpose(cells)),
-        };
-        Ok(Some(BlockCounts {
-            scheme: header.scheme,
-            zero_threshold: header.zero_threshold,
-            rows,
-            runs: table.bucket_runs(),
-            indexes: table.indexes,
-            cells,
-            frame_sums: table.sums,
-            zero,
-        }))
+        self.totals.clear();
+        self.totals.extend(zero.iter().take(decoded));
+        let (cells, totals) = (&mut self.cells, &mut self.totals[..]);
+        let mut writer = RowWriter { columns, cells, totals };
+        positive.visit(decoded, &mut self.frame, &mut self.frame_sums, &mut writer)?;
+        let counts = self.frame_sums.iter().chain(&zero);
+        if counts.fold(0u64, |total, &n| total.saturating_add(n)) >> 63 > 0 {
+            return Ok(false);
+        }
+        self.is_wide = positive.wide;
+        self.scheme = header.scheme;
+        self.zero_threshold = header.zero_threshold;
+        (self.rows, self.decoded) = (header.rows, decoded);
+        self.runs = BucketRun::of_indexes(&positive.indexes);
+        self.indexes = positive.indexes;
+        self.zero = zero;
+        Ok(true)
     }
 
     /// Number of histograms.
     pub fn rows(&self) -> usize {
         self.rows
+    }
+
+    /// Number of histograms from the first one on whose counts are decoded.
+    pub fn decoded_rows(&self) -> usize {
+        self.decoded
     }
 
     /// Scheme of all histograms.
@@ -103,33 +184,9 @@ impl BlockCounts {
         self.zero_threshold
     }
 
-    /// Number of values of each histogram.
-    pub fn totals(&self) -> Vec<u64> {
-        let columns = self.indexes.len().max(1);
-        let mut totals = self.zero.clone();
-        match &self.cells {
-            RowCells::Narrow(cells) => {
-                for (total, row) in totals.iter_mut().zip(cells.chunks_exact(columns)) {
-                    *total = row.iter().fold(*total, |sum, &n| sum.wrapping_add(n.into()));
-                }
-            }
-            RowCells::Wide(cells) => {
-                for (total, row) in totals.iter_mut().zip(cells.chunks_exact(columns)) {
-                    *total = row.iter().fold(*total, |sum, &n| sum.wrapping_add(n));
-                }
-            }
-        }
-        totals
-    }
-
-    /// Approximate memory in bytes.
-    pub fn held_bytes(&self) -> usize {
-        let cells = match &self.cells {
-            RowCells::Narrow(cells) => size_of_val(cells.as_slice()),
-            RowCells::Wide(cells) => size_of_val(cells.as_slice()),
-        };
-        let counts = self.zero.len().saturating_add(self.frame_sums.len());
-        cells.saturating_add(counts.saturating_mul(size_of::<u64>()))
+    /// Number of values of each decoded histogram.
+    pub fn totals(&self) -> &[u64] {
+        &self.totals
     }
 
     fn index_range(&self) -> Option<(i32, i32)> {
@@ -145,7 +202,7 @@ impl BlockCounts {
         scratch: &mut Vec<u32>,
     ) {
         let columns = self.indexes.len();
-        let rows = rows.start.min(self.rows)..rows.end.min(self.rows);
+        let rows = rows.start.min(self.decoded)..rows.end.min(self.decoded);
         let mut row = rows.start;
         while row < rows.end {
             let frame = row / FRAME;
@@ -158,10 +215,10 @@ impl BlockCounts {
                 continue;
             }
             let within = row.wrapping_mul(columns)..end.wrapping_mul(columns);
-            match &self.cells {
-                RowCells::Narrow(cells) => {
+            match self.is_wide {
+                false => {
                     // The counts of a frame add up within 32 bits, twice as many per vector.
-                    let cells = cells.get(within).unwrap_or_default();
+                    let cells = self.cells.narrow.get(within).unwrap_or_default();
                     scratch.clear();
                     scratch.extend(cells.iter().take(columns));
                     for cells in cells.chunks_exact(columns.max(1)).skip(1) {
@@ -171,8 +228,8 @@ impl BlockCounts {
                     }
                     self.add_row(scratch, subtracts, window);
                 }
-                RowCells::Wide(cells) => {
-                    let cells = cells.get(within).unwrap_or_default();
+                true => {
+                    let cells = self.cells.wide.get(within).unwrap_or_default();
                     for cells in cells.chunks_exact(columns.max(1)) {
                         self.add_row(cells, subtracts, window);
                     }
@@ -196,6 +253,13 @@ impl BlockCounts {
                 }),
             }
         }
+    }
+}
+
+/// Extends a buffer; the memory of a longer one is kept.
+fn grow<T: CountWord>(cells: &mut Vec<T>, length: usize) {
+    if cells.len() < length {
+        cells.resize(length, T::default());
     }
 }
 
@@ -230,6 +294,18 @@ impl CountWindow {
         }
     }
 
+    /// Extends the window to the buckets of a histogram; `false` if they are too far apart or if it
+    /// has other than positive values and zeros.
+    #[must_use]
+    pub fn extend_to_histogram(&mut self, histogram: &Histogram) -> bool {
+        let beside = [histogram.overflow(), histogram.underflow(), histogram.nan_count()];
+        let indexes = histogram.positive().indexes();
+        let ends = indexes.first().zip(indexes.last());
+        histogram.negative().is_empty()
+            && beside == [0; 3]
+            && ends.is_none_or(|(&first, &last)| self.extend_to((first, last)))
+    }
+
     fn extend_to(&mut self, (first, last): (i32, i32)) -> bool {
         let (mut from, mut to) = (i64::from(first), i64::from(last));
         if let Some(held) = (self.positive.len() as i64).checked_sub(1).filter(|&held| held >= 0) {
@@ -262,20 +338,24 @@ impl CountWindow {
     /// if it has other values.
     #[must_use]
     pub fn add_histogram(&mut self, histogram: &Histogram) -> bool {
-        let beside = [histogram.overflow(), histogram.underflow(), histogram.nan_count()];
-        if !histogram.negative().is_empty() || beside != [0; 3] {
+        self.add_signed(histogram, false)
+    }
+
+    /// Subtracts what [`CountWindow::add_histogram`] adds.
+    #[must_use]
+    pub fn subtract_histogram(&mut self, histogram: &Histogram) -> bool {
+        self.add_signed(histogram, true)
+    }
+
+    fn add_signed(&mut self, histogram: &Histogram, subtracts: bool) -> bool {
+        if !self.extend_to_histogram(histogram) {
             return false;
         }
-        let indexes = histogram.positive().indexes();
-        if let (Some(&first), Some(&last)) = (indexes.first(), indexes.last())
-            && !self.extend_to((first, last))
-        {
-            return false;
-        }
+        let signed = |count: u64| if subtracts { count.wrapping_neg() } else { count };
         for (index, count) in histogram.positive().iter() {
-            self.add_count(index, count);
+            self.add_count(index, signed(count));
         }
-        self.zero = self.zero.wrapping_add(histogram.zero_count());
+        self.add_zeros(signed(histogram.zero_count()));
         true
     }
 
@@ -329,6 +409,11 @@ impl CountWindow {
         Some((increase.buckets().0, zero))
     }
 
+    /// Number of values.
+    pub fn total(&self) -> u64 {
+        self.positive.iter().fold(self.zero, |total, &n| total.wrapping_add(n))
+    }
+
     /// Index of the first bucket of the window, and the counts from there on.
     pub fn positive(&self) -> (i32, &[u64]) {
         (self.first, &self.positive)
@@ -369,6 +454,18 @@ mod tests {
         let counts = BlockCounts::decode(&bytes).unwrap().unwrap();
         assert_eq!(counts.rows(), all.len());
         assert_eq!(counts.totals(), all.iter().map(Histogram::count).collect::<Vec<_>>());
+        let mut some = BlockCounts::default();
+        for rows in [1, 40, 150, 3] {
+            assert!(some.decode_rows(&bytes, rows).unwrap());
+            assert!((rows..rows + 32).contains(&some.decoded_rows()), "{rows}");
+            assert_eq!(some.totals(), &counts.totals()[..some.decoded_rows()]);
+            let [mut of_some, mut of_all] = [(); 2].map(|()| CountWindow::default());
+            assert!(of_some.extend_to_block(&some) && of_all.extend_to_block(&counts));
+            of_some.add_rows(&some, 0..rows, false);
+            of_all.add_rows(&counts, 0..rows, false);
+            assert_eq!(of_some.buckets(), of_all.buckets(), "{rows}");
+            assert_eq!(of_some.total(), counts.totals()[..rows].iter().sum());
+        }
         let mut sliding = CountWindow::default();
         assert!(sliding.extend_to_block(&counts));
         let mut held = 0..0;

@@ -17,6 +17,7 @@ mod rate_model;
 
 pub(in crate::codec) use count_table::CountCells;
 pub(crate) use count_table::{ColumnUnion, CountTable};
+pub(in crate::codec) use count_word::CountBuffer;
 pub(crate) use count_word::CountWord;
 pub(super) use count_word::total;
 pub(crate) use decoder::{FrameObserver, MatrixDecoder};

@@ -51,23 +51,9 @@ impl CountTable {
         self.sums.iter().fold(0, |total, &sum| sum.saturating_add_to(total))
     }
 
-    /// Runs of columns with consecutive indexes, each with its position in a window that starts at
-    /// the first column's index.
+    /// Runs of columns with consecutive indexes.
     pub(crate) fn bucket_runs(&self) -> Vec<BucketRun> {
-        let mut stretches: Vec<BucketRun> = Vec::new();
-        for (column, &index) in self.indexes.iter().enumerate() {
-            let offset = index.wrapping_sub(self.indexes[0]) as u32 as usize;
-            match stretches.last_mut() {
-                Some(last)
-                    if offset.wrapping_sub(last.offset)
-                        == column.wrapping_sub(last.columns.start) =>
-                {
-                    last.columns.end = column.wrapping_add(1);
-                }
-                _ => stretches.push(BucketRun { columns: column..column.wrapping_add(1), offset }),
-            }
-        }
-        stretches
+        BucketRun::of_indexes(&self.indexes)
     }
 
     /// Adds some rows to a window, each column at its position. Returns the number of values; at
@@ -82,22 +68,6 @@ impl CountTable {
             CountCells::Narrow(cells) => self.add_cells(cells, rows, stretches, window),
             CountCells::Wide(cells) => self.add_cells(cells, rows, stretches, window),
         }
-    }
-
-    /// Cells by row and column.
-    pub(crate) fn transpose<T: CountWord>(&self, cells: &[T]) -> Vec<T> {
-        let columns = self.indexes.len();
-        let height = height(self.rows).max(1);
-        let mut rows = vec![T::default(); self.rows.wrapping_mul(columns)];
-        let frames = rows.chunks_mut(columns.wrapping_mul(FRAME).max(1)).zip(self.frames(cells));
-        for (rows, cells) in frames {
-            for (row, out) in rows.chunks_exact_mut(columns.max(1)).enumerate() {
-                for (out, column) in out.iter_mut().zip(cells.chunks_exact(height)) {
-                    *out = column[row];
-                }
-            }
-        }
-        rows
     }
 
     /// Sum of some rows; `None` on overflow.
@@ -170,7 +140,29 @@ impl CountTable {
 }
 
 /// Run of columns with consecutive indexes.
+#[derive(Debug)]
 pub(crate) struct BucketRun {
     pub(crate) columns: Range<usize>,
     pub(crate) offset: usize,
+}
+
+impl BucketRun {
+    /// Runs of consecutive indexes, each with its position in a window that starts at the first
+    /// index.
+    pub(crate) fn of_indexes(indexes: &[i32]) -> Vec<BucketRun> {
+        let mut runs: Vec<BucketRun> = Vec::new();
+        for (column, &index) in indexes.iter().enumerate() {
+            let offset = index.wrapping_sub(indexes[0]) as u32 as usize;
+            match runs.last_mut() {
+                Some(last)
+                    if offset.wrapping_sub(last.offset)
+                        == column.wrapping_sub(last.columns.start) =>
+                {
+                    last.columns.end = column.wrapping_add(1);
+                }
+                _ => runs.push(BucketRun { columns: column..column.wrapping_add(1), offset }),
+            }
+        }
+        runs
+    }
 }

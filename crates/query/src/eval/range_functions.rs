@@ -268,10 +268,12 @@ impl RangeFunctionEval<'_> {
         {
             let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
             evaluation.budget.charge_samples(held)?;
-            let stream = self.growth(evaluation, labels, &increments, growth)?;
-            let stream = self.retain(evaluation, stream, retained)?;
+            let points = self.growth(evaluation, &increments, growth)?;
             evaluation.budget.release_samples(held);
-            return Ok(stream);
+            if let Some(points) = points {
+                let stream = self.stream(evaluation, labels, false, points);
+                return self.retain(evaluation, stream, retained);
+            }
         }
         let map = |evaluation: &mut Evaluation<'_>, samples| {
             let stream = self.to_series(evaluation, samples)?;

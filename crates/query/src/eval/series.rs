@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use store::DecodedChunks;
+
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
@@ -42,6 +44,7 @@ impl Evaluation<'_> {
                 gaps: Vec::new(),
                 shared: HashMap::new(),
                 is_range_of_one_step: false,
+                decoded_chunks: DecodedChunks::default(),
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();
             // Each index is taken once, in any order; joining the threads synchronises the results.

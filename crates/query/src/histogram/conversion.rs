@@ -81,17 +81,44 @@ impl SchemeConversion {
         }
     }
 
-    /// Histogram of the counts of a window, which has only positive values and zeros. Its total
-    /// count and sum are left to the caller.
-    pub(crate) fn convert_window(&self, window: &CountWindow) -> FloatHistogram {
+    /// Histogram of the counts of a window, which has only positive values and zeros, times a
+    /// factor. Its total count and sum are left to the caller.
+    pub(crate) fn convert_window(&self, window: &CountWindow, factor: f64) -> FloatHistogram {
         let (first, counts) = window.positive();
-        let mut positive = BucketCounts::with_capacity(counts.len());
-        for (index, &count) in (i64::from(first)..).zip(counts) {
-            if count > 0 {
-                positive.push((index as i32, count as f64));
+        // A histogram is kept for each step: it takes no more memory than its buckets.
+        let used = counts.iter().filter(|&&count| count > 0).count();
+        let mut positive = BucketCounts::with_capacity(used + 1);
+        if self.zero_index.is_some() {
+            for (index, &count) in (i64::from(first)..).zip(counts) {
+                if count > 0 {
+                    positive.push((index as i32, count as f64));
+                }
             }
+            let zero_count = window.zero_count() as f64;
+            let mut histogram = self.histogram(positive, BucketCounts::new(), zero_count);
+            histogram.mul(factor);
+            return histogram;
         }
-        self.histogram(positive, BucketCounts::new(), window.zero_count() as f64)
+        // Whether a bucket is empty cannot be predicted: each one is written, and the next one
+        // takes its place if it is empty.
+        positive.resize(used + 1, (0, 0.0));
+        let mut at = 0;
+        for (index, &count) in (i64::from(first) + i64::from(self.index_offset)..).zip(counts) {
+            // An index of 32 bits, unless it is the last one and has an offset.
+            positive[at] = (index.min(i32::MAX.into()) as i32, count as f64 * factor);
+            at += usize::from(count > 0);
+        }
+        positive.truncate(used);
+        if !factor.is_normal() {
+            drop_empty(&mut positive);
+        }
+        FloatHistogram {
+            grid: self.grid.clone(),
+            zero_threshold: self.zero_threshold,
+            zero_count: window.zero_count() as f64 * factor,
+            positive,
+            ..FloatHistogram::default()
+        }
     }
 }
 

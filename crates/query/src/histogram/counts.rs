@@ -54,13 +54,14 @@ pub(super) fn add_kahan(
     their_rest: &[(i32, f64)],
 ) {
     if their_rest.is_empty() && same_indexes(ours, rest) && has_indexes(ours, theirs) {
-        let mut cells = ours.iter_mut().zip(rest.iter_mut());
         let mut has_empty = false;
+        let mut place = Place::default();
         for &(index, more) in theirs {
-            let Some((our, lost)) = cells.find(|(our, _)| our.0 == index) else { break };
-            (our.1, lost.1) =
-                add_compensated(more, KahanSum { sum: our.1, compensation: lost.1 }).parts();
-            has_empty |= our.1 == 0.0;
+            let Some(at) = place.find(ours, index) else { break };
+            let (our, lost) = (&mut ours[at].1, &mut rest[at].1);
+            let sum = add_compensated(more, KahanSum { sum: *our, compensation: *lost });
+            (*our, *lost) = sum.parts();
+            has_empty |= *our == 0.0;
         }
         if has_empty {
             drop_empty(ours);
@@ -132,8 +133,28 @@ fn same_indexes(a: &[(i32, f64)], b: &[(i32, f64)]) -> bool {
 
 /// Whether all indexes of `theirs` are in `ours`; both are ascending, without repetitions in ours.
 fn has_indexes(ours: &[(i32, f64)], theirs: &[(i32, f64)]) -> bool {
-    let mut ours = ours.iter();
-    theirs.len() <= ours.len() && theirs.iter().all(|their| ours.any(|our| our.0 == their.0))
+    let mut place = Place::default();
+    theirs.len() <= ours.len() && theirs.iter().all(|their| place.find(ours, their.0).is_some())
+}
+
+/// Place of the last index that was looked up. The next one is guessed from it, as if indexes were
+/// consecutive: which buckets are empty cannot be predicted.
+#[derive(Default)]
+struct Place {
+    at: usize,
+    index: i32,
+}
+
+impl Place {
+    fn find(&mut self, counts: &[(i32, f64)], index: i32) -> Option<usize> {
+        let guess = self.at.wrapping_add(index.wrapping_sub(self.index) as u32 as usize);
+        let at = match counts.get(guess) {
+            Some(held) if held.0 == index => guess,
+            _ => counts.binary_search_by_key(&index, |held| held.0).ok()?,
+        };
+        *self = Place { at, index };
+        Some(at)
+    }
 }
 
 pub(super) fn drop_empty(counts: &mut BucketCounts) {

@@ -197,8 +197,11 @@ fn check(store: &Store, text: &str, end: i64, step: i64) -> u64 {
     by_increments.increments.into_inner()
 }
 
-const EXPRESSIONS: [&str; 5] = [
+const EXPRESSIONS: [&str; 7] = [
     "increase(latency[1m])",
+    // Whole chunks are within the windows.
+    "increase(latency[3h])",
+    "rate(latency[1d])",
     "rate(latency[5m])",
     "increase(latency[31m] offset 2m)",
     "increase(latency[40m] @ 1600001220)",
@@ -228,6 +231,26 @@ fn ordinary_series_are_read_as_increments() {
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
     store.seal().unwrap();
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
+}
+
+#[test]
+fn one_window_over_many_chunks_equals_growth_by_samples() {
+    let mut by_increments = 0;
+    for seed in 200..230 {
+        let mut random = Random(seed);
+        let store = open_store();
+        let end = end_of(&send_series(&store, &mut random, seed % 4 > 0));
+        if seed % 2 == 0 {
+            store.seal().unwrap();
+        }
+        for _ in 0..12 {
+            let range = 1 + random.below(20_000);
+            let at = end / SECOND - random.below(8_000) as i64;
+            let text = format!("increase(latency[{range}s] @ {at})");
+            by_increments += check(&store, &text, end, 33 * MINUTE);
+        }
+    }
+    assert!(by_increments > 100, "{by_increments} reads of increments are too few to prove much");
 }
 
 /// Number of values between successive samples in each window, from the samples that were sent.

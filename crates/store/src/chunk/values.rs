@@ -6,7 +6,6 @@
 )]
 
 use hist::codec::block;
-use hist::codec::block_counts::BlockCounts;
 use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
@@ -212,16 +211,18 @@ pub(crate) struct CumulativeChunk {
     pub(crate) base: Histogram,
     /// Whether the base is the predecessor.
     pub(crate) is_first_delta: bool,
-    /// Increments: of all samples if the base is the predecessor, otherwise of all but the first.
-    pub(crate) increments: BlockCounts,
+    /// Block of the increments: of all samples if the base is the predecessor, otherwise of all but
+    /// the first. It is not decoded yet.
+    pub(crate) block: Vec<u8>,
+    /// Number of histograms of the block.
+    pub(crate) block_rows: usize,
     /// Sum of the values at each sample.
     pub(crate) sums: Vec<f64>,
     /// Whether a sample is only counts and a sum that is exact in one double.
     pub(crate) is_plain: bool,
 }
 
-/// Decodes a checked chunk of cumulative histograms; `None` if not all of them have only positive
-/// values and zeros, and a sum.
+/// Reads a checked chunk of cumulative histograms; `None` if not all of them have a sum.
 pub(crate) fn decode_increments(
     header: &ChunkHeader,
     bytes: &[u8],
@@ -235,16 +236,11 @@ pub(crate) fn decode_increments(
     let exactness = reader.read_bytes(times.len(), "exactness").map_err(text)?;
     let high: Vec<f64> = read_column(&mut reader, times.len())?;
     let low: Vec<f64> = read_column(&mut reader, times.len())?;
-    let Some(increments) = BlockCounts::decode(block).map_err(|error| error.to_string())? else {
-        return Ok(None);
-    };
+    let block_rows = block::rows(block).map_err(|error| error.to_string())?;
     let recorded = usize::from(!is_first_delta);
-    if increments.rows().saturating_add(recorded) != times.len() {
-        return Err(format!("{} deltas for {} rows", increments.rows(), times.len()));
+    if block_rows.saturating_add(recorded) != times.len() {
+        return Err(format!("{block_rows} deltas for {} rows", times.len()));
     }
-    let is_like_base = increments.rows() == 0
-        || increments.scheme() == base.scheme()
-            && increments.zero_threshold() == base.zero_threshold();
     let mut sums = Vec::with_capacity(times.len());
     let mut is_plain = base.thresholds().is_empty();
     for ((&bits, high), low) in exactness.iter().zip(high).zip(low) {
@@ -252,7 +248,7 @@ pub(crate) fn decode_increments(
         is_plain &= summary.is_plain();
         sums.extend(summary.sum.value().map(|sum| sum.value()).filter(|sum| !sum.is_nan()));
     }
-    if !is_like_base || sums.len() != times.len() {
+    if sums.len() != times.len() {
         return Ok(None);
     }
     Ok(Some(CumulativeChunk {
@@ -260,7 +256,8 @@ pub(crate) fn decode_increments(
         predecessor,
         base,
         is_first_delta,
-        increments,
+        block: block.to_owned(),
+        block_rows,
         sums,
         is_plain,
     }))

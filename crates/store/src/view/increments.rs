@@ -1,5 +1,5 @@
-//! Cumulative histograms of one series as increments from sample to sample, decoded once for the
-//! sums of many windows.
+//! Cumulative histograms of one series as increments from sample to sample, for the sums of many
+//! windows.
 //!
 //! The increments are those that chunks store. Where a chunk does not continue the sample before
 //! it, the increment is the difference of the two samples; if a count has decreased, the counter
@@ -23,9 +23,14 @@ use crate::index::SeriesEntryRef;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Row, Rows};
 
+use super::increment_reader::{ChunkIncrements, DecodedChunks, IncrementReader};
 use super::{ReadView, SeriesQuery, may_contain};
 
-/// Samples of a cumulative histogram, and the increments between them.
+/// Bits of the number of values of a sample, so that sums of increments stay below 2^64.
+pub(super) const TOTAL_BITS_MAX: u32 = 62;
+
+/// Samples of a cumulative histogram, and the increments between them, most of them not decoded yet:
+/// see [`IncrementReader`].
 pub struct HistogramIncrements {
     scheme: Scheme,
     zero_threshold: f64,
@@ -33,25 +38,30 @@ pub struct HistogramIncrements {
     has_starts: bool,
     /// Whether all samples are only counts and a sum that is exact in one double.
     is_plain: bool,
-    totals: Vec<u64>,
+    /// Number of values of the first sample; `None` if its chunk has to be decoded for that.
+    pub(super) first_total: Option<u64>,
     sums: Vec<f64>,
     resets: Vec<usize>,
-    pieces: Vec<IncrementPiece>,
-    /// Empty window for all pieces.
+    pub(super) pieces: Vec<IncrementPiece>,
+    /// Empty window for most of the pieces.
     window: CountWindow,
 }
 
 /// Increments of consecutive samples.
-struct IncrementPiece {
-    samples: Range<usize>,
-    content: PieceContent,
+pub(super) struct IncrementPiece {
+    pub(super) samples: Range<usize>,
+    pub(super) content: PieceContent,
 }
 
-enum PieceContent {
-    /// Rows of a block from this one on.
-    Block(BlockCounts, usize),
+pub(super) enum PieceContent {
+    Chunk(Box<ChunkIncrements>),
     /// Difference of one sample from the one before.
-    Difference { buckets: Vec<(i32, u64)>, zero: u64 },
+    Difference {
+        buckets: Vec<(i32, u64)>,
+        zero: u64,
+        /// Number of values of the sample.
+        total: u64,
+    },
 }
 
 impl HistogramIncrements {
@@ -75,11 +85,6 @@ impl HistogramIncrements {
         self.has_starts
     }
 
-    /// Number of values at each sample.
-    pub fn totals(&self) -> &[u64] {
-        &self.totals
-    }
-
     /// Sum of the values at each sample.
     pub fn sums(&self) -> &[f64] {
         &self.sums
@@ -95,35 +100,12 @@ impl HistogramIncrements {
         self.window.clone()
     }
 
-    /// Adds the increments of some samples to the window, or subtracts them. The first sample of
-    /// all has none.
-    pub fn add(&self, samples: Range<usize>, subtracts: bool, window: &mut CountWindow) {
-        let from = self.pieces.partition_point(|piece| piece.samples.end <= samples.start);
-        for piece in self.pieces.iter().skip(from) {
-            let start = samples.start.max(piece.samples.start);
-            let end = samples.end.min(piece.samples.end);
-            if start >= end {
-                break;
-            }
-            match &piece.content {
-                PieceContent::Block(block, first) => {
-                    let row = |sample: usize| {
-                        sample.saturating_sub(piece.samples.start).saturating_add(*first)
-                    };
-                    window.add_rows(block, row(start)..row(end), subtracts);
-                }
-                PieceContent::Difference { buckets, zero } => {
-                    let sign = |count: u64| if subtracts { count.wrapping_neg() } else { count };
-                    buckets.iter().for_each(|&(index, n)| window.add_count(index, sign(n)));
-                    window.add_zeros(sign(*zero));
-                }
-            }
-        }
-    }
-
-    /// Increase in each column that has a sample with one before it; `None` if a sum is not finite.
+    /// Increase in each column that has a sample with one before it; `None` if a sum is not finite
+    /// or a chunk is not supported.
     fn columns(&self, columns: &[Range<i64>]) -> Option<Vec<Row<Histogram>>> {
         let mut rows = Vec::new();
+        let mut decoded = DecodedChunks::default();
+        let mut reader = IncrementReader::new(self, &mut decoded, columns.len() == 1);
         let mut window = self.window();
         let mut sample = 1;
         for column in columns {
@@ -138,7 +120,10 @@ impl HistogramIncrements {
                 continue;
             }
             window.clear();
-            self.add(first..sample, false, &mut window);
+            reader.move_to(&(first..sample));
+            if !reader.add(first..sample, false, &mut window) {
+                return None;
+            }
             let mut parts = HistogramParts::new(self.scheme.clone());
             parts.zero_threshold = self.zero_threshold;
             (parts.positive, parts.zero) = window.buckets();
@@ -167,7 +152,7 @@ impl HistogramIncrements {
     /// Approximate memory in bytes.
     pub fn held_bytes(&self) -> usize {
         let of_piece = |piece: &IncrementPiece| match &piece.content {
-            PieceContent::Block(block, _) => block.held_bytes(),
+            PieceContent::Chunk(chunk) => held_bytes_of(chunk),
             PieceContent::Difference { buckets, .. } => size_of_val(buckets.as_slice()),
         };
         let of_samples = self.times.len().saturating_mul(SAMPLE_BYTES);
@@ -318,15 +303,18 @@ impl ReadView {
 #[derive(Default)]
 struct IncrementsBuilder {
     increments: Option<HistogramIncrements>,
-    /// Counts of the last sample.
-    last: CountWindow,
+    /// Counts of the last sample; `None` if those are the sum of the last piece.
+    last: Option<CountWindow>,
     /// End and start of the last sample.
     last_time: (i64, i64),
+    /// Number of values of all samples before resets.
+    total_before_resets: u64,
     /// Predecessor that the first chunk records, if all its samples are in the range.
     recorded: Option<RecordedPredecessor>,
     /// Whether samples of several chunks were put in order, whatever predecessors they record.
     is_reordered: bool,
     held_bytes: usize,
+    decoded: BlockCounts,
 }
 
 #[derive(Debug, PartialEq)]
@@ -339,17 +327,8 @@ enum RecordedPredecessor {
 
 impl IncrementsBuilder {
     fn finish(self) -> Option<HistogramIncrements> {
-        self.increments.filter(|increments| {
-            if increments.times.is_empty() {
-                return false;
-            }
-            // Sums of increments stay below 2^64.
-            let grown = |at: usize| increments.totals.get(at.saturating_sub(1)).copied();
-            let before = increments.resets.iter().filter_map(|&at| grown(at));
-            let last = increments.totals.last().copied();
-            let total = before.chain(last).fold(0u64, u64::saturating_add);
-            total >> 62 == 0
-        })
+        let is_bounded = self.total_before_resets >> TOTAL_BITS_MAX == 0;
+        self.increments.filter(|increments| is_bounded && !increments.times.is_empty())
     }
 
     /// Appends samples in time order; false if they are not supported.
@@ -371,13 +350,13 @@ impl IncrementsBuilder {
 
     /// Appends the samples of a chunk that ended in a range.
     fn push_chunk(&mut self, chunk: CumulativeChunk, range: &Range<i64>) -> bool {
-        let CumulativeChunk { times, predecessor, base, increments: block, sums, .. } = chunk;
+        let CumulativeChunk { times, predecessor, base, block, block_rows, sums, .. } = chunk;
         let samples = times.partition_point(|time| time.1 <= range.start)
             ..times.partition_point(|time| time.1 <= range.end);
         if samples.is_empty() {
             return true;
         }
-        if !self.is_like(&base, chunk.is_plain) {
+        if !self.is_like(&base, chunk.is_plain) || base.count() >> TOTAL_BITS_MAX > 0 {
             return false;
         }
         self.recorded.get_or_insert(match &predecessor {
@@ -392,55 +371,98 @@ impl IncrementsBuilder {
         // Samples before the first row of the block.
         let recorded = usize::from(!chunk.is_first_delta);
         let row_of = |sample: usize| sample.saturating_sub(recorded);
-        let mut total = base.count();
-        let mut totals = Vec::with_capacity(times.len());
-        totals.extend((recorded > 0).then_some(total));
-        totals.extend(block.totals().into_iter().map(|more| {
-            total = total.saturating_add(more);
-            total
-        }));
         let mut first = samples.start;
         let has_samples = self.increments.as_ref().is_some_and(|held| !held.times.is_empty());
         let continues = first == 0
             && has_samples
             && chunk.is_first_delta
             && predecessor.time() == Some(self.last_time);
-        if !continues {
-            let mut now = CountWindow::default();
-            if !now.add_histogram(&base) || !now.extend_to_block(&block) {
-                return false;
-            }
-            now.add_rows(&block, 0..row_of(first.saturating_add(1)), false);
-            if !self.push_counts(times[first], now, totals[first], sums[first]) {
-                return false;
-            }
+        if continues {
+            self.record_end();
+        } else {
+            let (time, sum) = (times[first], sums[first]);
             first = first.saturating_add(1);
+            // Nothing precedes the first sample of all, so its counts may wait.
+            let is_pushed = if !has_samples && first < samples.end {
+                self.push_time(time, sum)
+            } else {
+                let now = self.counts_after(&base, &block, row_of(first));
+                now.is_some_and(|now| {
+                    let total = now.total();
+                    self.push_counts(time, now, total, sum)
+                })
+            };
+            if !is_pushed {
+                return false;
+            }
         }
         if first >= samples.end {
             return true;
         }
         let Some(increments) = &mut self.increments else { return false };
-        let fits = self.last.extend_to_block(&block) && increments.window.extend_to_block(&block);
-        if !fits || times[first].1 <= self.last_time.0 {
+        if !increments.window.extend_to_histogram(&base) || times[first].1 <= self.last_time.0 {
             return false;
         }
-        let rows = row_of(first)..row_of(samples.end);
-        self.last.add_rows(&block, rows.clone(), false);
         let some = first..samples.end;
         increments.times.extend(times[some.clone()].iter().map(|time| time.1));
         increments.has_starts |= times[some.clone()].iter().any(|(start, end)| start < end);
-        increments.totals.extend_from_slice(&totals[some.clone()]);
         increments.sums.extend_from_slice(&sums[some.clone()]);
         let end = increments.times.len();
-        let bytes = block.held_bytes().saturating_add(some.len().saturating_mul(SAMPLE_BYTES));
+        let rows = row_of(first)..row_of(samples.end);
+        let chunk = ChunkIncrements { block, rows, is_end_recorded: false, base };
+        let bytes = held_bytes_of(&chunk).saturating_add(some.len().saturating_mul(SAMPLE_BYTES));
         self.held_bytes = self.held_bytes.saturating_add(bytes);
         increments.pieces.push(IncrementPiece {
             samples: end.saturating_sub(some.len())..end,
-            content: PieceContent::Block(block, rows.start),
+            content: PieceContent::Chunk(Box::new(chunk)),
         });
         let (start, end) = times[samples.end.saturating_sub(1)];
-        self.last_time = (end, start);
+        (self.last, self.last_time) = (None, (end, start));
+        debug_assert!(row_of(samples.end) <= block_rows, "BUG: a sample has a row");
         true
+    }
+
+    /// Notes that the next chunk begins with the counts after the last one.
+    fn record_end(&mut self) {
+        let last = self.increments.as_mut().and_then(|increments| increments.pieces.last_mut());
+        if let Some(IncrementPiece { content: PieceContent::Chunk(chunk), .. }) = last {
+            chunk.is_end_recorded = true;
+        }
+    }
+
+    /// Counts after some rows of a block; `None` if they are not supported.
+    fn counts_after(&mut self, base: &Histogram, block: &[u8], rows: usize) -> Option<CountWindow> {
+        let mut counts = CountWindow::default();
+        if !counts.add_histogram(base) {
+            return None;
+        }
+        if rows > 0 {
+            let is_supported = self.decoded.decode_rows(block, rows).unwrap_or(false)
+                && self.decoded.scheme() == base.scheme()
+                && self.decoded.zero_threshold() == base.zero_threshold()
+                && counts.extend_to_block(&self.decoded);
+            if !is_supported {
+                return None;
+            }
+            counts.add_rows(&self.decoded, 0..rows, false);
+        }
+        (counts.total() >> TOTAL_BITS_MAX == 0).then_some(counts)
+    }
+
+    /// Counts of the last sample.
+    fn last_counts(&mut self) -> Option<CountWindow> {
+        if self.last.is_some() {
+            return self.last.take();
+        }
+        let mut increments = self.increments.take()?;
+        let counts = match increments.pieces.last_mut().map(|piece| &piece.content) {
+            Some(PieceContent::Chunk(chunk)) => {
+                self.counts_after(&chunk.base, &chunk.block, chunk.rows.end)
+            }
+            _ => None,
+        };
+        self.increments = Some(increments);
+        counts
     }
 
     /// Whether a histogram has the scheme and zero threshold of the samples; the first one sets
@@ -453,7 +475,7 @@ impl IncrementsBuilder {
             times: Vec::new(),
             has_starts: false,
             is_plain: true,
-            totals: Vec::new(),
+            first_total: None,
             sums: Vec::new(),
             resets: Vec::new(),
             pieces: Vec::new(),
@@ -464,41 +486,54 @@ impl IncrementsBuilder {
     }
 
     /// Appends a sample by its counts.
-    fn push_counts(
-        &mut self,
-        (start, end): (i64, i64),
-        now: CountWindow,
-        total: u64,
-        sum: f64,
-    ) -> bool {
-        let Some(increments) = &mut self.increments else { return false };
-        let at = increments.times.len();
-        if at > 0 {
-            if end <= self.last_time.0 {
-                return false;
-            }
-            let increase = now.increase_since(&self.last);
-            if increase.is_none() {
-                increments.resets.push(at);
-            }
-            let (buckets, zero) = increase.unwrap_or_else(|| now.buckets());
-            if !increments.window.extend_to_buckets(&buckets) {
-                return false;
-            }
-            self.held_bytes = self.held_bytes.saturating_add(size_of_val(buckets.as_slice()));
-            let content = PieceContent::Difference { buckets, zero };
-            increments.pieces.push(IncrementPiece { samples: at..at.saturating_add(1), content });
+    fn push_counts(&mut self, time: (i64, i64), now: CountWindow, total: u64, sum: f64) -> bool {
+        let Some(increments) = &self.increments else { return false };
+        if total >> TOTAL_BITS_MAX > 0 {
+            return false;
         }
+        let at = increments.times.len();
+        if at == 0 {
+            let is_pushed = self.push_time(time, sum);
+            self.increments.iter_mut().for_each(|held| held.first_total = Some(total));
+            self.last = Some(now);
+            return is_pushed;
+        }
+        if time.1 <= self.last_time.0 {
+            return false;
+        }
+        let Some(before) = self.last_counts() else { return false };
+        let increase = now.increase_since(&before);
+        let Some(increments) = &mut self.increments else { return false };
+        if increase.is_none() {
+            increments.resets.push(at);
+            self.total_before_resets = self.total_before_resets.saturating_add(before.total());
+        }
+        let (buckets, zero) = increase.unwrap_or_else(|| now.buckets());
+        if !increments.window.extend_to_buckets(&buckets) {
+            return false;
+        }
+        self.held_bytes = self.held_bytes.saturating_add(size_of_val(buckets.as_slice()));
+        let content = PieceContent::Difference { buckets, zero, total };
+        increments.pieces.push(IncrementPiece { samples: at..at.saturating_add(1), content });
+        self.last = Some(now);
+        self.push_time(time, sum)
+    }
+
+    fn push_time(&mut self, (start, end): (i64, i64), sum: f64) -> bool {
+        let Some(increments) = &mut self.increments else { return false };
         increments.times.push(end);
         increments.has_starts |= start < end;
-        increments.totals.push(total);
         increments.sums.push(sum);
         self.held_bytes = self.held_bytes.saturating_add(SAMPLE_BYTES);
-        self.last = now;
         self.last_time = (end, start);
         true
     }
 }
 
+fn held_bytes_of(chunk: &ChunkIncrements) -> usize {
+    let buckets = chunk.base.positive().len().saturating_mul(size_of::<(i32, u64)>());
+    chunk.block.len().saturating_add(buckets)
+}
+
 /// Memory of a sample without its counts.
-const SAMPLE_BYTES: usize = size_of::<(i64, u64, f64)>();
+const SAMPLE_BYTES: usize = size_of::<(i64, f64)>();

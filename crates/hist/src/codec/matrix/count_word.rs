@@ -2,6 +2,13 @@
 
 use super::NARROW_BITS;
 
+/// Memory for counts of either width, for several matrices.
+#[derive(Debug, Default)]
+pub(in crate::codec) struct CountBuffer {
+    pub(in crate::codec) narrow: Vec<u32>,
+    pub(in crate::codec) wide: Vec<u64>,
+}
+
 /// Count as decoded: `u32` where possible (twice as many per vector), else `u64`.
 pub(crate) trait CountWord: Copy + Default + PartialEq {
     /// Conversion to the nearest double.
@@ -19,6 +26,8 @@ pub(crate) trait CountWord: Copy + Default + PartialEq {
     fn or(self, other: Self) -> Self;
     /// Expected count, modulo 2^64 or 2^32.
     fn expected_count(rate: u32, scale: u32, shift: u32) -> Self;
+    /// The part of a buffer for this width.
+    fn buffer(buffer: &mut CountBuffer) -> &mut Vec<Self>;
 }
 
 impl CountWord for u32 {
@@ -57,6 +66,9 @@ impl CountWord for u32 {
     fn expected_count(rate: u32, scale: u32, shift: u32) -> u32 {
         (u64::from(rate).wrapping_mul(u64::from(scale)) >> shift) as u32
     }
+    fn buffer(buffer: &mut CountBuffer) -> &mut Vec<u32> {
+        &mut buffer.narrow
+    }
 }
 
 impl CountWord for u64 {
@@ -92,6 +104,9 @@ impl CountWord for u64 {
     #[inline(always)]
     fn expected_count(rate: u32, scale: u32, shift: u32) -> u64 {
         u64::from(rate).wrapping_mul(u64::from(scale)) >> shift
+    }
+    fn buffer(buffer: &mut CountBuffer) -> &mut Vec<u64> {
+        &mut buffer.wide
     }
 }
 

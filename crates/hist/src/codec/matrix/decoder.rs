@@ -6,7 +6,7 @@ use crate::codec::huffman::{ESCAPE, HuffmanCodes, LOOKUP, symbol_bits};
 use crate::error::DecodeError;
 
 use super::count_table::{CountCells, CountTable};
-use super::count_word::{CountWord, total};
+use super::count_word::{CountBuffer, CountWord, total};
 use super::rate_model::{ColumnCoding, ROOT_MAX, RateModel, rate_of_level};
 use super::{
     CELLS_MAX, FRAME, LANE, MatrixFrame, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits,
@@ -15,6 +15,12 @@ use super::{
 /// Observer of decoded frames.
 pub(crate) trait FrameObserver {
     fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>);
+}
+
+/// Frames of the first rows, each with cells of its own, or all in the same cells.
+struct FrameRange {
+    rows: usize,
+    share_cells: bool,
 }
 
 /// Bit reader that returns zeros past the end; checked after each frame.
@@ -260,52 +266,88 @@ impl<'a> MatrixDecoder<'a> {
         mut self,
         witness: &mut impl FrameObserver,
     ) -> Result<CountTable, DecodeError> {
-        let mut sums = vec![0; self.rows.div_ceil(FRAME).wrapping_mul(self.indexes.len())];
+        let (columns, mut buffer) = (self.indexes.len(), CountBuffer::default());
+        let mut sums = vec![0; self.rows.div_ceil(FRAME).wrapping_mul(columns)];
+        let frames = FrameRange { rows: self.rows, share_cells: false };
         let cells = match self.wide {
-            true => CountCells::Wide(self.cells(&mut sums, witness)?),
-            false => CountCells::Narrow(self.cells(&mut sums, witness)?),
+            true => {
+                self.frames::<u64>(&frames, &mut buffer, &mut sums, witness)?;
+                CountCells::Wide(buffer.wide)
+            }
+            false => {
+                self.frames::<u32>(&frames, &mut buffer, &mut sums, witness)?;
+                CountCells::Narrow(buffer.narrow)
+            }
         };
         Ok(CountTable { indexes: self.indexes, rows: self.rows, cells, sums })
     }
 
-    fn cells<T: CountWord>(
+    /// Decodes the frames of the first `rows` rows one after the other into the same memory, and
+    /// the sums of their columns. The observations of `witness` are valid only if this succeeds.
+    pub(crate) fn visit(
         &mut self,
+        rows: usize,
+        buffer: &mut CountBuffer,
+        sums: &mut Vec<u64>,
+        witness: &mut impl FrameObserver,
+    ) -> Result<(), DecodeError> {
+        let rows = rows.min(self.rows);
+        sums.clear();
+        sums.resize(rows.div_ceil(FRAME).wrapping_mul(self.indexes.len()), 0);
+        let frames = FrameRange { rows, share_cells: true };
+        match self.wide {
+            true => self.frames::<u64>(&frames, buffer, sums, witness),
+            false => self.frames::<u32>(&frames, buffer, sums, witness),
+        }
+    }
+
+    fn frames<T: CountWord>(
+        &mut self,
+        frames: &FrameRange,
+        buffer: &mut CountBuffer,
         sums: &mut [u64],
         witness: &mut impl FrameObserver,
-    ) -> Result<Vec<T>, DecodeError> {
+    ) -> Result<(), DecodeError> {
         let (height, columns) = (height(self.rows), self.indexes.len());
-        let mut all_cells = vec![T::default(); sums.len().wrapping_mul(height)];
+        if sums.is_empty() {
+            return self.check_end();
+        }
+        let frame_cells = columns.wrapping_mul(height);
+        let all_cells = T::buffer(buffer);
+        let shared = if frames.share_cells { frame_cells } else { sums.len().wrapping_mul(height) };
+        if all_cells.is_empty() {
+            *all_cells = vec![T::default(); shared];
+        }
+        all_cells.resize(shared, T::default());
         let mut high = Vec::with_capacity(columns);
         let mut union = T::default();
-        if !all_cells.is_empty() {
-            let frames = all_cells
-                .chunks_exact_mut(columns.wrapping_mul(height))
-                .zip(sums.chunks_exact_mut(columns));
-            for (first, (cells, sums)) in (0..self.rows).step_by(FRAME).zip(frames) {
-                let rows = FRAME.min(self.rows.wrapping_sub(first));
-                self.model.frame(first, rows);
-                high.clear();
-                for (column, out) in cells.chunks_exact_mut(height).enumerate() {
-                    let bits = match <&mut [T; FRAME]>::try_from(&mut *out) {
-                        Ok(out) if rows == FRAME => self.column(column, FRAME, out),
-                        _ => self.column(column, rows, out),
-                    };
-                    match bits {
-                        Some(bits) => high.push((column, bits)),
-                        None => {
-                            let (sum, all) = total(out);
-                            (sums[column], union) = (sum, union.or(all));
-                            self.model.learn::<T>(column, sum);
-                        }
+        let firsts = (0..frames.rows).step_by(FRAME);
+        for (number, (first, sums)) in firsts.zip(sums.chunks_exact_mut(columns)).enumerate() {
+            let at = if frames.share_cells { 0 } else { number.wrapping_mul(frame_cells) };
+            let cells = &mut all_cells[at..at.wrapping_add(frame_cells)];
+            let rows = FRAME.min(self.rows.wrapping_sub(first));
+            self.model.frame(first, rows);
+            high.clear();
+            for (column, out) in cells.chunks_exact_mut(height).enumerate() {
+                let bits = match <&mut [T; FRAME]>::try_from(&mut *out) {
+                    Ok(out) if rows == FRAME => self.column(column, FRAME, out),
+                    _ => self.column(column, rows, out),
+                };
+                match bits {
+                    Some(bits) => high.push((column, bits)),
+                    None => {
+                        let (sum, all) = total(out);
+                        (sums[column], union) = (sum, union.or(all));
+                        self.model.learn::<T>(column, sum);
                     }
                 }
-                self.model.expect_all(&high, first, rows, cells);
-                for &(column, _) in &high {
-                    let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
-                    (sums[column], union) = (sum, union.or(all));
-                }
-                witness.observe(&MatrixFrame { first, rows, height, cells });
             }
+            self.model.expect_all(&high, first, rows, cells);
+            for &(column, _) in &high {
+                let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
+                (sums[column], union) = (sum, union.or(all));
+            }
+            witness.observe(&MatrixFrame { first, rows, height, cells });
         }
         if T::BITS < 64 && union.wide() >> T::BITS != 0 {
             return Err(ByteReader::invalid_error(
@@ -315,6 +357,11 @@ impl<'a> MatrixDecoder<'a> {
                 "less than 2^26",
             ));
         }
+        if frames.rows < self.rows { Ok(()) } else { self.check_end() }
+    }
+
+    /// Whether all streams end after the last row.
+    fn check_end(&self) -> Result<(), DecodeError> {
         for stream in &self.streams {
             if stream.at_bit > stream.end_bit {
                 return Err(DecodeError::Truncated { offset: self.offset, field: "counts" });
@@ -328,7 +375,7 @@ impl<'a> MatrixDecoder<'a> {
                 ));
             }
         }
-        Ok(all_cells)
+        Ok(())
     }
 
     /// Decodes a column of a frame. A high column is returned as steps, without the expected counts

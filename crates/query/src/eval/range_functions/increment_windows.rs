@@ -8,15 +8,13 @@
 use std::ops::Range;
 
 use hist::codec::block_counts::CountWindow;
-use store::HistogramIncrements;
+use store::{DecodedChunks, HistogramIncrements, IncrementReader};
 
 use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::histogram::{ResetHint, SchemeConversion};
-use crate::labels::LabelSet;
 use crate::plan::RangeExtension;
 use crate::source::SeriesHandle;
-use crate::stream::Stream;
 use crate::value::StepValue;
 
 use super::rate::{Growth, SampledInterval};
@@ -40,17 +38,19 @@ impl RangeFunctionEval<'_> {
         Ok(increments.filter(|increments| !(uses_starts && increments.has_starts())))
     }
 
-    /// Growth at each step; `None` if there is none at any step.
+    /// Growth at each step; `None` if some increments are not supported.
     pub(super) fn growth(
         &self,
-        evaluation: &Evaluation<'_>,
-        labels: LabelSet,
+        evaluation: &mut Evaluation<'_>,
         increments: &HistogramIncrements,
         growth: Growth,
-    ) -> Result<Option<Stream>> {
-        let mut sums = IncrementSums::new(increments);
-        let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
+    ) -> Result<Option<Vec<Option<StepValue>>>> {
+        let mut decoded = std::mem::take(&mut evaluation.decoded_chunks);
         let of = &self.call.input;
+        let is_fixed = of.shift().at.is_some();
+        let is_single = is_fixed || self.steps.count == 1;
+        let mut sums = IncrementSums::new(increments, &mut decoded, is_single);
+        let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         for (at, time) in self.steps.times().enumerate() {
             if at % STEPS_UNCHECKED == 0 {
                 evaluation.budget.check_deadline()?;
@@ -70,34 +70,45 @@ impl RangeFunctionEval<'_> {
             };
             let point = match points.last() {
                 // A fixed window is the same for all steps.
-                Some(point) if of.shift().at.is_some() => point.clone(),
+                Some(point) if is_fixed => point.clone(),
                 _ => sums.growth(&window, growth),
             };
             points.push(point);
         }
-        Ok(self.stream(evaluation, labels, false, points))
+        let is_supported = sums.is_supported;
+        evaluation.decoded_chunks = decoded;
+        Ok(is_supported.then_some(points))
     }
 }
 
 /// Sums of increments in windows that move forwards.
 struct IncrementSums<'a> {
     increments: &'a HistogramIncrements,
+    reader: IncrementReader<'a>,
     conversion: SchemeConversion,
     /// Samples of the window.
     samples: Range<usize>,
     /// Samples whose increments are in `counts`.
     summed: Range<usize>,
     counts: CountWindow,
+    /// Whether all increments so far could be read.
+    is_supported: bool,
 }
 
-impl IncrementSums<'_> {
-    fn new(increments: &HistogramIncrements) -> IncrementSums<'_> {
+impl<'a> IncrementSums<'a> {
+    fn new(
+        increments: &'a HistogramIncrements,
+        decoded: &'a mut DecodedChunks,
+        is_single: bool,
+    ) -> IncrementSums<'a> {
         IncrementSums {
             increments,
+            reader: IncrementReader::new(increments, decoded, is_single),
             conversion: SchemeConversion::new(increments.scheme(), increments.zero_threshold()),
             samples: 0..0,
             summed: 0..0,
             counts: increments.window(),
+            is_supported: true,
         }
     }
 
@@ -121,46 +132,59 @@ impl IncrementSums<'_> {
             growth,
             times[first],
         )?;
-        self.sum(first + 1..last + 1);
-        let mut increase = self.conversion.convert_window(&self.counts);
-        let (count, sum) = self.count_and_sum(first, last);
-        (increase.count, increase.sum, increase.hint) = (count, sum, ResetHint::Gauge);
-        let zero = (count > 0.0).then(|| self.increments.totals()[first] as f64 / count);
-        increase.mul(interval.factor(window, growth, zero));
+        let Some((count, sum, before)) = self.sum(first, last) else {
+            self.is_supported = false;
+            return None;
+        };
+        let zero = (count > 0.0).then(|| before as f64 / count);
+        let factor = interval.factor(window, growth, zero);
+        let mut increase = self.conversion.convert_window(&self.counts, factor);
+        (increase.count, increase.sum) = (count * factor, sum * factor);
+        increase.hint = ResetHint::Gauge;
         Some(StepValue::Histogram(increase.into()))
     }
 
-    /// Sums the increments of some samples.
-    fn sum(&mut self, samples: Range<usize>) {
-        let held = self.summed.clone();
+    /// Sums the increments between two samples. Returns the number and the sum of their values, and
+    /// the number of values at the first sample; `None` if they cannot be read.
+    fn sum(&mut self, first: usize, last: usize) -> Option<(f64, f64, u64)> {
+        let (samples, held) = (first + 1..last + 1, self.summed.clone());
         let (gone, new) = (samples.start - held.start, samples.end - held.end);
         let overlaps = samples.start < held.end;
-        if overlaps && gone + new < samples.len() {
-            self.increments.add(held.end..samples.end, false, &mut self.counts);
-            self.increments.add(held.start..samples.start, true, &mut self.counts);
+        self.reader.move_to(&samples);
+        let (reader, counts) = (&mut self.reader, &mut self.counts);
+        let is_supported = if overlaps && gone + new < samples.len() {
+            reader.add(held.start..samples.start, true, counts)
+                && reader.add(held.end..samples.end, false, counts)
         } else if samples != held {
-            self.counts.clear();
-            self.increments.add(samples.clone(), false, &mut self.counts);
-        }
+            counts.clear();
+            reader.add(samples.clone(), false, counts)
+        } else {
+            true
+        };
         self.summed = samples;
+        if !is_supported {
+            return None;
+        }
+        let (count, sum) = self.count_and_sum(first, last)?;
+        Some((count, sum, self.reader.total(first)?))
     }
 
     /// Number and sum of the values between two samples. Operations are done in the order of
     /// `rate.rs`: a sample before a reset is added to what follows.
-    fn count_and_sum(&self, first: usize, last: usize) -> (f64, f64) {
-        let (totals, sums) = (self.increments.totals(), self.increments.sums());
+    fn count_and_sum(&mut self, first: usize, last: usize) -> Option<(f64, f64)> {
+        let sums = self.increments.sums();
         let resets = self.increments.resets();
         let resets = &resets[resets.partition_point(|&at| at <= first)..];
         let resets = &resets[..resets.partition_point(|&at| at <= last)];
-        let (mut count, mut sum) = (totals[last] as f64, sums[last]);
+        let (mut count, mut sum) = (self.reader.total(last)? as f64, sums[last]);
         if resets.first() != Some(&(first + 1)) {
-            count -= totals[first] as f64;
+            count -= self.reader.total(first)? as f64;
             sum -= sums[first];
         }
         for &reset in resets.iter().filter(|&&reset| reset > first + 1) {
-            count += totals[reset - 1] as f64;
+            count += self.reader.total(reset - 1)? as f64;
             sum += sums[reset - 1];
         }
-        (count, sum)
+        Some((count, sum))
     }
 }
