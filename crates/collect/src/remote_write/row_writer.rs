@@ -5,9 +5,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use codecs::DecodeError;
 use codecs::prometheus::{HistogramSample as Native, RemoteSample, ResetHint, STALE_MARKER};
 use codecs::protobuf::{FieldValue, MessageReader};
+use hist::DecodeError;
 use model::{Sample, SampleValue};
 
 use super::request_series::{self, RequestSeries, SampleKind};
