@@ -239,7 +239,7 @@ fn plan_renames(
     let mut renames = Vec::new();
     for found in std::mem::take(&mut change.found) {
         let new = renamed(&found.series)?;
-        if new != found.series {
+        if new != *found.series {
             renames.push((found, new));
         }
     }

@@ -1,5 +1,6 @@
 //! Label sets of streams, including `__name__`.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,8 +12,40 @@ pub const TYPE: &str = "__type__";
 pub const UNIT: &str = "__unit__";
 
 /// Labels sorted by unique names, with non-empty values. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Eq, Hash)]
 pub struct LabelSet(Arc<[(Arc<str>, Arc<str>)]>);
+
+impl PartialEq for LabelSet {
+    fn eq(&self, other: &LabelSet) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl PartialOrd for LabelSet {
+    fn partial_cmp(&self, other: &LabelSet) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for LabelSet {
+    /// By name and value, label by label. Texts that two sets share are not read.
+    fn cmp(&self, other: &LabelSet) -> Ordering {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return Ordering::Equal;
+        }
+        let compare = |a: &Arc<str>, b: &Arc<str>| match Arc::ptr_eq(a, b) {
+            true => Ordering::Equal,
+            false => a.cmp(b),
+        };
+        for ((name, value), (other_name, other_value)) in self.0.iter().zip(&*other.0) {
+            let by_label = compare(name, other_name).then_with(|| compare(value, other_value));
+            if by_label != Ordering::Equal {
+                return by_label;
+            }
+        }
+        self.len().cmp(&other.len())
+    }
+}
 
 impl Default for LabelSet {
     fn default() -> LabelSet {
@@ -33,6 +66,24 @@ impl LabelSet {
         labels.dedup_by(|a, b| a.0 == b.0);
         labels.retain(|(_, value)| !value.is_empty());
         LabelSet(labels.into())
+    }
+
+    /// Label set of labels that are sorted by unique names and have values, as those of a series.
+    /// Shares names and values at the same positions with `similar`: sets of series of one metric
+    /// are mostly equal, and shared texts are neither allocated nor compared.
+    pub(crate) fn sharing<'a>(
+        similar: &LabelSet,
+        pairs: impl Iterator<Item = (&'a str, &'a str)>,
+    ) -> LabelSet {
+        let share = |text: &str, held: Option<&Arc<str>>| match held {
+            Some(held) if **held == *text => Arc::clone(held),
+            _ => Arc::from(text),
+        };
+        let labels = pairs.enumerate().map(|(at, (name, value))| {
+            let held = similar.0.get(at);
+            (share(name, held.map(|held| &held.0)), share(value, held.map(|held| &held.1)))
+        });
+        LabelSet(labels.collect())
     }
 
     /// Value of a label; empty if it is absent.

@@ -39,15 +39,22 @@ use selection::{ClassicSuffix, SeriesMatch};
 pub(crate) struct PrometheusSource<'a> {
     stored: &'a dyn Source,
     context: &'a dyn QueryContext,
-    /// Selected series; handles are indices into this list.
+    /// Series under other labels; the keys of their handles are indices from [`ENTRY`] on. Handles
+    /// of series under their own labels are those of the store.
     entries: Mutex<Vec<Arc<SourceSeries>>>,
+    /// Selections without computed series: the unit of a result selects what it was computed from.
+    selected: Mutex<Vec<(Selector, Arc<[SeriesHandle]>)>>,
     /// All stored metrics, if they were needed.
     metrics: Mutex<Option<Arc<Vec<StoredMetric>>>>,
     reserved_bytes: AtomicU64,
 }
 
+/// First key of the handles of this source; a store has fewer series.
+const ENTRY: usize = 1 << (usize::BITS - 1);
+
 enum SourceSeries {
-    Stored(SeriesHandle),
+    /// Under the name and the labels that Prometheus would give it.
+    Renamed(SeriesHandle),
     Classic(ClassicSeries),
 }
 
@@ -85,26 +92,28 @@ impl<'a> PrometheusSource<'a> {
         stored: &'a dyn Source,
         context: &'a dyn QueryContext,
     ) -> PrometheusSource<'a> {
-        let (entries, metrics) = (Mutex::default(), Mutex::default());
+        let (entries, selected, metrics) = Default::default();
         let reserved_bytes = AtomicU64::new(0);
-        PrometheusSource { stored, context, entries, metrics, reserved_bytes }
+        PrometheusSource { stored, context, entries, selected, metrics, reserved_bytes }
     }
 
-    fn entry(&self, handle: &SeriesHandle) -> Arc<SourceSeries> {
+    /// Series under other labels; `None` for a series as it is stored.
+    fn entry(&self, handle: &SeriesHandle) -> Option<Arc<SourceSeries>> {
+        let at = handle.key.checked_sub(ENTRY)?;
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(&entries[handle.key])
+        Some(Arc::clone(&entries[at]))
     }
 
     fn add(&self, labels: LabelSet, kind: SeriesKind, series: SourceSeries) -> SeriesHandle {
         let unit = match &series {
-            SourceSeries::Stored(handle) => handle.unit.clone(),
+            SourceSeries::Renamed(handle) => handle.unit.clone(),
             SourceSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
                 histogram.handles[0].unit.clone()
             }
             SourceSeries::Classic(_) => String::new(),
         };
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = entries.len();
+        let key = ENTRY + entries.len();
         entries.push(Arc::new(series));
         SeriesHandle { labels, kind, unit, key }
     }
@@ -126,27 +135,28 @@ impl<'a> PrometheusSource<'a> {
 
     /// Stored series and computed ones.
     fn find(&self, selector: &Selector, search: &BucketSearch) -> Result<Vec<SeriesHandle>> {
-        let stored = self.stored.select(selector)?;
-        let mut found: Vec<SeriesHandle> = Vec::with_capacity(stored.len());
-        let computed = match self.candidates(selector, stored.is_empty())? {
+        let mut selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = selected.iter().find(|(known, _)| known == selector) {
+            return Ok(found.to_vec());
+        }
+        let mut found = self.stored.select(selector)?;
+        let computed = match self.candidates(selector, found.is_empty())? {
             Some(candidates) => {
-                selection::matches(selector, self.stored.select(&candidates)?, &stored)
+                selection::matches(selector, self.stored.select(&candidates)?, &found)
             }
             None => Vec::new(),
         };
-        for handle in stored {
-            let labels = handle.labels.clone();
-            found.push(self.add(labels, handle.kind, SourceSeries::Stored(handle)));
-        }
         if computed.is_empty() {
+            selected.push((selector.clone(), Arc::from(&*found)));
             return Ok(found);
         }
+        drop(selected);
         let stored: HashSet<LabelSet> = found.iter().map(|handle| handle.labels.clone()).collect();
         for SeriesMatch { labels, suffix, mut handles } in computed {
             let kind = handles[0].kind;
             let Some(suffix) = suffix else {
                 if !stored.contains(&labels) {
-                    found.push(self.add(labels, kind, SourceSeries::Stored(handles.remove(0))));
+                    found.push(self.add(labels, kind, SourceSeries::Renamed(handles.remove(0))));
                 }
                 continue;
             };
@@ -323,11 +333,17 @@ impl<'a> PrometheusSource<'a> {
 
     /// Stored series of handles.
     fn stored_handles(&self, series: &[&SeriesHandle]) -> Vec<SeriesHandle> {
-        let stored = series.iter().flat_map(|handle| match &*self.entry(handle) {
-            SourceSeries::Stored(handle) => vec![handle.clone()],
-            SourceSeries::Classic(series) => series.histogram.handles.clone(),
-        });
-        stored.collect()
+        let mut stored = Vec::with_capacity(series.len());
+        for handle in series {
+            match self.entry(handle).as_deref() {
+                None => stored.push((*handle).clone()),
+                Some(SourceSeries::Renamed(handle)) => stored.push(handle.clone()),
+                Some(SourceSeries::Classic(series)) => {
+                    stored.extend_from_slice(&series.histogram.handles)
+                }
+            }
+        }
+        stored
     }
 }
 
@@ -342,9 +358,10 @@ pub fn select_by_prometheus_name(
     let names = PrometheusSource::new(source, context);
     let search = range.map_or(BucketSearch::Unread, BucketSearch::List);
     let found = names.find(selector, &search)?;
-    let computed = found.iter().filter(|handle| match &*names.entry(handle) {
-        SourceSeries::Stored(stored) => stored.labels != handle.labels,
-        SourceSeries::Classic(_) => true,
+    let computed = found.iter().filter(|handle| match names.entry(handle).as_deref() {
+        None => false,
+        Some(SourceSeries::Renamed(stored)) => stored.labels != handle.labels,
+        Some(SourceSeries::Classic(_)) => true,
     });
     let series = |handle: &SeriesHandle| labeled_series(&handle.labels, &handle.unit, handle.kind);
     Ok(computed.filter_map(series).collect())
@@ -401,9 +418,10 @@ impl Source for PrometheusSource<'_> {
     }
 
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
-        match &*self.entry(series) {
-            SourceSeries::Stored(handle) => self.stored.samples(handle, range),
-            SourceSeries::Classic(classic) => self.classic_samples(classic, range),
+        match self.entry(series).as_deref() {
+            None => self.stored.samples(series, range),
+            Some(SourceSeries::Renamed(handle)) => self.stored.samples(handle, range),
+            Some(SourceSeries::Classic(classic)) => self.classic_samples(classic, range),
         }
     }
 
@@ -412,9 +430,10 @@ impl Source for PrometheusSource<'_> {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
-        match &*self.entry(series) {
-            SourceSeries::Stored(handle) => self.stored.increments(handle, range),
-            SourceSeries::Classic(_) => Ok((None, Vec::new())),
+        match self.entry(series).as_deref() {
+            None => self.stored.increments(series, range),
+            Some(SourceSeries::Renamed(handle)) => self.stored.increments(handle, range),
+            Some(SourceSeries::Classic(_)) => Ok((None, Vec::new())),
         }
     }
 
@@ -437,13 +456,15 @@ impl Source for PrometheusSource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> Result<ColumnRead<Option<NumberSummary>>> {
-        let entries: Vec<Arc<SourceSeries>> =
+        let entries: Vec<Option<Arc<SourceSeries>>> =
             series.iter().map(|handle| self.entry(handle)).collect();
-        let stored: Vec<&SeriesHandle> = entries
+        let stored: Vec<&SeriesHandle> = series
             .iter()
-            .filter_map(|entry| match &**entry {
-                SourceSeries::Stored(handle) => Some(handle),
-                SourceSeries::Classic(_) => None,
+            .zip(&entries)
+            .filter_map(|(handle, entry)| match entry.as_deref() {
+                None => Some(*handle),
+                Some(SourceSeries::Renamed(handle)) => Some(handle),
+                Some(SourceSeries::Classic(_)) => None,
             })
             .collect();
         let mut all = match stored.is_empty() && !series.is_empty() {
@@ -451,7 +472,7 @@ impl Source for PrometheusSource<'_> {
             false => self.stored.numbers(&stored, grid)?,
         };
         for entry in &entries {
-            let SourceSeries::Classic(classic) = &**entry else { continue };
+            let Some(SourceSeries::Classic(classic)) = entry.as_deref() else { continue };
             let more = self.classic_numbers(classic, grid)?;
             all.gaps.extend(more.gaps);
             for (sum, more) in all.values.iter_mut().zip(more.values) {

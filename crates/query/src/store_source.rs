@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
-use model::{Gap, Selector, SeriesKind};
+use model::{Gap, Selector, Series, SeriesKind};
 use store::{
     ColumnIter, HistogramIncrements, NumberSummary, ReadView, SeriesEntryRef, TimeColumn, TimeGrid,
 };
@@ -90,10 +90,12 @@ impl Source for StoreSource<'_> {
         self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
         let selection = self.view.select(selector);
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.reserve(selection.len());
+        let mut labels = LabelSet::default();
         let handle = |selection: SeriesEntryRef| {
             let series = &selection.series;
-            let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-            let labels = LabelSet::new(pairs.chain([(NAME, series.name())]));
+            labels = label_set(series, &labels);
+            let labels = labels.clone();
             let (kind, unit, key) = (series.kind(), series.unit().to_owned(), found.len());
             found.push(Arc::new(selection));
             SeriesHandle { labels, kind, unit, key }
@@ -241,6 +243,20 @@ impl Source for StoreSource<'_> {
         let bytes = |_: &Option<NumberSummary>| size_of::<Option<NumberSummary>>() as u64;
         self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
     }
+}
+
+/// Labels of a series with its name, which share texts with another set.
+fn label_set(series: &Series, similar: &LabelSet) -> LabelSet {
+    let pairs = || {
+        let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        pairs.filter(|(name, _)| *name != NAME)
+    };
+    let before_name = pairs().take_while(|(name, _)| *name < NAME).count();
+    let sorted = pairs()
+        .take(before_name)
+        .chain([(NAME, series.name())])
+        .chain(pairs().skip(before_name));
+    LabelSet::sharing(similar, sorted)
 }
 
 fn bytes_of_distribution(mixture: &Mixture) -> u64 {

@@ -33,6 +33,7 @@ mod table;
 mod tests;
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
 use model::selector::KINDS;
 use model::wire::WireReader;
@@ -478,7 +479,7 @@ impl SeriesIndex {
 pub struct SeriesEntryRef {
     pub(crate) number: SeriesNumber,
     /// The series.
-    pub series: Series,
+    pub series: Arc<Series>,
 }
 
 /// Name, unit or label of a key that is being inserted.

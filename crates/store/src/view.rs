@@ -109,7 +109,7 @@ impl ReadView {
     /// Series that match a selector.
     pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
         let index = self.inner.index();
-        let found = |number| SeriesEntryRef { number, series: index.series(number) };
+        let found = |number| SeriesEntryRef { number, series: Arc::new(index.series(number)) };
         index.select(selector).into_iter().map(found).collect()
     }
 
@@ -146,7 +146,7 @@ impl ReadView {
     pub fn select_id(&self, id: &SeriesId) -> Option<SeriesEntryRef> {
         let index = self.inner.index();
         let number = index.number(id)?;
-        Some(SeriesEntryRef { number, series: index.series(number) })
+        Some(SeriesEntryRef { number, series: Arc::new(index.series(number)) })
     }
 
     /// Series by id, if known.

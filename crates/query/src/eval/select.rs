@@ -1,6 +1,5 @@
 //! Reads series: the latest sample at each step, and samples of windows.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +43,7 @@ impl Evaluation<'_> {
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
         self.report_gaps(&range);
-        let series = self.series(fetch, &range)?.into_iter().collect();
+        let series = self.series(fetch, &range)?;
         let retained = AtomicUsize::new(0);
         self.map_series(series, &|evaluation, labels, handles| {
             let mut points = Vec::with_capacity(steps.count);
@@ -114,7 +113,7 @@ impl Evaluation<'_> {
         range: &Range<i64>,
     ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
         self.report_gaps(range);
-        Ok(self.series(fetch, range)?.into_iter().collect())
+        self.series(fetch, range)
     }
 
     /// Maps the samples of one series.
@@ -204,25 +203,27 @@ impl Evaluation<'_> {
         self.gaps.extend(self.source.gaps(range));
     }
 
-    /// Selected series by labels: numbers and distributions with the same labels are merged. So are
+    /// Selected series in the order of their labels: numbers and distributions with the same labels are merged. So are
     /// series of several kinds, if a sender has changed the type of a metric; a warning reports it.
     /// Samples are read in `range`.
     pub(crate) fn series(
         &mut self,
         fetch: &SeriesFetch,
         range: &Range<i64>,
-    ) -> Result<BTreeMap<LabelSet, Vec<SeriesHandle>>> {
-        let handles = self.source.select_in_range(&fetch.selector, range)?;
+    ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
+        let mut handles = self.source.select_in_range(&fetch.selector, range)?;
         self.budget.check_series(handles.len())?;
-        let mut series: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
-        for mut handle in handles {
-            if handle.kind == SeriesKind::Text {
-                continue;
+        handles.retain(|handle| handle.kind != SeriesKind::Text);
+        if self.settings.type_and_unit_labels {
+            handles.iter_mut().for_each(|handle| handle.labels = with_type_and_unit(handle));
+        }
+        handles.sort_by(|a, b| a.labels.cmp(&b.labels));
+        let mut series: Vec<(LabelSet, Vec<SeriesHandle>)> = Vec::with_capacity(handles.len());
+        for handle in handles {
+            match series.last_mut() {
+                Some((labels, same)) if *labels == handle.labels => same.push(handle),
+                _ => series.push((handle.labels.clone(), vec![handle])),
             }
-            if self.settings.type_and_unit_labels {
-                handle.labels = with_type_and_unit(&handle);
-            }
-            series.entry(handle.labels.clone()).or_default().push(handle);
         }
         for (labels, handles) in &mut series {
             if handles.len() < 2 {
