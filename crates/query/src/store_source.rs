@@ -252,10 +252,8 @@ fn label_set(series: &Series, similar: &LabelSet) -> LabelSet {
         pairs.filter(|(name, _)| *name != NAME)
     };
     let before_name = pairs().take_while(|(name, _)| *name < NAME).count();
-    let sorted = pairs()
-        .take(before_name)
-        .chain([(NAME, series.name())])
-        .chain(pairs().skip(before_name));
+    let sorted =
+        pairs().take(before_name).chain([(NAME, series.name())]).chain(pairs().skip(before_name));
     LabelSet::sharing(similar, sorted)
 }
 

@@ -112,7 +112,8 @@ fn append_markers(
     let now = intake.now();
     for (found, end) in found.iter().zip(ends) {
         let at = now.max(end.saturating_add(1));
-        mark_series_stale(found.series.clone(), at, &mut batch).map_err(|error| failed(&error))?;
+        mark_series_stale(model::Series::clone(&found.series), at, &mut batch)
+            .map_err(|error| failed(&error))?;
         if batch.is_half_full() {
             append(std::mem::replace(&mut batch, writer()))?;
         }
