@@ -29,8 +29,8 @@ use super::{ReadView, SeriesQuery, may_contain};
 /// Bits of the number of values of a sample, so that sums of increments stay below 2^64.
 pub(super) const TOTAL_BITS_MAX: u32 = 62;
 
-/// Samples of a cumulative histogram, and the increments between them, most of them not decoded yet:
-/// see [`IncrementReader`].
+/// Samples of a cumulative histogram, and the increments between them; an [`IncrementReader`]
+/// decodes those that it needs.
 pub struct HistogramIncrements {
     scheme: Scheme,
     zero_threshold: f64,
