@@ -12,7 +12,7 @@ use intake::{EventCounter, Meter};
 use shm::ProcessIdentity;
 
 use crate::metrics;
-use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::generation_table::{FileId, GenerationTable, ProgramName, SeriesShare};
 use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
@@ -202,9 +202,9 @@ impl ShmCollector {
         &mut self,
         count: usize,
         end: i64,
-    ) -> Result<Option<ExitedSums>, FileError> {
+    ) -> Result<Option<ExitTotals>, FileError> {
         let (mut sums, mut files, mut failed) =
-            (ExitedSums::default(), BTreeSet::new(), Vec::new());
+            (ExitTotals::default(), BTreeSet::new(), Vec::new());
         for (file, process) in &mut self.processes {
             let Some(share @ (SeriesShare::Short | SeriesShare::Other)) = process.share() else {
                 continue;

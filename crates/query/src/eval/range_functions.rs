@@ -15,7 +15,7 @@ pub(crate) mod statistics;
 pub(crate) mod sum;
 mod window;
 
-pub(crate) use rate::Growth;
+pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
 
 use std::collections::HashSet;
@@ -57,7 +57,7 @@ enum WindowFn {
     /// Function of floats and histograms; there is at least one.
     Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
     /// Growth of floats and histograms; there is at least one.
-    Growth(Growth),
+    Growth(GrowthKind),
     /// Result at steps at which no series has a sample.
     Absent,
 }
@@ -75,7 +75,7 @@ impl RangeKernel {
         RangeKernel::new(WindowFn::Window(work))
     }
 
-    pub(crate) const fn growth(growth: Growth) -> RangeKernel {
+    pub(crate) const fn growth(growth: GrowthKind) -> RangeKernel {
         RangeKernel::new(WindowFn::Growth(growth))
     }
 

@@ -6,7 +6,7 @@
 )]
 
 use hist::codec::block;
-use hist::codec::block_counts::BlockCounts;
+use hist::codec::decoded_block::DecodedBlock;
 use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram, TrackedValue};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
@@ -214,7 +214,7 @@ pub(crate) struct CumulativeChunk {
     /// Whether the base is the predecessor.
     pub(crate) is_first_delta: bool,
     /// Increments: of all samples if the base is the predecessor, otherwise of all but the first.
-    pub(crate) increments: BlockCounts,
+    pub(crate) increments: DecodedBlock,
     /// Sum of the values at each sample.
     pub(crate) sums: Vec<f64>,
     /// Whether a sample is only counts and a sum that is exact in one double.
@@ -236,7 +236,7 @@ pub(crate) fn decode_increments(
     let exactness = reader.read_bytes(times.len(), "exactness").map_err(text)?;
     let high: Vec<f64> = read_column(&mut reader, times.len())?;
     let low: Vec<f64> = read_column(&mut reader, times.len())?;
-    let Some(increments) = BlockCounts::decode(block).map_err(|error| error.to_string())? else {
+    let Some(increments) = DecodedBlock::decode(block).map_err(|error| error.to_string())? else {
         return Ok(None);
     };
     let recorded = usize::from(!is_first_delta);

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use hist::codec::block_counts::{BlockCounts, CountWindow};
+use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
@@ -49,7 +49,7 @@ struct IncrementPiece {
 
 enum PieceContent {
     /// Rows of a block from this one on.
-    Block(BlockCounts, usize),
+    Block(DecodedBlock, usize),
     /// Difference of one sample from the one before.
     Difference { buckets: Vec<(i32, u64)>, zero: u64 },
 }

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use hist::codec::block_counts::CountWindow;
+use hist::codec::decoded_block::CountWindow;
 use store::HistogramIncrements;
 
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::source::SeriesHandle;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-use super::rate::{Growth, SampledInterval};
+use super::rate::{GrowthKind, SampledInterval};
 use super::window::RangeWindow;
 use super::{RangeFunctionEval, STEPS_UNCHECKED};
 
@@ -30,7 +30,7 @@ impl RangeFunctionEval<'_> {
         evaluation: &mut Evaluation<'_>,
         handles: &[SeriesHandle],
         range: &Range<i64>,
-        growth: Growth,
+        growth: GrowthKind,
     ) -> Result<Option<HistogramIncrements>> {
         if !growth.is_counter || self.call.input.extension() != RangeExtension::None {
             return Ok(None);
@@ -46,7 +46,7 @@ impl RangeFunctionEval<'_> {
         evaluation: &Evaluation<'_>,
         labels: LabelSet,
         increments: &HistogramIncrements,
-        growth: Growth,
+        growth: GrowthKind,
     ) -> Result<Option<Stream>> {
         let mut sums = IncrementSums::new(increments);
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
@@ -101,7 +101,7 @@ impl IncrementSums<'_> {
         }
     }
 
-    fn growth(&mut self, window: &RangeWindow<'_>, growth: Growth) -> Option<StepValue> {
+    fn growth(&mut self, window: &RangeWindow<'_>, growth: GrowthKind) -> Option<StepValue> {
         let times = self.increments.times();
         let Range { start, end } = &mut self.samples;
         while times.get(*end).is_some_and(|&time| time <= window.end) {

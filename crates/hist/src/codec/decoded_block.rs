@@ -18,7 +18,7 @@ use crate::scheme::Scheme;
 const WINDOW_MAX: i64 = 1 << 16;
 
 /// Decoded counts of a block whose histograms have only positive buckets and a zero bucket.
-pub struct BlockCounts {
+pub struct DecodedBlock {
     scheme: Scheme,
     zero_threshold: f64,
     rows: usize,
@@ -45,12 +45,12 @@ impl FrameObserver for NoObserver {
     fn observe<T: CountWord>(&mut self, _: &MatrixFrame<'_, T>) {}
 }
 
-impl BlockCounts {
+impl DecodedBlock {
     /// Decodes a block that fills `bytes`. `None` if its histograms have negative values, NaN or
     /// values beyond their scheme, or are so many that their total may exceed 2^63: then
     /// [`decode`](crate::codec::block::decode) the histograms. Sums, minima and maxima are neither
     /// decoded nor checked.
-    pub fn decode(bytes: &[u8]) -> Result<Option<BlockCounts>, DecodeError> {
+    pub fn decode(bytes: &[u8]) -> Result<Option<DecodedBlock>, DecodeError> {
         let mut reader = ByteReader::new(verify_checksum(bytes)?);
         let header = BlockHeader::read(&mut reader)?;
         let rows = header.rows;
@@ -76,7 +76,7 @@ impl BlockCounts {
             CountCells::Narrow(cells) => RowCells::Narrow(table.transpose(cells)),
             CountCells::Wide(cells) => RowCells::Wide(table.transpose(cells)),
         };
-        Ok(Some(BlockCounts {
+        Ok(Some(DecodedBlock {
             scheme: header.scheme,
             zero_threshold: header.zero_threshold,
             rows,
@@ -216,7 +216,7 @@ pub struct CountWindow {
 impl CountWindow {
     /// Extends the window to the buckets of a block; `false` if they are too far apart.
     #[must_use]
-    pub fn extend_to_block(&mut self, block: &BlockCounts) -> bool {
+    pub fn extend_to_block(&mut self, block: &DecodedBlock) -> bool {
         block.index_range().is_none_or(|range| self.extend_to(range))
     }
 
@@ -294,7 +294,7 @@ impl CountWindow {
 
     /// Adds some histograms of a block to which the window was extended, or subtracts histograms
     /// that were added.
-    pub fn add_rows(&mut self, block: &BlockCounts, rows: Range<usize>, subtracts: bool) {
+    pub fn add_rows(&mut self, block: &DecodedBlock, rows: Range<usize>, subtracts: bool) {
         let zeros = block.zero.get(rows.clone()).unwrap_or_default();
         let zeros = zeros.iter().fold(0u64, |sum, &n| sum.wrapping_add(n));
         self.add_zeros(if subtracts { zeros.wrapping_neg() } else { zeros });
@@ -366,7 +366,7 @@ mod tests {
         let all = histograms(150);
         let mut bytes = Vec::new();
         block::encode(&all, SeriesMeta::default(), &mut bytes).unwrap();
-        let counts = BlockCounts::decode(&bytes).unwrap().unwrap();
+        let counts = DecodedBlock::decode(&bytes).unwrap().unwrap();
         assert_eq!(counts.rows(), all.len());
         assert_eq!(counts.totals(), all.iter().map(Histogram::count).collect::<Vec<_>>());
         let mut sliding = CountWindow::default();
@@ -398,7 +398,7 @@ mod tests {
             let mut bytes = Vec::new();
             block::encode(std::slice::from_ref(&histogram), SeriesMeta::default(), &mut bytes)
                 .unwrap();
-            assert!(BlockCounts::decode(&bytes).unwrap().is_none(), "{value}");
+            assert!(DecodedBlock::decode(&bytes).unwrap().is_none(), "{value}");
             assert!(!CountWindow::default().add_histogram(&histogram), "{value}");
         }
     }
