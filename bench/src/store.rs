@@ -6,10 +6,12 @@
 
 mod figures;
 pub(crate) mod http;
+pub(crate) mod lockstep;
 pub(crate) mod prometheus;
 pub(crate) mod remote_write;
 pub(crate) mod server;
 pub(crate) mod topdeck;
+mod window_errors;
 
 use synthetic::{Dataset, DatasetKind, DatasetScale};
 

@@ -13,7 +13,7 @@ use crate::store::remote_write::{BUCKETS, BucketMap, FIRST};
 
 /// Counts by window, group and native bucket.
 #[derive(Clone)]
-pub(crate) struct ExpectedCounts {
+pub(crate) struct CountOracle {
     window_minutes: usize,
     windows: usize,
     start_ns: i64,
@@ -27,8 +27,8 @@ pub(crate) struct ExpectedCounts {
 const WINDOW_A: usize = 2;
 const WINDOW_B: usize = 5;
 
-impl ExpectedCounts {
-    pub(crate) fn new(dataset: &Dataset) -> ExpectedCounts {
+impl CountOracle {
+    pub(crate) fn new(dataset: &Dataset) -> CountOracle {
         let scale = dataset.scale();
         let window_minutes = if scale.series == 1 { WINDOW_A } else { WINDOW_B };
         let mut groups: Vec<String> = Vec::new();
@@ -43,7 +43,7 @@ impl ExpectedCounts {
         });
         let group_of_series = group_of_series.collect();
         let windows = scale.minutes.div_ceil(window_minutes);
-        ExpectedCounts {
+        CountOracle {
             window_minutes,
             windows,
             start_ns: dataset.start_ns(0),
@@ -62,7 +62,7 @@ impl ExpectedCounts {
         }
     }
 
-    pub(crate) fn merge(&mut self, other: &ExpectedCounts) {
+    pub(crate) fn merge(&mut self, other: &CountOracle) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
     }
 

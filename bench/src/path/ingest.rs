@@ -1,7 +1,6 @@
 //! Senders: as fast as the server answers, or at a rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +9,7 @@ use super::server::PathServer;
 use super::workload::{WireFormat, Workload};
 use crate::clock::wall_time;
 use crate::store::http::BenchConnection;
+use crate::store::lockstep::{REMOTE_WRITE_HEADERS, send_in_lockstep};
 
 /// Delay before a deferred request is sent again; senders that read `Retry-After` wait longer.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -85,9 +85,8 @@ pub(crate) fn send(mut server: PathServer, load: &Workload) -> Result<PathIngest
 }
 
 /// Sends the requests within two shares of each connection, and returns the number of deferred
-/// ones. The connections stay within one request of each other, because Prometheus rejects samples
-/// an hour behind others. With a rate, in histograms per second, requests are not sent earlier than
-/// that. `sent` is the number of requests that the first connection has sent.
+/// ones. With a rate, in histograms per second, requests are not sent earlier than that. `sent` is
+/// the number of requests that the first connection has sent.
 pub(crate) fn stream(
     server: &PathServer,
     load: &Workload,
@@ -95,8 +94,7 @@ pub(crate) fn stream(
     rate: Option<f64>,
     sent: &AtomicU64,
 ) -> Result<u64> {
-    let (deferred, failed) = (AtomicU64::new(0), Mutex::new(None::<anyhow::Error>));
-    let barrier = Barrier::new(load.lanes.len());
+    let deferred = AtomicU64::new(0);
     let connections: Result<Vec<BenchConnection>> =
         load.lanes.iter().map(|_| server.connect()).collect();
     let start = wall_time();
@@ -105,42 +103,24 @@ pub(crate) fn stream(
     let steps = place(longest, part.end) - place(longest, part.start);
     // Histograms of all connections in one step.
     let each = load.points as f64 / longest as f64;
-    std::thread::scope(|scope| {
-        for (lane, (requests, mut connection)) in load.lanes.iter().zip(connections?).enumerate() {
-            let (barrier, failed, deferred) = (&barrier, &failed, &deferred);
-            let chosen = &requests[place(requests.len(), part.start)..];
-            scope.spawn(move || {
-                for number in 0..steps {
-                    if let Some(rate) = rate {
-                        let due = Duration::from_secs_f64(number as f64 * each / rate);
-                        std::thread::sleep((start + due).saturating_sub(wall_time()));
-                    }
-                    // A shorter connection only keeps step.
-                    if let Some(request) = chosen.get(number) {
-                        let message = (load.format, request.as_slice());
-                        let done = send_one(server, &mut connection, message, deferred);
-                        if let Err(error) = done {
-                            failed.lock().expect("no panic").get_or_insert(error);
-                        }
-                    }
-                    if lane == 0 {
-                        sent.fetch_add(1, Ordering::Relaxed);
-                    }
-                    // All threads leave together, also after a failure.
-                    barrier.wait();
-                    if failed.lock().expect("no panic").is_some() {
-                        return;
-                    }
-                    barrier.wait();
-                }
-            });
+    send_in_lockstep(connections?, steps, |lane, step, connection| {
+        if let Some(rate) = rate {
+            let due = Duration::from_secs_f64(step as f64 * each / rate);
+            std::thread::sleep((start + due).saturating_sub(wall_time()));
         }
-        anyhow::Ok(())
-    })?;
-    match failed.into_inner().expect("no panic") {
-        Some(error) => Err(error.context("ingest")),
-        None => Ok(deferred.into_inner()),
-    }
+        let requests = &load.lanes[lane];
+        // A shorter connection only keeps step.
+        let outcome = match requests.get(place(requests.len(), part.start) + step) {
+            Some(request) => send_one(server, connection, (load.format, request), &deferred),
+            None => Ok(()),
+        };
+        if lane == 0 {
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+        outcome
+    })
+    .context("ingest")?;
+    Ok(deferred.into_inner())
 }
 
 fn send_one(
@@ -151,10 +131,7 @@ fn send_one(
 ) -> Result<()> {
     let headers = match format {
         WireFormat::Otlp => "Content-Type: application/x-protobuf\r\n",
-        _ => {
-            "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
-             X-Prometheus-Remote-Write-Version: 0.1.0\r\n"
-        }
+        _ => REMOTE_WRITE_HEADERS,
     };
     let path = server.kind.ingest_path(format);
     for _ in 0..PAUSES_MAX {

@@ -3,7 +3,7 @@
 use synthetic::Dataset;
 
 use super::answer::{AnswerBounds, grouped};
-use super::expected::ExpectedCounts;
+use super::expected::CountOracle;
 use super::server::PathServerKind;
 use super::workload::{PathSet, WireFormat};
 use crate::store::http::percent_encode;
@@ -150,7 +150,7 @@ impl PathQuery {
     }
 
     /// What an exact function must answer; `None` if only other servers can say.
-    pub(crate) fn expected(&self, counts: &ExpectedCounts, widen: f64) -> Option<AnswerBounds> {
+    pub(crate) fn expected(&self, counts: &CountOracle, widen: f64) -> Option<AnswerBounds> {
         let minutes = self.window_minutes;
         // Classic buckets are wider than any useful bounds.
         let is_classic = self.set.format() == WireFormat::Classic;

@@ -10,7 +10,7 @@ use synthetic::Dataset;
 
 use super::answer::{AnswerBounds, AnswerValues};
 use super::dashboard;
-use super::expected::ExpectedCounts;
+use super::expected::CountOracle;
 use super::growth::{self, GrowthFigures};
 use super::ingest::{self, PathIngest};
 use super::path_query::{PathQuery, QUERIES};
@@ -58,7 +58,7 @@ impl PathRun {
     pub(crate) fn run_set(&mut self, set: PathSet) -> Result<()> {
         let dataset = set.dataset(self.scale);
         progress(&format!("{}: drawing the data …", set.name()));
-        let mut expected = ExpectedCounts::new(&dataset);
+        let mut expected = CountOracle::new(&dataset);
         // Encoded in any case: the expected counts are those of what is encoded.
         let load = workload::encode(&dataset, set.format(), Some(&mut expected));
         let mut loaded = Vec::new();
@@ -105,7 +105,7 @@ impl PathRun {
         peers: &[PathPeer],
         dataset: &Dataset,
         query: &PathQuery,
-        expected: &ExpectedCounts,
+        expected: &CountOracle,
         round: usize,
     ) {
         let mut answers = Vec::new();
@@ -284,7 +284,7 @@ impl PathRun {
     fn compare(
         &mut self,
         query: &PathQuery,
-        expected: &ExpectedCounts,
+        expected: &CountOracle,
         answers: &[(PathServerKind, &str, usize, AnswerValues)],
     ) {
         let prometheus = answers.iter().find(|one| one.0 == PathServerKind::Prometheus);

@@ -7,7 +7,7 @@
 use synthetic::{Dataset, DatasetKind, DatasetScale, SyntheticSeries};
 
 use super::encoding;
-use super::expected::ExpectedCounts;
+use super::expected::CountOracle;
 use crate::store::remote_write::{BucketMap, SeriesCounts};
 
 /// What users send.
@@ -105,16 +105,16 @@ impl Workload {
 pub(crate) fn encode(
     dataset: &Dataset,
     format: WireFormat,
-    expected: Option<&mut ExpectedCounts>,
+    expected: Option<&mut CountOracle>,
 ) -> Workload {
     let scale = dataset.scale();
     let lanes = if scale.series == 1 { 1 } else { 2 };
     let collects = expected.is_some();
-    let parts: Vec<(Vec<Vec<u8>>, Option<ExpectedCounts>)> = std::thread::scope(|scope| {
+    let parts: Vec<(Vec<Vec<u8>>, Option<CountOracle>)> = std::thread::scope(|scope| {
         let lane = |lane: usize| {
             let series = scale.series * lane / lanes..scale.series * (lane + 1) / lanes;
             scope.spawn(move || {
-                let mut expected = collects.then(|| ExpectedCounts::new(dataset));
+                let mut expected = collects.then(|| CountOracle::new(dataset));
                 let bodies = encode_lane(dataset, format, series, expected.as_mut());
                 (bodies, expected)
             })
@@ -137,7 +137,7 @@ fn encode_lane(
     dataset: &Dataset,
     format: WireFormat,
     series: std::ops::Range<usize>,
-    mut expected: Option<&mut ExpectedCounts>,
+    mut expected: Option<&mut CountOracle>,
 ) -> Vec<Vec<u8>> {
     let (minutes, moved) = (dataset.scale().minutes, BucketMap::new());
     let named: Vec<SyntheticSeries> = series.clone().map(|at| dataset.series(at)).collect();

@@ -6,25 +6,23 @@ use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use synthetic::{
-    Dataset, ExpectedStats, MINUTE_NS, SyntheticSample, SyntheticSeries, THRESHOLD_NS,
-};
+use synthetic::{Dataset, ExpectedStats, SyntheticSample, SyntheticSeries, THRESHOLD_NS};
 use tempfile::TempDir;
 
 use super::StoreWork;
 use super::figures::{CheckedAnswer, IngestCost, QueryCost, SETS, StoreFigures};
 use super::http::{BenchConnection, BenchResponse, percent_encode};
+use super::lockstep::{REMOTE_WRITE_HEADERS, send_in_lockstep};
 use super::remote_write::{BucketMap, HistogramKind, SeriesCounts, WriteRequestBuilder};
 use super::server::PeerServer;
+use super::window_errors::window_errors;
 use crate::clock::wall_time;
 use crate::journal::{program, scratch};
 use crate::query::QueryResults;
-use crate::report::number;
 
 const PACKAGE: &str = "github.com/prometheus/prometheus/cmd/prometheus";
 const MANIFEST: &str = include_str!("../../peers/prometheus/go.mod");
@@ -33,9 +31,6 @@ pub(crate) const HEAD_SPAN_MS: f64 = 3.0 * 3_600_000.0;
 /// Prometheus checks for compaction at each append and once per minute.
 pub(crate) const COMPACTION_TIMEOUT: Duration = Duration::from_secs(150);
 const START_TIMEOUT: Duration = Duration::from_secs(60);
-
-const WRITE_HEADERS: &str = "Content-Type: application/x-protobuf\r\nContent-Encoding: snappy\r\n\
-     X-Prometheus-Remote-Write-Version: 0.1.0\r\n";
 
 /// Minutes per request: with one series, and with many, so that a request has about 2,000 points
 /// like those of Prometheus, or 2 MB.
@@ -157,8 +152,7 @@ impl PrometheusServer {
         BenchConnection::open(self.port)
     }
 
-    /// Sends the requests of each connection by its own thread. The threads stay within one request
-    /// of each other, because samples an hour behind others are rejected.
+    /// Sends the requests of each connection by its own thread.
     fn load(
         &mut self,
         set: &'static str,
@@ -167,34 +161,17 @@ impl PrometheusServer {
     ) -> Result<IngestCost> {
         self.server.wait_until_idle()?;
         let (cpu, written) = (self.server.cpu()?, self.server.written_bytes());
-        let (wall, barrier) = (wall_time(), Barrier::new(lanes.len()));
-        let failed: Mutex<Option<anyhow::Error>> = Mutex::new(None);
+        let wall = wall_time();
         let connections: Result<Vec<BenchConnection>> =
             lanes.iter().map(|_| self.connect()).collect();
-        std::thread::scope(|scope| {
-            for (requests, mut connection) in lanes.iter().zip(connections?) {
-                let (barrier, failed) = (&barrier, &failed);
-                scope.spawn(move || {
-                    for request in requests {
-                        let sent =
-                            write(&mut connection, request).and_then(BenchResponse::into_body);
-                        if let Err(error) = sent {
-                            failed.lock().expect("no panic").get_or_insert(error);
-                        }
-                        // All threads leave together, also after a failure.
-                        barrier.wait();
-                        if failed.lock().expect("no panic").is_some() {
-                            return;
-                        }
-                        barrier.wait();
-                    }
-                });
+        let steps = lanes.iter().map(Vec::len).max().unwrap_or_default();
+        send_in_lockstep(connections?, steps, |lane, step, connection| {
+            match lanes[lane].get(step) {
+                Some(request) => write(connection, request)?.into_body().map(drop),
+                None => Ok(()),
             }
-            anyhow::Ok(())
-        })?;
-        if let Some(error) = failed.into_inner().expect("no panic") {
-            return Err(error.context(format!("taking in {set}")));
-        }
+        })
+        .with_context(|| format!("taking in {set}"))?;
         let (passed, cpu_after) = (wall_time() - wall, self.server.cpu()?);
         self.wait_until_compacted()?;
         let cpu_until_idle = self.server.cpu()? - cpu;
@@ -297,7 +274,7 @@ pub(crate) fn head_span_ms(connection: &mut BenchConnection) -> Result<f64> {
 }
 
 fn write(connection: &mut BenchConnection, request: &[u8]) -> Result<BenchResponse> {
-    connection.post("/api/v1/write", WRITE_HEADERS, request)
+    connection.post("/api/v1/write", REMOTE_WRITE_HEADERS, request)
 }
 
 /// Bytes of all files in a folder, recursively.
@@ -427,7 +404,7 @@ fn query_a(
     figures.answers.push(CheckedAnswer::new(
         "A: relative error of p99 per 4 min relative to the middle of its exact bucket, median \
          and worst",
-        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        format!("{} %, {} %", errors.median(), errors.worst()),
         "0; a bucket is up to 10 % wide",
     ));
 
@@ -435,23 +412,23 @@ fn query_a(
     let path = range(&format!("histogram_fraction(0, {limit_s}, {window})"), start, end, 240);
     let (query, answer) = server.query(work, "a-below", &path)?;
     figures.queries.push(query);
-    let errors = self::window_errors(&answer, start, truth, |window, found| {
+    let errors = window_errors(&answer, start, truth, |window, found| {
         let share = window.at_or_below_threshold as f64 / window.count as f64;
         Some((found - share).abs())
     })?;
     figures.answers.push(CheckedAnswer::new(
         "A: error of the share at or below 12.3 ms per 4 min, median and worst",
-        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        format!("{} %, {} %", errors.median(), errors.worst()),
         "0",
     ));
     let path = range(&format!("histogram_count({window})"), start, end, 240);
     let (_, answer) = server.query(work, "a-count", &path)?;
-    let errors = self::window_errors(&answer, start, truth, |window, found| {
+    let errors = window_errors(&answer, start, truth, |window, found| {
         Some((found / window.count as f64 - 1.0).abs())
     })?;
     figures.answers.push(CheckedAnswer::new(
         "A: relative error of the count per 4 min, median and worst",
-        format!("{} %, {} %", percent(errors.median()), percent(errors.worst())),
+        format!("{} %, {} %", errors.median(), errors.worst()),
         "0",
     ));
 
@@ -588,38 +565,4 @@ pub(crate) fn series_of(answer: &Value, kind: &str) -> Result<Vec<(i64, Value)>>
         answer["data"]["result"][0][kind].as_array().context("a response without values")?;
     let pair = |pair: &Value| Some((pair[0].as_f64()? as i64, pair[1].clone()));
     Ok(values.iter().filter_map(pair).collect())
-}
-
-/// Errors, one per window, ascending.
-struct QuantileErrors(Vec<f64>);
-
-impl QuantileErrors {
-    fn median(&self) -> f64 {
-        self.0.get(self.0.len() / 2).copied().unwrap_or(f64::NAN)
-    }
-
-    fn worst(&self) -> f64 {
-        self.0.last().copied().unwrap_or(f64::NAN)
-    }
-}
-
-/// Compares the value at the end of each window with its exact value.
-fn window_errors(
-    answer: &Value,
-    start_s: i64,
-    truth: &ExpectedStats,
-    error: impl Fn(&synthetic::ExpectedWindow, f64) -> Option<f64>,
-) -> Result<QuantileErrors> {
-    let window_s = ExpectedStats::WINDOW_MINUTES as i64 * MINUTE_NS / 1_000_000_000;
-    let of = |(time_s, value): &(i64, Value)| {
-        let window = truth.windows().get(((time_s - start_s) / window_s - 1) as usize)?;
-        error(window, value.as_str()?.parse().ok()?)
-    };
-    let mut all: Vec<f64> = series_of(answer, "values")?.iter().filter_map(of).collect();
-    all.sort_by(f64::total_cmp);
-    Ok(QuantileErrors(all))
-}
-
-fn percent(share: f64) -> String {
-    number(share * 100.0)
 }

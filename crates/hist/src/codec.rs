@@ -23,5 +23,5 @@ mod row_bounds;
 mod runs;
 
 pub mod block;
-pub mod block_counts;
+pub mod decoded_block;
 pub mod frame;

@@ -3,13 +3,13 @@
 //! Counters and distributions are reported cumulatively since the file was created, under the
 //! labels `host`, `process`, `generation`. A generation is held by one process at a time
 //! ([`generation_table`]); which process holds it is durable before its rows are appended.
-//! Processes without a generation are added to a sum at their exit ([`exited_sums`]), in a batch
+//! Processes without a generation are added to a sum at their exit ([`exit_totals`]), in a batch
 //! whose identity tells after a crash whether it was accepted. So nothing is lost or counted twice
 //! when topdeck or the program restarts. A reading consists of several batches. Counters and
 //! distributions that are not accepted are part of the next reading; gauges become a gap.
 
 mod collector;
-mod exited_sums;
+mod exit_totals;
 mod generation_file;
 mod generation_table;
 mod in_flight_by_age;
@@ -30,7 +30,7 @@ use serde::Deserialize;
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::shm_metrics::collector::{CollectorOptions, ShmCollector};
-use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::rows::ShmRowWriter;
 use crate::source::{HostSource, Opening, SourceSettings, TABLE};
@@ -214,7 +214,7 @@ impl ShmWorker {
         Ok(())
     }
 
-    fn append_sums(&mut self, sums: &mut ExitedSums, end: i64) -> intake::Result<()> {
+    fn append_sums(&mut self, sums: &mut ExitTotals, end: i64) -> intake::Result<()> {
         let producer = self.sums_producer.id();
         let Some(identity) = self.collector.table.pending_identity(producer) else { return Ok(()) };
         let encoding = SeriesKeyEncoding::new("shared memory");

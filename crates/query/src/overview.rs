@@ -26,7 +26,7 @@ use model::{Gap, Selector, Series, SeriesKind, selector};
 use store::{MINUTE, ReadView, SeriesEntryRef};
 
 use self::deviation::Deviation;
-use self::excess::{Excess, expected_above};
+use self::excess::{ExcessSignificance, expected_above};
 use self::mini_heatmap::MiniHeatmap;
 use self::row_state::{RankClass, RowState, first_minute};
 use self::row_threshold::RowThreshold;
@@ -157,10 +157,10 @@ impl OverviewRow {
     /// Values above the threshold beyond those expected there in the last five minutes, 0 if
     /// chance explains them: `None` if unknown, or if the buckets are too wide to tell.
     pub fn affected_now(&self) -> Option<f64> {
-        match Excess::of(self.above.0?, self.recent.count()) {
-            Excess::Significant(beyond) => Some(beyond),
-            Excess::Uncertain(_) => None,
-            Excess::Insignificant => Some(0.0),
+        match ExcessSignificance::of(self.above.0?, self.recent.count()) {
+            ExcessSignificance::Significant(beyond) => Some(beyond),
+            ExcessSignificance::Uncertain(_) => None,
+            ExcessSignificance::Insignificant => Some(0.0),
         }
     }
 
@@ -171,12 +171,12 @@ impl OverviewRow {
 
     /// What can be said about the last five minutes.
     pub fn state(&self) -> RowStatus {
-        match self.above.0.map(|above| Excess::of(above, self.recent.count())) {
+        match self.above.0.map(|above| ExcessSignificance::of(above, self.recent.count())) {
             _ if self.recent.count() == 0 => RowStatus::Unknown,
             None => RowStatus::Unknown,
-            Some(Excess::Significant(_)) => RowStatus::Affected,
-            Some(Excess::Uncertain(_)) => RowStatus::Uncertain,
-            Some(Excess::Insignificant) => RowStatus::Usual,
+            Some(ExcessSignificance::Significant(_)) => RowStatus::Affected,
+            Some(ExcessSignificance::Uncertain(_)) => RowStatus::Uncertain,
+            Some(ExcessSignificance::Insignificant) => RowStatus::Usual,
         }
     }
 }
@@ -416,11 +416,11 @@ impl RowRanking {
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
         };
         let excess = |above: Option<Bracket<u64>>, count: u64| match above
-            .map_or(Excess::Insignificant, |above| Excess::of(above, count))
+            .map_or(ExcessSignificance::Insignificant, |above| ExcessSignificance::of(above, count))
         {
-            Excess::Insignificant => (RankClass::Usual, 0.0),
-            Excess::Uncertain(beyond) => (RankClass::Uncertain, beyond),
-            Excess::Significant(beyond) => (RankClass::Affected, beyond),
+            ExcessSignificance::Insignificant => (RankClass::Usual, 0.0),
+            ExcessSignificance::Uncertain(beyond) => (RankClass::Uncertain, beyond),
+            ExcessSignificance::Significant(beyond) => (RankClass::Affected, beyond),
         };
         let recent = above(&state.recent);
         let today = above(&state.today).filter(|_| state.is_complete());

@@ -8,6 +8,9 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+/// Directory of the store in the data directory.
+pub(crate) const STORE_FOLDER: &str = "store";
+
 /// Old name, new name.
 const RENAMED_FOLDERS: [(&str, &str); 3] =
     [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];

@@ -21,7 +21,7 @@ use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::data_folders::rename_old_folders;
+use crate::data_folders::{STORE_FOLDER, rename_old_folders};
 use crate::server_client::LOCK_FILE;
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
@@ -37,8 +37,6 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
-/// Directory of the store in the data directory.
-pub(crate) const STORE_FOLDER: &str = "store";
 /// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within
 /// 15 s.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);

@@ -7,15 +7,15 @@ use model::{Selector, Series, SeriesKind};
 use render::text::plural;
 use serde_json::Value;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::parse_selector;
 
 /// End series of a server now: they are no longer current, and their rows stay
 ///
-/// Stores a staleness marker after the last row of each, as if its source had stopped. Without --yes
-/// it only prints the affected series. A new sample makes a series current again. Texts, which have
-/// no markers, and series that are retired already are left out.
+/// Stores a staleness marker after the last row of each, as if its source had stopped. Without
+/// --yes it only prints the affected series. A new sample makes a series current again. Texts,
+/// which have no markers, and series that are retired already are left out.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {

@@ -13,9 +13,8 @@ use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
-use crate::data_folders::default_data_dir;
+use crate::data_folders::{STORE_FOLDER, default_data_dir};
 use crate::journal::progress_line::ProgressLine;
-use crate::node::STORE_FOLDER;
 
 /// Response timeout: a snapshot of a large store takes a while.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(600);

@@ -12,7 +12,7 @@ use intake::{EventCounter, Meter};
 use shm::ProcessIdentity;
 
 use crate::metrics;
-use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::generation_table::{FileId, GenerationTable, ProgramName, SeriesShare};
 use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
@@ -205,9 +205,9 @@ impl ShmCollector {
         &mut self,
         count: usize,
         now: i64,
-    ) -> Result<Option<(ExitedSums, i64)>, FileError> {
+    ) -> Result<Option<(ExitTotals, i64)>, FileError> {
         let (mut sums, mut files, mut failed) =
-            (ExitedSums::default(), BTreeSet::new(), Vec::new());
+            (ExitTotals::default(), BTreeSet::new(), Vec::new());
         let mut end = now;
         for (file, process) in &mut self.processes {
             let Some(share @ (SeriesShare::Short | SeriesShare::Other)) = process.share() else {

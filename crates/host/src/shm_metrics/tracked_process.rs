@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use shm::snapshot::{MetricValue, ProcessMetric};
 use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 
-use crate::shm_metrics::exited_sums::ExitedSums;
+use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
 use crate::shm_metrics::in_flight_by_age::InFlightByAge;
 use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
@@ -191,7 +191,7 @@ impl TrackedProcess {
 
     /// Adds the final values of an exited process to a sum; `last_end` is the end of the sum's last
     /// row.
-    pub(crate) fn add_to(&mut self, sums: &mut ExitedSums, last_end: i64) -> shm::Result<()> {
+    pub(crate) fn add_to(&mut self, sums: &mut ExitTotals, last_end: i64) -> shm::Result<()> {
         let (Some(attached), Some(share)) = (&mut self.attached, self.share) else { return Ok(()) };
         let metrics = attached.metrics()?;
         let now_ns = clock::now();

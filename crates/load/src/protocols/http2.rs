@@ -2,7 +2,7 @@
 //!
 //! The `h2` crate does framing, header compression and flow control. It is written for an async
 //! runtime; here it runs without one: its socket is memory ([`Pipe`]), and it is polled when bytes
-//! arrive or a request is sent. Wakers ([`WokenStreams`]) name the streams to poll, so the cost of
+//! arrive or a request is sent. Wakers ([`WakeList`]) name the streams to poll, so the cost of
 //! a response does not depend on the number of streams.
 
 mod pipe;
@@ -25,7 +25,7 @@ use crate::load_protocol::{LoadProtocol, ProtocolRow, ProtocolTarget, UrlScheme}
 use crate::rendered_request::RenderedRequest;
 use crate::target_url::TargetUrl;
 
-use pipe::{Pipe, WokenStreams};
+use pipe::{Pipe, WakeList};
 use request_encoder::RequestEncoder;
 use stream::Http2Stream;
 
@@ -99,7 +99,7 @@ pub(crate) struct Http2 {
     encoder: RequestEncoder,
     client: Option<Http2Client>,
     pipe: Pipe,
-    woken_streams: Arc<WokenStreams>,
+    wake_list: Arc<WakeList>,
     /// Waker of the connection; `wakers`: those of streams, by slot.
     waker: Waker,
     wakers: Vec<Waker>,
@@ -124,14 +124,14 @@ struct Http2Client {
 impl Http2 {
     /// Codec for this host and port.
     pub(crate) fn new(authority: &str, is_tls: bool, kind: RequestKind) -> Http2 {
-        let woken_streams = Arc::new(WokenStreams::default());
+        let wake_list = Arc::new(WakeList::default());
         Http2 {
             encoder: RequestEncoder::new(authority, is_tls, kind),
             client: None,
             pipe: Pipe::default(),
-            waker: woken_streams.waker(None),
+            waker: wake_list.waker(None),
             wakers: Vec::new(),
-            woken_streams,
+            wake_list,
             streams: Slab::new(),
             refused: Vec::new(),
             streams_now: STREAMS,
@@ -146,7 +146,7 @@ impl Http2 {
         loop {
             self.poll();
             let mut is_done = true;
-            while let Some(slot) = self.woken_streams.pop() {
+            while let Some(slot) = self.wake_list.pop() {
                 is_done = false;
                 let (Some((request_id, stream)), Some(waker)) =
                     (self.streams.get_mut(slot), self.wakers.get(slot))
@@ -161,7 +161,7 @@ impl Http2 {
                     self.streams.remove(slot);
                 }
             }
-            if (is_done && !self.woken_streams.is_connection_woken()) || self.broken.is_some() {
+            if (is_done && !self.wake_list.is_connection_woken()) || self.broken.is_some() {
                 break;
             }
         }
@@ -170,7 +170,7 @@ impl Http2 {
 
     /// Polls the connection.
     fn poll(&mut self) {
-        self.woken_streams.clear_connection_wake();
+        self.wake_list.clear_connection_wake();
         let (Some(client), None) = (&mut self.client, self.broken) else { return };
         match Pin::new(&mut client.connection).poll(&mut Context::from_waker(&self.waker)) {
             Poll::Pending => {}
@@ -206,10 +206,10 @@ impl Http2 {
         }
         let slot = self.streams.insert((request_id, Http2Stream::new(response, answer)));
         while self.wakers.len() <= slot {
-            self.wakers.push(self.woken_streams.waker(Some(self.wakers.len())));
+            self.wakers.push(self.wake_list.waker(Some(self.wakers.len())));
         }
         // A stream wakes only after its first poll.
-        self.woken_streams.wake(slot);
+        self.wake_list.wake(slot);
         Some(())
     }
 }

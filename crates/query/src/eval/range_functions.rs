@@ -15,7 +15,7 @@ pub(crate) mod statistics;
 pub(crate) mod sum;
 mod window;
 
-pub(crate) use rate::Growth;
+pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
 
 use std::collections::HashSet;
@@ -56,8 +56,8 @@ enum WindowFn {
     Points(fn(&[SeriesPoint]) -> StepValue),
     /// Function of floats and histograms; there is at least one.
     Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
-    /// Growth of floats and histograms; there is at least one.
-    Growth(Growth),
+    /// GrowthKind of floats and histograms; there is at least one.
+    GrowthKind(GrowthKind),
     /// Result at steps at which no series has a sample.
     Absent,
 }
@@ -75,8 +75,8 @@ impl RangeKernel {
         RangeKernel::new(WindowFn::Window(work))
     }
 
-    pub(crate) const fn growth(growth: Growth) -> RangeKernel {
-        RangeKernel::new(WindowFn::Growth(growth))
+    pub(crate) const fn growth(growth: GrowthKind) -> RangeKernel {
+        RangeKernel::new(WindowFn::GrowthKind(growth))
     }
 
     const fn new(work: WindowFn) -> RangeKernel {
@@ -263,7 +263,7 @@ impl RangeFunctionEval<'_> {
         range: &Range<i64>,
         retained: &AtomicUsize,
     ) -> Result<Option<Stream>> {
-        if let WindowFn::Growth(growth) = self.kernel.work
+        if let WindowFn::GrowthKind(growth) = self.kernel.work
             && let Some(increments) = self.increments(evaluation, handles, range, growth)?
         {
             let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
@@ -307,7 +307,7 @@ impl RangeFunctionEval<'_> {
         let drops_name = samples.drops_name;
         let series = match function.work {
             WindowFn::Points(_) | WindowFn::Absent => SeriesSamples::with_samples(samples),
-            WindowFn::Window(_) | WindowFn::Growth(_) => {
+            WindowFn::Window(_) | WindowFn::GrowthKind(_) => {
                 let uses_starts = function.uses_starts && evaluation.settings.start_timestamps;
                 SeriesSamples::split(samples, uses_starts)
             }
@@ -410,7 +410,7 @@ impl RangeFunctionEval<'_> {
         match self.kernel.work {
             WindowFn::Points(work) => Ok(Some(work(samples))),
             WindowFn::Window(work) => work(&window, warnings),
-            WindowFn::Growth(growth) => Ok(rate::compute_growth(&window, growth, warnings)),
+            WindowFn::GrowthKind(growth) => Ok(rate::compute_growth(&window, growth, warnings)),
             WindowFn::Absent => Ok(None),
         }
     }

@@ -4,7 +4,7 @@
 //! in Prometheus; with custom buckets, in the outermost one. NaN values are in `count` and in no
 //! bucket, and make the sum NaN, as does an unknown sum.
 
-use hist::codec::block_counts::CountWindow;
+use hist::codec::decoded_block::CountWindow;
 use hist::{Buckets, Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND_INDEX;

@@ -23,7 +23,7 @@ const ALPHA: f64 = 0.001;
 
 /// Values above a threshold beyond those expected there.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Excess {
+pub(super) enum ExcessSignificance {
     /// Chance explains it, whichever value within its bounds the number above the threshold has.
     Insignificant,
     /// Significant at the upper bound of the number above the threshold, but not at the lower one:
@@ -33,14 +33,14 @@ pub(super) enum Excess {
     Significant(f64),
 }
 
-impl Excess {
+impl ExcessSignificance {
     /// Excess of `above` of `count` values.
-    pub(super) fn of(above: Bracket<u64>, count: u64) -> Excess {
+    pub(super) fn of(above: Bracket<u64>, count: u64) -> ExcessSignificance {
         let beyond = (above.estimate as f64 - expected_above(count)).max(0.0);
         match (is_significant(above.lower, count), is_significant(above.upper, count)) {
-            (true, _) => Excess::Significant(beyond),
-            (false, true) => Excess::Uncertain(beyond),
-            (false, false) => Excess::Insignificant,
+            (true, _) => ExcessSignificance::Significant(beyond),
+            (false, true) => ExcessSignificance::Uncertain(beyond),
+            (false, false) => ExcessSignificance::Insignificant,
         }
     }
 }
@@ -84,30 +84,30 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(above: u64, count: u64, expected: Excess) {
-        assert_eq!(Excess::of(Bracket::exact(above), count), expected);
+    fn check(above: u64, count: u64, expected: ExcessSignificance) {
+        assert_eq!(ExcessSignificance::of(Bracket::exact(above), count), expected);
     }
 
     #[test]
     fn row_with_38_slow_requests_where_36_are_expected_is_not_affected() {
-        check(38, 3600, Excess::Insignificant);
-        check(36, 3600, Excess::Insignificant);
-        check(0, 3600, Excess::Insignificant);
+        check(38, 3600, ExcessSignificance::Insignificant);
+        check(36, 3600, ExcessSignificance::Insignificant);
+        check(0, 3600, ExcessSignificance::Insignificant);
     }
 
     #[test]
     fn excess_is_significant_from_the_edge_on() {
         // exp(-n D) is 0.0012 at 60 of 3600, and 0.0007 at 61.
-        check(60, 3600, Excess::Insignificant);
-        check(61, 3600, Excess::Significant(25.0));
+        check(60, 3600, ExcessSignificance::Insignificant);
+        check(61, 3600, ExcessSignificance::Significant(25.0));
     }
 
     #[test]
     fn one_slow_request_of_few_is_chance_and_three_of_three_are_not() {
-        check(1, 1, Excess::Insignificant);
-        check(1, 100, Excess::Insignificant);
-        check(3, 3, Excess::Significant(2.97));
-        check(0, 0, Excess::Insignificant);
+        check(1, 1, ExcessSignificance::Insignificant);
+        check(1, 100, ExcessSignificance::Insignificant);
+        check(3, 3, ExcessSignificance::Significant(2.97));
+        check(0, 0, ExcessSignificance::Insignificant);
     }
 
     #[test]
@@ -127,10 +127,10 @@ mod tests {
     #[test]
     fn bucket_around_the_threshold_that_may_hold_all_slow_requests_is_uncertain() {
         let above = Bracket { lower: 0, estimate: 400, upper: 700 };
-        assert_eq!(Excess::of(above, 3600), Excess::Uncertain(364.0));
+        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Uncertain(364.0));
         let above = Bracket { lower: 100, estimate: 400, upper: 700 };
-        assert_eq!(Excess::of(above, 3600), Excess::Significant(364.0));
+        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Significant(364.0));
         let above = Bracket { lower: 0, estimate: 20, upper: 40 };
-        assert_eq!(Excess::of(above, 3600), Excess::Insignificant);
+        assert_eq!(ExcessSignificance::of(above, 3600), ExcessSignificance::Insignificant);
     }
 }

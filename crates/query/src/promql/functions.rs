@@ -10,7 +10,7 @@ use crate::eval::call::{
     FunctionCall, absent, histogram, info, label, math, running_total, scalar, sort, time,
 };
 use crate::eval::range_functions::{
-    Growth, RangeKernel, adjacent, passthrough, regression, statistics, sum,
+    GrowthKind, RangeKernel, adjacent, passthrough, regression, statistics, sum,
 };
 use crate::plan::RangeExtension;
 use crate::stream::{Stream, seconds};
@@ -131,7 +131,7 @@ static TABLE: &[PromqlFunctionRow] = &[
     instant("deg", &[Vector], Vector, |e, call| {
         math::map(e, call, Rising, |x| x * 180.0 / std::f64::consts::PI)
     }),
-    range("delta", &[Matrix], RangeKernel::growth(Growth::DELTA).with_extensions(BOTH)),
+    range("delta", &[Matrix], RangeKernel::growth(GrowthKind::DELTA).with_extensions(BOTH)),
     range("deriv", &[Matrix], RangeKernel::window(regression::deriv)).unit(PerSecond),
     range(
         "double_exponential_smoothing",
@@ -199,7 +199,10 @@ static TABLE: &[PromqlFunctionRow] = &[
     range(
         "increase",
         &[Matrix],
-        RangeKernel::growth(Growth::INCREASE).with_starts().with_extensions(BOTH).for_counters(),
+        RangeKernel::growth(GrowthKind::INCREASE)
+            .with_starts()
+            .with_extensions(BOTH)
+            .for_counters(),
     )
     .reads_totals(),
     instant("info", &[Vector, Vector], Vector, info::info)
@@ -253,7 +256,7 @@ static TABLE: &[PromqlFunctionRow] = &[
     range(
         "rate",
         &[Matrix],
-        RangeKernel::growth(Growth::RATE).with_starts().with_extensions(BOTH).for_counters(),
+        RangeKernel::growth(GrowthKind::RATE).with_starts().with_extensions(BOTH).for_counters(),
     )
     .unit(PerSecond)
     .reads_totals(),

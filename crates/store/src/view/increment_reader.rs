@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use hist::Histogram;
-use hist::codec::block_counts::{BlockCounts, CountWindow};
+use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 
 use super::increments::{HistogramIncrements, IncrementPiece, PieceContent, TOTAL_BITS_MAX};
 
@@ -38,7 +38,7 @@ pub struct DecodedChunks {
 struct DecodedChunk {
     /// Number of the piece.
     piece: Option<usize>,
-    counts: BlockCounts,
+    counts: DecodedBlock,
     /// Sums of the totals of the rows before each row, once they were needed.
     totals: Vec<u64>,
 }
@@ -241,7 +241,7 @@ fn row_of(piece: &IncrementPiece, chunk: &ChunkIncrements, sample: usize) -> usi
 
 impl HistogramIncrements {
     /// Whether the increments have the buckets of their base, and their sums are below 2^63.
-    fn is_like(&self, chunk: &ChunkIncrements, counts: &BlockCounts) -> bool {
+    fn is_like(&self, chunk: &ChunkIncrements, counts: &DecodedBlock) -> bool {
         let total =
             counts.totals().iter().fold(chunk.base.count(), |sum, &n| sum.saturating_add(n));
         counts.scheme() == self.scheme()

@@ -13,7 +13,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use hist::codec::block_counts::{BlockCounts, CountWindow};
+use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
@@ -314,7 +314,7 @@ struct IncrementsBuilder {
     /// Whether samples of several chunks were put in order, whatever predecessors they record.
     is_reordered: bool,
     held_bytes: usize,
-    decoded: BlockCounts,
+    decoded: DecodedBlock,
 }
 
 #[derive(Debug, PartialEq)]

@@ -1,6 +1,6 @@
 //! Frames and blocks.
 
-use hist::codec::block_counts::{BlockCounts, CountWindow};
+use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 use hist::codec::{block, frame};
 use hist::{Accumulator, Histogram};
 
@@ -59,7 +59,7 @@ pub(super) fn block(bytes: &[u8]) {
 
 /// Counts decoded for sums of rows equal those of the histograms.
 fn check_counts(bytes: &[u8], histograms: &[Histogram]) {
-    let counts = BlockCounts::decode(bytes).expect("the block is valid");
+    let counts = DecodedBlock::decode(bytes).expect("the block is valid");
     let Some(counts) = counts else { return };
     let totals: Vec<u64> = histograms.iter().map(Histogram::count).collect();
     assert_eq!(counts.totals(), totals);

@@ -92,14 +92,14 @@ impl AsyncWrite for Pipe {
 
 /// Woken streams by slot, in no order, and whether the connection was woken.
 #[derive(Default)]
-pub(super) struct WokenStreams {
+pub(super) struct WakeList {
     streams: Mutex<Vec<usize>>,
     connection: AtomicBool,
 }
 
-impl WokenStreams {
+impl WakeList {
     /// Waker of the stream in this slot; without a slot, of the connection.
-    pub(super) fn waker(self: &Arc<WokenStreams>, slot: Option<usize>) -> Waker {
+    pub(super) fn waker(self: &Arc<WakeList>, slot: Option<usize>) -> Waker {
         Waker::from(Arc::new(StreamWaker { list: self.clone(), slot }))
     }
 
@@ -124,7 +124,7 @@ impl WokenStreams {
 }
 
 struct StreamWaker {
-    list: Arc<WokenStreams>,
+    list: Arc<WakeList>,
     slot: Option<usize>,
 }
 

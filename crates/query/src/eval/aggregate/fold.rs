@@ -19,7 +19,7 @@ use super::sum::SumFold;
 use super::{AggregateGroup, AggregateParam, group_streams};
 
 /// Groups that are aggregated as their streams are read.
-pub(super) trait RunningGroups {
+pub(super) trait GroupAggregator {
     /// Adds streams; they are released from the budget.
     fn add(
         &mut self,
@@ -38,7 +38,7 @@ pub(super) trait RunningGroups {
 }
 
 /// Empty groups of a fold.
-pub(super) fn running_groups(op: AggregateOp) -> Box<dyn RunningGroups> {
+pub(super) fn group_aggregator(op: AggregateOp) -> Box<dyn GroupAggregator> {
     match op {
         AggregateOp::Sum => Box::<FoldedGroups<SumFold>>::default(),
         AggregateOp::Avg => Box::<FoldedGroups<BoundedFold<MeanFold>>>::default(),
@@ -54,7 +54,7 @@ pub(super) fn running_groups(op: AggregateOp) -> Box<dyn RunningGroups> {
 
 impl Evaluation<'_> {
     pub(super) fn fold(&mut self, aggregate: &Aggregation, steps: StepGrid) -> Result<Vec<Stream>> {
-        let mut groups = running_groups(aggregate.op);
+        let mut groups = group_aggregator(aggregate.op);
         self.streams_in_batches(&aggregate.input, steps, &mut |evaluation, streams| {
             groups.add(evaluation, &aggregate.grouping, streams, steps)
         })?;
@@ -134,7 +134,7 @@ impl<F: GroupFold> FoldedGroups<F> {
     }
 }
 
-impl<F: GroupFold> RunningGroups for FoldedGroups<F> {
+impl<F: GroupFold> GroupAggregator for FoldedGroups<F> {
     fn add(
         &mut self,
         evaluation: &Evaluation<'_>,

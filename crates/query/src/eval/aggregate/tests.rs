@@ -6,7 +6,7 @@ use hist::{Bracket, Histogram, Mixture, Scheme};
 use model::Selector;
 use store::{NumberSummary, TimeGrid};
 
-use super::fold::running_groups;
+use super::fold::group_aggregator;
 use super::*;
 use crate::labels::NAME;
 use crate::plan::{PlanNode, PlanOp};
@@ -68,7 +68,7 @@ fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<
             evaluation.pick(&aggregate, &params, streams, SourceSpan::default())
         }
         _ => {
-            let mut groups = running_groups(way);
+            let mut groups = group_aggregator(way);
             groups.add(&evaluation, &aggregate.grouping, streams, steps).unwrap();
             groups.finish(&mut evaluation, &aggregate)
         }

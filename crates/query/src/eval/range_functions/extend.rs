@@ -1,4 +1,4 @@
-//! Growth at exact range boundaries (`anchored`, `smoothed`).
+//! GrowthKind at exact range boundaries (`anchored`, `smoothed`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::histogram::{FloatHistogram, ResetHint};
 use crate::plan::RangeExtension;
 use crate::value::StepValue;
 
-use super::rate::{Growth, add, sub};
+use super::rate::{GrowthKind, add, sub};
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{FloatPoint, HasTime, HistogramPoint, RangeWindow, count_until, millis};
 
@@ -47,8 +47,8 @@ fn is_end_interpolated<T: HasTime>(window: &RangeWindow<'_>, points: &[T], last:
     window.extension == RangeExtension::Smoothed && last > 0 && points[last].time() > window.end
 }
 
-/// Growth of floats.
-pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f64> {
+/// GrowthKind of floats.
+pub(super) fn float_growth(window: &RangeWindow<'_>, growth: GrowthKind) -> Option<f64> {
     let (left, inner, right) = at_ends(window, growth_boundary(window, window.floats)?, growth);
     let mut increase = right - left;
     if growth.is_counter {
@@ -74,7 +74,7 @@ pub(super) fn float_growth(window: &RangeWindow<'_>, growth: Growth) -> Option<f
 pub(super) fn interpolated_ends<'a>(
     window: &RangeWindow<'a>,
 ) -> Option<(f64, impl Iterator<Item = &'a FloatPoint>, f64)> {
-    let growth = Growth { is_counter: false, is_rate: false };
+    let growth = GrowthKind { is_counter: false, is_rate: false };
     Some(at_ends(window, boundary_points(window, window.floats)?, growth))
 }
 
@@ -82,7 +82,7 @@ pub(super) fn interpolated_ends<'a>(
 fn at_ends<'a>(
     window: &RangeWindow<'a>,
     ends: RangeInclusive<usize>,
-    growth: Growth,
+    growth: GrowthKind,
 ) -> (f64, impl Iterator<Item = &'a FloatPoint> + use<'a>, f64) {
     let floats = window.floats;
     let (first, last) = ends.into_inner();
@@ -100,17 +100,22 @@ fn at_ends<'a>(
 }
 
 /// Linear interpolation between two floats; a counter that fell starts at zero.
-pub(super) fn interpolate(from: &FloatPoint, to: &FloatPoint, time: i64, growth: Growth) -> f64 {
+pub(super) fn interpolate(
+    from: &FloatPoint,
+    to: &FloatPoint,
+    time: i64,
+    growth: GrowthKind,
+) -> f64 {
     let begin = if growth.is_counter && to.value < from.value { 0.0 } else { from.value };
     let (part, elapsed) =
         (millis(time.saturating_sub(from.time)), millis(to.time.saturating_sub(from.time)));
     begin + (to.value - begin) * part / elapsed
 }
 
-/// Growth of histograms.
+/// GrowthKind of histograms.
 pub(super) fn histogram_growth(
     window: &RangeWindow<'_>,
-    growth: Growth,
+    growth: GrowthKind,
     warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     let histograms = window.histograms;
@@ -163,7 +168,7 @@ pub(super) fn interpolate_histograms(
     from: &HistogramPoint,
     to: &HistogramPoint,
     time: i64,
-    growth: Growth,
+    growth: GrowthKind,
     warnings: &mut SeriesWarnings,
 ) -> Option<FloatHistogram> {
     let mut result = FloatHistogram::clone(&to.value);

@@ -1,4 +1,4 @@
-//! Growth of a cumulative histogram by its stored increments.
+//! GrowthKind of a cumulative histogram by its stored increments.
 //!
 //! The increase of a window is the sum of the increments between its first and its last sample,
 //! which one pass over the series yields for all windows: each increment is added to dense counts
@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use hist::codec::block_counts::CountWindow;
+use hist::codec::decoded_block::CountWindow;
 use store::{DecodedChunks, HistogramIncrements, IncrementReader};
 
 use crate::error::Result;
@@ -17,7 +17,7 @@ use crate::plan::RangeExtension;
 use crate::source::SeriesHandle;
 use crate::value::StepValue;
 
-use super::rate::{Growth, SampledInterval};
+use super::rate::{GrowthKind, SampledInterval};
 use super::window::RangeWindow;
 use super::{RangeFunctionEval, STEPS_UNCHECKED};
 
@@ -28,7 +28,7 @@ impl RangeFunctionEval<'_> {
         evaluation: &mut Evaluation<'_>,
         handles: &[SeriesHandle],
         range: &Range<i64>,
-        growth: Growth,
+        growth: GrowthKind,
     ) -> Result<Option<HistogramIncrements>> {
         if !growth.is_counter || self.call.input.extension() != RangeExtension::None {
             return Ok(None);
@@ -38,12 +38,12 @@ impl RangeFunctionEval<'_> {
         Ok(increments.filter(|increments| !(uses_starts && increments.has_starts())))
     }
 
-    /// Growth at each step; `None` if some increments are not supported.
+    /// GrowthKind at each step; `None` if some increments are not supported.
     pub(super) fn growth(
         &self,
         evaluation: &mut Evaluation<'_>,
         increments: &HistogramIncrements,
-        growth: Growth,
+        growth: GrowthKind,
     ) -> Result<Option<Vec<Option<StepValue>>>> {
         let mut decoded = std::mem::take(&mut evaluation.decoded_chunks);
         let of = &self.call.input;
@@ -112,7 +112,7 @@ impl<'a> IncrementSums<'a> {
         }
     }
 
-    fn growth(&mut self, window: &RangeWindow<'_>, growth: Growth) -> Option<StepValue> {
+    fn growth(&mut self, window: &RangeWindow<'_>, growth: GrowthKind) -> Option<StepValue> {
         let times = self.increments.times();
         let Range { start, end } = &mut self.samples;
         while times.get(*end).is_some_and(|&time| time <= window.end) {

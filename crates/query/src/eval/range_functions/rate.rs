@@ -13,22 +13,22 @@ use super::window::{HasTime, HistogramPoint, RangeWindow};
 
 /// Kind of growth.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Growth {
+pub(crate) struct GrowthKind {
     /// A decrease is a counter reset.
     pub(super) is_counter: bool,
     /// Per second.
     pub(super) is_rate: bool,
 }
 
-impl Growth {
-    pub(crate) const RATE: Growth = Growth { is_counter: true, is_rate: true };
-    pub(crate) const INCREASE: Growth = Growth { is_counter: true, is_rate: false };
-    pub(crate) const DELTA: Growth = Growth { is_counter: false, is_rate: false };
+impl GrowthKind {
+    pub(crate) const RATE: GrowthKind = GrowthKind { is_counter: true, is_rate: true };
+    pub(crate) const INCREASE: GrowthKind = GrowthKind { is_counter: true, is_rate: false };
+    pub(crate) const DELTA: GrowthKind = GrowthKind { is_counter: false, is_rate: false };
 }
 
 pub(super) fn compute_growth(
     window: &RangeWindow<'_>,
-    growth: Growth,
+    growth: GrowthKind,
     warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     if window.is_mixed() {
@@ -47,7 +47,7 @@ pub(super) fn compute_growth(
 
 fn float_growth(
     window: &RangeWindow<'_>,
-    growth: Growth,
+    growth: GrowthKind,
     warnings: &mut SeriesWarnings,
 ) -> Option<f64> {
     let floats = window.floats;
@@ -75,7 +75,7 @@ fn float_growth(
 
 fn histogram_growth(
     window: &RangeWindow<'_>,
-    growth: Growth,
+    growth: GrowthKind,
     warnings: &mut SeriesWarnings,
 ) -> Option<StepValue> {
     let histograms = window.histograms;
@@ -115,7 +115,7 @@ impl SampledInterval {
     fn from_points<T: HasTime>(
         window: &RangeWindow<'_>,
         points: &[T],
-        growth: Growth,
+        growth: GrowthKind,
         first_start: i64,
     ) -> Option<SampledInterval> {
         let (first, last) = (points.first()?.time(), points.last()?.time());
@@ -127,7 +127,7 @@ impl SampledInterval {
         window: &RangeWindow<'_>,
         (first, last): (i64, i64),
         between: usize,
-        growth: Growth,
+        growth: GrowthKind,
         first_start: i64,
     ) -> Option<SampledInterval> {
         let length = seconds(last.saturating_sub(first));
@@ -162,7 +162,7 @@ impl SampledInterval {
     pub(super) fn factor(
         &self,
         window: &RangeWindow<'_>,
-        growth: Growth,
+        growth: GrowthKind,
         zero: Option<f64>,
     ) -> f64 {
         let threshold = self.interval * 1.1;

@@ -10,7 +10,7 @@ use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::extend;
-use super::rate::Growth;
+use super::rate::GrowthKind;
 use super::series_warnings::{SeriesWarning, SeriesWarnings};
 use super::window::{
     FloatPoint, HistogramPoint, RangeWindow, SeriesSamples, WindowCursors, count_until,
@@ -61,7 +61,7 @@ fn number_at(floats: &[FloatPoint], timestamp: i64) -> Option<f64> {
     let before = &floats[next.checked_sub(1)?];
     match floats.get(next) {
         Some(after) if before.time < timestamp => {
-            let growth = Growth { is_counter: false, is_rate: false };
+            let growth = GrowthKind { is_counter: false, is_rate: false };
             Some(extend::interpolate(before, after, timestamp, growth))
         }
         _ => Some(before.value),
@@ -86,7 +86,7 @@ fn histogram_at(
         Some(after) => {
             let are_gauges =
                 [before, after].iter().all(|point| point.value.hint == ResetHint::Gauge);
-            let growth = Growth { is_counter: !are_gauges, is_rate: false };
+            let growth = GrowthKind { is_counter: !are_gauges, is_rate: false };
             if before.value.grid.is_custom() != after.value.grid.is_custom() {
                 warnings.add(SeriesWarning::ExponentialWithCustom);
                 return None;

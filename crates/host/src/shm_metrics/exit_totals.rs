@@ -36,7 +36,7 @@ struct SumKey {
 
 /// Sums of one batch.
 #[derive(Debug, Default)]
-pub(crate) struct ExitedSums {
+pub(crate) struct ExitTotals {
     values: BTreeMap<SumKey, SumValue>,
     /// Start of the rows of each program's sums.
     starts: BTreeMap<(ProgramName, SeriesShare), i64>,
@@ -44,7 +44,7 @@ pub(crate) struct ExitedSums {
     pub(crate) rejected: u64,
 }
 
-impl ExitedSums {
+impl ExitTotals {
     /// Adds the final values of a process. `start` is the start of its counters, or the end of the
     /// last row of the sum if that is later; `exit` is how it ended.
     pub(crate) fn add(

@@ -20,7 +20,7 @@ const WINDOW_MAX: i64 = 1 << 16;
 /// Decoded counts of a block whose histograms have only positive buckets and a zero bucket. It may
 /// be filled with another block, which takes the same memory.
 #[derive(Debug, Default)]
-pub struct BlockCounts {
+pub struct DecodedBlock {
     scheme: Scheme,
     zero_threshold: f64,
     /// Histograms of the block.
@@ -109,18 +109,18 @@ fn transpose<T: CountWord>(
     }
 }
 
-impl BlockCounts {
+impl DecodedBlock {
     /// Decodes a block that fills `bytes`. `None` if its histograms have negative values, NaN or
     /// values beyond their scheme, or are so many that their total may exceed 2^63: then
     /// [`decode`](crate::codec::block::decode) the histograms. Sums, minima and maxima are neither
     /// decoded nor checked.
-    pub fn decode(bytes: &[u8]) -> Result<Option<BlockCounts>, DecodeError> {
-        let mut counts = BlockCounts::default();
+    pub fn decode(bytes: &[u8]) -> Result<Option<DecodedBlock>, DecodeError> {
+        let mut counts = DecodedBlock::default();
         Ok(counts.decode_rows(bytes, usize::MAX)?.then_some(counts))
     }
 
     /// Decodes at least the first `rows` histograms of a block that fills `bytes`, in place of the
-    /// block before; counts of others are not checked. `false` where [`BlockCounts::decode`]
+    /// block before; counts of others are not checked. `false` where [`DecodedBlock::decode`]
     /// returns `None`. After that, or after an error, the content is undefined.
     pub fn decode_rows(&mut self, bytes: &[u8], rows: usize) -> Result<bool, DecodeError> {
         let mut reader = ByteReader::new(verify_checksum(bytes)?);
@@ -280,7 +280,7 @@ pub struct CountWindow {
 impl CountWindow {
     /// Extends the window to the buckets of a block; `false` if they are too far apart.
     #[must_use]
-    pub fn extend_to_block(&mut self, block: &BlockCounts) -> bool {
+    pub fn extend_to_block(&mut self, block: &DecodedBlock) -> bool {
         block.index_range().is_none_or(|range| self.extend_to(range))
     }
 
@@ -374,7 +374,7 @@ impl CountWindow {
 
     /// Adds some histograms of a block to which the window was extended, or subtracts histograms
     /// that were added.
-    pub fn add_rows(&mut self, block: &BlockCounts, rows: Range<usize>, subtracts: bool) {
+    pub fn add_rows(&mut self, block: &DecodedBlock, rows: Range<usize>, subtracts: bool) {
         let zeros = block.zero.get(rows.clone()).unwrap_or_default();
         let zeros = zeros.iter().fold(0u64, |sum, &n| sum.wrapping_add(n));
         self.add_zeros(if subtracts { zeros.wrapping_neg() } else { zeros });
@@ -451,10 +451,10 @@ mod tests {
         let all = histograms(150);
         let mut bytes = Vec::new();
         block::encode(&all, SeriesMeta::default(), &mut bytes).unwrap();
-        let counts = BlockCounts::decode(&bytes).unwrap().unwrap();
+        let counts = DecodedBlock::decode(&bytes).unwrap().unwrap();
         assert_eq!(counts.rows(), all.len());
         assert_eq!(counts.totals(), all.iter().map(Histogram::count).collect::<Vec<_>>());
-        let mut some = BlockCounts::default();
+        let mut some = DecodedBlock::default();
         for rows in [1, 40, 150, 3] {
             assert!(some.decode_rows(&bytes, rows).unwrap());
             assert!((rows..rows + 32).contains(&some.decoded_rows()), "{rows}");
@@ -495,7 +495,7 @@ mod tests {
             let mut bytes = Vec::new();
             block::encode(std::slice::from_ref(&histogram), SeriesMeta::default(), &mut bytes)
                 .unwrap();
-            assert!(BlockCounts::decode(&bytes).unwrap().is_none(), "{value}");
+            assert!(DecodedBlock::decode(&bytes).unwrap().is_none(), "{value}");
             assert!(!CountWindow::default().add_histogram(&histogram), "{value}");
         }
     }
