@@ -182,7 +182,7 @@ fn samples(store: &Store, series: &Series) -> Vec<Sample> {
     let view = store.view().unwrap();
     let found = view.select(&Selector::parse(&series.to_string()).unwrap());
     assert_eq!(found.len(), 1, "{series}");
-    assert_eq!(found[0].series, *series);
+    assert_eq!(*found[0].series, *series);
     let mut samples = Vec::new();
     let range = START..START + 2 * DAY;
     let gaps = view.samples(&found[0], range, &mut |sample| samples.push(sample)).unwrap();

@@ -449,7 +449,7 @@ impl ModelRun {
         let all = view.select(&Selector::All);
         let wanted = series.iter().map(|&at| &self.evaluator.series[at]);
         wanted
-            .filter_map(|wanted| all.iter().find(|found| found.series == *wanted).cloned())
+            .filter_map(|wanted| all.iter().find(|found| *found.series == *wanted).cloned())
             .collect()
     }
 

@@ -48,7 +48,7 @@ fn samples(run: &ModelRun, series: usize) -> Vec<(i64, i64)> {
     let found = view.select(&Selector::All);
     let mut times = Vec::new();
     // A series without any rows has been forgotten.
-    let Some(found) = found.iter().find(|found| found.series == run.evaluator.series[series])
+    let Some(found) = found.iter().find(|found| *found.series == run.evaluator.series[series])
     else {
         return times;
     };
