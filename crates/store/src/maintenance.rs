@@ -50,7 +50,7 @@ impl PaceChooser {
         // What was in the journal at the start does not count as arriving.
         let (known_end, arrived) = self.last_batch.get_or_insert((end, now));
         let is_busy = if *known_end == end {
-            *arrived + Self::QUIET > now && self.limited_since.is_some()
+            now.duration_since(*arrived) < Self::QUIET && self.limited_since.is_some()
         } else {
             (*known_end, *arrived) = (end, now);
             true
