@@ -114,8 +114,8 @@ impl Buckets {
         *self = merged;
     }
 
-    /// Adds the counts of `other` in place if it has no bucket that this side lacks, as an increment
-    /// of a histogram has none. Returns `false` without any change otherwise.
+    /// Adds the counts of `other` in place if it has no bucket that this side lacks, as an
+    /// increment of a histogram has none. Returns `false` without any change otherwise.
     fn add_contained(&mut self, other: &Buckets) -> bool {
         let mut at = 0;
         for &index in &other.indexes {
@@ -154,8 +154,8 @@ impl Buckets {
         self.counts.drain(..end).sum()
     }
 
-    /// What remains after `other` is subtracted. If a bucket holds too few values, returns the first
-    /// such bucket (index, held, subtracted).
+    /// What remains after `other` is subtracted. If a bucket holds too few values, returns the
+    /// first such bucket (index, held, subtracted).
     pub(crate) fn since(&self, other: &Buckets) -> Result<Buckets, (i32, u64, u64)> {
         let mut rest = Buckets::with_capacity(self.len());
         let mut from = 0;

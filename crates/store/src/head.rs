@@ -188,8 +188,8 @@ impl Head {
         Some(rows)
     }
 
-    /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of the
-    /// last time are decoded.
+    /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of
+    /// the last time are decoded.
     pub(crate) fn last_reading(
         &self,
         number: SeriesNumber,

@@ -19,13 +19,65 @@ use crate::mutex::lock;
 use crate::quarantine::ATTEMPTS_MAX;
 use crate::work_backoff::WorkBackoff;
 
+/// Extent of a maintenance pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MaintenancePace {
+    /// Everything that is due.
+    Full,
+    /// Only flushes of a full head or for a full journal.
+    Limits,
+}
+
+/// Chooses the pace of the maintenance thread.
+///
+/// While batches arrive, a partition that is over gets more rows at once if they are old: a flush
+/// now would be followed by another one, each with a part that the next rollup of the day reads and
+/// rewrites. So closed partitions are flushed and rolled up when no batch arrived for a second, or
+/// after a minute.
+#[derive(Debug, Default)]
+struct PaceChooser {
+    /// End of the journal, and when it was first seen.
+    last_batch: Option<(u64, Instant)>,
+    limited_since: Option<Instant>,
+}
+
+impl PaceChooser {
+    const QUIET: Duration = Duration::from_secs(1);
+    const LIMITED_MAX: Duration = Duration::from_secs(60);
+
+    /// The pace of the next pass, from the end of the journal.
+    fn next(&mut self, end: u64, now: Instant) -> MaintenancePace {
+        // What was in the journal at the start does not count as arriving.
+        let (known_end, arrived) = self.last_batch.get_or_insert((end, now));
+        let is_busy = if *known_end == end {
+            now.duration_since(*arrived) < Self::QUIET && self.limited_since.is_some()
+        } else {
+            (*known_end, *arrived) = (end, now);
+            true
+        };
+        let since = *self.limited_since.get_or_insert(now);
+        if is_busy && now.duration_since(since) < Self::LIMITED_MAX {
+            return MaintenancePace::Limits;
+        }
+        self.limited_since = None;
+        MaintenancePace::Full
+    }
+}
+
 impl StoreInner {
     /// Runs due maintenance; returns whether anything changed on disk.
     pub(crate) fn maintain(&self) -> Result<bool> {
+        self.maintain_at(MaintenancePace::Full)
+    }
+
+    fn maintain_at(&self, pace: MaintenancePace) -> Result<bool> {
         let _work = lock(&self.work);
         self.check_running()?;
         let mut changed = self.drain_journal()?;
-        let is_due = self.is_seal_due();
+        let is_due = match pace {
+            MaintenancePace::Full => self.is_seal_due(),
+            MaintenancePace::Limits => self.is_head_full(),
+        };
         if is_due || self.is_journal_nearly_full()? {
             self.catch_up()?;
             match self.seal_read() {
@@ -36,6 +88,9 @@ impl StoreInner {
                 Err(Error::Journal(journal::Error::Full(_))) if !is_due => {}
                 Err(error) => return Err(error),
             }
+        }
+        if pace == MaintenancePace::Limits {
+            return Ok(changed);
         }
         // A failure of one task, such as an unreadable part, does not stop the others.
         let done = [self.run_due_rollups(), self.compact_parts(), self.drop_expired()];
@@ -99,9 +154,11 @@ impl StoreInner {
         const PAUSE: Duration = Duration::from_millis(100);
         const IDLE_PAUSE: Duration = Duration::from_secs(1);
         let (mut round, mut looked) = (ScrubCursor::default(), Instant::now());
+        let mut pace = PaceChooser::default();
         while !self.stop.load(Ordering::Relaxed) {
             self.supervisor().fault_point("store");
-            if let Err(error) = self.maintain() {
+            let position = self.journal.watermarks().end;
+            if let Err(error) = self.maintain_at(pace.next(position, Instant::now())) {
                 if matches!(error, Error::Closing) {
                     return;
                 }
@@ -132,8 +189,28 @@ mod tests {
     use disk::Disk;
     use sim::SimDisk;
 
+    use super::*;
     use crate::options::Options;
     use crate::store::Store;
+
+    #[test]
+    fn closed_partitions_are_flushed_when_no_batch_arrives_or_after_a_minute() {
+        let (mut chooser, began) = (PaceChooser::default(), Instant::now());
+        let mut check = |ms: u64, end: u64, expected: MaintenancePace| {
+            let now = began + Duration::from_millis(ms);
+            assert_eq!(chooser.next(end, now), expected, "{ms} ms");
+        };
+        check(0, 3, MaintenancePace::Full);
+        check(100, 5, MaintenancePace::Limits);
+        check(1_000, 9, MaintenancePace::Limits);
+        check(1_900, 9, MaintenancePace::Limits);
+        check(2_000, 9, MaintenancePace::Full);
+        check(2_100, 9, MaintenancePace::Full);
+        check(4_000, 10, MaintenancePace::Limits);
+        check(63_900, 11, MaintenancePace::Limits);
+        check(64_000, 12, MaintenancePace::Full);
+        check(64_100, 13, MaintenancePace::Limits);
+    }
 
     #[test]
     fn panicking_work_is_deferred() {

@@ -138,6 +138,18 @@ impl StoreInner {
         Ok(self.journal.is_full() || self.journal.uses_half_of_limit(position)?)
     }
 
+    /// Whether the head reached its limit, or a closed head is left from a failed flush.
+    pub(crate) fn is_head_full(&self) -> bool {
+        let state = self.state();
+        if state.sealing_head.is_some() {
+            return true;
+        }
+        let active = Arc::clone(&state.active_head);
+        drop(state);
+        let head = active.read().unwrap_or_else(PoisonError::into_inner);
+        head.bytes() >= self.options.head_bytes_max
+    }
+
     pub(crate) fn is_seal_due(&self) -> bool {
         let active = {
             let state = self.state();

@@ -1,5 +1,5 @@
-//! One-pass decoder of the usual native histogram: an exponential schema, whole counts, and no value
-//! below zero.
+//! One-pass decoder of the usual native histogram: an exponential schema, whole counts, and no
+//! value below zero.
 //!
 //! Its result is that of the general decoder (`remote.rs`, `native.rs`), without a list of deltas,
 //! one of counts, and one of indexes in between. Everything else (float counts, custom buckets,

@@ -215,8 +215,8 @@ impl Histogram {
         Some(added)
     }
 
-    /// This histogram with added counts, the reverse of [`Self::counts_since`]. Sum and extremes are
-    /// those of the caller, as for [`Self::with_summary`]. `None` if the grids or totals do not fit.
+    /// This histogram with added counts, the reverse of [`Self::counts_since`]. Sum and extremes
+    /// are those of the caller and trusted. `None` if the grids or totals do not fit.
     pub fn plus_counts(
         &self,
         added: &Histogram,

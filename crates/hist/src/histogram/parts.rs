@@ -176,7 +176,7 @@ impl Histogram {
 
     /// The same counts with another sum, minimum and maximum, which are trusted as by
     /// [`Self::from_recorded_parts`].
-    pub fn with_summary(
+    pub(crate) fn with_summary(
         mut self,
         sum: TrackedValue<CompensatedSum>,
         min: TrackedValue<f64>,
