@@ -36,7 +36,7 @@ pub struct RemoteStatus {
     pub warning: Option<String>,
 }
 
-/// Subscriber of a removed remote; it still blocks retention.
+/// Subscriber of a removed remote; it still prevents deletion of what it has not read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OrphanedSubscriber {
     /// Remote name.

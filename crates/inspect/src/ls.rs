@@ -48,7 +48,7 @@ fn hidden_summary(hidden: &[&MatchedProcess]) -> String {
     let of = |state| hidden.iter().filter(|it| it.attached.metrics_file().state == state).count();
     let parts = [
         (of(ProcessState::Terminated), "terminated"),
-        (of(ProcessState::Exited), "ended"),
+        (of(ProcessState::Exited), "exited"),
         (of(ProcessState::Replaced), "were replaced"),
         (of(ProcessState::Unknown), "may run elsewhere"),
     ];

@@ -455,7 +455,7 @@ impl SupervisedThread {
     fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
         let (message, time) = (panic_message(panic), self.supervisor.now());
         let name = &self.name;
-        let line = format!("thread {name} panicked and was restarted: {message}");
+        let line = format!("thread {name} panicked: {message}");
         self.supervisor.log(LogLevel::Error, &line);
         self.entry(|entry| {
             entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);

@@ -172,7 +172,7 @@ pub fn format_rate(rate: f64) -> String {
 }
 
 impl ScheduleSegment {
-    /// Division rounds once: half a second is exact, and 60/s for it is 30 requests, not one more.
+    /// Duration in seconds, rounded once: of half a second at 60/s there are exactly 30 requests.
     fn length_s(&self) -> f64 {
         self.duration_ns as f64 / 1e9
     }

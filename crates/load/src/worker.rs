@@ -1,8 +1,8 @@
 //! A worker thread: sends its part of the schedule and polls its connections.
 //!
-//! A request is dequeued when it is due and waits in an unbounded queue for a connection: the
-//! schedule never waits. It is bound to a connection only when it is sent, so a server that accepts
-//! no request holds back nothing that another connection could carry.
+//! A request is taken from the schedule when it is due and waits in an unbounded queue for a
+//! connection: the schedule never waits. It is bound to a connection only when it is sent, so a
+//! server that accepts no request holds back nothing that another connection could carry.
 //!
 //! The worker detects its own stalls (SIGSTOP, no CPU) of [`STALL_NS`] or more. Requests scheduled
 //! during a stall are not sent; they count as `not_sent`. Responses that arrived during it, and
@@ -37,7 +37,7 @@ use crate::tally::{Tally, bucket_width};
 pub(crate) const STALL_NS: u64 = 10_000_000;
 /// Longest sleep, so that stops are detected.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Due requests dequeued at once: an overloaded worker must still handle responses and its own end.
+/// Due requests taken from the schedule at once: an overloaded worker must still handle responses and its own end.
 const DUE_BATCH_MAX: usize = 4_096;
 /// How long a thread with its own CPU spins before a request is due: 99 % of sleeps of 10 ms on a
 /// virtual machine end less than 0.15 ms late.

@@ -50,7 +50,7 @@ pub enum TlsError {
         /// Cause.
         reason: String,
     },
-    /// The files do not match.
+    /// Invalid configuration: files that do not match or are missing, or no usable protocol.
     #[error("{0}")]
     Settings(String),
 }

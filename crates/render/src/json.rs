@@ -39,7 +39,7 @@ pub fn integer(n: u64) -> Json {
     Json::Integer(n.into())
 }
 
-/// Number, or `null` for infinity (no bound), which JSON cannot express.
+/// Number, or `null` for infinity (no bound) and NaN, which JSON cannot express.
 pub fn number(x: f64) -> Json {
     if x.is_finite() { Json::Number(x) } else { Null }
 }

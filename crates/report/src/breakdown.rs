@@ -124,7 +124,7 @@ fn label_table(label: &LabelBreakdown, explanation: &Breakdown, top: usize) -> T
     table
 }
 
-/// Count, with `~` if the threshold lies within a bucket.
+/// Count, or both bounds if the threshold lies within a bucket.
 fn count_text(n: Bracket<u64>) -> String {
     match n.is_exact() {
         true => value_formatter::count(n.estimate),

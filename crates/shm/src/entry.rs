@@ -22,7 +22,7 @@ pub(crate) struct SeriesDefinition {
 
 /// Limit of labels per series, equal to that of all series in topdeck.
 pub(crate) const LABELS_MAX: usize = 64;
-/// Longest text in bytes: the names of four tags.
+/// Longest text in bytes: the names of four tags with their separators, in five strings' room.
 const TEXT_MAX: usize = 5 * layout::STRING_MAX;
 
 /// Offsets of a series' cells in each lane: small cells, plus 2^32 times large cells.

@@ -20,8 +20,8 @@ const QUERY: &str = "a PromQL expression";
 /// Warning at the limit, in Prometheus' words.
 pub(super) const TRUNCATED: &str = "results truncated due to limit";
 
-/// Prometheus' features without flags, and those used by dashboards with flags: all but quantile
-/// averaging, and duration expressions.
+/// Prometheus' features without flags, and those with flags that dashboards use. Averages of
+/// quantiles are rejected.
 const OPTIONS: promql::Options = promql::Options {
     experimental_functions: true,
     duration_expressions: true,

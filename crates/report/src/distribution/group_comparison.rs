@@ -81,7 +81,7 @@ pub(crate) fn distances(a: &MergedDistribution, b: &MergedDistribution) -> Resul
     })
 }
 
-/// Ratio b / a; `None` unless both are above zero.
+/// Ratio b / a; `None` unless a is above zero and b is not negative.
 pub(crate) fn ratio(a: Bracket, b: Bracket) -> Option<Bracket> {
     (a.lower > 0.0 && b.lower >= 0.0).then(|| Bracket {
         lower: b.lower / a.upper,
