@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// Label of the metric name.
@@ -12,12 +13,18 @@ pub const TYPE: &str = "__type__";
 pub const UNIT: &str = "__unit__";
 
 /// Labels sorted by unique names, with non-empty values. Cheap to clone.
-#[derive(Clone, Debug, Eq, Hash)]
+#[derive(Clone, Debug, Eq)]
 pub struct LabelSet(Arc<[(Arc<str>, Arc<str>)]>);
 
 impl PartialEq for LabelSet {
     fn eq(&self, other: &LabelSet) -> bool {
         self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Hash for LabelSet {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 

@@ -203,9 +203,9 @@ impl Evaluation<'_> {
         self.gaps.extend(self.source.gaps(range));
     }
 
-    /// Selected series in the order of their labels: numbers and distributions with the same labels are merged. So are
-    /// series of several kinds, if a sender has changed the type of a metric; a warning reports it.
-    /// Samples are read in `range`.
+    /// Selected series in the order of their labels: numbers and distributions with the same labels
+    /// are merged. So are series of several kinds, if a sender has changed the type of a metric; a
+    /// warning reports it. Samples are read in `range`.
     pub(crate) fn series(
         &mut self,
         fetch: &SeriesFetch,

@@ -13,22 +13,22 @@ use super::{ROWS_MAX, TEXT_BYTES_MAX};
 use crate::row::{Row, Rows};
 
 /// Rows of one chunk.
-pub(super) struct RowGroup {
+pub(super) struct ChunkRows {
     pub(super) rows: Rows,
     /// For cumulative histograms, the counts added between neighbouring rows: one less than rows.
     pub(super) increments: Vec<Histogram>,
 }
 
-impl From<Rows> for RowGroup {
-    fn from(rows: Rows) -> RowGroup {
-        RowGroup { rows, increments: Vec::new() }
+impl From<Rows> for ChunkRows {
+    fn from(rows: Rows) -> ChunkRows {
+        ChunkRows { rows, increments: Vec::new() }
     }
 }
 
 /// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
 /// and, for cumulative histograms, each containing the one before.
-pub(super) fn split_rows(rows: Rows) -> Vec<RowGroup> {
-    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<RowGroup> {
+pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
+    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<ChunkRows> {
         let mut pieces = Vec::new();
         while rows.len() > ROWS_MAX {
             let rest = rows.split_off(ROWS_MAX);
@@ -72,7 +72,7 @@ pub(super) fn split_rows(rows: Rows) -> Vec<RowGroup> {
 }
 
 /// Groups samples of which each contains the one before, with the increments between them.
-fn split_readings(rows: Vec<Row<Histogram>>) -> Vec<RowGroup> {
+fn split_readings(rows: Vec<Row<Histogram>>) -> Vec<ChunkRows> {
     let mut groups = Vec::new();
     let (mut chunk, mut increments): (Vec<Row<Histogram>>, Vec<Histogram>) = Default::default();
     for row in rows {
@@ -84,13 +84,13 @@ fn split_readings(rows: Vec<Row<Histogram>>) -> Vec<RowGroup> {
             None if chunk.is_empty() => {}
             None => {
                 let rows = Rows::Cumulative(std::mem::take(&mut chunk));
-                groups.push(RowGroup { rows, increments: std::mem::take(&mut increments) });
+                groups.push(ChunkRows { rows, increments: std::mem::take(&mut increments) });
             }
         }
         chunk.push(row);
     }
     if !chunk.is_empty() {
-        groups.push(RowGroup { rows: Rows::Cumulative(chunk), increments });
+        groups.push(ChunkRows { rows: Rows::Cumulative(chunk), increments });
     }
     groups
 }
@@ -116,8 +116,8 @@ pub(super) fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
 }
 
 /// Halves groups that have too many distinct buckets for one block.
-fn split_by_buckets(group: RowGroup, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<RowGroup> {
-    let RowGroup { rows, mut increments } = group;
+fn split_by_buckets(group: ChunkRows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<ChunkRows> {
+    let ChunkRows { rows, mut increments } = group;
     let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
         panic!("BUG: only histograms have buckets");
     };
@@ -134,7 +134,7 @@ fn split_by_buckets(group: RowGroup, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> V
     // A block pads its rows to a multiple of eight.
     let rows = (held.len() as u64).next_multiple_of(8);
     if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![RowGroup { rows: wrap(held), increments }];
+        return vec![ChunkRows { rows: wrap(held), increments }];
     }
     // Rows share most buckets, so the union is counted before the group is split.
     let mut union: Vec<i32> =
@@ -146,15 +146,15 @@ fn split_by_buckets(group: RowGroup, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> V
         indexes.dedup();
     }
     if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![RowGroup { rows: wrap(held), increments }];
+        return vec![ChunkRows { rows: wrap(held), increments }];
     }
     let middle = held.len() / 2;
-    let rest = RowGroup {
+    let rest = ChunkRows {
         rows: wrap(held.split_off(middle)),
         increments: increments.split_off(middle.min(increments.len())),
     };
     // The first row of the rest starts anew.
     increments.truncate(middle.saturating_sub(1));
-    let first = RowGroup { rows: wrap(held), increments };
+    let first = ChunkRows { rows: wrap(held), increments };
     [first, rest].into_iter().flat_map(|group| split_by_buckets(group, wrap)).collect()
 }

@@ -11,7 +11,7 @@ use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use super::histogram_delta::{TrackedSummary, apply_delta, codable_delta};
-use super::row_groups::{RowGroup, is_uniform};
+use super::row_groups::{ChunkRows, is_uniform};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
 use crate::row::{NumberSummary, Predecessor, Row, Rows};
@@ -29,7 +29,7 @@ const PREDECESSOR_DELTA: u8 = 1;
 const PREDECESSOR_FULL: u8 = 2;
 
 #[expect(clippy::expect_used, reason = "zstd compresses what fits memory")]
-pub(super) fn put_values(out: &mut Vec<u8>, group: RowGroup, predecessor: &Predecessor) {
+pub(super) fn put_values(out: &mut Vec<u8>, group: ChunkRows, predecessor: &Predecessor) {
     match group.rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
         Rows::Cumulative(rows) => put_cumulative(out, &rows, group.increments, predecessor),
