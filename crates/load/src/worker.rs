@@ -37,7 +37,8 @@ use crate::tally::{Tally, bucket_width};
 pub(crate) const STALL_NS: u64 = 10_000_000;
 /// Longest sleep, so that stops are detected.
 const SLEEP_MAX_NS: u64 = 5_000_000;
-/// Due requests taken from the schedule at once: an overloaded worker must still handle responses and its own end.
+/// Due requests taken from the schedule at once: an overloaded worker must still handle responses
+/// and its own end.
 const DUE_BATCH_MAX: usize = 4_096;
 /// How long a thread with its own CPU spins before a request is due: 99 % of sleeps of 10 ms on a
 /// virtual machine end less than 0.15 ms late.
