@@ -47,6 +47,15 @@ impl Manifest {
             .all(|numbers| numbers.iter().all(is_live))
     }
 
+    /// Start of the last day some of whose sources are gone.
+    pub(crate) fn last_incomplete_day(&self) -> Option<i64> {
+        let is_live = |number: &u64| {
+            self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
+        };
+        let days = self.parts.values().flat_map(|part| &part.covers);
+        days.filter(|(_, numbers)| !numbers.iter().all(is_live)).map(|(&day, _)| day).max()
+    }
+
     /// Whether predecessors of this sample may have been dropped: it counts from before its
     /// partition, and some day since then is incomplete.
     pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {

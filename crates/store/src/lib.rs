@@ -26,6 +26,7 @@ mod point;
 mod quarantine;
 mod series_file;
 
+mod late_samples;
 mod manifest;
 mod manifest_file;
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use model::{Gap, Series, SeriesId, SeriesKind};
+use model::{Gap, SeriesId, SeriesKind};
 
 use crate::backend::Part;
 use crate::base_parts::{ALL_TIME, BaseParts, RowFilter, drops_whole_day};
@@ -29,6 +29,7 @@ use crate::error::Result;
 use crate::gather::{self, KnownPredecessors};
 use crate::grid::ColumnRun;
 use crate::inner::StoreInner;
+use crate::late_samples::late_gap;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::{DAY, Resolution, SECOND, slot};
@@ -229,6 +230,7 @@ impl StoreInner {
         let base_parts = BaseParts::from_manifest(&change.base_manifest);
         let minutes_pay =
             change.base_manifest.retention.iter().any(goes) || self.needs_minute_rollup(&parts)?;
+        let may_precede_rollups = change.base_manifest.last_incomplete_day() >= Some(day);
         let finest = if minutes_pay { Resolution::Minute } else { Resolution::FiveMinutes };
         for (id, kind) in self.series_in(&parts, gaps)? {
             self.check_open()?;
@@ -247,17 +249,22 @@ impl StoreInner {
             let (mut rows, predecessor) =
                 self.filtered_rows(&base_parts, &id, kind, gathered, filter, gaps)?;
             rebuilt.put(id, kind, &rows, &predecessor)?;
-            if kind.is_cumulative() && !is_whole {
-                // By name: the id may be deleted when the gap is read.
-                let series = {
-                    let index = self.index();
-                    index.number(&id).map(|number| index.series(number))
-                };
-                gaps.extend(series.and_then(|series| late_gap(&series, &rows)));
-                put_rollups(&mut rollups, &mut rows.empty_rollups(), finest, id, kind)?;
-                continue;
-            }
             if kind.is_cumulative() {
+                let fixed = match may_precede_rollups {
+                    true => self.first_fixed_slot(&change.base_manifest, &id)?,
+                    false => None,
+                };
+                let is_before = fixed.is_some_and(|end| rows.first_time() < Some((end, end)));
+                if !is_whole || is_before {
+                    // By name: the id may be deleted when the gap is read.
+                    let series = {
+                        let index = self.index();
+                        index.number(&id).map(|number| index.series(number))
+                    };
+                    gaps.extend(series.and_then(|series| late_gap(&series, &rows, fixed)));
+                    put_rollups(&mut rollups, &mut rows.empty_rollups(), finest, id, kind)?;
+                    continue;
+                }
                 rebuilt.mark_outdated(&rows, &predecessor, &recorded);
                 if predecessor == Predecessor::Unknown {
                     gaps.extend(change.base_manifest.without_baseline(&id, &mut rows));
@@ -404,21 +411,6 @@ impl<'a> RewrittenDay<'a> {
         self.removed.into_iter().for_each(|number| change.remove(number));
         Ok(numbers)
     }
-}
-
-/// Gap for late samples of a day whose other samples were dropped: their position among those is
-/// unknown.
-pub(crate) fn late_gap(series: &Series, rows: &Rows) -> Option<Gap> {
-    let times = rows.times();
-    let (start, end) =
-        (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
-    // A sample belongs to the nanosecond before it.
-    let (start, lost) = (start.saturating_sub(1), Some(times.len() as u64));
-    let reason = format!(
-        "samples of series {series} arrived after those of their day were dropped and are in no \
-         rollup"
-    );
-    Some(Gap { start, end, producer: None, lost, reason })
 }
 
 /// What happened in a day; for cumulative series, the deltas.

@@ -14,9 +14,10 @@ use model::{Gap, SeriesKind};
 use crate::chunk;
 use crate::error::Result;
 use crate::gather::{self, GatheredRows};
+use crate::late_samples::late_gap;
 use crate::manifest::PartInfo;
 use crate::resolution::{DAY, Resolution, slot};
-use crate::rollup::{deltas_of_day, late_gap};
+use crate::rollup::deltas_of_day;
 use crate::row::{Predecessor, Row, Rows};
 
 use super::dropped::CoveredParts;
@@ -58,6 +59,7 @@ impl ReadView {
         let kind = series.found.series.kind();
         let mut rows = Rows::none_of_rollup(kind);
         let days = self.unrolled_days(series, covered, gaps)?;
+        let too_early = self.samples_before_rollups(series, plan, &days, covered, gaps)?;
         // Pieces read from base rows: from all of them, or only from those without rollup.
         let (mut base, mut beside): (Vec<Range<i64>>, Vec<Range<i64>>) = Default::default();
         base.extend(plan[Resolution::Base as usize].iter().map(|(range, _)| range.clone()));
@@ -89,6 +91,7 @@ impl ReadView {
                 .iter()
                 .all(|piece| !days.dropped.contains(&slot(piece.end, DAY)));
             if is_whole
+                && too_early.is_empty()
                 && kind == SeriesKind::Histogram(Temporality::Cumulative)
                 && let Some(sums) = self.column_increases(series, &range, columns, gaps)?
             {
@@ -104,7 +107,9 @@ impl ReadView {
             let mut deltas = self.deltas_since(series, found, read.start, gaps)?;
             if kind.is_cumulative() {
                 rollups.remove_differing(self, series, place, &mut deltas, gaps)?;
-                deltas.retain(|_, end| range.contains(&end.saturating_sub(1)));
+                deltas.retain(|_, end| {
+                    range.contains(&end.saturating_sub(1)) && !too_early.contains(&end)
+                });
             }
             rows.append(deltas);
         }
@@ -113,7 +118,7 @@ impl ReadView {
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // The position of a sample among dropped ones is unknown.
             match kind.is_cumulative() {
-                true => gaps.extend(late_gap(&series.found.series, &found.rows)),
+                true => gaps.extend(late_gap(&series.found.series, &found.rows, None)),
                 false => rows.append(self.deltas_since(series, found, range.start, gaps)?),
             }
         }
@@ -123,6 +128,38 @@ impl ReadView {
             other => panic!("BUG: deltas are {other:?}"),
         }
         Ok(rows)
+    }
+
+    /// Times of samples without rollup before the first slot in rollups, if that slot cannot be
+    /// rolled up again: nothing counts their increases. They and the step to that slot are a gap.
+    fn samples_before_rollups(
+        &self,
+        series: &SeriesQuery,
+        plan: &Plan,
+        days: &RollupCoverage,
+        covered: &CoveredParts,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<BTreeSet<i64>> {
+        let last_dropped = days.dropped.last().copied();
+        let first_loose = days.loose.keys().next().copied();
+        if !series.found.series.kind().is_cumulative()
+            || first_loose.is_none()
+            || last_dropped < first_loose
+        {
+            return Ok(BTreeSet::new());
+        }
+        let Some(fixed) = self.inner.first_fixed_slot(&self.manifest, &series.id)? else {
+            return Ok(BTreeSet::new());
+        };
+        let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
+        let early = self.base_rows(series, &(i64::MIN..fixed), is_loose, gaps)?.rows;
+        let gap = late_gap(&series.found.series, &early, Some(fixed));
+        let is_read = |gap: &Gap| {
+            let mut pieces = plan.iter().flatten();
+            pieces.any(|(range, _)| range.start < gap.end && gap.start < range.end)
+        };
+        gaps.extend(gap.filter(is_read));
+        Ok(early.times().into_iter().map(|time| time.1).collect())
     }
 
     /// Gaps for samples without rollup on a day with dropped samples: their increase is unknown.
@@ -139,7 +176,7 @@ impl ReadView {
                 let is_not_rolled_up =
                     |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
                 let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
-                gaps.extend(late_gap(&series.found.series, &found.rows));
+                gaps.extend(late_gap(&series.found.series, &found.rows, None));
             }
         }
         Ok(())

@@ -1,5 +1,6 @@
 //! The increase of cumulative series is unchanged by retention, deletion and late samples.
 
+mod before_first_sample;
 mod forgotten_sample;
 mod partly_dropped_day;
 

@@ -18,7 +18,7 @@ fn expected(before: &BTreeSet<i64>, inside: &BTreeSet<i64>, start: i64, end: i64
 }
 
 /// Increases of the columns of a grid, each read by itself, as PromQL reads windows.
-fn by_column(growing: &GrowingFixture, grid: TimeGrid) -> Vec<((u64, u64), Vec<Gap>)> {
+pub(super) fn by_column(growing: &GrowingFixture, grid: TimeGrid) -> Vec<((u64, u64), Vec<Gap>)> {
     let column = |at| {
         let start = grid.column(at).start;
         let one = TimeGrid { start, step: grid.step, columns: 1 };
@@ -31,7 +31,7 @@ fn by_column(growing: &GrowingFixture, grid: TimeGrid) -> Vec<((u64, u64), Vec<G
 /// Checks that columns together have at most the increase of all samples, and that a column
 /// without a gap has that of its samples. `late` are the samples that may be in no rollup.
 #[track_caller]
-fn check_columns(
+pub(super) fn check_columns(
     growing: &GrowingFixture,
     (timely, late): (&BTreeSet<i64>, &BTreeSet<i64>),
     grid: TimeGrid,

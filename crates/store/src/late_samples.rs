@@ -1,0 +1,51 @@
+//! Late samples of cumulative series: of a day of which samples were dropped, or before the first
+//! sample of a series whose day was rolled up without them and cannot be rolled up again.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use model::{Gap, Series, SeriesId};
+
+use crate::error::Result;
+use crate::inner::StoreInner;
+use crate::manifest::Manifest;
+use crate::resolution::{DAY, slot};
+use crate::row::Rows;
+
+impl StoreInner {
+    /// End of the first slot that rollups hold of a series, if some sources of its day are gone.
+    /// The increase from a sample that arrives later to the first sample of that slot is in no
+    /// rollup, and never will be.
+    pub(crate) fn first_fixed_slot(
+        &self,
+        manifest: &Manifest,
+        id: &SeriesId,
+    ) -> Result<Option<i64>> {
+        let mut first: Option<i64> = None;
+        for part in manifest.parts.values() {
+            let Some(period) = part.resolution.period() else { continue };
+            let locations = self.part(part.number)?.find(id)?;
+            let ends = locations.iter().map(|location| location.start.saturating_add(period));
+            first = first.into_iter().chain(ends).min();
+        }
+        Ok(first.filter(|&end| !manifest.has_all_sources(slot(end, DAY))))
+    }
+}
+
+/// Gap for samples whose increase is in no rollup. `fixed` is the end of the series' first slot in
+/// rollups, if that slot cannot be rolled up again: the increase to it is unknown too.
+pub(crate) fn late_gap(series: &Series, rows: &Rows, fixed: Option<i64>) -> Option<Gap> {
+    let times = rows.times();
+    let (first, last) =
+        (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
+    let end = fixed.filter(|&end| first < end).map_or(last, |end| end.max(last));
+    // A sample belongs to the nanosecond before it.
+    let (start, lost) = (first.saturating_sub(1), Some(times.len() as u64));
+    let reason = format!(
+        "samples of series {series} arrived after those of their day were dropped and are in no \
+         rollup"
+    );
+    Some(Gap { start, end, producer: None, lost, reason })
+}
