@@ -1,4 +1,4 @@
-//! Conversion to a grid that does not nest, with the added error.
+//! Conversion to a grid that does not nest, with the added error, and to another unit, without one.
 
 #![cfg_attr(
     not(test),
@@ -6,8 +6,9 @@
 )]
 
 use crate::error::MergeError;
-use crate::histogram::{Histogram, HistogramParts};
+use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{BucketPosition, Scheme};
+use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Converted histogram with the added error.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,30 @@ pub struct Conversion {
 }
 
 impl Histogram {
+    /// The distribution of the values divided by a number, for another unit: bucket edges, sum,
+    /// minimum, maximum and thresholds are quotients, each rounded once; counts do not change.
+    #[must_use]
+    #[expect(clippy::expect_used, reason = "quotients have the order of their dividends")]
+    pub fn divide(&self, divisor: f64) -> Histogram {
+        if divisor == 1.0 {
+            return self.clone();
+        }
+        let parts = self.clone().into_parts();
+        let extreme = |side: TrackedValue<f64>| side.map(|value| value / divisor);
+        let divided = HistogramParts {
+            scheme: parts.scheme.divide(divisor),
+            zero_threshold: parts.zero_threshold / divisor,
+            sum: parts.sum.map(|sum| CompensatedSum::new(sum.value() / divisor)),
+            min: extreme(parts.min),
+            max: extreme(parts.max),
+            thresholds: (parts.thresholds.iter())
+                .map(|of| Threshold { value: of.value / divisor, ..*of })
+                .collect(),
+            ..parts
+        };
+        Histogram::from_recorded_parts(divided).expect("BUG: quotients of a histogram make one")
+    }
+
     /// Converts the counts to another grid: each bucket is moved as a whole to the bucket that
     /// contains its middle. Minimum, maximum and sum become estimates if they contradict the new
     /// buckets.

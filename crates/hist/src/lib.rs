@@ -109,7 +109,8 @@ pub use mixture::Mixture;
 pub use quantile::{CumulativeHistogram, QuantileMethod};
 pub use recorder::Recorder;
 pub use scheme::{
-    BucketPosition, Exp2, Explicit, Integers, Interpolation, LogLinear2, Logarithmic, Scheme,
+    BucketPosition, Exp2, Explicit, Integers, Interpolation, LogLinear2, Logarithmic, ScaledGrid,
+    Scheme,
 };
 pub use shared_recorder::{SharedRecorder, ThreadRecorder};
 pub use statistics::LimitInclusion;

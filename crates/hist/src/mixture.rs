@@ -51,6 +51,12 @@ impl Mixture {
         Ok(())
     }
 
+    /// The values divided by a number, see [`Histogram::divide`].
+    #[must_use]
+    pub fn divide(&self, divisor: f64) -> Mixture {
+        Mixture { parts: self.parts.iter().map(|part| part.divide(divisor)).collect() }
+    }
+
     /// The families' histograms.
     pub fn parts(&self) -> &[Histogram] {
         &self.parts

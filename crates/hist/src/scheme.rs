@@ -20,12 +20,14 @@ mod integers;
 mod log;
 mod log_linear10;
 mod log_linear2;
+mod scaled;
 
 pub use exp2::Exp2;
 pub use explicit::Explicit;
 pub use integers::Integers;
 pub use log::{Interpolation, Logarithmic};
 pub use log_linear2::LogLinear2;
+pub use scaled::ScaledGrid;
 
 pub(crate) use log_linear2::times_power_of_two;
 
@@ -45,6 +47,8 @@ pub enum Scheme {
     Logarithmic(Logarithmic),
     /// User-defined bounds: classic Prometheus, OTLP explicit, Prometheus custom buckets.
     Explicit(Explicit),
+    /// Another scheme in another unit, see [`Scheme::divide`].
+    Scaled(ScaledGrid),
 }
 
 /// Bucket class and index of a value.
@@ -100,6 +104,7 @@ impl Scheme {
             Scheme::LogLinear2(grid) => Some(grid.relative_error()),
             Scheme::LogLinear10 => Some(log_linear10::RELATIVE_ERROR),
             Scheme::Logarithmic(grid) => Some(grid.relative_error()),
+            Scheme::Scaled(grid) => grid.base().relative_error(),
             Scheme::Explicit(_) => None,
         }
     }
@@ -143,6 +148,11 @@ impl Scheme {
                 (magnitude < log_linear10::END).then(|| log_linear10::index(magnitude))
             }
             Scheme::Logarithmic(grid) => Some(grid.index(magnitude)),
+            Scheme::Scaled(grid) => match grid.position(magnitude) {
+                BucketPosition::Positive(index) => Some(index),
+                BucketPosition::Overflow => None,
+                other => return other,
+            },
             Scheme::Explicit(_) => unreachable!("handled above"),
         };
         match (index, value >= 0.0) {
@@ -155,7 +165,7 @@ impl Scheme {
 
     /// HdrHistogram's integers: index 0 is the bucket of zero.
     pub(crate) fn has_bucket_at_zero(&self) -> bool {
-        matches!(self, Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
+        matches!(self.family(), Scheme::LogLinear2(grid) if *grid != LogLinear2::UNIVERSAL && grid.floor() != LogLinear2::FLOOR_MIN)
     }
 
     /// The edges of positive bucket `index` as the source format defines them; `None` if the bucket
@@ -169,6 +179,7 @@ impl Scheme {
             Scheme::LogLinear10 => log_linear10::edges(index),
             Scheme::Logarithmic(grid) => grid.edges(index),
             Scheme::Explicit(grid) => grid.edges(index),
+            Scheme::Scaled(grid) => grid.base().edges(index).map(|ends| grid.divide(ends)),
         }
     }
 
@@ -177,8 +188,11 @@ impl Scheme {
     /// library, are widened by about 1e-12 and overlap slightly.
     #[inline]
     pub fn span(&self, index: i32) -> Option<(f64, f64)> {
-        if let Scheme::Logarithmic(grid) = self {
-            return grid.span(index);
+        match self {
+            Scheme::Logarithmic(grid) => return grid.span(index),
+            // The quotients of the smallest and largest value are those of the bucket.
+            Scheme::Scaled(grid) => return grid.base().span(index).map(|ends| grid.divide(ends)),
+            _ => {}
         }
         let (lower, upper) = self.edges(index)?;
         Some(match self {
@@ -186,7 +200,7 @@ impl Scheme {
             Scheme::Explicit(_) if lower.is_infinite() => (lower, upper),
             Scheme::Explicit(_) => (lower.next_up(), upper),
             Scheme::LogLinear2(_) | Scheme::LogLinear10 => (lower, upper.next_down()),
-            Scheme::Logarithmic(_) => unreachable!("handled above"),
+            Scheme::Logarithmic(_) | Scheme::Scaled(_) => unreachable!("handled above"),
         })
     }
 
@@ -199,6 +213,7 @@ impl Scheme {
     pub(crate) fn end(&self) -> f64 {
         match self {
             Scheme::LogLinear10 => log_linear10::END,
+            Scheme::Scaled(grid) => grid.base().end() / grid.divisor(),
             _ => f64::INFINITY,
         }
     }
@@ -207,6 +222,7 @@ impl Scheme {
     pub(crate) fn zero_end(&self, zero_threshold: f64) -> f64 {
         match self {
             Scheme::LogLinear10 => zero_threshold.max(log_linear10::MIN_MAGNITUDE.next_down()),
+            Scheme::Scaled(grid) => zero_threshold.max(grid.base().zero_end(0.0) / grid.divisor()),
             _ => zero_threshold,
         }
     }
@@ -222,6 +238,7 @@ impl Scheme {
             }
             (Scheme::LogLinear2(a), Scheme::LogLinear2(b)) => a.common(*b).map(Scheme::LogLinear2),
             (Scheme::Explicit(a), Scheme::Explicit(b)) => a.common(b).map(Scheme::Explicit),
+            (Scheme::Scaled(a), Scheme::Scaled(b)) => a.common(b),
             _ => None,
         }
     }
@@ -233,6 +250,7 @@ impl Scheme {
             (Scheme::Exp2(from), Scheme::Exp2(to)) => {
                 index >> from.scale().wrapping_sub(to.scale())
             }
+            (Scheme::Scaled(from), Scheme::Scaled(to)) => from.base().fold(index, to.base()),
             _ => {
                 let position = self.span(index).map(|(first, last)| {
                     coarser.position(if first.is_finite() { first } else { last }, -1.0)
@@ -263,6 +281,7 @@ impl std::fmt::Display for Scheme {
             Scheme::LogLinear10 => write!(f, "log-linear base 10, two digits"),
             Scheme::Logarithmic(grid) => write!(f, "logarithmic gamma {}", grid.gamma()),
             Scheme::Explicit(grid) => write!(f, "{} explicit bounds", grid.bounds().len()),
+            Scheme::Scaled(grid) => write!(f, "{} / {}", grid.base(), grid.divisor()),
         }
     }
 }

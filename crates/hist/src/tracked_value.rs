@@ -59,6 +59,16 @@ impl<T: Copy> TrackedValue<T> {
         }
     }
 
+    /// The value changed by a function, as exact as before.
+    pub(crate) fn map(self, f: impl Fn(T) -> T) -> TrackedValue<T> {
+        match self {
+            TrackedValue::Exact(value) => TrackedValue::Exact(f(value)),
+            TrackedValue::Estimated(value) => TrackedValue::Estimated(f(value)),
+            TrackedValue::Bound(value) => TrackedValue::Bound(f(value)),
+            TrackedValue::Absent => TrackedValue::Absent,
+        }
+    }
+
     /// The same value, marked as estimated.
     pub fn downgrade(self) -> TrackedValue<T> {
         self.value().map_or(TrackedValue::Absent, TrackedValue::Estimated)

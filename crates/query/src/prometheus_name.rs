@@ -6,6 +6,11 @@
 //! 1 as no unit, so a gauge without a unit has both names. Names of counters that are series of a
 //! classic histogram (`_count`, `_sum`, `_bucket`) have no suffix appended.
 //!
+//! Prometheus' base unit of time is the second. A metric in ns, us or ms is also found by the name
+//! that it would have in seconds, and answers in seconds under that name: `rpc.took` in ms is
+//! `rpc_took_milliseconds` in ms and `rpc_took_seconds` in s. A metric that has its unit in its own
+//! name (`rpc_ms`, as Prometheus sends it) is found as that only.
+//!
 //! Source: prometheus/otlptranslator, `metric_namer.go`, `label_namer.go`, `units.go`; the default
 //! strategy of Prometheus 3, `UnderscoreEscapingWithSuffixes`.
 
@@ -145,15 +150,37 @@ fn prometheus_labels(labels: &LabelSet) -> LabelSet {
     all
 }
 
-/// A series whose name is not one of Prometheus, with its translated name and labels.
-pub fn prometheus_series(series: &Series) -> Option<Series> {
-    if series.name().chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':') {
-        return None;
-    }
-    let name = prometheus_name(series.name(), series.unit(), series.kind());
+/// The names of Prometheus under which a series is listed besides its own: with translated name and
+/// labels if its own name is none of Prometheus, and in seconds if it has another unit of time.
+pub fn prometheus_series(series: &Series) -> impl Iterator<Item = Series> {
     let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-    let labels = prometheus_labels(&LabelSet::new(pairs)).with(NAME, &name);
-    labeled_series(&labels, series.unit(), series.kind())
+    let is_legal = is_legal_name(series.name());
+    let seconds = units_per_second(series.name(), series.unit()).map(|_| "s");
+    let own = (!is_legal).then(|| series.unit());
+    let labels =
+        (own.is_some() || seconds.is_some()).then(|| prometheus_labels(&LabelSet::new(pairs)));
+    own.into_iter().chain(seconds).zip(std::iter::repeat(labels)).filter_map(|(unit, labels)| {
+        let name = prometheus_name(series.name(), unit, series.kind());
+        labeled_series(&labels?.with(NAME, &name), unit, series.kind())
+    })
+}
+
+fn is_legal_name(name: &str) -> bool {
+    name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
+}
+
+/// Number of units in a second, if a metric has a name in seconds besides: its unit is a smaller one
+/// of time, and its name has neither that unit nor seconds in it.
+fn units_per_second(name: &str, unit: &str) -> Option<f64> {
+    let per_second = match unit {
+        "ms" => 1e3,
+        "us" => 1e6,
+        "ns" => 1e9,
+        _ => return None,
+    };
+    let (_, word) = UNIT_WORDS.iter().find(|(known, _)| *known == unit)?;
+    let is_unit = |part: &str| part == unit || part == *word || part == "seconds";
+    (!tokens(name).any(is_unit)).then_some(per_second)
 }
 
 /// A series with labels, if they are valid.
@@ -167,7 +194,7 @@ pub(crate) fn labeled_series(labels: &LabelSet, unit: &str, kind: SeriesKind) ->
 pub(crate) fn untranslated_names(name: &str) -> Option<String> {
     /// Words at the end that may be a unit and suffixes: `meters_per_second_total_bucket`.
     const SUFFIX_WORDS_MAX: usize = 6;
-    let is_legal = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':');
+    let is_legal = is_legal_name(name);
     let words: Vec<&str> = tokens(name).collect();
     if !is_legal || words.is_empty() || !name.contains('_') {
         return None;
@@ -182,9 +209,22 @@ pub(crate) fn untranslated_names(name: &str) -> Option<String> {
     Some(regex + separator + "*")
 }
 
+/// Labels under which a stored series is found, and the unit of its values under them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SeriesTranslation {
+    pub(crate) labels: LabelSet,
+    pub(crate) unit: String,
+    /// Number by which stored values are divided.
+    pub(crate) divisor: f64,
+}
+
 /// The labels under which a series is found, besides those that are stored: with its own name and
-/// translated labels, and with its translated name.
-pub(crate) fn translations(labels: &LabelSet, unit: &str, kind: SeriesKind) -> Vec<LabelSet> {
+/// translated labels, with its translated name, and with that in seconds.
+pub(crate) fn translations(
+    labels: &LabelSet,
+    unit: &str,
+    kind: SeriesKind,
+) -> Vec<SeriesTranslation> {
     let translated = prometheus_labels(labels);
     let name = prometheus_name(labels.name(), unit, kind);
     let mut all = vec![translated.clone(), translated.with(NAME, &name)];
@@ -192,6 +232,12 @@ pub(crate) fn translations(labels: &LabelSet, unit: &str, kind: SeriesKind) -> V
         all.push(translated.with(NAME, &format!("{name}_ratio")));
     }
     all.dedup();
+    let as_stored = |labels| SeriesTranslation { labels, unit: unit.to_owned(), divisor: 1.0 };
+    let mut all: Vec<SeriesTranslation> = all.into_iter().map(as_stored).collect();
+    if let Some(divisor) = units_per_second(labels.name(), unit) {
+        let labels = translated.with(NAME, &prometheus_name(labels.name(), "s", kind));
+        all.push(SeriesTranslation { labels, unit: "s".to_owned(), divisor });
+    }
     all
 }
 
@@ -254,7 +300,64 @@ mod tests {
     fn gauge_without_unit_has_a_ratio_name_too() {
         let labels = LabelSet::new([(NAME, "cpu.utilization")]);
         let names = translations(&labels, "", SeriesKind::Gauge);
-        let names: Vec<&str> = names.iter().map(LabelSet::name).collect();
+        let names: Vec<&str> = names.iter().map(|name| name.labels.name()).collect();
         assert_eq!(names, ["cpu.utilization", "cpu_utilization", "cpu_utilization_ratio"]);
+    }
+
+    #[track_caller]
+    fn check_units(name: &str, unit: &str, kind: SeriesKind, expected: &[(&str, &str, f64)]) {
+        let found = translations(&LabelSet::new([(NAME, name)]), unit, kind);
+        let found: Vec<_> =
+            found.iter().map(|of| (of.labels.name(), of.unit.as_str(), of.divisor)).collect();
+        assert_eq!(found, expected);
+        // Every name is found.
+        for (expected, ..) in expected.iter().filter(|(expected, ..)| *expected != name) {
+            let regex = untranslated_names(expected).unwrap();
+            let selector = Selector::label_matches(model::selector::NAME, &regex).unwrap();
+            assert!(selector.matches(&model::Series::new(name, kind).validate().unwrap()));
+        }
+    }
+
+    #[test]
+    fn metric_in_another_unit_of_time_has_a_name_in_seconds_too() {
+        let own = |name, unit| (name, unit, 1.0);
+        check_units(
+            "rpc.took",
+            "ms",
+            HISTOGRAM,
+            &[
+                own("rpc.took", "ms"),
+                own("rpc_took_milliseconds", "ms"),
+                ("rpc_took_seconds", "s", 1e3),
+            ],
+        );
+        check_units(
+            "http_request_duration",
+            "ns",
+            HISTOGRAM,
+            &[
+                own("http_request_duration", "ns"),
+                own("http_request_duration_nanoseconds", "ns"),
+                ("http_request_duration_seconds", "s", 1e9),
+            ],
+        );
+        check_units(
+            "cpu.time",
+            "us",
+            COUNTER,
+            &[
+                own("cpu.time", "us"),
+                own("cpu_time_microseconds_total", "us"),
+                ("cpu_time_seconds_total", "s", 1e6),
+            ],
+        );
+    }
+
+    #[test]
+    fn metric_of_prometheus_with_its_unit_in_its_name_has_no_other() {
+        check_units("rpc_milliseconds", "ms", HISTOGRAM, &[("rpc_milliseconds", "ms", 1.0)]);
+        let both = [("rpc_ms", "ms", 1.0), ("rpc_ms_milliseconds", "ms", 1.0)];
+        check_units("rpc_ms", "ms", HISTOGRAM, &both);
+        check_units("rpc_seconds", "s", HISTOGRAM, &[("rpc_seconds", "s", 1.0)]);
     }
 }

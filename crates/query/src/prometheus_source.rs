@@ -3,17 +3,19 @@
 //! A PromQL query reads the store through this source. A selector with a name, exact or by a regex,
 //! also finds
 //!
-//! * `x_bucket`, `x_count` and `x_sum` of a stored histogram `x` ([`ClassicPart`]), and
-//! * metrics and labels of OpenTelemetry by their translated names ([`prometheus_name`]).
+//! * `x_bucket`, `x_count` and `x_sum` of a stored histogram `x` ([`ClassicPart`]),
+//! * metrics and labels of OpenTelemetry by their translated names ([`prometheus_name`]), and
+//! * metrics in ns, us or ms by their name in seconds, in seconds ([`converted_unit`]).
 //!
 //! A stored series wins: a computed series with the labels of a stored one is left out, and a
 //! histogram that a regex matches by its own name is not found a second time by its suffixes.
 //!
 //! [`prometheus_name`]: crate::prometheus_name
 
+mod converted_unit;
 mod selection;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +56,16 @@ const ENTRY: usize = 1 << (usize::BITS - 1);
 
 enum SourceSeries {
     /// Under the name and the labels that Prometheus would give it.
-    Renamed(SeriesHandle),
+    Renamed(RenamedSeries),
     Classic(ClassicSeries),
+}
+
+/// Stored series under other labels, perhaps in another unit.
+struct RenamedSeries {
+    handle: SeriesHandle,
+    unit: String,
+    /// Number by which stored values are divided.
+    divisor: f64,
 }
 
 /// Series computed from a histogram.
@@ -68,6 +78,9 @@ struct ClassicSeries {
 struct ClassicSource {
     /// The histogram, and the series of its staleness markers.
     handles: Vec<SeriesHandle>,
+    unit: String,
+    /// Number by which stored values are divided.
+    divisor: f64,
     /// Samples of a range.
     read: Option<(Range<i64>, ColumnRead<SeriesPoint>)>,
 }
@@ -106,9 +119,9 @@ impl<'a> PrometheusSource<'a> {
 
     fn add(&self, labels: LabelSet, kind: SeriesKind, series: SourceSeries) -> SeriesHandle {
         let unit = match &series {
-            SourceSeries::Renamed(handle) => handle.unit.clone(),
+            SourceSeries::Renamed(series) => series.unit.clone(),
             SourceSeries::Classic(ClassicSeries { histogram, part: ClassicPart::Sum }) => {
-                histogram.handles[0].unit.clone()
+                histogram.unit.clone()
             }
             SourceSeries::Classic(_) => String::new(),
         };
@@ -152,11 +165,12 @@ impl<'a> PrometheusSource<'a> {
         }
         drop(selected);
         let stored: HashSet<LabelSet> = found.iter().map(|handle| handle.labels.clone()).collect();
-        for SeriesMatch { labels, suffix, mut handles } in computed {
+        for SeriesMatch { labels, suffix, unit, divisor, mut handles } in computed {
             let kind = handles[0].kind;
             let Some(suffix) = suffix else {
                 if !stored.contains(&labels) {
-                    found.push(self.add(labels, kind, SourceSeries::Renamed(handles.remove(0))));
+                    let series = RenamedSeries { handle: handles.remove(0), unit, divisor };
+                    found.push(self.add(labels, kind, SourceSeries::Renamed(series)));
                 }
                 continue;
             };
@@ -164,6 +178,7 @@ impl<'a> PrometheusSource<'a> {
                 SeriesKind::Histogram(temporality) => SeriesKind::Counter(temporality),
                 kind => kind,
             };
+            let histogram = ClassicSource { handles, unit, divisor, read: None };
             let mut add = |labels: LabelSet, histogram: &Arc<ClassicSource>, part: ClassicPart| {
                 if !stored.contains(&labels) {
                     let series = ClassicSeries { histogram: Arc::clone(histogram), part };
@@ -176,8 +191,8 @@ impl<'a> PrometheusSource<'a> {
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
                     let (histogram, bounds) = match search {
-                        BucketSearch::List(range) => self.list_bounds(handles, range)?,
-                        BucketSearch::Samples(range) => self.read_bounds(handles, range)?,
+                        BucketSearch::List(range) => self.list_bounds(histogram, range)?,
+                        BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
                     for bound in bounds {
@@ -188,7 +203,7 @@ impl<'a> PrometheusSource<'a> {
                     continue;
                 }
             };
-            add(labels, &Arc::new(ClassicSource { handles, read: None }), part);
+            add(labels, &Arc::new(histogram), part);
         }
         Ok(found)
     }
@@ -196,12 +211,11 @@ impl<'a> PrometheusSource<'a> {
     /// Bounds of the buckets in a range.
     fn read_bounds(
         &self,
-        handles: Vec<SeriesHandle>,
+        mut histogram: ClassicSource,
         range: &Range<i64>,
     ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
         let mut bounds = Vec::new();
-        let mut read = None;
-        if let Some(all) = self.stored.time_range(&handles, range.clone())? {
+        if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
             let is_kept = all.end.saturating_sub(all.start) <= KEPT_RANGE_MAX;
             let mut start = all.start;
             while start < all.end {
@@ -209,44 +223,43 @@ impl<'a> PrometheusSource<'a> {
                     return Err(Error::Timeout);
                 }
                 let slice = start..start.saturating_add(KEPT_RANGE_MAX).min(all.end);
-                let found = self.read_histogram(&handles, slice.clone())?;
+                let found = self.read_histogram(&histogram, slice.clone())?;
                 for histogram in found.values.iter().filter_map(|point| point.value.histogram()) {
                     classic_part::add_bounds(&histogram, &mut bounds);
                 }
                 if is_kept {
                     self.reserve(found.values.iter().map(|point| point.value.samples()).sum())?;
-                    read = Some((slice.clone(), found));
+                    histogram.read = Some((slice.clone(), found));
                 }
                 start = slice.end;
             }
         }
-        Ok((Arc::new(ClassicSource { handles, read }), bounds))
+        Ok((Arc::new(histogram), bounds))
     }
 
     /// Bounds of the buckets of the increase in a range, whose length costs little since it is read
     /// from rollups, and of the last samples, which exist without an increase too.
     fn list_bounds(
         &self,
-        handles: Vec<SeriesHandle>,
+        histogram: ClassicSource,
         range: &Range<i64>,
     ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
         let mut bounds = Vec::new();
-        if let Some(all) = self.stored.time_range(&handles, range.clone())? {
+        if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
             let step = all.end.saturating_sub(all.start);
             let grid = TimeGrid { start: all.start, step, columns: 1 };
-            let histograms =
-                handles.iter().filter(|of| matches!(of.kind, SeriesKind::Histogram(_)));
-            let read = self.stored.histograms(&histograms.collect::<Vec<_>>(), grid)?;
+            let mut read = self.stored.histograms(&histogram.of_histograms(), grid)?;
+            converted_unit::divide_mixtures(&mut read, histogram.divisor);
             for part in read.values.iter().flat_map(Mixture::parts) {
                 classic_part::add_bounds(&FloatHistogram::from(part), &mut bounds);
             }
             let last = all.end.saturating_sub(LAST_SAMPLES).max(all.start)..all.end;
-            let last = self.read_histogram(&handles, last)?;
+            let last = self.read_histogram(&histogram, last)?;
             for histogram in last.values.iter().filter_map(|point| point.value.histogram()) {
                 classic_part::add_bounds(&histogram, &mut bounds);
             }
         }
-        Ok((Arc::new(ClassicSource { handles, read: None }), bounds))
+        Ok((Arc::new(histogram), bounds))
     }
 
     /// Reserves memory until the source is dropped.
@@ -260,11 +273,11 @@ impl<'a> PrometheusSource<'a> {
     /// Samples of a histogram and its staleness markers, by time.
     fn read_histogram(
         &self,
-        handles: &[SeriesHandle],
+        histogram: &ClassicSource,
         range: Range<i64>,
     ) -> Result<ColumnRead<SeriesPoint>> {
         let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
-        for handle in handles {
+        for handle in &histogram.handles {
             let mut read = self.stored.samples(handle, range.clone())?;
             if !matches!(handle.kind, SeriesKind::Histogram(_)) {
                 read.values.retain(|point| point.value.number().is_some_and(is_stale));
@@ -278,10 +291,11 @@ impl<'a> PrometheusSource<'a> {
                 all.values.push(SeriesPoint { value, ..point });
             }
         }
-        if handles.len() > 1 {
+        if histogram.handles.len() > 1 {
             all.values.sort_by_key(|point| (point.time, !point.value.is_distribution()));
             all.values.dedup_by_key(|point| point.time);
         }
+        converted_unit::divide_samples(&mut all, histogram.divisor);
         Ok(all)
     }
 
@@ -307,7 +321,7 @@ impl<'a> PrometheusSource<'a> {
             let values = read.values.iter().filter(inside).filter_map(value).collect();
             return Ok(ColumnRead { values, gaps: read.gaps.clone() });
         }
-        let read = self.read_histogram(&histogram.handles, range)?;
+        let read = self.read_histogram(histogram, range)?;
         Ok(ColumnRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
     }
 
@@ -317,13 +331,8 @@ impl<'a> PrometheusSource<'a> {
         series: &ClassicSeries,
         grid: TimeGrid,
     ) -> Result<ColumnRead<Option<NumberSummary>>> {
-        let handles: Vec<&SeriesHandle> = series
-            .histogram
-            .handles
-            .iter()
-            .filter(|handle| matches!(handle.kind, SeriesKind::Histogram(_)))
-            .collect();
-        let read = self.stored.histograms(&handles, grid)?;
+        let mut read = self.stored.histograms(&series.histogram.of_histograms(), grid)?;
+        converted_unit::divide_mixtures(&mut read, series.histogram.divisor);
         let value = |mixture: &Mixture| {
             let histogram = (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))?;
             series.part.value(&histogram).map(NumberSummary::of_number)
@@ -337,13 +346,55 @@ impl<'a> PrometheusSource<'a> {
         for handle in series {
             match self.entry(handle).as_deref() {
                 None => stored.push((*handle).clone()),
-                Some(SourceSeries::Renamed(handle)) => stored.push(handle.clone()),
+                Some(SourceSeries::Renamed(series)) => stored.push(series.handle.clone()),
                 Some(SourceSeries::Classic(series)) => {
                     stored.extend_from_slice(&series.histogram.handles)
                 }
             }
         }
         stored
+    }
+
+    /// Distributions of some series in columns, read by `read`: those in the same unit together.
+    fn histograms_by_unit(
+        &self,
+        series: &[&SeriesHandle],
+        read: &dyn Fn(&[&SeriesHandle]) -> Result<ColumnRead<Mixture>>,
+    ) -> Result<ColumnRead<Mixture>> {
+        let mut by_divisor: BTreeMap<u64, Vec<&SeriesHandle>> = BTreeMap::new();
+        for handle in series {
+            let divisor = self.entry(handle).map_or(1.0, |series| series.divisor());
+            by_divisor.entry(divisor.to_bits()).or_default().push(handle);
+        }
+        let mut all: Option<ColumnRead<Mixture>> = None;
+        for (divisor, series) in by_divisor {
+            let handles = self.stored_handles(&series);
+            let mut columns = read(&handles.iter().collect::<Vec<_>>())?;
+            converted_unit::divide_mixtures(&mut columns, f64::from_bits(divisor));
+            match &mut all {
+                None => all = Some(columns),
+                Some(all) => converted_unit::add_mixtures(all, columns)?,
+            }
+        }
+        // Without series, the store knows the columns.
+        all.map_or_else(|| read(&[]), Ok)
+    }
+}
+
+impl SourceSeries {
+    fn divisor(&self) -> f64 {
+        match self {
+            SourceSeries::Renamed(series) => series.divisor,
+            SourceSeries::Classic(series) => series.histogram.divisor,
+        }
+    }
+}
+
+impl ClassicSource {
+    /// The histogram without the series of its staleness markers.
+    fn of_histograms(&self) -> Vec<&SeriesHandle> {
+        let is_histogram = |of: &&SeriesHandle| matches!(of.kind, SeriesKind::Histogram(_));
+        self.handles.iter().filter(is_histogram).collect()
     }
 }
 
@@ -360,7 +411,7 @@ pub fn select_by_prometheus_name(
     let found = names.find(selector, &search)?;
     let computed = found.iter().filter(|handle| match names.entry(handle).as_deref() {
         None => false,
-        Some(SourceSeries::Renamed(stored)) => stored.labels != handle.labels,
+        Some(SourceSeries::Renamed(stored)) => stored.handle.labels != handle.labels,
         Some(SourceSeries::Classic(_)) => true,
     });
     let series = |handle: &SeriesHandle| labeled_series(&handle.labels, &handle.unit, handle.kind);
@@ -420,7 +471,11 @@ impl Source for PrometheusSource<'_> {
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
         match self.entry(series).as_deref() {
             None => self.stored.samples(series, range),
-            Some(SourceSeries::Renamed(handle)) => self.stored.samples(handle, range),
+            Some(SourceSeries::Renamed(series)) => {
+                let mut read = self.stored.samples(&series.handle, range)?;
+                converted_unit::divide_samples(&mut read, series.divisor);
+                Ok(read)
+            }
             Some(SourceSeries::Classic(classic)) => self.classic_samples(classic, range),
         }
     }
@@ -432,14 +487,19 @@ impl Source for PrometheusSource<'_> {
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         match self.entry(series).as_deref() {
             None => self.stored.increments(series, range),
-            Some(SourceSeries::Renamed(handle)) => self.stored.increments(handle, range),
+            Some(SourceSeries::Renamed(series)) => {
+                let (mut increments, gaps) = self.stored.increments(&series.handle, range)?;
+                if let Some(increments) = &mut increments {
+                    increments.divide(series.divisor);
+                }
+                Ok((increments, gaps))
+            }
             Some(SourceSeries::Classic(_)) => Ok((None, Vec::new())),
         }
     }
 
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
-        let handles = self.stored_handles(series);
-        self.stored.histograms(&handles.iter().collect::<Vec<_>>(), grid)
+        self.histograms_by_unit(series, &|stored| self.stored.histograms(stored, grid))
     }
 
     fn histograms_by_start(
@@ -447,8 +507,7 @@ impl Source for PrometheusSource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> Result<ColumnRead<Mixture>> {
-        let handles = self.stored_handles(series);
-        self.stored.histograms_by_start(&handles.iter().collect::<Vec<_>>(), grid)
+        self.histograms_by_unit(series, &|stored| self.stored.histograms_by_start(stored, grid))
     }
 
     fn numbers(
@@ -458,30 +517,27 @@ impl Source for PrometheusSource<'_> {
     ) -> Result<ColumnRead<Option<NumberSummary>>> {
         let entries: Vec<Option<Arc<SourceSeries>>> =
             series.iter().map(|handle| self.entry(handle)).collect();
-        let stored: Vec<&SeriesHandle> = series
-            .iter()
-            .zip(&entries)
-            .filter_map(|(handle, entry)| match entry.as_deref() {
-                None => Some(*handle),
-                Some(SourceSeries::Renamed(handle)) => Some(handle),
-                Some(SourceSeries::Classic(_)) => None,
-            })
-            .collect();
-        let mut all = match stored.is_empty() && !series.is_empty() {
-            true => ColumnRead { values: vec![None; grid.columns as usize], gaps: Vec::new() },
-            false => self.stored.numbers(&stored, grid)?,
-        };
+        let mut stored: BTreeMap<u64, Vec<&SeriesHandle>> = BTreeMap::new();
+        for (handle, entry) in series.iter().zip(&entries) {
+            let (handle, divisor) = match entry.as_deref() {
+                None => (*handle, 1f64),
+                Some(SourceSeries::Renamed(series)) => (&series.handle, series.divisor),
+                Some(SourceSeries::Classic(_)) => continue,
+            };
+            stored.entry(divisor.to_bits()).or_default().push(handle);
+        }
+        if series.is_empty() {
+            return self.stored.numbers(series, grid);
+        }
+        let mut all = ColumnRead { values: vec![None; grid.columns as usize], gaps: Vec::new() };
+        for (divisor, handles) in stored {
+            let mut more = self.stored.numbers(&handles, grid)?;
+            converted_unit::divide_numbers(&mut more, f64::from_bits(divisor));
+            converted_unit::add_numbers(&mut all, more);
+        }
         for entry in &entries {
             let Some(SourceSeries::Classic(classic)) = entry.as_deref() else { continue };
-            let more = self.classic_numbers(classic, grid)?;
-            all.gaps.extend(more.gaps);
-            for (sum, more) in all.values.iter_mut().zip(more.values) {
-                match (sum.as_mut(), more) {
-                    (_, None) => {}
-                    (None, more) => *sum = more,
-                    (Some(sum), Some(more)) => sum.add(&more),
-                }
-            }
+            converted_unit::add_numbers(&mut all, self.classic_numbers(classic, grid)?);
         }
         Ok(all)
     }

@@ -112,6 +112,9 @@ impl Evaluation<'_> {
             Some("ns") => 1e9,
             Some("us") => 1e6,
             Some("ms") => 1e3,
+            Some("min") => 1.0 / 60.0,
+            Some("h") => 1.0 / 3600.0,
+            Some("d") => 1.0 / 86_400.0,
             _ => 1.0,
         })
     }

@@ -21,9 +21,9 @@ pub mod selection;
 mod wide_bounds;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use hist::Mixture;
 use hist::codec::frame;
 use hist::codec::header::SeriesMeta;
+use hist::{Histogram, Mixture, Scheme};
 
 use model::{Gap, Series, selector};
 
@@ -45,12 +45,17 @@ pub fn encoded_distribution(mixture: &Mixture, cells: CellEncoding) -> Vec<(&'st
     let mut fields = distribution(mixture);
     if cells == CellEncoding::Frames {
         fields.pop();
+        // A frame has no scaled scheme; a value of a query in another unit is nearly preserved.
+        let is_scaled = |part: &Histogram| matches!(part.scheme(), Scheme::Scaled(_));
+        let flat = mixture.parts().iter().any(is_scaled).then(|| mixture.flatten());
+        let flat = flat.map(|flat| flat.expect("BUG: a mixture counts within 64 bits").histogram);
+        let parts = flat.as_ref().map_or(mixture.parts(), std::slice::from_ref);
         let frame = |part| {
             let mut bytes = Vec::new();
             frame::encode(part, SeriesMeta::default(), &mut bytes);
             Text(BASE64_STANDARD.encode(&bytes))
         };
-        fields.push(("frames", Json::List(mixture.parts().iter().map(frame).collect())));
+        fields.push(("frames", Json::List(parts.iter().map(frame).collect())));
     }
     fields
 }

@@ -84,6 +84,19 @@ impl NumberSummary {
         self.nan = nan;
     }
 
+    /// The numbers divided by one, each quotient rounded once.
+    #[must_use]
+    pub fn divide(&self, divisor: f64) -> NumberSummary {
+        NumberSummary {
+            sum: CompensatedSum::new(self.sum.value() / divisor),
+            min: self.min / divisor,
+            max: self.max / divisor,
+            first: self.first / divisor,
+            last: self.last / divisor,
+            ..*self
+        }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.count == 0 && self.nan == 0
     }

@@ -45,7 +45,8 @@ enum BucketList {
 }
 
 /// Calls `each` for the series of all selectors, also those that are found only under the names of
-/// Prometheus; without selectors, for all series, and those of OpenTelemetry under both names.
+/// Prometheus; without selectors, for all series, and those of OpenTelemetry, and
+/// those in ns, us or ms, under all their names.
 fn for_each_named_series(
     view: &ReadView,
     selectors: &[Selector],
@@ -56,7 +57,7 @@ fn for_each_named_series(
     if selectors.is_empty() {
         return for_each_series(view, &Selector::All, active, |series| {
             each(series)?;
-            query::prometheus_series(series).as_ref().map_or(Ok(()), &mut each)
+            query::prometheus_series(series).try_for_each(|series| each(&series))
         });
     }
     for_each_series(view, &Selector::or(selectors.to_vec()), active, &mut each)?;

@@ -43,6 +43,22 @@ impl OtlpShop {
                 "bucketCounts": counts,
                 "explicitBounds": [0.1, 1.0],
             }));
+            let milliseconds = times(json!({
+                "count": (10 * exports).to_string(),
+                "sum": 6150.0 * exports as f64,
+                "bucketCounts": counts,
+                "explicitBounds": [100.0, 1000.0],
+                "min": 2.0, "max": 3000.0,
+            }));
+            // 4 values between 2^18 and 2^19 ns, 6 between 2^28 and 2^29 ns.
+            let mut buckets = vec![0; 11];
+            (buckets[0], buckets[10]) = (4 * exports, 6 * exports);
+            let nanoseconds = times(json!({
+                "count": (10 * exports).to_string(),
+                "sum": 2.4e9 * exports as f64,
+                "scale": 0, "zeroCount": "0",
+                "positive": { "offset": 18, "bucketCounts": buckets },
+            }));
             let counter = times(json!({ "asInt": (1500 * exports).to_string() }));
             let gauge = times(json!({ "asDouble": 0.25 }));
             let metrics = json!([
@@ -51,6 +67,18 @@ impl OtlpShop {
                   "histogram": { "aggregationTemporality": temporality,
                                  "dataPoints": [histogram] } },
                 { "name": "http.server.io", "unit": "By",
+                  "sum": { "aggregationTemporality": temporality, "isMonotonic": true,
+                           "dataPoints": [counter] } },
+                { "name": "rpc.duration", "unit": "ms",
+                  "histogram": { "aggregationTemporality": temporality,
+                                 "dataPoints": [milliseconds] } },
+                { "name": "queue_wait", "unit": "ns",
+                  "exponentialHistogram": { "aggregationTemporality": temporality,
+                                            "dataPoints": [nanoseconds] } },
+                { "name": "cpu.busy", "unit": "ms",
+                  "sum": { "aggregationTemporality": temporality, "isMonotonic": true,
+                           "dataPoints": [counter] } },
+                { "name": "gc_ms", "unit": "ms",
                   "sum": { "aggregationTemporality": temporality, "isMonotonic": true,
                            "dataPoints": [counter] } },
                 { "name": "system.cpu.utilization", "unit": "1",
@@ -227,4 +255,95 @@ fn variables_of_a_dashboard_for_prometheus_list_otlp_metrics() {
     assert!(labels["data"].as_array().unwrap().contains(&json!("service_name")), "{labels}");
     let metadata = shop.get("/api/v1/metadata?metric=http_server_io_bytes_total");
     assert_eq!(metadata["data"]["http_server_io_bytes_total"][0]["type"], "counter");
+}
+
+/// Expressions in pairs: by the name in seconds, and by the stored name, whose values are larger by
+/// a factor.
+#[test]
+fn dashboard_in_seconds_shows_services_that_measure_in_milliseconds_and_nanoseconds() {
+    for temporality in [1, 2] {
+        let shop = OtlpShop::new(temporality);
+        let all = json!({});
+        let name = "rpc_duration_seconds";
+        shop.check(&format!("sum(rate({name}_count[2m]))"), &[(all.clone(), 10.0 / 15.0)]);
+        shop.check(&format!("sum(rate({name}_sum[2m]))"), &[(all.clone(), 6.15 / 15.0)]);
+        let bucket = |bound: &str, count: f64| (json!({ "le": bound }), count / 15.0);
+        shop.check(
+            &format!("sum by (le) (rate({name}_bucket[2m]))"),
+            &[bucket("+Inf", 10.0), bucket("0.1", 3.0), bucket("1.0", 9.0)],
+        );
+        for (seconds, stored, factor) in [
+            (name, "{\"rpc.duration\"", 1e3),
+            (name, "rpc_duration_milliseconds{", 1e3),
+            ("queue_wait_seconds", "queue_wait{", 1e9),
+        ] {
+            let stored = |suffix: &str| match stored.strip_suffix("\"") {
+                Some(quoted) => format!("{quoted}{suffix}\"}}"),
+                None => format!("{}{suffix}", stored.strip_suffix('{').unwrap()),
+            };
+            for (template, is_time) in [
+                ("histogram_quantile(0.5, sum(rate(X[2m])))", true),
+                ("histogram_quantile(0.5, sum by (le) (rate(X_bucket[2m])))", true),
+                ("histogram_quantile(0.9, sum(exact_increase(X[2m])))", true),
+                ("histogram_avg(sum(increase(X[2m])))", true),
+                ("histogram_max(sum(exact_increase(X[2m])))", true),
+                ("histogram_sum(sum(exact_increase(X[2m])))", true),
+                ("sum(exact_increase(X_sum[2m]))", true),
+                ("histogram_count_above(100ms, sum(exact_increase(X[2m])))", false),
+                ("histogram_fraction(0, 100ms, sum(rate(X[2m])))", false),
+                ("histogram_count(sum(exact_increase(X[2m])))", false),
+            ] {
+                let of = |name: &dyn Fn(&str) -> String| {
+                    let with_suffix = ["_bucket", "_sum", ""].iter();
+                    with_suffix.fold(template.to_owned(), |text, suffix| {
+                        text.replace(&format!("X{suffix}["), &format!("{}[", name(suffix)))
+                    })
+                };
+                let expected = shop.query(&of(&stored));
+                assert!(expected.len() == 1 && expected[0].1.is_finite(), "{expected:?}");
+                let divisor = if is_time { factor } else { 1.0 };
+                let expected = (all.clone(), expected[0].1 / divisor);
+                shop.check(&of(&|suffix| format!("{seconds}{suffix}")), &[expected]);
+            }
+        }
+        shop.check("sum(rate(cpu_busy_seconds_total[2m]))", &[(all.clone(), 0.1)]);
+        shop.check("sum(rate(cpu_busy_milliseconds_total[2m]))", &[(all.clone(), 100.0)]);
+        shop.check("sum(exact_increase(cpu_busy_seconds_total[1m]))", &[(all.clone(), 6.0)]);
+        // All services on one panel.
+        let both = "count({__name__=~\"rpc_duration_seconds|queue_wait_seconds\"})";
+        shop.check(both, &[(all, 2.0)]);
+    }
+}
+
+#[test]
+fn metric_that_prometheus_names_by_its_unit_keeps_that_name_only() {
+    let shop = OtlpShop::new(2);
+    shop.check("sum(rate(gc_ms[2m]))", &[(json!({}), 100.0)]);
+    for other in ["gc_seconds_total", "gc_ms_seconds_total", "gc_seconds"] {
+        shop.check(other, &[]);
+    }
+}
+
+#[test]
+fn variables_of_a_dashboard_list_the_names_in_seconds() {
+    let shop = OtlpShop::new(2);
+    let names = shop.get("/api/v1/label/__name__/values");
+    let names: Vec<&str> =
+        names["data"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    for name in [
+        "queue_wait",
+        "queue_wait_seconds",
+        "queue_wait_seconds_bucket",
+        "queue_wait_sum",
+        "rpc_duration_milliseconds",
+        "rpc_duration_seconds_count",
+        "cpu_busy_seconds_total",
+    ] {
+        assert!(names.contains(&name), "{name} is not in {names:?}");
+    }
+    assert!(!names.iter().any(|name| name.starts_with("gc_ms_")), "{names:?}");
+    let metadata = shop.get("/api/v1/metadata?metric=queue_wait_seconds");
+    assert_eq!(metadata["data"]["queue_wait_seconds"][0]["unit"], "s");
+    let bounds = shop.get("/api/v1/label/le/values?match[]=rpc_duration_seconds_bucket");
+    assert_eq!(bounds["data"], json!(["+Inf", "0.1", "1.0"]));
 }

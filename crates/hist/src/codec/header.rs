@@ -112,6 +112,7 @@ pub(crate) fn put_header(
             put_varint(out, explicit.bounds().len() as u64);
             explicit.bounds().iter().for_each(|bound| out.extend(bound.to_le_bytes()));
         }
+        Scheme::Scaled(_) => unreachable!("BUG: no format has a scaled scheme"),
     }
 }
 
@@ -122,6 +123,7 @@ fn tag(scheme: &Scheme) -> u8 {
         Scheme::LogLinear10 => 2,
         Scheme::Logarithmic(_) => 3,
         Scheme::Explicit(_) => 4,
+        Scheme::Scaled(_) => unreachable!("BUG: no format has a scaled scheme"),
     }
 }
 

@@ -53,6 +53,16 @@ impl Explicit {
         Some((lower, upper))
     }
 
+    /// The bounds divided by a number. Bounds that rounding would make equal stay apart.
+    pub(super) fn divide(&self, divisor: f64) -> Explicit {
+        let mut previous = f64::NEG_INFINITY;
+        let divided = |&bound: &f64| {
+            previous = (bound / divisor).max(previous.next_up());
+            previous
+        };
+        Explicit { bounds: self.bounds.iter().map(divided).collect() }
+    }
+
     /// The common bounds; `None` if there are none, because all resolution would be lost.
     pub(crate) fn common(&self, other: &Explicit) -> Option<Explicit> {
         let bounds: Arc<[f64]> = self

@@ -52,7 +52,8 @@ impl BucketGrid {
 
     /// Whether a bucket includes its upper bound rather than its lower one.
     pub(super) fn is_upper_inclusive(&self) -> bool {
-        !matches!(self, BucketGrid::Native(Scheme::LogLinear2(_) | Scheme::LogLinear10))
+        let BucketGrid::Native(scheme) = self else { return true };
+        !matches!(scheme.family(), Scheme::LogLinear2(_) | Scheme::LogLinear10)
     }
 
     /// Whether values are evenly spread within a bucket; otherwise their logarithms are.
@@ -61,7 +62,7 @@ impl BucketGrid {
             BucketGrid::Exponential(_) => false,
             BucketGrid::Custom(_) => true,
             BucketGrid::Native(scheme) => {
-                !matches!(scheme, Scheme::Exp2(_) | Scheme::Logarithmic(_))
+                !matches!(scheme.family(), Scheme::Exp2(_) | Scheme::Logarithmic(_))
             }
         }
     }
@@ -107,6 +108,10 @@ fn custom(index: i64, bounds: &[f64]) -> f64 {
 fn outside(scheme: &Scheme, index: i32) -> (f64, f64) {
     match scheme {
         _ if index <= 0 => (0.0, 0.0),
+        Scheme::Scaled(grid) => {
+            let (lower, upper) = outside(grid.base(), index);
+            (lower / grid.divisor(), upper / grid.divisor())
+        }
         Scheme::LogLinear10 => (1e128, f64::INFINITY),
         _ => (f64::MAX, f64::INFINITY),
     }

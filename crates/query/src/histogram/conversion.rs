@@ -5,7 +5,7 @@
 //! bucket, and make the sum NaN, as does an unknown sum.
 
 use hist::codec::decoded_block::CountWindow;
-use hist::{Buckets, Histogram, Mixture, Scheme};
+use hist::{Buckets, Exp2, Histogram, Mixture, Scheme};
 
 use super::bound::BEYOND_INDEX;
 use super::counts::{BucketCounts, drop_empty};
@@ -44,6 +44,11 @@ impl SchemeConversion {
             // This grid has no buckets nearer to zero.
             Scheme::LogLinear10 => {
                 let zero_threshold = zero_threshold.max(1e-128f64.next_down());
+                plain(BucketGrid::Native(scheme.clone()), zero_threshold)
+            }
+            Scheme::Scaled(grid) => {
+                let base = SchemeConversion::new(grid.base(), 0.0);
+                let zero_threshold = zero_threshold.max(base.zero_threshold / grid.divisor());
                 plain(BucketGrid::Native(scheme.clone()), zero_threshold)
             }
             scheme => plain(BucketGrid::Native(scheme.clone()), zero_threshold),
@@ -119,6 +124,41 @@ impl SchemeConversion {
             positive,
             ..FloatHistogram::default()
         }
+    }
+}
+
+impl FloatHistogram {
+    /// The distribution of the values divided by a number, as [`Histogram::divide`].
+    pub(crate) fn divide_values(&self, divisor: f64) -> FloatHistogram {
+        let mut divided = FloatHistogram {
+            zero_threshold: self.zero_threshold / divisor,
+            // The staleness marker is a NaN that a division would change.
+            sum: if self.sum.is_nan() { self.sum } else { self.sum / divisor },
+            ..self.clone()
+        };
+        let exponential = match &self.grid {
+            BucketGrid::Native(Scheme::Exp2(grid)) => Some((*grid, 0)),
+            // Prometheus numbers a bucket by its upper bound, `hist` by its lower bound.
+            BucketGrid::Exponential(schema) => Exp2::new(*schema).ok().map(|grid| (grid, 1)),
+            _ => None,
+        };
+        divided.grid = match &self.grid {
+            BucketGrid::Custom(bounds) => {
+                BucketGrid::Custom(bounds.iter().map(|bound| bound / divisor).collect())
+            }
+            BucketGrid::Native(scheme) => BucketGrid::Native(scheme.divide(divisor)),
+            BucketGrid::Exponential(_) => {
+                let (grid, _) = exponential.expect("BUG: a schema of Prometheus is a scale");
+                BucketGrid::Native(Scheme::Exp2(grid).divide(divisor))
+            }
+        };
+        if let Some((grid, offset)) = exponential {
+            for (index, _) in divided.positive.iter_mut().chain(&mut divided.negative) {
+                let is_finite = *index < grid.end_index() + offset;
+                *index = if is_finite { *index - offset } else { BEYOND_INDEX };
+            }
+        }
+        divided
     }
 }
 

@@ -304,6 +304,12 @@ impl BucketGrid {
                 Some(bound) => to.partition_point(|&wider| wider < bound) as i32,
                 None => to.len() as i32,
             },
+            (BucketGrid::Native(Scheme::Scaled(from)), BucketGrid::Native(Scheme::Scaled(to)))
+                if index != super::bound::BEYOND_INDEX =>
+            {
+                let native = |scheme: &Scheme| BucketGrid::Native(scheme.clone());
+                native(from.base()).fold(index, &native(to.base()))
+            }
             (BucketGrid::Native(from), BucketGrid::Native(to))
                 if index != super::bound::BEYOND_INDEX =>
             {

@@ -9,7 +9,7 @@ use model::{Selector, SeriesKind};
 use crate::classic_part::bound_label;
 use crate::error::Result;
 use crate::labels::{LabelSet, NAME};
-use crate::prometheus_name::{translations, untranslated_names};
+use crate::prometheus_name::{SeriesTranslation, translations, untranslated_names};
 use crate::source::{SeriesHandle, StoredMetric};
 
 /// Label of the upper bound of a bucket.
@@ -35,6 +35,10 @@ pub(super) struct SeriesMatch {
     pub(super) labels: LabelSet,
     /// Suffix; `None` for the series itself.
     pub(super) suffix: Option<ClassicSuffix>,
+    /// Unit of the values under these labels, not of their number.
+    pub(super) unit: String,
+    /// Number by which stored values are divided.
+    pub(super) divisor: f64,
     /// The series; with a suffix, the histogram first, then others with the same labels.
     pub(super) handles: Vec<SeriesHandle>,
 }
@@ -109,7 +113,7 @@ fn other_names(
             continue;
         }
         let all = translations(&own, unit, *kind);
-        let mut all = all.iter().map(LabelSet::name).chain([name.as_str()]);
+        let mut all = all.iter().map(|of| of.labels.name()).chain([name.as_str()]);
         let has_suffix = matches!(kind, SeriesKind::Histogram(_));
         let suffixed = |name: &str| {
             has_suffix && SUFFIXES.iter().any(|(suffix, _)| is_meant(&format!("{name}{suffix}")))
@@ -197,10 +201,11 @@ pub(super) fn matches(
         let SeriesHandle { labels, kind, unit, .. } = &handle;
         let (kind, unit) = (*kind, unit.as_str());
         let all = translations(labels, unit, kind);
-        let itself = all.iter().find(|labels| is_selected(selector, labels, kind, unit));
+        let itself = all.iter().find(|of| is_selected(selector, &of.labels, kind, &of.unit));
         if let Some(itself) = itself.filter(|_| kind != SeriesKind::Text) {
-            let (labels, handles) = (itself.clone(), vec![handle.clone()]);
-            found.push(SeriesMatch { labels, suffix: None, handles });
+            let SeriesTranslation { labels, unit, divisor } = itself.clone();
+            let handles = vec![handle.clone()];
+            found.push(SeriesMatch { labels, suffix: None, unit, divisor, handles });
             continue;
         }
         let SeriesKind::Histogram(temporality) = kind else {
@@ -208,18 +213,27 @@ pub(super) fn matches(
             continue;
         };
         let kind = SeriesKind::Counter(temporality);
+        let (own_labels, own_unit) = (labels.clone(), unit.to_owned());
+        let stored_labels = SeriesTranslation { labels: own_labels, unit: own_unit, divisor: 1.0 };
         for (text, suffix) in suffixes(selector) {
-            let unit = if suffix == ClassicSuffix::Sum { unit } else { "" };
-            let named = |labels: &LabelSet| labels.with(NAME, &format!("{}{text}", labels.name()));
-            let mut selected = std::iter::once(labels).chain(&all).map(named);
+            let named = |of: &SeriesTranslation| SeriesTranslation {
+                labels: of.labels.with(NAME, &format!("{}{text}", of.labels.name())),
+                ..of.clone()
+            };
+            let mut selected = std::iter::once(&stored_labels).chain(&all).map(named);
             let selector = match suffix {
                 ClassicSuffix::Bucket => &without_bound,
                 _ => selector,
             };
-            let selected = selected.find(|labels| is_selected(selector, labels, kind, unit));
-            let Some(selected) = selected else { continue };
+            let selected = selected.find(|of| {
+                let unit = if suffix == ClassicSuffix::Sum { of.unit.as_str() } else { "" };
+                is_selected(selector, &of.labels, kind, unit)
+            });
+            let Some(SeriesTranslation { labels: selected, unit, divisor }) = selected else {
+                continue;
+            };
             let (suffix, handles) = (Some(suffix), vec![handle.clone()]);
-            let series = SeriesMatch { labels: selected, suffix, handles };
+            let series = SeriesMatch { labels: selected, suffix, unit, divisor, handles };
             let key = (labels.clone(), text, kind_name(kind), handle.unit.clone());
             classic.insert(key, series);
         }

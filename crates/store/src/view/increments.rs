@@ -75,6 +75,13 @@ impl HistogramIncrements {
         self.zero_threshold
     }
 
+    /// Divides the values by a number, as `hist::Histogram::divide`.
+    pub fn divide(&mut self, divisor: f64) {
+        self.scheme = self.scheme.divide(divisor);
+        self.zero_threshold /= divisor;
+        self.sums.iter_mut().for_each(|sum| *sum /= divisor);
+    }
+
     /// Timestamps of the samples in nanoseconds since the Unix epoch, ascending.
     pub fn times(&self) -> &[i64] {
         &self.times
