@@ -32,6 +32,18 @@ test.each([
   ["topdeck_uptime_seconds", "(time() - process_start_time_seconds)"],
   ['topdeck_uptime_seconds {a="b"', 'process_start_time_seconds {a="b"'],
   ["constructor{toString='x'}", "constructor{toString='x'}"],
+  ['a{__kind="cumulative-count"}', 'a{__kind="cumulative-counter"}'],
+  ['a{__kind=~"histogram|gauge"}', 'a{__kind=~"delta-histogram|gauge"}'],
+  ["and(a:b,__kind:cumulative-count)", "and(a:b,__kind:cumulative-counter)"],
+  ["and(__kind:histogram,x:y)", "and(__kind:delta-histogram,x:y)"],
+  ["and(__kind:*histogram,x:y)", "and(__kind:*histogram,x:y)"],
+  ["and(__kind:delta-counter,kind:count)", "and(__kind:delta-counter,kind:count)"],
+  ["__kind:counter-", "__kind:cumulative-counter-"],
 ])("an unfinished or odd query is migrated without loss: %s", (text, expected) =>
   expect(migrateQuery(text, true)).toBe(expected),
 );
+
+test("the selector within a string of CAQL is migrated", () =>
+  expect(migrateQuery("find('a','and(__kind:count)')", false)).toBe(
+    "find('a','and(__kind:delta-counter)')",
+  ));

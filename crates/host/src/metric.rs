@@ -230,16 +230,16 @@ mod tests {
                 format!(
                     "{series} {} {} {}..{}",
                     series.unit(),
-                    series.kind().name(),
+                    model::selector::kind_name(series.kind()),
                     sample.start,
                     sample.end
                 )
             })
             .collect();
         let expected = [
-            r#"c_total{cpu="0",host="h"} s cumulative counts 20..20"#,
-            r#"g{host="h"} B gauges 20..20"#,
-            r#"d{host="h"} ns histograms 10..20"#,
+            r#"c_total{cpu="0",host="h"} s cumulative-counter 20..20"#,
+            r#"g{host="h"} B gauge 20..20"#,
+            r#"d{host="h"} ns delta-histogram 10..20"#,
         ];
         assert_eq!(lines, expected);
     }

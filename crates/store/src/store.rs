@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use disk::{Disk, IoContext};
 use journal::{Ack, BatchIdentity, Journal, Level, StartPosition, Subscriber};
+use model::selector::kind_name;
 use model::{Batch, Selector, SeriesId, SeriesRef};
 
 use crate::backend::{Storage, StorageReader};
@@ -485,7 +486,7 @@ impl StoreInner {
             named = named.max(Some(number));
             let kind = index.kind(number);
             if !entry.has_kind(kind) {
-                let (series, kind) = (index.series(number).to_string(), kind.name());
+                let (series, kind) = (index.series(number).to_string(), kind_name(kind));
                 let found = "another kind of value";
                 return Err(model::Error::Kind { series, kind, found }.into());
             }

@@ -7,6 +7,7 @@ use collect::staleness::mark_series_stale;
 use collect::{SeriesSink as _, VecSeriesSink};
 use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
+use model::selector::kind_name;
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
 /// Bytes after which the next batch starts, to bound memory.
@@ -290,7 +291,7 @@ fn write_key(
     labels: &[LabelPair<'_>],
 ) {
     key.clear();
-    key.extend_from_slice(kind.name().as_bytes());
+    key.extend_from_slice(kind_name(kind).as_bytes());
     let words = labels.iter().flat_map(|(name, value)| [name.as_ref(), *value]);
     for word in [metric.name, metric.unit].into_iter().chain(words) {
         key.extend_from_slice(&(word.len() as u32).to_le_bytes());

@@ -7,6 +7,7 @@ use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use journal::Level;
+use model::selector::kind_name;
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
 use sim::SimDisk;
@@ -38,7 +39,7 @@ fn series() -> Vec<Series> {
         SeriesKind::Histogram(Delta),
     ];
     let named =
-        |kind: SeriesKind| Series::new(format!("of {}", kind.name()), kind).validate().unwrap();
+        |kind: SeriesKind| Series::new(format!("of {}", kind_name(kind)), kind).validate().unwrap();
     kinds.map(named).into()
 }
 
