@@ -4,6 +4,7 @@ import host1 from "../../testdata/dashboards/host-1.json";
 import host2 from "../../testdata/dashboards/host-2.json";
 import topdeck1 from "../../testdata/dashboards/topdeck-1.json";
 import topdeck2 from "../../testdata/dashboards/topdeck-2.json";
+import { read } from "../src/lib/link";
 import { migrateQuery } from "../src/lib/migration";
 
 /** The server migrates dashboards by the same rules: both are tested with these. */
@@ -47,3 +48,12 @@ test("the selector within a string of CAQL is migrated", () =>
   expect(migrateQuery("find('a','and(__kind:count)')", false)).toBe(
     "find('a','and(__kind:delta-counter)')",
   ));
+
+test.each([
+  [`check_up{__kind=~"histogram|gauge"}`, `check_up{__kind=~"delta-histogram|gauge"}`],
+  ["and(__name:check_up,__kind:counter)", "and(__name:check_up,__kind:cumulative-counter)"],
+  ["a{__kind!='delta-counter'}", "a{__kind!='delta-counter'}"],
+])("of a current link only the kinds are migrated: %s", (selector, expected) => {
+  const link = `#/explore?${new URLSearchParams({ selector, v: "2" })}`;
+  expect(read(link).settings).toEqual({ selector: expected });
+});

@@ -155,7 +155,7 @@ impl StoreInner {
                 round.at = (info.number, 0);
                 round.next.clear();
             }
-            self.supervisor().fault_point(format_args!("store check {:016x}", info.number));
+            self.supervisor().failpoint(format_args!("store check {:016x}", info.number));
             let opened = self.part(info.number).and_then(|part| {
                 if round.next.is_empty() {
                     round.next = part.chunk_location_range(round.at.1, LOCATIONS)?.into();

@@ -386,7 +386,7 @@ impl StoreInner {
             }
         }
         head.gaps.extend(reader.gaps().iter().cloned());
-        self.supervisor().fault_point(format_args!("store record {position}"));
+        self.supervisor().failpoint(format_args!("store record {position}"));
         reason.map_or(Ok(()), |reason: Error| Err((Some(lost), reason.to_string())))
     }
 

@@ -125,7 +125,7 @@ impl StoreInner {
             return Ok(false);
         }
         let work = || {
-            supervisor.fault_point(format_args!("store {name}"));
+            supervisor.failpoint(format_args!("store {name}"));
             work()
         };
         match catch_panic(work) {
@@ -156,7 +156,7 @@ impl StoreInner {
         let (mut round, mut looked) = (ScrubCursor::default(), Instant::now());
         let mut pace = PaceChooser::default();
         while !self.stop.load(Ordering::Relaxed) {
-            self.supervisor().fault_point("store");
+            self.supervisor().failpoint("store");
             let position = self.journal.watermarks().end;
             if let Err(error) = self.maintain_at(pace.next(position, Instant::now())) {
                 if matches!(error, Error::Closing) {

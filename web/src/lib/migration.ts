@@ -44,6 +44,23 @@ export function migrateSetting(
   return [SETTINGS.get(name) ?? name, isQuery ? migrateQuery(value, hasTime) : value];
 }
 
+const KIND_MATCHER = /(\b__kind\s*(?:=~|!~|!=|=)\s*(["'`]))([^"'`]*)\2/g;
+const KIND_TAG = /(\b__kind:)([A-Za-z-]+)/g;
+
+/** Migrates the kinds of a query whose other names are current. */
+export function migrateKinds(text: string): string {
+  return text
+    .replace(
+      KIND_MATCHER,
+      (_, start: string, quote: string, value: string) =>
+        start + renamedValue(null, "__kind", value) + quote,
+    )
+    .replace(
+      KIND_TAG,
+      (_, start: string, value: string) => start + renamedValue(null, "__kind", value),
+    );
+}
+
 /** Migrates a query. `hasTime` says whether the language has `time()`. */
 export function migrateQuery(text: string, hasTime: boolean): string {
   const tokens = [...text.matchAll(TOKEN)].map(([text, word, string]): Token => ({

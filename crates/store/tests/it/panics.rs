@@ -157,7 +157,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
     let now = Arc::new(AtomicI64::new(0));
     let read = Arc::clone(&now);
     let left = std::sync::atomic::AtomicU32::new(3);
-    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
+    let failpoint_hook: supervisor::FailpointHook = Arc::new(move |point: &str| {
         let take = |left: u32| left.checked_sub(1);
         let is_it = point == "store rolling up day 1";
         if is_it && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
@@ -166,7 +166,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
     });
     let supervisor = Supervisor::new(supervisor::SupervisorSettings {
         clock: Arc::new(move || read.load(Ordering::SeqCst)),
-        fault: Some(fault),
+        failpoint_hook: Some(failpoint_hook),
         ..Default::default()
     });
     let store = open(&world, &supervisor);
@@ -232,13 +232,13 @@ fn scrub_panic_is_reported_and_other_parts_are_scrubbed() {
     drop(store);
     let looked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (seen, first) = (Arc::clone(&looked), format!("store check {:016x}", parts[0]));
-    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
+    let failpoint_hook: supervisor::FailpointHook = Arc::new(move |point: &str| {
         if point.starts_with("store check") {
             seen.lock().unwrap().push(point.to_owned());
             assert_ne!(point, first, "a count overflows");
         }
     });
-    let settings = supervisor::SupervisorSettings { fault: Some(fault), ..Default::default() };
+    let settings = supervisor::SupervisorSettings { failpoint_hook: Some(failpoint_hook), ..Default::default() };
     let supervisor = Supervisor::new(settings);
     let mut options = world.options();
     options.journal.supervisor = supervisor.clone();
