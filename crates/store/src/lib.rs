@@ -49,7 +49,7 @@ mod journal_reader;
 mod maintenance;
 mod retention;
 mod rollup;
-mod seal;
+mod flush;
 mod stat;
 mod store;
 
