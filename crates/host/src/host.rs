@@ -112,7 +112,8 @@ impl HostWorker {
         let began = Instant::now();
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("host"));
         if let Some((start, lost)) = self.lost_gauges {
-            let reason = "backpressure: gauge samples are lost; counters are cumulative and lose nothing";
+            let reason =
+                "backpressure: gauge samples are lost; counters are cumulative and lose nothing";
             let producer = Some(self.producer.id());
             let (start, lost, reason) = (start.min(end), Some(lost), reason.to_owned());
             writer.gap(Gap { start, end, producer, lost, reason });

@@ -298,7 +298,7 @@ mod tests {
         }
         let _ack = store.ingest(None, &batch.finish(), Level::Process).unwrap();
         store.catch_up().unwrap();
-        store.seal().unwrap();
+        store.flush().unwrap();
         assert_eq!(store.inner().state().manifest.parts.len(), 1);
         let mut cursor = ScrubCursor::default();
         let second_max = options.scrub_bytes_per_second / u64::from(CHUNK_COST_MIN);

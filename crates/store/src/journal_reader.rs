@@ -186,7 +186,7 @@ impl StoreInner {
             let (position, mut producers, mut stored) = {
                 let state = self.state();
                 let stored = PointLookup::new_at(self, &state);
-                match &state.sealing_head {
+                match &state.immutable_head {
                     Some(closed) => {
                         (closed.position, ProducerTable::clone(&closed.producers), stored)
                     }

@@ -157,7 +157,10 @@ async fn health_is_503_while_a_thread_is_down() {
     let status = server.json("/v1/status").await;
     let store = status["threads"].as_array().unwrap().iter().find(|it| it["name"] == "store");
     let store = store.unwrap();
-    assert_eq!((&store["down"], &store["restarts"], &store["panics"]), (&0.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&store["down"], &store["restarts"], &store["panics"]),
+        (&0.into(), &1.into(), &1.into())
+    );
     assert_eq!(store["last_panic"], "a count overflows");
     let (_, text) = server.get("/metrics").await;
     assert!(text.contains("topdeck_thread_restarts_total{thread=\"store\"} 1\n"), "{text}");
