@@ -48,7 +48,7 @@ function serve(
       : url.pathname.endsWith("/series")
         ? {
             total: series.length,
-            series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative histograms" })),
+            series: series.map((one) => ({ ...one, labels: {}, kind: "cumulative-histogram" })),
           }
         : query in answers
           ? result(

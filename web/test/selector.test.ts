@@ -31,7 +31,7 @@ test("labels are formatted as in a selector", () => {
   expect(formatLabels({ __name__: "a", b: 'c"d' })).toBe('a{b="c\\"d"}');
 });
 
-const one = (name: string, kind = "histogram", unit: string | null = null) => ({
+const one = (name: string, kind = "delta-histogram", unit: string | null = null) => ({
   name,
   kind,
   unit,
@@ -56,7 +56,7 @@ async function suggest(
     text,
     caret,
     syntax: "selector",
-    kinds: ["histogram"],
+    kinds: ["delta-histogram"],
     catalog: new MetricCatalog(),
     signal,
   });
@@ -85,8 +85,8 @@ test("a truncated list of names is searched on the server", async () => {
 
 test("a metric with two units is suggested once, a special name is quoted", async () => {
   const found = await suggest("lat", 3, {}, [
-    one("latency", "histogram", "ms"),
-    one("latency", "histogram", "s"),
+    one("latency", "delta-histogram", "ms"),
+    one("latency", "delta-histogram", "s"),
     one("a lat"),
   ]);
   expect(found.map((one) => one.text)).toEqual(["latency", '{"a lat"}']);

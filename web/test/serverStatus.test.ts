@@ -25,7 +25,7 @@ function status(changes: Partial<StatusJson> = {}): StatusJson {
       subscribers: [],
       gaps: [],
     },
-    threads: [{ name: "ledger", down: 0, restarts: 3, last_panic: "index out of bounds" }],
+    threads: [{ name: "ledger", down: 0, panics: 3, last_panic: "index out of bounds" }],
     quarantined: [],
     damage: [],
     sources: [],
@@ -136,7 +136,7 @@ test("a journal that stopped, damage, gaps, threads and tokens are named", () =>
     status({
       journal: { ...journal, failed: true, gaps: [{ batches: 2, reason: "corrupt segment" }] },
       damage: [{ location: "segment 3", records: 1, remedy: "restore a snapshot" }],
-      threads: [{ name: "pull", down: 1, restarts: 1, last_panic: "BUG: no job" }],
+      threads: [{ name: "pull", down: 1, panics: 1, last_panic: "BUG: no job" }],
       quarantined: [{ input: "ledger record 7", reason: "it panicked 3 times" }],
       tokens_error: "line 2: unknown scope",
     }),
@@ -146,7 +146,7 @@ test("a journal that stopped, damage, gaps, threads and tokens are named", () =>
       "restart topdeck. The log has the error.",
     "Damaged: segment 3, 1 record lost. Restore a snapshot.",
     "The journal has gaps: 2 batches lost. Reason: corrupt segment. Sources names the data.",
-    "Thread pull is down after 1 restart. Report the panic, which is a bug: BUG: no job.",
+    "Thread pull is down after 1 panic. Report the panic, which is a bug: BUG: no job.",
     "Ledger record 7 is skipped: it panicked 3 times. Report the panic, which is a bug; the " +
       "input stays on disk.",
     "Tokens are not reloaded: line 2: unknown scope. Repair the file; the previous tokens stay " +

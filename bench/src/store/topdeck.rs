@@ -90,7 +90,7 @@ impl StoreBench {
         let (cpu_acknowledged, passed) = (cpu_time_of_program() - cpu, wall_time() - wall);
         let end = batches.last().map_or(0, |batch| batch.0);
         self.now.store(end + DAY, Ordering::Relaxed);
-        self.store.seal()?;
+        self.store.flush()?;
         self.store.maintain()?;
         let after = written_bytes();
         Ok(IngestCost {
@@ -366,7 +366,7 @@ fn quantile_error_answer(question: &str, errors: &mut [f64], truth: &str) -> Che
 fn run_a_base(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     let dataset = &work.a;
     let (batches, _) = batches(dataset)?;
-    // No rollups for a year; full heads are sealed explicitly.
+    // No rollups for a year; full heads are flushed explicitly.
     let bench = StoreBench::new(365 * DAY)?;
     for (sequence, (end, bytes)) in batches.iter().enumerate() {
         let identity = BatchIdentity { producer: 1, epoch: 1, sequence: sequence as u64 + 1 };
@@ -374,10 +374,10 @@ fn run_a_base(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
             bench.store.ingest(Some(identity), &Batch::decode(bytes.clone())?, Level::Disk)?;
         bench.now.store(*end, Ordering::Relaxed);
         if end % (6 * HOUR) == 0 {
-            bench.store.seal()?;
+            bench.store.flush()?;
         }
     }
-    bench.store.seal()?;
+    bench.store.flush()?;
     if work.query {
         query::topdeck::run_a_base(work, &bench.store, &mut own.query_results)?;
     }

@@ -69,7 +69,7 @@ impl Restartable for Acceptor {
                 _ = phase.wait_for(|&phase| phase != ServerPhase::Open) => return,
                 accepted = listener.accept() => accepted,
             };
-            accepting.supervisor.fault_point("accept");
+            accepting.supervisor.failpoint("accept");
             let (stream, remote) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) if is_connection_error(&error) => continue,
@@ -183,13 +183,13 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         let (middleware, life, phase) = (Arc::clone(&middleware), Arc::clone(&life), phase.clone());
         let unread = ConnectionResponseBuffers::new(&middleware.response_buffers);
         service_fn(move |request: Request<Incoming>| {
-            supervisor.fault_point(format_args!("request {}", request.uri().path()));
+            supervisor.failpoint(format_args!("request {}", request.uri().path()));
             let in_flight = life.begin_request();
             let (middleware, peer, phase) = (Arc::clone(&middleware), peer.clone(), phase.clone());
             let unread = Arc::clone(&unread);
             let supervisor = supervisor.clone();
             async move {
-                supervisor.fault_point(format_args!("answer {}", request.uri().path()));
+                supervisor.failpoint(format_args!("answer {}", request.uri().path()));
                 let is_grpc = grpc::is_grpc(request.headers());
                 // An HTTP/2 client could request many responses and read none.
                 in_flight.set_write_pending(true);

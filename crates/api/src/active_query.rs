@@ -330,7 +330,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let supervisor = active.service.supervisor.clone();
     let done = blocking(&supervisor, move || {
-        active.service.supervisor.fault_point("query execution");
+        active.service.supervisor.failpoint("query execution");
         let outcome = work(&active);
         active.release_permit();
         // The stored error is more precise than the returned one.

@@ -2,7 +2,7 @@
 
 use intake::{SupervisedThread, Supervisor};
 
-/// The thread's name in `/v1/status` and in `topdeck_thread_restarts_total`.
+/// The thread's name in `/v1/status` and in `topdeck_thread_panics_total`.
 const THREAD: &str = "request";
 
 /// Runs `work` on a blocking thread. After a panic the error is the client's response.

@@ -212,8 +212,8 @@ impl QueryService {
     }
 
     /// A point at which a test can inject a panic.
-    pub(crate) fn fault_point(&self, name: &str) {
-        self.intake.supervisor().fault_point(name);
+    pub(crate) fn failpoint(&self, name: &str) {
+        self.intake.supervisor().failpoint(name);
     }
 
     /// Ends live streams, so that their connections can close.

@@ -397,7 +397,7 @@ impl Restartable for TokenFileWatcher {
         queries.add_status_section("tokens_error", || Json::Null);
         loop {
             let now = modified(path);
-            queries.fault_point("tokens");
+            queries.failpoint("tokens");
             if now != last_change {
                 match TokenFile::open(path) {
                     Ok(tokens) => {

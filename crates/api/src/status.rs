@@ -56,7 +56,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
     context.run_light("status", None, work).await
 }
 
-/// Threads and their restarts after panics.
+/// Threads, their panics and restarts.
 fn threads_json(supervisor: &intake::Supervisor) -> Json {
     let thread = |thread: intake::ThreadStatus| {
         let (panic, time) = match thread.last_panic {
@@ -65,9 +65,10 @@ fn threads_json(supervisor: &intake::Supervisor) -> Json {
         };
         Object(vec![
             ("name", Text(thread.name)),
-            ("running", integer(thread.running as u64)),
+            ("count", integer(thread.count as u64)),
             ("down", integer(thread.waiting as u64)),
             ("restarts", integer(thread.restarts)),
+            ("panics", integer(thread.panics)),
             ("last_panic", panic),
             ("last_panic_ns", time),
         ])

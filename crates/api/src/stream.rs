@@ -4,7 +4,7 @@
 //! : topdeck
 //!
 //! event: row
-//! data: {"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
+//! data: {"name":"latency","labels":{"host":"a"},"kind":"delta-histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
 //! ```
 //!
 //! A value is a number, a text, or a distribution with its cells, as in query responses. `event:

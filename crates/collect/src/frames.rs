@@ -30,12 +30,14 @@ const LINE_BYTES_MAX: usize = 1 << 20;
 
 const EXPECTED: &str = "an object with a frame: {\"metric\":\"…\",\"frame\":\"…\"}";
 
-/// Kinds of numbers, as in selectors. The last two are names of earlier versions.
-const TEMPORALITIES: [(SampleTemporality, &str); 5] = [
+/// Kinds of numbers, as in selectors. The last three are names of earlier versions: exported files
+/// remain readable.
+const TEMPORALITIES: [(SampleTemporality, &str); 6] = [
     (SampleTemporality::Delta, "delta-counter"),
-    (SampleTemporality::Cumulative, "counter"),
+    (SampleTemporality::Cumulative, "cumulative-counter"),
     (SampleTemporality::Instant, "gauge"),
     (SampleTemporality::Delta, "count"),
+    (SampleTemporality::Cumulative, "counter"),
     (SampleTemporality::Cumulative, "cumulative-count"),
 ];
 const TEXT_KIND: &str = "text";
@@ -239,7 +241,7 @@ fn parse_object(line: &[u8]) -> Result<DecodedSample, InputError> {
         (DecodedValue::Text(_), _) | (_, None) => SampleTemporality::Instant,
         (_, Some(kind)) => {
             let known = TEMPORALITIES.iter().find(|known| known.1 == kind);
-            let expected = "a kind: gauge, counter or delta-counter";
+            let expected = "a kind: gauge, cumulative-counter or delta-counter";
             known.ok_or_else(|| unexpected(expected, kind.as_bytes()))?.0
         }
     };

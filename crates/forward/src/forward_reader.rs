@@ -235,7 +235,7 @@ impl PackContext<'_> {
         frame: (i64, i64),
     ) -> Result<OutgoingBatch<'a>> {
         let point = format_args!("remote {} record {}", self.remote, record.position);
-        self.target.journal().supervisor().fault_point(point);
+        self.target.journal().supervisor().failpoint(point);
         let contents = match DecodedBatch::decode(record.bytes) {
             Ok(contents) => contents,
             Err(error) => {

@@ -139,12 +139,12 @@ impl RemoteTask {
             return Ok(NextStep::Idle);
         };
         self.update_oldest(&load);
-        self.intake.supervisor().fault_point(format_args!("remote {}", self.name));
+        self.intake.supervisor().failpoint(format_args!("remote {}", self.name));
         let answer = tokio::select! {
             answer = self.send(state, &load) => answer,
             () = stop_deadline(self.stop.clone()) => RemoteResponse::no_response("stopped".to_owned()),
         };
-        self.intake.supervisor().fault_point(format_args!("remote {} answered", self.name));
+        self.intake.supervisor().failpoint(format_args!("remote {} answered", self.name));
         if let Some(accepted) = answer.accepted {
             self.on_accepted(state, accepted, &load);
         }

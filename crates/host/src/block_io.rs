@@ -352,7 +352,7 @@ impl BlockIoReader {
         all
     }
 
-    /// Commits the last reading: the next one counts from there.
+    /// Commits the last scrape: the next one counts from there.
     fn commit(&mut self) {
         self.committed.extend(self.pending.drain());
     }
@@ -444,7 +444,7 @@ impl SourceSettings for BlockIoSettings {
 impl HostSource for BlockIo {
     fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64 {
         let Ok(all) = self.counted() else {
-            // Mapping the cells failed (no memory): the next reading includes these counts.
+            // Mapping the cells failed (no memory): the next scrape includes these counts.
             return 1;
         };
         let mut untimed = 0;

@@ -26,7 +26,7 @@ pub enum Error {
         /// Cause.
         source: io::Error,
     },
-    /// The journal did not accept the final reading; it is lost.
-    #[error("cannot store the final host reading: {0}")]
+    /// The journal did not accept the final scrape; it is lost.
+    #[error("cannot store the final host scrape: {0}")]
     FinalReading(#[from] intake::Error),
 }

@@ -41,7 +41,7 @@ pub(crate) struct Hiccup {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Hiccup distribution since the last reading.
+/// Hiccup distribution since the last scrape.
 #[derive(Clone)]
 pub(crate) struct HiccupRecorder(SharedRecorder);
 
@@ -106,7 +106,7 @@ impl SourceSettings for HiccupSettings {
     }
 }
 
-/// Source of hiccups. A reading that is not committed is part of the next one.
+/// Source of hiccups. A scrape that is not committed is part of the next one.
 #[derive(Debug)]
 struct Hiccups {
     thread: Hiccup,
@@ -149,7 +149,7 @@ impl Hiccup {
             let period = period.as_nanos() as u64;
             move || {
                 let work = || {
-                    supervised.fault_point();
+                    supervised.failpoint();
                     run(period, &stop, &recorder, &unrecorded);
                 };
                 let _ = supervised.run(|| stop.load(Ordering::Relaxed), work);

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 use crate::shm_metrics::live_programs::LivePrograms;
 use crate::source::Note;
 use crate::sources::Sources;
-use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
+use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_scrape};
 
 /// Host collector; stops on drop.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl HostCollector {
             sources,
             last_end: began,
             lost_gauges: None,
-            reading: meter.histogram(
+            scrape: meter.histogram(
                 "topdeck_host_scrape_duration",
                 "duration of a host scrape",
                 &[],
@@ -73,8 +73,8 @@ impl HostCollector {
         self.warnings.iter().map(|note| note.text.clone()).collect()
     }
 
-    /// Takes a final reading, waits until it is durable, and ends the threads. If the journal has
-    /// no space for some seconds, the reading is lost and an error is returned.
+    /// Takes a final scrape, waits until it is durable, and ends the threads. If the journal has
+    /// no space for some seconds, the scrape is lost and an error is returned.
     pub fn stop(mut self) -> Result<()> {
         self.thread.stop().unwrap_or(Ok(()))
     }
@@ -86,11 +86,11 @@ struct HostWorker {
     producer: Producer,
     host: String,
     sources: Sources,
-    /// End of the last committed reading.
+    /// End of the last committed scrape.
     last_end: i64,
-    /// Gauges that were not accepted: end of the first such reading, and their number.
+    /// Gauges that were not accepted: end of the first such scrape, and their number.
     lost_gauges: Option<(i64, u64)>,
-    reading: LatencyHistogram,
+    scrape: LatencyHistogram,
     deferred: EventCounter,
     rejected: EventCounter,
 }
@@ -99,27 +99,28 @@ impl HostWorker {
     fn run(&mut self, stop: &StopSignal) -> Result<()> {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, intake.settings().interval, || intake.now()) {
-            // A reading that is not accepted is part of the next one; the error was counted.
+            // A scrape that is not accepted is part of the next one; the error was counted.
             let _ = self.read(end);
         }
         let stopped = self.sources.stop();
-        let last = retry_final_reading(|| self.read(intake.now()));
+        let last = retry_final_scrape(|| self.read(intake.now()));
         stopped.and(last.map_err(Error::from))
     }
 
-    /// Reads all sources as of `end` and waits until the reading is durable.
+    /// Reads all sources as of `end` and waits until the scrape is durable.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
         let mut writer = self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("host"));
         if let Some((start, lost)) = self.lost_gauges {
-            let reason = "deferred under backpressure: gauges lost, counters reported later";
+            let reason =
+                "backpressure: gauge samples are lost; counters are cumulative and lose nothing";
             let producer = Some(self.producer.id());
             let (start, lost, reason) = (start.min(end), Some(lost), reason.to_owned());
             writer.gap(Gap { start, end, producer, lost, reason });
         }
         let mut report = RowReporter::new(&mut writer, &self.host, self.last_end, end);
         self.sources.read(&mut report);
-        self.intake.supervisor().fault_point("host reading");
+        self.intake.supervisor().failpoint("host scrape");
         let gauges = report.gauges;
         if report.first_rejection.is_some() {
             self.rejected.add(1);
@@ -128,7 +129,7 @@ impl HostWorker {
             return Ok(());
         }
         let outcome = self.intake.append(&self.producer, writer);
-        self.reading.record(began.elapsed());
+        self.scrape.record(began.elapsed());
         let receipt = outcome.inspect_err(|_| {
             self.deferred.add(1);
             let (start, lost) = self.lost_gauges.unwrap_or((end, 0));

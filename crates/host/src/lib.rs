@@ -6,7 +6,7 @@
 //! Files of /proc stay open (`procfs`). BPF programs (`bpf`) count in buckets of `hist`'s grid, so
 //! counts need no conversion. If a program cannot be loaded, the reason is reported
 //! ([`HostCollector::warnings`]) and no distribution is made up. Counters and distributions of a
-//! reading that the journal does not accept are part of the next reading; gauges become a gap.
+//! scrape that the journal does not accept are part of the next scrape; gauges become a gap.
 //!
 //! Processes are not stored as series: they are read once a second and published as a table in
 //! shared memory for any number of viewers ([`ProcessCollector`], `shm::process_table`).

@@ -3,7 +3,7 @@
 //! Names follow Prometheus' conventions where there is one: counters end with `_total`, times are
 //! in seconds, sizes in bytes. Distributions have their unit (ns) in the series, not in the name.
 //! Every series has the label `host`. Counters that started with the system have no start time:
-//! their first reading is the baseline.
+//! their first scrape is the baseline.
 
 use collect::SeriesSink;
 use hist::Histogram;
@@ -66,16 +66,16 @@ pub(crate) trait MetricSink {
     fn record(&mut self, metric: &MetricDefinition, labels: &[(&str, &str)], value: f64);
 }
 
-/// Writes the rows of one host reading.
+/// Writes the rows of one host scrape.
 pub(crate) struct RowReporter<'a> {
     rows: &'a mut dyn SeriesSink,
     host: &'a str,
     /// Start of distributions.
     start: i64,
-    /// Time of the reading.
+    /// Time of the scrape.
     end: i64,
     key: Vec<u8>,
-    /// Number of gauges, which are lost if the reading is not accepted.
+    /// Number of gauges, which are lost if the scrape is not accepted.
     pub(crate) gauges: u64,
     /// First rejected row: the reason.
     pub(crate) first_rejection: Option<model::Error>,
@@ -230,16 +230,16 @@ mod tests {
                 format!(
                     "{series} {} {} {}..{}",
                     series.unit(),
-                    series.kind().name(),
+                    model::selector::kind_name(series.kind()),
                     sample.start,
                     sample.end
                 )
             })
             .collect();
         let expected = [
-            r#"c_total{cpu="0",host="h"} s cumulative counts 20..20"#,
-            r#"g{host="h"} B gauges 20..20"#,
-            r#"d{host="h"} ns histograms 10..20"#,
+            r#"c_total{cpu="0",host="h"} s cumulative-counter 20..20"#,
+            r#"g{host="h"} B gauge 20..20"#,
+            r#"d{host="h"} ns delta-histogram 10..20"#,
         ];
         assert_eq!(lines, expected);
     }

@@ -1,6 +1,6 @@
 //! Process table publisher.
 //!
-//! It has its own thread, because readings of the host may wait for a disk, and that is when the
+//! It has its own thread, because scrapes of the host may wait for a disk, and that is when the
 //! table is needed most. It allocates nothing but the rows. If another topdeck already publishes,
 //! or memory is short, it retries later.
 
@@ -110,7 +110,7 @@ fn publish(
         processes,
         folder,
         writer: None,
-        reading: meter.histogram(
+        scrape: meter.histogram(
             "topdeck_host_processes_scrape_duration",
             "duration of reading and publishing the process table",
             &[],
@@ -133,7 +133,7 @@ struct TableWorker {
     processes: ProcessCollector,
     folder: Option<PathBuf>,
     writer: Option<TableWriter>,
-    reading: LatencyHistogram,
+    scrape: LatencyHistogram,
     publish_errors: EventCounter,
 }
 
@@ -183,7 +183,7 @@ impl TableWorker {
         };
         let rows: &[ProcessRow] = self.processes.rows();
         writer.publish(&collection, rows).map_err(|error| error.to_string())?;
-        self.reading.record(began.elapsed());
+        self.scrape.record(began.elapsed());
         Ok(())
     }
 }

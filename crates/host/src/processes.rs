@@ -86,7 +86,7 @@ impl ProcessCollector {
         Arc::clone(&self.fallback_reason)
     }
 
-    /// Reads all processes, by ascending PID. A process that exits during the reading may or may
+    /// Reads all processes, by ascending PID. A process that exits during the scrape may or may
     /// not be included.
     ///
     /// If the BPF program fails after a successful start, the collector falls back to `/proc` for
@@ -105,7 +105,7 @@ impl ProcessCollector {
         Ok(&self.rows)
     }
 
-    /// Rows of the last reading.
+    /// Rows of the last scrape.
     pub fn rows(&self) -> &[ProcessRow] {
         &self.rows
     }

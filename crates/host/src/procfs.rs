@@ -2,7 +2,7 @@
 //!
 //! A read costs 0.5 to 16 us per file and takes no lock of a process; the cost does not grow with
 //! the number of processes. A missing file is left out, because kernels are configured differently.
-//! A file that fails later is retried at each reading.
+//! A file that fails later is retried at each scrape.
 
 mod cpu;
 mod disk;
@@ -78,7 +78,7 @@ pub(crate) struct Procfs {
 #[derive(Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct ProcfsSettings {
-    /// CPU, memory, disk and network metrics from /proc; about 60 us a reading: true.
+    /// CPU, memory, disk and network metrics from /proc; about 60 us a scrape: true.
     procfs: bool,
 }
 
@@ -195,7 +195,7 @@ mod tests {
         procfs.take(&mut taken);
         assert!(taken.value("host_cpu_seconds_total{cpu=0,mode=user}").is_some(), "{taken:?}");
         assert!(taken.value("host_memory_total_bytes{}").is_some_and(|bytes| bytes > 0.0));
-        // A second reading returns values too: it starts at the beginning of each file.
+        // A second scrape returns values too: it starts at the beginning of each file.
         let before = taken.len();
         procfs.take(&mut taken);
         assert!(taken.len() >= before + 20);

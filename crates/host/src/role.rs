@@ -32,7 +32,7 @@ impl Role for HostRole {
         settings.check(check);
     }
 
-    /// Readings that the journal has not accepted are in memory.
+    /// Scrapes that the journal has not accepted are in memory.
     fn buffers_in_memory(settings: &HostTables) -> bool {
         settings.settings("").is_some()
     }

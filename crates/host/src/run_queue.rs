@@ -207,7 +207,7 @@ impl HostSource for RunQueue {
         0
     }
 
-    /// Commits the last reading: the next one counts from there.
+    /// Commits the last scrape: the next one counts from there.
     fn commit(&mut self) {
         self.committed.clone_from(&self.pending);
     }

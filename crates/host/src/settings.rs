@@ -12,7 +12,7 @@ use crate::process_table::ProcessTableSettings;
 use crate::source::{SourceHandle, TABLE};
 use crate::source_table::SOURCES;
 
-/// Settings of the host collector. The reading interval is the intake's.
+/// Settings of the host collector. The scrape interval is the intake's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Host name: the label `host` of all series.

@@ -5,8 +5,8 @@
 //! ([`generation_table`]); which process holds it is durable before its rows are appended.
 //! Processes without a generation are added to a sum at their exit ([`exit_totals`]), in a batch
 //! whose identity tells after a crash whether it was accepted. So nothing is lost or counted twice
-//! when topdeck or the program restarts. A reading consists of several batches. Counters and
-//! distributions that are not accepted are part of the next reading; gauges become a gap.
+//! when topdeck or the program restarts. A scrape consists of several batches. Counters and
+//! distributions that are not accepted are part of the next scrape; gauges become a gap.
 
 mod collector;
 mod exit_totals;
@@ -34,7 +34,7 @@ use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::rows::ShmRowWriter;
 use crate::source::{HostSource, Opening, SourceSettings, TABLE};
-use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_reading};
+use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_scrape};
 
 /// Name of the producer of sums. It must not change: a producer's identity is a hash of its name.
 const SUMS_PRODUCER: &str = "programs that exited";
@@ -157,7 +157,7 @@ fn collect(
         host,
         period,
         lost_gauges: None,
-        reading: meter.histogram(
+        scrape: meter.histogram(
             "topdeck_shm_scrape_duration",
             "duration of a scrape of shared-memory metrics",
             &[],
@@ -179,9 +179,9 @@ struct ShmWorker {
     collector: ShmCollector,
     host: String,
     period: Duration,
-    /// Gauges that were not accepted: end of the first such reading, and their number.
+    /// Gauges that were not accepted: end of the first such scrape, and their number.
     lost_gauges: Option<(i64, u64)>,
-    reading: LatencyHistogram,
+    scrape: LatencyHistogram,
     deferred: EventCounter,
 }
 
@@ -190,15 +190,15 @@ impl ShmWorker {
         let intake = Arc::clone(&self.intake);
         while let Some(end) = next_boundary(stop, self.period, || intake.now()) {
             let began = Instant::now();
-            // A reading that is not accepted is part of the next one; the error was counted.
+            // A scrape that is not accepted is part of the next one; the error was counted.
             let _ = self.read(end);
-            // Pauses for as long as the reading took: the thread uses at most half a CPU.
+            // Pauses for as long as the scrape took: the thread uses at most half a CPU.
             if stop.wait(began.elapsed()) {
                 break;
             }
         }
         self.collector.rescan_now();
-        let last = retry_final_reading(|| self.read(intake.now()));
+        let last = retry_final_scrape(|| self.read(intake.now()));
         // Otherwise the next start reports the same values again, which changes nothing.
         let _ = self.collector.save();
         Ok(last?)
@@ -251,7 +251,7 @@ impl ShmWorker {
         Ok(())
     }
 
-    /// Reads all processes as of `end` and waits until the reading is durable.
+    /// Reads all processes as of `end` and waits until the scrape is durable.
     fn read(&mut self, end: i64) -> intake::Result<()> {
         let began = Instant::now();
         let retell = i64::try_from(self.intake.settings().interval.as_nanos()).unwrap_or(i64::MAX);
@@ -268,7 +268,7 @@ impl ShmWorker {
         self.collector.read(&mut out);
         let gauges = out.gauges;
         let outcome = out.finish();
-        self.reading.record(began.elapsed());
+        self.scrape.record(began.elapsed());
         let receipt = match outcome {
             Ok(receipt) => receipt,
             Err(error) => {

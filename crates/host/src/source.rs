@@ -41,19 +41,19 @@ pub(crate) trait SourceSettings:
 
 /// Source of host metrics, read at the end of each interval.
 pub(crate) trait HostSource: fmt::Debug + Send {
-    /// Reports events since the last committed reading; cumulative counters started at `began`.
+    /// Reports events since the last committed scrape; cumulative counters started at `began`.
     /// Returns how many files could not be read.
     fn read(&mut self, report: &mut RowReporter<'_>, began: i64) -> u64;
 
-    /// Commits the last reading: its events are not reported again.
+    /// Commits the last scrape: its events are not reported again.
     fn commit(&mut self) {}
 
-    /// Why the source is degraded since the last reading, once.
+    /// Why the source is degraded since the last scrape, once.
     fn degradation(&mut self) -> Option<Note> {
         None
     }
 
-    /// Stops the thread of the source, if it has one. A final reading follows.
+    /// Stops the thread of the source, if it has one. A final scrape follows.
     fn stop(&mut self) -> Result<()> {
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Sources of the host collector and their warnings.
 //!
-//! Sources keep the events since the last committed reading ([`Sources::commit`]): a reading that
+//! Sources keep the events since the last committed scrape ([`Sources::commit`]): a scrape that
 //! was not accepted is part of the next one.
 
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl Sources {
         &self.warnings
     }
 
-    /// Collects warnings of sources that degraded since the last reading.
+    /// Collects warnings of sources that degraded since the last scrape.
     fn collect_degradations(&mut self) {
         for note in self.all.iter_mut().filter_map(|source| source.degradation()) {
             let works = self.programs.iter_mut().find(|(program, _)| *program == note.collector);
@@ -98,7 +98,7 @@ impl Sources {
         }
     }
 
-    /// Commits the last reading.
+    /// Commits the last scrape.
     pub(crate) fn commit(&mut self) {
         self.all.iter_mut().for_each(|source| source.commit());
         self.warnings_reported = self.warnings.len();
@@ -112,7 +112,7 @@ mod tests {
 
     use super::*;
 
-    /// Source that degrades at the next reading.
+    /// Source that degrades at the next scrape.
     #[derive(Debug)]
     struct FallingBack(Option<Note>);
 
@@ -148,7 +148,7 @@ mod tests {
         sources.all = vec![Box::new(FallingBack(Some(note)))];
         let note = "host_collector_warning it failed";
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
-        // A reading that was not committed is reported again.
+        // A scrape that was not committed is reported again.
         assert_eq!(read(&mut sources), ["host_bpf_available 0", note]);
         sources.commit();
         assert_eq!(read(&mut sources), ["host_bpf_available 0"]);

@@ -34,7 +34,7 @@ impl<T: Send + 'static> CollectorThread<T> {
             let stop = Arc::clone(&stop);
             move || {
                 let run = || {
-                    supervised.fault_point();
+                    supervised.failpoint();
                     work(&stop)
                 };
                 supervised.run(|| stop.is_set(), run)
@@ -85,15 +85,15 @@ impl StopSignal {
     }
 }
 
-/// A reading later than its boundary by at most this part of the interval counts as of the
+/// A scrape later than its boundary by at most this part of the interval counts as of the
 /// boundary. Otherwise its row would include the first microseconds of the next interval.
 const LATE_FRACTION: i64 = 20;
-/// Time for which the final reading is retried while the journal has no space, and the retry
+/// Time for which the final scrape is retried while the journal has no space, and the retry
 /// period.
 const FINAL_READING_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Waits for the next boundary, a multiple of the interval. Returns the time of the reading: the
+/// Waits for the next boundary, a multiple of the interval. Returns the time of the scrape: the
 /// boundary, or now if the boundary is long past; `None` if the thread must stop.
 pub(crate) fn next_boundary(
     stop: &StopSignal,
@@ -124,8 +124,8 @@ fn boundary_after(now: i64, interval: i64) -> i64 {
     now.saturating_sub(now.rem_euclid(interval)).saturating_add(interval)
 }
 
-/// Takes the final reading and retries for some time while the journal has no space.
-pub(crate) fn retry_final_reading(
+/// Takes the final scrape and retries for some time while the journal has no space.
+pub(crate) fn retry_final_scrape(
     mut read: impl FnMut() -> intake::Result<()>,
 ) -> intake::Result<()> {
     let began = Instant::now();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn late_reading_has_its_own_time() {
+    fn late_scrape_has_its_own_time() {
         check_boundary(&[130, 190, 200], 200);
         check_boundary(&[130, 205], 200);
         check_boundary(&[130, 206], 206);

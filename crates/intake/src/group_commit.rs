@@ -205,7 +205,7 @@ impl Drop for ShutdownGuard<'_> {
 
 fn run_committer(shared: &CommitState) {
     loop {
-        shared.target.supervisor().fault_point("commit");
+        shared.target.supervisor().failpoint("commit");
         {
             let mut request = lock(&shared.request);
             while request.position <= shared.durable.borrow().position && !request.stop {

@@ -27,7 +27,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
     let mut boundary = next_after(now());
     let mut saved = Instant::now();
     loop {
-        shared.target.supervisor().fault_point("ledger");
+        shared.target.supervisor().failpoint("ledger");
         log_space(shared);
         log_silence(shared);
         // Keeps the schedule if the clock was set back.

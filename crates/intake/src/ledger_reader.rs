@@ -169,7 +169,7 @@ impl LedgerReader {
                 ReadItem::Batch(batch) => {
                     for record in batch.records() {
                         self.supervisor
-                            .fault_point(format_args!("ledger record {}", record.position));
+                            .failpoint(format_args!("ledger record {}", record.position));
                         let (position, identity) = (record.position, record.identity);
                         if position >= ledger.position() {
                             let counted =

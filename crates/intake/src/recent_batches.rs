@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use disk::{Disk, OpenMode};
 
-/// Number of remembered batches. Usually more than the batches that the store has not sealed yet.
+/// Number of remembered batches. Usually more than the batches that the store has not flushed yet.
 pub(crate) const BATCHES_MAX: usize = 1 << 14;
 /// Maximum number of batches in the file (3 MiB); then it is rewritten.
 const FILE_BATCHES_MAX: usize = 4 * BATCHES_MAX;

@@ -100,7 +100,7 @@ mod tests {
         runtime.block_on(keep_running(supervisor.thread("site"), &mut work));
         let status = &supervisor.threads()[0];
         assert_eq!((work.runs, status.restarts), expected);
-        assert_eq!((status.running, status.waiting), (0, 0));
+        assert_eq!((status.count, status.waiting), (0, 0));
     }
 
     #[test]

@@ -117,14 +117,17 @@ fn cpu_time(all: &mut Vec<MetricSnapshot>) {
     all.push(counter("process_cpu_seconds_total", about, seconds));
 }
 
-/// Thread restarts after panics, and quarantined inputs.
+/// Panics and restarts of threads, and quarantined inputs.
 fn thread_gauges(home: &WriteTarget, all: &mut Vec<MetricSnapshot>) {
     let supervisor = home.supervisor();
     for thread in supervisor.threads() {
         let about = "Restarts of a thread after a panic";
         let restarts = counter("topdeck_thread_restarts_total", about, thread.restarts as f64);
+        let about = "Panics of a thread, or in its requests or attempts";
+        let panics = counter("topdeck_thread_panics_total", about, thread.panics as f64);
         let labels = vec![("thread".to_owned(), thread.name)];
-        all.push(MetricSnapshot { labels, ..restarts });
+        all.push(MetricSnapshot { labels: labels.clone(), ..restarts });
+        all.push(MetricSnapshot { labels, ..panics });
     }
     let about = "Inputs quarantined after repeated panics";
     let total = supervisor.quarantined_total() as f64;

@@ -9,7 +9,7 @@ use model::Batch;
 use store::Store;
 
 /// A store whose heads exceed this multiple of their limit is behind: its disk is full or slow.
-/// Normally heads beyond the first are sealed or being sealed.
+/// Normally heads beyond the first are flushed or being flushed.
 const HEADS_MAX: usize = 4;
 /// Maximum time after which a sender is asked to retry.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30);

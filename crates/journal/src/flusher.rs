@@ -210,7 +210,7 @@ impl SegmentFlusher {
             Some(content) => self.put_frame(mapped, mark, content)?,
             None => mark,
         };
-        mapped.supervisor.fault_point("journal frame");
+        mapped.supervisor.failpoint("journal frame");
         match mapped.lock_append() {
             Ok(guard) => mapped.buffer.publish(FlushMark { ring: at, ..mark }, guard),
             Err(error) => {

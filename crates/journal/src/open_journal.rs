@@ -409,7 +409,7 @@ impl OpenJournal {
             }
         };
         let since = Instant::now();
-        self.options.supervisor.fault_point("journal sync");
+        self.options.supervisor.failpoint("journal sync");
         match unsynced.sync(&self.mapped) {
             Ok(up_to) if self.mapped.buffer.state() & FAIL_STOP == 0 => {
                 group.sync_time = since.elapsed();
@@ -460,7 +460,7 @@ impl OpenJournal {
         let mut last_free = Instant::now();
         let (mut is_gathered, mut is_busy) = (false, false);
         while !stopped() {
-            self.options.supervisor.fault_point("journal");
+            self.options.supervisor.failpoint("journal");
             // A full journal is pending work too: it must retry when space is freed, even if the
             // buffer is empty and rejects appends.
             let pending = || buffer.mark().ring < buffer.end().0 || buffer.state() & FULL != 0;

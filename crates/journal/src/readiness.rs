@@ -48,7 +48,7 @@ impl Readiness {
         };
         let supervisor = inner.options.supervisor.clone();
         let run = move || {
-            supervisor.fault_point("journal-ready");
+            supervisor.failpoint("journal-ready");
             let buffer = &journal.mapped.buffer;
             let readable = || match (level, buffered) {
                 (Level::Disk, _) => buffer.durable(),

@@ -49,8 +49,8 @@ const DAMAGE_MAX: usize = 256;
 /// Interval at which a waiting thread checks the stop flag.
 const STOP_POLL: Duration = Duration::from_millis(20);
 
-/// Hook called at the fault points of threads, with the point's name. Tests use it to panic.
-pub type FaultHook = Arc<dyn Fn(&str) + Send + Sync>;
+/// Hook called at the failpoints of threads, with the point's name. Tests use it to panic.
+pub type FailpointHook = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Restart policy of supervised threads.
 #[derive(Clone)]
@@ -63,8 +63,8 @@ pub struct SupervisorSettings {
     pub clock: WallClock,
     /// Log of panics; none by default.
     pub log: Option<LogFn>,
-    /// For tests: called at each fault point. None by default.
-    pub fault: Option<FaultHook>,
+    /// For tests: called at each failpoint. None by default.
+    pub failpoint_hook: Option<FailpointHook>,
 }
 
 impl Default for SupervisorSettings {
@@ -74,7 +74,7 @@ impl Default for SupervisorSettings {
             max_backoff: Duration::from_secs(30),
             clock: wall_clock(),
             log: None,
-            fault: None,
+            failpoint_hook: None,
         }
     }
 }
@@ -100,9 +100,10 @@ struct SupervisorState {
 
 #[derive(Default)]
 struct ThreadEntry {
-    running: usize,
+    count: usize,
     waiting: usize,
     restarts: u64,
+    panics: u64,
     panics_in_row: u32,
     last_panic: Option<PanicReport>,
 }
@@ -122,11 +123,14 @@ pub struct ThreadStatus {
     /// Name.
     pub name: String,
     /// Number of threads, including those that wait.
-    pub running: usize,
+    pub count: usize,
     /// Number of threads that wait after a panic.
     pub waiting: usize,
     /// Restarts since the process began.
     pub restarts: u64,
+    /// Panics since the process began. One in work that is not restarted, such as a request, is no
+    /// restart.
+    pub panics: u64,
     /// Consecutive panics, reset by ten minutes without one.
     pub panics_in_row: u32,
     /// The last panic.
@@ -184,7 +188,7 @@ impl Supervisor {
         let remaining_panics: BTreeMap<String, u32> =
             points.iter().map(|&(point, times)| (point.to_owned(), times)).collect();
         let remaining_panics = Mutex::new(remaining_panics);
-        let fault: FaultHook = Arc::new(move |point: &str| {
+        let failpoint_hook: FailpointHook = Arc::new(move |point: &str| {
             let mut remaining_panics =
                 remaining_panics.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(times) = remaining_panics.get_mut(point).filter(|times| **times > 0) else {
@@ -197,7 +201,7 @@ impl Supervisor {
         let wait_first = Duration::ZERO;
         Supervisor::new(SupervisorSettings {
             initial_backoff: wait_first,
-            fault: Some(fault),
+            failpoint_hook: Some(failpoint_hook),
             ..SupervisorSettings::default()
         })
     }
@@ -207,16 +211,21 @@ impl Supervisor {
         let name = name.into();
         let is_waiting = AtomicBool::new(false);
         let thread = SupervisedThread { supervisor: self.clone(), name, is_waiting };
-        thread.entry(|entry| entry.running = entry.running.saturating_add(1));
+        thread.entry(|entry| entry.count = entry.count.saturating_add(1));
         thread
     }
 
-    /// Fault point for tests. Costs one comparison outside tests.
+    /// Failpoint for tests. Costs one comparison outside tests.
     #[inline]
-    pub fn fault_point(&self, name: impl fmt::Display) {
-        if let Some(fault) = &self.0.settings.fault {
-            fault(&name.to_string());
+    pub fn failpoint(&self, name: impl fmt::Display) {
+        if let Some(failpoint_hook) = &self.0.settings.failpoint_hook {
+            failpoint_hook(&name.to_string());
         }
+    }
+
+    /// Number of panics of threads with a name, and in their requests or attempts.
+    pub fn panics(&self, name: &str) -> u64 {
+        self.state().threads.get(name).map_or(0, |entry| entry.panics)
     }
 
     /// Number of restarts of threads with a name.
@@ -230,9 +239,10 @@ impl Supervisor {
         let state = self.state();
         let status = |(name, entry): (&String, &ThreadEntry)| ThreadStatus {
             name: name.clone(),
-            running: entry.running,
+            count: entry.count,
             waiting: entry.waiting,
             restarts: entry.restarts,
+            panics: entry.panics,
             panics_in_row: entry.panics_in_row(now),
             last_panic: entry.last_panic.clone(),
         };
@@ -243,12 +253,12 @@ impl Supervisor {
     /// messages are left out, because the status is public.
     pub fn failures(&self) -> Vec<String> {
         let failing = |thread: &ThreadStatus| {
-            thread.waiting > 0 || (thread.running > 0 && thread.panics_in_row >= PANICS_FAILING)
+            thread.waiting > 0 || (thread.count > 0 && thread.panics_in_row >= PANICS_FAILING)
         };
         let threads = self.threads().into_iter().filter(failing);
         let text = |thread: ThreadStatus| {
             let state = if thread.waiting > 0 { "is down" } else { "panics repeatedly" };
-            format!("thread {} {state} ({} restarts)", thread.name, thread.restarts)
+            format!("thread {} {state} (panics: {})", thread.name, thread.panics)
         };
         threads.map(text).collect()
     }
@@ -382,7 +392,8 @@ impl SupervisorSettings {
     }
 }
 
-/// Supervised thread or task. It counts as running until this is dropped.
+/// Supervised thread or asynchronous task, which status and metrics call a thread, too. It is
+/// counted until this is dropped.
 #[derive(Debug)]
 pub struct SupervisedThread {
     supervisor: Supervisor,
@@ -417,8 +428,11 @@ impl SupervisedThread {
     /// Records a panic; the thread counts as down until [`SupervisedThread::record_restart`].
     /// Returns the backoff.
     pub fn record_panic(&self, panic: &(dyn Any + Send)) -> Duration {
-        let panics = self.count_panic(panic);
+        let (message, panics) = self.count_panic(panic);
         let wait = self.supervisor.0.settings.backoff(panics);
+        let (name, ms) = (&self.name, wait.as_millis());
+        let line = format!("thread {name} panicked: {message}; backoff {ms} ms");
+        self.supervisor.log(LogLevel::Error, &line);
         if !self.is_waiting.swap(true, Ordering::Relaxed) {
             self.entry(|entry| entry.waiting = entry.waiting.saturating_add(1));
         }
@@ -435,11 +449,12 @@ impl SupervisedThread {
         }
     }
 
-    /// Records a panic in work that is repeated anyway: a request, an attempt. It counts as a
-    /// restart.
+    /// Records a panic that ends only the work at hand: a request, an attempt. The thread runs on,
+    /// so there is no restart.
     pub fn record_caught_panic(&self, panic: &(dyn Any + Send)) {
-        self.count_panic(panic);
-        self.entry(|entry| entry.restarts = entry.restarts.saturating_add(1));
+        let (message, _) = self.count_panic(panic);
+        let line = format!("panic in {}: {message}", self.name);
+        self.supervisor.log(LogLevel::Error, &line);
     }
 
     /// Supervisor of the thread, for reporting quarantined inputs.
@@ -447,21 +462,21 @@ impl SupervisedThread {
         &self.supervisor
     }
 
-    /// Fault point for tests, named like the thread.
-    pub fn fault_point(&self) {
-        self.supervisor.fault_point(&self.name);
+    /// Failpoint for tests, named like the thread.
+    pub fn failpoint(&self) {
+        self.supervisor.failpoint(&self.name);
     }
 
-    fn count_panic(&self, panic: &(dyn Any + Send)) -> u32 {
+    /// Returns the message and the number of consecutive panics.
+    fn count_panic(&self, panic: &(dyn Any + Send)) -> (String, u32) {
         let (message, time) = (panic_message(panic), self.supervisor.now());
-        let name = &self.name;
-        let line = format!("thread {name} panicked: {message}");
-        self.supervisor.log(LogLevel::Error, &line);
-        self.entry(|entry| {
+        let panics = self.entry(|entry| {
+            entry.panics = entry.panics.saturating_add(1);
             entry.panics_in_row = entry.panics_in_row(time).saturating_add(1);
-            entry.last_panic = Some(PanicReport { message, time });
+            entry.last_panic = Some(PanicReport { message: message.clone(), time });
             entry.panics_in_row
-        })
+        });
+        (message, panics)
     }
 
     fn entry<T>(&self, change: impl FnOnce(&mut ThreadEntry) -> T) -> T {
@@ -474,7 +489,7 @@ impl Drop for SupervisedThread {
     fn drop(&mut self) {
         let is_waiting = *self.is_waiting.get_mut();
         self.entry(|entry| {
-            entry.running = entry.running.saturating_sub(1);
+            entry.count = entry.count.saturating_sub(1);
             entry.waiting = entry.waiting.saturating_sub(usize::from(is_waiting));
         });
     }

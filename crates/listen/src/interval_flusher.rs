@@ -223,7 +223,7 @@ impl IntervalFlusher {
         while let Some((start, mut interval)) = self.retained.pop_first() {
             self.in_flight = vec![drop_rows_of(&interval)];
             let mut rows = split_large_rows(interval.drain_rows());
-            self.shared.supervisor.fault_point("listen write");
+            self.shared.supervisor.failpoint("listen write");
             let finished = self.write_rows(&mut interval, &mut rows);
             let rest = rows.drain(finished..);
             let has_rest = rest.len() > 0;

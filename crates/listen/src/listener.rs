@@ -124,7 +124,7 @@ impl Listener {
             self.shared.supervisor.thread(format!("{} {name}", self.shared.format.name()));
         let work = move || {
             let run = || {
-                supervised.fault_point();
+                supervised.failpoint();
                 run();
             };
             let _ = supervised.run(|| is_stopping.load(Ordering::Acquire), run);

@@ -176,7 +176,7 @@ impl MetricAggregator {
     pub(crate) fn add_packet(&mut self, bytes: &[u8], from: &dyn Display) {
         let read = || {
             self.parse_packet(bytes, from);
-            self.shared.supervisor.fault_point("listen packet");
+            self.shared.supervisor.failpoint("listen packet");
         };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(read)) {
             let (name, message) = (self.shared.format.name(), panic_message(&*panic));

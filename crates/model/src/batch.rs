@@ -28,6 +28,7 @@ use hist::codec::header::{FrameUnit, SeriesMeta, Temporality};
 use crate::error::{Error, Result};
 use crate::gap::Gap;
 use crate::sample::{Sample, SampleValue};
+use crate::selector::kind_name;
 use crate::series::{Series, SeriesId, SeriesKind};
 use crate::wire::{put_bytes, put_varint, put_zigzag};
 
@@ -123,7 +124,7 @@ impl BatchWriter {
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
         let Some((kind, meta)) = self.series else { panic!("BUG: a sample before its series") };
         if !sample.value.has_kind(kind) {
-            let (kind, found) = (kind.name(), sample.value.name());
+            let (kind, found) = (kind_name(kind), sample.value.name());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
         }
         if let SampleValue::Histogram(histogram) = &sample.value {
@@ -276,7 +277,7 @@ impl Batch {
                 if value_tag(kind) != tag {
                     let series = Series::from_canonical_key(&canonical_key)?.to_string();
                     let found = "another kind of value";
-                    return Err(Error::Kind { series, kind: kind.name(), found });
+                    return Err(Error::Kind { series, kind: kind_name(kind), found });
                 }
                 out.extend_from_slice(&self.bytes[copied..begin]);
                 out.push(BY_KEY);

@@ -7,7 +7,7 @@ use crate::series::SeriesKind;
 /// Value of a series for the interval `[start, end)`, in nanoseconds since the Unix epoch, or at
 /// the instant `end` if both are equal.
 ///
-/// In a cumulative series `end` is the time of the reading, and `start` the time from which it
+/// In a cumulative series `end` is the sample's timestamp, and `start` the time from which it
 /// counts, or `end` if the source does not report it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
@@ -24,7 +24,7 @@ pub struct Sample {
 pub enum SampleValue {
     /// A histogram in the buckets of its source.
     Histogram(Box<Histogram>),
-    /// A count or a gauge.
+    /// The value of a counter or a gauge.
     Number(f64),
     /// A text.
     Text(String),

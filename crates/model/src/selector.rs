@@ -43,10 +43,10 @@ pub const KIND: &str = "__kind";
 
 /// Names of kinds in selectors.
 pub const KINDS: [(SeriesKind, &str); 6] = [
-    (SeriesKind::Histogram(Temporality::Delta), "histogram"),
+    (SeriesKind::Histogram(Temporality::Delta), "delta-histogram"),
     (SeriesKind::Histogram(Temporality::Cumulative), "cumulative-histogram"),
     (SeriesKind::Counter(Temporality::Delta), "delta-counter"),
-    (SeriesKind::Counter(Temporality::Cumulative), "counter"),
+    (SeriesKind::Counter(Temporality::Cumulative), "cumulative-counter"),
     (SeriesKind::Gauge, "gauge"),
     (SeriesKind::Text, "text"),
 ];
@@ -180,6 +180,21 @@ fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
     }
 }
 
+/// Names of kinds in earlier versions, and their names today. Selectors with them are rejected.
+pub const RENAMED_KINDS: [(&str, &str); 4] = [
+    ("histogram", "delta-histogram"),
+    ("count", "delta-counter"),
+    ("cumulative-count", "cumulative-counter"),
+    ("counter", "cumulative-counter"),
+];
+
+/// The earlier and today's name of a kind, if a condition on the kind means the earlier one: it
+/// matches no other kind.
+pub fn renamed_kind(pattern: &Pattern) -> Option<(&'static str, &'static str)> {
+    let is_known = KINDS.iter().any(|(_, word)| pattern.matches(word));
+    RENAMED_KINDS.into_iter().find(|(old, _)| !is_known && pattern.matches(old))
+}
+
 /// Name of a kind in selectors.
 pub fn kind_name(kind: SeriesKind) -> &'static str {
     let (_, word) =
@@ -243,7 +258,22 @@ mod tests {
         check(r#"{host=~"x|web-1"}"#, true);
         check(r#"{host=~"web-|x"}"#, false);
         check(r#"{host!~"web"}"#, true);
-        check(r#"{__name__=~"http_.*",__kind="histogram"}"#, true);
+        check(r#"{__name__=~"http_.*",__kind="delta-histogram"}"#, true);
+    }
+
+    #[test]
+    fn earlier_names_of_kinds_are_rejected_with_the_new_name() {
+        for (old, new) in RENAMED_KINDS {
+            assert!(KINDS.iter().any(|(_, word)| *word == new), "{new}");
+            for text in [format!("and(__kind:{old})"), format!("{{__kind!=\"{old}\"}}")] {
+                let error = Selector::parse(&text).unwrap_err();
+                assert_eq!(error.expected, format!("its new name {new}"), "{text}");
+            }
+        }
+        let error = Selector::parse(r#"{__kind=~"histogram|count"}"#).unwrap_err();
+        let expected = "column 10: found kind \"histogram\", expected its new name delta-histogram";
+        assert_eq!(error.to_string(), expected);
+        check(r#"{__kind=~"count|delta-.*"}"#, true);
     }
 
     #[test]

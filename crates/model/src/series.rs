@@ -44,18 +44,6 @@ pub enum SeriesKind {
 }
 
 impl SeriesKind {
-    /// Name of the kind.
-    pub fn name(self) -> &'static str {
-        match self {
-            SeriesKind::Histogram(Temporality::Delta) => "histograms",
-            SeriesKind::Histogram(Temporality::Cumulative) => "cumulative histograms",
-            SeriesKind::Counter(Temporality::Delta) => "counts",
-            SeriesKind::Counter(Temporality::Cumulative) => "cumulative counts",
-            SeriesKind::Gauge => "gauges",
-            SeriesKind::Text => "texts",
-        }
-    }
-
     /// Whether each sample counts from a start (cumulative temporality).
     pub fn is_cumulative(self) -> bool {
         let cumulative = Temporality::Cumulative;

@@ -270,7 +270,7 @@ impl<J: PullJob> JobRunner<J> {
         let job = Arc::clone(&self.job);
         self.attempts.spawn(async move {
             let attempt = async {
-                job.attempts().supervisor().fault_point("pull attempt");
+                job.attempts().supervisor().failpoint("pull attempt");
                 Arc::clone(&job).attempt(intended).await;
             };
             if let Err(panic) = catch_panic(attempt).await {
@@ -298,7 +298,7 @@ impl<J: PullJob> Restartable for JobRunner<J> {
                 _ = self.state.wait_for(|state| *state != JobState::Running) => break,
             }
             self.current = Some(intended);
-            self.job.attempts().supervisor().fault_point("pull");
+            self.job.attempts().supervisor().failpoint("pull");
             self.attempt(intended);
             self.current = None;
         }

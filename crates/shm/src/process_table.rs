@@ -37,7 +37,7 @@ pub enum CollectionMethod {
 /// Process: a thread group, identified by its leader.
 ///
 /// Numbers are of the whole group. Counters may briefly decrease, by a thread that exited during
-/// the reading.
+/// the scrape.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessRow {
     /// PID.
@@ -85,9 +85,9 @@ impl ProcessRow {
 /// When and how the process table was collected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CollectionInfo {
-    /// Start of the reading: nanoseconds of `CLOCK_MONOTONIC`. An old table has no writer any more.
+    /// Start of the scrape: nanoseconds of `CLOCK_MONOTONIC`. An old table has no writer any more.
     pub started_ns: u64,
-    /// Start of the reading: nanoseconds since the Unix epoch.
+    /// Start of the scrape: nanoseconds since the Unix epoch.
     pub unix_ns: i64,
     /// Collection method.
     pub method: CollectionMethod,

@@ -132,7 +132,7 @@ impl<'a> StoreChange<'a> {
                 continue;
             }
             let put = || {
-                self.inner.supervisor().fault_point(format_args!("store seal {id}"));
+                self.inner.supervisor().failpoint(format_args!("store flush {id}"));
                 let Some(mut rows) = head.rows_of(number, kind, range) else { return Ok(()) };
                 rows.normalize(kind);
                 let predecessor = match kind.is_cumulative() {

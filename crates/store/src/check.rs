@@ -155,7 +155,7 @@ impl StoreInner {
                 round.at = (info.number, 0);
                 round.next.clear();
             }
-            self.supervisor().fault_point(format_args!("store check {:016x}", info.number));
+            self.supervisor().failpoint(format_args!("store check {:016x}", info.number));
             let opened = self.part(info.number).and_then(|part| {
                 if round.next.is_empty() {
                     round.next = part.chunk_location_range(round.at.1, LOCATIONS)?.into();
@@ -298,7 +298,7 @@ mod tests {
         }
         let _ack = store.ingest(None, &batch.finish(), Level::Process).unwrap();
         store.catch_up().unwrap();
-        store.seal().unwrap();
+        store.flush().unwrap();
         assert_eq!(store.inner().state().manifest.parts.len(), 1);
         let mut cursor = ScrubCursor::default();
         let second_max = options.scrub_bytes_per_second / u64::from(CHUNK_COST_MIN);

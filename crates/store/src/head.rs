@@ -252,9 +252,9 @@ impl HeadSeries {
     }
 }
 
-/// Closed head being flushed.
+/// Immutable head being flushed.
 #[derive(Clone)]
-pub(crate) struct SealingHead {
+pub(crate) struct ImmutableHead {
     pub(crate) head: Arc<RwLock<Head>>,
     pub(crate) position: u64,
     pub(crate) producers: Arc<ProducerTable>,

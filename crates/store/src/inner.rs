@@ -23,7 +23,7 @@ use crate::backend::{Part, Storage};
 use crate::deleted_keys::DeletedSeriesKeys;
 use crate::error::{Error, Result};
 use crate::gather::missing_rows;
-use crate::head::{Head, SealingHead};
+use crate::head::{Head, ImmutableHead};
 use crate::index::{SeriesIndex, SeriesNumber};
 use crate::manifest::{Manifest, PartInfo, ProducerTable};
 use crate::manifest_file::ManifestFile;
@@ -89,7 +89,7 @@ pub(crate) struct StoreState {
     /// Parts that the manifest no longer names, and the generation that dropped them.
     pub(crate) unreferenced_parts: Vec<(u64, u64)>,
     pub(crate) active_head: Arc<RwLock<Head>>,
-    pub(crate) sealing_head: Option<SealingHead>,
+    pub(crate) immutable_head: Option<ImmutableHead>,
     pub(crate) open: HashMap<u64, Arc<dyn Part>>,
     pub(crate) warnings: Vec<String>,
     pub(crate) failure: Option<String>,
@@ -103,8 +103,8 @@ impl StoreState {
 
     /// The heads, older first.
     pub(crate) fn heads(&self) -> Vec<Arc<RwLock<Head>>> {
-        let sealing = self.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
-        sealing.into_iter().chain([Arc::clone(&self.active_head)]).collect()
+        let immutable = self.immutable_head.as_ref().map(|immutable| Arc::clone(&immutable.head));
+        immutable.into_iter().chain([Arc::clone(&self.active_head)]).collect()
     }
 }
 
@@ -183,9 +183,12 @@ impl StoreInner {
     /// Replaces the manifest, and schedules parts that it does not name for removal.
     pub(crate) fn replace_manifest(&self, manifest: Manifest, removed: &[u64]) {
         let mut state = self.state();
-        if state.sealing_head.as_ref().is_some_and(|sealing| sealing.position <= manifest.position)
+        if state
+            .immutable_head
+            .as_ref()
+            .is_some_and(|immutable| immutable.position <= manifest.position)
         {
-            state.sealing_head = None;
+            state.immutable_head = None;
         }
         let generation = manifest.generation;
         let before = std::mem::replace(&mut state.manifest, Arc::new(manifest));

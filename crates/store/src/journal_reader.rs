@@ -186,7 +186,7 @@ impl StoreInner {
             let (position, mut producers, mut stored) = {
                 let state = self.state();
                 let stored = PointLookup::new_at(self, &state);
-                match &state.sealing_head {
+                match &state.immutable_head {
                     Some(closed) => {
                         (closed.position, ProducerTable::clone(&closed.producers), stored)
                     }
@@ -386,7 +386,7 @@ impl StoreInner {
             }
         }
         head.gaps.extend(reader.gaps().iter().cloned());
-        self.supervisor().fault_point(format_args!("store record {position}"));
+        self.supervisor().failpoint(format_args!("store record {position}"));
         reason.map_or(Ok(()), |reason: Error| Err((Some(lost), reason.to_string())))
     }
 

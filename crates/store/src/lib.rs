@@ -46,11 +46,11 @@ mod change;
 mod compact;
 mod coverage;
 mod deleted_series;
+mod flush;
 mod journal_reader;
 mod maintenance;
 mod retention;
 mod rollup;
-mod seal;
 mod stat;
 mod store;
 

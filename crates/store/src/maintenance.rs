@@ -75,15 +75,15 @@ impl StoreInner {
         self.check_running()?;
         let mut changed = self.drain_journal()?;
         let is_due = match pace {
-            MaintenancePace::Full => self.is_seal_due(),
+            MaintenancePace::Full => self.is_flush_due(),
             MaintenancePace::Limits => self.is_head_full(),
         };
         if is_due || self.is_journal_nearly_full()? {
             self.catch_up()?;
-            match self.seal_read() {
+            match self.flush_read() {
                 // A day is rolled up only when all of it is flushed.
-                Ok(sealed) if is_due && !sealed.is_complete => return Ok(true),
-                Ok(sealed) => changed |= sealed.is_changed,
+                Ok(flushed) if is_due && !flushed.is_complete => return Ok(true),
+                Ok(flushed) => changed |= flushed.is_changed,
                 // Another subscriber fills the journal, and nothing is due.
                 Err(Error::Journal(journal::Error::Full(_))) if !is_due => {}
                 Err(error) => return Err(error),
@@ -125,7 +125,7 @@ impl StoreInner {
             return Ok(false);
         }
         let work = || {
-            supervisor.fault_point(format_args!("store {name}"));
+            supervisor.failpoint(format_args!("store {name}"));
             work()
         };
         match catch_panic(work) {
@@ -156,7 +156,7 @@ impl StoreInner {
         let (mut round, mut looked) = (ScrubCursor::default(), Instant::now());
         let mut pace = PaceChooser::default();
         while !self.stop.load(Ordering::Relaxed) {
-            self.supervisor().fault_point("store");
+            self.supervisor().failpoint("store");
             let position = self.journal.watermarks().end;
             if let Err(error) = self.maintain_at(pace.next(position, Instant::now())) {
                 if matches!(error, Error::Closing) {

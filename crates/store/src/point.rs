@@ -42,7 +42,7 @@ pub(crate) fn is_point(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
     kind == SeriesKind::Histogram(Temporality::Delta) && entry.start == entry.end
 }
 
-/// Lookup of point-in-time histograms in the closed head and the base.
+/// Lookup of point-in-time histograms in the immutable head and the base.
 pub(crate) struct PointLookup<'a> {
     inner: &'a StoreInner,
     closed: Option<Arc<RwLock<Head>>>,
@@ -55,7 +55,7 @@ pub(crate) struct PointLookup<'a> {
 
 impl<'a> PointLookup<'a> {
     pub(crate) fn new_at(inner: &'a StoreInner, state: &StoreState) -> PointLookup<'a> {
-        let closed = state.sealing_head.as_ref().map(|sealing| Arc::clone(&sealing.head));
+        let closed = state.immutable_head.as_ref().map(|immutable| Arc::clone(&immutable.head));
         let manifest = Arc::clone(&state.manifest);
         PointLookup { inner, closed, manifest, base_end: None, last: None }
     }

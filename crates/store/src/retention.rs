@@ -397,7 +397,7 @@ mod tests {
         let read = || lock(&store.inner().retention_checks).series;
         let other = Selector::label_equals("host", "a");
         store.catch_up().unwrap();
-        store.seal().unwrap();
+        store.flush().unwrap();
         store.set_retention(vec![rule(2, other.clone()), rule(9, Selector::All)]).unwrap();
         now.store(BEGIN + 4 * DAY, Ordering::Relaxed);
         settle();

@@ -38,7 +38,7 @@ impl Store {
     pub fn snapshot(&self, disk: &Arc<dyn Disk>, to: &Path) -> Result<SnapshotInfo> {
         let inner = self.inner();
         let _work = lock(&inner.work);
-        inner.seal()?;
+        inner.flush()?;
         let manifest = Arc::clone(&inner.state().manifest);
         let from = inner.dir().to_owned();
         // A restored store is fed by another journal.

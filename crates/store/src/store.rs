@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 
 use disk::{Disk, IoContext};
 use journal::{Ack, BatchIdentity, Journal, Level, StartPosition, Subscriber};
+use model::selector::kind_name;
 use model::{Batch, Selector, SeriesId, SeriesRef};
 
 use crate::backend::{Storage, StorageReader};
@@ -98,7 +99,7 @@ impl Store {
             previous_manifests: Vec::new(),
             unreferenced_parts: Vec::new(),
             active_head: Arc::default(),
-            sealing_head: None,
+            immutable_head: None,
             open: HashMap::new(),
             warnings: notes,
             failure: None,
@@ -216,9 +217,9 @@ impl Store {
     }
 
     /// Flushes everything in memory to parts.
-    pub fn seal(&self) -> Result<()> {
+    pub fn flush(&self) -> Result<()> {
         let _work = lock(&self.inner.work);
-        self.inner.seal().map(|_| ())
+        self.inner.flush().map(|_| ())
     }
 
     /// Replaces the retention rules. The first rule that names a row's resolution and matches its
@@ -243,7 +244,7 @@ impl Store {
         range: std::ops::Range<i64>,
     ) -> Result<DeletionResult> {
         let _work = lock(&self.inner.work);
-        self.inner.seal()?;
+        self.inner.flush()?;
         let series = self.inner.index().select(selector);
         self.delete_selected(series, range)
     }
@@ -255,7 +256,7 @@ impl Store {
         range: std::ops::Range<i64>,
     ) -> Result<DeletionResult> {
         let _work = lock(&self.inner.work);
-        self.inner.seal()?;
+        self.inner.flush()?;
         let series = {
             let index = self.inner.index();
             ids.iter().filter_map(|id| index.number(id)).collect()
@@ -263,7 +264,7 @@ impl Store {
         self.delete_selected(series, range)
     }
 
-    /// The caller holds `work`, and has sealed.
+    /// The caller holds `work`, and has flushed.
     fn delete_selected(
         &self,
         series: Vec<SeriesNumber>,
@@ -485,7 +486,7 @@ impl StoreInner {
             named = named.max(Some(number));
             let kind = index.kind(number);
             if !entry.has_kind(kind) {
-                let (series, kind) = (index.series(number).to_string(), kind.name());
+                let (series, kind) = (index.series(number).to_string(), kind_name(kind));
                 let found = "another kind of value";
                 return Err(model::Error::Kind { series, kind, found }.into());
             }
@@ -526,7 +527,7 @@ mod tests {
         let value = model::SampleValue::Number(1.0);
         batch.sample(&model::Sample { start: DAY, end: DAY, value }).unwrap();
         let _ack = store.ingest(None, &batch.finish(), Level::Disk).unwrap();
-        store.seal().unwrap();
+        store.flush().unwrap();
         let before = disk.list(Path::new("/store/parts")).unwrap();
         store.inner().stop.store(true, Ordering::Relaxed);
         assert!(matches!(store.maintain(), Err(Error::Closing)));

@@ -22,6 +22,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
 use hist::codec::header::Temporality;
+use model::selector::kind_name;
 use model::{Gap, Sample, SampleValue, Selector, Series, SeriesId, SeriesKind};
 
 use crate::backend::{ChunkLocation, Part};
@@ -356,7 +357,7 @@ impl ReadView {
             });
         }
         if let Some(other) = series.iter().find(|found| !is_kind(found.series.kind())) {
-            let (series, kind) = (other.series.to_string(), other.series.kind().name());
+            let (series, kind) = (other.series.to_string(), kind_name(other.series.kind()));
             return Err(model::Error::Kind { series, kind, found: expected }.into());
         }
         let queries = self.series_queries(series);

@@ -151,9 +151,9 @@ impl HeatmapOutput<'_> {
         let others: u64 = summary.series() - summary.histograms().map(|it| it.series).sum::<u64>();
         if let Some(other) = summary.groups.iter().find(|group| !group.is_histogram()) {
             if summary.histograms().next().is_none() {
-                let (example, kind) = (&other.example, other.kind.name());
+                let (example, kind) = (&other.example, selector::kind_name(other.kind));
                 let of = plural(others, "series", "series");
-                bail!("{of}, but none of histograms: {example} has {kind}");
+                bail!("{of}, but none of histograms: the kind of {example} is {kind}");
             }
             let n = plural(others, "series", "series");
             warnings.push(format!("{n} of other kinds skipped, such as {}.", other.example));

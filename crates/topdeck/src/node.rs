@@ -245,7 +245,7 @@ fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
     let supervised = intake.supervisor().thread("heap trimmer");
     let supervise = move |is_stopping: &dyn Fn() -> bool, work: &mut dyn FnMut()| {
         let work = || {
-            supervised.fault_point();
+            supervised.failpoint();
             work();
         };
         let _ = supervised.run(is_stopping, work);

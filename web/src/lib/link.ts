@@ -3,7 +3,7 @@
  * sent to the server.
  */
 
-import { migrateSetting, migrateView } from "./migration";
+import { migrateKinds, migrateSetting, migrateView } from "./migration";
 
 /** The view of an empty fragment, and that of settings without a view. */
 const DEFAULT_VIEW = "overview";
@@ -11,7 +11,8 @@ const SETTINGS_VIEW = "explore";
 
 /**
  * Marks links with current names. A link without it is of an earlier version, or was typed: its
- * names are migrated. A name that was typed into a field is never changed.
+ * names are migrated. A name that was typed into a field is never changed; of a link with the mark
+ * only the kinds of series are migrated, which were renamed later.
  */
 const VERSION = ["v", "2"] as const;
 
@@ -29,7 +30,10 @@ export function read(hash: string): Route {
   const search = new URLSearchParams(query);
   const isCurrent = search.get(VERSION[0]) === VERSION[1];
   search.delete(VERSION[0]);
-  if (isCurrent) return { view, settings: Object.fromEntries(search) };
+  if (isCurrent) {
+    const settings = [...search].map(([name, value]) => [name, migrateKinds(value)]);
+    return { view, settings: Object.fromEntries(settings) };
+  }
   const hasTime = search.get("language") === "promql";
   const settings = [...search].map(([name, value]) => migrateSetting(name, value, hasTime));
   return { view, settings: Object.fromEntries(settings) };

@@ -44,6 +44,23 @@ export function migrateSetting(
   return [SETTINGS.get(name) ?? name, isQuery ? migrateQuery(value, hasTime) : value];
 }
 
+const KIND_MATCHER = /(\b__kind\s*(?:=~|!~|!=|=)\s*(["'`]))([^"'`]*)\2/g;
+const KIND_TAG = /(\b__kind:)([A-Za-z-]+)/g;
+
+/** Migrates the kinds of a query whose other names are current. */
+export function migrateKinds(text: string): string {
+  return text
+    .replace(
+      KIND_MATCHER,
+      (_, start: string, quote: string, value: string) =>
+        start + renamedValue(null, "__kind", value) + quote,
+    )
+    .replace(
+      KIND_TAG,
+      (_, start: string, value: string) => start + renamedValue(null, "__kind", value),
+    );
+}
+
 /** Migrates a query. `hasTime` says whether the language has `time()`. */
 export function migrateQuery(text: string, hasTime: boolean): string {
   const tokens = [...text.matchAll(TOKEN)].map(([text, word, string]): Token => ({
@@ -58,14 +75,20 @@ export function migrateQuery(text: string, hasTime: boolean): string {
     const { kind, text } = tokens[at]!;
     let part = text;
     let end = at + 1;
-    if (kind === "word" && GROUPING.test(text)) [part, end] = migrateGrouping(tokens, at);
+    if (kind === "word" && tagLabel(text)) [part, end] = migrateTag(tokens, at);
+    else if (kind === "word" && GROUPING.test(text)) [part, end] = migrateGrouping(tokens, at);
     else if (kind === "word") {
       part = rename(text);
       const selectorEnd =
         text === renames.uptime && hasTime ? instantSelectorEnd(tokens, at) : null;
       if (selectorEnd !== null) [part, closesBefore] = [`(time() - ${part}`, selectorEnd];
     } else if (text === "{") [part, end] = migrateMatchers(tokens, at);
-    else if (kind === "string") part = inQuotes(text, rename(contentOf(text)));
+    else if (kind === "string") {
+      // CAQL passes selectors as strings.
+      const isSelector = !hasTime && text.includes("(__");
+      const content = contentOf(text);
+      part = inQuotes(text, isSelector ? migrateQuery(content, hasTime) : rename(content));
+    }
     out += part;
     at = end;
   }
@@ -99,6 +122,24 @@ function instantSelectorEnd(tokens: readonly Token[], at: number): number | null
     if (end === 0) return null;
   }
   return tokens[skipBlanks(tokens, end)]?.text === "[" ? null : end;
+}
+
+/** The label of a `label:value` if all metrics have it. */
+function tagLabel(word: string): string | null {
+  const label = word.slice(0, Math.max(word.indexOf(":"), 0));
+  return labelRenames(null, label).length > 0 ? label : null;
+}
+
+/** `__kind:value`, a condition of a selector. A value may have hyphens. */
+function migrateTag(tokens: readonly Token[], at: number): [string, number] {
+  const text = tokens[at]!.text;
+  const label = tagLabel(text)!;
+  let value = text.slice(label.length + 1);
+  let end = at + 1;
+  for (; tokens[end]?.text === "-" && tokens[end + 1]?.kind === "word"; end += 2) {
+    value += `-${tokens[end + 1]!.text}`;
+  }
+  return [`${label}:${renamedValue(null, label, value)}`, end];
 }
 
 /** `by (…)`: labels of any metric of the query. */

@@ -54,7 +54,7 @@ export interface StatusJson {
     subscribers: Subscriber[];
     gaps: { batches: number; reason: string }[];
   };
-  threads: { name: string; down: number; restarts: number; last_panic: string | null }[];
+  threads: { name: string; down: number; panics: number; last_panic: string | null }[];
   quarantined: { input: string; reason: string; acknowledged?: boolean }[];
   damage: { location: string; records: number; remedy: string; acknowledged?: boolean }[];
   /** Absent from a server of an earlier version. */
@@ -126,8 +126,8 @@ function storageProblems({ journal, damage }: StatusJson): Problem[] {
 function processProblems({ threads, quarantined, tokens_error }: StatusJson): Problem[] {
   const down = threads.filter((one) => one.down > 0);
   return [
-    ...down.map(({ name, restarts, last_panic }) => ({
-      what: `Thread ${name} is down after ${plural(restarts, "restart")}.`,
+    ...down.map(({ name, panics, last_panic }) => ({
+      what: `Thread ${name} is down after ${plural(panics, "panic")}.`,
       action: `Report the panic, which is a bug: ${last_panic ?? "see the log"}.`,
     })),
     ...quarantined

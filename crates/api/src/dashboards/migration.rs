@@ -2,7 +2,8 @@
 //!
 //! `renames.json` has the names; the web UI migrates links with the same table
 //! (`web/src/lib/migration.ts`). Renamed are metrics and functions as whole words and whole
-//! strings, and labels of these metrics within `{…}` and in groupings. Other text is unchanged.
+//! strings, and labels of these metrics within `{…}` and in groupings. Other text is unchanged. In
+//! dashboards of schema 2 only the values of built-in labels are renamed (`__kind`).
 
 #[cfg(test)]
 mod tests;
@@ -18,16 +19,36 @@ static RENAMES: LazyLock<Value> = LazyLock::new(|| {
     serde_json::from_str(include_str!("renames.json")).expect("BUG: the table is not valid JSON")
 });
 
-/// Migrates a dashboard. One of schema 2, and text that is not a dashboard, is unchanged.
+/// Names that are migrated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum MigrationScope {
+    /// All names of schema 1.
+    AllNames,
+    /// Values of labels that all metrics have. A name of a metric is its sender's.
+    BuiltInLabels,
+}
+
+/// Query language, as far as the migration distinguishes it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum QueryLanguage {
+    /// It has `time()`, and its strings are not selectors.
+    Promql,
+    /// Selectors and CAQL.
+    Other,
+}
+
+/// Migrates a dashboard. Text that is not a dashboard is unchanged.
 pub(super) fn migrate(text: String) -> String {
     let Ok(Value::Object(mut dashboard)) = serde_json::from_str(&text) else { return text };
-    if dashboard.get("schema").is_some_and(|schema| *schema != 1) {
-        return text;
-    }
+    let scope = match dashboard.get("schema").map(Value::as_u64) {
+        None | Some(Some(1)) => MigrationScope::AllNames,
+        Some(Some(SCHEMA)) => MigrationScope::BuiltInLabels,
+        _ => return text,
+    };
     let panels = dashboard.get_mut("panels").and_then(Value::as_array_mut);
     let mut is_changed = false;
     for panel in panels.into_iter().flatten() {
-        is_changed |= migrate_panel(panel);
+        is_changed |= migrate_panel(panel, scope);
     }
     if !is_changed {
         return text;
@@ -36,13 +57,14 @@ pub(super) fn migrate(text: String) -> String {
     Value::Object(dashboard).to_string()
 }
 
-fn migrate_panel(panel: &mut Value) -> bool {
-    let has_language =
-        ["metric", "promql", "caql"].contains(&panel["language"].as_str().unwrap_or(""));
-    let Some(old) = panel["text"].as_str().filter(|_| has_language).map(str::to_owned) else {
-        return false;
+fn migrate_panel(panel: &mut Value, scope: MigrationScope) -> bool {
+    let language = match panel["language"].as_str() {
+        Some("promql") => QueryLanguage::Promql,
+        Some("metric" | "caql") => QueryLanguage::Other,
+        _ => return false,
     };
-    let new = migrate_query(&old, panel["language"] == "promql");
+    let Some(old) = panel["text"].as_str().map(str::to_owned) else { return false };
+    let new = migrate_query(&old, language, scope);
     if new == old {
         return false;
     }
@@ -99,14 +121,14 @@ fn string_end(text: &str, quote: char) -> Option<usize> {
     None
 }
 
-/// Migrates a query. `has_time` says whether the language has `time()`.
-fn migrate_query(text: &str, has_time: bool) -> String {
-    Migration { tokens: tokenize(text), has_time, out: String::new() }.run()
+fn migrate_query(text: &str, language: QueryLanguage, scope: MigrationScope) -> String {
+    Migration { tokens: tokenize(text), language, scope, out: String::new() }.run()
 }
 
 struct Migration<'a> {
     tokens: Vec<Token<'a>>,
-    has_time: bool,
+    language: QueryLanguage,
+    scope: MigrationScope,
     out: String,
 }
 
@@ -120,18 +142,32 @@ impl<'a> Migration<'a> {
                 self.out.push(')');
             }
             at = match self.tokens[at] {
+                Token::Word(word) if tag_label(word).is_some() => self.tag(at),
                 Token::Word(word) if is_grouping(word) => self.grouping(at),
                 Token::Word(word) => {
-                    let end = (RENAMES["uptime"] == *word).then(|| self.instant_selector_end(at));
+                    let is_uptime =
+                        RENAMES["uptime"] == *word && self.scope == MigrationScope::AllNames;
+                    let end = is_uptime.then(|| self.instant_selector_end(at));
                     if let Some(end) = end.flatten() {
                         self.out.push_str("(time() - ");
                         closes_before = Some(end);
                     }
-                    self.out.push_str(rename(word));
+                    let name = self.rename(word);
+                    self.out.push_str(name);
                     at + 1
                 }
                 Token::Other('{') => self.matchers(at),
-                Token::Quoted(quote, content) => self.string(at, quote, rename(content)),
+                // CAQL passes selectors as strings.
+                Token::Quoted(quote, content)
+                    if self.language == QueryLanguage::Other && content.contains("(__") =>
+                {
+                    let content = migrate_query(content, self.language, self.scope);
+                    self.string(at, quote, &content)
+                }
+                Token::Quoted(quote, content) => {
+                    let name = self.rename(content);
+                    self.string(at, quote, name)
+                }
                 Token::Other(c) => {
                     self.out.push(c);
                     at + 1
@@ -142,6 +178,27 @@ impl<'a> Migration<'a> {
             self.out.push(')');
         }
         self.out
+    }
+
+    fn rename<'b>(&self, name: &'b str) -> &'b str {
+        if self.scope == MigrationScope::AllNames { rename(name) } else { name }
+    }
+
+    /// `__kind:value`, a condition of a selector. A value may have hyphens.
+    fn tag(&mut self, at: usize) -> usize {
+        let Token::Word(word) = self.tokens[at] else { return at + 1 };
+        let Some((label, start)) = tag_label(word) else { return at + 1 };
+        let mut value = start.to_owned();
+        let mut end = at + 1;
+        while let [Token::Other('-'), Token::Word(rest), ..] = self.tokens[end..] {
+            value.push('-');
+            value.push_str(rest);
+            end += 2;
+        }
+        self.out.push_str(label);
+        self.out.push(':');
+        self.out.push_str(&renamed_value("", label, &value));
+        end
     }
 
     fn string(&mut self, at: usize, quote: char, content: &str) -> usize {
@@ -169,7 +226,8 @@ impl<'a> Migration<'a> {
             let close = |token: &Token<'_>| *token == Token::Other('}');
             end += self.tokens[end..].iter().position(close)? + 1;
         }
-        (self.has_time && self.next_token(end) != Some(Token::Other('['))).then_some(end)
+        let has_time = self.language == QueryLanguage::Promql;
+        (has_time && self.next_token(end) != Some(Token::Other('['))).then_some(end)
     }
 
     /// `by (…)`: labels of any metric of the query.
@@ -180,7 +238,9 @@ impl<'a> Migration<'a> {
         if self.tokens.get(open) != Some(&Token::Other('(')) {
             return at + 1;
         }
-        let names: Vec<&str> = self.tokens.iter().filter_map(metric_name).collect();
+        let is_all = self.scope == MigrationScope::AllNames;
+        let names = self.tokens.iter().filter_map(metric_name).filter(|_| is_all);
+        let names: Vec<&str> = names.collect();
         for at in at + 1..self.tokens.len() {
             match self.tokens[at] {
                 Token::Word(label) => self.out.push_str(
@@ -204,7 +264,9 @@ impl<'a> Migration<'a> {
             .iter()
             .rfind(|token| !matches!(token, Token::Other(c) if c.is_whitespace()));
         let owner = before.filter(|token| matches!(token, Token::Word(_))).and_then(metric_name);
-        let owner = owner.or_else(|| self.name_within(open, end)).unwrap_or("");
+        let owner = owner.or_else(|| self.name_within(open, end));
+        // Only built-in labels are renamed for the empty name.
+        let owner = owner.filter(|_| self.scope == MigrationScope::AllNames).unwrap_or("");
         let mut label = None;
         for at in open..end {
             match self.tokens[at] {
@@ -214,7 +276,7 @@ impl<'a> Migration<'a> {
                 }
                 Token::Quoted(quote, content) => {
                     let new = match label {
-                        None | Some("__name__") => rename(content).to_owned(),
+                        None | Some("__name__") => self.rename(content).to_owned(),
                         Some(label) => renamed_value(owner, label, content),
                     };
                     self.string(at, quote, &new);
@@ -249,6 +311,11 @@ impl<'a> Migration<'a> {
 
 fn is_grouping(word: &str) -> bool {
     ["by", "without", "on", "ignoring", "group_left", "group_right"].contains(&word)
+}
+
+/// Label and start of the value of a `label:value` whose label all metrics have.
+fn tag_label(word: &str) -> Option<(&str, &str)> {
+    word.split_once(':').filter(|(label, _)| label_renames("", label).next().is_some())
 }
 
 fn rename(name: &str) -> &str {

@@ -292,7 +292,7 @@ impl IngestRequest {
         let work = blocking(&supervisor, move || {
             let _permit = permit;
             let intake = &self.context.intake;
-            intake.supervisor().fault_point("decode");
+            intake.supervisor().failpoint("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;
             let source = self.source(F::NAME);
             if let (false, BatchSource::Internal(producer)) = (F::IS_REGULAR, &source) {

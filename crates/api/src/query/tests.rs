@@ -172,13 +172,13 @@ async fn every_endpoint_reports_gaps_outside_the_data() {
 #[tokio::test]
 async fn series_names_and_labels_are_listed() {
     check("/v1/series?selector={host=\"a\"}", expect![[r#"
-        {"schema":2,"total":2,"truncated":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+        {"schema":2,"total":2,"truncated":false,"series":[{"name":"depth","labels":{"host":"a"},"kind":"gauge","unit":null},{"name":"latency","labels":{"host":"a"},"kind":"delta-histogram","unit":"ms"}]}
     "#]]).await;
     check("/v1/series?search=LAT&limit=1", expect![[r#"
-        {"schema":2,"total":2,"truncated":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"histogram","unit":"ms"}]}
+        {"schema":2,"total":2,"truncated":true,"series":[{"name":"latency","labels":{"host":"a"},"kind":"delta-histogram","unit":"ms"}]}
     "#]]).await;
     check("/v1/metric_names", expect![[r#"
-        {"schema":2,"total":3,"truncated":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"histogram","unit":"ms","series":2},{"name":"requests_total","kind":"counter","unit":null,"series":1}]}
+        {"schema":2,"total":3,"truncated":false,"names":[{"name":"depth","kind":"gauge","unit":null,"series":1},{"name":"latency","kind":"delta-histogram","unit":"ms","series":2},{"name":"requests_total","kind":"cumulative-counter","unit":null,"series":1}]}
     "#]]).await;
     check(
         "/v1/labels",

@@ -151,16 +151,20 @@ async fn health_is_503_while_a_thread_is_down() {
     thread.record_panic(&"a count overflows");
     let (status, text) = server.get("/health").await;
     assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
-    let expected = "thread store is down (0 restarts); see threads in /v1/status";
+    let expected = "thread store is down (panics: 1); see threads in /v1/status";
     assert_eq!(text, format!("{{\"error\":\"{expected}\"}}\n"), "and not what it said");
     thread.record_restart();
     let status = server.json("/v1/status").await;
     let store = status["threads"].as_array().unwrap().iter().find(|it| it["name"] == "store");
     let store = store.unwrap();
-    assert_eq!((&store["down"], &store["restarts"]), (&0.into(), &1.into()));
+    assert_eq!(
+        (&store["down"], &store["restarts"], &store["panics"]),
+        (&0.into(), &1.into(), &1.into())
+    );
     assert_eq!(store["last_panic"], "a count overflows");
     let (_, text) = server.get("/metrics").await;
     assert!(text.contains("topdeck_thread_restarts_total{thread=\"store\"} 1\n"), "{text}");
+    assert!(text.contains("topdeck_thread_panics_total{thread=\"store\"} 1\n"), "{text}");
 }
 
 #[tokio::test]

@@ -41,7 +41,7 @@ fn forward_available(
         None => {}
         Some(ReadItem::Gap(gap)) => hub.broadcast(None, || event::journal_gap(&gap)),
         Some(ReadItem::Batch(batch)) => {
-            hub.intake.supervisor().fault_point("stream");
+            hub.intake.supervisor().failpoint("stream");
             batch.records().for_each(|record| broadcast_batch(hub, record.bytes, known));
         }
     }

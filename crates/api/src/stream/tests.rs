@@ -73,7 +73,7 @@ async fn rows_and_gaps_are_filtered_by_selector() {
         reason: "why".to_owned(),
     });
     let row = "event: row\ndata: \
-               {\"name\":\"latency\",\"labels\":{},\"kind\":\"histogram\",\"unit\":\"ms\",\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000010,\"value\":{\"count\":2,\"sum\":{\"lower\":6.0,\"estimate\":6.0,\"upper\":6.0},\"min\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"max\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"cells\":[{\"lower\":3.0,\"upper\":3.0,\"count\":2}]}}\n\n";
+               {\"name\":\"latency\",\"labels\":{},\"kind\":\"delta-histogram\",\"unit\":\"ms\",\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000010,\"value\":{\"count\":2,\"sum\":{\"lower\":6.0,\"estimate\":6.0,\"upper\":6.0},\"min\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"max\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"cells\":[{\"lower\":3.0,\"upper\":3.0,\"count\":2}]}}\n\n";
     let gap = "event: gap\ndata: \
                {\"start_ns\":1,\"end_ns\":2,\"producer\":null,\"lost\":3,\"reason\":\"why\"}\n\n";
     assert_eq!(some.event().await, row);

@@ -166,7 +166,7 @@ fn extremes_of_cumulative_histograms_survive_rollups() {
     }
     let before = sdk.get("/v1/histogram?q=0.99", (0, 4 * 3600));
     sdk.it.store.catch_up().unwrap();
-    sdk.it.store.seal().unwrap();
+    sdk.it.store.flush().unwrap();
     while sdk.it.store.maintain().unwrap() {}
     let parts = sdk.it.store.stat().unwrap().parts;
     assert!(parts.iter().any(|part| part.resolution == store::Resolution::Hour), "{parts:?}");

@@ -5,6 +5,7 @@ mod official;
 
 use codecs::prometheus::STALE_MARKER;
 use hist::codec::header::Temporality::{Cumulative, Delta};
+use model::selector::kind_name;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use opentelemetry_proto::tonic::metrics::v1::metric::Data;
 use opentelemetry_proto::tonic::metrics::v1::number_data_point::Value::{AsDouble, AsInt};
@@ -54,7 +55,7 @@ fn line(series: &Series, Sample { start, end, value }: &Sample) -> String {
         SampleValue::Text(text) => text.clone(),
     };
     let unit = series.unit();
-    format!("{} {series} [{unit}] {start}..{end}: {value}", series.kind().name())
+    format!("{} {series} [{unit}] {start}..{end}: {value}", kind_name(series.kind()))
 }
 
 #[track_caller]
@@ -70,20 +71,20 @@ fn sum(temporality: i32, is_monotonic: bool, point: NumberDataPoint) -> Data {
 fn gauges_and_sums() {
     let gauge = |point| Data::Gauge(Gauge { data_points: vec![point] });
     let started = |x| NumberDataPoint { start_time_unix_nano: 10, ..number(x) };
-    check(gauge(started(1.5)), "gauges m [] 20..20: 1.5\n");
+    check(gauge(started(1.5)), "gauge m [] 20..20: 1.5\n");
     let whole = NumberDataPoint { value: Some(AsInt(-7)), time_unix_nano: 0, ..number(0.0) };
-    check(gauge(whole), &format!("gauges m [] {NOW}..{NOW}: -7\n"));
-    check(sum(1, true, started(2.0)), "counts m [] 10..20: 2\n");
-    check(sum(1, false, started(-2.0)), "counts m [] 10..20: -2\n");
-    check(sum(2, true, started(2.0)), "cumulative counts m [] 10..20: 2\n");
-    check(sum(2, true, number(2.0)), "cumulative counts m [] 20..20: 2\n");
-    check(sum(2, false, started(2.0)), "gauges m [] 20..20: 2\n");
+    check(gauge(whole), &format!("gauge m [] {NOW}..{NOW}: -7\n"));
+    check(sum(1, true, started(2.0)), "delta-counter m [] 10..20: 2\n");
+    check(sum(1, false, started(-2.0)), "delta-counter m [] 10..20: -2\n");
+    check(sum(2, true, started(2.0)), "cumulative-counter m [] 10..20: 2\n");
+    check(sum(2, true, number(2.0)), "cumulative-counter m [] 20..20: 2\n");
+    check(sum(2, false, started(2.0)), "gauge m [] 20..20: 2\n");
 }
 
 #[test]
 fn points_without_value() {
     let none = NumberDataPoint { flags: 1, value: None, ..number(0.0) };
-    check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauges m [] 20..20: no more\n");
+    check(Data::Gauge(Gauge { data_points: vec![none.clone()] }), "gauge m [] 20..20: no more\n");
     let mut rows = VecSeriesSink::default();
     let body = request("m", "", sum(2, true, none.clone())).encode_to_vec();
     let summary = read_protobuf(&body, NOW, &mut rows).unwrap();
@@ -107,7 +108,7 @@ fn invalid_points_are_reported_and_the_rest_accepted() {
     let points = vec![far, number(1.0), NumberDataPoint { attributes: twice, ..number(2.0) }];
     check(
         Data::Gauge(Gauge { data_points: points }),
-        "gauges m [] 20..20: 1\n\
+        "gauge m [] 20..20: 1\n\
          metric \"m\": time_unix_nano is 18446744073709551615 ns, expected less than 2^63\n\
          metric \"m\": duplicate label \"a\"",
     );
@@ -136,7 +137,7 @@ fn histograms() {
     let data = Histogram { data_points: vec![explicit, wrong], aggregation_temporality: 2 };
     assert_eq!(
         dump_rows(Data::Histogram(data), "ms"),
-        "cumulative histograms m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min \
+        "cumulative-histogram m [ms] 10..20: 0.5..1=1 1.0000000000000002..5=2 sum Some(7.5) min \
          0.5\nmetric \"m\": count is 4, expected 3, the sum of the bucket counts"
     );
     let exponential = ExponentialHistogramDataPoint {
@@ -156,7 +157,7 @@ fn histograms() {
     assert_eq!(lines.len(), 3, "{shown}");
     assert_eq!(
         lines[0],
-        "histograms m [B] 20..20: -1..-0.5000000000000001=1 -0..0=1 2.0000000000000004..4=1 \
+        "delta-histogram m [B] 20..20: -1..-0.5000000000000001=1 -0..0=1 2.0000000000000004..4=1 \
          8.000000000000002..16=1 sum None min unknown"
     );
     assert_eq!(lines[2], "metric \"m\": scale is -11, expected -10..=2147483647");
@@ -174,9 +175,9 @@ fn summaries() {
     };
     assert_eq!(
         dump_rows(Data::Summary(Summary { data_points: vec![point] }), "s"),
-        "cumulative counts m_count [] 10..20: 3\n\
-         cumulative counts m_sum [s] 10..20: 1.5\n\
-         gauges m{quantile=\"0.99\"} [s] 20..20: 0.75\n"
+        "cumulative-counter m_count [] 10..20: 3\n\
+         cumulative-counter m_sum [s] 10..20: 1.5\n\
+         gauge m{quantile=\"0.99\"} [s] 20..20: 0.75\n"
     );
 }
 
@@ -222,7 +223,7 @@ fn labels_of_all_levels() {
     assert_eq!(summary.errors, [""; 0]);
     assert_eq!(
         lines(&rows),
-        "gauges \
+        "gauge \
          http.server.duration{a=\"point\",bytes=\"AAE=\",list=\"[-1,0.5,null,true]\",map=\"{\\\"b\\\":\\\"NaN\\\",\\\"z\\\":\\\"AAE=\\\"}\",otel_scope_name=\"lib\",otel_scope_version=\"1.2\",otel_scope_x=\"false\",service.name=\"shop\",whole=\"2\"} \
          [{call}] 7..7: 3\n"
     );
@@ -319,5 +320,5 @@ fn non_otlp_json_error_has_its_position() {
     );
     let named = fine.replace(r#""gauge""#, r#""name":"m","gauge""#);
     read_json(named.as_bytes(), NOW, &mut rows).unwrap();
-    assert_eq!(lines(&rows), "gauges m [] 1..1: 1000\n");
+    assert_eq!(lines(&rows), "gauge m [] 1..1: 1000\n");
 }

@@ -3,6 +3,7 @@
 
 use codecs::prometheus::STALE_MARKER;
 use model::SampleValue;
+use model::selector::kind_name;
 
 use super::*;
 use crate::series_sink::VecSeriesSink;
@@ -70,7 +71,7 @@ fn dump_rows(rows: &VecSeriesSink) -> Vec<String> {
         };
         let unit = series.unit();
         let (start, end) = (sample.start / 1_000_000, sample.end / 1_000_000);
-        format!("{} {series} [{unit}] {start}..{end} {value}", series.kind().name())
+        format!("{} {series} [{unit}] {start}..{end} {value}", kind_name(series.kind()))
     };
     rows.rows.iter().map(line).collect()
 }
@@ -123,12 +124,12 @@ fn prometheus_requests_are_read() {
 fn kinds_follow_names_in_version_1() {
     let name = |name| [("__name__", name), ("z", "1"), ("a", "")];
     for (metric, kind) in [
-        ("a_total", "cumulative counts"),
-        ("a_bucket", "cumulative counts"),
-        ("a_sum", "cumulative counts"),
-        ("a_count", "cumulative counts"),
-        ("a", "gauges"),
-        ("a_total_now", "gauges"),
+        ("a_total", "cumulative-counter"),
+        ("a_bucket", "cumulative-counter"),
+        ("a_sum", "cumulative-counter"),
+        ("a_count", "cumulative-counter"),
+        ("a", "gauge"),
+        ("a_total_now", "gauge"),
     ] {
         let body = series_v1(&name(metric), &[sample(1.5, 7)]);
         check(
@@ -148,11 +149,11 @@ fn labels_may_be_in_any_order() {
     check(
         RemoteWriteVersion::V1,
         &[before.clone(), body.clone()].concat(),
-        &["gauges a [] 1..1 1"],
+        &["gauge a [] 1..1 1"],
         &["a series without name: missing metric name"],
     );
     body = bytes(1, &[sample(1.0, 1), before[3..].to_vec()].concat());
-    check(RemoteWriteVersion::V1, &body, &["gauges a [] 1..1 1", "gauges a [] 1..1 1"], &[]);
+    check(RemoteWriteVersion::V1, &body, &["gauge a [] 1..1 1", "gauge a [] 1..1 1"], &[]);
 }
 
 #[test]
@@ -167,12 +168,12 @@ fn invalid_series_are_rejected_and_the_rest_accepted() {
     ] {
         let bad = series_v1(labels, &[sample(1.0, 1), sample(2.0, 2)]);
         let body = [bad, good.clone()].concat();
-        let written = check(RemoteWriteVersion::V1, &body, &["gauges good [] 1..1 1"], &[error]);
+        let written = check(RemoteWriteVersion::V1, &body, &["gauge good [] 1..1 1"], &[error]);
         assert_eq!((written.samples, written.rejected), (1, 2), "{error}");
     }
     let body = series_v1(&[("__name__", "x")], &[sample(1.0, i64::MAX), sample(1.0, 1)]);
     let far = "\"x\": timestamp 9223372036854775807 ms is out of range";
-    check(RemoteWriteVersion::V1, &body, &["gauges x [] 1..1 1"], &[far]);
+    check(RemoteWriteVersion::V1, &body, &["gauge x [] 1..1 1"], &[far]);
 }
 
 #[test]
@@ -188,18 +189,18 @@ fn created_timestamp_of_both_drafts_is_read() {
     let symbols = symbols(&["", "__name__", "a_total", "a", "s"]);
     let started = bytes(2, &[double(1, 5.0), varint(2, 90), varint(3, 30)].concat());
     let with = |refs, rest: &[Vec<u8>]| [symbols.clone(), series_v2(refs, rest)].concat();
-    let later = "cumulative counts a_total [] 30..90 5";
+    let later = "cumulative-counter a_total [] 30..90 5";
     check(RemoteWriteVersion::V2, &with(&[1, 2], std::slice::from_ref(&started)), &[later], &[]);
     let rc3 = [varint(6, 40), sample(5.0, 90), started.clone()];
-    let both = ["cumulative counts a_total [] 40..90 5", later];
+    let both = ["cumulative-counter a_total [] 40..90 5", later];
     check(RemoteWriteVersion::V2, &with(&[1, 2], &rc3), &both, &[]);
     // Not for gauges, and not if the start is after the sample.
-    check(RemoteWriteVersion::V2, &with(&[1, 3], &[started]), &["gauges a [] 90..90 5"], &[]);
+    check(RemoteWriteVersion::V2, &with(&[1, 3], &[started]), &["gauge a [] 90..90 5"], &[]);
     let late = [varint(6, 91), sample(5.0, 90)];
     check(
         RemoteWriteVersion::V2,
         &with(&[1, 2], &late),
-        &["cumulative counts a_total [] 90..90 5"],
+        &["cumulative-counter a_total [] 90..90 5"],
         &[],
     );
 }
@@ -217,12 +218,12 @@ fn metadata_sets_kind_and_unit() {
             &[],
         );
     };
-    one(&[1, 2], 1, 3, "cumulative counts a [s] 1..1 1");
-    one(&[1, 2], 2, 5, "gauges a [widgets] 1..1 1");
-    one(&[1, 4], 2, 0, "gauges a_count [] 1..1 1");
-    one(&[1, 4], 3, 3, "cumulative counts a_count [] 1..1 1");
-    one(&[1, 4], 4, 3, "gauges a_count [] 1..1 1");
-    one(&[1, 2], 99, 3, "gauges a [s] 1..1 1");
+    one(&[1, 2], 1, 3, "cumulative-counter a [s] 1..1 1");
+    one(&[1, 2], 2, 5, "gauge a [widgets] 1..1 1");
+    one(&[1, 4], 2, 0, "gauge a_count [] 1..1 1");
+    one(&[1, 4], 3, 3, "cumulative-counter a_count [] 1..1 1");
+    one(&[1, 4], 4, 3, "gauge a_count [] 1..1 1");
+    one(&[1, 2], 99, 3, "gauge a [s] 1..1 1");
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn dangling_symbol_references_are_rejected() {
     );
     // Symbols may follow their references.
     let body = [series_v2(&[1, 2], &[sample(1.0, 1)]), symbols.clone()].concat();
-    check(RemoteWriteVersion::V2, &body, &["gauges a [] 1..1 1"], &[]);
+    check(RemoteWriteVersion::V2, &body, &["gauge a [] 1..1 1"], &[]);
 }
 
 #[test]

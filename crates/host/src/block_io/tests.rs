@@ -226,7 +226,7 @@ fn reused_device_number_starts_from_zero() {
     };
     let of = |name: &str, times, errors| vec![(name.to_owned(), times, errors)];
     complete(&mut machine, failed);
-    // The device is gone at the first reading and exists again at the second.
+    // The device is gone at the first scrape and exists again at the second.
     assert_eq!(told(read_as(&machine, &mut ledger, |_| None)), of("254:0", 2, 1));
     assert_eq!(told(read_as(&machine, &mut ledger, |_| Some("a".into()))), of("a", 2, 0));
     ledger.commit();

@@ -19,8 +19,8 @@ use super::observer::ObserverRound;
 
 /// 1/1000 of the default interval.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Metric of the duration of a reading; its count is the number of readings.
-const READING: &str = "topdeck_host_scrape_duration";
+/// Metric of the duration of a scrape; its count is the number of scrapes.
+const SCRAPE: &str = "topdeck_host_scrape_duration";
 
 /// Starts the collector. Sources that it cannot read are added to the notes.
 pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<ObserverRound> {
@@ -45,16 +45,16 @@ pub(crate) fn open_host_observer(notes: &mut Vec<String>) -> io::Result<Observer
         // The collector runs until this is dropped.
         std::hint::black_box(&host);
         thread::sleep(INTERVAL);
-        let now = reading_count(&intake);
+        let now = scrape_count(&intake);
         let rounds = now - before;
         before = now;
         Ok(rounds)
     }))
 }
 
-fn reading_count(intake: &Intake) -> u64 {
+fn scrape_count(intake: &Intake) -> u64 {
     let all = intake.meter().snapshot();
-    let count = all.iter().find(|measured| measured.name == READING).map(|it| match &it.value {
+    let count = all.iter().find(|measured| measured.name == SCRAPE).map(|it| match &it.value {
         SnapshotValue::Histogram(times) => times.count(),
         _ => 0,
     });

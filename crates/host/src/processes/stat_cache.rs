@@ -24,9 +24,9 @@ const FILES_MAX: u64 = 1 << 16;
 const LINE_BYTES: usize = 2_048;
 /// Bytes of directory entries per read.
 const NAMES_BYTES: usize = 8 << 10;
-/// Readings between two look-ups of a process' user, which seldom changes; new processes are looked
+/// Scrapes between two look-ups of a process' user, which seldom changes; new processes are looked
 /// up at once.
-const READINGS_PER_USER: u32 = 16;
+const SCRAPES_PER_USER: u32 = 16;
 
 /// Cache of open `/proc/PID/stat` files.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct ProcStatCache {
     files_max: usize,
     /// Number of entries of `known` with an open file.
     files: usize,
-    reading: u32,
+    scrape: u32,
     pids: Vec<u32>,
     names: Vec<u8>,
 }
@@ -48,8 +48,8 @@ struct CachedStat {
     file: Option<File>,
     start: u64,
     uid: u32,
-    /// Last reading in which the process existed.
-    last_reading: u32,
+    /// Last scrape in which the process existed.
+    last_scrape: u32,
 }
 
 impl ProcStatCache {
@@ -61,21 +61,21 @@ impl ProcStatCache {
     fn with_files(files_max: usize) -> ProcStatCache {
         let names = Vec::with_capacity(NAMES_BYTES);
         let (proc, known, pids) = (None, HashMap::new(), Vec::new());
-        ProcStatCache { proc, cached: known, files_max, files: 0, reading: 0, pids, names }
+        ProcStatCache { proc, cached: known, files_max, files: 0, scrape: 0, pids, names }
     }
 
     /// Reads all processes into `rows`.
     pub(super) fn read(&mut self, rows: &mut Vec<ProcessRow>) -> io::Result<()> {
         rows.clear();
         self.list()?;
-        self.reading = self.reading.wrapping_add(1);
+        self.scrape = self.scrape.wrapping_add(1);
         let pids = std::mem::take(&mut self.pids);
         // A process that exited since it was listed is left out.
         rows.extend(pids.iter().filter_map(|&pid| self.process(pid)));
         self.pids = pids;
-        let (reading, files) = (self.reading, &mut self.files);
+        let (scrape, files) = (self.scrape, &mut self.files);
         self.cached.retain(|_, known| {
-            let is_there = known.last_reading == reading;
+            let is_there = known.last_scrape == scrape;
             *files -= usize::from(!is_there && known.file.is_some());
             is_there
         });
@@ -117,7 +117,7 @@ impl ProcStatCache {
                 (read_stat(&file, pid, &mut line)?, Some(file))
             }
         };
-        let is_turn = (self.reading ^ pid).is_multiple_of(READINGS_PER_USER);
+        let is_turn = (self.scrape ^ pid).is_multiple_of(SCRAPES_PER_USER);
         process.uid = match known {
             Some(known) if known.start == process.start && !is_turn => known.uid,
             _ => effective_uid(proc, pid)?,
@@ -126,9 +126,9 @@ impl ProcStatCache {
             file: None,
             start: 0,
             uid: 0,
-            last_reading: 0,
+            last_scrape: 0,
         });
-        (known.start, known.uid, known.last_reading) = (process.start, process.uid, self.reading);
+        (known.start, known.uid, known.last_scrape) = (process.start, process.uid, self.scrape);
         if opened.is_some() {
             let had = usize::from(known.file.take().is_some());
             known.file = opened.filter(|_| self.files - had < self.files_max);

@@ -323,7 +323,7 @@ impl ThreadTotals {
 
     fn finish(&mut self, rows: &mut [ProcessRow]) {
         for thread in std::mem::take(&mut self.orphans) {
-            // A thread without a leader exited with it during the reading.
+            // A thread without a leader exited with it during the scrape.
             if let Ok(at) = rows.binary_search_by_key(&thread.tgid, |row| row.pid) {
                 add(&thread, rows.get_mut(at), self.runtimes.get_mut(at));
             }

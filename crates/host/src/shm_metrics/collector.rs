@@ -1,4 +1,4 @@
-//! Shm collector: discovery, assignment to series, reading, final reading after exit.
+//! Shm collector: discovery, assignment to series, scrape, final scrape after exit.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::os::unix::fs::MetadataExt as _;
@@ -16,12 +16,12 @@ use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::generation_table::{FileId, GenerationTable, ProgramName, SeriesShare};
 use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
-use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
+use crate::shm_metrics::rows::{LastReported, MetricDescriptor, SeriesContext, ShmRowWriter};
 use crate::shm_metrics::tracked_process::{self, TrackedProcess};
 
 /// Limit of metrics files; the latest are read.
 const PROCESSES_MAX: usize = 1_000;
-/// A scan for processes costs some microseconds per process of the host. It runs at every reading,
+/// A scan for processes costs some microseconds per process of the host. It runs at every scrape,
 /// but at most for this part of the time; yet often enough to find the file of an exited process
 /// before it is removed after a minute.
 const SCAN_SHARE: u32 = 100;
@@ -30,7 +30,7 @@ const SCAN_INTERVAL_MAX: Duration = Duration::from_secs(20);
 const CLEANUP_INTERVAL: Duration = Duration::from_secs(30);
 /// Limit of warnings, of files that cannot be read and of programs above their limit, once each.
 const WARNINGS_MAX: usize = 100;
-/// Rows of a sum may end this long after now: the batches of one reading follow each other by a
+/// Rows of a sum may end this long after now: the batches of one scrape follow each other by a
 /// nanosecond. If the clock was set back farther, exited processes wait.
 const CLOCK_TOLERANCE_NS: i64 = 1_000_000_000;
 /// Running processes of a program that hold no generation because of the limit.
@@ -56,7 +56,7 @@ pub(crate) struct ShmCollector {
     pub(crate) table: GenerationTable,
     file: GenerationFile,
     /// Programs above the limit of generations, and their processes without one; a program stays
-    /// with 0 for one reading.
+    /// with 0 for one scrape.
     above_limit: HashMap<ProgramName, u64>,
     live: LivePrograms,
     next_scan: Instant,
@@ -70,7 +70,7 @@ pub(crate) struct ShmCollector {
     dropped: [EventCounter; 4],
 }
 
-/// Values of the label `reason` of dropped readings.
+/// Values of the label `reason` of what is dropped.
 const DROP_REASONS: [&str; 4] = ["processes", "series", "rejected", "unknown"];
 
 impl ShmCollector {
@@ -85,7 +85,7 @@ impl ShmCollector {
         let about = "metrics files read";
         // Relaxed: the number publishes no other data.
         meter.gauge("topdeck_shm_files", about, &[], move || seen.load(Ordering::Relaxed) as f64);
-        let about = "readings dropped by `reason`: processes (file limit), series (row limit), \
+        let about = "processes and rows dropped by `reason`: processes (file limit), series (row limit), \
                      rejected (invalid rows), unknown (unsupported values)";
         let left_out = DROP_REASONS
             .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
@@ -109,7 +109,7 @@ impl ShmCollector {
         }
     }
 
-    /// Makes the next reading scan for processes, whatever the last scan cost.
+    /// Makes the next scrape scan for processes, whatever the last scan cost.
     pub(crate) fn rescan_now(&mut self) {
         self.next_scan = Instant::now();
     }
@@ -125,7 +125,7 @@ impl ShmCollector {
         self.file.save(&self.table)
     }
 
-    /// Saves what the last reading changed.
+    /// Saves what the last scrape changed.
     pub(crate) fn save(&mut self) -> Result<(), FileError> {
         self.file.save(&self.table)
     }
@@ -166,11 +166,11 @@ impl ShmCollector {
                 Some(text) => {
                     let labels = [("collector".to_owned(), "shm".to_owned())];
                     let name = metrics::COLLECTOR_WARNING.name;
-                    let named = MetricName { name, unit: "", labels: &labels };
+                    let named = MetricDescriptor { name, unit: "", labels: &labels };
                     out.text(&mut whose, named, text.to_owned());
                 }
                 None => {
-                    let named = MetricName { name: ABOVE_LIMIT, unit: "", labels: &[] };
+                    let named = MetricDescriptor { name: ABOVE_LIMIT, unit: "", labels: &[] };
                     out.gauge(&mut whose, named, number);
                 }
             }
@@ -182,7 +182,7 @@ impl ShmCollector {
         }
     }
 
-    /// Commits the last reading: it is durable.
+    /// Commits the last scrape: it is durable.
     pub(crate) fn commit(&mut self) {
         for (file, process) in &mut self.processes {
             if let Some(end) = process.commit() {
@@ -193,7 +193,7 @@ impl ShmCollector {
         self.above_limit.retain(|_, count| *count > 0);
     }
 
-    /// Reverts the last reading: it was not accepted.
+    /// Reverts the last scrape: it was not accepted.
     pub(crate) fn rollback(&mut self) {
         self.processes.values_mut().for_each(TrackedProcess::rollback);
     }
@@ -218,7 +218,7 @@ impl ShmCollector {
             if !process.is_open() || is_set_back || files.len() >= count {
                 continue;
             }
-            // The last sum may be of this reading: an earlier batch of it.
+            // The last sum may be of this scrape: an earlier batch of it.
             end = end.max(last_end.saturating_add(1));
             if let Err(error) = process.add_to(&mut sums, last_end) {
                 failed.push(error);

@@ -12,7 +12,7 @@ use model::{Sample, SampleValue, SeriesKind};
 use shm::snapshot::{MetricValue, ProcessMetric};
 
 use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
-use crate::shm_metrics::rows::{self, MetricName};
+use crate::shm_metrics::rows::{self, MetricDescriptor};
 use crate::shm_metrics::tracked_process::{self, BEATS, END, ENDED, STARTED, prepend_label};
 
 /// Number of processes added to a sum.
@@ -134,7 +134,7 @@ impl ExitTotals {
                 _ => self.starts[&(key.program.clone(), key.share)].min(end.saturating_sub(1)),
             };
             let labels = tracked_process::labels(&key.program, key.share);
-            let metric = MetricName { name: &key.name, unit: &key.unit, labels: &key.labels };
+            let metric = MetricDescriptor { name: &key.name, unit: &key.unit, labels: &key.labels };
             let labels = rows::labels(host, &labels, metric.labels);
             let sample = Sample { start, end, value };
             let written = rows::write_row(writer, &mut key_buffer, kind, &metric, &labels, &sample);

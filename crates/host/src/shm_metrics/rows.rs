@@ -7,11 +7,12 @@ use collect::staleness::mark_series_stale;
 use collect::{SeriesSink as _, VecSeriesSink};
 use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
+use model::selector::kind_name;
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
 /// Bytes after which the next batch starts, to bound memory.
 const BATCH_BYTES: usize = 256 << 10;
-/// Limit of rows per reading. Further rows are dropped and counted.
+/// Limit of rows per scrape. Further rows are dropped and counted.
 pub(crate) const ROWS_MAX: usize = 50_000;
 
 /// Last reported state of a process' series: a value or hash to detect changes, and its time.
@@ -23,10 +24,10 @@ pub(crate) struct SeriesContext<'a> {
     pub(crate) labels: &'a [(String, String)],
     /// Start of counters, equal to `end` if unknown.
     pub(crate) start: i64,
-    /// Time of the reading.
+    /// Time of the scrape.
     pub(crate) end: i64,
     pub(crate) reported: &'a mut LastReported,
-    /// Whether the process has exited: its series end with this reading.
+    /// Whether the process has exited: its series end with this scrape.
     pub(crate) is_final: bool,
 }
 
@@ -35,7 +36,7 @@ pub(crate) struct ShmRowWriter<'a> {
     intake: &'a Intake,
     producer: &'a Producer,
     host: &'a str,
-    /// Time of the reading.
+    /// Time of the scrape.
     pub(crate) end: i64,
     /// Unchanged series are reported again after this time, in nanoseconds.
     refresh_interval: i64,
@@ -44,11 +45,11 @@ pub(crate) struct ShmRowWriter<'a> {
     failed: Option<intake::Error>,
     key: Vec<u8>,
     rows: usize,
-    /// Number of gauges, which are lost if the reading is not accepted.
+    /// Number of gauges, which are lost if the scrape is not accepted.
     pub(crate) gauges: u64,
     /// Rows beyond [`ROWS_MAX`].
     pub(crate) dropped: u64,
-    /// Staleness markers of series that end with this reading; they follow all other rows.
+    /// Staleness markers of series that end with this scrape; they follow all other rows.
     markers: VecSeriesSink,
     /// Invalid rows: names too long, too many labels.
     pub(crate) rejected: u64,
@@ -60,14 +61,14 @@ impl<'a> ShmRowWriter<'a> {
         producer: &'a Producer,
         host: &'a str,
         end: i64,
-        retell: i64,
+        refresh_interval: i64,
     ) -> ShmRowWriter<'a> {
         ShmRowWriter {
             intake,
             producer,
             host,
             end,
-            refresh_interval: retell,
+            refresh_interval,
             writer: intake.writer_for(producer.id(), SeriesKeyEncoding::new("shared memory")),
             receipt: None,
             failed: None,
@@ -80,9 +81,10 @@ impl<'a> ShmRowWriter<'a> {
         }
     }
 
-    /// Reports a gap for gauges of earlier readings that were not accepted.
+    /// Reports a gap for gauges of earlier scrapes that were not accepted.
     pub(crate) fn gap(&mut self, start: i64, lost: u64) {
-        let reason = "deferred under backpressure: gauges lost, counters reported later";
+        let reason =
+            "backpressure: gauge samples are lost; counters are cumulative and lose nothing";
         let (start, reason) = (start.min(self.end), reason.to_owned());
         let (producer, lost) = (Some(self.producer.id()), Some(lost));
         self.writer.gap(Gap { start, end: self.end, producer, lost, reason });
@@ -92,7 +94,7 @@ impl<'a> ShmRowWriter<'a> {
     pub(crate) fn count(
         &mut self,
         context: &mut SeriesContext<'_>,
-        metric: MetricName<'_>,
+        metric: MetricDescriptor<'_>,
         value: f64,
     ) {
         let kind = SeriesKind::Counter(Temporality::Cumulative);
@@ -103,7 +105,7 @@ impl<'a> ShmRowWriter<'a> {
     pub(crate) fn gauge(
         &mut self,
         context: &mut SeriesContext<'_>,
-        metric: MetricName<'_>,
+        metric: MetricDescriptor<'_>,
         value: f64,
     ) {
         self.row(context, SeriesKind::Gauge, metric, value.to_bits(), SampleValue::Number(value));
@@ -113,7 +115,7 @@ impl<'a> ShmRowWriter<'a> {
     pub(crate) fn text(
         &mut self,
         context: &mut SeriesContext<'_>,
-        metric: MetricName<'_>,
+        metric: MetricDescriptor<'_>,
         text: String,
     ) {
         let mut hasher = DefaultHasher::new();
@@ -125,7 +127,7 @@ impl<'a> ShmRowWriter<'a> {
     pub(crate) fn distribution(
         &mut self,
         context: &mut SeriesContext<'_>,
-        metric: MetricName<'_>,
+        metric: MetricDescriptor<'_>,
         histogram: Box<hist::Histogram>,
     ) {
         let kind = SeriesKind::Histogram(Temporality::Cumulative);
@@ -136,7 +138,7 @@ impl<'a> ShmRowWriter<'a> {
     /// others.
     pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
         for (series, sample) in std::mem::take(&mut self.markers.rows) {
-            // The keys of this writer are not canonical: the kind's name is in front.
+            // A key of `write_key` begins with the name of a kind, so none begins with a 0.
             self.key.clear();
             self.key.push(0);
             self.key.extend_from_slice(&series.canonical_key());
@@ -167,7 +169,7 @@ impl<'a> ShmRowWriter<'a> {
         &mut self,
         context: &mut SeriesContext<'_>,
         kind: SeriesKind,
-        metric: MetricName<'_>,
+        metric: MetricDescriptor<'_>,
         value: u64,
         stored: SampleValue,
     ) {
@@ -213,7 +215,7 @@ impl<'a> ShmRowWriter<'a> {
         &mut self,
         context: &SeriesContext<'_>,
         kind: SeriesKind,
-        metric: &MetricName<'_>,
+        metric: &MetricDescriptor<'_>,
         labels: &[LabelPair<'_>],
     ) {
         let at = context.end.saturating_add(1);
@@ -231,7 +233,7 @@ impl<'a> ShmRowWriter<'a> {
 
 /// Name, unit and labels of a metric.
 #[derive(Clone, Copy)]
-pub(crate) struct MetricName<'a> {
+pub(crate) struct MetricDescriptor<'a> {
     pub(crate) name: &'a str,
     pub(crate) unit: &'a str,
     pub(crate) labels: &'a [(String, String)],
@@ -241,7 +243,7 @@ pub(crate) type LabelPair<'a> = (std::borrow::Cow<'a, str>, &'a str);
 
 fn series(
     kind: SeriesKind,
-    metric: &MetricName<'_>,
+    metric: &MetricDescriptor<'_>,
     labels: &[LabelPair<'_>],
 ) -> model::Result<Series> {
     let series = Series::new(metric.name, kind).with_unit(metric.unit);
@@ -254,7 +256,7 @@ pub(crate) fn write_row(
     writer: &mut IngestWriter,
     key: &mut Vec<u8>,
     kind: SeriesKind,
-    metric: &MetricName<'_>,
+    metric: &MetricDescriptor<'_>,
     labels: &[LabelPair<'_>],
     sample: &Sample,
 ) -> model::Result<()> {
@@ -286,11 +288,11 @@ pub(crate) fn labels<'a>(
 fn write_key(
     key: &mut Vec<u8>,
     kind: SeriesKind,
-    metric: &MetricName<'_>,
+    metric: &MetricDescriptor<'_>,
     labels: &[LabelPair<'_>],
 ) {
     key.clear();
-    key.extend_from_slice(kind.name().as_bytes());
+    key.extend_from_slice(kind_name(kind).as_bytes());
     let words = labels.iter().flat_map(|(name, value)| [name.as_ref(), *value]);
     for word in [metric.name, metric.unit].into_iter().chain(words) {
         key.extend_from_slice(&(word.len() as u32).to_le_bytes());

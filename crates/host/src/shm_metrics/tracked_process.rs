@@ -8,7 +8,7 @@ use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
 use crate::shm_metrics::in_flight_by_age::InFlightByAge;
-use crate::shm_metrics::rows::{LastReported, MetricName, SeriesContext, ShmRowWriter};
+use crate::shm_metrics::rows::{LastReported, MetricDescriptor, SeriesContext, ShmRowWriter};
 
 /// Series about processes in addition to their own metrics; `docs/host.md` lists them.
 const UP: &str = "process_up";
@@ -37,9 +37,9 @@ pub(crate) struct TrackedProcess {
     labels: Vec<(String, String)>,
     /// Start of its counters; `None` if unknown.
     pub(crate) start: Option<i64>,
-    /// End of the last reading.
+    /// End of the last scrape.
     last_end: i64,
-    /// Time of exit: a final reading follows and none after it.
+    /// Time of exit: a final scrape follows and none after it.
     exited_at: Option<i64>,
     /// Since when its file is not found.
     missing_since: Option<i64>,
@@ -142,8 +142,8 @@ impl TrackedProcess {
         self.state == ProcessState::Replaced
     }
 
-    /// Marks the process as exited by that time; a final reading follows. Returns the time of exit:
-    /// the first one reported, but not before the last reading.
+    /// Marks the process as exited by that time; a final scrape follows. Returns the time of exit:
+    /// the first one reported, but not before the last scrape.
     pub(crate) fn report_exit(&mut self, by: i64) -> i64 {
         if let Some(over) = self.exited_at {
             return over;
@@ -160,7 +160,7 @@ impl TrackedProcess {
         *self.exited_at.insert(at.max(self.last_end).max(first))
     }
 
-    /// After the final reading: closes the file, and returns the end of its last row, if it holds a
+    /// After the final scrape: closes the file, and returns the end of its last row, if it holds a
     /// generation.
     pub(crate) fn commit(&mut self) -> Option<i64> {
         let exited_at = self.exited_at?;
@@ -172,7 +172,7 @@ impl TrackedProcess {
         Some(exited_at.max(self.last_end).saturating_add(1))
     }
 
-    /// Makes the next reading report everything again.
+    /// Makes the next scrape report everything again.
     pub(crate) fn rollback(&mut self) {
         self.reported.clear();
     }
@@ -242,7 +242,7 @@ impl TrackedProcess {
         };
         let (mut unknown, mut in_flight, mut oldest) = (0, 0, 0);
         for ProcessMetric { name, labels, unit, value, .. } in metrics {
-            let named = MetricName { name: &name, unit: &unit, labels: &labels };
+            let named = MetricDescriptor { name: &name, unit: &unit, labels: &labels };
             match value {
                 MetricValue::Counter(number) => out.count(&mut whose, named, number.as_float()),
                 MetricValue::Gauge(number) => out.gauge(&mut whose, named, number.as_float()),
@@ -256,7 +256,7 @@ impl TrackedProcess {
                     for (name, count) in [(STARTED, found.started), (ENDED, found.ended)] {
                         out.count(
                             &mut whose,
-                            MetricName { name, unit: "", labels: &labels },
+                            MetricDescriptor { name, unit: "", labels: &labels },
                             count as f64,
                         );
                     }
@@ -265,7 +265,7 @@ impl TrackedProcess {
                 }
                 MetricValue::Heartbeat(beat) => {
                     let labels = &prepend_label(&labels, "heartbeat", &name);
-                    let of = |name, unit| MetricName { name, unit, labels };
+                    let of = |name, unit| MetricDescriptor { name, unit, labels };
                     out.count(&mut whose, of(BEATS, ""), beat.beats as f64);
                     if beat.last_ns > 0 {
                         let age = now_ns.saturating_sub(beat.last_ns) as f64 / 1e9;
@@ -275,7 +275,7 @@ impl TrackedProcess {
                 _ => unknown += 1,
             }
         }
-        let named = |name| MetricName { name, unit: "", labels: &[] };
+        let named = |name| MetricDescriptor { name, unit: "", labels: &[] };
         match (self.exited_at, self.state) {
             (Some(_), _) => out.gauge(&mut whose, named(UP), 0.0),
             (None, ProcessState::Running { .. }) => out.gauge(&mut whose, named(UP), 1.0),
@@ -315,10 +315,14 @@ fn report_in_flight(
     for (tags, age, count) in flight.iter() {
         let mut labels = prepend_label(labels, "age", age);
         labels.extend(tags.iter().cloned());
-        let named = MetricName { name: IN_FLIGHT, unit: "", labels: &labels };
+        let named = MetricDescriptor { name: IN_FLIGHT, unit: "", labels: &labels };
         out.gauge(context, named, count as f64);
     }
-    out.gauge(context, MetricName { name: OLDEST, unit: "s", labels }, oldest_ns as f64 / 1e9);
+    out.gauge(
+        context,
+        MetricDescriptor { name: OLDEST, unit: "s", labels },
+        oldest_ns as f64 / 1e9,
+    );
 }
 
 /// Labels with one more at the front; of two labels with one name the later is renamed.

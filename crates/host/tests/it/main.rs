@@ -78,7 +78,7 @@ impl HostFixture {
         std::mem::take(&mut self.dir)
     }
 
-    /// Starts a host with an interval that never ends: only the final reading happens.
+    /// Starts a host with an interval that never ends: only the final scrape happens.
     fn single_reading() -> HostFixture {
         HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400))
     }

@@ -27,7 +27,7 @@ fn threads_that_panic_are_run_again() {
 
 #[test]
 fn a_reading_that_panics_comes_with_the_next() {
-    let supervisor = Supervisor::with_injected_panics(&[("host reading", 2)]);
+    let supervisor = Supervisor::with_injected_panics(&[("host scrape", 2)]);
     let place = HostFixture::supervised(unlimited(), Duration::from_millis(20), supervisor.clone());
     let host = place.start(only("hiccup_interval = '1ms'"));
     wait("rows after panics", || {

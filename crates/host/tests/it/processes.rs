@@ -130,7 +130,7 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
             .unwrap();
     }
     // The reading thread is the one that ran last: all others have ended or sleep. Threads of other
-    // tests may start or end during a reading: then a later reading must be right.
+    // tests may start or end during a scrape: then a later scrape must be right.
     let mut found = Vec::new();
     while found.len() < 100 {
         let (before, row, after) = (ticks(), row_of(&mut processes, pid), ticks());

@@ -134,8 +134,8 @@ fn settings(keys: &str) -> Settings {
     only(&format!("shm_metrics = true\nshm_scrape_interval = '100ms'\n{keys}"))
 }
 
-/// Sum of the readings of a counter, as the store computes it: a cumulative reading with a start
-/// time after the previous reading counts whole. By the label `generation`.
+/// Sum of the samples of a counter, as the store computes it: a cumulative sample with a start
+/// time after the previous sample counts whole. By the label `generation`.
 fn counter_totals(
     told: &JournalContents,
     name: &str,
@@ -159,7 +159,7 @@ fn counter_totals(
         };
         let grown = match last {
             Some((end, last)) if sample.start < end => {
-                // The same reading by another collector is the same row.
+                // The same scrape by another collector is the same row.
                 assert!(
                     (sample.end > end || now == last) && now >= last,
                     "{key}: {sample:?} after {end} {last}"
@@ -261,7 +261,7 @@ fn killed_program_loses_and_repeats_nothing() {
     wait("it is told of", || place.contents().series(&format!("{NAME}_total"), &of).count() > 0);
     killed.record(31);
     killed.kill();
-    // Restarted, and exited before a reading.
+    // Restarted, and exited before a scrape.
     let mut short = RecordingProgram::start(&memory);
     short.record(3);
     short.end();
@@ -319,7 +319,7 @@ fn short_lived_programs_are_summed_under_their_name() {
     assert_eq!(told.series(&format!("{NAME}_many"), &of).count(), 0, "gauges are not added up");
 }
 
-/// A user lost the final values of some programs at a stop: those of one reading did not fit in one
+/// A user lost the final values of some programs at a stop: those of one scrape did not fit in one
 /// batch.
 #[test]
 fn sums_of_one_reading_may_take_several_batches() {
@@ -426,7 +426,7 @@ fn killed_collector_loses_and_repeats_nothing() {
         if round % 3 == 2 {
             others.drain(..2).for_each(RecordingProgram::kill);
         }
-        // At another point of the reading each time.
+        // At another point of the scrape each time.
         std::thread::sleep(Duration::from_millis(u64::from(round) * 37));
         collector.kill().unwrap();
         collector.wait().unwrap();
@@ -536,10 +536,10 @@ fn unchanged_series_are_refreshed() {
     let place = HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400));
     let program = RecordingProgram::start(&memory);
     let host = place.start(frequent_settings());
-    let readings = |told: &JournalContents| {
+    let scrapes = |told: &JournalContents| {
         told.series("process_in_flight_oldest_seconds", &[("process", memory.name())]).count()
     };
-    wait("five readings", || readings(&place.contents()) >= 5);
+    wait("five scrapes", || scrapes(&place.contents()) >= 5);
     host.stop().unwrap();
     // The age of the stuck operation changes each time; a count of 0 does not.
     let told = place.contents();

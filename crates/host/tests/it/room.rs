@@ -1,4 +1,4 @@
-//! Readings rejected for lack of space are part of a later one, and lost gauges are reported.
+//! Scrapes rejected for lack of space are part of a later one, and lost gauges are reported.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn rejected_reading_is_retried() {
     while place.journal.append(&filler, Level::Process).is_ok() {}
     let host = place.start(only("procfs = true\nhiccup_interval = '1ms'"));
     let deferred = place.intake.meter().counter("topdeck_host_deferred_scrapes_total", "", &[]);
-    wait("three readings are deferred", || deferred.get() >= 3);
+    wait("three scrapes are deferred", || deferred.get() >= 3);
     let mut slow = place.journal.subscribe("slow").unwrap();
     while slow.next().unwrap().is_some() {}
     let read = slow.position();
@@ -23,7 +23,7 @@ fn rejected_reading_is_retried() {
     host.stop().unwrap();
     let told = place.contents();
     let first = &told.series("host_hiccup_delay", &[]).next().unwrap().1;
-    // The row spans the rejected readings and includes their delays.
+    // The row spans the rejected scrapes and includes their delays.
     let span = (first.end - first.start) as f64 / 1e6;
     assert!(span > 100.0, "{span} ms");
     let model::SampleValue::Histogram(waits) = &first.value else { panic!("{first:?}") };

@@ -129,7 +129,7 @@ fn senders_wait_while_the_store_head_is_full() {
             }
             Err(error) => break error,
         }
-        // On a full disk nothing can be sealed.
+        // On a full disk nothing can be flushed.
         let _refused = store.maintain();
     };
     assert!(matches!(refused, Error::Full { .. }), "{refused}");

@@ -80,7 +80,7 @@ fn flipped_bit_in_a_series_definition_loses_one_batch() {
         intake.append(&producer, writer).unwrap().wait_durable().unwrap();
     }
     intake.checkpoint_ledger().unwrap();
-    store.seal().unwrap();
+    store.flush().unwrap();
     let audit = intake.audit().unwrap();
     assert_eq!(audit.producers[0].stages[1].discrepancy, 6);
     drop((intake, view, store));

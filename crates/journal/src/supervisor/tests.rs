@@ -31,16 +31,17 @@ fn panicked_thread_is_restarted_and_reported() {
     );
     assert_eq!(done, Some(3));
     let status = &supervisor.threads()[0];
-    assert_eq!((status.running, status.waiting, status.restarts), (1, 0, 2));
+    assert_eq!((status.count, status.waiting, status.restarts), (1, 0, 2));
     assert_eq!(status.last_panic, Some(PanicReport { message: "run 2".to_owned(), time: 1 }));
     assert_eq!(supervisor.failures(), Vec::<String>::new(), "it runs, and panicked twice");
     thread.record_caught_panic(&"once more");
-    let expected = "thread store panics repeatedly (3 restarts)";
+    let expected = "thread store panics repeatedly (panics: 3)";
     assert_eq!(supervisor.failures(), [expected]);
     now.store(STABLE_NS + 1, Ordering::Relaxed);
     assert_eq!(supervisor.failures(), Vec::<String>::new(), "it has settled");
     drop(thread);
-    assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].restarts), (0, 3));
+    assert_eq!((supervisor.threads()[0].count, supervisor.threads()[0].restarts), (0, 2));
+    assert_eq!(supervisor.panics("store"), 3, "a caught panic is no restart");
 }
 
 #[test]
@@ -48,13 +49,13 @@ fn waiting_thread_counts_as_down() {
     let (supervisor, _) = supervisor_without_backoff();
     let thread = supervisor.thread("commit");
     thread.record_panic(&"a defect");
-    let expected = "thread commit is down (0 restarts)";
+    let expected = "thread commit is down (panics: 1)";
     assert_eq!(supervisor.failures(), [expected]);
     thread.record_restart();
     assert_eq!(supervisor.failures(), Vec::<String>::new());
     thread.record_panic(&"a defect");
     drop(thread);
-    assert_eq!((supervisor.threads()[0].running, supervisor.threads()[0].waiting), (0, 0));
+    assert_eq!((supervisor.threads()[0].count, supervisor.threads()[0].waiting), (0, 0));
 }
 
 #[test]

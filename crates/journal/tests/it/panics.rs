@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use disk::Disk;
-use journal::supervisor::{self, FaultHook};
+use journal::supervisor::{self, FailpointHook};
 use journal::*;
 use sim::SimDisk;
 
@@ -19,7 +19,7 @@ const PANICS: u32 = 3;
 /// Injects panics at one point, in the journal's thread only.
 fn with_panics_at(point: &'static str) -> Supervisor {
     let left = AtomicU32::new(PANICS);
-    let fault: FaultHook = Arc::new(move |found: &str| {
+    let failpoint_hook: FailpointHook = Arc::new(move |found: &str| {
         let is_here = found == point && thread::current().name() == Some("journal");
         let take = |left: u32| left.checked_sub(1);
         if is_here && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
@@ -27,10 +27,10 @@ fn with_panics_at(point: &'static str) -> Supervisor {
         }
     });
     let wait_first = Duration::ZERO;
-    let fault = Some(fault);
+    let failpoint_hook = Some(failpoint_hook);
     Supervisor::new(supervisor::SupervisorSettings {
         initial_backoff: wait_first,
-        fault,
+        failpoint_hook,
         ..Default::default()
     })
 }

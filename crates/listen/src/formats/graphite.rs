@@ -63,12 +63,14 @@ impl LineFormat for Graphite {
 
 #[cfg(test)]
 mod tests {
+    use model::selector::kind_name;
+
     use super::*;
 
     #[track_caller]
     fn check(key: &str, expected: &str) {
         let shown = match Graphite::default().series(b'p', key) {
-            Ok(series) => format!("{series} {} {}", series.unit(), series.kind().name()),
+            Ok(series) => format!("{series} {} {}", series.unit(), kind_name(series.kind())),
             Err(error) => error.to_string(),
         };
         assert_eq!(shown, expected, "{key}");
@@ -76,7 +78,7 @@ mod tests {
 
     #[test]
     fn series_are_parsed_from_keys() {
-        check("a.b;x=1;y=2", "a.b{x=\"1\",y=\"2\"}  gauges");
+        check("a.b;x=1;y=2", "a.b{x=\"1\",y=\"2\"}  gauge");
         check("a;x=1;x=2", "duplicate label \"x\"");
     }
 }

@@ -136,12 +136,14 @@ fn labels(tags: &str) -> Vec<(&str, String)> {
 
 #[cfg(test)]
 mod tests {
+    use model::selector::kind_name;
+
     use super::*;
 
     #[track_caller]
     fn check(key: &str, expected: &str) {
         let shown = match Statsd::default().series(key.as_bytes()[0], &key[1..]) {
-            Ok(series) => format!("{series} {} {}", series.unit(), series.kind().name()),
+            Ok(series) => format!("{series} {} {}", series.unit(), kind_name(series.kind())),
             Err(error) => error.to_string(),
         };
         assert_eq!(shown, expected, "{key}");
@@ -149,9 +151,9 @@ mod tests {
 
     #[test]
     fn series_are_parsed_from_keys() {
-        check("ca.b|", "a.b  counts");
-        check("ma|env:prod,fast,:x", "a{env=\"prod\",fast=\"true\"} ms histograms");
-        check("da|b:2,a:1,b:1,b:2", "a{a=\"1\",b=\"1,2\"}  histograms");
-        check("sa|b:", "a  gauges");
+        check("ca.b|", "a.b  delta-counter");
+        check("ma|env:prod,fast,:x", "a{env=\"prod\",fast=\"true\"} ms delta-histogram");
+        check("da|b:2,a:1,b:1,b:2", "a{a=\"1\",b=\"1,2\"}  delta-histogram");
+        check("sa|b:", "a  gauge");
     }
 }

@@ -62,7 +62,7 @@ fn line_that_panics_is_rejected_and_the_next_is_read() {
     let is_named =
         |message: &String| message.contains("cannot parse \"a:1|c\": the parser panicked");
     assert!(messages.iter().any(is_named), "{messages:?}");
-    assert_eq!(world.intake.supervisor().restarts("statsd lines"), 1);
+    assert_eq!(world.intake.supervisor().panics("statsd lines"), 1);
     listener.stop();
     // The first line was processed before the panic.
     assert_eq!(world.dump_rows(), "a 0..3 3");

@@ -12,7 +12,7 @@
 //! between slashes is a regex only if its part ends there, and text with `*` or `?` is a glob also
 //! in quotes.
 
-use super::{DEPTH_MAX, KIND, KINDS, LENGTH_MAX, NAME, REGEXES_MAX};
+use super::{DEPTH_MAX, KIND, KINDS, LENGTH_MAX, NAME, REGEXES_MAX, renamed_kind};
 use super::{Pattern, Regex, Selector, SelectorError};
 
 type Result<T> = std::result::Result<T, SelectorError>;
@@ -242,8 +242,9 @@ impl<'a> SelectorParser<'a> {
         let selector = if operator.ends_with('~') {
             self.regex(start, || Selector::label_matches(name, &value))?
         } else {
-            self.check_kind(start, Selector::label_equals(name, value))?
+            Selector::label_equals(name, value)
         };
+        let selector = self.check_kind(start, selector)?;
         Ok(if operator.starts_with('!') { Selector::negate(selector) } else { selector })
     }
 
@@ -303,8 +304,14 @@ impl<'a> SelectorParser<'a> {
         make().map_err(|error| SelectorError { column: self.column(start), ..error })
     }
 
-    /// Rejects an unknown kind.
+    /// Rejects an unknown kind, and conditions that only kinds of earlier versions meet.
     fn check_kind(&self, start: usize, selector: Selector) -> Result<Selector> {
+        if let Selector::Tag { name, pattern } = &selector
+            && name == KIND
+            && let Some((old, new)) = renamed_kind(pattern)
+        {
+            return Err(self.error(start, format!("kind {old:?}"), &format!("its new name {new}")));
+        }
         if let Selector::Tag { name, pattern: Pattern::Exact(word) } = &selector
             && name == KIND
             && !word.is_empty()
@@ -463,8 +470,8 @@ mod tests {
         column("and(a:b c)", "column 9: found `c`, expected `,` or `)`");
         column(
             "and(__kind:histograms)",
-            "column 12: found kind \"histograms\", expected one of histogram, \
-             cumulative-histogram, delta-counter, counter, gauge, text",
+            "column 12: found kind \"histograms\", expected one of delta-histogram, \
+             cumulative-histogram, delta-counter, cumulative-counter, gauge, text",
         );
     }
 

@@ -27,6 +27,6 @@ fn panicking_attempt_is_skipped_and_the_next_runs() {
     world.start(&settings_with(scrape(server.url())));
     world.wait("scrape", "success", 2);
     world.stop();
-    assert_eq!(world.intake.supervisor().restarts("pull attempt"), 1);
+    assert_eq!(world.intake.supervisor().panics("pull attempt"), 1);
     assert!(world.count("scrape", "j", "skipped") >= 1);
 }

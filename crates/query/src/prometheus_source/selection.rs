@@ -155,7 +155,7 @@ fn names_of(name: &str, selector: &Selector, is_unknown: bool) -> Vec<Selector> 
     }
     let histogram = || {
         Selector::or(
-            ["histogram", "cumulative-histogram", "counter"]
+            ["delta-histogram", "cumulative-histogram", "cumulative-counter"]
                 .map(|kind| Selector::label_equals(KIND, kind))
                 .to_vec(),
         )

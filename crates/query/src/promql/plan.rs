@@ -4,7 +4,7 @@
 use std::cell::Cell;
 
 use model::Selector;
-use model::selector::Pattern;
+use model::selector::{KIND, Pattern, renamed_kind};
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::plan::{
@@ -376,16 +376,22 @@ pub(crate) fn selector_from_matchers(matchers: &[Matcher], span: SourceSpan) -> 
             Selector::label_matches(matcher.name.as_str(), &regex)
                 .map_err(|error| failed(error.to_string()))
         };
-        Ok(match matcher.op {
-            MatchOp::Equal => {
+        let condition = match matcher.op {
+            MatchOp::Equal | MatchOp::NotEqual => {
                 Selector::tag(matcher.name.as_str(), Pattern::Exact(matcher.value.clone()))
             }
-            MatchOp::NotEqual => Selector::negate(Selector::tag(
-                matcher.name.as_str(),
-                Pattern::Exact(matcher.value.clone()),
-            )),
-            MatchOp::Regex => regex()?,
-            MatchOp::NotRegex => Selector::negate(regex()?),
+            MatchOp::Regex | MatchOp::NotRegex => regex()?,
+        };
+        if let Selector::Tag { name, pattern } = &condition
+            && name == KIND
+            && let Some((old, new)) = renamed_kind(pattern)
+        {
+            let message = format!("kind {old:?} has a new name: use {KIND}={new:?}");
+            return Err(Error::Parse { span, message });
+        }
+        Ok(match matcher.op {
+            MatchOp::Equal | MatchOp::Regex => condition,
+            MatchOp::NotEqual | MatchOp::NotRegex => Selector::negate(condition),
         })
     };
     Ok(Selector::and(matchers.iter().map(of).collect::<Result<_>>()?))

@@ -83,6 +83,18 @@ fn store_regexes_are_translated() {
 }
 
 #[test]
+fn an_earlier_name_of_a_kind_is_rejected_with_the_new_name() {
+    let check = |text: &str, expected: &str| {
+        let error = super::selector_of(&selector(text)).expect_err("an earlier name");
+        assert_eq!(error.to_string(), expected, "{text}");
+    };
+    let renamed = "kind \"histogram\" has a new name: use __kind=\"delta-histogram\"";
+    check(r#"m{__kind="histogram"}"#, renamed);
+    check(r#"m{__kind!~"histogram|count"}"#, renamed);
+    check_picks(r#"m{__kind=~"counter|gauge"}"#, &["a"], &[]);
+}
+
+#[test]
 fn literals() {
     check("1_000", "1000");
     check("0x1F + 017 + .5 + 5. + 1e3", "31 + 15 + 0.5 + 5 + 1000");

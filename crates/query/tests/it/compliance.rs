@@ -152,7 +152,7 @@ fn build_store(lines: &[DataSeries]) -> Store {
         }
         store.catch_up().expect("a store takes what is in its journal");
         if half == 0 {
-            store.seal().expect("rows can be sealed");
+            store.flush().expect("rows can be flushed");
         }
     }
     store

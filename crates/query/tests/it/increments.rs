@@ -139,7 +139,7 @@ fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> BTreeMap<i
             _ => send(store, CUMULATIVE, &[sample]),
         }
         if random.below(80) == 0 {
-            store.seal().unwrap();
+            store.flush().unwrap();
             send(store, CUMULATIVE, &std::mem::take(&mut late));
         }
     }
@@ -229,7 +229,7 @@ fn ordinary_series_are_read_as_increments() {
     let store = open_store();
     let end = end_of(&send_series(&store, &mut Random(3), true));
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
-    store.seal().unwrap();
+    store.flush().unwrap();
     assert_eq!(check(&store, "increase(latency[5m])", end, MINUTE), 1);
 }
 
@@ -241,7 +241,7 @@ fn one_window_over_many_chunks_equals_growth_by_samples() {
         let store = open_store();
         let end = end_of(&send_series(&store, &mut random, seed % 4 > 0));
         if seed % 2 == 0 {
-            store.seal().unwrap();
+            store.flush().unwrap();
         }
         for _ in 0..12 {
             let range = 1 + random.below(20_000);
@@ -276,7 +276,7 @@ fn exact_increases_are_those_of_the_samples_that_were_sent() {
         let store = open_store();
         let sent = send_series(&store, &mut Random(seed), true);
         if seed % 2 == 0 {
-            store.seal().unwrap();
+            store.flush().unwrap();
         }
         let view = store.view().unwrap();
         let end = end_of(&sent);

@@ -7,6 +7,7 @@ use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality::{Cumulative, Delta};
 use journal::Level;
+use model::selector::kind_name;
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
 use sim::SimDisk;
@@ -38,7 +39,7 @@ fn series() -> Vec<Series> {
         SeriesKind::Histogram(Delta),
     ];
     let named =
-        |kind: SeriesKind| Series::new(format!("of {}", kind.name()), kind).validate().unwrap();
+        |kind: SeriesKind| Series::new(format!("of {}", kind_name(kind)), kind).validate().unwrap();
     kinds.map(named).into()
 }
 
@@ -105,7 +106,7 @@ fn read(store: &Store) -> String {
 enum RollupStep {
     /// Ingests samples, which are then only in memory.
     Read(Vec<(i64, bool, bool)>),
-    Seal,
+    Flush,
     /// Rolls up a day, whatever is in memory.
     Roll(i64),
     Compact,
@@ -121,7 +122,7 @@ fn step() -> impl Strategy<Value = RollupStep> {
     let sample = (minute, any::<bool>(), prop::bool::weighted(0.1));
     prop_oneof![
         4 => prop::collection::vec(sample, 1..5).prop_map(RollupStep::Read),
-        3 => Just(RollupStep::Seal),
+        3 => Just(RollupStep::Flush),
         5 => (0..DAYS).prop_map(RollupStep::Roll),
         1 => Just(RollupStep::Compact),
     ]
@@ -140,7 +141,7 @@ fn run(steps: &[RollupStep]) -> Result<(), TestCaseError> {
                     }
                 }
             }
-            RollupStep::Seal => rolled.seal().unwrap(),
+            RollupStep::Flush => rolled.flush().unwrap(),
             RollupStep::Roll(day) => rolled.inner().rollup_day(BEGIN + day * DAY).unwrap(),
             RollupStep::Compact => drop(rolled.inner().compact_parts().unwrap()),
         }
@@ -183,7 +184,7 @@ fn late_reading_of_a_dropped_day_is_reported() {
     };
     take(10);
     take(20);
-    store.seal().unwrap();
+    store.flush().unwrap();
     store.maintain().unwrap();
     let keep =
         RetentionRule { resolution: Resolution::Base, duration: Some(1), selector: Selector::All };
@@ -199,6 +200,6 @@ fn late_reading_of_a_dropped_day_is_reported() {
         assert_eq!(lost, [1], "{step}: {:?}", column.gaps);
     };
     gaps("in memory");
-    store.seal().unwrap();
+    store.flush().unwrap();
     gaps("in a part");
 }

@@ -46,8 +46,8 @@ fn sample_is_counted_once() {
         }
     };
     check(&store, "in the head");
-    store.seal().unwrap();
-    check(&store, "sealed");
+    store.flush().unwrap();
+    check(&store, "flushed");
     world.set_now(3 * DAY);
     assert!(store.maintain().unwrap());
     check(&store, "rolled up");
@@ -84,7 +84,7 @@ fn rows_of_a_read_are_estimated() {
     check("head", 0..DAY, None, 24 * 60);
     check("head", HOUR..3 * HOUR, Some(HOUR), 120);
     check("head", DAY..2 * DAY, None, 0);
-    store.seal().unwrap();
+    store.flush().unwrap();
     check("base", 0..DAY, None, 24 * 60);
     check("base", HOUR..3 * HOUR, Some(HOUR), 120);
     world.set_now(3 * DAY);
@@ -137,7 +137,7 @@ fn full_store(store: &store::Store) -> Vec<model::Series> {
             series.iter().enumerate().map(|(at, series)| (series, value(at))).collect();
         ingest(store, day as u64 + 1, &samples);
         if day < 5 {
-            store.seal().unwrap();
+            store.flush().unwrap();
         }
     }
     series
@@ -240,7 +240,7 @@ fn the_first_distribution_of_a_moment_is_found() {
         let whole =
             TimeGrid { start: stretch.start, step: stretch.end - stretch.start, columns: 1 };
         assert_eq!(columns(&store, "latency", whole)[0].value.count(), 12, "{what}");
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
 }
 

@@ -18,7 +18,7 @@ fn intact_store() -> (StoreHarness, Vec<ExpectedRow>) {
     let disk = |number| Ingest(number, Level::Disk);
     let day = [disk(0), disk(1), disk(2), disk(3), Now(DAY + HOUR), SetRetention, Maintain];
     life.finish(&day);
-    life.finish(&[disk(4), disk(5), Seal, disk(6)]);
+    life.finish(&[disk(4), disk(5), Flush, disk(6)]);
     let truth =
         grids()[..2].iter().map(|&grid| answers_with_gaps(life.store(), grid).unwrap()).collect();
     life.end_process();
@@ -75,7 +75,7 @@ fn check(
             life.now.store(3 * DAY, std::sync::atomic::Ordering::Relaxed);
             life.store().maintain()
         };
-        life.step(LifecycleStep::Seal).unwrap_or_else(|stop| panic!("{what}: {stop:?}"));
+        life.step(LifecycleStep::Flush).unwrap_or_else(|stop| panic!("{what}: {stop:?}"));
         match maintained(life) {
             Ok(_) => {}
             // The error names the file.

@@ -60,7 +60,7 @@ fn check(count: u64) {
             }
             let _ack = store.ingest(None, &batch.finish(), Level::Memory).unwrap();
         }
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
     while store.maintain().unwrap() {}
     assert_eq!(store.stat().unwrap().series, count + 1000);
@@ -115,7 +115,7 @@ fn rows_at_i64_limits_are_rolled_up_and_deleted() {
         batch.sample(&Sample { start, end, value: value() }).unwrap();
     }
     let _ack = store.ingest(None, &batch.finish(), Level::Disk).unwrap();
-    store.seal().unwrap();
+    store.flush().unwrap();
     world.set_now(day + 3 * DAY);
     while store.maintain().unwrap() {}
     assert_eq!(store.stat().unwrap().warnings, [""; 0]);

@@ -54,7 +54,7 @@ fn check_step(
             Err(Interruption::Error(error)) if needs_reopen(&error) => {}
             Err(stop) => life.fail(&format!("it does not go on: {stop:?}")),
         }
-        let needs = !life.is_open() || life.step(LifecycleStep::Seal).is_err();
+        let needs = !life.is_open() || life.step(LifecycleStep::Flush).is_err();
         if needs {
             life.recover(false);
             life.finish(&steps[..1]);

@@ -107,7 +107,7 @@ fn filled_store(world: &StoreFixture) -> Store {
     }
     batch.gap(gap());
     let _ack = store.ingest(Some(identity(200)), &batch.finish(), journal::Level::Disk).unwrap();
-    store.seal().unwrap();
+    store.flush().unwrap();
     world.set_now(START + DAY + 2 * HOUR);
     store.maintain().unwrap();
     store

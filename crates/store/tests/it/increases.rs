@@ -77,7 +77,7 @@ impl GrowingFixture {
     }
 
     fn settle(&self) {
-        self.store.seal().unwrap();
+        self.store.flush().unwrap();
         while self.store.maintain().unwrap() {}
     }
 
@@ -225,7 +225,7 @@ fn a_series_of_which_nothing_was_dropped_has_no_gap_although_its_first_reading_c
         let send = |batch: u64, series: &Series, after: i64, value: f64| {
             let end = BEGIN + after;
             ingest(&growing.store, batch, &[(series, sample(end, end, value))]);
-            growing.store.seal().unwrap();
+            growing.store.flush().unwrap();
         };
         send(1, &other(), HOUR, 1.0);
         send(2, &counter(), 2 * DAY + 7 * HOUR, 20.0);
@@ -296,14 +296,14 @@ fn late_greater_reading_is_the_predecessor() {
             (&latencies(), sample(end, end, histogram(count))),
         ];
         ingest(&store, at as u64 + 1, &rows);
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
     let growing = GrowingFixture { world, store, has_start_times: false, batches: 0 };
     let check = |what: &str| {
         let days = TimeGrid { start: BEGIN, step: DAY, columns: 2 };
         assert_eq!(growing.increases(days), (vec![(15, 15), (10, 10)], Vec::new()), "{what}");
     };
-    check("sealed");
+    check("flushed");
     growing.world.set_now(BEGIN + 3 * DAY);
     growing.settle();
     check("rolled up");
@@ -342,16 +342,16 @@ fn a_column_without_the_readings_that_were_dropped_has_a_gap_although_others_cam
     for minute in [100, 120] {
         growing.read(BEGIN + minute * MINUTE);
     }
-    growing.store.seal().unwrap();
+    growing.store.flush().unwrap();
     for minute in [140, 200, 260, 300] {
         growing.read(BEGIN + minute * MINUTE);
     }
-    for what in ["in memory", "sealed", "rolled up"] {
+    for what in ["in memory", "flushed", "rolled up"] {
         for minute in [20, 60, 80, 100, 120, 140, 200] {
             check(&growing, minute, what);
         }
         match what {
-            "in memory" => growing.store.seal().unwrap(),
+            "in memory" => growing.store.flush().unwrap(),
             _ => growing.settle(),
         }
     }
@@ -369,17 +369,17 @@ fn a_column_of_a_reading_that_came_too_late_has_a_gap_although_nothing_of_its_se
     for minute in [100, 120] {
         growing.read(BEGIN + minute * MINUTE);
     }
-    growing.store.seal().unwrap();
+    growing.store.flush().unwrap();
     for minute in [140, 200, 260] {
         growing.read(BEGIN + minute * MINUTE);
     }
-    for what in ["in memory", "sealed"] {
+    for what in ["in memory", "flushed"] {
         for minute in [100, 120, 140, 200, 260] {
             let start = BEGIN + minute * MINUTE - SECOND;
             let (grown, gaps) = growing.increases(TimeGrid { start, step: STEP, columns: 1 });
             assert_ne!(gaps.len(), 0, "{what}, minute {minute}: {grown:?}");
         }
-        growing.store.seal().unwrap();
+        growing.store.flush().unwrap();
     }
 }
 
@@ -456,7 +456,7 @@ fn nan_between_days_loses_no_increase() {
     };
     assert_eq!(total(), 20.0);
     world.set_now(BEGIN + 3 * DAY);
-    store.seal().unwrap();
+    store.flush().unwrap();
     while store.maintain().unwrap() {}
     assert_eq!(total(), 20.0);
 }
@@ -502,10 +502,10 @@ fn dropped_samples_are_a_gap_despite_late_ones() {
     };
     let quarter = (BEGIN, BEGIN + 6 * HOUR);
     assert_eq!(read(), (0, vec![quarter]));
-    for (minute, what) in [(40, "in memory"), (50, "sealed")] {
+    for (minute, what) in [(40, "in memory"), (50, "flushed")] {
         ingest(&growing.store, minute as u64, &[(&series, at(minute))]);
-        if what == "sealed" {
-            growing.store.seal().unwrap();
+        if what == "flushed" {
+            growing.store.flush().unwrap();
         }
         let (count, gaps) = read();
         assert!(count > 0 && gaps == [quarter], "{what}: {count} {gaps:?}");

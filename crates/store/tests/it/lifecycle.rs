@@ -34,7 +34,7 @@ pub(crate) enum LifecycleStep {
     /// Advances the clock to this time.
     Now(i64),
     Ingest(u64, Level),
-    Seal,
+    Flush,
     Maintain,
     SetRetention,
     Delete,
@@ -47,13 +47,13 @@ pub(crate) fn script() -> Vec<LifecycleStep> {
     use LifecycleStep::*;
     let disk = |number| Ingest(number, Level::Disk);
     let process = |number| Ingest(number, Level::Process);
-    let mut steps = vec![SetRetention, disk(0), process(1), disk(2), Seal, process(3), process(4)];
+    let mut steps = vec![SetRetention, disk(0), process(1), disk(2), Flush, process(3), process(4)];
     steps.extend([Now(DAY + HOUR), Maintain, disk(5), disk(LATE), disk(6), disk(7)]);
     steps.extend([Now(2 * DAY + HOUR), Maintain, Reopen, process(8), Delete, disk(9)]);
     // Eight parts of similar size in one partition are compacted before the end of their day.
-    steps.extend((1..9).flat_map(|number| [disk(LATE + number), Seal]));
+    steps.extend((1..9).flat_map(|number| [disk(LATE + number), Flush]));
     steps.extend([Now(2 * DAY + 2 * HOUR), Maintain, disk(10), process(11), Now(3 * DAY + HOUR)]);
-    steps.extend([Maintain, disk(12), process(13), Reopen, disk(14), disk(15), Seal, process(16)]);
+    steps.extend([Maintain, disk(12), process(13), Reopen, disk(14), disk(15), Flush, process(16)]);
     steps.extend([Now(4 * DAY + HOUR), Maintain, Reopen]);
     // The month is over.
     steps.extend([Now(31 * DAY), Maintain, Reopen]);
@@ -337,7 +337,7 @@ impl StoreHarness {
         match step {
             LifecycleStep::Now(now) => self.now.store(now, Ordering::Relaxed),
             LifecycleStep::Ingest(number, level) => drop(self.send(number, level)?),
-            LifecycleStep::Seal => attempt(|| self.store().seal())?,
+            LifecycleStep::Flush => attempt(|| self.store().flush())?,
             LifecycleStep::Maintain => drop(attempt(|| self.store().maintain())?),
             LifecycleStep::SetRetention => {
                 let keep = |resolution, days: i64| RetentionRule {

@@ -90,7 +90,7 @@ fn flush_frees_a_full_journal() {
 fn explicit_flush_drains_a_full_journal() {
     let mut small = SmallFixture::new();
     assert!(small.fill() > 0);
-    small.store.seal().unwrap();
+    small.store.flush().unwrap();
     assert_eq!(small.store.stat().unwrap().head_rows, 0);
     small.finish();
 }
@@ -155,7 +155,7 @@ fn count_overflow_in_a_minute_stops_nothing() {
         assert_eq!(count, 150 << 56, "{what}: those of one sender fit");
         assert_eq!(ask("latency{host=\"b\"}").0, 2, "{what}");
         world.set_now(begin + 2 * DAY);
-        store.seal().unwrap();
+        store.flush().unwrap();
         while store.maintain().unwrap() {}
     }
     assert_eq!(store.stat().unwrap().warnings, Vec::<String>::new());

@@ -66,22 +66,22 @@ fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
     let head_bytes_max = (128 << 20) / 100_000 * series as usize;
     let histograms: Vec<Histogram> = (0..64).map(busy_histogram).collect();
     let buckets = histograms.iter().map(|h| h.positive().len()).sum::<usize>() / histograms.len();
-    let (mut seals, mut head) = (0, 0);
+    let (mut flushes, mut head) = (0, 0);
     let measured = allocation_counter::measure(|| {
         let store = open(&folder, head_bytes_max);
         for minute in 0..minutes {
             ingest(&store, series, minute, &histograms);
             head = head.max(store.stat().unwrap().head_bytes);
-            seals += u32::from(store.maintain().unwrap());
+            flushes += u32::from(store.maintain().unwrap());
         }
     });
     let per_series = measured.bytes_max / series;
     println!(
         "{series} active series of {buckets} buckets: {per_series} B each with all else, {} B by \
-         the head's account, {seals} seals",
+         the head's account, {flushes} flushes",
         head / series
     );
-    assert!(seals > 0 && (120..140).contains(&buckets));
+    assert!(flushes > 0 && (120..140).contains(&buckets));
     assert!(per_series <= bytes_per_series_max, "{per_series} B");
 }
 
@@ -94,7 +94,7 @@ fn check_idle(series: u64, bytes_per_series_max: i64) {
     let measured = allocation_counter::measure(|| {
         let opened = open(&folder, 128 << 20);
         ingest(&opened, series, 0, &histograms);
-        opened.seal().unwrap();
+        opened.flush().unwrap();
         store = Some(opened);
     });
     let per_series = measured.bytes_current / series as i64;

@@ -49,7 +49,7 @@ fn panic_within_a_record_counts_it_once() {
     let store = open(&world, &supervisor);
     ingest_three(&store);
     assert_eq!(counts(&store, "a"), [10, 20, 30]);
-    store.seal().unwrap();
+    store.flush().unwrap();
     assert_eq!(counts(&store, "a"), [10, 20, 30]);
     assert_eq!(store.stat().unwrap().gaps, []);
     assert_eq!(supervisor.quarantined(), []);
@@ -80,7 +80,7 @@ fn poison_record_is_quarantined_with_a_gap() {
     let store = open(&world, &supervisor);
     assert_eq!(supervisor.quarantined()[0].name, "record 1 of the journal");
     check(&store);
-    store.seal().unwrap();
+    store.flush().unwrap();
     check(&store);
     // The batch is known: sent again it is a duplicate.
     let mut batch = model::BatchWriter::default();
@@ -97,7 +97,7 @@ fn panic_during_flush_repeats_no_rows() {
     let supervisor = Supervisor::with_injected_panics(&[("store record 1", 1)]);
     let store = open(&world, &supervisor);
     ingest(&store, 1, &[(&latency("a"), sample(10, 11, histogram(&[5.0; 10])))]);
-    store.seal().unwrap();
+    store.flush().unwrap();
     ingest(&store, 2, &[(&latency("a"), sample(20, 21, histogram(&[5.0; 20])))]);
     assert_eq!(counts(&store, "a"), [10, 20]);
 }
@@ -106,16 +106,16 @@ fn panic_during_flush_repeats_no_rows() {
 fn unsealable_series_is_quarantined() {
     let world = StoreFixture::new();
     let id = latency("a").id();
-    let supervisor = Supervisor::with_injected_panics(&[(&format!("store seal {id}"), u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[(&format!("store flush {id}"), u32::MAX)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     ingest(&store, 4, &[(&latency("b"), sample(40, 41, histogram(&[5.0; 40])))]);
     for _ in 0..3 {
-        let error = store.seal().unwrap_err().to_string();
-        assert!(error.contains("thrown at store seal"), "{error}");
+        let error = store.flush().unwrap_err().to_string();
+        assert!(error.contains("thrown at store flush"), "{error}");
         assert_eq!(counts(&store, "a"), [10, 20, 30], "until it is given up");
     }
-    store.seal().unwrap();
+    store.flush().unwrap();
     assert_eq!((counts(&store, "a"), counts(&store, "b")), (vec![], vec![40]));
     let stat = store.stat().unwrap();
     assert_eq!(stat.head_rows, 0, "the journal is free");
@@ -133,7 +133,7 @@ fn unsealable_series_is_quarantined() {
 fn gaps_of_a_series_that_cannot_be_sealed_count_the_rows_of_each_day() {
     let world = StoreFixture::new();
     let id = latency("a").id();
-    let supervisor = Supervisor::with_injected_panics(&[(&format!("store seal {id}"), u32::MAX)]);
+    let supervisor = Supervisor::with_injected_panics(&[(&format!("store flush {id}"), u32::MAX)]);
     let store = open(&world, &supervisor);
     ingest_three(&store);
     let late = sample(2 * DAY + 10, 2 * DAY + 11, histogram(&[5.0; 7]));
@@ -141,9 +141,9 @@ fn gaps_of_a_series_that_cannot_be_sealed_count_the_rows_of_each_day() {
     let other = sample(DAY + 10, DAY + 11, histogram(&[5.0; 40]));
     ingest(&store, 5, &[(&latency("b"), other)]);
     for _ in 0..3 {
-        store.seal().unwrap_err();
+        store.flush().unwrap_err();
     }
-    store.seal().unwrap();
+    store.flush().unwrap();
     let mut gaps = store.stat().unwrap().gaps;
     gaps.sort();
     // On the day between, only another series has rows.
@@ -157,7 +157,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
     let now = Arc::new(AtomicI64::new(0));
     let read = Arc::clone(&now);
     let left = std::sync::atomic::AtomicU32::new(3);
-    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
+    let failpoint_hook: supervisor::FailpointHook = Arc::new(move |point: &str| {
         let take = |left: u32| left.checked_sub(1);
         let is_it = point == "store rolling up day 1";
         if is_it && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).is_ok() {
@@ -166,7 +166,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
     });
     let supervisor = Supervisor::new(supervisor::SupervisorSettings {
         clock: Arc::new(move || read.load(Ordering::SeqCst)),
-        fault: Some(fault),
+        failpoint_hook: Some(failpoint_hook),
         ..Default::default()
     });
     let store = open(&world, &supervisor);
@@ -175,7 +175,7 @@ fn rollup_panic_is_reported_and_other_days_continue() {
         ingest(&store, day as u64, &[(&latency("a"), sample(start, start + 1, histogram(&[5.0])))]);
     }
     world.set_now(9 * DAY);
-    store.seal().unwrap();
+    store.flush().unwrap();
     let rolled = || {
         let parts = store.stat().unwrap().parts;
         let mut days: Vec<i64> =
@@ -226,19 +226,22 @@ fn scrub_panic_is_reported_and_other_parts_are_scrubbed() {
     for n in 1..=2 {
         let rows = histogram(&[5.0; 10]);
         ingest(&store, n, &[(&latency("a"), sample(10 * n as i64, 10 * n as i64 + 1, rows))]);
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
     let parts: Vec<u64> = store.stat().unwrap().parts.iter().map(|part| part.number).collect();
     drop(store);
     let looked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let (seen, first) = (Arc::clone(&looked), format!("store check {:016x}", parts[0]));
-    let fault: supervisor::FaultHook = Arc::new(move |point: &str| {
+    let failpoint_hook: supervisor::FailpointHook = Arc::new(move |point: &str| {
         if point.starts_with("store check") {
             seen.lock().unwrap().push(point.to_owned());
             assert_ne!(point, first, "a count overflows");
         }
     });
-    let settings = supervisor::SupervisorSettings { fault: Some(fault), ..Default::default() };
+    let settings = supervisor::SupervisorSettings {
+        failpoint_hook: Some(failpoint_hook),
+        ..Default::default()
+    };
     let supervisor = Supervisor::new(settings);
     let mut options = world.options();
     options.journal.supervisor = supervisor.clone();

@@ -45,7 +45,7 @@ fn count(store: &Store) -> (u64, Vec<String>) {
 }
 
 fn settle(store: &Store) {
-    store.seal().unwrap();
+    store.flush().unwrap();
     while store.maintain().unwrap() {}
 }
 
@@ -59,7 +59,7 @@ fn resent_request_duplicates_no_point_histogram() {
     send(&store, 1, &samples);
     send(&store, 2, &samples);
     assert_eq!(count(&store), (100, vec![]), "in memory");
-    store.seal().unwrap();
+    store.flush().unwrap();
     send(&store, 3, &samples);
     assert_eq!(count(&store), (100, vec![]), "in a part and in memory");
     drop(store);
@@ -82,7 +82,7 @@ fn conflicting_point_histogram_is_rejected() {
     for sequence in [2, 3] {
         // The other samples of the request are accepted.
         send(&store, sequence, &[point(1, &[3.0]), point(sequence as i64, &[4.0])]);
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
     assert_eq!(count(&store).0, 4);
     let refused = store.ingest_progress().unwrap().rejected;
@@ -154,7 +154,7 @@ fn distribution_on_the_hour_belongs_to_the_next_hour() {
         check_columns(&store, 30 * MINUTE, &halves(30, 39), &halves(39, 30), when);
     };
     check("in memory");
-    store.seal().unwrap();
+    store.flush().unwrap();
     check("in a part");
     settle(&store);
     check("rolled up");
@@ -262,7 +262,7 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
         }
         ingest(&store, at as u64, &rows);
         if at % 1_440 == 0 {
-            store.seal().unwrap();
+            store.flush().unwrap();
         }
     }
     world.set_now(BEGIN + 2 * DAY);

@@ -64,7 +64,7 @@ impl RetainedRows {
     }
 
     fn settle(&self) {
-        self.store.seal().unwrap();
+        self.store.flush().unwrap();
         while self.store.maintain().unwrap() {}
     }
 

@@ -62,7 +62,7 @@ pub(crate) fn writer(part: ChildArguments) {
         let _ = store.ingest(Some(identity), &batch.finish(), level).unwrap();
         count.set(number + 1);
         match number % 12 {
-            4 => store.seal().unwrap(),
+            4 => store.flush().unwrap(),
             9 => drop(store.maintain().unwrap()),
             _ => {}
         }

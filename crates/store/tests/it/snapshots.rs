@@ -23,7 +23,7 @@ fn filled_store(world: &StoreFixture) -> Store {
         );
     }
     world.set_now(2 * DAY + HOUR);
-    store.seal().unwrap();
+    store.flush().unwrap();
     store.maintain().unwrap();
     store
 }
@@ -41,7 +41,7 @@ fn a_snapshot_is_a_store_of_its_own() {
     assert_eq!((snapshot.series, snapshot.parts), (1, store.stat().unwrap().parts.len() as u64));
     assert!(store.snapshot(&world.disk, Path::new("/snapshot")).is_err(), "it is there already");
     ingest(&store, 100, &[(&latency("a"), sample(0, MINUTE, histogram(&[1.0])))]);
-    store.seal().unwrap();
+    store.flush().unwrap();
     assert_eq!(counts(&store)[0], expected[0] + 1);
     drop(store);
 
@@ -109,7 +109,7 @@ fn finer_than_retained_is_a_gap() {
     store.set_retention(vec![keep]).unwrap();
     ingest(&store, 200, &[(&latency("a"), sample(9 * DAY, 9 * DAY + HOUR, histogram(&[3.0])))]);
     world.set_now(20 * DAY);
-    store.seal().unwrap();
+    store.flush().unwrap();
     while store.maintain().unwrap() {}
     let seconds = TimeGrid { start: 0, step: 20_000_000_000, columns: 3 * 60 * 24 };
     let fine = columns(&store, "latency", seconds);

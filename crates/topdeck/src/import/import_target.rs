@@ -57,7 +57,7 @@ impl ImportTarget {
         if let ImportTarget::Folder { store, .. } = self
             && store.stat()?.head_bytes > HEAD_BYTES_MAX
         {
-            store.seal()?;
+            store.flush()?;
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl ImportTarget {
         let ImportTarget::Folder { dir, store } = self else { return Ok(()) };
         let describe_error = with_dir(dir);
         progress.show(|_| "sealing".to_owned());
-        store.seal().map_err(&describe_error)?;
+        store.flush().map_err(&describe_error)?;
         run_maintenance(store, progress).map_err(&describe_error)?;
         progress.clear();
         Ok(())

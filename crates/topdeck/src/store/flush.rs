@@ -57,11 +57,11 @@ pub(crate) fn flush(options: &FlushOptions) -> Result<ExitCode> {
     let describe_error = with_dir(&options.dir);
     let store = open(&options.dir)?;
     let before = store.stat().map_err(&describe_error)?.head_rows;
-    store.seal().map_err(&describe_error)?;
+    store.flush().map_err(&describe_error)?;
     let stat = store.stat().map_err(&describe_error)?;
     let text = match before {
         0 => format!("nothing to flush; {}\n", content_summary(&stat)),
-        n => format!("sealed {}; {}\n", row_count_text(n), content_summary(&stat)),
+        n => format!("flushed {}; {}\n", row_count_text(n), content_summary(&stat)),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -302,7 +302,7 @@ fn heatmap_errors_have_a_reason() {
         "heatmap s depth",
         expect![[r#"
         --- stderr
-        topdeck: 1 series, but none of histograms: depth has gauges
+        topdeck: 1 series, but none of histograms: the kind of depth is gauge
         --- exit status 1
     "#]],
     );
@@ -420,8 +420,8 @@ fn prometheus_scrapes_are_differenced() {
     )
     .unwrap();
     run_ok(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
-    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:counter)'");
-    assert!(lines.contains("\"kind\":\"counter\",\"number\":5.0"), "{lines}");
+    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-counter)'");
+    assert!(lines.contains("\"kind\":\"cumulative-counter\",\"number\":5.0"), "{lines}");
     assert!(lines.contains("\"kind\":\"gauge\",\"number\":7.0"), "{lines}");
     let alone = run_ok(&folder, "heatmap s rpc_seconds");
     assert!(alone.contains("These histograms are cumulative"), "{alone}");

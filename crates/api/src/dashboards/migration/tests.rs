@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{RENAMES, migrate, migrate_query};
+use super::{MigrationScope, QueryLanguage, RENAMES, migrate, migrate_query};
 
 #[track_caller]
 fn check(stored: &str, expected: &str) {
@@ -55,14 +55,41 @@ fn unfinished_and_odd_queries_are_migrated_without_loss() {
         ("{\"topdeck_forward_lag\",site=\"a\"}", "{\"topdeck_forward_lag_records\",remote=\"a\"}"),
         ("{site=\"a\"}", "{site=\"a\"}"),
         ("{}", "{}"),
-        ("a{__kind=\"cumulative-count\"}", "a{__kind=\"counter\"}"),
+        ("a{__kind=\"cumulative-count\"}", "a{__kind=\"cumulative-counter\"}"),
+        ("a{__kind=~\"histogram|gauge\"}", "a{__kind=~\"delta-histogram|gauge\"}"),
+        ("and(a:b,__kind:cumulative-count)", "and(a:b,__kind:cumulative-counter)"),
+        ("and(__kind:histogram,x:y)", "and(__kind:delta-histogram,x:y)"),
+        ("and(__kind:*histogram,x:y)", "and(__kind:*histogram,x:y)"),
+        ("and(__kind:delta-counter,kind:count)", "and(__kind:delta-counter,kind:count)"),
+        ("{__kind=\"", "{__kind=\""),
+        ("__kind:counter-", "__kind:cumulative-counter-"),
         ("check_up { a = \"ä|ö\" }", "probe_success { a = \"ä|ö\" }"),
         ("topdeck_uptime_seconds", "(time() - process_start_time_seconds)"),
         ("topdeck_uptime_seconds {a=\"b\"", "process_start_time_seconds {a=\"b\""),
     ] {
-        assert_eq!(migrate_query(text, true), expected, "{text}");
+        let migrated = migrate_query(text, QueryLanguage::Promql, MigrationScope::AllNames);
+        assert_eq!(migrated, expected, "{text}");
     }
-    assert_eq!(migrate_query("topdeck_uptime_seconds", false), "process_start_time_seconds");
+    let caql = |text| migrate_query(text, QueryLanguage::Other, MigrationScope::AllNames);
+    assert_eq!(caql("topdeck_uptime_seconds"), "process_start_time_seconds");
+    let expected = "find('a','and(__kind:delta-counter)')";
+    assert_eq!(caql("find('a','and(__kind:count)')"), expected);
+}
+
+#[test]
+fn only_kinds_of_a_dashboard_of_schema_2_are_migrated() {
+    check(
+        r#"{"schema":2,"panels":[
+            {"language":"promql","text":"check_up{site='a',__kind='counter'}"},
+            {"language":"metric","text":"and(__name:check_up,__kind:histogram)"},
+            {"language":"caql","text":"find('host_load','and(__kind:count)') | top(1)"},
+            {"language":"promql","text":"topdeck_uptime_seconds + sum by (site) (host_load)"}]}"#,
+        r#"{"schema":2,"panels":[
+            {"language":"promql","text":"check_up{site='a',__kind='cumulative-counter'}"},
+            {"language":"metric","text":"and(__name:check_up,__kind:delta-histogram)"},
+            {"language":"caql","text":"find('host_load','and(__kind:delta-counter)') | top(1)"},
+            {"language":"promql","text":"topdeck_uptime_seconds + sum by (site) (host_load)"}]}"#,
+    );
 }
 
 #[test]

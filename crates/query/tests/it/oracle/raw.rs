@@ -1,5 +1,5 @@
 //! Random measurements of all kinds, kept in raw form and written to a store: late, repeated, with
-//! gaps, sealed and rolled up or not.
+//! gaps, flushed and rolled up or not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -251,14 +251,14 @@ pub(crate) fn build_store(raw: &RawData, random: &mut Splitmix64) -> Store {
             send(&sent[random.below(sent.len() as u64) as usize]);
         }
         match random.below(12) {
-            0 => store.seal().unwrap(),
+            0 => store.flush().unwrap(),
             1 => drop(store.maintain().unwrap()),
             _ => {}
         }
     }
     match random.below(3) {
         0 => {}
-        1 => store.seal().unwrap(),
+        1 => store.flush().unwrap(),
         _ => {
             now.fetch_add(3 * DAY, Ordering::Relaxed);
             store.maintain().unwrap();

@@ -51,14 +51,14 @@ fn the_increase_after_a_single_sample_that_was_dropped_is_a_gap_and_not_0() {
         assert_eq!(growing.increases(days).0, [(0, 0)], "a first sample has no increase");
         growing.read(BEGIN + 2 * DAY + HOUR);
         growing.read(BEGIN + 2 * DAY + 2 * HOUR);
-        for what in ["in memory", "sealed", "rolled up"] {
+        for what in ["in memory", "flushed", "rolled up"] {
             let what = format!("{what}, reopened: {is_reopened}");
             check_gap(&growing, BEGIN + 2 * DAY..BEGIN + 3 * DAY, &what);
             check_gap(&growing, BEGIN..BEGIN + 3 * DAY, &what);
             let after = TimeGrid { start: BEGIN + 2 * DAY + HOUR, step: HOUR, columns: 1 };
             assert_eq!(growing.increases(after), (vec![(3600, 3600)], vec![]), "{what}");
             match &what[..6] {
-                "in mem" => growing.store.seal().unwrap(),
+                "in mem" => growing.store.flush().unwrap(),
                 _ => {
                     growing.world.set_now(BEGIN + 3 * DAY + HOUR);
                     growing.settle();
@@ -83,9 +83,9 @@ fn the_increase_after_a_late_sample_that_was_dropped_is_a_gap_and_not_0() {
     assert_eq!(growing.base_rows_before(BEGIN + DAY), 0, "the late sample is dropped too");
     growing = reopened(growing);
     growing.read(BEGIN + 2 * DAY + HOUR);
-    for what in ["in memory", "sealed"] {
+    for what in ["in memory", "flushed"] {
         check_gap(&growing, BEGIN + 2 * DAY..BEGIN + 3 * DAY, what);
-        growing.store.seal().unwrap();
+        growing.store.flush().unwrap();
     }
 }
 

@@ -75,7 +75,7 @@ fn a_late_sample_of_a_partly_dropped_day_is_counted_once() {
         growing.read(BEGIN + 12 * HOUR + 30 * MINUTE + 10 * SECOND);
         let start = BEGIN + 11 * HOUR + 30 * MINUTE + 30 * SECOND;
         let grid = TimeGrid { start, step: HOUR, columns: 3 };
-        for what in ["in memory", "sealed", "rolled up"] {
+        for what in ["in memory", "flushed", "rolled up"] {
             let columns = by_column(&growing, grid);
             let context = format!("{what}, has start times: {has_start_times}: {columns:?}");
             let sum = columns.iter().map(|(column, _)| column.0).sum::<u64>();
@@ -86,14 +86,14 @@ fn a_late_sample_of_a_partly_dropped_day_is_counted_once() {
             );
             assert!(!columns[0].1.is_empty(), "the late sample is a gap: {context}");
             match what {
-                "in memory" => growing.store.seal().unwrap(),
+                "in memory" => growing.store.flush().unwrap(),
                 _ => growing.settle(),
             }
         }
     }
 }
 
-/// A sample, and whether the store is sealed after it.
+/// A sample, and whether the store is flushed after it.
 #[derive(Clone, Copy, Debug)]
 struct ArrivingSample {
     /// Seconds since [`BEGIN`], or from the start of a column.
@@ -138,7 +138,7 @@ fn read_all(
             growing.read(end);
         }
         if sample.is_sealed {
-            growing.store.seal().unwrap();
+            growing.store.flush().unwrap();
         }
     }
     samples

@@ -76,7 +76,7 @@ fn a_store_opened_with_lower_limits_keeps_its_series() {
     let mut world = StoreFixture::new();
     let store = world.open().unwrap();
     let _ack = store.ingest(Some(identity(1)), &batch(&["a", "b", "c"]), Level::Disk).unwrap();
-    store.seal().unwrap();
+    store.flush().unwrap();
     let _ack = store.ingest(Some(identity(2)), &batch(&["d"]), Level::Disk).unwrap();
     drop(store);
     world.limits.max_series = 1;
@@ -154,7 +154,7 @@ fn producer_limit_blocks_no_other_after_restart() {
         assert_eq!(ingest_series(&store, 2, sequence, &[other]), []);
         // From the journal the first time, then from the series file.
         if restart {
-            store.seal().unwrap();
+            store.flush().unwrap();
         }
     }
     assert_eq!(hosts(&store), ["a", "b", "c", "f", "g", "h"]);
@@ -168,7 +168,7 @@ fn deletion_frees_limits_after_restart() {
     let world = world(limits);
     let mut store = world.open().unwrap();
     assert_eq!(ingest_series(&store, 1, 1, &["a", "b", "c", "d"]).len(), 1);
-    store.seal().unwrap();
+    store.flush().unwrap();
     let all = i64::MIN..i64::MAX;
     let selector = Selector::Or(vec![
         Selector::label_equals("host", "a"),
@@ -186,7 +186,7 @@ fn deletion_frees_limits_after_restart() {
         assert_eq!(hosts(&store), ["b", "c", "d"], "restart {restart}");
         assert_eq!(store.stat().unwrap().series, 3);
         assert_eq!(ingest_series(&store, 1, 10 + restart, &["e"]).len(), 1);
-        store.seal().unwrap();
+        store.flush().unwrap();
     }
     assert_eq!(store.stat().unwrap().warnings, [""; 0]);
     // A deleted series is sent again by id by a producer that does not know of the deletion.

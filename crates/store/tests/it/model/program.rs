@@ -45,7 +45,7 @@ pub(crate) enum ModelStep {
     /// Sends the samples of a batch in a new batch.
     Again(usize),
     Advance(i64),
-    Seal,
+    Flush,
     Maintain,
     Reopen,
     /// Series, start in minutes before now, duration, and offset in ns.
@@ -133,7 +133,7 @@ pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
         1 => any::<usize>().prop_map(ModelStep::Again),
         2 => (1i64..120).prop_map(|minutes| ModelStep::Advance(minutes * MINUTE)),
         4 => (1i64..20).prop_map(|hours| ModelStep::Advance(hours * HOUR)),
-        3 => Just(ModelStep::Seal),
+        3 => Just(ModelStep::Flush),
         6 => Just(ModelStep::Maintain),
         1 => Just(ModelStep::Reopen),
         1 => (0..2usize, 0i64..5, 0i64..3).prop_map(|(which, age, length)| ModelStep::DeleteDays(which, age, length)),
@@ -150,7 +150,7 @@ pub(crate) fn step() -> impl Strategy<Value = ModelStep> {
         3 => (1i64..120).prop_map(|minutes| ModelStep::Advance(minutes * MINUTE)),
         2 => (1i64..20).prop_map(|hours| ModelStep::Advance(hours * HOUR)),
         1 => (DAY..2 * DAY).prop_map(ModelStep::Advance),
-        3 => Just(ModelStep::Seal),
+        3 => Just(ModelStep::Flush),
         4 => Just(ModelStep::Maintain),
         1 => Just(ModelStep::Reopen),
         1 => (0..6usize, 0i64..3 * 24 * 60, 0i64..36 * 60, -1i64..2)
@@ -263,7 +263,7 @@ impl ModelRun {
             }
             ModelStep::Repeat(_) | ModelStep::Again(_) => {}
             ModelStep::Advance(ns) => self.advance(*ns),
-            ModelStep::Seal => self.store().seal().unwrap(),
+            ModelStep::Flush => self.store().flush().unwrap(),
             ModelStep::Maintain => {
                 // Rows rolled up for expiry are dropped in the next run.
                 let is_done = (0..4).any(|_| !self.store().maintain().unwrap());

@@ -30,7 +30,7 @@ fn check_everywhere(mut run: ModelRun, series: usize) {
         }
     };
     compare(&run);
-    run.store().seal().unwrap();
+    run.store().flush().unwrap();
     compare(&run);
     run.advance(3 * DAY);
     run.store().maintain().unwrap();

@@ -252,7 +252,7 @@ fn late_rows_add_to_rollups_without_base() {
         }
         run.send(0, batch);
         check(&run);
-        run.store().seal().unwrap();
+        run.store().flush().unwrap();
         check(&run);
         run.store().maintain().unwrap();
         check(&run);

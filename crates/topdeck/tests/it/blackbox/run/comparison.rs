@@ -268,7 +268,7 @@ fn promql_checks(kind: ModelKind, window: &str) -> Vec<PromqlCheck> {
         }
         ModelKind::Retyped => {
             // A gauge alone is rejected, and the counter may have been deleted.
-            let counter = format!("{name}{{__kind=\"counter\"}}");
+            let counter = format!("{name}{{__kind=\"cumulative-counter\"}}");
             vec![
                 ask(format!("count_over_time({name}[{window}])"), ModelAggregate::Rows),
                 ask(format!("exact_increase({counter}[{window}])"), ModelAggregate::Sum),

@@ -13,7 +13,7 @@ use journal::Level;
 
 use crate::change::StoreChange;
 use crate::error::Result;
-use crate::head::SealingHead;
+use crate::head::ImmutableHead;
 use crate::inner::StoreInner;
 use crate::manifest::ProducerTable;
 use crate::mutex::lock;
@@ -21,7 +21,7 @@ use crate::resolution::Resolution;
 
 /// Result of a flush.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct SealResult {
+pub(crate) struct FlushResult {
     /// Something on disk changed.
     pub(crate) is_changed: bool,
     /// Nothing that was read is left in memory.
@@ -29,29 +29,29 @@ pub(crate) struct SealResult {
 }
 
 impl StoreInner {
-    /// Flushes the head, and a closed head whose flush failed before. The caller holds `work`.
-    pub(crate) fn seal(&self) -> Result<bool> {
+    /// Flushes the head, and an immutable head whose flush failed before. The caller holds `work`.
+    pub(crate) fn flush(&self) -> Result<bool> {
         self.check_running()?;
         self.catch_up()?;
-        let sealed = self.seal_read()?;
-        if sealed.is_complete {
-            return Ok(sealed.is_changed);
+        let flushed = self.flush_read()?;
+        if flushed.is_complete {
+            return Ok(flushed.is_changed);
         }
         // The flush may have freed space in the journal for the rest.
         self.journal.flush(Level::Disk)?;
         self.catch_up()?;
-        self.seal_read()?;
+        self.flush_read()?;
         Ok(true)
     }
 
-    /// Flushes what was read from the journal, and a closed head whose flush failed before. If the
+    /// Flushes what was read from the journal, and an immutable head whose flush failed before. If the
     /// journal is full, flushes only what is durable: the missing flush may be the reason. The
     /// caller holds `work`.
-    pub(crate) fn seal_read(&self) -> Result<SealResult> {
+    pub(crate) fn flush_read(&self) -> Result<FlushResult> {
         self.check_running()?;
-        let changed = self.state().sealing_head.is_some();
+        let changed = self.state().immutable_head.is_some();
         if changed {
-            self.seal_closed()?;
+            self.flush_immutable_head()?;
         }
         // Without blocking others; little is read from here on.
         let full = self.make_durable()?;
@@ -71,17 +71,17 @@ impl StoreInner {
             if head.is_empty() && position == state.manifest.position {
                 return match full.filter(|_| is_ahead) {
                     Some(full) => Err(full.into()),
-                    None => Ok(SealResult { is_changed: changed, is_complete: true }),
+                    None => Ok(FlushResult { is_changed: changed, is_complete: true }),
                 };
             }
             drop(head);
             let head = std::mem::take(&mut state.active_head);
             let producers = Arc::new(lock(&self.producers).clone());
-            state.sealing_head = Some(SealingHead { head, position, producers });
+            state.immutable_head = Some(ImmutableHead { head, position, producers });
             !is_ahead
         };
-        self.seal_closed()?;
-        Ok(SealResult { is_changed: true, is_complete: whole })
+        self.flush_immutable_head()?;
+        Ok(FlushResult { is_changed: true, is_complete: whole })
     }
 
     /// Makes the journal durable; returns the error if the journal has no space for all of it.
@@ -89,16 +89,16 @@ impl StoreInner {
         match self.journal.flush(Level::Disk) {
             Ok(_) => Ok(None),
             Err(full @ journal::Error::Full(_)) => Ok(Some(full)),
-            // A fail-stopped journal is detected before a head is closed for it.
+            // A fail-stopped journal is detected before a head is made immutable for it.
             Err(error) => Err(error.into()),
         }
     }
 
     /// The journal must never assign the positions of a part's records again: they are durable when
-    /// the head is closed.
-    fn seal_closed(&self) -> Result<()> {
-        let Some(sealing) = self.state().sealing_head.clone() else { return Ok(()) };
-        let head = sealing.head.read().unwrap_or_else(PoisonError::into_inner);
+    /// the head becomes immutable.
+    fn flush_immutable_head(&self) -> Result<()> {
+        let Some(immutable) = self.state().immutable_head.clone() else { return Ok(()) };
+        let head = immutable.head.read().unwrap_or_else(PoisonError::into_inner);
         let began = Instant::now();
         let mut change = StoreChange::new(self)?;
         change.add_series()?;
@@ -108,16 +108,16 @@ impl StoreInner {
         }
         let series = change.series();
         change.commit(|manifest| {
-            manifest.position = sealing.position;
-            manifest.producers = ProducerTable::clone(&sealing.producers);
+            manifest.position = immutable.position;
+            manifest.producers = ProducerTable::clone(&immutable.producers);
             manifest.series = series;
             head.gaps.iter().for_each(|gap| manifest.add_gap(gap.clone()));
         })?;
         let rate = head.bytes() as f64 / began.elapsed().as_secs_f64().max(1e-3);
         self.flush_rate.store(rate as u64, Ordering::Relaxed);
         drop(head);
-        lock(&self.quarantine).clear_attempts(sealing.position);
-        lock(&self.feed).commit(sealing.position, Level::Disk)?;
+        lock(&self.quarantine).clear_attempts(immutable.position);
+        lock(&self.feed).commit(immutable.position, Level::Disk)?;
         self.count_head_bytes();
         Ok(())
     }
@@ -125,11 +125,11 @@ impl StoreInner {
     /// Reads the journal to its end, flushing whenever rows in memory reach their limit; returns
     /// whether anything was flushed. The caller holds `work`.
     pub(crate) fn drain_journal(&self) -> Result<bool> {
-        let mut sealed = false;
+        let mut flushed = false;
         while self.read_batch(self.options.head_bytes_max.max(1))? {
-            sealed |= self.seal_read()?.is_changed;
+            flushed |= self.flush_read()?.is_changed;
         }
-        Ok(sealed)
+        Ok(flushed)
     }
 
     /// Whether the journal is full, or nearly so, because of rows that are only in memory here.
@@ -138,10 +138,10 @@ impl StoreInner {
         Ok(self.journal.is_full() || self.journal.uses_half_of_limit(position)?)
     }
 
-    /// Whether the head reached its limit, or a closed head is left from a failed flush.
+    /// Whether the head reached its limit, or an immutable head is left from a failed flush.
     pub(crate) fn is_head_full(&self) -> bool {
         let state = self.state();
-        if state.sealing_head.is_some() {
+        if state.immutable_head.is_some() {
             return true;
         }
         let active = Arc::clone(&state.active_head);
@@ -150,10 +150,10 @@ impl StoreInner {
         head.bytes() >= self.options.head_bytes_max
     }
 
-    pub(crate) fn is_seal_due(&self) -> bool {
+    pub(crate) fn is_flush_due(&self) -> bool {
         let active = {
             let state = self.state();
-            if state.sealing_head.is_some() {
+            if state.immutable_head.is_some() {
                 return true;
             }
             Arc::clone(&state.active_head)
