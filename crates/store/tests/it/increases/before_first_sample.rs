@@ -43,7 +43,7 @@ fn check(has_start_times: bool, has_day_before: bool, retained: i64) {
             assert_ne!(gaps.len(), 0, "{what}: no gap in {step} ns of the first sample");
         }
         match what.split(',').next() {
-            Some("in memory") => growing.store.seal().unwrap(),
+            Some("in memory") => growing.store.flush().unwrap(),
             Some("flushed") => growing.settle(),
             _ => growing.set_base_retention(HOUR),
         }
