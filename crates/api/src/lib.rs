@@ -23,7 +23,7 @@ mod error_response;
 mod etag;
 mod grpc;
 mod health;
-mod info_metrics;
+mod texts;
 mod ingest;
 mod limits;
 mod memory_budget;

@@ -25,7 +25,7 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, damage, dashboards, health, info_metrics, ingest, metrics,
+    annotations, audit, batches, damage, dashboards, health, texts, ingest, metrics,
     prometheus, query, series_changes, snapshots, status, stream,
 };
 
@@ -35,7 +35,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         query::ROUTES,
         stream::ROUTES,
         annotations::ROUTES,
-        info_metrics::ROUTES,
+        texts::ROUTES,
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,
