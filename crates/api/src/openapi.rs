@@ -25,8 +25,8 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, damage, dashboards, health, texts, ingest, metrics,
-    prometheus, query, series_changes, snapshots, status, stream,
+    annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
+    series_changes, snapshots, status, stream, texts,
 };
 
 /// All routes.

@@ -147,9 +147,7 @@ async function addExits(
   }
   const range = { from: formatIso(from), to: formatIso(to) };
   const parameters = { selector: hostSelector("process_exit_info", host), ...range, limit: 10_000 };
-  const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(
-    ignoreError,
-  );
+  const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(ignoreError);
   const earlier: Program[] = [];
   for (const { labels, time_ns, text } of response?.texts ?? []) {
     const program = byId.get(idOf(labels));

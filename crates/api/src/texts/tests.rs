@@ -38,11 +38,8 @@ async fn latest_value_of_each_series() {
         [of("7", START, "ended"), of("8", START + 1, "ended")]
     );
     assert_eq!(
-        texts(&format!(
-            "/v1/texts?selector=process_exit_info&from={}ns&to={NOW}ns",
-            START + 1
-        ))
-        .await,
+        texts(&format!("/v1/texts?selector=process_exit_info&from={}ns&to={NOW}ns", START + 1))
+            .await,
         [of("8", START + 2, "died")]
     );
     assert_eq!(texts("/v1/texts?selector=process_exit_info{pid=\"7\"}").await.len(), 1);
