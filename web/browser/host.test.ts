@@ -329,10 +329,10 @@ test(
     const ended = await generationOf(other.pid);
     const exitsOf = async () => {
       const selector = `process_exit_info{process="topdeck",generation="${ended}"}`;
-      const found = await server.ask<{ info_metrics: { time_ns: number }[] }>("/v1/info_metrics", {
+      const found = await server.ask<{ texts: { time_ns: number }[] }>("/v1/texts", {
         selector,
       });
-      return found.info_metrics[0]?.time_ns ?? 0;
+      return found.texts[0]?.time_ns ?? 0;
     };
     const before = await exitsOf();
     await other.stop();

@@ -35,9 +35,9 @@ function serve(
         max: at,
       };
     };
-    const body = url.pathname.endsWith("/info_metrics")
+    const body = url.pathname.endsWith("/texts")
       ? {
-          info_metrics: [
+          texts: [
             {
               labels: { process: "cart", generation: "2", host: "web-1" },
               time_ns: 7 * NS,

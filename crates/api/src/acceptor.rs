@@ -14,7 +14,7 @@ use hyper::rt::Executor;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use intake::{Restartable, Supervisor, catch_panic};
+use intake::{Restartable, Supervisor, catch_panic_async};
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,7 +74,7 @@ impl Restartable for Acceptor {
                 Ok(accepted) => accepted,
                 Err(error) if is_connection_error(&error) => continue,
                 Err(_) => {
-                    accepting.middleware.reject_counters.count(RejectReason::Accept);
+                    accepting.middleware.reject_counters.count(RejectReason::AcceptError);
                     tokio::time::sleep(ERROR_PAUSE).await;
                     continue;
                 }
@@ -85,7 +85,7 @@ impl Restartable for Acceptor {
                     tokio::spawn(async move {
                         let supervisor = accepting.supervisor.clone();
                         let served = connection((stream, remote), accepting, builder, permit);
-                        let served = catch_panic(served).await;
+                        let served = catch_panic_async(served).await;
                         if let Err(panic) = served {
                             supervisor.thread("connection").record_caught_panic(&*panic);
                         }
@@ -117,7 +117,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for RequestExecutor {
     fn execute(&self, request: F) {
         let supervisor = self.0.clone();
         tokio::spawn(async move {
-            if let Err(panic) = catch_panic(request).await {
+            if let Err(panic) = catch_panic_async(request).await {
                 supervisor.thread("connection").record_caught_panic(&*panic);
             }
         });

@@ -11,7 +11,7 @@ use collect::SeriesSink as _;
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};
-use serde_json::Value as Read;
+use serde_json::Value as JsonValue;
 use store::ReadView;
 
 use crate::active_query::ActiveQuery;
@@ -40,7 +40,7 @@ const LIMIT_MAX: usize = 100_000;
 /// Maximum size of a response, tags included.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
-const ANNOTATIONS: &[Parameter] = &[
+const LIST_PARAMETERS: &[Parameter] = &[
     Parameter::text("from", "start of the range; default: a day before the end"),
     Parameter::text("to", "end of the range; default: now"),
     SELECTOR,
@@ -60,7 +60,7 @@ const ADD: ApiRoute = ApiRoute {
 .with_response(201, JSON, "the annotation; stored durably");
 
 pub(crate) const ROUTES: &[ApiRoute] = &[
-    ApiRoute::get("/v1/annotations", "Annotations that overlap a range.", ANNOTATIONS, || {
+    ApiRoute::get("/v1/annotations", "Annotations that overlap a range.", LIST_PARAMETERS, || {
         routing::get(list)
     }),
     ADD,
@@ -78,9 +78,9 @@ struct Annotation {
 impl Annotation {
     fn parse(body: &[u8], now: i64) -> Result<Annotation, ApiError> {
         let bad = |what: String| ApiError::BadRequest(format!("invalid annotation: {what}"));
-        let read: Read =
+        let read: JsonValue =
             serde_json::from_slice(body).map_err(|error| bad(format!("invalid JSON: {error}")))?;
-        let Read::Object(fields) = read else {
+        let JsonValue::Object(fields) = read else {
             return Err(bad("expected an object such as {\"text\":\"deployed 1.2\"}".to_owned()));
         };
         let mut annotation =
@@ -89,7 +89,7 @@ impl Annotation {
         for (name, value) in fields {
             let timestamp = || {
                 let written = match &value {
-                    Read::String(text) => text.clone(),
+                    JsonValue::String(text) => text.clone(),
                     other => other.to_string(),
                 };
                 let at = time_expr::parse_time_parameter(&written, now);
@@ -100,10 +100,10 @@ impl Annotation {
                 ("time", _) => time = timestamp()?,
                 ("from", _) => from = timestamp()?,
                 ("to", _) => to = timestamp()?,
-                ("text", Read::String(text)) => annotation.text = text.clone(),
-                ("tags", Read::Object(tags)) => {
+                ("text", JsonValue::String(text)) => annotation.text = text.clone(),
+                ("tags", JsonValue::Object(tags)) => {
                     for (tag, value) in tags {
-                        let Read::String(value) = value else {
+                        let JsonValue::String(value) = value else {
                             let expected = "tags: an object of strings";
                             return Err(ApiError::invalid_parameter(
                                 tag,
@@ -193,7 +193,7 @@ async fn add(
     let supervisor = context.intake.supervisor().clone();
     let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
-        producer.set_irregular();
+        producer.disable_silence_monitor();
         let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;
@@ -207,7 +207,7 @@ async fn add(
 }
 
 async fn list(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
-    let parameters = parameters.reject_unknown(ANNOTATIONS)?;
+    let parameters = parameters.reject_unknown(LIST_PARAMETERS)?;
     let now = context.intake.now();
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));

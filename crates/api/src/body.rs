@@ -84,7 +84,7 @@ impl BodyLimits {
 
     /// Releases bytes reserved by [`BodyLimits::hold`].
     pub(crate) fn release(&self, bytes: usize) {
-        self.reservation.less(bytes);
+        self.reservation.release(bytes);
     }
 
     /// Maximum size of a body in bytes.

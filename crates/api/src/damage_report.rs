@@ -55,7 +55,7 @@ pub(crate) fn acknowledgement_json(acknowledgement: DamageAcknowledgement) -> Js
 pub(crate) fn health_message(supervisor: &Supervisor) -> String {
     let mut damage = supervisor.damage();
     damage.retain(|report| !supervisor.is_acknowledged(&report.location));
-    let state = if damage.is_empty() { "well" } else { "degraded" };
+    let state = if damage.is_empty() { "healthy" } else { "degraded" };
     let mut message = format!("topdeck is {state}\n");
     for report in damage {
         let (location, records) = (report.location, report.records);

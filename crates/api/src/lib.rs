@@ -23,7 +23,6 @@ mod error_response;
 mod etag;
 mod grpc;
 mod health;
-mod info_metrics;
 mod ingest;
 mod limits;
 mod memory_budget;
@@ -48,6 +47,7 @@ mod status;
 mod stream;
 #[cfg(test)]
 mod test_server;
+mod texts;
 pub mod time_expr;
 mod token;
 mod ttl_cache;

@@ -76,13 +76,13 @@ pub(crate) enum RejectReason {
     RequestTimeout,
     WriteTimeout,
     Connections,
-    /// Lack of a system resource: open files, memory.
-    Accept,
+    /// `accept` failed for lack of a system resource: open files, memory.
+    AcceptError,
     /// TLS handshake failed.
     Handshake,
     /// Missing or unknown token.
     Token,
-    /// Token without the scope, or a request from a web page.
+    /// Token without the scope, or a cross-origin request of a browser: status 403.
     Forbidden,
 }
 
@@ -96,7 +96,7 @@ impl RejectReason {
         (RejectReason::RequestTimeout, "request_timeout"),
         (RejectReason::WriteTimeout, "write_timeout"),
         (RejectReason::Connections, "max_connections"),
-        (RejectReason::Accept, "accept"),
+        (RejectReason::AcceptError, "accept_error"),
         (RejectReason::Handshake, "handshake"),
         (RejectReason::Token, "token"),
         (RejectReason::Forbidden, "forbidden"),
@@ -164,7 +164,7 @@ impl BodyReservation {
     }
 
     /// Releases some bytes.
-    pub(crate) fn less(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.budget.used.fetch_sub(bytes, Ordering::Relaxed);
     }
@@ -203,7 +203,7 @@ mod tests {
         assert_eq!(budget.used(), 10);
         drop(a);
         assert!(b.reserve(6) && !b.reserve(1));
-        b.less(2);
+        b.release(2);
         assert!(b.reserve(2) && !b.reserve(1));
         drop(b);
         assert_eq!(budget.used(), 0);

@@ -25,8 +25,8 @@ use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
-    annotations, audit, batches, damage, dashboards, health, info_metrics, ingest, metrics,
-    prometheus, query, series_changes, snapshots, status, stream,
+    annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
+    series_changes, snapshots, status, stream, texts,
 };
 
 /// All routes.
@@ -35,7 +35,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         query::ROUTES,
         stream::ROUTES,
         annotations::ROUTES,
-        info_metrics::ROUTES,
+        texts::ROUTES,
         status::ROUTES,
         audit::ROUTES,
         metrics::ROUTES,

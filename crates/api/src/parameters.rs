@@ -86,7 +86,7 @@ impl Parameters {
         self.0
     }
 
-    /// The first value of a name; an empty value counts as absent.
+    /// The first non-empty value of a name.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.all(name).find(|value| !value.is_empty())
     }

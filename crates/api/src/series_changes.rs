@@ -299,7 +299,7 @@ fn copy_rows(
     new: &Series,
 ) -> Result<u64, ApiError> {
     let producer = intake.producer(PRODUCER);
-    producer.set_irregular();
+    producer.disable_silence_monitor();
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::Internal(format!("cannot rename {}: {error}; nothing was deleted", old.series))
     };

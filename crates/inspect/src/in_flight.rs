@@ -73,7 +73,7 @@ pub fn to_json(by: Option<&str>, operations: &Operations, as_of: &ReferenceTime)
         ("as_of", Text(as_of.basis.clone())),
         ("count", integer(operations.count())),
         ("untracked", integer(operations.unlisted)),
-        ("younger", integer(operations.too_young)),
+        ("younger_count", integer(operations.too_young)),
     ];
     if let Some(by) = by {
         let groups = operations.groups(by).into_iter().map(|group| {

@@ -9,21 +9,21 @@ use crate::find::MatchedProcess;
 use crate::listing;
 
 /// Table of running or all processes, and the number of hidden ones.
-pub fn to_text(processes: &mut [MatchedProcess], with_exited: bool) -> String {
+pub fn to_text(processes: &mut [MatchedProcess], with_all: bool) -> String {
     let (gone, running): (Vec<&MatchedProcess>, Vec<&MatchedProcess>) =
         processes.iter().partition(|process| process.running_pid().is_none());
-    let others = (!with_exited && !gone.is_empty()).then(|| hidden_summary(&gone));
+    let others = (!with_all && !gone.is_empty()).then(|| hidden_summary(&gone));
     let none_runs = running.is_empty();
     let mut text = String::new();
-    if with_exited || !none_runs {
+    if with_all || !none_runs {
         let heading = ["pid", "program", "format", "user", "since", "series", "state", "memory"];
         let mut rows = vec![heading.map(str::to_owned)];
-        let visible = processes.iter_mut().filter(|it| with_exited || it.running_pid().is_some());
+        let visible = processes.iter_mut().filter(|it| with_all || it.running_pid().is_some());
         rows.extend(visible.map(process_row));
         let right = [true, false, false, false, false, true, false, true];
         text.push_str(&format_table(&rows, right));
     } else {
-        text.push_str("  no process that shows metrics runs\n");
+        text.push_str("  no running process exposes metrics\n");
     }
     text.extend(others);
     text

@@ -30,7 +30,7 @@ impl MetricPatterns {
         names.sort_unstable();
         names.dedup();
         if names.is_empty() {
-            return format!("{process} shows no metrics yet");
+            return format!("{process} has no metrics yet");
         }
         let more = names.len().saturating_sub(NAMES_MAX);
         let listed = names[..names.len() - more].join(", ");

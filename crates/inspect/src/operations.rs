@@ -129,7 +129,7 @@ impl Operations {
         }
         if self.unlisted > 0 {
             let unknown = || "unknown".to_owned();
-            rows.push(["(not listed)".into(), count(self.unlisted), unknown(), unknown()]);
+            rows.push(["(untracked)".into(), count(self.unlisted), unknown(), unknown()]);
         }
         format_table(&rows, [false, true, true, true])
     }

@@ -90,7 +90,7 @@ pub fn to_text(mut process: MatchedProcess, by: Option<&str>) -> Result<String> 
     for line in operations.omissions(shown) {
         text.push_str(&format!("{line}\n"));
     }
-    text.push_str("\nWhat it showed:\n");
+    text.push_str("\nLast values:\n");
     match metrics.is_empty() {
         true => text.push_str("  nothing\n"),
         false => text.push_str(&report::metrics_table(&metrics, &MetricPatterns::new(&[]), &as_of)),

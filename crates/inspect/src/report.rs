@@ -71,9 +71,9 @@ pub(crate) fn change_row(
             let detail = format!("p50 {p50}, p99 {p99}, max {max}");
             [format!("+{n}"), times(of.count()), detail]
         }
-        ValueChange::InFlightChanged { started: began, ended, now } => {
-            let detail = format!("{} ended, now {} in flight", count(*ended), count(*now));
-            [format!("{} began", more(*began)), times(*began), detail]
+        ValueChange::InFlightChanged { started, finished, now } => {
+            let detail = format!("{} finished, now {} in flight", count(*finished), count(*now));
+            [format!("{} started", more(*started)), times(*started), detail]
         }
         ValueChange::Heartbeat(beats) => {
             [format!("{} beats", more(*beats)), times(*beats), String::new()]

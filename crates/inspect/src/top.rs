@@ -45,12 +45,12 @@ pub fn sample_all(
 /// Message if there are no processes, with advice.
 pub fn no_process_message(pattern: Option<&str>) -> String {
     match pattern {
-        None => "no process of this host shows metrics in shared memory that may be read: a \
+        None => "no process of this host exposes metrics in shared memory that may be read: a \
                  program does once it uses the crate shm, or runs on a Java virtual machine"
             .to_owned(),
         Some(pattern) => format!(
-            "no process with {pattern:?} in the name of its program, or as its id, shows metrics \
-             in shared memory that may be read; `topdeck ls` lists those that do"
+            "no process with {pattern:?} in the name of its program, or as its id, exposes \
+             metrics in shared memory that may be read; `topdeck ls` lists those that do"
         ),
     }
 }

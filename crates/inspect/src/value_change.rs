@@ -19,7 +19,7 @@ pub(crate) enum ValueChange {
     /// Values recorded in between.
     Recorded(Box<Histogram>),
     /// Operations started and ended.
-    InFlightChanged { started: u64, ended: u64, now: u64 },
+    InFlightChanged { started: u64, finished: u64, now: u64 },
     /// Number of beats.
     Heartbeat(u64),
     /// The value decreased: another process, or samples in the wrong order.
@@ -34,8 +34,8 @@ impl ValueChange {
         match self {
             ValueChange::Added(by) => by.as_float() == 0.0,
             ValueChange::Recorded(of) => of.is_empty(),
-            ValueChange::InFlightChanged { started: began, ended, .. } => {
-                (*began, *ended) == (0, 0)
+            ValueChange::InFlightChanged { started, finished, .. } => {
+                (*started, *finished) == (0, 0)
             }
             ValueChange::Heartbeat(beats) => *beats == 0,
             ValueChange::Set { .. }
@@ -124,7 +124,7 @@ fn in_flight_change(before: &InFlightSnapshot, now: &InFlightSnapshot) -> ValueC
     let more = |before: u64, now: u64| u64::try_from(now.wrapping_sub(before).cast_signed()).ok();
     match (more(before.started, now.started), more(before.ended, now.ended)) {
         (Some(began), Some(ended)) => {
-            ValueChange::InFlightChanged { started: began, ended, now: now.count() }
+            ValueChange::InFlightChanged { started: began, finished: ended, now: now.count() }
         }
         _ => ValueChange::CounterReset,
     }
@@ -167,7 +167,7 @@ mod tests {
             })
         };
         assert_eq!(change_between(Some(&flight(5, 3)), &flight(5, 3)), None);
-        let wrapped = ValueChange::InFlightChanged { started: 4, ended: 2, now: 4 };
+        let wrapped = ValueChange::InFlightChanged { started: 4, finished: 2, now: 4 };
         let (before, now) = (flight(u64::MAX, u64::MAX - 2), flight(3, u64::MAX));
         assert_eq!(change_since(Some(&before), &now), Some(wrapped));
         assert_eq!(change_since(Some(&now), &before), Some(ValueChange::CounterReset));

@@ -123,9 +123,9 @@ fn format_in_flight(of: &InFlightSnapshot, as_of: &ReferenceTime) -> String {
     }
     let unlisted = of.count_untracked();
     if unlisted > 0 {
-        text.push_str(&format!(", {} of them not listed", count(unlisted)));
+        text.push_str(&format!(", {} of them untracked", count(unlisted)));
     }
-    text.push_str(&format!("; {} began", count(of.started)));
+    text.push_str(&format!("; {} started", count(of.started)));
     text
 }
 

@@ -158,7 +158,7 @@ impl IntakeState {
         let producer = Producer::new(name, id);
         if name == SELF_PRODUCER {
             // This process writes it in the thread that would notice its silence.
-            producer.set_irregular();
+            producer.disable_silence_monitor();
         }
         self.ledger_reader.set_name(id, name);
         producers.insert(name.to_owned(), producer.clone());

@@ -54,7 +54,7 @@ pub use ledger::{CountedRecord, Ledger, LedgerEntry, PRODUCERS_MAX};
 pub use ledger_file::{LedgerFile, LedgerLoad, VERSION as LEDGER_VERSION};
 pub use meter::{EventCounter, LatencyHistogram, Meter, MetricSnapshot, SnapshotValue};
 pub use producer::Producer;
-pub use restartable::{Restartable, catch_panic, keep_running};
+pub use restartable::{Restartable, catch_panic_async, keep_running};
 pub use settings::Settings;
 pub use silence_monitor::{SilenceSettings, SourceActivity, SourceState};
 pub use write_target::WriteTarget;

@@ -20,7 +20,7 @@ pub(crate) struct ProducerInner {
     pub(crate) sequence: Mutex<u64>,
     received: AtomicU64,
     dropped: Mutex<BTreeMap<String, u64>>,
-    is_irregular: AtomicBool,
+    is_unmonitored: AtomicBool,
 }
 
 impl Producer {
@@ -31,7 +31,7 @@ impl Producer {
             sequence: Mutex::new(0),
             received: AtomicU64::new(0),
             dropped: Mutex::default(),
-            is_irregular: AtomicBool::new(false),
+            is_unmonitored: AtomicBool::new(false),
         }))
     }
 
@@ -47,13 +47,13 @@ impl Producer {
 
     /// Declares that its batches follow no schedule, such as annotations of users: a pause is no
     /// silence.
-    pub fn set_irregular(&self) {
-        self.0.is_irregular.store(true, Ordering::Relaxed);
+    pub fn disable_silence_monitor(&self) {
+        self.0.is_unmonitored.store(true, Ordering::Relaxed);
     }
 
     /// Whether its batches may follow a schedule.
-    pub(crate) fn is_regular(&self) -> bool {
-        !self.0.is_irregular.load(Ordering::Relaxed)
+    pub(crate) fn is_monitored(&self) -> bool {
+        !self.0.is_unmonitored.load(Ordering::Relaxed)
     }
 
     /// Counts values received from outside, whether stored or dropped later.

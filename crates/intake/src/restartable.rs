@@ -21,11 +21,11 @@ pub trait Restartable: Send {
 
 /// Runs work until it returns; restarts it after each panic.
 pub async fn keep_running(thread: SupervisedThread, mut work: impl Restartable) {
-    while let Err(panic) = catch_panic(work.run()).await {
+    while let Err(panic) = catch_panic_async(work.run()).await {
         let wait = thread.record_panic(&*panic);
         let is_stopping = tokio::time::timeout(wait, work.wait_for_stop()).await.is_ok();
         if is_stopping {
-            if let Err(panic) = catch_panic(work.run()).await {
+            if let Err(panic) = catch_panic_async(work.run()).await {
                 thread.record_panic(&*panic);
             }
             return;
@@ -35,7 +35,9 @@ pub async fn keep_running(thread: SupervisedThread, mut work: impl Restartable) 
 }
 
 /// The outcome of a future, or its panic.
-pub async fn catch_panic<T>(future: impl Future<Output = T>) -> Result<T, Box<dyn Any + Send>> {
+pub async fn catch_panic_async<T>(
+    future: impl Future<Output = T>,
+) -> Result<T, Box<dyn Any + Send>> {
     let mut future = pin!(future);
     poll_fn(|context| {
         match catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context))) {

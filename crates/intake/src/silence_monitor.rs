@@ -173,7 +173,7 @@ impl SilenceMonitor {
 
     /// Records that a batch of a producer of this process arrived, if it follows a schedule.
     pub(crate) fn record_from(&self, producer: &Producer, now: i64) {
-        if producer.is_regular() {
+        if producer.is_monitored() {
             self.record(producer.id(), now);
         }
     }

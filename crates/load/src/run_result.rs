@@ -68,7 +68,7 @@ impl RunResult {
         warnings.extend(ValidityWarning::interim(tally, self.duration_ns, threads));
         if tally.accounted() != tally.scheduled {
             let (scheduled, accounted) = (tally.scheduled, tally.accounted());
-            warnings.push(ValidityWarning::AccountingMismatch { scheduled, accounted });
+            warnings.push(ValidityWarning::CountMismatch { scheduled, accounted });
         }
         warnings
     }

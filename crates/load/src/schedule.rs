@@ -93,7 +93,7 @@ impl Schedule {
         Arrivals {
             schedule: self.clone(),
             random,
-            position: 0.0,
+            expected_count: 0.0,
             number: 0,
             segment: 0,
             start_ns: 0,
@@ -107,8 +107,8 @@ impl Schedule {
 pub struct Arrivals {
     schedule: Schedule,
     random: Option<SplitMix64>,
-    /// Integral of the rate at the next request.
-    position: f64,
+    /// Integral of the rate at the last request of a Poisson process: expected number of requests.
+    expected_count: f64,
     number: u64,
     /// Current segment, its start, and the integral of the rate before it.
     segment: usize,
@@ -132,8 +132,8 @@ impl Iterator for Arrivals {
             // The first request has the same distance from the start as others from their
             // predecessor.
             Some(random) => {
-                self.position += random.exponential();
-                self.position
+                self.expected_count += random.exponential();
+                self.expected_count
             }
             None => self.number as f64,
         };

@@ -459,10 +459,10 @@ impl<E> SearchState<'_, E> {
 
 fn is_generator_limited(warning: &ValidityWarning) -> bool {
     match warning {
-        ValidityWarning::SchedulingLag { .. }
+        ValidityWarning::GeneratorLag { .. }
         | ValidityWarning::GeneratorCpuSaturated { .. }
         | ValidityWarning::ResourcesExhausted { .. }
-        | ValidityWarning::AccountingMismatch { .. } => true,
+        | ValidityWarning::CountMismatch { .. } => true,
         // A stall distorts nothing: its unknown share is counted.
         _ => false,
     }

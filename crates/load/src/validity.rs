@@ -23,7 +23,7 @@ pub enum ValidityWarning {
         observed_late: u64,
     },
     /// The generator lag is a large part of the response time.
-    SchedulingLag {
+    GeneratorLag {
         /// Generator lag at p99. Nanoseconds.
         generator_lag_p99_ns: u64,
         /// Response time at p99. Nanoseconds.
@@ -40,7 +40,7 @@ pub enum ValidityWarning {
         failed: u64,
     },
     /// The outcome of some requests is unknown: a bug in topdeck.
-    AccountingMismatch {
+    CountMismatch {
         /// Scheduled requests.
         scheduled: u64,
         /// Requests with a known outcome.
@@ -77,7 +77,7 @@ pub(crate) const GENERATOR_LAG_NS: f64 = 100_000.0;
 const CPU_SATURATION: f64 = 0.95;
 
 impl ValidityWarning {
-    /// Warnings of a tally, also during a run. Stalls and accounting mismatches are known only at
+    /// Warnings of a tally, also during a run. Stalls and count mismatches are known only at
     /// the end.
     pub fn interim(tally: &Tally, duration_ns: u64, threads: usize) -> Vec<ValidityWarning> {
         let mut warnings = Vec::new();
@@ -87,7 +87,7 @@ impl ValidityWarning {
         let has_responses = tally.response.count() > 0;
         if has_responses && lag > GENERATOR_LAG_NS && lag > response * MAX_GENERATOR_SHARE {
             let (generator_lag_p99_ns, response_p99_ns) = (lag as u64, response as u64);
-            warnings.push(ValidityWarning::SchedulingLag { generator_lag_p99_ns, response_p99_ns });
+            warnings.push(ValidityWarning::GeneratorLag { generator_lag_p99_ns, response_p99_ns });
         }
         let share = tally.cpu_ns as f64 / (duration_ns.max(1) as f64 * threads as f64);
         if share > CPU_SATURATION && lag > GENERATOR_LAG_NS {
@@ -104,10 +104,10 @@ impl ValidityWarning {
     pub fn kind(&self) -> &'static str {
         match self {
             ValidityWarning::GeneratorStalled { .. } => "stalled",
-            ValidityWarning::SchedulingLag { .. } => "scheduling_lag",
+            ValidityWarning::GeneratorLag { .. } => "generator_lag",
             ValidityWarning::GeneratorCpuSaturated { .. } => "generator_cpu",
             ValidityWarning::ResourcesExhausted { .. } => "resources",
-            ValidityWarning::AccountingMismatch { .. } => "accounting",
+            ValidityWarning::CountMismatch { .. } => "count_mismatch",
             ValidityWarning::RateAboveCalibrated { .. } => "rate",
             ValidityWarning::CalibrationFailed(_) => "calibration_failed",
             ValidityWarning::CalibrationUnstable { .. } => "calibration_unstable",
@@ -130,7 +130,7 @@ impl fmt::Display for ValidityWarning {
                     ms(*total_ns)
                 )
             }
-            ValidityWarning::SchedulingLag { generator_lag_p99_ns, response_p99_ns } => write!(
+            ValidityWarning::GeneratorLag { generator_lag_p99_ns, response_p99_ns } => write!(
                 f,
                 "generator lag is {:.3} ms at p99, response time {:.3} ms; lower the rate, or \
                  add threads or CPUs",
@@ -184,9 +184,9 @@ impl fmt::Display for ValidityWarning {
                  run topdeck doctor clock",
                 ms(*error_ns)
             ),
-            ValidityWarning::AccountingMismatch { scheduled, accounted } => write!(
+            ValidityWarning::CountMismatch { scheduled, accounted } => write!(
                 f,
-                "accounting mismatch: {scheduled} requests scheduled, {accounted} accounted for; \
+                "count mismatch: {scheduled} requests scheduled, {accounted} accounted for; \
                  this is a bug in topdeck, please report it"
             ),
         }
@@ -207,13 +207,13 @@ mod tests {
     }
 
     #[test]
-    fn scheduling_lag_is_relative_to_response_time() {
+    fn generator_lag_is_relative_to_response_time() {
         let kinds = |lag_us, response_us| {
             let tally = tally(lag_us, response_us);
             let warnings = ValidityWarning::interim(&tally, 1_000_000_000, 1);
             warnings.iter().map(ValidityWarning::kind).collect::<Vec<_>>()
         };
-        assert_eq!(kinds(500, Some(1_000)), ["scheduling_lag"]);
+        assert_eq!(kinds(500, Some(1_000)), ["generator_lag"]);
         assert_eq!(kinds(500, Some(50_000)), [""; 0]);
         assert_eq!(kinds(50, Some(100)), [""; 0]);
         // All failed.

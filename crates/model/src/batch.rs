@@ -123,8 +123,8 @@ impl BatchWriter {
     /// If no group is open.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
         let Some((kind, meta)) = self.series else { panic!("BUG: a sample before its series") };
-        if !sample.value.has_kind(kind) {
-            let (kind, found) = (kind_name(kind), sample.value.name());
+        if !sample.value.fits(kind) {
+            let (kind, found) = (kind_name(kind), sample.value.description());
             return Err(Error::Kind { series: self.name.clone(), kind, found });
         }
         if let SampleValue::Histogram(histogram) = &sample.value {

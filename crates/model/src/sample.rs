@@ -32,7 +32,7 @@ pub enum SampleValue {
 
 impl SampleValue {
     /// Whether a series of this kind can have it.
-    pub fn has_kind(&self, kind: SeriesKind) -> bool {
+    pub fn fits(&self, kind: SeriesKind) -> bool {
         matches!(
             (self, kind),
             (SampleValue::Histogram(_), SeriesKind::Histogram(_))
@@ -41,8 +41,8 @@ impl SampleValue {
         )
     }
 
-    /// Name of its type.
-    pub fn name(&self) -> &'static str {
+    /// Name of its type with an article, for messages.
+    pub fn description(&self) -> &'static str {
         match self {
             SampleValue::Histogram(_) => "a histogram",
             SampleValue::Number(_) => "a number",

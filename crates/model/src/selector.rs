@@ -181,7 +181,7 @@ fn tag_value<'a>(series: &'a Series, name: &str) -> &'a str {
 }
 
 /// Names of kinds in earlier versions, and their names today. Selectors with them are rejected.
-pub const RENAMED_KINDS: [(&str, &str); 4] = [
+const RENAMED_KINDS: [(&str, &str); 4] = [
     ("histogram", "delta-histogram"),
     ("count", "delta-counter"),
     ("cumulative-count", "cumulative-counter"),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use intake::{Intake, LatencyHistogram, Restartable, catch_panic, keep_running};
+use intake::{Intake, LatencyHistogram, Restartable, catch_panic_async, keep_running};
 use role::json::Json;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -273,7 +273,7 @@ impl<J: PullJob> JobRunner<J> {
                 job.attempts().supervisor().failpoint("pull attempt");
                 Arc::clone(&job).attempt(intended).await;
             };
-            if let Err(panic) = catch_panic(attempt).await {
+            if let Err(panic) = catch_panic_async(attempt).await {
                 job.attempts().supervisor().thread("pull attempt").record_caught_panic(&*panic);
                 record_skipped(&*job, 1, intended, PANICKED);
             }

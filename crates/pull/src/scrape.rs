@@ -250,14 +250,14 @@ impl ScrapeJob {
         if let Some(damage) = attached.first_error {
             return Err(format!("cannot parse the response: {damage}"));
         }
-        let placed = attached.mapper.finish();
-        self.rejected.add(placed.rejected);
+        let summary = attached.mapper.finish();
+        self.rejected.add(summary.rejected);
         let scraped_before = watching.scraped;
         Ok(ScrapeResult {
             batches,
             scraped: scraped_before,
-            stored: placed.samples,
-            rejected: placed.rejected,
+            stored: summary.samples,
+            rejected: summary.rejected,
             failure: None,
         })
     }

@@ -54,7 +54,7 @@ impl fmt::Display for Json {
 }
 
 /// Maximum width of an object on one line.
-const LINE_CHARS: usize = 96;
+const LINE_BYTES: usize = 96;
 
 impl Json {
     fn write(&self, f: &mut fmt::Formatter<'_>, depth: usize) -> fmt::Result {
@@ -173,7 +173,7 @@ fn one_line(fields: &[(&'static str, Json)]) -> Option<String> {
     let parts: Vec<String> =
         fields.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
     let text = format!("{{{}}}", parts.join(", "));
-    (text.len() <= LINE_CHARS).then_some(text)
+    (text.len() <= LINE_BYTES).then_some(text)
 }
 
 fn write_block(

@@ -17,9 +17,9 @@ const BITS_MIN: f64 = 0.005;
 /// `top` limits the values shown per label.
 pub fn breakdown_text(
     selector: &str,
-    rectangle: &HeatmapSelection,
+    selection: &HeatmapSelection,
     unit: Option<String>,
-    explanation: &Breakdown,
+    breakdown: &Breakdown,
     top: usize,
     terminal: &Terminal,
 ) -> String {
@@ -27,39 +27,42 @@ pub fn breakdown_text(
     let span = |range: &std::ops::Range<i64>| {
         format!("{} to {}", precise_time_text(range.start), precise_time_text(range.end))
     };
-    let values = match rectangle.up_to {
-        f64::INFINITY => format!("above {}", numbers.exact(rectangle.above)),
+    let values = match selection.up_to {
+        f64::INFINITY => format!("above {}", numbers.exact(selection.above)),
         up_to => {
-            format!("above {}, up to {}", numbers.exact(rectangle.above), numbers.exact(up_to))
+            format!("above {}, up to {}", numbers.exact(selection.above), numbers.exact(up_to))
         }
     };
     let mut text = terminal.paint(TextStyle::Heading, &escape_control(selector));
     text.push_str(&format!(
         "\n  inside   {} values {values}, {}\n",
-        count_text(explanation.inside),
-        span(&rectangle.time)
+        count_text(breakdown.inside),
+        span(&selection.time)
     ));
     text.push_str(&format!(
         "  outside  {} others, {}\n",
-        count_text(explanation.outside),
-        span(&rectangle.baseline)
+        count_text(breakdown.outside),
+        span(&selection.baseline)
     ));
     let (telling, silent): (Vec<&LabelBreakdown>, Vec<&LabelBreakdown>) =
-        explanation.labels.iter().partition(|label| label.divergence >= BITS_MIN);
+        breakdown.labels.iter().partition(|label| label.divergence >= BITS_MIN);
     for label in &telling {
         let name = escape_control(&label.label);
         let heading = format!("\n{}", terminal.paint(TextStyle::Heading, &name));
-        text.push_str(&format!("{heading}  divergence {:.3} bits of 1\n", label.divergence));
-        text.push_str(&label_table(label, explanation, top).text(terminal));
+        text.push_str(&format!(
+            "{heading}  Jensen-Shannon divergence {:.3} bits (0 to 1)\n",
+            label.divergence
+        ));
+        text.push_str(&label_table(label, breakdown, top).text(terminal));
     }
     let names =
         silent.iter().map(|label| escape_control(&label.label)).collect::<Vec<_>>().join(", ");
-    if !telling.is_empty() && !explanation.inside.is_exact() {
+    if !telling.is_empty() && !breakdown.inside.is_exact() {
         let about = "\n~ is an estimate: the threshold lies within a bucket; --json has the bounds";
         text.push_str(&terminal.paint(TextStyle::Faint, about));
         text.push('\n');
     }
-    match (explanation.labels.is_empty(), names.is_empty()) {
+    match (breakdown.labels.is_empty(), names.is_empty()) {
         (true, _) => {
             text.push_str("\nAll series have the same labels: there is nothing to break down by.\n")
         }
@@ -75,36 +78,36 @@ pub fn breakdown_text(
 }
 
 /// The most over-represented values first; the rest in one row.
-fn label_table(label: &LabelBreakdown, explanation: &Breakdown, top: usize) -> TextTable {
+fn label_table(label: &LabelBreakdown, breakdown: &Breakdown, top: usize) -> TextTable {
     let columns = [
         ("value", false),
         ("inside", true),
         ("share", true),
         ("outside", true),
         ("share", true),
-        ("times", true),
+        ("ratio", true),
     ];
     let mut table = TextTable::new(&columns);
     let row = |name: String, inside: Bracket<u64>, outside: Bracket<u64>| {
-        let [a, b] = [(inside, explanation.inside), (outside, explanation.outside)];
+        let [a, b] = [(inside, breakdown.inside), (outside, breakdown.outside)];
         let shares = [a, b].map(|(part, of)| value_formatter::share(part.estimate, of.estimate));
         let share = |(part, of): (Bracket<u64>, Bracket<u64>)| {
             part.estimate as f64 / of.estimate.max(1) as f64
         };
-        let times = share(a) / share(b);
-        let times = match times {
-            times if times.is_nan() => String::new(),
-            times if times.is_infinite() => "only inside".to_owned(),
-            times if times >= 100.0 => format!("{times:.0}"),
-            times => format!("{times:.2}"),
+        let ratio = share(a) / share(b);
+        let ratio = match ratio {
+            ratio if ratio.is_nan() => String::new(),
+            ratio if ratio.is_infinite() => "only inside".to_owned(),
+            ratio if ratio >= 100.0 => format!("{ratio:.0}"),
+            ratio => format!("{ratio:.2}"),
         };
         let [inside_share, outside_share] = shares;
         let [inside, outside] = [inside, outside].map(value_formatter::count_estimate);
-        vec![name, inside, inside_share, outside, outside_share, times]
+        vec![name, inside, inside_share, outside, outside_share, ratio]
     };
     let values = label.values.iter();
     for ValueBreakdown { value, inside, outside, .. } in values.clone().take(top) {
-        let name = if value.is_empty() { "(without it)".to_owned() } else { escape_control(value) };
+        let name = if value.is_empty() { "(no label)".to_owned() } else { escape_control(value) };
         table.row(row(name, *inside, *outside));
     }
     let rest: Vec<&ValueBreakdown> = values.skip(top).collect();

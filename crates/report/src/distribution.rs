@@ -20,7 +20,7 @@ use ::collect::{InputFormat, Quantity, Unit};
 
 use crate::error::{Result, bail};
 
-pub use collected_input::{CollectedInput, HEAD_BYTES, collect, collect_exposition, display_name};
+pub use collected_input::{CollectedInput, HEAD_BYTES, collect, collect_snapshot, display_name};
 pub use distribution_document::distribution_json;
 pub use group::DistributionGroup;
 pub use group_comparison::comparison_text;

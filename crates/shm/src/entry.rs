@@ -14,7 +14,7 @@ pub(crate) struct SeriesDefinition {
     pub(crate) help: String,
     pub(crate) role: MetricRole,
     /// Cells of the related metric.
-    pub(crate) related_metric: Option<u64>,
+    pub(crate) related_cells: Option<u64>,
     /// Parameter of the kind; in-flight operations have the names of their tags here, as a text.
     pub(crate) parameter: u64,
     pub(crate) tags: Vec<String>,

@@ -38,7 +38,7 @@ pub unsafe fn metric_from_raw<M: MetricHandle>(word: u64) -> M {
 
 /// Relates a metric under construction to the metric of a word.
 pub fn related_to(mut description: MetricBuilder, word: u64) -> MetricBuilder {
-    description.series.related_metric = Some(!word);
+    description.series.related_cells = Some(!word);
     description
 }
 

@@ -60,7 +60,7 @@ impl MetricBuilder {
 
     /// Related metric of the role: the capacity of a usage, the size of a cache with hits.
     pub fn related_to(mut self, metric: &impl MetricHandle) -> MetricBuilder {
-        self.series.related_metric = Some(metric.cells().get());
+        self.series.related_cells = Some(metric.cells().get());
         self
     }
 

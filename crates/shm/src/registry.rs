@@ -173,7 +173,7 @@ impl Registry {
         room.reserve_lane_0(small + small_bytes)?;
         let cells = cells(small, large);
         let link =
-            series.related_metric.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
+            series.related_cells.and_then(|link| self.numbers.get(&link)).map_or(0, |at| at + 1);
         let parameter = if series.kind == kind::IN_FLIGHT { texts[4] } else { series.parameter };
         room.write_entry(
             self.count,

@@ -50,7 +50,7 @@ impl StaticDescriptor {
             role: self.role,
             tags: self.tags.iter().map(|&tag| tag.to_owned()).collect(),
             parameter: self.every_ns,
-            related_metric: self.related_metric.map(LinkTarget::link_cells),
+            related_cells: self.related_metric.map(LinkTarget::link_cells),
             labels: Vec::new(),
         }
     }

@@ -229,7 +229,7 @@ impl SimMachine {
             OpDecision::Fail(_, error) => Err(error),
             OpDecision::CutPower => act(self).and(Err(power_error())),
             OpDecision::KillProcess => {
-                let done = if self.rng.chance(4) { act(self).map(drop) } else { Ok(()) };
+                let done = if self.rng.chance_in_eight(4) { act(self).map(drop) } else { Ok(()) };
                 self.kill(pid);
                 done.and(Err(killed_error()))
             }

@@ -97,7 +97,7 @@ mod tests {
         let (mut pages, mut model) = (Pages::default(), Vec::new());
         for round in 0..2000_u64 {
             let at = rng.up_to(20_000);
-            if rng.chance(2) {
+            if rng.chance_in_eight(2) {
                 pages.set_len(at as u64);
                 model.resize(at, 0);
             } else {

@@ -28,7 +28,7 @@ impl Rng {
     }
 
     /// True with a probability of `eighths`/8.
-    pub(super) fn chance(&mut self, eighths: u64) -> bool {
+    pub(super) fn chance_in_eight(&mut self, eighths: u64) -> bool {
         self.below(8) < eighths
     }
 

@@ -44,8 +44,8 @@ impl StoreInner {
         Ok(true)
     }
 
-    /// Flushes what was read from the journal, and an immutable head whose flush failed before. If the
-    /// journal is full, flushes only what is durable: the missing flush may be the reason. The
+    /// Flushes what was read from the journal, and an immutable head whose flush failed before. If
+    /// the journal is full, flushes only what is durable: the missing flush may be the reason. The
     /// caller holds `work`.
     pub(crate) fn flush_read(&self) -> Result<FlushResult> {
         self.check_running()?;

@@ -485,7 +485,7 @@ impl StoreInner {
             let number = number.ok_or(Error::UnknownSeries { id })?;
             named = named.max(Some(number));
             let kind = index.kind(number);
-            if !entry.has_kind(kind) {
+            if !entry.fits(kind) {
                 let (series, kind) = (index.series(number).to_string(), kind_name(kind));
                 let found = "another kind of value";
                 return Err(model::Error::Kind { series, kind, found }.into());

@@ -19,15 +19,15 @@ use report::distribution::{self, CollectedInput};
 /// Reads the input, prints the report, and reports read errors.
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.check();
-    let in_memory = process_metrics::resolve_process(options)?;
-    let options = in_memory.as_ref().unwrap_or(options);
+    let with_process = process_metrics::resolve_process(options)?;
+    let options = with_process.as_ref().unwrap_or(options);
     let report_options = options.report();
-    let collected = match &options.memory {
+    let collected = match &options.process_metrics {
         None => distribution::collect(&report_options)?,
-        Some(memory) => {
+        Some(metrics) => {
             let mut read = Ok(());
             let collected =
-                distribution::collect_exposition(&report_options, |sink| read = memory.read(sink))?;
+                distribution::collect_snapshot(&report_options, |sink| read = metrics.read(sink))?;
             read?;
             collected
         }

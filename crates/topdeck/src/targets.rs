@@ -61,7 +61,7 @@ struct TargetKind {
     longest: &'static str,
     /// Unit of that query if the server names none.
     unit: &'static str,
-    /// Info metric: reason of a failure.
+    /// Text: reason of a failure.
     failure: &'static str,
     /// Labels that do not belong to the target.
     own_labels: &'static [&'static str],
@@ -207,8 +207,8 @@ fn read_vector(server: &ServerClient, kind: &TargetKind, query: &str) -> Result<
 fn read_failures(server: &ServerClient, kind: &TargetKind) -> Result<Vec<(String, String)>> {
     let parameters =
         RequestParameters::default().with("selector", kind.failure).with("from", "-1h");
-    let answer = server.get("/v1/info_metrics", parameters)?;
-    let found = answer["info_metrics"].as_array().map_or(&[][..], Vec::as_slice);
+    let answer = server.get("/v1/texts", parameters)?;
+    let found = answer["texts"].as_array().map_or(&[][..], Vec::as_slice);
     let reason = |metric: &Value| {
         (labels_text(&metric["labels"], kind), metric["text"].as_str().unwrap_or("").to_owned())
     };

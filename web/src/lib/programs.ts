@@ -142,16 +142,14 @@ async function addExits(
   byId: ReadonlyMap<string, Program>,
   signal: AbortSignal,
 ): Promise<Program[]> {
-  interface InfoMetricsJson {
-    info_metrics: { labels: Labels; time_ns: number; text: string }[];
+  interface TextsJson {
+    texts: { labels: Labels; time_ns: number; text: string }[];
   }
   const range = { from: formatIso(from), to: formatIso(to) };
   const parameters = { selector: hostSelector("process_exit_info", host), ...range, limit: 10_000 };
-  const response = await getJson<InfoMetricsJson>("/v1/info_metrics", parameters, signal).catch(
-    ignoreError,
-  );
+  const response = await getJson<TextsJson>("/v1/texts", parameters, signal).catch(ignoreError);
   const earlier: Program[] = [];
-  for (const { labels, time_ns, text } of response?.info_metrics ?? []) {
+  for (const { labels, time_ns, text } of response?.texts ?? []) {
     const program = byId.get(idOf(labels));
     if (!program) continue;
     const exit = { text, time: time_ns / NS_IN_MS };

@@ -132,12 +132,12 @@ fn check_load_protocol(server: &ExtendedServer) -> Result<()> {
     let report: Value = serde_json::from_slice(&output.stdout)
         .with_context(|| format!("the report is no JSON: {output:?}"))?;
     // A busy machine may also send fewer requests than were scheduled.
-    let account = &report["account"];
+    let counts = &report["counts"];
     let is_zero = |count: &Value| count.as_u64() == Some(0);
     let has_no_failure =
-        account["failed"].as_object().is_some_and(|failed| failed.values().all(is_zero));
-    let has_completed = account["completed"].as_u64().is_some_and(|count| count > 0);
-    ensure!(has_no_failure && has_completed, "the run has failures or no response: {account}");
+        counts["failed"].as_object().is_some_and(|failed| failed.values().all(is_zero));
+    let has_completed = counts["completed"].as_u64().is_some_and(|count| count > 0);
+    ensure!(has_no_failure && has_completed, "the run has failures or no response: {counts}");
     let arguments = [&run[..], &["--arg", "drop", "--arg", "a"]].concat();
     server.fails(&arguments, "cannot send \"drop a\": it is no command")
 }

@@ -30,7 +30,7 @@ async fn health_is_well_again_after_the_damage_is_acknowledged_and_status_lists_
     let new = answer["acknowledged"].as_array().unwrap();
     let locations: Vec<&str> = new.iter().map(|it| it["location"].as_str().unwrap()).collect();
     assert_eq!(locations, [PLACE, "record 9 of the journal"]);
-    assert_eq!(server.get("/health").await, (StatusCode::OK, "topdeck is well\n".to_owned()));
+    assert_eq!(server.get("/health").await, (StatusCode::OK, "topdeck is healthy\n".to_owned()));
     let status = server.json("/v1/status").await;
     assert_eq!(status["acknowledged"], answer["acknowledged"]);
     assert_eq!(status["acknowledged"][0]["note"], "disk replaced");

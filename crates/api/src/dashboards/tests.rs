@@ -106,14 +106,14 @@ async fn concurrent_change_is_rejected() {
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
     );
-    let gone = StatusCode::PRECONDITION_FAILED;
+    let precondition_failed = StatusCode::PRECONDITION_FAILED;
     let put = async |header, tag: &str, board| {
         send_with_header(&server, "PUT", (header, tag), board).await
     };
-    assert_eq!(put("if-match", "*", "{}").await.0, gone);
+    assert_eq!(put("if-match", "*", "{}").await.0, precondition_failed);
     let (status, first) = put("if-none-match", "*", r#"{"title":"a"}"#).await;
     assert_eq!(status, StatusCode::OK);
-    assert_eq!(put("if-none-match", "*", r#"{"title":"b"}"#).await.0, gone);
+    assert_eq!(put("if-none-match", "*", r#"{"title":"b"}"#).await.0, precondition_failed);
     assert_eq!(
         send_with_header(&server, "GET", ("accept", "*/*"), "").await,
         (StatusCode::OK, first.clone())
@@ -121,8 +121,11 @@ async fn concurrent_change_is_rejected() {
     // Two clients have read it; the second write fails, and the first one's dashboard stays.
     let (status, second) = put("if-match", &format!("W/{first}"), r#"{"title":"c"}"#).await;
     assert_eq!((status, second != first), (StatusCode::OK, true));
-    assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, gone);
-    assert_eq!(send_with_header(&server, "DELETE", ("if-match", &first), "").await.0, gone);
+    assert_eq!(put("if-match", &first, r#"{"title":"d"}"#).await.0, precondition_failed);
+    assert_eq!(
+        send_with_header(&server, "DELETE", ("if-match", &first), "").await.0,
+        precondition_failed
+    );
     assert_eq!(send(&server, "GET", "/v1/dashboards/shop", "").await.1, r#"{"title":"c"}"#);
     assert_eq!(
         send_with_header(&server, "DELETE", ("if-match", &second), "").await.0,

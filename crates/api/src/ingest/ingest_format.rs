@@ -21,7 +21,7 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
     /// Name of the producer of its requests.
     const NAME: &'static str;
     /// Whether its clients send on a schedule, so that a long pause is reported as silence.
-    const IS_REGULAR: bool = true;
+    const IS_MONITORED: bool = true;
     /// Its routes: paths, methods, parameters and content types, for the OpenAPI document.
     const ROUTES: &'static [ApiRoute];
     /// gRPC paths, which the OpenAPI document does not describe.

@@ -126,7 +126,7 @@ async fn series_without_points_is_a_gap_and_not_unknown() {
         "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\")",
         "/v1/query?language=caql&from=-1h&step=5m&query=find:histogram(\"waited\") | \
          histogram:merge()",
-        "/v1/info_metrics?selector=waited&from=-2h",
+        "/v1/texts?selector=waited&from=-2h",
     ] {
         let answer = server.json(path).await;
         assert_eq!(answer["gaps"][0]["lost"], 3, "{path}: {answer}");

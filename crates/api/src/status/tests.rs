@@ -65,7 +65,7 @@ async fn silent_source_is_in_the_status_the_targets_and_the_health() {
     let source = &targets["data"]["sources"][0];
     assert_eq!((&source["health"], &source["silentAfter"]), (&"silent".into(), &"50s".into()));
     let (status, text) = server.get("/health").await;
-    let expected = "topdeck is well\n1 source is silent; see sources in /v1/status\n";
+    let expected = "topdeck is healthy\n1 source is silent; see sources in /v1/status\n";
     assert_eq!((status, &text[..]), (StatusCode::OK, expected));
     intake.retire_source(&intake.producer("server"));
     assert_eq!(server.json("/v1/status").await["sources"], serde_json::json!([]));
@@ -75,7 +75,7 @@ async fn silent_source_is_in_the_status_the_targets_and_the_health() {
 async fn health_and_metrics() {
     let server = TestServer::new();
     for path in ["/health", "/-/healthy", "/-/ready"] {
-        assert_eq!(server.get(path).await, (StatusCode::OK, "topdeck is well\n".to_owned()));
+        assert_eq!(server.get(path).await, (StatusCode::OK, "topdeck is healthy\n".to_owned()));
     }
     server.json("/v1/query?query=1").await;
     let (status, text) = server.get("/metrics").await;
@@ -84,7 +84,7 @@ async fn health_and_metrics() {
     assert!(text.contains("topdeck_query_duration_seconds_count{kind=\"query\"} 1\n"), "{text}");
 }
 
-/// A user saw "topdeck is well" while every write got 429.
+/// A user saw "topdeck is healthy" while every write got 429.
 #[tokio::test]
 async fn health_and_readiness_are_503_with_the_reason_while_the_disk_is_full() {
     let sim = sim::SimDisk::new(1);
@@ -198,7 +198,7 @@ async fn health_lists_quarantined_inputs() {
         crate::query_service::QueryServiceSettings::default(),
     );
     server.context.intake.supervisor().quarantine("rolling up day 7", "a count overflows");
-    let told = "topdeck is well\nrolling up day 7 is quarantined; see /v1/status\n";
+    let told = "topdeck is healthy\nrolling up day 7 is quarantined; see /v1/status\n";
     assert_eq!(server.get("/health").await, (StatusCode::OK, told.to_owned()));
     let status = server.json("/v1/status").await;
     assert_eq!(status["quarantined"][0]["input"], "rolling up day 7");

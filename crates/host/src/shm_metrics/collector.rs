@@ -85,8 +85,8 @@ impl ShmCollector {
         let about = "metrics files read";
         // Relaxed: the number publishes no other data.
         meter.gauge("topdeck_shm_files", about, &[], move || seen.load(Ordering::Relaxed) as f64);
-        let about = "processes and rows dropped by `reason`: processes (file limit), series (row limit), \
-                     rejected (invalid rows), unknown (unsupported values)";
+        let about = "processes and rows dropped by `reason`: processes (file limit), series (row \
+                     limit), rejected (invalid rows), unknown (unsupported values)";
         let left_out = DROP_REASONS
             .map(|reason| meter.counter("topdeck_shm_dropped_total", about, &[("reason", reason)]));
         let about = "failed reads of metrics files";

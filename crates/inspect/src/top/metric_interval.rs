@@ -145,7 +145,9 @@ fn value_change(before: &MetricValue, now: &MetricValue) -> IntervalChange {
     match value_change::change_since(Some(before), now) {
         Some(Happened::Added(by)) => IntervalChange::Counter(by.as_float()),
         Some(Happened::Recorded(values)) => IntervalChange::Histogram(values),
-        Some(Happened::InFlightChanged { ended, .. }) => IntervalChange::Counter(ended as f64),
+        Some(Happened::InFlightChanged { finished, .. }) => {
+            IntervalChange::Counter(finished as f64)
+        }
         Some(Happened::Heartbeat(beats)) => IntervalChange::Counter(beats as f64),
         Some(Happened::CounterReset) => IntervalChange::Unknown(COUNTER_RESET),
         Some(Happened::Unknown(reason)) => IntervalChange::Unknown(reason),

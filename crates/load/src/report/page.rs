@@ -64,13 +64,14 @@ pub fn to_html(report: &RunReport) -> Result<String> {
         table(&mut body, &statistics::per_request(run));
     }
     heading(&mut body, "Outcomes");
-    let account = statistics::account(&run.tally).into_iter().map(|[name, n, share, text]| {
-        (
-            String::new(),
-            [cell("", &name), cell("", &n), cell("", &share), cell("text", &text)].concat(),
-        )
-    });
-    rows(&mut body, &["", "requests", "share", ""], account);
+    let count_rows =
+        statistics::count_rows(&run.tally).into_iter().map(|[name, n, share, text]| {
+            (
+                String::new(),
+                [cell("", &name), cell("", &n), cell("", &share), cell("text", &text)].concat(),
+            )
+        });
+    rows(&mut body, &["", "requests", "share", ""], count_rows);
     for (failure, text) in statistics::first_errors(run) {
         let _ = writeln!(body, "<p>First {failure}: {}</p>", escape(text));
     }

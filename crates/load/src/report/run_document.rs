@@ -44,7 +44,7 @@ pub fn to_json(report: &RunReport) -> Json {
                     .collect(),
             ),
         ),
-        ("account", account(&run.tally)),
+        ("counts", counts_json(&run.tally)),
         (
             "first_errors",
             Map(statistics::first_errors(run)
@@ -141,7 +141,7 @@ pub(crate) fn calibration(found: &Calibration) -> Json {
     ])
 }
 
-fn account(tally: &Tally) -> Json {
+fn counts_json(tally: &Tally) -> Json {
     let failed = Failure::ALL.iter().zip(tally.failed);
     Object(vec![
         ("scheduled", integer(tally.scheduled)),

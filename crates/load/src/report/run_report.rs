@@ -107,11 +107,11 @@ pub const INVALID: &str = "INVALID RESULT";
 /// The heading with the reasons.
 pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
     let is_bug =
-        |warning: &ValidityWarning| matches!(warning, ValidityWarning::AccountingMismatch { .. });
+        |warning: &ValidityWarning| matches!(warning, ValidityWarning::CountMismatch { .. });
     let is_clock =
         |warning: &ValidityWarning| matches!(warning, ValidityWarning::ClockInaccurate { .. });
     let reason = if warnings.iter().any(is_bug) {
-        "accounting mismatch (bug)"
+        "count mismatch (bug)"
     } else if !warnings.is_empty() && warnings.iter().all(is_clock) {
         "clock error too large"
     } else {
@@ -140,8 +140,8 @@ pub fn text(report: &RunReport, terminal: &Terminal) -> String {
     }
     text.push('\n');
     let mut table = TextTable::new(&[("", false), ("requests", true), ("", true), ("", false)]);
-    let account = statistics::account(&run.tally);
-    account.into_iter().for_each(|row| table.row(row.to_vec()));
+    let count_rows = statistics::count_rows(&run.tally);
+    count_rows.into_iter().for_each(|row| table.row(row.to_vec()));
     text.push_str(&table.text(terminal));
     let first = statistics::first_errors(run);
     if !first.is_empty() {

@@ -93,7 +93,7 @@ pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
 }
 
 /// Outcomes of all scheduled requests: name, count, share, description.
-pub(crate) fn account(tally: &Tally) -> Vec<[String; 4]> {
+pub(crate) fn count_rows(tally: &Tally) -> Vec<[String; 4]> {
     let row = |name: &str, n: u64, about: &str| {
         [name.to_owned(), count(n), value_formatter::share(n, tally.scheduled), about.to_owned()]
     };

@@ -89,16 +89,16 @@ impl StoredRun {
                 return Err(damaged(message));
             }
         }
-        let account = run.account;
+        let counts = run.counts;
         Ok(StoredRun {
             target: run.target,
             schedule: run.schedule,
             start_unix_ns: run.start_unix_ns,
             warnings: run.warnings.into_iter().map(|warning| warning.text).collect(),
-            scheduled: account.scheduled,
-            completed: account.completed,
-            failed: account.failed.values().fold(0, |sum, n| sum.saturating_add(*n)),
-            unfinished: account.unfinished,
+            scheduled: counts.scheduled,
+            completed: counts.completed,
+            failed: counts.failed.values().fold(0, |sum, n| sum.saturating_add(*n)),
+            unfinished: counts.unfinished,
             seconds,
         })
     }
@@ -138,7 +138,9 @@ struct RunDto {
     /// Version 1: `doubts`.
     #[serde(alias = "doubts")]
     warnings: Vec<WarningDto>,
-    account: AccountDto,
+    /// Version 1, and first documents of version 2: `account`.
+    #[serde(alias = "account")]
+    counts: CountsDto,
     times: BTreeMap<String, TimeDto>,
     seconds: Vec<SecondDto>,
 }
@@ -149,7 +151,7 @@ struct WarningDto {
 }
 
 #[derive(Deserialize)]
-struct AccountDto {
+struct CountsDto {
     /// Version 1: `intended`.
     #[serde(alias = "intended")]
     scheduled: u64,

@@ -70,7 +70,7 @@ fn invalid_requests_files_are_rejected() {
                     { from = -9223372036854775808, to = 9223372036854775807 }\n[[request]]\npath='/{a}'").is_ok());
 }
 
-/// The example of the page is valid.
+/// The example of docs/load.md is valid.
 #[test]
 fn documented_example_is_valid() {
     const PAGE: &str = include_str!("../../../../docs/load.md");

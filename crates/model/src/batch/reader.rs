@@ -74,7 +74,7 @@ impl BatchEntry<'_> {
     }
 
     /// Whether a series of `kind` can have this value.
-    pub fn has_kind(&self, kind: SeriesKind) -> bool {
+    pub fn fits(&self, kind: SeriesKind) -> bool {
         self.tag == value_tag(kind)
     }
 }

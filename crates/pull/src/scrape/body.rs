@@ -175,8 +175,8 @@ mod tests {
         };
         let page = ScrapeBody { is_protobuf: false, bytes: format!("{page}\n").into() };
         page.parse(&mut attached);
-        let (damage, placed) = (attached.first_error.take(), attached.mapper.finish());
-        assert_eq!((damage, placed.rejected), (None, 0));
+        let (damage, summary) = (attached.first_error.take(), attached.mapper.finish());
+        assert_eq!((damage, summary.rejected), (None, 0));
         assert_eq!(rows.rows[0].0.to_string(), expected);
     }
 

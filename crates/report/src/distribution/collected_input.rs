@@ -93,7 +93,7 @@ pub fn collect(options: &DistributionOptions) -> Result<CollectedInput> {
 }
 
 /// Reads samples that were taken together, such as one scrape or the metrics of a process.
-pub fn collect_exposition(
+pub fn collect_snapshot(
     options: &DistributionOptions,
     read: impl FnOnce(&mut dyn SampleSink),
 ) -> Result<CollectedInput> {

@@ -65,7 +65,7 @@ pub(crate) fn pairs<'a>(
 pub(crate) struct Distances {
     pub(crate) wasserstein: Option<Bracket>,
     pub(crate) kolmogorov_smirnov: Option<Bracket>,
-    /// Whether a side was flattened: its bounds are then those of the finer grid.
+    /// Whether a side was flattened: its bounds are then those of the buckets of `flatten`.
     pub(crate) flattened: bool,
 }
 

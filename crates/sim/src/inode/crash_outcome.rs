@@ -45,13 +45,13 @@ impl CrashOutcome<'_> {
             SurvivalKind::EachSector(eighths) => eighths,
         };
         let (rng, write_count) = (&mut *self.rng, self.write_count);
-        let fate = self.sectors.entry(sector).or_insert_with(|| match rng.chance(4) {
+        let fate = self.sectors.entry(sector).or_insert_with(|| match rng.chance_in_eight(4) {
             true => Some(rng.up_to(write_count)),
             false => None,
         });
         match fate {
             Some(end) => write < *end,
-            None => rng.chance(eighths),
+            None => rng.chance_in_eight(eighths),
         }
     }
 
@@ -60,8 +60,8 @@ impl CrashOutcome<'_> {
         match self.kind {
             SurvivalKind::Nothing => false,
             SurvivalKind::All => true,
-            SurvivalKind::UntilWrite(_) => self.rng.chance(4),
-            SurvivalKind::EachSector(eighths) => self.rng.chance(eighths),
+            SurvivalKind::UntilWrite(_) => self.rng.chance_in_eight(4),
+            SurvivalKind::EachSector(eighths) => self.rng.chance_in_eight(eighths),
         }
     }
 }

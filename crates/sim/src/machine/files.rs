@@ -191,7 +191,7 @@ impl SimMachine {
             // Decided with the other pending writes.
             OpDecision::CutPower => Err(power_error()),
             OpDecision::KillProcess => {
-                if self.rng.chance(4) {
+                if self.rng.chance_in_eight(4) {
                     self.inode_of(open).sync();
                 }
                 self.kill(pid);

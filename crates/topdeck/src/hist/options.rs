@@ -31,7 +31,7 @@ pub(crate) struct Options {
 
     /// Input from a process instead of files.
     #[arg(skip)]
-    pub(crate) memory: Option<ProcessMetrics>,
+    pub(crate) process_metrics: Option<ProcessMetrics>,
 
     /// Unit of the values, if the format has none: ns, us, ms, s, min, h, d or B
     ///

@@ -59,8 +59,12 @@ pub(crate) fn resolve_process(options: &Options) -> Result<Option<Options>> {
         );
     }
     let metrics = metrics.iter().map(|metric| metric.to_string_lossy().into_owned()).collect();
-    let memory = Some(ProcessMetrics { process, metrics });
-    Ok(Some(Options { files: vec![PathBuf::from(found.name())], memory, ..options.clone() }))
+    let process_metrics = Some(ProcessMetrics { process, metrics });
+    Ok(Some(Options {
+        files: vec![PathBuf::from(found.name())],
+        process_metrics,
+        ..options.clone()
+    }))
 }
 
 fn metric_names(process: &mut MatchedProcess) -> Result<String> {

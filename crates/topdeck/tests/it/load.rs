@@ -89,7 +89,7 @@ fn run_reports_its_calibration() {
     assert!(calibration["max_rate"].is_number(), "{calibration}");
     let checks = calibration["coordinated_omission"].as_array().unwrap();
     assert_eq!(checks.len(), 4, "{calibration}");
-    assert_eq!(document["account"]["scheduled"], 50);
+    assert_eq!(document["counts"]["scheduled"], 50);
     // Warnings of the calibration are warnings of the run.
     let warnings = document["warnings"].as_array().unwrap();
     let is_reported = |kind: &str| warnings.iter().any(|warning| warning["kind"] == kind);
@@ -223,7 +223,7 @@ fn commands_are_reported_without_arguments() {
     assert!(text.contains(" exited with status 3: no such table\n"), "{text}");
     let document: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(document["protocol"], "command");
-    assert_eq!(document["account"]["failed"]["exit"], 10);
+    assert_eq!(document["counts"]["failed"]["exit"], 10);
     let words = document["first_errors"]["exit"].as_str().unwrap();
     assert!(words.ends_with(" exited with status 3: no such table"), "{words}");
     let page = std::fs::read_to_string(page).unwrap();
@@ -485,7 +485,7 @@ fn run_is_written_in_every_format() {
     assert_eq!(run.status, 0, "{}", run.all());
     assert!(run.stdout.contains("Sessions of 5 page views with 40 requests each: 200"));
     let document: Value = serde_json::from_str(&std::fs::read_to_string(json).unwrap()).unwrap();
-    assert_eq!(document["account"]["completed"], 200);
+    assert_eq!(document["counts"]["completed"], 200);
     assert_eq!(document["times"]["response"]["count"], 200);
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("Percentile spectra") && page.contains("default-src 'none'"));

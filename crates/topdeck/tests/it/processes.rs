@@ -233,7 +233,7 @@ fn a_process_is_listed_and_shown() {
         queue_depth 0 requests (0.00 % of 64 requests)
         request_duration 400 values, p50 TIME, p99 TIME, max TIME
         storage_calls_total 80 (0.20 per request_duration)
-        storage_in_flight 0 in flight; 80 began
+        storage_in_flight 0 in flight; 80 started
         version "1.0.0"
         --- exit status 0
     "#]],
@@ -402,7 +402,7 @@ fn post_mortem_groups_operations_by_device() {
         sda 1,371 TIME TIME
         sdb 685 TIME TIME
 
-        What it showed:
+        Last values:
         answer_duration{route="home"} 75 values, p50 TIME, p99 TIME, max TIME
         answer_duration{route="search"} 25 values, p50 TIME, p99 TIME, max TIME
         answered_total{route="home"} 75
@@ -416,7 +416,7 @@ fn post_mortem_groups_operations_by_device() {
         queue_depth 0 requests (0.00 % of 64 requests)
         request_duration 100 values, p50 TIME, p99 TIME, max TIME
         storage_calls_total 20 (0.20 per request_duration)
-        storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 began
+        storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 started
         version "1.0.0"
         --- exit status 0
     "#]],

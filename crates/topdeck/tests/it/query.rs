@@ -486,8 +486,8 @@ fn breakdown_names_the_slow_label() {
           inside   60 values above 25 ms, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
           outside  1,140 others, 2026-11-09 12:00:00Z to 2026-11-09 12:29:00.000Z
 
-        host  divergence 0.332 bits of 1
-          value  inside  share  outside    share  times
+        host  Jensen-Shannon divergence 0.332 bits (0 to 1)
+          value  inside  share  outside    share  ratio
           b          60  100 %      540  47.37 %   2.11
           a           0    0 %      600  52.63 %   0.00
         --- exit status 0

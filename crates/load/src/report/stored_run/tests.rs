@@ -182,7 +182,7 @@ fn documentation_names_every_field() {
 /// Failure kinds are names in the document; the documentation lists them.
 #[test]
 fn documentation_names_every_failure() {
-    let row = PAGE.lines().find(|line| line.starts_with("| `account.failed.NAME`")).unwrap();
+    let row = PAGE.lines().find(|line| line.starts_with("| `counts.failed.NAME`")).unwrap();
     let (_, names) = row.split_once("by reason: ").unwrap();
     let documented: Vec<&str> = names.trim_end_matches(" |").split(", ").collect();
     let all: Vec<String> = Failure::ALL.iter().map(|one| format!("`{}`", one.key())).collect();
@@ -210,7 +210,7 @@ pub(crate) fn paths(
     found: &mut std::collections::BTreeSet<String>,
 ) {
     // Objects with arbitrary keys. Statistics are the same everywhere.
-    const NAMED: [&str; 3] = ["account.failed", "first_errors", "times"];
+    const NAMED: [&str; 3] = ["counts.failed", "first_errors", "times"];
     match json {
         serde_json::Value::Object(fields)
             if !fields.contains_key("estimate") || fields.contains_key("q") =>

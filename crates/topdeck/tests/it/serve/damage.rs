@@ -23,7 +23,7 @@ fn an_acknowledged_record_is_not_reported_again_after_a_restart() {
     for _ in 0..2 {
         server.start();
         let health = server.get("/health").text();
-        assert_eq!(health, format!("topdeck is well\n{NAME} is quarantined; see /v1/status\n"));
+        assert_eq!(health, format!("topdeck is healthy\n{NAME} is quarantined; see /v1/status\n"));
         server.stop();
     }
     server.start();
@@ -36,7 +36,7 @@ fn an_acknowledged_record_is_not_reported_again_after_a_restart() {
     assert!(status == 0 && text.contains("a defect of version 0.1.0"), "{status}: {text}");
     server.kill();
     server.start();
-    assert_eq!(server.get("/health").text(), "topdeck is well\n");
+    assert_eq!(server.get("/health").text(), "topdeck is healthy\n");
     let (status, text) = damage(&server, &[]);
     assert!(status == 0 && text.starts_with("no damage that is not acknowledged\n"), "{text}");
     assert!(text.contains(NAME) && text.contains("a defect of version 0.1.0"), "{text}");

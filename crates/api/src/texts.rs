@@ -1,4 +1,4 @@
-//! `/v1/info_metrics`: latest value of each info metric.
+//! `/v1/texts`: latest value of each series of texts.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ const LIMIT_MAX: usize = 100_000;
 /// Maximum size of a response in bytes.
 const RESPONSE_BYTES_MAX: usize = 16 << 20;
 
-const INFO_METRICS: &[Parameter] = &[
+const LIST_PARAMETERS: &[Parameter] = &[
     SELECTOR.required(),
     Parameter::text("from", "start of the range; default: a day before the end"),
     Parameter::text("to", "end of the range; default: now"),
@@ -34,21 +34,21 @@ const INFO_METRICS: &[Parameter] = &[
 ];
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute::get(
-    "/v1/info_metrics",
-    "Latest value of each info metric in a range.",
-    INFO_METRICS,
-    || routing::get(info_metrics),
+    "/v1/texts",
+    "Latest value of each series of texts in a range.",
+    LIST_PARAMETERS,
+    || routing::get(list_texts),
 )];
 
-async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
-    let parameters = parameters.reject_unknown(INFO_METRICS)?;
+async fn list_texts(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
+    let parameters = parameters.reject_unknown(LIST_PARAMETERS)?;
     let now = context.intake.now();
     let to = parameters.time("to", now)?.unwrap_or(now);
     let from = parameters.time("from", now)?.unwrap_or(to.saturating_sub(store::DAY));
     let (timeout, limit) = (parameters.timeout()?, parameters.count("limit", LIMIT, LIMIT_MAX)?);
     let queries = context.queries.clone();
     let work = move |view: &ReadView, active: &ActiveQuery| {
-        let expected = "a selector of info metrics, such as process_exit_info{host=\"a\"}";
+        let expected = "a selector of texts, such as process_exit_info{host=\"a\"}";
         parameters.required("selector", expected)?;
         let own = parameters.selector("selector")?.unwrap_or(Selector::All);
         let wanted = Selector::and(vec![Selector::label_equals(selector::KIND, "text"), own]);
@@ -85,9 +85,9 @@ async fn info_metrics(context: Context, parameters: Parameters) -> Result<JsonBo
             ("schema", integer(2)),
             ("total", integer(found)),
             ("truncated", Bool((told.len() as u64) < found)),
-            ("info_metrics", List(told)),
+            ("texts", List(told)),
             ("gaps", List(gaps.iter().map(document::gap).collect())),
         ]))
     };
-    context.run_light_with_view("info_metrics", timeout, work).await
+    context.run_light_with_view("texts", timeout, work).await
 }

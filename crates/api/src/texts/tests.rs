@@ -19,7 +19,7 @@ async fn latest_value_of_each_series() {
     send_text(&server, "8", START + 2, "died");
     let texts = async |uri: &str| -> Vec<(String, i64, String)> {
         let answer = server.json(uri).await;
-        let all = answer["info_metrics"].as_array().unwrap().iter().map(|one| {
+        let all = answer["texts"].as_array().unwrap().iter().map(|one| {
             let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
             let pid = text(&one["labels"]["pid"]);
             (pid, one["time_ns"].as_i64().unwrap(), text(&one["text"]))
@@ -30,27 +30,24 @@ async fn latest_value_of_each_series() {
     };
     let of = |pid: &str, at: i64, text: &str| (pid.to_owned(), at, text.to_owned());
     assert_eq!(
-        texts("/v1/info_metrics?selector=process_exit_info").await,
+        texts("/v1/texts?selector=process_exit_info").await,
         [of("7", START, "ended"), of("8", START + 2, "died")]
     );
     assert_eq!(
-        texts(&format!("/v1/info_metrics?selector=process_exit_info&to={}ns", START + 1)).await,
+        texts(&format!("/v1/texts?selector=process_exit_info&to={}ns", START + 1)).await,
         [of("7", START, "ended"), of("8", START + 1, "ended")]
     );
     assert_eq!(
-        texts(&format!(
-            "/v1/info_metrics?selector=process_exit_info&from={}ns&to={NOW}ns",
-            START + 1
-        ))
-        .await,
+        texts(&format!("/v1/texts?selector=process_exit_info&from={}ns&to={NOW}ns", START + 1))
+            .await,
         [of("8", START + 2, "died")]
     );
-    assert_eq!(texts("/v1/info_metrics?selector=process_exit_info{pid=\"7\"}").await.len(), 1);
+    assert_eq!(texts("/v1/texts?selector=process_exit_info{pid=\"7\"}").await.len(), 1);
     // Series without texts are skipped.
-    assert_eq!(texts("/v1/info_metrics?selector=latency").await, []);
-    let one = server.json("/v1/info_metrics?selector=process_exit_info&limit=1").await;
+    assert_eq!(texts("/v1/texts?selector=latency").await, []);
+    let one = server.json("/v1/texts?selector=process_exit_info&limit=1").await;
     assert_eq!((&one["total"], &one["truncated"]), (&2.into(), &true.into()));
-    let (status, text) = server.get("/v1/info_metrics").await;
+    let (status, text) = server.get("/v1/texts").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(text.contains("such as process_exit_info"), "{text}");
 }
