@@ -203,6 +203,15 @@ fn append_batches(
     }
     intake.check_key(producer, earlier, agent, seal.map(|seal| &seal.key))?;
     let mut answer = ForwardOutcome::default();
+    if request.entries.is_empty() {
+        // The sender asks where to continue.
+        let found = [producer, earlier].map(|producer| intake.find_last_sequence(producer, epoch));
+        for found in found {
+            if let Some((last, receipt)) = found?.filter(|found| Some(found.0) > answer.accepted) {
+                (answer.accepted, answer.receipt) = (Some(last), Some(receipt));
+            }
+        }
+    }
     for &(sequence, batch) in &request.entries {
         let identity = BatchIdentity { producer, epoch, sequence };
         let earlier = BatchIdentity { producer: earlier, ..identity };

@@ -26,6 +26,8 @@ pub(crate) struct BodyLimits {
     reject_counters: Arc<RejectCounters>,
     bytes_max: usize,
     timeout: Duration,
+    /// How the same data can be sent if the body is too large.
+    size_remedy: &'static str,
     /// Error that ended the reading of the body.
     pub(crate) violation: OnceLock<ErrorResponse>,
 }
@@ -42,14 +44,46 @@ impl BodyLimits {
             reject_counters: Arc::clone(rejects),
             bytes_max,
             timeout,
+            size_remedy: "split the request",
             violation: OnceLock::new(),
         }
     }
 
+    /// For requests with a file.
+    pub(crate) fn for_file(mut self) -> BodyLimits {
+        self.size_remedy = "send the file in parts with `topdeck import FILE --server URL`";
+        self
+    }
+
     fn reject(&self, reason: RejectReason) -> ErrorResponse {
         self.reject_counters.count(reason);
-        let problem = limit_error(reason, self.bytes_max, self.timeout);
+        let problem = self.limit_error(reason);
         self.violation.get_or_init(|| problem).clone()
+    }
+
+    fn limit_error(&self, reason: RejectReason) -> ErrorResponse {
+        match reason {
+            RejectReason::BodyBytes => ErrorResponse::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!(
+                    "body size limit ({} bytes, compressed and decompressed) exceeded; {}",
+                    self.bytes_max, self.size_remedy
+                ),
+            ),
+            RejectReason::BodyReadTimeout => ErrorResponse::new(
+                StatusCode::REQUEST_TIMEOUT,
+                format!(
+                    "body not received within {} s (body_read_timeout)",
+                    self.timeout.as_secs_f64()
+                ),
+            ),
+            _ => ErrorResponse {
+                status: StatusCode::TOO_MANY_REQUESTS,
+                message: "body memory limit reached (max_buffered_body_bytes); retry in 1 s"
+                    .to_owned(),
+                retry_after: Some(RETRY_AFTER_FULL),
+            },
+        }
     }
 
     /// Rejects a body whose Content-Length exceeds the limit.
@@ -90,27 +124,6 @@ impl BodyLimits {
     /// Maximum size of a body in bytes.
     pub(crate) fn bytes_max(&self) -> usize {
         self.bytes_max
-    }
-}
-
-fn limit_error(reason: RejectReason, bytes_max: usize, time_max: Duration) -> ErrorResponse {
-    match reason {
-        RejectReason::BodyBytes => ErrorResponse::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!(
-                "body size limit ({bytes_max} bytes, compressed and decompressed) exceeded; \
-                     split the request"
-            ),
-        ),
-        RejectReason::BodyReadTimeout => ErrorResponse::new(
-            StatusCode::REQUEST_TIMEOUT,
-            format!("body not received within {} s (body_read_timeout)", time_max.as_secs_f64()),
-        ),
-        _ => ErrorResponse {
-            status: StatusCode::TOO_MANY_REQUESTS,
-            message: "body memory limit reached (max_buffered_body_bytes); retry in 1 s".to_owned(),
-            retry_after: Some(RETRY_AFTER_FULL),
-        },
     }
 }
 

@@ -26,6 +26,9 @@ use crate::limits::{
 use crate::response_buffers::ResponseBuffers;
 use crate::route::{SERIES_CHANGES_PATH, SNAPSHOTS_PATH};
 
+/// Routes that take a file.
+const FILE_PATHS: [&str; 2] = ["/v1/import", "/v1/hlog"];
+
 /// Request middleware: limits, access, metrics, routing.
 pub(crate) struct RequestMiddleware {
     pub(crate) access: Arc<AccessPolicy>,
@@ -133,7 +136,8 @@ impl RequestMiddleware {
             body_bytes,
             self.limits.body_read_timeout,
         );
-        let bound = Arc::new(bound);
+        let has_file = FILE_PATHS.contains(&request.uri().path());
+        let bound = Arc::new(if has_file { bound.for_file() } else { bound });
         if let Some(length) = content_length(request.headers())
             && let Err(problem) = bound.check_content_length(length)
         {

@@ -17,7 +17,6 @@
 //! for any backlog. Request format: `model::ForwardRequest`; protocol: `docs/formats/forward.md`.
 #![forbid(unsafe_code)]
 
-mod backoff;
 mod dead_letter_dir;
 mod encoded_request;
 mod error;

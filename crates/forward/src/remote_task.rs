@@ -10,10 +10,9 @@ use http::{HeaderValue, Request, header};
 use intake::{Intake, LogLevel, Restartable};
 use net::dial::{Dialer, HttpConnection, ResponseLimits};
 use net::signature::{Signer, to_hex};
-use net::{Endpoint, forward_protocol};
+use net::{Endpoint, ExponentialBackoff, forward_protocol};
 use tokio::sync::watch;
 
-use crate::backoff::ExponentialBackoff;
 use crate::dead_letter_dir::DeadLetterDir;
 use crate::encoded_request::{EncodedRequest, EntryKind};
 use crate::error::{Error, Result};

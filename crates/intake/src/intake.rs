@@ -223,6 +223,12 @@ impl Intake {
         }
     }
 
+    /// The last accepted sequence of a producer epoch, and a receipt of everything up to it.
+    pub fn find_last_sequence(&self, producer: u64, epoch: u64) -> Result<Option<(u64, Receipt)>> {
+        let last = self.shared.target.last_sequence(producer, epoch)?;
+        Ok(last.map(|last| (last, self.shared.receipt_of_all())))
+    }
+
     /// Appends an encoded batch with an identity of its own; `name` is the producer's name, empty
     /// if unknown.
     pub fn append_encoded(

@@ -265,6 +265,11 @@ impl IntakeState {
 
     pub(crate) fn repeated(&self) -> Receipt {
         self.outcomes.duplicate.add(1);
+        self.receipt_of_all()
+    }
+
+    /// Receipt of all batches in the journal; none of them is the caller's.
+    pub(crate) fn receipt_of_all(&self) -> Receipt {
         self.group_commit.receipt(
             self.target.journal().watermarks().end,
             0,

@@ -62,6 +62,18 @@ impl WriteTarget {
         }
     }
 
+    /// Sequence of the last batch of a producer epoch: later ones are no duplicates.
+    pub(crate) fn last_sequence(
+        &self,
+        producer: u64,
+        epoch: u64,
+    ) -> Result<Option<u64>, store::Error> {
+        match self {
+            WriteTarget::Store(store) => store.last_sequence(producer, epoch),
+            WriteTarget::Journal(journal) => Ok(journal.last_sequence(producer, epoch)?),
+        }
+    }
+
     /// Appends a batch whose new series are admitted.
     pub(crate) fn append(
         &self,

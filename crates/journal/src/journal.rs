@@ -215,6 +215,11 @@ impl Journal {
         Ok(self.inner.mapped.lock_append()?.duplicate_end(Some(identity)).is_some())
     }
 
+    /// Sequence of the last accepted batch of a producer epoch: later ones are no duplicates.
+    pub fn last_sequence(&self, producer: u64, epoch: u64) -> Result<Option<u64>> {
+        Ok(self.inner.mapped.lock_append()?.last_sequence(producer, epoch))
+    }
+
     /// Brings everything appended to a level; `process` means written to segments here.
     pub fn flush(&self, level: Level) -> Result<Watermarks> {
         self.inner.flush(level)?;

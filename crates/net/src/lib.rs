@@ -1,6 +1,7 @@
-//! Network connections: TLS and HTTP client with phase timings.
+//! Network connections: TLS and HTTP client with phase timings, and the delays of retries.
 #![forbid(unsafe_code)]
 
+mod backoff;
 mod bearer;
 mod certificate;
 pub mod dial;
@@ -10,6 +11,7 @@ mod lookup;
 pub mod signature;
 pub mod tls;
 
+pub use backoff::ExponentialBackoff;
 pub use bearer::bearer;
 pub use certificate::names;
 pub use endpoint::{Endpoint, EndpointError};

@@ -90,8 +90,13 @@ impl ProducerTable {
 
     /// Whether a batch is contained.
     pub(crate) fn contains(&self, identity: journal::BatchIdentity) -> bool {
-        let state = self.0.get(&(identity.producer, identity.epoch));
-        state.is_some_and(|state| identity.sequence <= state.sequence)
+        let last = self.last_sequence(identity.producer, identity.epoch);
+        last.is_some_and(|last| identity.sequence <= last)
+    }
+
+    /// Sequence of the last contained batch of a producer epoch.
+    pub(crate) fn last_sequence(&self, producer: u64, epoch: u64) -> Option<u64> {
+        self.0.get(&(producer, epoch)).map(|state| state.sequence)
     }
 }
 

@@ -182,6 +182,13 @@ impl Store {
         self.inner.has_taken(identity)
     }
 
+    /// Sequence of the last batch of a producer epoch, contained or acknowledged: later ones are no
+    /// duplicates.
+    pub fn last_sequence(&self, producer: u64, epoch: u64) -> Result<Option<u64>> {
+        let contained = lock(&self.inner.producers).last_sequence(producer, epoch);
+        Ok(contained.max(self.inner.journal.last_sequence(producer, epoch)?))
+    }
+
     /// Checks whether a series with this key is known or may be inserted for `producer`. `batch`
     /// holds the new series before it in the same batch, and afterwards this one. Concurrent
     /// batches do not see each other's new series and may together exceed a limit by that many.

@@ -156,10 +156,22 @@ async fn acknowledged_requests_are_durable_and_duplicates_count_once() {
         let said = r#"{"accepted":7,"appended":0,"duplicates":2}"#;
         check(submit(&here, plain).await, (200, Some(7), None, said));
         assert_eq!(durable(&here), [one.len(), two.len(), three.len()]);
-        check(
-            submit(&here, forward_request(&[])).await,
-            (200, None, None, r#"{"accepted":null,"appended":0,"duplicates":0}"#),
-        );
+    }
+}
+
+#[tokio::test]
+async fn an_empty_request_says_where_to_continue() {
+    for here in [agent_node(&journal::Settings::default()), store_node()] {
+        let nothing = r#"{"accepted":null,"appended":0,"duplicates":0}"#;
+        check(submit(&here, forward_request(&[])).await, (200, None, None, nothing));
+        let batches = [(4, batch(false, 1)), (7, batch(false, 20))];
+        assert_eq!(submit(&here, forward_request(&batches)).await.0, 200);
+        let position = r#"{"accepted":7,"appended":0,"duplicates":0}"#;
+        check(submit(&here, forward_request(&[])).await, (200, Some(7), None, position));
+        // That of another journal is another one.
+        let other = ForwardRequestWriter::new(8).finish();
+        let other = Request::post(PATH).body(other.into()).unwrap();
+        check(submit(&here, other).await, (200, None, None, nothing));
     }
 }
 

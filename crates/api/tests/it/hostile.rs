@@ -100,6 +100,18 @@ fn oversized_requests_are_rejected() {
 }
 
 #[test]
+fn a_file_over_the_limit_is_answered_with_the_command_that_sends_it() {
+    let mut settings = local_settings(None);
+    settings.limits.max_body_bytes = 1000;
+    let it = ServerFixture::with(settings);
+    let remedy = "send the file in parts with `topdeck import FILE --server URL`";
+    for path in ["/v1/import?metric=a&start=1", "/v1/hlog?metric=a"] {
+        it.post(path, "", vec![b'1'; 1001]).check(413, remedy);
+    }
+    it.post("/v1/record?metric=a", "", vec![b'1'; 1001]).check(413, "; split the request");
+}
+
+#[test]
 fn garbage_and_partial_requests_do_no_harm() {
     let it = ServerFixture::new();
     let whole = request("POST", "/v1/record?metric=half", "", b"12345");

@@ -201,6 +201,11 @@ impl AppendLockGuard<'_> {
         (AppendOutcome::At(first), tail)
     }
 
+    /// Sequence of the last accepted batch of a producer epoch.
+    pub(crate) fn last_sequence(&self, producer: u64, epoch: u64) -> Option<u64> {
+        self.buffer.sequences().last(producer, epoch).map(|(sequence, _)| sequence)
+    }
+
     /// End of the last accepted batch, if this batch is not newer.
     pub(crate) fn duplicate_end(&self, identity: Option<BatchIdentity>) -> Option<u64> {
         let identity = identity?;

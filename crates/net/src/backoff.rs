@@ -7,25 +7,26 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(300);
 
 /// Backoff state: consecutive failures.
 #[derive(Clone, Debug)]
-pub(crate) struct ExponentialBackoff {
+pub struct ExponentialBackoff {
     first: Duration,
     max: Duration,
     failures: u32,
 }
 
 impl ExponentialBackoff {
-    pub(crate) fn new((first, longest): (Duration, Duration)) -> ExponentialBackoff {
+    /// No failure yet; delays are from the first to the longest.
+    pub fn new((first, longest): (Duration, Duration)) -> ExponentialBackoff {
         ExponentialBackoff { first, max: longest.max(first), failures: 0 }
     }
 
     /// Resets the delay after a success.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// Delay after a failure. `retry_after` is the delay requested by the remote; `slowly` selects
     /// the longest delay, for failures that need an operator.
-    pub(crate) fn next_delay(
+    pub fn next_delay(
         &mut self,
         retry_after: Option<Duration>,
         slowly: bool,
