@@ -103,7 +103,7 @@ test("an incident of this morning is in the summary, with its hour and the expec
   const orders = row({ service: "orders", stateToday: "affected", aboveToday: exact(120) });
   const today = summariseToday(of(row(), orders, payment));
   expect(today?.text).toBe(
-    "Today 2 of 3 affected. Most: payment (http.server.request.duration), 1,875 of 148,000 " +
+    "Today 2 of 3 rows affected. Most: payment (http.server.request.duration), 1,875 of 148,000 " +
       "requests above 250 ms (1.3 %, 1 % expected).",
   );
   expect(today?.row.service).toBe("payment");

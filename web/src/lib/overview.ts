@@ -353,7 +353,7 @@ export function summariseToday({ rows, total }: Overview): TodaySummary | null {
   const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
   const share = formatShare(row.countToday > 0 ? above / row.countToday : 0);
   const text =
-    `Today ${many} affected. Most: ${nameOf(row)}, ${formatCount(above)} of ` +
+    `Today ${many} rows affected. Most: ${nameOf(row)}, ${formatCount(above)} of ` +
     `${formatCount(row.countToday)} ${row.noun} above ${limit} (${share}, 1 % expected).`;
   return { text, row, hour: row.worstHour };
 }
