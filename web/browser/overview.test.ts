@@ -140,3 +140,34 @@ test("counters and gauges have tabs, and topdeck's own metrics are folded", asyn
   await page.getByLabel("Filter").fill("no such metric");
   await page.getByText(/^None of .* gauges contains “no such metric”/).waitFor();
 });
+
+// Three hours after an incident every row was green, and the page did not tell of it.
+test("an incident of today is on the first page, with its worst hour by label", async () => {
+  const now = await server.ask<{ now_ns: number }>("/v1/overview", {});
+  const today = new Date(now.now_ns / 1e6).setHours(0, 0, 0, 0);
+  // Before two o'clock there is no earlier hour of today.
+  if (now.now_ns / 1e6 - today < 2 * 60 * MINUTE) return;
+  const hour = today + Math.floor((now.now_ns / 1e6 - today) / 3_600e3 - 1) * 3_600e3;
+  const slow = (at: number, host: string, value: number, count: number): Point => ({
+    start: hour + at * MINUTE,
+    end: hour + (at + 1) * MINUTE,
+    labels: { service: "payment", host },
+    values: Array(count).fill(value) as number[],
+  });
+  const minutes = Array.from({ length: 40 }, (_, at) => at);
+  await server.send("latency", [
+    ...minutes.map((at) => slow(at, "pay-1", 0.02, 100)),
+    ...minutes.map((at) => slow(at, "pay-2", 0.9, 20)),
+  ]);
+  await openPage();
+  await row("payment").waitFor();
+  await expect
+    .poll(() => services().getByTestId("overview-today").innerText(), { timeout: 30_000 })
+    .toMatch(/payment \(latency\), 800 of 4,800 requests above 250 ms \(16\.7 %, 1 % expected\)/);
+  await expect.poll(() => row("payment").innerText()).toContain("48 expected");
+  await services().getByTestId("overview-today").getByRole("link").click();
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  await expect
+    .poll(() => page.getByLabel("Breakdown by label").innerText(), { timeout: 20_000 })
+    .toMatch(/pay-2\s+100 % inside/);
+});

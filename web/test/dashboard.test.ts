@@ -103,6 +103,8 @@ test("docs/formats/dashboard.md has an example that is read as it stands, and ev
     "panels[].language",
     "panels[].text",
     "panels[].title",
+    "panels[].legend",
+    "panels[].unit",
     "panels[].size",
   ]);
 });

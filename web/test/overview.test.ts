@@ -5,10 +5,14 @@ import {
   describeThreshold,
   describeUnusual,
   exploreLink,
+  hasNoValues,
+  hourLink,
   loadThresholds,
+  metricLink,
   roundDuration,
   storeThreshold,
   summarise,
+  summariseToday,
   unknownReason,
   type OverviewRow,
 } from "../src/lib/overview";
@@ -26,8 +30,11 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
     noun: "requests",
     selector: "latency",
     state: "usual",
+    stateToday: "usual",
     affectedNow: 0,
     expectedNow: 12,
+    expectedToday: 50,
+    worstHour: null,
     aboveNow: exact(0),
     aboveToday: exact(0),
     countNow: 1_200,
@@ -63,11 +70,11 @@ test("the summary names the worst service, how many requests, and what is unknow
       "250 ms in the last 5 minutes. 1 unknown.",
   );
   expect(summarise(of(row(), silent))).toBe(
-    "No more than expected above the threshold in 1 of 2 rows. 1 unknown.",
+    "Now no more than expected above the threshold in 1 of 2 rows. 1 unknown.",
   );
   const wide = row({ state: "uncertain", affectedNow: null });
   expect(summarise(of(row(), wide))).toBe(
-    "No more than expected above the threshold in 1 of 2 rows. 1 uncertain.",
+    "Now no more than expected above the threshold in 1 of 2 rows. 1 uncertain.",
   );
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
 });
@@ -80,6 +87,50 @@ test("a row opens the heatmap where its data is", () => {
   expect(exploreLink(old, NOW)).toBe(
     "#/explore?from=2026-11-25T05:00Z&selector=latency&to=2026-11-25T06:01Z&v=2",
   );
+});
+
+// Three hours after an incident the page was all green.
+test("an incident of this morning is in the summary, with its hour and the expected share", () => {
+  const hour = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(700), count: 6_000 };
+  const payment = row({
+    service: "payment",
+    stateToday: "affected",
+    aboveToday: exact(1_875),
+    countToday: 148_000,
+    expectedToday: 1_480,
+    worstHour: hour,
+  });
+  const orders = row({ service: "orders", stateToday: "affected", aboveToday: exact(120) });
+  const today = summariseToday(of(row(), orders, payment));
+  expect(today?.text).toBe(
+    "Today 2 of 3 rows affected. Most: payment (http.server.request.duration), 1,875 of 148,000 " +
+      "requests above 250 ms (1.3 %, 1 % expected).",
+  );
+  expect(today?.row.service).toBe("payment");
+  expect(hourLink(payment, hour, NOW)).toBe(
+    "#/explore?breakdown=1795680000000,1795683600000,0.25,Infinity&from=2026-11-26T07:00Z" +
+      "&selector=latency&threshold=250ms&to=2026-11-26T10:00Z&v=2",
+  );
+  expect(summariseToday(of(row()))).toBeNull();
+});
+
+test("an incident that the rest of the day conceals is told by its hour", () => {
+  const hour = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(40), count: 200 };
+  const concealed = row({ service: "batch", aboveToday: exact(45), worstHour: hour });
+  expect(summariseToday(of(row(), concealed))?.hour).toBe(hour);
+});
+
+test("a row without values is one only if its history has been read", () => {
+  const short = { ratio: null, reason: "no values in the last hour", days: 0 } as const;
+  const empty = { countNow: 0, countToday: 0, state: "unknown" } as const;
+  expect(hasNoValues(row({ ...empty, unusual: short }))).toBe(true);
+  expect(hasNoValues(row(empty))).toBe(false);
+  // It stopped this morning.
+  expect(hasNoValues(row({ ...empty, countToday: 7, unusual: short }))).toBe(false);
+});
+
+test("the name of a metric opens the whole metric", () => {
+  expect(metricLink(row())).toBe("#/explore?selector=http.server.request.duration&v=2");
 });
 
 test("an unknown row says why", () => {

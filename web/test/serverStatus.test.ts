@@ -4,6 +4,7 @@ import {
   acknowledgements,
   findNotes,
   findProblems,
+  statusTiles,
   type StatusJson,
 } from "../src/lib/serverStatus";
 
@@ -152,4 +153,21 @@ test("a journal that stopped, damage, gaps, threads and tokens are named", () =>
     "Tokens are not reloaded: line 2: unknown scope. Repair the file; the previous tokens stay " +
       "in force.",
   ]);
+});
+
+// The page said healthy, and neither where the data is nor how much room is left.
+test("the status has the free disk space and the directory, and says what its numbers are", () => {
+  const data = { dir: "/var/lib/topdeck", free_bytes: 12e9, total_bytes: 100e9 };
+  const tiles = statusTiles(status({ data }));
+  const of = (name: string) => tiles.find((tile) => tile.name === name);
+  expect(of("disk space free")).toEqual({
+    name: "disk space free",
+    value: "12 GB",
+    detail: "12.0 % of 100 GB",
+    meaning: "data in /var/lib/topdeck",
+  });
+  expect(of("journal")?.meaning).toContain("commit log");
+  // A simulated disk has no file system.
+  const unknown = statusTiles(status({ data: { ...data, free_bytes: null, total_bytes: null } }));
+  expect(unknown.map((tile) => tile.name)).not.toContain("disk space free");
 });

@@ -1,6 +1,12 @@
 import { expect, test } from "vitest";
 
-import { formatRate, SenderRates, sortTargets, type TargetJson } from "../src/lib/sources";
+import {
+  formatRate,
+  isSender,
+  SenderRates,
+  sortTargets,
+  type TargetJson,
+} from "../src/lib/sources";
 
 test("the rate of a sender is that between two readings", () => {
   const rates = new SenderRates();
@@ -39,4 +45,9 @@ test("targets that are down come first", () => {
   const target = (name: string, state: TargetJson["state"]) => ({ name, state }) as TargetJson;
   const all = [target("b", "up"), target("c", "down"), target("a", "up"), target("d", "unknown")];
   expect(sortTargets(all).map((one) => one.name)).toEqual(["c", "d", "a", "b"]);
+});
+
+test("an action of a user is no sender that could fall silent", () => {
+  const names = ["demo", "rename", "retire", "annotations", "import lat.csv", "host"];
+  expect(names.filter(isSender)).toEqual(["demo", "import lat.csv", "host"]);
 });

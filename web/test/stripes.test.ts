@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { Heatmap } from "../src/lib/api";
 import { Distribution } from "../src/lib/distribution";
 import { fetchWithoutStripes, intervalOfStripes } from "../src/lib/stripes";
-import { columnStep } from "../src/lib/time";
+import { columnStep, fixedColumnStep } from "../src/lib/time";
 
 /** A heatmap with columns of 10 s: `#` is a column with values. */
 function heatmap(columns: string): Heatmap {
@@ -30,6 +30,8 @@ test.each([
   ["readings of 60 s in columns of 10 s", "#.....#.....#.....#.....#.....", 60e3],
   ["readings of 25 s", "#..#.#..#.#..#.#..#.#..#.", 25e3],
   ["a missing reading", "#.....#.....#...........#.....#.....#.....#", 60e3],
+  // The history of the demonstration has a row a minute, what follows one in ten seconds.
+  ["a part with readings of 60 s", "#.....#.....#.....#.....#.....################", 60e3],
   ["a column per reading", "##########", null],
   ["an idle service", "####......####....", null],
   ["rare values at any time", "#...#.#.......#..#", null],
@@ -44,6 +46,16 @@ test("columns are not shorter than the interval of the data", () => {
   expect(columnStep(3_600e3, 1_000)).toBe(10e3);
   expect(columnStep(3_600e3, 1_000, 60e3)).toBe(60e3);
   expect(columnStep(3_600e3, 1_000, 25e3)).toBe(30e3);
+});
+
+// On a phone, the heatmap behind Who? had another range than the breakdown.
+test("a fixed range of whole columns is not extended by longer ones", () => {
+  const minute = 60e3;
+  expect(fixedColumnStep(2 * minute, 364 * minute, 60)).toBe(2 * minute);
+  expect(columnStep(362 * minute, 60)).toBe(10 * minute);
+  // The interval of the data counts more, and a range of odd ends is extended.
+  expect(fixedColumnStep(2 * minute, 364 * minute, 60, 10 * minute)).toBe(10 * minute);
+  expect(fixedColumnStep(1, 3_600e3 + 1, 60)).toBe(minute);
 });
 
 test("two heatmaps with stripes are fetched again with the longer interval", async () => {

@@ -68,6 +68,19 @@ test.each([
   expect(Math.abs(parseValue(text, unit)! - number)).toBeLessThanOrEqual(Math.abs(number) * 1e-9);
 });
 
+// The field showed `611382492`, cut off, from `611382492.9170599ns` in the address.
+test.each([
+  [611382492.9170599, "ns", "611ms"],
+  [0.6113824929170599, "s", "611ms"],
+  [61_382_492_917.06, "ns", "61.4s"],
+  [250e6, "ns", "250ms"],
+  [1.234e9, "ns", "1.234s"],
+  [12_345_678.9, "B", "12.3MB"],
+  [0.0123456789, "", "0.0123"],
+])("a threshold of %d %s is %s in field and address", (number, unit, expected) =>
+  expect(formatInput(number, unit)).toBe(expected),
+);
+
 test("a count above 2^53 is marked as inexact", () => {
   expect(formatCount(2 ** 53 - 1)).toBe("9,007,199,254,740,991");
   expect(formatCount(2 ** 62)).toBe("about 4.612e+18");

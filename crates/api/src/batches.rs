@@ -18,7 +18,7 @@ use intake::{Intake, Receipt};
 use journal::BatchIdentity;
 use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest};
 use net::forward_protocol::{
-    ACKED_SEQUENCE_HEADER, AGENT_PRODUCER, CONTENT_TYPE, KEY_HEADER, PATH,
+    ACKED_SEQUENCE_HEADER, AGENT_PRODUCER, CONTENT_TYPE, IMPORT_PREFIX, KEY_HEADER, PATH,
     REJECTED_SEQUENCE_HEADER, SIGNATURE_HEADER,
 };
 use net::signature::{PublicKey, SIGNATURE_BYTES, from_hex, verify_signature};
@@ -84,8 +84,12 @@ async fn handle_batches(
     let intake = Arc::clone(&context.intake);
     // A header that is not text counts as no name; the ledger limits the name's length.
     let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
-    // A prefix distinguishes agents from other producers.
-    let agent = if agent.is_empty() { String::new() } else { format!("agent {agent}") };
+    // A prefix distinguishes agents and imports from other producers.
+    let agent = match agent {
+        "" => String::new(),
+        import if import.starts_with(IMPORT_PREFIX) => import.to_owned(),
+        agent => format!("agent {agent}"),
+    };
     let limits =
         parts.extensions.get::<Arc<BodyLimits>>().expect("BUG: a body without limits").clone();
     // Decompression uses CPU time, and the append may wait for the disk.

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use axum::routing;
 
 use crate::api_error::ApiError;
@@ -43,6 +45,7 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
             ("start_time_ns", Integer(shared.queries.started_at.into())),
             ("store", store),
             ("journal", journal),
+            ("data", data_json(shared.intake.target().journal().dir())),
         ];
         let supervisor = shared.intake.supervisor();
         fields.push(("threads", threads_json(supervisor)));
@@ -54,6 +57,18 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
         shared.queries.json_response(&Object(fields))
     };
     context.run_light("status", None, work).await
+}
+
+/// Directory of the data, and the space of its file system; null if that cannot be read.
+fn data_json(journal: &Path) -> Json {
+    let dir = journal.parent().unwrap_or(journal);
+    let space = rustix::fs::statvfs(dir).ok();
+    let bytes = |blocks: u64, size: u64| integer(blocks.saturating_mul(size));
+    Object(vec![
+        ("dir", Text(dir.display().to_string())),
+        ("free_bytes", space.as_ref().map_or(Null, |of| bytes(of.f_bavail, of.f_frsize))),
+        ("total_bytes", space.as_ref().map_or(Null, |of| bytes(of.f_blocks, of.f_frsize))),
+    ])
 }
 
 /// Threads, their panics and restarts.

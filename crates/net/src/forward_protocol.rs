@@ -7,6 +7,8 @@ pub const PATH: &str = "/v1/batches";
 pub const CONTENT_TYPE: &str = "application/vnd.topdeck.parcel";
 /// Producer name of agents in the ledger.
 pub const AGENT_PRODUCER: &str = "topdeck-agent";
+/// Prefix of the producer names of imports; the name of the file follows.
+pub const IMPORT_PREFIX: &str = "import ";
 /// Response header: highest durable sequence of the sender's journal.
 pub const ACKED_SEQUENCE_HEADER: &str = "topdeck-accepted";
 /// Response header: sequence of the rejected batch.

@@ -98,6 +98,7 @@ pub fn break_down(
     let handles = select_histograms(source, &rectangle.selector, &budget)?;
     let mut gaps = Vec::new();
     let mut counted = Vec::with_capacity(handles.len());
+    let (mut merged, mut all_count) = (Mixture::default(), 0_u64);
     for handle in &handles {
         budget.check_deadline()?;
         let mut read = |range: Range<i64>| -> Result<Mixture> {
@@ -122,12 +123,25 @@ pub fn break_down(
             upper: others - inside.lower,
         };
         counted.push((handle, [inside, outside]));
+        for part in within.parts() {
+            merged.add(part).map_err(merge_error)?;
+        }
+        all_count = all_count.saturating_add(others);
     }
     let zero = [Bracket::exact(0); 2];
+    // Shares are of this sum, so that those of a label add up to 1.
     let total = counted.iter().fold(zero, |total, (_, counts)| add_pairs(total, *counts));
     if total[0].upper == 0 {
         return invalid("the rectangle contains no values");
     }
+    // The number of all is that of the merged values, as elsewhere: the sum of the estimates of the
+    // series has the rounding of each.
+    let inside = between(&merged, rectangle.above, rectangle.up_to);
+    let outside = Bracket {
+        lower: all_count - inside.upper,
+        estimate: all_count - inside.estimate,
+        upper: all_count - inside.lower,
+    };
     let names: BTreeMap<&str, ()> = handles
         .iter()
         .flat_map(|handle| handle.labels.iter().map(|(name, _)| (name, ())))
@@ -146,7 +160,6 @@ pub fn break_down(
     labels.sort_by(|a, b| b.divergence.total_cmp(&a.divergence).then(a.label.cmp(&b.label)));
     gaps.sort();
     gaps.dedup();
-    let [inside, outside] = total;
     Ok(Breakdown { inside, outside, labels, gaps })
 }
 

@@ -11,6 +11,7 @@
 //!
 //! Limits: [`ROWS_MAX`] rows, [`SERIES_MAX`] series per row, [`MEMORY_BYTES_MAX`].
 
+pub mod day_hours;
 pub mod deviation;
 pub mod mini_heatmap;
 pub mod row_threshold;
@@ -25,6 +26,7 @@ use hist::{Bracket, LimitInclusion, Mixture};
 use model::{Gap, Selector, Series, SeriesKind, selector};
 use store::{MINUTE, ReadView, SeriesEntryRef};
 
+use self::day_hours::WorstHour;
 use self::deviation::Deviation;
 use self::excess::{ExcessSignificance, expected_above};
 use self::mini_heatmap::MiniHeatmap;
@@ -141,6 +143,9 @@ pub struct OverviewRow {
     /// Values above the threshold in the last five minutes, and today; `None` without a threshold,
     /// and today's before the day has been read.
     pub above: (Option<Bracket<u64>>, Option<Bracket<u64>>),
+    /// Hour of today with most values above the threshold beyond those expected there; `None`
+    /// without an hour with significantly more, or before the day has been read.
+    pub worst_hour: Option<WorstHour>,
     /// How unusual the last hour is; `None` before it has been compared.
     pub deviation: Option<Deviation>,
     /// The last hour; `None` without values in it.
@@ -169,19 +174,23 @@ impl OverviewRow {
         expected_above(self.recent.count())
     }
 
+    /// Number of the values of today that is expected above a threshold.
+    pub fn expected_today(&self) -> f64 {
+        expected_above(self.count_today)
+    }
+
     /// What can be said about the last five minutes.
     pub fn state(&self) -> RowStatus {
-        match self.above.0.map(|above| ExcessSignificance::of(above, self.recent.count())) {
-            _ if self.recent.count() == 0 => RowStatus::Unknown,
-            None => RowStatus::Unknown,
-            Some(ExcessSignificance::Significant(_)) => RowStatus::Affected,
-            Some(ExcessSignificance::Uncertain(_)) => RowStatus::Uncertain,
-            Some(ExcessSignificance::Insignificant) => RowStatus::Usual,
-        }
+        RowStatus::of(self.above.0, self.recent.count())
+    }
+
+    /// What can be said about today.
+    pub fn state_today(&self) -> RowStatus {
+        RowStatus::of(self.above.1, self.count_today)
     }
 }
 
-/// What can be said about a row now.
+/// What can be said about a row in a time range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowStatus {
     /// Significantly more values above the threshold than expected.
@@ -190,8 +199,20 @@ pub enum RowStatus {
     Uncertain,
     /// Not more than expected, or so few more that chance explains them.
     Usual,
-    /// No data in the last five minutes, not read yet, or no threshold.
+    /// No data, not read yet, or no threshold.
     Unknown,
+}
+
+impl RowStatus {
+    fn of(above: Option<Bracket<u64>>, count: u64) -> RowStatus {
+        match above.map(|above| ExcessSignificance::of(above, count)) {
+            _ if count == 0 => RowStatus::Unknown,
+            None => RowStatus::Unknown,
+            Some(ExcessSignificance::Significant(_)) => RowStatus::Affected,
+            Some(ExcessSignificance::Uncertain(_)) => RowStatus::Uncertain,
+            Some(ExcessSignificance::Insignificant) => RowStatus::Usual,
+        }
+    }
 }
 
 /// Rows by rank, and what is missing from them.
@@ -436,9 +457,13 @@ fn row_of(
     standing: RowRanking,
     (times, has_other_unit): (OverviewTimes, bool),
 ) -> OverviewRow {
+    let threshold = standing.threshold.as_ref().filter(|_| state.is_complete());
+    // Counts that overflow have no worst hour.
+    let worst_hour = threshold.and_then(|of| state.worst_hour(of.value).ok().flatten());
     OverviewRow {
         key: key.clone(),
         has_other_unit,
+        worst_hour,
         series: state.series.len(),
         recent: state.recent.clone(),
         count_today: state.today.count(),

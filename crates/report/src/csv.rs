@@ -53,7 +53,7 @@ pub fn csv_text(table: CsvTable, document: &Value) -> String {
 /// A column of a field of a row, and whether it has bounds.
 type FieldColumn = (&'static str, bool);
 
-const OVERVIEW_COLUMNS: [FieldColumn; 14] = [
+const OVERVIEW_COLUMNS: [FieldColumn; 16] = [
     ("name", false),
     ("unit", false),
     ("state", false),
@@ -61,7 +61,9 @@ const OVERVIEW_COLUMNS: [FieldColumn; 14] = [
     ("expected_now", false),
     ("affected_now", false),
     ("count_now", false),
+    ("state_today", false),
     ("above_today", true),
+    ("expected_today", false),
     ("count_today", false),
     ("rate", false),
     ("p50", true),
@@ -327,6 +329,8 @@ fn add_overview(document: &Value, rows: &mut CsvRows) {
     rows.add_columns(&[("service", false)]);
     rows.add_columns(&OVERVIEW_COLUMNS);
     rows.add_columns(&[("threshold", false), ("threshold_source", false), ("unusual", true)]);
+    rows.add_columns(&[("worst_hour", false), ("worst_hour_above", true)]);
+    rows.add_columns(&[("worst_hour_count", false)]);
     for row in list(&document["rows"]) {
         rows.start_row();
         let service = row["labels"].as_object().and_then(|labels| labels.values().next());
@@ -338,6 +342,9 @@ fn add_overview(document: &Value, rows: &mut CsvRows) {
         rows.set("threshold", plain_text(&row["threshold"]["value"]));
         rows.set("threshold_source", plain_text(&row["threshold"]["source"]));
         rows.set_value("unusual", &row["unusual"]["ratio"]);
+        rows.set_time("worst_hour", &row["worst_hour"]["start_ns"]);
+        rows.set_value("worst_hour_above", &row["worst_hour"]["above"]);
+        rows.set_value("worst_hour_count", &row["worst_hour"]["count"]);
     }
 }
 
@@ -516,9 +523,11 @@ mod tests {
         let row = json!({
             "name": "latency", "labels": {"service": "cart"}, "unit": "ms", "state": "affected",
             "above_now": count(61), "expected_now": 36.0, "affected_now": 25.0, "count_now": 3600,
-            "above_today": null, "count_today": 9000, "rate": 12.0, "p50": null, "p99": null,
+            "state_today": "affected", "above_today": count(200), "expected_today": 90.0,
+            "count_today": 9000, "rate": 12.0, "p50": null, "p99": null,
             "max": null, "latest_ns": TIME, "threshold": {"value": 250.0, "source": "user"},
-            "unusual": null
+            "unusual": null,
+            "worst_hour": {"start_ns": TIME, "end_ns": TIME, "above": count(90), "count": 700}
         });
         check_cells(
             CsvTable::Overview,

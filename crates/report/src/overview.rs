@@ -52,6 +52,9 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let mut table = TextTable::new(&columns);
     for row in rows {
         table.row(cells(row, now, terminal));
+        if let Some(text) = today_text(row) {
+            table.remark(text);
+        }
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
         if gaps > 0 {
             let reason = row["gaps"][0]["reason"].as_str().unwrap_or("");
@@ -107,6 +110,35 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         age.unwrap_or("–".to_owned()),
         strip(&row["heatmap"], terminal),
     ]
+}
+
+/// What was unusual today, and when; `None` if nothing was.
+fn today_text(row: &Value) -> Option<String> {
+    let noun = row["counts"].as_str().unwrap_or("values");
+    let mut text = Vec::new();
+    if let Some(state @ ("affected" | "uncertain")) = row["state_today"].as_str() {
+        let above = count_bracket(&row["above_today"])?;
+        let above = match state {
+            "affected" => value_formatter::count_estimate(above),
+            _ => value_formatter::count_bounds(above),
+        };
+        text.push(format!(
+            "today {state}: {above} of {} {noun} above the threshold, {} expected",
+            value_formatter::count(row["count_today"].as_u64()?),
+            value_formatter::count(row["expected_today"].as_f64()?.round() as u64),
+        ));
+    }
+    if let Some(above) = count_bracket(&row["worst_hour"]["above"]) {
+        let time = |name: &str| row["worst_hour"][name].as_i64().map(precise_time_text);
+        text.push(format!(
+            "worst hour today: from {} to {}: {} of {} {noun} above",
+            time("start_ns")?,
+            time("end_ns")?,
+            value_formatter::count_estimate(above),
+            value_formatter::count(row["worst_hour"]["count"].as_u64()?),
+        ));
+    }
+    (!text.is_empty()).then(|| text.join("; "))
 }
 
 /// `p99 of 7 d`.
@@ -174,7 +206,8 @@ fn notes(document: &Value, rows: &[Value], total: u64) -> String {
         let of = |name: &str| escape_control(one[name].as_str().unwrap_or(""));
         text.push_str(&format!("  not ranked: {}: {}\n", of("name"), of("reason")));
     }
-    let is_any = |state: &str| rows.iter().any(|row| row["state"] == state);
+    let is_any =
+        |state: &str| rows.iter().any(|row| row["state"] == state || row["state_today"] == state);
     if is_any("affected") {
         text.push_str(
             "  affected: more than 1 % above the threshold, and not by chance (p < 0.001)\n",
@@ -213,5 +246,24 @@ mod tests {
         let document = json!({"total": 1, "rows": [row]});
         let text = overview_text(&document, &Terminal::new(true));
         assert!(text.contains("not read yet") && !text.contains("too few values"), "{text}");
+    }
+
+    /// Three hours after an incident every row was usual, and nothing told of it.
+    #[test]
+    fn an_incident_this_morning_is_told_with_its_hour_and_the_expected_number() {
+        let count = |n: u64| json!({"lower": n, "estimate": n, "upper": n});
+        let row = json!({
+            "name": "request_duration", "counts": "requests", "state": "usual", "count_now": 5,
+            "state_today": "affected", "above_today": count(1875), "expected_today": 1480.0,
+            "count_today": 148_000, "worst_hour": {
+                "start_ns": 1_794_225_600_000_000_000_i64, "end_ns": 1_794_229_200_000_000_000_i64,
+                "above": count(700), "count": 6000
+            }
+        });
+        let text = overview_text(&json!({"total": 1, "rows": [row]}), &Terminal::new(true));
+        let expected = "today affected: 1,875 of 148,000 requests above the threshold, 1,480 \
+                        expected; worst hour today: from 2026-11-09 12:00:00Z to 2026-11-09 \
+                        13:00:00Z: 700 of 6,000 requests above";
+        assert!(text.contains(expected), "{text}");
     }
 }

@@ -25,7 +25,7 @@ shm::metrics! {
     /// How long an answer took.
     static TOOK: Histogram[Route] = "answer_duration", unit "ns", role MetricRole::Timing;
     /// How long a request took, with its wait in the queue.
-    static REQUEST: Histogram = "request_duration", unit "ns", role MetricRole::Timing;
+    static REQUEST: Histogram = "sample_request_duration", unit "ns", role MetricRole::Timing;
     /// Requests that failed.
     static FAILED: Counter = "failed_total", role MetricRole::Error, link &REQUEST;
     /// Calls of the storage.

@@ -124,7 +124,8 @@ fn listen_port(port: Option<u16>) -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// The server scrapes and checks itself, so that these views have something to show.
+/// The server scrapes and checks itself, so that these views have something to show. It does not
+/// collect the programs of this host: their metrics would be rows of the shop.
 fn settings_text(port: u16) -> String {
     format!(
         r#"durability = "memory"
@@ -133,6 +134,7 @@ fn settings_text(port: u16) -> String {
 listen = ["127.0.0.1:{port}"]
 
 [host]
+shm_metrics = false
 
 [[scrape]]
 name = "topdeck"
@@ -148,28 +150,39 @@ interval = "5s"
 }
 
 fn write_dashboard(folder: &Path) -> Result<()> {
-    let panel = |title: &str, text: &str, language: &str| {
-        Object(vec![
-            ("title", Text(title.to_owned())),
-            ("text", Text(text.to_owned())),
-            ("language", Text(language.to_owned())),
-        ])
+    // Legend and unit, if there are any.
+    let panel = |title: &str, text: &str, language: &str, more: &[(&'static str, &str)]| {
+        let fields = [("title", title), ("text", text), ("language", language)];
+        let fields = fields.iter().chain(more);
+        Object(fields.map(|(name, value)| (*name, Text((*value).to_owned()))).collect())
     };
     let panels = vec![
-        panel("Orders", "request_duration{service=\"orders\"}", "metric"),
+        panel("Orders", "request_duration{service=\"orders\"}", "metric", &[]),
         panel(
             "p99 by service",
             "histogram_quantile(0.99, sum by (service) (exact_increase(request_duration[5m])))",
             "promql",
+            &[("legend", "{{service}}")],
         ),
         panel(
             "Payments above 800 ms by host",
             "sum by (host) (histogram_count_above(800ms, \
              exact_increase(request_duration{service=\"payment\"}[5m])))",
             "promql",
+            &[("legend", "{{host}}"), ("unit", "payments")],
         ),
-        panel("Orders per second", "sum by (region) (rate(orders_total[5m]))", "promql"),
-        panel("Payments that wait", "payment_queue_depth", "promql"),
+        panel(
+            "Orders per second",
+            "sum by (region) (rate(orders_total[5m]))",
+            "promql",
+            &[("legend", "{{region}}"), ("unit", "/s")],
+        ),
+        panel(
+            "Payments that wait",
+            "payment_queue_depth",
+            "promql",
+            &[("legend", "{{region}}"), ("unit", "payments")],
+        ),
     ];
     let dashboard: Json = Object(vec![
         ("schema", integer(2)),
@@ -197,13 +210,15 @@ topdeck demo: {url}
 A made-up shop in {}; ctrl-C ends it and removes the directory.
 
 What to look at first:
-  {url}/#/explore?from=-6h&selector=and(__name:request_duration,service:orders)&threshold=800ms&v=2
-      orders of the last six hours: a second band of slow orders, from {} to {}.
-      Drag a rectangle around it, and break it down by label: host pay-2, version 3.8.0.
+  {url}/#/explore?from=-6h&selector=request_duration{{service=%22payment%22}}&threshold=800ms&v=2
+      payments of the last six hours: a second band of slow ones, from {} to {}.
+      Press Who?, or drag a rectangle around it: version 3.8.0 on host pay-2 in region eu.
   {url}/#/explore?from=-7d&selector=request_duration&v=2
       a week of all requests, without averages: days, nights, and the modes of each service.
-  {url}/#/dashboards          a dashboard of the shop
-  {url}/#/host                what this host does
+  {url}/#/dashboards?dashboard=shop&from=-6h&v=2
+      a dashboard of the shop, with the incident
+  {url}/#/host
+      what this host does
   topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from -3h{server}
       the same by command line
 ",

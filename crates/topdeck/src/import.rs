@@ -157,7 +157,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if files.iter().filter(|file| file.as_os_str() == "-").count() > 1 {
         bail!("standard input (-) can only be given once");
     }
-    let target = match dir {
+    let mut target = match dir {
         Some(dir) => ImportTarget::folder(dir, options.create)?,
         None => ImportTarget::Server(options.server.clone()),
     };
@@ -165,6 +165,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
     for path in files {
+        target.set_source(path);
         let mut each = |one: Result<FileResult>| {
             match one {
                 Ok(one) => {

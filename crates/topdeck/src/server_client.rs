@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use bytes::Bytes;
-use http::{Method, Request, StatusCode, header};
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
+use net::forward_protocol;
 use net::tls::ClientTls;
 use serde_json::Value;
 
@@ -39,6 +40,10 @@ pub(crate) struct ServerClient {
     /// CA certificate (PEM) [default: system trust store]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
+
+    /// Name of the sender of batches, for the server's list of sources.
+    #[arg(skip)]
+    sender: Option<HeaderValue>,
 }
 
 /// Parameters of a request, in order.
@@ -97,6 +102,12 @@ struct ServerRequest<'a> {
 }
 
 impl ServerClient {
+    /// Names the sender of batches; characters that a header cannot have become `?`.
+    pub(crate) fn set_sender(&mut self, name: &str) {
+        let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
+        self.sender = HeaderValue::from_str(&name.chars().map(plain).collect::<String>()).ok();
+    }
+
     /// Whether the command line names a server.
     pub(crate) fn is_named(&self) -> bool {
         self.server.is_some()
@@ -234,6 +245,9 @@ impl ServerClient {
         let mut request = Request::builder().method(message.method.clone()).uri(&target.path);
         if let Some(content_type) = message.content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
+        }
+        if let Some(sender) = &self.sender {
+            request = request.header(forward_protocol::AGENT_PRODUCER, sender);
         }
         if let Some(file) = &self.token_file {
             request = request.header(header::AUTHORIZATION, read_token(file)?);

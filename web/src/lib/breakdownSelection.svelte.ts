@@ -9,6 +9,7 @@ import { untrack } from "svelte";
 import type { Heatmap } from "./api";
 import { parseRectangle, writeRectangle } from "./rectangle";
 import { route } from "./route.svelte";
+import { rangeBetween } from "./time";
 
 /** A rectangle of a heatmap: times in milliseconds, values in the unit of the heatmap. */
 export interface HeatmapSelection {
@@ -49,9 +50,14 @@ export class BreakdownSelection {
     route.set({ breakdown: writeRectangle({ from, to, low, high }) });
   }
 
-  /** Which labels the values above a threshold have: the breakdown of all of them. */
+  /**
+   * Which labels the values above a threshold have: the breakdown of all of them. A live range is
+   * fixed, so that the count beside the heatmap and the breakdown are of the same values.
+   */
   selectAbove(of: Heatmap, low: number): void {
-    this.select(of.start, of.end, low, Infinity);
+    const { start: from, end: to } = of;
+    const breakdown = writeRectangle({ from, to, low, high: Infinity });
+    route.set({ ...rangeBetween(from, to), breakdown });
   }
 
   close(): void {

@@ -11,6 +11,10 @@ export interface Panel {
   text: string;
   language: "metric" | "promql" | "caql";
   size?: PanelSize;
+  /** Names of lines, such as `{{host}} {{device}}`; absent: all labels. */
+  legend?: string;
+  /** Unit of the values if the result has none. */
+  unit?: string;
 }
 
 /** Wide panels fill the row; large ones are twice as high too. */
@@ -150,14 +154,18 @@ export function parseDashboard(json: unknown): Dashboard {
 
 function parsePanel(json: unknown): (Panel | UnknownPanel)[] {
   if (!json || typeof json !== "object" || Array.isArray(json)) return [];
-  const { size, ...fields } = json as Record<string, unknown>;
+  const { size, legend, unit, ...fields } = json as Record<string, unknown>;
   const { title, text, language } = fields;
   const known = (["metric", "promql", "caql"] as const).find((one) => one === language);
   if (typeof text !== "string" || !known) return [{ unknown: json }];
   const shown = typeof title === "string" && title !== "" ? title : text;
   // The normal size is that of a panel without one.
   const sizes = PANEL_SIZES.filter((one) => one === size).map((one) => ({ size: one }));
-  return [{ ...fields, title: shown, text, language: known, ...sizes[0] }];
+  const texts = Object.entries({ legend, unit }).filter(
+    ([, one]) => typeof one === "string" && one !== "",
+  );
+  const more = Object.fromEntries(texts) as { legend?: string; unit?: string };
+  return [{ ...fields, title: shown, text, language: known, ...sizes[0], ...more }];
 }
 
 /** The stored form, on the server and in files. */

@@ -10,7 +10,7 @@ import { drawnBounds, type Cell } from "./distribution";
 import { MARGIN, Overlay } from "./overlay";
 import { Raster, ROWS, type HeatmapStyle } from "./raster";
 import { Scale } from "./scale";
-import { fontScale, chartFont } from "./screen";
+import { fontScale, chartFont, fitText } from "./screen";
 import * as time from "./time";
 import { formatValue } from "./unit";
 
@@ -217,18 +217,7 @@ export class HeatmapPlot {
           hatch(ctx, cssValue(this.box, "--gap"), from, top, Math.max(to - from, 3), height);
       }
     }
-    ctx.fillStyle = ctx.strokeStyle = cssValue(this.box, "--note");
-    for (const annotation of this.annotations) {
-      const at = u.valToPos(annotation.start, "x", true);
-      if (at < left || at > left + width) continue;
-      ctx.globalAlpha = 0.8;
-      ctx.fillRect(at - 0.5, top, devicePixelRatio, height);
-      ctx.beginPath();
-      ctx.moveTo(at - 5 * devicePixelRatio, top);
-      ctx.lineTo(at + 5 * devicePixelRatio, top);
-      ctx.lineTo(at, top + 7 * devicePixelRatio);
-      ctx.fill();
-    }
+    this.paintAnnotations(ctx, u);
     this.overlays.draw(
       ctx,
       this.columns,
@@ -239,6 +228,32 @@ export class HeatmapPlot {
       fontScale(),
     );
     ctx.restore();
+  }
+
+  /** A line and a triangle at each annotation, and its text as far as there is room. */
+  private paintAnnotations(ctx: CanvasRenderingContext2D, u: uPlot): void {
+    const { left, top, width, height } = u.bbox;
+    const shown = this.annotations
+      .map(({ start, text }) => ({ at: u.valToPos(start, "x", true), text }))
+      .filter(({ at }) => at >= left && at <= left + width)
+      .sort((a, b) => a.at - b.at);
+    const size = 5 * devicePixelRatio;
+    ctx.font = `${11 * devicePixelRatio * fontScale()}px system-ui, sans-serif`;
+    [ctx.textAlign, ctx.textBaseline] = ["left", "top"];
+    shown.forEach(({ at, text }, index) => {
+      ctx.fillStyle = cssValue(this.box, "--note");
+      ctx.globalAlpha = 0.8;
+      ctx.fillRect(at - 0.5, top, devicePixelRatio, height);
+      ctx.beginPath();
+      ctx.moveTo(at - size, top);
+      ctx.lineTo(at + size, top);
+      ctx.lineTo(at, top + 7 * devicePixelRatio);
+      ctx.fill();
+      const end = shown[index + 1]?.at ?? left + width;
+      const fitting = fitText(text, end - at - 3 * size, (one) => ctx.measureText(one).width);
+      ctx.globalAlpha = 1;
+      ctx.fillText(fitting, at + 2 * size, top + 2 * devicePixelRatio);
+    });
   }
 
   private hover(u: uPlot): void {

@@ -4,8 +4,12 @@ import { getJson, parseBracket, parseGap, type BracketJson, type Gap, type GapJs
 import type { Bracket } from "./distribution";
 import { write } from "./link";
 import { PersistedValue } from "./persisted";
+import { writeRectangle } from "./rectangle";
+import { metricSelector } from "./selector";
 import * as time from "./time";
-import { formatCount, formatInput, formatValue } from "./unit";
+import { formatCount, formatInput, formatShare, formatValue, parseThreshold } from "./unit";
+
+const HOUR = 3_600e3;
 
 export const GROUPS = ["services", "host", "topdeck"] as const;
 export type RowGroup = (typeof GROUPS)[number];
@@ -32,6 +36,16 @@ export interface RowThreshold {
   learnedFrom: number | null;
 }
 
+export type RowState = "affected" | "uncertain" | "usual" | "unknown";
+
+/** The hour of today with most values above the threshold beyond those expected there. */
+export interface WorstHour {
+  start: number;
+  end: number;
+  above: Bracket;
+  count: number;
+}
+
 export interface OverviewRow {
   /** The metric's name. */
   name: string;
@@ -41,10 +55,15 @@ export interface OverviewRow {
   /** What the values are: `requests` or `values`. */
   noun: string;
   selector: string;
-  state: "affected" | "uncertain" | "usual" | "unknown";
+  /** Of the last five minutes. */
+  state: RowState;
+  stateToday: RowState;
   affectedNow: number | null;
   /** How many are expected above any threshold. */
   expectedNow: number;
+  expectedToday: number;
+  /** Null if no hour has significantly more than expected. */
+  worstHour: WorstHour | null;
   aboveNow: Bracket | null;
   aboveToday: Bracket | null;
   countNow: number;
@@ -77,9 +96,12 @@ interface RowJson {
   unit: string | null;
   counts: string;
   selector: string;
-  state: OverviewRow["state"];
+  state: RowState;
+  state_today: RowState;
   affected_now: number | null;
   expected_now: number;
+  expected_today: number;
+  worst_hour: { start_ns: number; end_ns: number; above: BracketJson; count: number } | null;
   above_now: BracketJson | null;
   above_today: BracketJson | null;
   count_now: number;
@@ -145,7 +167,7 @@ export async function fetchOverview(
 
 function parseRow(row: RowJson): OverviewRow {
   const bracket = (json: BracketJson | null) => json && parseBracket(json);
-  const { threshold, unusual, heatmap } = row;
+  const { threshold, unusual, heatmap, worst_hour: worst } = row;
   const { start_ns, end_ns } = threshold ?? {};
   const hasHistory = start_ns !== undefined && end_ns !== undefined;
   return {
@@ -155,8 +177,16 @@ function parseRow(row: RowJson): OverviewRow {
     noun: row.counts,
     selector: row.selector,
     state: row.state,
+    stateToday: row.state_today,
     affectedNow: row.affected_now,
     expectedNow: row.expected_now,
+    expectedToday: row.expected_today,
+    worstHour: worst && {
+      start: worst.start_ns / 1e6,
+      end: worst.end_ns / 1e6,
+      above: parseBracket(worst.above),
+      count: worst.count,
+    },
     aboveNow: bracket(row.above_now),
     aboveToday: bracket(row.above_today),
     countNow: row.count_now,
@@ -253,7 +283,6 @@ export function unknownReason(row: OverviewRow, now: number): string {
 
 /** The heatmap of the row in Explore, in a range with data. */
 export function exploreLink(row: OverviewRow, now: number): string {
-  const HOUR = 3_600e3;
   const isRecent = row.latest === null || now - row.latest < HOUR / 2;
   const latest = row.latest ?? now;
   const range = isRecent
@@ -263,11 +292,77 @@ export function exploreLink(row: OverviewRow, now: number): string {
   return write({ view: "explore", settings: { selector: row.selector, threshold, ...range } });
 }
 
+/** The heatmap of the whole metric, all services, in the last hour. */
+export function metricLink(row: OverviewRow): string {
+  return write({ view: "explore", settings: { selector: metricSelector(row.name) } });
+}
+
+/** `08:00–09:00`. */
+export function formatHour({ start, end }: WorstHour): string {
+  return `${time.formatTick(start, HOUR)}–${time.formatTick(end, HOUR)}`;
+}
+
+/**
+ * The worst hour of a row in Explore, between its neighbours, with the breakdown by label of the
+ * values above the threshold.
+ */
+export function hourLink(row: OverviewRow, hour: WorstHour, now: number): string {
+  const threshold = row.threshold ? formatInput(row.threshold.value, row.unit) : "";
+  const low = parseThreshold(threshold, row.unit);
+  const rectangle = { from: hour.start, to: hour.end, low: low ?? 0, high: Infinity };
+  const settings = {
+    selector: row.selector,
+    threshold,
+    ...time.rangeBetween(hour.start - HOUR, Math.min(hour.start + 2 * HOUR, now)),
+    breakdown: low === null ? "" : writeRectangle(rectangle),
+  };
+  return write({ view: "explore", settings });
+}
+
+/** Whether a row has no value today and in the last hour, and nothing of it is left to read. */
+export function hasNoValues(row: OverviewRow): boolean {
+  return row.countToday === 0 && row.heatmap === null && !isUnread(row);
+}
+
+/** `service (metric)`. */
+function nameOf(row: OverviewRow): string {
+  return row.service ? `${row.service} (${row.name})` : row.name;
+}
+
+/** What was unusual today: how many rows, which one most, and its worst hour. */
+export interface TodaySummary {
+  text: string;
+  row: OverviewRow;
+  hour: WorstHour | null;
+}
+
+/** Null if nothing was. */
+export function summariseToday({ rows, total }: Overview): TodaySummary | null {
+  const isAffected = (row: OverviewRow) => row.stateToday === "affected" || row.worstHour !== null;
+  const affected = rows.filter(isAffected);
+  // Beyond the expected ones, in the day or in its worst hour, which the day may conceal.
+  const beyond = ({ aboveToday, expectedToday, worstHour }: OverviewRow) =>
+    Math.max(
+      (aboveToday?.estimate ?? 0) - expectedToday,
+      worstHour ? worstHour.above.estimate - worstHour.count / 100 : 0,
+    );
+  const [row] = affected.sort((a, b) => beyond(b) - beyond(a));
+  if (!row) return null;
+  const above = row.aboveToday?.estimate ?? 0;
+  const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
+  const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
+  const share = formatShare(row.countToday > 0 ? above / row.countToday : 0);
+  const text =
+    `Today ${many} rows affected. Most: ${nameOf(row)}, ${formatCount(above)} of ` +
+    `${formatCount(row.countToday)} ${row.noun} above ${limit} (${share}, 1 % expected).`;
+  return { text, row, hour: row.worstHour };
+}
+
 /** One sentence: how many rows are affected, and the worst of them. */
 export function summarise(overview: Overview): string {
   const { rows, total } = overview;
   const affected = rows.filter((row) => row.state === "affected");
-  const count = (state: OverviewRow["state"]) => rows.filter((row) => row.state === state).length;
+  const count = (state: RowState) => rows.filter((row) => row.state === state).length;
   const [unknown, uncertain] = [count("unknown"), count("uncertain")];
   const doubt =
     (uncertain > 0 ? ` ${formatCount(uncertain)} uncertain.` : "") +
@@ -277,15 +372,14 @@ export function summarise(overview: Overview): string {
     const known = rows.length - unknown - uncertain;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
-      : `No more than expected above the threshold in ${formatCount(known)} of ` +
+      : `Now no more than expected above the threshold in ${formatCount(known)} of ` +
           `${formatCount(total)} rows.${doubt}`;
   }
   const above = formatCount(worst.aboveNow?.estimate ?? 0);
   const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";
-  const name = worst.service ? `${worst.service} (${worst.name})` : worst.name;
   const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
   return (
-    `${many} affected. Most: ${name}, ${above} of ${formatCount(worst.countNow)} ` +
+    `${many} affected. Most: ${nameOf(worst)}, ${above} of ${formatCount(worst.countNow)} ` +
     `${worst.noun} above ${limit} in the last 5 minutes.${doubt}`
   );
 }

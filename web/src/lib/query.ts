@@ -187,6 +187,25 @@ export function formatLabels(labels: Record<string, string>): string {
   return pairs.length > 0 ? `${name}{${pairs.join(", ")}}` : name || "all";
 }
 
+/**
+ * The name of a line: the template with the values of its labels, `{{host}}`, as in Grafana. All
+ * labels without a template, or if nothing remains of it.
+ */
+export function seriesName(labels: Record<string, string>, template = ""): string {
+  if (template === "" || template === "__auto") return formatLabels(labels);
+  const name = template.replace(
+    /\{\{\s*([^{}]*?)\s*\}\}/g,
+    (_, label: string) => labels[label] ?? "",
+  );
+  return name.trim() || formatLabels(labels);
+}
+
+/** The last number of a series; negative infinity if it has none, which sorts last. */
+export function lastNumber({ points }: QuerySeries): number {
+  const value = points[points.length - 1]?.value ?? null;
+  return value && "estimate" in value ? value.estimate : -Infinity;
+}
+
 /** A line of a query, the column in it, and a message. */
 export interface ErrorLocation {
   line: string;

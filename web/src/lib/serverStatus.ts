@@ -2,7 +2,7 @@
 
 import type { SourceJson, TargetJson } from "./sources";
 import * as time from "./time";
-import { formatCount } from "./unit";
+import { formatCount, formatShare, formatValue } from "./unit";
 
 export interface Subscriber {
   name: string;
@@ -54,6 +54,8 @@ export interface StatusJson {
     subscribers: Subscriber[];
     gaps: { batches: number; reason: string }[];
   };
+  /** Absent from a server of an earlier version. */
+  data?: { dir: string; free_bytes: number | null; total_bytes: number | null };
   threads: { name: string; down: number; panics: number; last_panic: string | null }[];
   quarantined: { input: string; reason: string; acknowledged?: boolean }[];
   damage: { location: string; records: number; remedy: string; acknowledged?: boolean }[];
@@ -68,6 +70,71 @@ export interface StatusJson {
   listeners?: { format: string; rejected_lines: number }[];
   host_warnings?: string[];
   tokens_error?: string | null;
+}
+
+/** A number of the status page, what it is, and what belongs to it. */
+export interface StatusTile {
+  name: string;
+  value: string;
+  detail: string;
+  /** In plain words. */
+  meaning: string;
+}
+
+export function statusTiles({
+  store,
+  journal,
+  data,
+  now_ns,
+  start_time_ns,
+  version,
+}: StatusJson): StatusTile[] {
+  const tiles = [
+    {
+      name: "uptime",
+      value: time.formatDuration((now_ns - start_time_ns) / 1e6),
+      detail: `version ${version}`,
+      meaning: "",
+    },
+  ];
+  if (data && data.free_bytes !== null && data.total_bytes !== null) {
+    const { free_bytes: free, total_bytes: total } = data;
+    tiles.push({
+      name: "disk space free",
+      value: formatValue(free, "B"),
+      detail: `${formatShare(total > 0 ? free / total : 0)} of ${formatValue(total, "B")}`,
+      meaning: `data in ${data.dir}`,
+    });
+  }
+  if (store) {
+    tiles.push(
+      {
+        name: "series",
+        value: formatCount(store.series),
+        detail: "",
+        meaning: "a metric with its labels",
+      },
+      {
+        name: "stored",
+        value: formatValue(store.part_bytes, "B"),
+        detail: `${plural(store.part_rows, "row")} in ${plural(store.parts, "file")}`,
+        meaning: "a row is a sample: a number or a histogram",
+      },
+      {
+        name: "in memory",
+        value: formatValue(store.head_bytes, "B"),
+        detail: plural(store.head_rows, "row"),
+        meaning: "not yet in a file; it is in the journal, too",
+      },
+    );
+  }
+  tiles.push({
+    name: "journal",
+    value: formatValue(journal.segment_bytes, "B"),
+    detail: plural(journal.segments, "file"),
+    meaning: "commit log: data before it is stored; files are allocated in advance",
+  });
+  return tiles;
 }
 
 /** Something that an operator should do, the most urgent first. */

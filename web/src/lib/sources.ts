@@ -25,6 +25,14 @@ export function sortTargets(targets: readonly TargetJson[]): TargetJson[] {
   );
 }
 
+/** Producers of the server's own entries: an action, unlike a sender, is not expected again. */
+const ACTIONS = new Set(["rename", "retire", "delete", "annotations"]);
+
+/** Whether a producer sends data, as opposed to an action of a user. */
+export function isSender(name: string): boolean {
+  return !ACTIONS.has(name);
+}
+
 /** A source of batches, from `/v1/status`. */
 export interface SourceJson {
   id: string;

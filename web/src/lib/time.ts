@@ -150,6 +150,21 @@ export function columnStep(span: number, max: number, interval = 0): number {
   );
 }
 
+/**
+ * The step of a fixed range: a finer one if that of the screen would extend the range, which is
+ * often that of a live heatmap, so that counts beside the heatmap are of the same range.
+ */
+export function fixedColumnStep(from: number, to: number, max: number, interval = 0): number {
+  const step = columnStep(to - from, max, interval);
+  const fits = (one: number) =>
+    one >= interval && one <= step && (to - from) / one <= FINER * max && isAligned(one);
+  const isAligned = (one: number) => from % one === 0 && to % one === 0;
+  return STEPS.filter(fits).at(-1) ?? step;
+}
+
+/** How many times as many columns a fixed range may have. */
+const FINER = 4;
+
 /** Extends a range to whole steps, so that a later request has the same columns. */
 export function alignRange(from: number, to: number, step: number): [number, number] {
   return [Math.floor(from / step) * step, Math.ceil(to / step) * step];

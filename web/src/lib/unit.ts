@@ -95,13 +95,34 @@ export function formatRange(lower: number, upper: number, unit: string): string 
   return `${formatValue(from, unit)} to ${formatValue(to, unit)}`;
 }
 
-/** A value for the address, which `parseValue` reads back. */
+/** Digits that a typed or declared threshold may have. */
+const TYPED_DIGITS = 6;
+
+/**
+ * A value for the address and for fields, which `parseValue` reads back: three digits, as they are
+ * shown, with the unit. A number that was typed or declared with a few digits more keeps them.
+ */
 export function formatInput(number: number, unit: string): string {
-  const text = formatValue(number, unit).replace(" ", "").replace("µ", "u");
-  const read = parseValue(text, unit);
-  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9
-    ? text
-    : `${number}${unit}`;
+  const isShort = Number(number.toPrecision(TYPED_DIGITS)) === number;
+  const value = isShort ? number : Number(number.toPrecision(3));
+  const text = formatValue(value, unit).replace(" ", "").replace("µ", "u");
+  if (isClose(parseValue(text, unit), value)) return text;
+  // 62.5 s is 1.04 min: in a unit that needs more digits, or the largest that has no fraction.
+  const scale = NANOSECONDS[unit];
+  if (scale !== undefined) {
+    for (const [size, name] of TIMES) {
+      const shown = Number(((value * scale) / size).toPrecision(TYPED_DIGITS));
+      if (name !== "d" && name !== "h" && name !== "min" && Math.abs(shown) >= 1) {
+        const text = `${shown}${name.replace("µ", "u")}`;
+        if (isClose(parseValue(text, unit), value)) return text;
+      }
+    }
+  }
+  return `${value}${unit}`;
+}
+
+function isClose(read: number | null, number: number): boolean {
+  return read !== null && Math.abs(read - number) <= Math.abs(number) * 1e-9;
 }
 
 /** A whole count: `1,204`. Beyond 2^53 a double is inexact, which the text says. */

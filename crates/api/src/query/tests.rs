@@ -215,6 +215,30 @@ async fn compare_and_breakdown() {
     assert_eq!(explained["labels"][0]["divergence"].to_string(), "1.0");
 }
 
+/// The page said 3,052 above the threshold, and 3,055 inside the breakdown of the same values.
+#[tokio::test]
+async fn breakdown_counts_as_many_values_as_the_histogram_of_the_same_range() {
+    let server = TestServer::new();
+    // A value in the bucket of the threshold: its share above, rounded for each series, is 0.
+    for host in 0..9 {
+        let series = Series::new("took", SeriesKind::Histogram(Temporality::Delta))
+            .with_unit("ms")
+            .with_label("host", format!("web-{host}"));
+        let mut histogram = Histogram::default();
+        histogram.record(251.0);
+        let value = SampleValue::Histogram(Box::new(histogram));
+        server.send(&series, Sample { start: START, end: NOW, value });
+    }
+    let asked = format!("selector=took&above=250ms&from={START}ns&to={NOW}ns");
+    let histogram = server.json(&format!("/v1/histogram?{asked}")).await;
+    let breakdown = server.json(&format!("/v1/breakdown?{asked}")).await;
+    let above = &histogram["above"][0]["count"];
+    assert_eq!(breakdown["inside"], *above);
+    assert!(above["estimate"].as_u64() > Some(0), "{histogram}");
+    let all = ["inside", "outside"].map(|side| breakdown[side]["estimate"].as_u64().unwrap());
+    assert_eq!(all[0] + all[1], 9);
+}
+
 #[tokio::test]
 async fn invalid_queries_name_the_error() {
     check("/v1/query", expect![[r#"

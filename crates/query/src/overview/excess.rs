@@ -19,7 +19,7 @@ use hist::Bracket;
 /// Share of the values that is expected above a threshold.
 pub(super) const EXPECTED_SHARE: f64 = 0.01;
 /// Probability of an excess that chance alone reaches in a row without a change.
-const ALPHA: f64 = 0.001;
+pub(super) const ALPHA: f64 = 0.001;
 
 /// Values above a threshold beyond those expected there.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,8 +36,14 @@ pub(super) enum ExcessSignificance {
 impl ExcessSignificance {
     /// Excess of `above` of `count` values.
     pub(super) fn of(above: Bracket<u64>, count: u64) -> ExcessSignificance {
+        ExcessSignificance::with_alpha(above, count, ALPHA)
+    }
+
+    /// As [`ExcessSignificance::of`], with another probability of error.
+    pub(super) fn with_alpha(above: Bracket<u64>, count: u64, alpha: f64) -> ExcessSignificance {
         let beyond = (above.estimate as f64 - expected_above(count)).max(0.0);
-        match (is_significant(above.lower, count), is_significant(above.upper, count)) {
+        let is_significant = |above| is_significant(above, count, alpha);
+        match (is_significant(above.lower), is_significant(above.upper)) {
             (true, _) => ExcessSignificance::Significant(beyond),
             (false, true) => ExcessSignificance::Uncertain(beyond),
             (false, false) => ExcessSignificance::Insignificant,
@@ -50,8 +56,8 @@ pub(super) fn expected_above(count: u64) -> f64 {
     count as f64 * EXPECTED_SHARE
 }
 
-/// Whether chance explains `above` or more of `count` values with a probability below [`ALPHA`].
-fn is_significant(above: u64, count: u64) -> bool {
+/// Whether chance explains `above` or more of `count` values with a probability below `alpha`.
+fn is_significant(above: u64, count: u64, alpha: f64) -> bool {
     let (k, n) = (above as f64, count as f64);
     if k <= expected_above(count) {
         return false;
@@ -62,7 +68,7 @@ fn is_significant(above: u64, count: u64) -> bool {
         false => 0.0,
     };
     let entropy = term(k, n * EXPECTED_SHARE) + term(n - k, n * (1.0 - EXPECTED_SHARE));
-    (-entropy).exp() < ALPHA
+    (-entropy).exp() < alpha
 }
 
 #[cfg(test)]
@@ -113,7 +119,7 @@ mod tests {
     #[test]
     fn chance_reaches_a_significant_excess_with_a_probability_below_alpha() {
         for count in [1, 2, 3, 10, 100, 500, 1000, 3600, 20_000] {
-            let edge = (0..=count).find(|above| is_significant(*above, count));
+            let edge = (0..=count).find(|above| is_significant(*above, count, ALPHA));
             let Some(edge) = edge else { continue };
             let probability = tail(edge, count);
             assert!(probability < ALPHA, "{edge} of {count}: {probability}");

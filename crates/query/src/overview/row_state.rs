@@ -7,6 +7,7 @@ use hist::{Histogram, Mixture};
 use model::Gap;
 use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
 
+use super::day_hours::{DayHours, WorstHour};
 use super::deviation::{DAYS, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts};
 use super::row_threshold::{RowThreshold, ThresholdSource};
@@ -32,8 +33,9 @@ pub(super) struct RowState {
     /// Counts of the last minutes, until `minutes_end`.
     pub(super) minutes: MinuteCounts,
     minutes_end: i64,
-    /// Values of today until `closed_end`.
+    /// Values of today until `closed_end`, in total and by hour.
     closed: Mixture,
+    closed_hours: DayHours,
     closed_end: i64,
     /// Values since the start of today, and the threshold learned from them. They are summed when
     /// they are read, so that a page sums nothing.
@@ -159,6 +161,7 @@ impl RowState {
             + self.series.iter().map(series_bytes).sum::<usize>()
             + values.iter().sum::<usize>()
             + self.minutes.memory_bytes()
+            + self.closed_hours.memory_bytes()
             + gaps.map(|gap| size_of::<Gap>() + gap.reason.len()).sum::<usize>()
     }
 
@@ -167,7 +170,8 @@ impl RowState {
         let OverviewTimes { now, today_start } = times;
         if self.today_start != today_start {
             self.today_start = today_start;
-            (self.closed, self.today, self.today_learned) = Default::default();
+            (self.closed, self.closed_hours) = Default::default();
+            (self.today, self.today_learned) = Default::default();
             self.today_read_at = None;
         }
         let mut gaps = Vec::new();
@@ -215,7 +219,7 @@ impl RowState {
             self.learned_on = Some(day);
         }
         if self.today_read_at.is_none_or(|at| at + DAY_READ_EVERY <= now) {
-            self.closed = Mixture::default();
+            (self.closed, self.closed_hours) = Default::default();
             self.closed_end = today_start;
             let mut gaps = Vec::new();
             self.read_today(view, now, &mut gaps)?;
@@ -248,14 +252,41 @@ impl RowState {
         let closed_end = (now - LATE).max(self.closed_end);
         let closed_end = closed_end - closed_end.rem_euclid(MINUTE);
         if closed_end > self.closed_end {
-            let more = self.column(view, self.closed_end..closed_end, gaps)?;
-            self.closed = sum([&self.closed, &more])?;
-            self.closed_end = closed_end;
+            self.close_hours(view, closed_end, gaps)?;
         }
         let open = self.column(view, self.closed_end..now, gaps)?;
         self.today = sum([&self.closed, &open])?;
         self.today_learned = RowThreshold::learned(&self.today, self.today_start..now);
         Ok(())
+    }
+
+    /// Adds the values until `end` to their hours, which begin at the start of today.
+    fn close_hours(&mut self, view: &ReadView, end: i64, gaps: &mut Vec<Gap>) -> Result<()> {
+        while self.closed_end < end {
+            let into_hour = (self.closed_end - self.today_start).rem_euclid(HOUR);
+            let start = self.closed_end - into_hour;
+            let whole_hours = (end - start) / HOUR;
+            // Whole hours are read at once, from rollups; the rest of an hour by itself.
+            let (step, columns) = match into_hour == 0 && whole_hours > 0 {
+                true => (HOUR, whole_hours),
+                false => ((start + HOUR).min(end) - self.closed_end, 1),
+            };
+            let grid = TimeGrid { start: self.closed_end, step, columns: columns.unsigned_abs() };
+            for column in view.histograms(&self.series, grid)? {
+                let column = column?;
+                gaps.extend(column.gaps);
+                let into_hour = (column.start - self.today_start).rem_euclid(HOUR);
+                self.closed_hours.add(column.start - into_hour, &column.value)?;
+                self.closed = sum([&self.closed, &column.value])?;
+            }
+            self.closed_end += step * columns;
+        }
+        Ok(())
+    }
+
+    /// Hour of today with most values above a threshold beyond those expected there.
+    pub(super) fn worst_hour(&self, threshold: f64) -> Result<Option<WorstHour>> {
+        self.closed_hours.worst(threshold, self.closed_end)
     }
 
     fn column(&self, view: &ReadView, range: Range<i64>, gaps: &mut Vec<Gap>) -> Result<Mixture> {

@@ -86,11 +86,12 @@ impl Fixture {
 /// What a row shows, without its rank.
 fn shown(row: &OverviewRow) -> String {
     format!(
-        "{} {} {} {:?} {:?} {:?} {:?} {:?}",
+        "{} {} {} {:?} {:?} {:?} {:?} {:?} {:?}",
         row.key.name,
         row.recent.count(),
         row.count_today,
         row.above,
+        row.worst_hour,
         row.threshold,
         row.heatmap,
         row.latest_end,
@@ -173,6 +174,43 @@ fn threshold_is_last_weeks_p99_and_a_slow_hour_is_affected_and_unusual() {
         other => panic!("{other:?}"),
     };
     assert!(ratio(slow) > 10.0 && ratio(usual) < 2.0, "{} {}", ratio(slow), ratio(usual));
+}
+
+/// The overview was all green three hours after an incident.
+#[test]
+fn an_incident_of_this_morning_is_seen_with_its_hour_when_the_service_is_usual_again() {
+    let fixture = Fixture::new();
+    let midnight = MIDNIGHT + 9 * DAY;
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    let refresh = |overview: &mut Overview, now: i64| {
+        fixture.refresh(overview, now);
+        overview.page(ALL, &|_| Some(500.0))
+    };
+    let incident = midnight + 8 * HOUR..midnight + 9 * HOUR;
+    for minute in 1..=12 * 60 {
+        let end = midnight + minute * MINUTE;
+        let slow = if (incident.start + 1..=incident.end).contains(&end) { 30 } else { 0 };
+        let values = std::iter::repeat_n(100.0, 50).chain(std::iter::repeat_n(900.0, slow));
+        fixture.send("payment", end, values);
+        if minute == 3 * 60 {
+            let page = refresh(&mut overview, end);
+            assert_eq!(
+                (page.rows[0].state_today(), &page.rows[0].worst_hour),
+                (RowStatus::Usual, &None)
+            );
+        }
+    }
+    let now = midnight + 12 * HOUR;
+    let page = refresh(&mut overview, now);
+    let row = &page.rows[0];
+    assert_eq!((row.state(), row.state_today()), (RowStatus::Usual, RowStatus::Affected));
+    assert_eq!(row.above.1.unwrap().estimate, 1_800);
+    assert_eq!(row.expected_today(), 378.0);
+    let worst = row.worst_hour.as_ref().unwrap();
+    assert_eq!((&worst.range, worst.above.estimate, worst.count), (&incident, 1_800, 4_800));
+    // The threshold of another user: no hour stands out.
+    let page = overview.page(ALL, &|_| Some(950.0));
+    assert_eq!((page.rows[0].state_today(), &page.rows[0].worst_hour), (RowStatus::Usual, &None));
 }
 
 #[test]

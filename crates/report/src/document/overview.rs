@@ -7,6 +7,7 @@
 use collect::Unit;
 use hist::Bracket;
 use model::selector;
+use query::overview::day_hours::WorstHour;
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
 use query::overview::row_threshold::{RowThreshold, ThresholdSource};
@@ -57,6 +58,9 @@ fn row_json(row: &OverviewRow) -> Json {
         ("expected_now", number(round(row.expected_now(), f64::round))),
         ("above_now", row.above.0.map_or(Null, count)),
         ("above_today", row.above.1.map_or(Null, count)),
+        ("state_today", Text(state_name(row.state_today()).to_owned())),
+        ("expected_today", number(round(row.expected_today(), f64::round))),
+        ("worst_hour", row.worst_hour.as_ref().map_or(Null, hour_json)),
         ("count_now", integer(recent.count())),
         ("count_today", integer(row.count_today)),
         ("threshold", row.threshold.as_ref().map_or(Null, threshold_json)),
@@ -125,6 +129,15 @@ fn threshold_json(threshold: &RowThreshold) -> Json {
         fields.push(("end_ns", Integer(range.end.into())));
     }
     Object(fields)
+}
+
+fn hour_json(hour: &WorstHour) -> Json {
+    Object(vec![
+        ("start_ns", Integer(hour.range.start.into())),
+        ("end_ns", Integer(hour.range.end.into())),
+        ("above", count(hour.above)),
+        ("count", integer(hour.count)),
+    ])
 }
 
 fn deviation_json(deviation: &Deviation) -> Json {

@@ -35,6 +35,8 @@ struct ConvertedPanel {
     title: String,
     expression: String,
     is_wide: bool,
+    /// Template of the names of lines, such as `{{host}}`.
+    legend: Option<String>,
 }
 
 /// A part of the dashboard and what applies to it.
@@ -81,6 +83,7 @@ impl ConvertedDashboard {
                 ("text", Text(panel.expression.clone())),
                 ("language", Text("promql".to_owned())),
             ];
+            fields.extend(panel.legend.clone().map(|legend| ("legend", Text(legend))));
             fields.extend(panel.is_wide.then(|| ("size", Text("wide".to_owned()))));
             Object(fields)
         });
@@ -175,7 +178,9 @@ impl ConvertedDashboard {
                 };
                 let is_wide = panel["gridPos"]["w"].as_u64().is_some_and(|w| w >= WIDE_COLUMNS);
                 let title = title.trim().to_owned();
-                self.panels.push(ConvertedPanel { title, expression, is_wide });
+                let has_labels = legend.contains("{{");
+                let legend = has_labels.then(|| variables.expand_title(legend));
+                self.panels.push(ConvertedPanel { title, expression, is_wide, legend });
             }
         }
     }
@@ -269,6 +274,15 @@ mod tests {
             &["CPU: up", "CPU (B)"],
             &["panel \"CPU\", query C: it is hidden in Grafana"],
         );
+    }
+
+    /// The lines of an imported panel were named `{handler="/"}` instead of `/`.
+    #[test]
+    fn names_of_lines_are_those_of_grafana() {
+        let json = json!({ "title": "T", "panels": [{ "type": "timeseries", "title": "Rate",
+            "targets": [{ "expr": "rate(a[5m])", "legendFormat": "{{handler}}" }] }] });
+        let text = format!("{:#}", convert(&json).to_json());
+        assert!(text.contains("\"language\":\"promql\",\"legend\":\"{{handler}}\""), "{text}");
     }
 
     #[test]

@@ -32,6 +32,15 @@ impl ImportTarget {
         Ok(ImportTarget::Folder { dir: dir.to_owned(), store: Box::new(open(dir)?) })
     }
 
+    /// Names the file that the next batches are of, for the server's list of sources.
+    pub(crate) fn set_source(&mut self, file: &Path) {
+        if let ImportTarget::Server(server) = self {
+            let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
+            let name = if name == "-" { "standard input".into() } else { name };
+            server.set_sender(&format!("{}{name}", forward_protocol::IMPORT_PREFIX));
+        }
+    }
+
     /// Writes a batch durably. Returns whether it was there before: a batch is identified by the
     /// number of its producer and its sequence.
     pub(crate) fn append(&self, producer: u64, sequence: u64, batch: &Batch) -> Result<bool> {

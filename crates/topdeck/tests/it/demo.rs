@@ -1,12 +1,14 @@
 //! `topdeck demo`, as a user sees it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::environment::wait_until;
+use crate::processes::MetricsDir;
 use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
 
@@ -20,11 +22,13 @@ struct Demo {
 }
 
 impl Demo {
-    fn start() -> Demo {
+    /// Starts it, on a host whose programs have their metrics in `shm`.
+    fn start(shm: &Path) -> Demo {
         let folder = TestDir::new();
         let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["demo", "--port", "0"])
             .env("TMPDIR", folder.path())
+            .env("TOPDECK_SHM", shm)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -62,11 +66,32 @@ impl Drop for Demo {
 
 #[test]
 fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
-    let mut demo = Demo::start();
+    // A foreign program, whose metrics were rows of the shop.
+    let Some(host) = MetricsDir::new() else { return };
+    let _program = host.start("sample-foreign", "--requests 100");
+    let mut demo = Demo::start(&host.memory.path);
     let server = format!("--server {}", demo.url);
-    for part in ["/#/explore?", "/#/dashboards", "/#/host", "host pay-2, version 3.8.0", &server] {
+    for part in [
+        "/#/explore?from=-6h&selector=request_duration{service=%22payment%22}&threshold=800ms&v=2",
+        "/#/dashboards?dashboard=shop&from=-6h",
+        "/#/host",
+        "version 3.8.0 on host pay-2 in region eu",
+        &server,
+    ] {
         assert!(demo.text.contains(part), "{part}: {}", demo.text);
     }
+    // The first link, and Who?, show what its hint says. It opened the orders, which have neither.
+    let line = "'request_duration{service=\"payment\"}' --above 800ms --from -6h --json";
+    let found = json(&run_ok(&demo.folder, &format!("breakdown {server} {line}")));
+    let first = |label: &str| -> Value {
+        let labels = found["labels"].as_array().unwrap();
+        labels.iter().find(|of| of["label"] == label).unwrap()["values"][0]["value"].clone()
+    };
+    assert_eq!(
+        (first("version"), first("host"), first("region")),
+        ("3.8.0".into(), "pay-2".into(), "eu".into()),
+        "{found}"
+    );
     // The printed command finds the cause.
     let line = "'request_duration{service=\"payment\"}' --above 800ms --from -3h --json";
     let found = json(&run_ok(&demo.folder, &format!("breakdown {server} {line}")));
@@ -92,6 +117,9 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     // New data arrive.
     let tailed = run_ok(&demo.folder, &format!("tail {server} --limit 1 request_duration"));
     assert!(tailed.contains("request_duration{"), "{tailed}");
+    let rows = json(&run_ok(&demo.folder, &format!("overview {server} --json")));
+    let rows = rows["rows"].as_array().unwrap();
+    assert!(rows.iter().all(|row| row["name"] != "answer_duration"), "{rows:?}");
     let folders = || std::fs::read_dir(demo.folder.path()).unwrap().count();
     assert_eq!(folders(), 1);
     kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();

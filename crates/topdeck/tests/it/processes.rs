@@ -49,21 +49,21 @@ fn print_control_characters() {
 }
 
 /// Metrics directory of a test.
-struct MetricsDir {
-    memory: TmpfsDir,
+pub(crate) struct MetricsDir {
+    pub(crate) memory: TmpfsDir,
     programs: PathBuf,
 }
 
 impl MetricsDir {
     /// `None` without shared memory, with a message.
-    fn new() -> Option<MetricsDir> {
+    pub(crate) fn new() -> Option<MetricsDir> {
         let memory = TmpfsDir::new()?;
         Some(MetricsDir { memory, programs: fresh_folder(&std::env::temp_dir()) })
     }
 
     /// Starts a program and waits until it is ready.
     #[track_caller]
-    fn start(&self, name: &str, wanted: &str) -> SampleProgram {
+    pub(crate) fn start(&self, name: &str, wanted: &str) -> SampleProgram {
         let path = self.programs.join(name);
         if !path.exists() {
             let own = std::env::current_exe().expect("a path");
@@ -179,7 +179,7 @@ fn mask_line(line: &str) -> String {
 }
 
 /// Program that is killed on drop.
-struct SampleProgram {
+pub(crate) struct SampleProgram {
     child: Child,
     _lines: BufReader<ChildStdout>,
 }
@@ -228,11 +228,11 @@ fn a_process_is_listed_and_shown() {
         cache_misses_total 40 (misses are 10.00 % of 400 lookups)
         cache_size 163.84 kB
         client_heartbeat 400 beats, the last TIME before; one is due every TIME
-        failed_total 4 (1.00 % of request_duration)
+        failed_total 4 (1.00 % of sample_request_duration)
         queue_capacity 64 requests
         queue_depth 0 requests (0.00 % of 64 requests)
-        request_duration 400 values, p50 TIME, p99 TIME, max TIME
-        storage_calls_total 80 (0.20 per request_duration)
+        sample_request_duration 400 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 80 (0.20 per sample_request_duration)
         storage_in_flight 0 in flight; 80 started
         version "1.0.0"
         --- exit status 0
@@ -255,7 +255,7 @@ fn a_process_is_listed_and_shown() {
     );
     folder.check("cat sample-shown nonsense", expect![[r#"
         --- stderr
-        topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, request_duration, storage_calls_total, storage_in_flight, version
+        topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, sample_request_duration, storage_calls_total, storage_in_flight, version
         --- exit status 1
     "#]]);
     folder.check(
@@ -305,8 +305,8 @@ fn json_of_a_process() {
     assert_eq!(shown["process"]["state"], "running");
     let metrics = shown["metrics"].as_array().unwrap();
     let of = |name: &str| metrics.iter().find(|metric| metric["name"] == name).expect("a metric");
-    assert_eq!(of("request_duration")["count"], 100);
-    assert!(of("request_duration")["max"]["upper"].is_number());
+    assert_eq!(of("sample_request_duration")["count"], 100);
+    assert!(of("sample_request_duration")["max"]["upper"].is_number());
     assert_eq!(of("cache_hits_total")["related_metric"], "cache_size");
     assert_eq!(of("storage_in_flight")["count"], 7);
     let by = document("in-flight sample-json --by device --json");
@@ -331,12 +331,12 @@ fn histogram_of_a_process_has_all_views() {
     assert_eq!(counts(&run), ["400", "400"]);
     assert!(run.stdout.contains("Skipped (not histograms): 2 counters"), "{}", run.stdout);
     let file = folder.file();
-    let run = folder.run(&format!("hist --json {} request_duration", file.display()));
+    let run = folder.run(&format!("hist --json {} sample_request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!(document["groups"][0]["count"], 400);
     let run = folder.run("hist sample-hist");
     assert_eq!(run.status, 2);
-    assert!(run.stderr.contains("answer_duration, request_duration"), "{}", run.stderr);
+    assert!(run.stderr.contains("answer_duration, sample_request_duration"), "{}", run.stderr);
     let run = folder.run("hist no-such-file answer_duration");
     assert!(
         run.stderr.contains("no file \"no-such-file\" found, and no process"),
@@ -411,11 +411,11 @@ fn post_mortem_groups_operations_by_device() {
         cache_misses_total 10 (misses are 10.00 % of 100 lookups)
         cache_size 40.96 kB
         client_heartbeat 100 beats, the last TIME before; one is due every TIME
-        failed_total 1 (1.00 % of request_duration)
+        failed_total 1 (1.00 % of sample_request_duration)
         queue_capacity 64 requests
         queue_depth 0 requests (0.00 % of 64 requests)
-        request_duration 100 values, p50 TIME, p99 TIME, max TIME
-        storage_calls_total 20 (0.20 per request_duration)
+        sample_request_duration 100 values, p50 TIME, p99 TIME, max TIME
+        storage_calls_total 20 (0.20 per sample_request_duration)
         storage_in_flight 4,798 in flight, the oldest for TIME; 4,818 started
         version "1.0.0"
         --- exit status 0
@@ -498,7 +498,7 @@ fn ambiguous_names_are_listed() {
     let run = folder.run(&format!("cat {} answered_total*", one.child.id()));
     assert_eq!(run.status, 0, "{}", run.stderr);
     one.kill();
-    let run = folder.run("cat sample-two request_duration");
+    let run = folder.run("cat sample-two sample_request_duration");
     assert!(run.stdout.contains("2 values"), "the one that runs is meant: {}", run.stdout);
 }
 
