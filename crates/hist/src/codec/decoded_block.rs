@@ -339,6 +339,31 @@ impl CountWindow {
         }
     }
 
+    /// Extends the window to the buckets of another one; `false` if they are too far apart.
+    #[must_use]
+    pub fn extend_to_window(&mut self, other: &CountWindow) -> bool {
+        other.positive.len().checked_sub(1).is_none_or(|length| {
+            // Between two indexes of 32 bits.
+            let last = i64::from(other.first).wrapping_add(length as i64) as i32;
+            self.extend_to((other.first, last))
+        })
+    }
+
+    /// Adds the counts of another window; `false` if they are too far apart.
+    #[must_use]
+    pub fn add_window(&mut self, other: &CountWindow) -> bool {
+        if !self.extend_to_window(other) {
+            return false;
+        }
+        let start = other.first.wrapping_sub(self.first) as u32 as usize;
+        let cells = self.positive.get_mut(start..).unwrap_or_default();
+        cells.iter_mut().zip(&other.positive).for_each(|(cell, &count)| {
+            *cell = cell.wrapping_add(count);
+        });
+        self.add_zeros(other.zero);
+        true
+    }
+
     /// Buckets with values, and the count of the zero bucket.
     pub fn buckets(&self) -> (Vec<(i32, u64)>, u64) {
         let indexes = i64::from(self.first)..;
