@@ -5,6 +5,7 @@ mod bucket;
 mod compensation;
 mod conversion;
 mod counts;
+mod dense_sum;
 #[cfg(test)]
 mod description;
 mod logarithm;
@@ -31,6 +32,7 @@ pub use trim::TrimSide;
 pub(crate) use bucket::BucketCount;
 pub(crate) use compensation::{KahanSum, add_compensated};
 pub(crate) use conversion::SchemeConversion;
+pub(crate) use dense_sum::DenseSum;
 pub(crate) use logarithm::{exp2, log2};
 pub(crate) use number::{GoNumber, GoPlainNumber};
 #[cfg(test)]

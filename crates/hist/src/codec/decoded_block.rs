@@ -7,7 +7,7 @@ use crate::codec::block::{BlockHeader, columns_reader, verify_checksum};
 use crate::codec::bytes::ByteReader;
 use crate::codec::columns;
 use crate::codec::matrix::{
-    CountBuffer, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame,
+    CountBuffer, CountWord, FRAME, FrameObserver, MatrixDecoder, MatrixFrame, height,
 };
 use crate::codec::runs::BucketRun;
 use crate::error::DecodeError;
@@ -31,79 +31,37 @@ pub struct DecodedBlock {
     indexes: Vec<i32>,
     runs: Vec<BucketRun>,
     is_wide: bool,
-    /// Counts by row and column: a range of rows is added with contiguous reads.
+    /// Counts by frame and column.
     cells: CountBuffer,
     /// Number of values of each row.
     totals: Vec<u64>,
     /// Sum of each column, by frame.
     frame_sums: Vec<u64>,
     zero: Vec<u64>,
-    /// A frame in column-major order.
-    frame: CountBuffer,
 }
 
-/// Puts the counts of frames in the order of rows.
-struct RowWriter<'a> {
-    columns: usize,
-    cells: &'a mut CountBuffer,
-    /// Totals of the rows, to which their counts are added.
-    totals: &'a mut [u64],
-}
+/// Totals of the rows of frames.
+struct RowTotals<'a>(&'a mut [u64]);
 
-impl FrameObserver for RowWriter<'_> {
+/// Columns whose narrow counts add up within 32 bits.
+const COLUMNS_AT_ONCE: usize = 32;
+
+impl FrameObserver for RowTotals<'_> {
     fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>) {
-        let columns = self.columns;
-        let start = frame.first.wrapping_mul(columns);
-        let length = frame.rows.wrapping_mul(columns);
-        let rows = T::buffer(self.cells).get_mut(start..).unwrap_or_default();
-        let totals = self.totals.get_mut(frame.first..).unwrap_or_default();
-        transpose(frame, columns, rows.get_mut(..length).unwrap_or_default(), totals);
-    }
-}
-
-/// Columns and rows of a tile: as many counts as a vector of 128 bits holds if they are narrow.
-const TILE: usize = 4;
-
-/// Writes the cells of a frame by row, in tiles, and adds each row to its total.
-fn transpose<T: CountWord>(
-    frame: &MatrixFrame<'_, T>,
-    columns: usize,
-    rows: &mut [T],
-    totals: &mut [u64],
-) {
-    let tiles = frame.cells.chunks(frame.height.wrapping_mul(TILE));
-    for (first, cells) in (0..columns).step_by(TILE).zip(tiles) {
-        let mut tile = [&[] as &[T]; TILE];
-        let mut filled = 0usize;
-        for (tile, column) in tile.iter_mut().zip(cells.chunks_exact(frame.height)) {
-            *tile = &column[..frame.rows];
-            filled = filled.wrapping_add(1);
-        }
-        let mut lines = rows.chunks_exact_mut(columns);
-        let mut done = 0;
-        if filled == TILE {
-            let [a, b, c, d] = tile.map(|column| column.as_chunks::<TILE>().0);
-            let totals = totals.as_chunks_mut::<TILE>().0;
-            done = a.len().wrapping_mul(TILE);
-            for ((((a, b), c), d), totals) in a.iter().zip(b).zip(c).zip(d).zip(totals) {
-                for at in 0..TILE {
-                    // Four narrow counts add up within 32 bits.
-                    let sum = a[at].plus(b[at]).plus(c[at].plus(d[at]));
-                    totals[at] = totals[at].wrapping_add(sum.wide());
+        let totals = self.0.get_mut(frame.first..).unwrap_or_default();
+        for columns in frame.cells.chunks(frame.height.wrapping_mul(COLUMNS_AT_ONCE)) {
+            let mut sums = [T::default(); FRAME];
+            if frame.height == FRAME {
+                for column in columns.as_chunks::<FRAME>().0 {
+                    sums.iter_mut().zip(column).for_each(|(sum, &n)| *sum = sum.plus(n));
                 }
-                for at in 0..TILE {
-                    let line = lines.next().and_then(|line| line.get_mut(first..));
-                    let Some(line) = line.and_then(|line| line.first_chunk_mut::<TILE>()) else {
-                        continue;
-                    };
-                    *line = [a[at], b[at], c[at], d[at]];
+            } else {
+                for column in columns.chunks_exact(frame.height) {
+                    sums.iter_mut().zip(column).for_each(|(sum, &n)| *sum = sum.plus(n));
                 }
             }
-        }
-        for ((row, line), total) in (done..).zip(lines).zip(totals.iter_mut().skip(done)) {
-            for (cell, column) in line[first..].iter_mut().zip(&tile[..filled]) {
-                *cell = column[row];
-                *total = total.wrapping_add(column[row].wide());
+            for (total, sum) in totals.iter_mut().zip(&sums[..frame.rows]) {
+                *total = total.wrapping_add(sum.wide());
             }
         }
     }
@@ -139,17 +97,10 @@ impl DecodedBlock {
             return Ok(false);
         }
         let decoded = rows.min(header.rows).next_multiple_of(FRAME).min(header.rows);
-        let columns = positive.indexes.len();
-        let length = decoded.wrapping_mul(columns);
-        match positive.wide {
-            true => grow(&mut self.cells.wide, length),
-            false => grow(&mut self.cells.narrow, length),
-        }
         self.totals.clear();
         self.totals.extend(zero.iter().take(decoded));
-        let (cells, totals) = (&mut self.cells, &mut self.totals[..]);
-        let mut writer = RowWriter { columns, cells, totals };
-        positive.visit(decoded, &mut self.frame, &mut self.frame_sums, &mut writer)?;
+        let mut totals = RowTotals(&mut self.totals);
+        positive.decode_into(decoded, &mut self.cells, &mut self.frame_sums, &mut totals)?;
         let counts = self.frame_sums.iter().chain(&zero);
         if counts.fold(0u64, |total, &n| total.saturating_add(n)) >> 63 > 0 {
             return Ok(false);
@@ -194,72 +145,77 @@ impl DecodedBlock {
     }
 
     /// Adds some rows to counts that start at the first column's index, or subtracts them.
-    fn add_rows(
-        &self,
-        rows: Range<usize>,
-        subtracts: bool,
-        window: &mut [u64],
-        scratch: &mut Vec<u32>,
-    ) {
-        let columns = self.indexes.len();
-        let rows = rows.start.min(self.decoded)..rows.end.min(self.decoded);
-        let mut row = rows.start;
-        while row < rows.end {
-            let frame = row / FRAME;
-            let frame_end = self.rows.min(frame.wrapping_add(1).wrapping_mul(FRAME));
-            let end = frame_end.min(rows.end);
-            if row % FRAME == 0 && end == frame_end {
-                let sums = self.frame_sums.get(frame.wrapping_mul(columns)..).unwrap_or_default();
-                self.add_row(sums, subtracts, window);
-                row = end;
-                continue;
-            }
-            let within = row.wrapping_mul(columns)..end.wrapping_mul(columns);
-            match self.is_wide {
-                false => {
-                    // The counts of a frame add up within 32 bits, twice as many per vector.
-                    let cells = self.cells.narrow.get(within).unwrap_or_default();
-                    scratch.clear();
-                    scratch.extend(cells.iter().take(columns));
-                    for cells in cells.chunks_exact(columns.max(1)).skip(1) {
-                        scratch.iter_mut().zip(cells).for_each(|(sum, &n)| {
-                            *sum = sum.wrapping_add(n);
-                        });
-                    }
-                    self.add_row(scratch, subtracts, window);
-                }
-                true => {
-                    let cells = self.cells.wide.get(within).unwrap_or_default();
-                    for cells in cells.chunks_exact(columns.max(1)) {
-                        self.add_row(cells, subtracts, window);
-                    }
-                }
-            }
-            row = end;
+    fn add_rows(&self, rows: Range<usize>, subtracts: bool, window: &mut [u64]) {
+        match self.is_wide {
+            false => self.add_cells(&self.cells.narrow, rows, subtracts, window),
+            true => self.add_cells(&self.cells.wide, rows, subtracts, window),
         }
     }
 
+    fn add_cells<T: CountWord>(
+        &self,
+        cells: &[T],
+        rows: Range<usize>,
+        subtracts: bool,
+        window: &mut [u64],
+    ) {
+        let (columns, height) = (self.indexes.len(), height(self.rows));
+        let end = rows.end.min(self.decoded);
+        let mut row = rows.start;
+        while row < end {
+            let (frame, first) = (row / FRAME, row.wrapping_sub(row % FRAME));
+            let frame_rows = FRAME.min(self.rows.wrapping_sub(first));
+            let within = row % FRAME..frame_rows.min(end.wrapping_sub(first));
+            row = first.wrapping_add(within.end);
+            if within.len() == frame_rows {
+                let sums = self.frame_sums.get(frame.wrapping_mul(columns)..).unwrap_or_default();
+                self.add_columns(sums.iter().copied(), subtracts, window);
+                continue;
+            }
+            let size = height.wrapping_mul(columns);
+            let cells = cells.get(frame.wrapping_mul(size)..).unwrap_or_default();
+            let cells = cells.get(..size).unwrap_or_default();
+            let start = within.start;
+            let columns = cells.chunks_exact(height);
+            // With a constant number of rows, a sum has neither a loop nor a remainder.
+            match within.len() {
+                1 => self.add_columns(columns.map(sum_of::<T, 1>(start)), subtracts, window),
+                2 => self.add_columns(columns.map(sum_of::<T, 2>(start)), subtracts, window),
+                3 => self.add_columns(columns.map(sum_of::<T, 3>(start)), subtracts, window),
+                4 => self.add_columns(columns.map(sum_of::<T, 4>(start)), subtracts, window),
+                _ => {
+                    let sum = |column: &[T]| T::sum(&column[within.clone()]);
+                    self.add_columns(columns.map(sum), subtracts, window);
+                }
+            }
+        }
+    }
+
+    /// Adds the sums of all columns.
     #[inline(always)]
-    fn add_row<T: Copy + Into<u64>>(&self, counts: &[T], subtracts: bool, window: &mut [u64]) {
+    fn add_columns(
+        &self,
+        mut sums: impl Iterator<Item = u64>,
+        subtracts: bool,
+        window: &mut [u64],
+    ) {
         for BucketRun { columns, offset } in &self.runs {
-            let counts = counts.get(columns.clone()).unwrap_or_default();
             let window = window.get_mut(*offset..).unwrap_or_default();
+            // The cells come first: a pair takes no sum that has no cell.
+            let cells = window.iter_mut().take(columns.len()).zip(&mut sums);
             match subtracts {
-                false => window.iter_mut().zip(counts).for_each(|(cell, &count)| {
-                    *cell = cell.wrapping_add(count.into());
-                }),
-                true => window.iter_mut().zip(counts).for_each(|(cell, &count)| {
-                    *cell = cell.wrapping_sub(count.into());
-                }),
+                false => cells.for_each(|(cell, sum)| *cell = cell.wrapping_add(sum)),
+                true => cells.for_each(|(cell, sum)| *cell = cell.wrapping_sub(sum)),
             }
         }
     }
 }
 
-/// Extends a buffer; the memory of a longer one is kept.
-fn grow<T: CountWord>(cells: &mut Vec<T>, length: usize) {
-    if cells.len() < length {
-        cells.resize(length, T::default());
+/// Sum of some rows of a column.
+fn sum_of<T: CountWord, const ROWS: usize>(start: usize) -> impl Fn(&[T]) -> u64 {
+    move |column| {
+        let rows = column.get(start..).and_then(|rows| rows.first_chunk::<ROWS>());
+        rows.map_or(0, |rows| T::sum(rows))
     }
 }
 
@@ -273,8 +229,6 @@ pub struct CountWindow {
     first: i32,
     positive: Vec<u64>,
     zero: u64,
-    /// Sum of some rows of a block.
-    scratch: Vec<u32>,
 }
 
 impl CountWindow {
@@ -381,8 +335,33 @@ impl CountWindow {
         if let Some((from, _)) = block.index_range() {
             let start = from.wrapping_sub(self.first) as u32 as usize;
             let window = self.positive.get_mut(start..).unwrap_or_default();
-            block.add_rows(rows, subtracts, window, &mut self.scratch);
+            block.add_rows(rows, subtracts, window);
         }
+    }
+
+    /// Extends the window to the buckets of another one; `false` if they are too far apart.
+    #[must_use]
+    pub fn extend_to_window(&mut self, other: &CountWindow) -> bool {
+        other.positive.len().checked_sub(1).is_none_or(|length| {
+            // Between two indexes of 32 bits.
+            let last = i64::from(other.first).wrapping_add(length as i64) as i32;
+            self.extend_to((other.first, last))
+        })
+    }
+
+    /// Adds the counts of another window; `false` if they are too far apart.
+    #[must_use]
+    pub fn add_window(&mut self, other: &CountWindow) -> bool {
+        if !self.extend_to_window(other) {
+            return false;
+        }
+        let start = other.first.wrapping_sub(self.first) as u32 as usize;
+        let cells = self.positive.get_mut(start..).unwrap_or_default();
+        cells.iter_mut().zip(&other.positive).for_each(|(cell, &count)| {
+            *cell = cell.wrapping_add(count);
+        });
+        self.add_zeros(other.zero);
+        true
     }
 
     /// Buckets with values, and the count of the zero bucket.
@@ -448,14 +427,23 @@ mod tests {
 
     #[test]
     fn windows_equal_sums_of_their_histograms() {
-        let all = histograms(150);
+        check_windows(histograms(150));
+        check_windows(histograms(3));
+        // Counts of more than 32 bits.
+        let mut wide = histograms(150);
+        wide.iter_mut().step_by(7).for_each(|histogram| histogram.record_n(3.0, 1 << 40));
+        check_windows(wide);
+    }
+
+    #[track_caller]
+    fn check_windows(all: Vec<Histogram>) {
         let mut bytes = Vec::new();
         block::encode(&all, SeriesMeta::default(), &mut bytes).unwrap();
         let counts = DecodedBlock::decode(&bytes).unwrap().unwrap();
         assert_eq!(counts.rows(), all.len());
         assert_eq!(counts.totals(), all.iter().map(Histogram::count).collect::<Vec<_>>());
         let mut some = DecodedBlock::default();
-        for rows in [1, 40, 150, 3] {
+        for rows in [1, 40, 150, 3].map(|rows| all.len().min(rows)) {
             assert!(some.decode_rows(&bytes, rows).unwrap());
             assert!((rows..rows + 32).contains(&some.decoded_rows()), "{rows}");
             assert_eq!(some.totals(), &counts.totals()[..some.decoded_rows()]);
@@ -470,6 +458,7 @@ mod tests {
         assert!(sliding.extend_to_block(&counts));
         let mut held = 0..0;
         for (start, end) in [(0, 1), (0, 9), (3, 40), (40, 40), (40, 150), (149, 150)] {
+            let (start, end) = (all.len().min(start), all.len().min(end));
             sliding.add_rows(&counts, held.end.max(start)..end, false);
             sliding.add_rows(&counts, held.start..start.min(held.end), true);
             held = start..end;

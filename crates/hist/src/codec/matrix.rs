@@ -46,7 +46,7 @@ pub(crate) fn fits(rows: usize, columns: usize) -> bool {
 }
 
 /// Cells of a column of a frame, a multiple of eight: the rows, padded with zeros.
-pub(super) fn height(rows: usize) -> usize {
+pub(in crate::codec) fn height(rows: usize) -> usize {
     rows.next_multiple_of(LANE).min(FRAME)
 }
 

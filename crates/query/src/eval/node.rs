@@ -5,13 +5,13 @@
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection};
+use crate::plan::{Grouping, PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection};
 use crate::promql::{self, PromqlKernel};
 use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::call::FunctionCall;
-use super::range_functions::{RangeKernel, TakeStreams};
+use super::range_functions::{RangeKernel, SeriesBatch, TakeBatch};
 use super::{binary, range_functions};
 
 /// Series of a range function that are evaluated before they are aggregated.
@@ -50,22 +50,23 @@ impl Evaluation<'_> {
     }
 
     /// The same for an aggregation: streams of a range function are passed in batches of series, so
-    /// that not all of them are in memory at one time.
+    /// that not all of them are in memory at one time. With a grouping, sums may take their place.
     pub(crate) fn streams_in_batches(
         &mut self,
         node: &PlanNode,
         steps: StepGrid,
-        take: &mut TakeStreams<'_>,
+        grouping: Option<&Grouping>,
+        take: &mut TakeBatch<'_>,
     ) -> Result<()> {
         match &node.op {
             PlanOp::RangeFunction(over) if steps.count > 0 => {
                 let kernel = range_kernel(over, node.span)?;
-                let batch = (node.span, SERIES_BATCH);
+                let batch = (node.span, SERIES_BATCH, grouping);
                 self.range_function_in_batches(over, kernel, batch, steps, take)
             }
             _ => {
                 let streams = self.streams(node, steps)?;
-                take(self, streams)
+                take(self, SeriesBatch::Streams(streams))
             }
         }
     }

@@ -5,6 +5,7 @@
 
 pub(crate) mod adjacent;
 mod extend;
+mod growth_sums;
 mod increment_windows;
 pub(crate) mod passthrough;
 mod rate;
@@ -15,6 +16,7 @@ pub(crate) mod statistics;
 pub(crate) mod sum;
 mod window;
 
+pub(crate) use growth_sums::{GrowthSum, GrowthSums, SeriesBatch};
 pub(crate) use rate::GrowthKind;
 pub(crate) use smoothed::interpolate_at_ends;
 
@@ -26,12 +28,15 @@ use crate::error::{Result, SourceSpan};
 use crate::eval::{Evaluation, duplicate_labels_error};
 use crate::labels::{LabelSet, TYPE};
 use crate::limits::SAMPLE_BYTES;
-use crate::plan::{RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch};
+use crate::plan::{
+    Grouping, RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch,
+};
 use crate::promql::{StepDependence, labels_from_matchers};
 use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
+use growth_sums::{PACK_SERIES, SeriesHandles};
 use series_warnings::{SeriesWarning, SeriesWarnings};
 use window::{RangeWindow, SeriesSamples, WindowCursors};
 
@@ -123,22 +128,26 @@ impl Evaluation<'_> {
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
         let mut all = Vec::new();
-        self.range_function_in_batches(over, kernel, (span, usize::MAX), steps, &mut |_, some| {
-            all.extend(some);
+        let batch = (span, usize::MAX, None);
+        self.range_function_in_batches(over, kernel, batch, steps, &mut |_, batch| {
+            match batch {
+                SeriesBatch::Streams(streams) => all.extend(streams),
+                SeriesBatch::Sums(_) => panic!("BUG: series are summed only by a grouping"),
+            }
             Ok(())
         })?;
         Ok(all)
     }
 
     /// The same; the streams of at most some series at a time are passed to a closure, which
-    /// releases those that it drops.
+    /// releases those that it drops. With a grouping, they may be the sums of its groups.
     pub(crate) fn range_function_in_batches(
         &mut self,
         over: &RangeFunctionCall,
         kernel: &RangeKernel,
-        (span, batch): (SourceSpan, usize),
+        (span, batch, grouping): (SourceSpan, usize, Option<&Grouping>),
         steps: StepGrid,
-        take: &mut TakeStreams<'_>,
+        take: &mut TakeBatch<'_>,
     ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
@@ -146,7 +155,7 @@ impl Evaluation<'_> {
         }
         if matches!(kernel.work, WindowFn::Absent) {
             let streams = self.absent(&over.input, steps)?;
-            return take(self, streams);
+            return take(self, SeriesBatch::Streams(streams));
         }
         let apply = RangeFunctionEval {
             call: over,
@@ -163,19 +172,34 @@ impl Evaluation<'_> {
                 let stream = apply.to_series(evaluation, samples)?;
                 apply.retain(evaluation, stream, &retained)
             })?;
-            seen.check(self, &streams, span)?;
-            return take(self, streams);
+            let batch = SeriesBatch::Streams(streams);
+            seen.check(self, &batch, span)?;
+            return take(self, batch);
         };
         let range = over.input.samples_range(fetch, steps, self.settings.lookback);
         let mut series = self.select_samples(fetch, &range)?;
         while !series.is_empty() {
             let later = series.split_off(batch.min(series.len()));
             let retained = AtomicUsize::new(0);
-            let streams = self.map_series(series, &|evaluation, labels, handles| {
-                apply.series(evaluation, (labels, handles), fetch, &range, &retained)
-            })?;
-            seen.check(self, &streams, span)?;
-            take(self, streams)?;
+            let batches = match grouping.filter(|_| apply.is_summable()) {
+                Some(grouping) => {
+                    let packs: Vec<&[SeriesHandles]> = series.chunks(PACK_SERIES).collect();
+                    let shared = (grouping, &retained);
+                    self.map_parallel(&packs, &|evaluation, pack| {
+                        apply.pack(evaluation, pack, fetch, &range, shared).map(Some)
+                    })?
+                }
+                None => {
+                    let streams = self.map_series(series, &|evaluation, labels, handles| {
+                        apply.series(evaluation, (labels, handles), fetch, &range, &retained)
+                    })?;
+                    vec![SeriesBatch::Streams(streams)]
+                }
+            };
+            for batch in batches {
+                seen.check(self, &batch, span)?;
+                take(self, batch)?;
+            }
             series = later;
         }
         Ok(())
@@ -215,8 +239,8 @@ impl Evaluation<'_> {
     }
 }
 
-/// Takes streams of a range function.
-pub(crate) type TakeStreams<'a> = dyn FnMut(&mut Evaluation<'_>, Vec<Stream>) -> Result<()> + 'a;
+/// Takes results of a range function.
+pub(crate) type TakeBatch<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) -> Result<()> + 'a;
 
 /// Labels of the streams so far, which must differ.
 #[derive(Default)]
@@ -226,15 +250,19 @@ impl UniqueLabels {
     fn check(
         &mut self,
         evaluation: &Evaluation<'_>,
-        streams: &[Stream],
+        batch: &SeriesBatch,
         span: SourceSpan,
     ) -> Result<()> {
-        // Otherwise the names still distinguish the streams.
-        let is_checked = !evaluation.settings.delayed_name_removal;
-        match is_checked && !streams.iter().all(|stream| self.0.insert(stream.labels.clone())) {
-            true => Err(duplicate_labels_error(span)),
-            false => Ok(()),
+        if evaluation.settings.delayed_name_removal {
+            // The names still distinguish the streams.
+            return Ok(());
         }
+        let mut insert = |labels: &LabelSet| self.0.insert(labels.clone());
+        let is_unique = match batch {
+            SeriesBatch::Streams(streams) => streams.iter().all(|stream| insert(&stream.labels)),
+            SeriesBatch::Sums(sums) => sums.series.iter().all(insert),
+        };
+        if is_unique { Ok(()) } else { Err(duplicate_labels_error(span)) }
     }
 }
 

@@ -26,13 +26,21 @@ impl Evaluation<'_> {
         series: Vec<(LabelSet, Vec<SeriesHandle>)>,
         map: &MapSeries<'_, T>,
     ) -> Result<Vec<T>> {
-        let threads = self.settings.threads.min(series.len());
+        self.map_parallel(&series, &|evaluation, (labels, handles)| {
+            map(evaluation, labels.clone(), handles)
+        })
+    }
+
+    /// The same for any items.
+    pub(crate) fn map_parallel<I: Sync, T: Send>(
+        &mut self,
+        items: &[I],
+        map: &(dyn Fn(&mut Evaluation<'_>, &I) -> Result<Option<T>> + Sync),
+    ) -> Result<Vec<T>> {
+        let threads = self.settings.threads.min(items.len());
         if threads < 2 {
-            let mut made = Vec::new();
-            for (labels, handles) in series {
-                made.extend(map(self, labels, &handles)?);
-            }
-            return Ok(made);
+            let made = items.iter().map(|item| map(self, item));
+            return made.filter_map(Result::transpose).collect();
         }
         let (next, has_failed) = (AtomicUsize::new(0), AtomicBool::new(false));
         let worker = || {
@@ -50,8 +58,8 @@ impl Evaluation<'_> {
             // Each index is taken once, in any order; joining the threads synchronises the results.
             while !has_failed.load(Ordering::Relaxed) {
                 let at = next.fetch_add(1, Ordering::Relaxed);
-                let Some((labels, handles)) = series.get(at) else { break };
-                match map(&mut evaluation, labels.clone(), handles) {
+                let Some(item) = items.get(at) else { break };
+                match map(&mut evaluation, item) {
                     Ok(None) => {}
                     Ok(Some(value)) => made.push((at, Ok(value))),
                     Err(error) => {
@@ -69,7 +77,7 @@ impl Evaluation<'_> {
                 .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 .collect()
         });
-        let mut all = Vec::with_capacity(series.len());
+        let mut all = Vec::with_capacity(items.len());
         for (made, notes, gaps) in workers {
             all.extend(made);
             self.warnings.append(notes);

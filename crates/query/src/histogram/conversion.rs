@@ -12,6 +12,7 @@ use super::counts::{BucketCounts, drop_empty};
 use super::{BucketGrid, FloatHistogram, ResetHint};
 
 /// How the counts of a scheme become those of a float histogram.
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SchemeConversion {
     grid: BucketGrid,
     zero_threshold: f64,
@@ -84,6 +85,11 @@ impl SchemeConversion {
             negative,
             ..FloatHistogram::default()
         }
+    }
+
+    /// Histogram of counts of positive values and zeros, likewise.
+    pub(crate) fn convert_counts(&self, positive: BucketCounts, zero_count: f64) -> FloatHistogram {
+        self.histogram(positive, BucketCounts::new(), zero_count)
     }
 
     /// Histogram of the counts of a window, which has only positive values and zeros, times a

@@ -14,8 +14,9 @@ use hist::{Histogram, Mixture, Scheme};
 use journal::Level;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, Language, QueryRequest, QueryWarningKind, Result, ResultData, STALE_BITS,
-    SeriesHandle, SeriesPoint, Settings, Source, StepValue, StoreSource, Stream, execute, promql,
+    ColumnRead, FloatHistogram, Language, QueryRequest, QueryWarningKind, Result, ResultData,
+    STALE_BITS, SeriesHandle, SeriesPoint, Settings, Source, StepValue, StoreSource, Stream,
+    execute, promql,
 };
 use sim::SimDisk;
 use store::{HistogramIncrements, MINUTE, NumberSummary, Options, SECOND, Store, TimeGrid};
@@ -88,9 +89,14 @@ fn open_store() -> Store {
     Store::open(disk, Path::new("/store"), &options).unwrap()
 }
 
-fn send(store: &Store, kind: SeriesKind, samples: &[(i64, SampleValue)]) {
+/// Sends samples of a host; an empty one has no label.
+fn send_of(store: &Store, host: &str, kind: SeriesKind, samples: &[(i64, SampleValue)]) {
+    let mut series = Series::new("latency", kind);
+    if let Some(zone) = host.get(..1) {
+        series = series.with_labels([("host", host), ("zone", zone)]);
+    }
     let mut batch = BatchWriter::default();
-    batch.series(&Series::new("latency", kind).validate().unwrap());
+    batch.series(&series.validate().unwrap());
     for (at, value) in samples {
         batch.sample(&Sample { start: *at, end: *at, value: value.clone() }).unwrap();
     }
@@ -110,8 +116,22 @@ fn scheme(random: &mut Random) -> Scheme {
 /// Sends a random series; `is_plain` if nothing happens that increments do not support. Returns the
 /// samples by time.
 fn send_series(store: &Store, random: &mut Random, is_plain: bool) -> BTreeMap<i64, Histogram> {
+    let scheme = scheme(random);
+    send_host(store, random, ("", scheme), is_plain)
+}
+
+/// The same for a host whose histograms begin with a scheme.
+fn send_host(
+    store: &Store,
+    random: &mut Random,
+    (host, first): (&str, Scheme),
+    is_plain: bool,
+) -> BTreeMap<i64, Histogram> {
+    let send = |store: &Store, kind: SeriesKind, samples: &[(i64, SampleValue)]| {
+        send_of(store, host, kind, samples);
+    };
     let mut sent = BTreeMap::new();
-    let mut total = Histogram::new(scheme(random));
+    let mut total = Histogram::new(first);
     let mut time = START;
     let mut late: Vec<(i64, SampleValue)> = Vec::new();
     for _ in 0..20 + random.below(600) {
@@ -169,6 +189,18 @@ fn ask(source: &dyn Source, text: &str, end: i64, step: i64) -> (Vec<Stream>, Ve
 /// Answers by increments and by samples; returns the number of series read as increments.
 #[track_caller]
 fn check(store: &Store, text: &str, end: i64, step: i64) -> u64 {
+    check_by(store, text, end, step, |found, expected| found.equals(expected))
+}
+
+/// The same with another equality.
+#[track_caller]
+fn check_by(
+    store: &Store,
+    text: &str,
+    end: i64,
+    step: i64,
+    equals: impl Fn(&FloatHistogram, &FloatHistogram) -> bool,
+) -> u64 {
     let view = store.view().unwrap();
     let [by_increments, by_samples] = [true, false].map(|has_increments| ReadCounter {
         source: StoreSource::new(&view),
@@ -187,7 +219,7 @@ fn check(store: &Store, text: &str, end: i64, step: i64) -> u64 {
                 (Some(found), Some(expected)) => {
                     let (found, expected) =
                         (found.histogram().unwrap(), expected.histogram().unwrap());
-                    assert!(found.equals(&expected), "{text} step {at}:\n{found}\n{expected}");
+                    assert!(equals(&found, &expected), "{text} step {at}:\n{found}\n{expected}");
                 }
                 (None, None) => {}
                 _ => panic!("{text} step {at}: {pair:?}"),
@@ -222,6 +254,50 @@ fn growth_by_increments_equals_growth_by_samples() {
         }
     }
     assert!(by_increments > 300, "{by_increments} reads of increments are too few to prove much");
+}
+
+/// Whether two histograms differ by no more than rounding.
+fn is_close(a: &FloatHistogram, b: &FloatHistogram) -> bool {
+    let close = |a: f64, b: f64| a == b || (a - b).abs() <= 1e-12 * a.abs().max(b.abs());
+    let buckets = |a: &[(i32, f64)], b: &[(i32, f64)]| {
+        a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.0 == b.0 && close(a.1, b.1))
+    };
+    (&a.grid, a.zero_threshold, a.hint) == (&b.grid, b.zero_threshold, b.hint)
+        && [(a.count, b.count), (a.sum, b.sum), (a.zero_count, b.zero_count)]
+            .iter()
+            .all(|&(a, b)| close(a, b))
+        && buckets(&a.positive, &b.positive)
+        && buckets(&a.negative, &b.negative)
+}
+
+#[test]
+fn sums_over_series_by_increments_equal_sums_by_samples() {
+    let mut by_increments = 0;
+    for seed in 300..308 {
+        let mut random = Random(seed);
+        let store = open_store();
+        let common = scheme(&mut random);
+        let mut end = 0;
+        // More than a pack, in three zones; some series cannot be read as increments, or have
+        // another scheme.
+        for host in 0..20 {
+            let host = format!("{}{host}", ["a", "b", "c"][host % 3]);
+            let is_plain = seed % 2 == 0 || random.below(9) > 0;
+            let is_common = seed % 5 > 0 || random.below(9) > 0;
+            let first = if is_common { common.clone() } else { scheme(&mut random) };
+            end = end.max(end_of(&send_host(&store, &mut random, (&host, first), is_plain)));
+        }
+        for text in [
+            "sum(increase(latency[5m]))",
+            "sum by (zone) (rate(latency[90s]))",
+            "sum without (host) (increase(latency[3h]))",
+            "sum by (host) (increase(latency[31m] offset 2m))",
+            "sum(increase(latency[40m] @ 1600001220))",
+        ] {
+            by_increments += check_by(&store, text, end, 33 * MINUTE, is_close);
+        }
+    }
+    assert!(by_increments > 500, "{by_increments} reads of increments are too few to prove much");
 }
 
 #[test]

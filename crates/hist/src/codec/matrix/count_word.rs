@@ -114,9 +114,22 @@ impl CountWord for u64 {
 #[inline(always)]
 pub(crate) fn total<T: CountWord>(cells: &[T]) -> (u64, T) {
     if T::BITS < 64 {
-        let (sum, all) = cells
+        // Eight sums at a time, as in vectors.
+        let (mut sums, mut all) = ([T::default(); 8], [T::default(); 8]);
+        let (eights, rest) = cells.as_chunks::<8>();
+        for eight in eights {
+            for at in 0..8 {
+                sums[at] = sums[at].plus(eight[at]);
+                all[at] = all[at].or(eight[at]);
+            }
+        }
+        let (sum, all) = sums
             .iter()
-            .fold((T::default(), T::default()), |(sum, all), &n| (sum.plus(n), all.or(n)));
+            .zip(&all)
+            .chain(rest.iter().zip(rest))
+            .fold((T::default(), T::default()), |(sum, all), (&n, &bits)| {
+                (sum.plus(n), all.or(bits))
+            });
         return (sum.wide(), all);
     }
     cells.iter().fold((0, T::default()), |(sum, all), &n| (n.wide().saturating_add(sum), all.or(n)))

@@ -17,10 +17,13 @@ pub(crate) trait FrameObserver {
     fn observe<T: CountWord>(&mut self, frame: &MatrixFrame<'_, T>);
 }
 
-/// Frames of the first rows, each with cells of its own, or all in the same cells.
-struct FrameRange {
-    rows: usize,
-    share_cells: bool,
+/// Decoded column of a frame.
+enum ColumnCounts<T> {
+    /// Sum and bitwise OR of the counts.
+    Final(u64, T),
+    /// Steps of a high column, to which the expected counts of its rows are to be added, and the
+    /// number of bits of a step.
+    Steps(u32),
 }
 
 /// Bit reader that returns zeros past the end; checked after each frame.
@@ -85,9 +88,10 @@ impl PaddedBitReader<'_> {
         high.checked_shl(low_bits).unwrap_or(0) | self.get(low_bits)
     }
 
-    /// Decodes a nearly empty column.
-    fn get_rare<T: CountWord>(&mut self, rows: usize, out: &mut [T]) {
+    /// Decodes a nearly empty column. Returns the sum and the bitwise OR of its counts.
+    fn get_rare<T: CountWord>(&mut self, rows: usize, out: &mut [T]) -> (u64, T) {
         out.fill(T::default());
+        let mut has_counts = false;
         for _ in 0..rows {
             if self.get(1) == 0 {
                 break;
@@ -96,8 +100,11 @@ impl PaddedBitReader<'_> {
             let count = T::low(self.get_count::<T>().saturating_add(1));
             if let Some(cell) = out[..rows].get_mut(row) {
                 *cell = count;
+                has_counts = true;
             }
         }
+        // Most have none. A row may be repeated, so counts are not added as they are read.
+        if has_counts { total(out) } else { (0, T::default()) }
     }
 
     #[cold]
@@ -266,25 +273,18 @@ impl<'a> MatrixDecoder<'a> {
         mut self,
         witness: &mut impl FrameObserver,
     ) -> Result<CountTable, DecodeError> {
-        let (columns, mut buffer) = (self.indexes.len(), CountBuffer::default());
-        let mut sums = vec![0; self.rows.div_ceil(FRAME).wrapping_mul(columns)];
-        let frames = FrameRange { rows: self.rows, share_cells: false };
+        let (mut buffer, mut sums) = (CountBuffer::default(), Vec::new());
+        self.decode_into(self.rows, &mut buffer, &mut sums, witness)?;
         let cells = match self.wide {
-            true => {
-                self.frames::<u64>(&frames, &mut buffer, &mut sums, witness)?;
-                CountCells::Wide(buffer.wide)
-            }
-            false => {
-                self.frames::<u32>(&frames, &mut buffer, &mut sums, witness)?;
-                CountCells::Narrow(buffer.narrow)
-            }
+            true => CountCells::Wide(buffer.wide),
+            false => CountCells::Narrow(buffer.narrow),
         };
         Ok(CountTable { indexes: self.indexes, rows: self.rows, cells, sums })
     }
 
-    /// Decodes the frames of the first `rows` rows one after the other into the same memory, and
-    /// the sums of their columns. The observations of `witness` are valid only if this succeeds.
-    pub(crate) fn visit(
+    /// Decodes the frames of at least the first `rows` rows, and the sums of their columns, in place
+    /// of what the buffers hold. The observations of `witness` are valid only if this succeeds.
+    pub(crate) fn decode_into(
         &mut self,
         rows: usize,
         buffer: &mut CountBuffer,
@@ -294,16 +294,15 @@ impl<'a> MatrixDecoder<'a> {
         let rows = rows.min(self.rows);
         sums.clear();
         sums.resize(rows.div_ceil(FRAME).wrapping_mul(self.indexes.len()), 0);
-        let frames = FrameRange { rows, share_cells: true };
         match self.wide {
-            true => self.frames::<u64>(&frames, buffer, sums, witness),
-            false => self.frames::<u32>(&frames, buffer, sums, witness),
+            true => self.frames::<u64>(rows, buffer, sums, witness),
+            false => self.frames::<u32>(rows, buffer, sums, witness),
         }
     }
 
     fn frames<T: CountWord>(
         &mut self,
-        frames: &FrameRange,
+        decoded: usize,
         buffer: &mut CountBuffer,
         sums: &mut [u64],
         witness: &mut impl FrameObserver,
@@ -314,29 +313,29 @@ impl<'a> MatrixDecoder<'a> {
         }
         let frame_cells = columns.wrapping_mul(height);
         let all_cells = T::buffer(buffer);
-        let shared = if frames.share_cells { frame_cells } else { sums.len().wrapping_mul(height) };
+        // A longer buffer keeps its length: new cells are cleared, old ones are overwritten.
+        let length = sums.len().wrapping_mul(height);
         if all_cells.is_empty() {
-            *all_cells = vec![T::default(); shared];
+            *all_cells = vec![T::default(); length];
+        } else if all_cells.len() < length {
+            all_cells.resize(length, T::default());
         }
-        all_cells.resize(shared, T::default());
         let mut high = Vec::with_capacity(columns);
         let mut union = T::default();
-        let firsts = (0..frames.rows).step_by(FRAME);
-        for (number, (first, sums)) in firsts.zip(sums.chunks_exact_mut(columns)).enumerate() {
-            let at = if frames.share_cells { 0 } else { number.wrapping_mul(frame_cells) };
-            let cells = &mut all_cells[at..at.wrapping_add(frame_cells)];
+        let firsts = (0..decoded).step_by(FRAME);
+        let frames = all_cells.chunks_exact_mut(frame_cells).zip(sums.chunks_exact_mut(columns));
+        for (first, (cells, sums)) in firsts.zip(frames) {
             let rows = FRAME.min(self.rows.wrapping_sub(first));
             self.model.frame(first, rows);
             high.clear();
             for (column, out) in cells.chunks_exact_mut(height).enumerate() {
-                let bits = match <&mut [T; FRAME]>::try_from(&mut *out) {
+                let counts = match <&mut [T; FRAME]>::try_from(&mut *out) {
                     Ok(out) if rows == FRAME => self.column(column, FRAME, out),
                     _ => self.column(column, rows, out),
                 };
-                match bits {
-                    Some(bits) => high.push((column, bits)),
-                    None => {
-                        let (sum, all) = total(out);
+                match counts {
+                    ColumnCounts::Steps(bits) => high.push((column, bits)),
+                    ColumnCounts::Final(sum, all) => {
                         (sums[column], union) = (sum, union.or(all));
                         self.model.learn::<T>(column, sum);
                     }
@@ -357,7 +356,7 @@ impl<'a> MatrixDecoder<'a> {
                 "less than 2^26",
             ));
         }
-        if frames.rows < self.rows { Ok(()) } else { self.check_end() }
+        if decoded < self.rows { Ok(()) } else { self.check_end() }
     }
 
     /// Whether all streams end after the last row.
@@ -378,16 +377,20 @@ impl<'a> MatrixDecoder<'a> {
         Ok(())
     }
 
-    /// Decodes a column of a frame. A high column is returned as steps, without the expected counts
-    /// of its rows; its result is the number of bits of a step.
+    /// Decodes a column of a frame.
     #[inline(always)]
-    fn column<T: CountWord>(&mut self, column: usize, rows: usize, out: &mut [T]) -> Option<u32> {
+    fn column<T: CountWord>(
+        &mut self,
+        column: usize,
+        rows: usize,
+        out: &mut [T],
+    ) -> ColumnCounts<T> {
         let codes = self.codes;
         let streams = &mut self.streams;
         let code = match self.model.kind(self.model.rates[column]) {
             ColumnCoding::Rare => {
-                streams[0].get_rare(rows, out);
-                return None;
+                let (sum, all) = streams[0].get_rare(rows, out);
+                return ColumnCounts::Final(sum, all);
             }
             ColumnCoding::Low(code) => code,
             ColumnCoding::High(code, bits) => {
@@ -404,7 +407,7 @@ impl<'a> MatrixDecoder<'a> {
                     7 => get_high_column::<T, 3>(streams, code, 7, rows, out),
                     _ => get_high_column::<T, 2>(streams, code, bits, rows, out),
                 }
-                return Some(bits);
+                return ColumnCounts::Steps(bits);
             }
         };
         let (code, cells) = low_code(codes, code, rows);
@@ -442,7 +445,8 @@ impl<'a> MatrixDecoder<'a> {
                 rest,
             ),
         }
-        None
+        let (sum, all) = total(out);
+        ColumnCounts::Final(sum, all)
     }
 }
 

@@ -1,12 +1,14 @@
 //! Aggregations with one value for each group and step.
 
 use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
 use hist::Bracket;
 
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
-use crate::histogram::GoNumber;
+use crate::eval::range_functions::{GrowthSum, GrowthSums, SeriesBatch};
+use crate::histogram::{DenseSum, GoNumber, SchemeConversion};
 use crate::labels::LabelSet;
 use crate::plan::{Aggregation, Grouping};
 use crate::promql::AggregateOp;
@@ -26,6 +28,14 @@ pub(super) trait GroupAggregator {
         evaluation: &Evaluation<'_>,
         grouping: &Grouping,
         streams: Vec<Stream>,
+        steps: StepGrid,
+    ) -> Result<()>;
+
+    /// Adds sums of series, which only `sum` takes; they are released from the budget.
+    fn add_sums(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        sums: GrowthSums,
         steps: StepGrid,
     ) -> Result<()>;
 
@@ -55,8 +65,13 @@ pub(super) fn group_aggregator(op: AggregateOp) -> Box<dyn GroupAggregator> {
 impl Evaluation<'_> {
     pub(super) fn fold(&mut self, aggregate: &Aggregation, steps: StepGrid) -> Result<Vec<Stream>> {
         let mut groups = group_aggregator(aggregate.op);
-        self.streams_in_batches(&aggregate.input, steps, &mut |evaluation, streams| {
-            groups.add(evaluation, &aggregate.grouping, streams, steps)
+        let grouping = &aggregate.grouping;
+        let sums_of = Some(grouping).filter(|_| aggregate.op == AggregateOp::Sum);
+        self.streams_in_batches(&aggregate.input, steps, sums_of, &mut |evaluation, batch| {
+            match batch {
+                SeriesBatch::Streams(streams) => groups.add(evaluation, grouping, streams, steps),
+                SeriesBatch::Sums(sums) => groups.add_sums(evaluation, sums, steps),
+            }
         })?;
         groups.finish(self, aggregate)
     }
@@ -116,21 +131,45 @@ impl<F> Default for FoldedGroups<F> {
 }
 
 impl<F: GroupFold> FoldedGroups<F> {
-    fn push(&mut self, labels: LabelSet, stream: Stream, steps: StepGrid) {
+    fn group(&mut self, labels: LabelSet, steps: StepGrid) -> &mut FoldedGroup<F> {
         let groups = &mut self.groups;
         let at = *self.positions.entry(labels).or_insert_with_key(|labels| {
             let (labels, folds) = (labels.clone(), vec![None; steps.count]);
             groups.push(FoldedGroup { labels, drops_name: false, folds });
             groups.len() - 1
         });
-        let group = &mut self.groups[at];
+        &mut self.groups[at]
+    }
+
+    /// Replaces what is charged for `added` samples, and for the aggregates before them, by the
+    /// samples of all aggregates.
+    fn charge(
+        &self,
+        evaluation: &Evaluation<'_>,
+        (added, before): (u64, u64),
+        steps: StepGrid,
+    ) -> Result<()> {
+        evaluation.budget.check_capacity(self.groups.len(), steps.count)?;
+        evaluation.budget.charge_samples(self.samples)?;
+        evaluation.budget.release_samples(added + before);
+        Ok(())
+    }
+
+    fn push(&mut self, labels: LabelSet, stream: Stream, steps: StepGrid) {
+        let mut annotations = std::mem::take(&mut self.annotations);
+        let group = self.group(labels, steps);
         group.drops_name |= stream.drops_name;
+        let (mut before, mut after) = (0, 0);
         for (fold, point) in group.folds.iter_mut().zip(stream.points) {
             if let Some(value) = point {
+                before += fold.as_ref().map_or(0, GroupFold::samples);
                 let fold = fold.get_or_insert_default();
-                fold.push(value, stream.labels.name(), &mut self.annotations);
+                fold.push(value, stream.labels.name(), &mut annotations);
+                after += fold.samples();
             }
         }
+        self.annotations = annotations;
+        self.samples = self.samples + after - before;
     }
 }
 
@@ -143,15 +182,37 @@ impl<F: GroupFold> GroupAggregator for FoldedGroups<F> {
         steps: StepGrid,
     ) -> Result<()> {
         let added: u64 = streams.iter().map(Stream::samples).sum();
+        let before = self.samples;
         for stream in streams {
             self.push(grouping.group_labels(&stream.labels), stream, steps);
         }
-        let folds = self.groups.iter().flat_map(|group| group.folds.iter().flatten());
-        let before = std::mem::replace(&mut self.samples, folds.map(GroupFold::samples).sum());
-        evaluation.budget.check_capacity(self.groups.len(), steps.count)?;
-        evaluation.budget.charge_samples(self.samples)?;
-        evaluation.budget.release_samples(added + before);
-        Ok(())
+        self.charge(evaluation, (added, before), steps)
+    }
+
+    fn add_sums(
+        &mut self,
+        evaluation: &Evaluation<'_>,
+        sums: GrowthSums,
+        steps: StepGrid,
+    ) -> Result<()> {
+        let (added, before) = (sums.samples(), self.samples);
+        let mut annotations = std::mem::take(&mut self.annotations);
+        for GrowthSum { labels, metric, drops_name, conversion, steps: sums } in sums.groups {
+            let group = self.group(labels, steps);
+            group.drops_name |= drops_name;
+            let (mut before, mut after) = (0, 0);
+            for (fold, sum) in group.folds.iter_mut().zip(sums) {
+                if let Some(sum) = sum {
+                    before += fold.as_ref().map_or(0, GroupFold::samples);
+                    let fold = fold.get_or_insert_default();
+                    fold.push_sum(&conversion, sum, &metric, &mut annotations);
+                    after += fold.samples();
+                }
+            }
+            self.samples = self.samples + after - before;
+        }
+        self.annotations = annotations;
+        self.charge(evaluation, (added, before), steps)
     }
 
     fn finish(
@@ -180,6 +241,18 @@ impl<F: GroupFold> GroupAggregator for FoldedGroups<F> {
 pub(super) trait GroupFold: Clone + Default {
     /// Adds a value and records annotations.
     fn push(&mut self, value: StepValue, metric: &str, findings: &mut FoldAnnotations);
+
+    /// Adds the sum of several histograms of one scheme, as `sum` does.
+    fn push_sum(
+        &mut self,
+        conversion: &Arc<SchemeConversion>,
+        sum: DenseSum,
+        metric: &str,
+        findings: &mut FoldAnnotations,
+    ) {
+        let histogram = sum.to_histogram(conversion);
+        self.push(StepValue::Histogram(Arc::new(histogram)), metric, findings);
+    }
 
     /// Result; `None` if there is none.
     fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue>;

@@ -6,7 +6,8 @@ use hist::Mixture;
 
 use crate::eval::binary::bounds;
 use crate::histogram::{
-    Compensation, FloatHistogram, IncompatibleHistograms, KahanSum, ResetHint, add_compensated,
+    Compensation, DenseSum, FloatHistogram, IncompatibleHistograms, KahanSum, ResetHint,
+    SchemeConversion, add_compensated,
 };
 use crate::value::{StepValue, samples_of, samples_of_histogram};
 
@@ -30,6 +31,8 @@ enum HistogramTotal {
     Nothing,
     /// Distributions only.
     Mixture(Arc<Mixture>),
+    /// Histograms of one scheme.
+    Dense(Arc<SchemeConversion>, Box<DenseSum>),
     Compensated(Box<(FloatHistogram, Compensation)>),
 }
 
@@ -80,9 +83,32 @@ impl GroupFold for SumFold {
         }
     }
 
+    fn push_sum(
+        &mut self,
+        conversion: &Arc<SchemeConversion>,
+        sum: DenseSum,
+        metric: &str,
+        findings: &mut FoldAnnotations,
+    ) {
+        if let HistogramTotal::Dense(held, total) = &mut self.histograms
+            && held == conversion
+            && total.add(&sum)
+        {
+            return;
+        }
+        if self.numbers.is_none() && !self.has_histogram {
+            self.has_histogram = true;
+            self.histograms = HistogramTotal::Dense(Arc::clone(conversion), Box::new(sum));
+            return;
+        }
+        let histogram = sum.to_histogram(conversion);
+        self.push(StepValue::Histogram(Arc::new(histogram)), metric, findings);
+    }
+
     fn samples(&self) -> u64 {
         match &self.histograms {
             HistogramTotal::Nothing => 1,
+            HistogramTotal::Dense(_, total) => total.samples(),
             HistogramTotal::Mixture(mixture) => samples_of(mixture),
             // A compensation for each bucket.
             HistogramTotal::Compensated(total) => 2 * samples_of_histogram(&total.0),
@@ -114,6 +140,9 @@ impl GroupFold for SumFold {
                 Some(bracket.map_or(StepValue::Number(sum), StepValue::from_bracket))
             }
             HistogramTotal::Mixture(mixture) => Some(StepValue::Distribution(mixture)),
+            HistogramTotal::Dense(conversion, total) => {
+                Some(StepValue::Histogram(Arc::new(total.to_histogram(&conversion))))
+            }
             HistogramTotal::Compensated(total) => {
                 let (mut histogram, compensation) = *total;
                 histogram.apply_compensation(&compensation);
@@ -162,8 +191,11 @@ impl SumFold {
         }
     }
 
-    /// Converts distributions to a float histogram, to which all kinds of histograms can be added.
+    /// Converts the total to a float histogram, to which all kinds of histograms can be added.
     fn convert_to_float_histogram(&mut self) {
+        if let HistogramTotal::Dense(conversion, total) = &self.histograms {
+            self.histograms = compensated_total(total.to_histogram(conversion));
+        }
         if let HistogramTotal::Mixture(total) = &self.histograms
             && let Some(histogram) = StepValue::Distribution(Arc::clone(total)).histogram()
         {

@@ -12,7 +12,7 @@ use store::{DecodedChunks, HistogramIncrements, IncrementReader};
 
 use crate::error::Result;
 use crate::eval::Evaluation;
-use crate::histogram::{ResetHint, SchemeConversion};
+use crate::histogram::{DenseSum, ResetHint, SchemeConversion};
 use crate::plan::RangeExtension;
 use crate::source::SeriesHandle;
 use crate::value::StepValue;
@@ -45,13 +45,47 @@ impl RangeFunctionEval<'_> {
         increments: &HistogramIncrements,
         growth: GrowthKind,
     ) -> Result<Option<Vec<Option<StepValue>>>> {
+        let conversion = SchemeConversion::new(increments.scheme(), increments.zero_threshold());
+        let mut points = vec![None; self.steps.count];
+        let is_supported =
+            self.each_growth(evaluation, increments, growth, &mut |at, mut grown| {
+                let (count, sum, factor) = (grown.count, grown.sum, grown.factor);
+                let Some(counts) = grown.counts() else { return false };
+                let mut increase = conversion.convert_window(counts, factor);
+                (increase.count, increase.sum) = (count * factor, sum * factor);
+                increase.hint = ResetHint::Gauge;
+                points[at] = Some(StepValue::Histogram(increase.into()));
+                true
+            })?;
+        if let Some((first, others)) = points.split_first_mut()
+            && self.has_fixed_window()
+        {
+            others.fill(first.clone());
+        }
+        Ok(is_supported.then_some(points))
+    }
+
+    /// Whether the window is the same for all steps.
+    pub(super) fn has_fixed_window(&self) -> bool {
+        self.call.input.shift().at.is_some()
+    }
+
+    /// Passes the growth at each step, of a fixed window only at the first one. False if some
+    /// increments are not supported, or once the closure returns false.
+    pub(super) fn each_growth(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        increments: &HistogramIncrements,
+        growth: GrowthKind,
+        each: &mut dyn FnMut(usize, WindowGrowth<'_, '_>) -> bool,
+    ) -> Result<bool> {
         let mut decoded = std::mem::take(&mut evaluation.decoded_chunks);
         let of = &self.call.input;
-        let is_fixed = of.shift().at.is_some();
-        let is_single = is_fixed || self.steps.count == 1;
-        let mut sums = IncrementSums::new(increments, &mut decoded, is_single);
-        let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
-        for (at, time) in self.steps.times().enumerate() {
+        let windows = if self.has_fixed_window() { 1 } else { self.steps.count };
+        let mut sums = IncrementSums::new(increments, &mut decoded, windows == 1);
+        sums.are_disjoint = windows == 1 || of.range <= self.steps.step;
+        let mut is_supported = true;
+        for (at, time) in self.steps.times().enumerate().take(windows) {
             if at % STEPS_UNCHECKED == 0 {
                 evaluation.budget.check_deadline()?;
             }
@@ -68,16 +102,14 @@ impl RangeFunctionEval<'_> {
                 is_running_total: false,
                 args: &[],
             };
-            let point = match points.last() {
-                // A fixed window is the same for all steps.
-                Some(point) if is_fixed => point.clone(),
-                _ => sums.growth(&window, growth),
-            };
-            points.push(point);
+            let grown = sums.growth(&window, growth);
+            is_supported = grown.is_none_or(|grown| each(at, grown)) && sums.is_supported;
+            if !is_supported {
+                break;
+            }
         }
-        let is_supported = sums.is_supported;
         evaluation.decoded_chunks = decoded;
-        Ok(is_supported.then_some(points))
+        Ok(is_supported)
     }
 }
 
@@ -85,12 +117,13 @@ impl RangeFunctionEval<'_> {
 struct IncrementSums<'a> {
     increments: &'a HistogramIncrements,
     reader: IncrementReader<'a>,
-    conversion: SchemeConversion,
     /// Samples of the window.
     samples: Range<usize>,
     /// Samples whose increments are in `counts`.
     summed: Range<usize>,
     counts: CountWindow,
+    /// Whether no sample is in two windows.
+    are_disjoint: bool,
     /// Whether all increments so far could be read.
     is_supported: bool,
 }
@@ -104,15 +137,19 @@ impl<'a> IncrementSums<'a> {
         IncrementSums {
             increments,
             reader: IncrementReader::new(increments, decoded, is_single),
-            conversion: SchemeConversion::new(increments.scheme(), increments.zero_threshold()),
             samples: 0..0,
             summed: 0..0,
             counts: increments.window(),
+            are_disjoint: false,
             is_supported: true,
         }
     }
 
-    fn growth(&mut self, window: &RangeWindow<'_>, growth: GrowthKind) -> Option<StepValue> {
+    fn growth(
+        &mut self,
+        window: &RangeWindow<'_>,
+        growth: GrowthKind,
+    ) -> Option<WindowGrowth<'_, 'a>> {
         let times = self.increments.times();
         let Range { start, end } = &mut self.samples;
         while times.get(*end).is_some_and(|&time| time <= window.end) {
@@ -132,25 +169,22 @@ impl<'a> IncrementSums<'a> {
             growth,
             times[first],
         )?;
-        let Some((count, sum, before)) = self.sum(first, last) else {
+        let samples = first + 1..last + 1;
+        self.reader.move_to(&samples);
+        let Some((count, sum, before)) = self.totals(first, last) else {
             self.is_supported = false;
             return None;
         };
         let zero = (count > 0.0).then(|| before as f64 / count);
         let factor = interval.factor(window, growth, zero);
-        let mut increase = self.conversion.convert_window(&self.counts, factor);
-        (increase.count, increase.sum) = (count * factor, sum * factor);
-        increase.hint = ResetHint::Gauge;
-        Some(StepValue::Histogram(increase.into()))
+        Some(WindowGrowth { sums: self, samples, count, sum, factor })
     }
 
-    /// Sums the increments between two samples. Returns the number and the sum of their values, and
-    /// the number of values at the first sample; `None` if they cannot be read.
-    fn sum(&mut self, first: usize, last: usize) -> Option<(f64, f64, u64)> {
-        let (samples, held) = (first + 1..last + 1, self.summed.clone());
+    /// Sums the increments of some samples in `counts`; false if they cannot be read.
+    fn sum(&mut self, samples: Range<usize>) -> bool {
+        let held = self.summed.clone();
         let (gone, new) = (samples.start - held.start, samples.end - held.end);
         let overlaps = samples.start < held.end;
-        self.reader.move_to(&samples);
         let (reader, counts) = (&mut self.reader, &mut self.counts);
         let is_supported = if overlaps && gone + new < samples.len() {
             reader.add(held.start..samples.start, true, counts)
@@ -162,16 +196,13 @@ impl<'a> IncrementSums<'a> {
             true
         };
         self.summed = samples;
-        if !is_supported {
-            return None;
-        }
-        let (count, sum) = self.count_and_sum(first, last)?;
-        Some((count, sum, self.reader.total(first)?))
+        is_supported
     }
 
-    /// Number and sum of the values between two samples. Operations are done in the order of
-    /// `rate.rs`: a sample before a reset is added to what follows.
-    fn count_and_sum(&mut self, first: usize, last: usize) -> Option<(f64, f64)> {
+    /// Number and sum of the values between two samples, and the number of values at the first one;
+    /// `None` if they cannot be read. Operations are done in the order of `rate.rs`: a sample before
+    /// a reset is added to what follows.
+    fn totals(&mut self, first: usize, last: usize) -> Option<(f64, f64, u64)> {
         let sums = self.increments.sums();
         let resets = self.increments.resets();
         let resets = &resets[resets.partition_point(|&at| at <= first)..];
@@ -185,6 +216,38 @@ impl<'a> IncrementSums<'a> {
             count += self.reader.total(reset - 1)? as f64;
             sum += sums[reset - 1];
         }
-        Some((count, sum))
+        Some((count, sum, self.reader.total(first)?))
+    }
+}
+
+/// Growth within a window: its counts, their number and sum have to be multiplied by the factor.
+pub(super) struct WindowGrowth<'s, 'a> {
+    sums: &'s mut IncrementSums<'a>,
+    samples: Range<usize>,
+    count: f64,
+    sum: f64,
+    factor: f64,
+}
+
+impl WindowGrowth<'_, '_> {
+    /// Counts; `None` if they cannot be read.
+    fn counts(&mut self) -> Option<&CountWindow> {
+        self.sums.sum(self.samples.clone()).then_some(&self.sums.counts)
+    }
+
+    /// Adds the growth to a sum; false if that is not possible, after which the sum is undefined.
+    #[must_use]
+    pub(super) fn add_to(mut self, sum: &mut DenseSum) -> bool {
+        let (count, factor) = (self.count, self.factor);
+        sum.add_totals(count * factor, self.sum * factor);
+        let is_added = match sum.whole_counts(count, factor) {
+            Some(whole) if self.sums.are_disjoint => {
+                whole.extend_to_window(&self.sums.counts)
+                    && self.sums.reader.add(self.samples, false, whole)
+            }
+            Some(whole) => self.counts().is_some_and(|counts| whole.add_window(counts)),
+            None => self.counts().map(|counts| sum.add_counts(counts, factor)).is_some(),
+        };
+        is_added && sum.is_bounded()
     }
 }
