@@ -2,7 +2,7 @@
 
 import { readFileSync } from "node:fs";
 
-import type { Page } from "playwright-core";
+import type { Locator, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 
 import { formatFrequency } from "../src/lib/unit";
@@ -238,9 +238,9 @@ test("a panel of a dashboard draws the heatmap of a rate", async () => {
   expect(await page.locator(".heatmap").count()).toBe(1);
 });
 
-async function exported(format: string): Promise<Buffer> {
+async function exported(format: string, at: Locator | Page = page): Promise<Buffer> {
   const download = page.waitForEvent("download");
-  await page.getByRole("button", { name: format, exact: true }).click();
+  await at.getByRole("button", { name: format, exact: true }).click();
   const file = await download;
   expect(file.suggestedFilename()).toMatch(new RegExp(`^[a-z0-9-]+\\.${format.toLowerCase()}$`));
   return readFileSync(await file.path());
@@ -297,6 +297,43 @@ test("what is shown is copied as PromQL and as curl, of queries and of heatmaps"
   await ask(expression);
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(await visitor.drawn()).toBeGreaterThan(drawn * 0.9);
+});
+
+test("each panel of a dashboard is exported, and copied as PromQL and as curl", async () => {
+  await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+  const panels = [
+    { title: "Latency", text: 'latency{host="$host"}', language: "metric" },
+    { title: "p99", text: P99, language: "promql" },
+    {
+      title: "Values",
+      text: 'find:histogram("latency") | histogram:merge() | histogram:count()',
+      language: "caql",
+    },
+  ];
+  const variables = [{ name: "host", label: "host" }];
+  await fetch(`${server.url}/v1/dashboards/copies`, {
+    method: "PUT",
+    body: JSON.stringify({ schema: 2, title: "Copies", variables, panels }),
+  });
+  await visitor.open("dashboards", { dashboard: "copies", var_host: "web-1", ...range });
+  const panel = (title: string) =>
+    page.locator("section").filter({ has: page.getByRole("heading", { name: title }) });
+  const copied = async (title: string, what: string) => {
+    const button = panel(title).getByRole("button", { name: `Copy as ${what}` });
+    await button.scrollIntoViewIfNeeded();
+    await button.click();
+    await panel(title).getByText(`Copied as ${what}.`).waitFor();
+    return page.evaluate(() => navigator.clipboard.readText());
+  };
+  expect(await copied("Latency", "PromQL")).toContain('latency{host="web-1"}');
+  expect(await copied("Latency", "curl")).toContain(`${server.url}/v1/heatmap`);
+  expect(await copied("p99", "PromQL")).toBe(P99);
+  expect(await copied("Values", "curl")).toContain("language=caql");
+  expect(await panel("Values").getByRole("button", { name: "Copy as PromQL" }).count()).toBe(0);
+  const csv = (await exported("CSV", panel("Latency"))).toString();
+  expect(csv).toMatch(/^start,end,lower \(s\),upper \(s\),count/);
+  const png = await exported("PNG", panel("Latency"));
+  expect(png.subarray(1, 4).toString()).toBe("PNG");
 });
 
 test("the charts of a comparison show shares and quantiles under the pointer", async () => {

@@ -105,6 +105,24 @@ test("nothing overflows, and axe finds nothing, from phones to wall displays", a
   await page.emulateMedia({ colorScheme: "light" });
 });
 
+test("a threshold without a unit asks for one, by keys too", async () => {
+  await openPage();
+  await row("cart").getByRole("button", { name: "change the threshold" }).click();
+  const box = row("cart").getByRole("textbox");
+  await box.fill("300");
+  await box.press("Enter");
+  await row("cart").getByRole("alert").filter({ hasText: "300 what?" }).waitFor();
+  // The values are in s: the buttons are 300 s, 300 ms, 300 us.
+  await box.press("Tab");
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect.poll(() => row("cart").innerText()).toMatch(/300(\.0)? ms/);
+  await row("cart").getByRole("button", { name: "change the threshold" }).click();
+  await box.fill("250ms");
+  await box.press("Enter");
+  await expect.poll(() => row("cart").innerText()).toMatch(/250(\.0)? ms/);
+});
+
 test("keys go from row to row, and Enter opens the heatmap with the threshold", async () => {
   await openPage();
   await page.getByRole("link", { name: "cart", exact: true }).waitFor();

@@ -457,6 +457,30 @@ test("buttons at the threshold say who is above it, also on a phone", async () =
   await expect.poll(() => page.url()).toContain("web-2");
 });
 
+test("a threshold of 0.25 asks for its unit, and one outside the values says so", async () => {
+  const box = () => page.getByRole("textbox", { name: "Threshold" });
+  const type = async (text: string) => {
+    await box().fill(text);
+    await box().press("Enter");
+  };
+  await explore({});
+  await type("0.25");
+  await page.getByRole("alert").filter({ hasText: "0.25 what?" }).waitFor();
+  expect(await page.getByTestId("above-threshold").count()).toBe(0);
+  await page.getByRole("button", { name: "0.25 s", exact: true }).click();
+  await expect.poll(() => page.url()).toContain("threshold=0.25s");
+  await page.getByTestId("above-threshold").waitFor();
+  await type("1ns");
+  await page.getByText("is below the smallest value").waitFor();
+  await type("1h");
+  await page.getByText("is not below the largest value").waitFor();
+  await open("explore", { language: "promql", query: "histogram_max(latency)", ...range });
+  await page.getByRole("textbox", { name: "Threshold" }).waitFor();
+  await type("250");
+  await page.getByRole("button", { name: "250 ms", exact: true }).click();
+  await expect.poll(() => page.url()).toContain("threshold=250ms");
+});
+
 test("a metric without data in the last hour opens where its data is", async () => {
   const at = end - 30 * HOUR;
   const labels = { service: "batch" };

@@ -1,5 +1,6 @@
 /** Sources: targets that are scraped, and senders, as an operator wants to see them. */
 
+import { createSocket } from "node:dgram";
 import { createServer, type Server as HttpServer } from "node:http";
 
 import type { Page } from "playwright-core";
@@ -22,7 +23,8 @@ beforeAll(async () => {
     `[[scrape]]\nname = "${name}"\nurl = "http://127.0.0.1:${port}/metrics"\n` +
     `interval = "1s"\ntimeout = "1s"\n`;
   // Nothing listens on port 1.
-  server = await Server.start(false, job("app", port) + job("gone", 1));
+  const graphite = '[graphite]\nudp = ["127.0.0.1:0"]\n';
+  server = await Server.start(false, graphite + job("app", port) + job("gone", 1));
   await server.record("took", [1, 2, 3]);
   visitor = await Visitor.start(server);
   page = visitor.page;
@@ -54,6 +56,25 @@ test("a target that is down comes first, with the reason", async () => {
   await expect.poll(() => rows.first().innerText()).toMatch(/^down[^]*gone[^]*refused/);
   const up = await rows.nth(1).innerText();
   expect(up).toMatch(/^up[^]*app[^]*\b2\b[^]*none$/);
+});
+
+test("a Graphite line that is refused is shown with the reason and its sender", async () => {
+  const { listeners } = await server.ask<{ listeners: { addresses: string[] }[] }>("/v1/status");
+  const address = /127\.0\.0\.1:(\d+)/.exec(listeners[0]!.addresses.join());
+  const socket = createSocket("udp4");
+  const lines = "carts.open 12 1794906565\ncarts.open=12";
+  await new Promise<void>((done) =>
+    socket.send(lines, Number(address![1]), "127.0.0.1", () => done()),
+  );
+  const sender = `127.0.0.1:${socket.address().port}`;
+  socket.close();
+  await visitor.open("sources", {});
+  const rejected = page.getByRole("region", { name: "Rejected lines of graphite" });
+  await rejected.waitFor({ timeout: 20_000 });
+  const text = await rejected.innerText();
+  expect(text).toContain("1 line rejected");
+  expect(text).toContain(sender);
+  expect(text).toContain('expected path value timestamp, found "carts.open=12"');
 });
 
 test("senders have a rate and a last batch, and the page works on a phone", async () => {

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 
 import { expect, test } from "vitest";
 
-import { ramp, STEPS } from "../src/lib/colour";
+import { colourSteps, ramp, STEPS } from "../src/lib/colour";
 
 type Rgb = [number, number, number];
 
@@ -99,3 +99,11 @@ test.each(["light", "dark"] as const)(
     }
   },
 );
+
+test("the legend of cells that all have one value says 1, not 1.7 in the middle", () => {
+  const steps = colourSteps("log", 1, 1, () => new Float64Array());
+  for (const step of [0, STEPS / 2, STEPS - 1]) expect(steps.countAt(step)).toBe(1);
+  const two = colourSteps("log", 1, 4, () => new Float64Array());
+  expect(two.countAt(STEPS - 1)).toBeCloseTo(4);
+  expect(two.countAt((STEPS - 1) / 2)).toBeCloseTo(2);
+});

@@ -5,6 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+use crate::cells::Cell;
 use crate::error::MergeError;
 use crate::histogram::{Histogram, HistogramParts, Threshold};
 use crate::scheme::{BucketPosition, Scheme};
@@ -45,6 +46,38 @@ impl Histogram {
             ..parts
         };
         Histogram::from_recorded_parts(divided).expect("BUG: quotients of a histogram make one")
+    }
+
+    /// The same buckets as explicit bounds, those with values only: for formats that lack the
+    /// scheme. `None` if there are more than `Explicit::BOUNDS_MAX`.
+    pub fn to_explicit(&self) -> Option<Histogram> {
+        let (mut bounds, mut positive) = (Vec::new(), Vec::new());
+        for Cell { lower, upper, count } in self.uncut_cells().filter(|cell| cell.count > 0) {
+            // Quotients of adjacent bounds may be equal: then the lower bucket has the bound.
+            let last = |bounds: &[f64]| bounds.last().copied().unwrap_or(f64::NEG_INFINITY);
+            let below = lower.next_down();
+            if below > last(&bounds) {
+                bounds.push(below);
+            }
+            positive.push((i32::try_from(bounds.len()).ok()?, count));
+            if upper.is_finite() {
+                bounds.push(upper.max(last(&bounds).next_up()));
+            }
+        }
+        let scheme = Scheme::explicit(&bounds).ok()?;
+        let (nan, sum, thresholds) =
+            (self.nan_count(), self.tracked_sum(), self.thresholds().to_vec());
+        let (min, max) = (self.tracked_min(), self.tracked_max());
+        let parts = HistogramParts {
+            positive,
+            nan,
+            sum,
+            min,
+            max,
+            thresholds,
+            ..HistogramParts::new(scheme)
+        };
+        Histogram::from_recorded_parts(parts).ok()
     }
 
     /// Converts the counts to another grid: each bucket is moved as a whole to the bucket that

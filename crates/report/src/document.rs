@@ -45,17 +45,16 @@ pub fn encoded_distribution(mixture: &Mixture, cells: CellEncoding) -> Vec<(&'st
     let mut fields = distribution(mixture);
     if cells == CellEncoding::Frames {
         fields.pop();
-        // A frame has no scaled scheme; a value of a query in another unit is nearly preserved.
-        let is_scaled = |part: &Histogram| matches!(part.scheme(), Scheme::Scaled(_));
-        let flat = mixture.parts().iter().any(is_scaled).then(|| mixture.flatten());
-        let flat = flat.map(|flat| flat.expect("BUG: a mixture counts within 64 bits").histogram);
-        let parts = flat.as_ref().map_or(mixture.parts(), std::slice::from_ref);
-        let frame = |part| {
+        let frame = |part: &Histogram| {
+            // A frame has no scaled scheme: the buckets of a value in another unit are explicit.
+            let is_scaled = matches!(part.scheme(), Scheme::Scaled(_));
+            let flat = || Mixture::from(part.clone()).flatten().ok().map(|flat| flat.histogram);
+            let explicit = is_scaled.then(|| part.to_explicit().or_else(flat)).flatten();
             let mut bytes = Vec::new();
-            frame::encode(part, SeriesMeta::default(), &mut bytes);
+            frame::encode(explicit.as_ref().unwrap_or(part), SeriesMeta::default(), &mut bytes);
             Text(BASE64_STANDARD.encode(&bytes))
         };
-        fields.push(("frames", Json::List(parts.iter().map(frame).collect())));
+        fields.push(("frames", Json::List(mixture.parts().iter().map(frame).collect())));
     }
     fields
 }

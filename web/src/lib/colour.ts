@@ -73,7 +73,8 @@ export function colourSteps(
     const width = Math.log(max) - from || 1;
     return {
       toStep: (count) => bounded(((Math.log(count) - from) / width) * last),
-      countAt: (step) => Math.exp(from + (step / last) * width),
+      // Equal counts have a ramp too, which ends where it begins.
+      countAt: (step) => Math.min(Math.exp(from + (step / last) * width), max),
     };
   }
   // Histogram equalisation: each step has as many cells as every other.

@@ -122,6 +122,29 @@ mod tests {
     }
 
     #[test]
+    fn answer_in_seconds_that_is_sent_as_a_frame_keeps_its_numbers() {
+        for scheme in schemes() {
+            let seconds = recorded(scheme.clone(), 1).divide(1e9);
+            let sent = seconds.to_explicit().unwrap();
+            let cells = |histogram: &Histogram| histogram.cells().collect::<Vec<_>>();
+            let (found, expected) = (cells(&sent), cells(&seconds));
+            assert_eq!(found.len(), expected.len(), "{scheme}");
+            for (found, expected) in found.iter().zip(&expected) {
+                // Buckets that overlap by rounding end where the next one begins.
+                let is_near = |a: f64, b: f64| a == b || (a - b).abs() <= 1e-11 * b.abs();
+                assert!(is_near(found.lower, expected.lower), "{scheme}: {found:?} {expected:?}");
+                assert!(is_near(found.upper, expected.upper), "{scheme}: {found:?} {expected:?}");
+                assert_eq!(found.count, expected.count);
+            }
+            assert_eq!(sent.tracked_max(), seconds.tracked_max(), "{scheme}");
+            assert_eq!(sent.tracked_min(), seconds.tracked_min(), "{scheme}");
+            assert_eq!(sent.sum(), seconds.sum(), "{scheme}");
+            assert_eq!(sent.count(), seconds.count(), "{scheme}");
+        }
+        assert!(Histogram::default().divide(1e9).to_explicit().unwrap().is_empty());
+    }
+
+    #[test]
     fn sums_in_seconds_are_sums_of_nanoseconds() {
         for scheme in schemes() {
             let (one, other) = (recorded(scheme.clone(), 1), recorded(scheme.clone(), 7));
