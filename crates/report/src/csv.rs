@@ -535,8 +535,13 @@ mod tests {
             expect![[r#"
             service=cart name=latency unit=ms state=affected above_now=61
             above_now_lower=61 above_now_upper=61 expected_now=36.0
-            affected_now=25.0 count_now=3600 count_today=9000 rate=12.0
-            latest=2026-11-09T12:30:00.000Z threshold=250.0 threshold_source=user
+            affected_now=25.0 count_now=3600 state_today=affected above_today=200
+            above_today_lower=200 above_today_upper=200 expected_today=90.0
+            count_today=9000 rate=12.0 latest=2026-11-09T12:30:00.000Z
+            threshold=250.0 threshold_source=user
+            worst_hour=2026-11-09T12:30:00.000Z worst_hour_above=90
+            worst_hour_above_lower=90 worst_hour_above_upper=90
+            worst_hour_count=700
         "#]],
         );
         let target = json!({
