@@ -168,7 +168,7 @@ impl ReadView {
     }
 
     /// End of the newest row of some series, in nanoseconds since the Unix epoch; `None` if they
-    /// have no rows. Of rows that were dropped, the end of their rollups.
+    /// have no rows. Of rows that were dropped, the end of their finest rollup.
     pub fn latest_end(&self, series: &[SeriesEntryRef]) -> Result<Option<i64>> {
         let in_heads = self.heads().flat_map(|head| {
             let ends = series.iter().filter_map(|series| head.series_range(series.number));
@@ -176,19 +176,30 @@ impl ReadView {
         });
         let mut latest = in_heads.max();
         let mut parts: Vec<&PartInfo> = self.manifest.parts.values().collect();
-        parts.sort_unstable_by_key(|info| std::cmp::Reverse(info.end));
+        parts.sort_unstable_by_key(|info| (info.resolution, std::cmp::Reverse(info.end)));
         let asked = self.series_queries(series);
         for info in parts {
-            if latest >= Some(info.end) {
-                break;
+            // A rollup row ends with its slot, which may end in the future. It counts only if the
+            // whole slot follows the finer rows, which were then dropped.
+            let period = info.resolution.period().unwrap_or(0);
+            let follows = |end: i64| match period {
+                0 => latest < Some(end),
+                _ => latest <= Some(end.saturating_sub(period)),
+            };
+            if !follows(info.end) {
+                continue;
             }
             let Ok(part) = self.inner.part(info.number) else { continue };
+            let mut newest = None;
             for some in asked.chunks(SERIES_AT_ONCE) {
                 self.check()?;
                 for series in some {
                     let ends = part.find(&series.id)?.into_iter().map(|location| location.end);
-                    latest = latest.max(ends.max());
+                    newest = newest.max(ends.max());
                 }
+            }
+            if newest.is_some_and(follows) {
+                latest = newest;
             }
         }
         Ok(latest)

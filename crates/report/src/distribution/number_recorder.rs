@@ -57,6 +57,14 @@ impl NumberRecorder {
         }
     }
 
+    /// Values recorded since the last call, without the counts above thresholds: in a stored
+    /// histogram these would be thresholds that a program declared. `None` if there are none.
+    pub fn take_values(&mut self) -> Option<Histogram> {
+        let mut parts = self.take_histogram()?.into_parts();
+        parts.thresholds.clear();
+        Some(Histogram::from_parts(parts).expect("BUG: only thresholds were removed"))
+    }
+
     /// Values recorded since the last call; `None` if there are none.
     pub fn take_histogram(&mut self) -> Option<Histogram> {
         let limits: Vec<f64> = self.limits.iter().map(|limit| limit.0).collect();
@@ -125,5 +133,16 @@ mod tests {
             );
         }
         assert!(numbers.take_histogram().is_none());
+    }
+
+    /// The overview showed "4 of 4 requests above 0 s, declared by the program".
+    #[test]
+    fn stored_numbers_have_no_thresholds_that_nobody_declared() {
+        let mut numbers = NumberRecorder::new(&[]);
+        [12.5, 480.0, 2100.0, 13.0].iter().for_each(|&value| numbers.record(value));
+        let values = numbers.take_values().unwrap();
+        assert_eq!((values.count(), values.thresholds()), (4, &[][..]));
+        assert_eq!(values.tracked_max().exact(), Some(2100.0));
+        assert!(numbers.take_values().is_none());
     }
 }

@@ -120,6 +120,41 @@ fn rollup_keeps_the_time_range() {
     assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");
 }
 
+/// A rollup row ends with its slot: the daily one of today ends at midnight, hours from now.
+#[test]
+fn latest_data_is_not_in_the_future_after_a_deletion() {
+    let world = StoreFixture::new();
+    let store = world.open().unwrap();
+    let (kept, deleted) = (latency("kept"), latency("deleted"));
+    let end = 15 * HOUR + MINUTE + 7;
+    let taken = || sample(end - MINUTE, end, histogram(&[1.0]));
+    ingest(&store, 1, &[(&kept, taken()), (&deleted, taken())]);
+    world.set_now(end + MINUTE);
+    let latest = |host: &str| {
+        let view = store.view().unwrap();
+        let host = model::Selector::label_equals("host", host);
+        view.latest_end(&view.select(&host)).unwrap()
+    };
+    assert_eq!(latest("kept"), Some(end));
+    let of_deleted = model::Selector::label_equals("host", "deleted");
+    assert_eq!(store.delete(&of_deleted, 0..end + 1).unwrap().rows, 1);
+    let view = store.view().unwrap();
+    let rolled_up = view.part_range().is_some_and(|range| range.end == end);
+    assert!(rolled_up, "{:?}", view.part_range());
+    assert_eq!((latest("kept"), latest("deleted")), (Some(end), None));
+    // Rows without base rows end with the finest rollup that has them.
+    world.set_now(3 * DAY);
+    let keep = |resolution| store::RetentionRule {
+        resolution,
+        duration: Some(1),
+        selector: model::Selector::All,
+    };
+    assert!(store.maintain().unwrap());
+    store.set_retention(vec![keep(Resolution::Base)]).unwrap();
+    assert!(store.maintain().unwrap());
+    assert!((end..=16 * HOUR).contains(&latest("kept").unwrap()), "{:?}", latest("kept"));
+}
+
 /// A store with many parts, rollups and rows in memory, of delta and cumulative series.
 fn full_store(store: &store::Store) -> Vec<model::Series> {
     let bytes = |host: &str| {

@@ -186,7 +186,7 @@ impl BatchingSink<'_> {
     }
 
     fn finish(mut self) -> Result<ImportSummary> {
-        if let Some(histogram) = self.numbers.take_histogram() {
+        if let Some(histogram) = self.numbers.take_values() {
             self.add(DecodedSample {
                 metric: String::new(),
                 labels: Vec::new(),

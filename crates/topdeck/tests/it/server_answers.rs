@@ -173,6 +173,24 @@ fn files_are_imported_into_a_server_once() {
     check_same(&folder, &server, "query", "added --to 2026-11-09T12:01:00Z");
 }
 
+/// Four imported numbers were "4 of 4 requests above 0 s", with a threshold "declared by the
+/// program".
+#[test]
+fn imported_numbers_have_no_threshold_in_the_overview() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    std::fs::write(folder.path().join("lat.txt"), "12.5\n480\n2100\n13\n").unwrap();
+    let server = url(&server);
+    run_ok(
+        &folder,
+        &format!("import --server {server} --metric lat --unit ms --start now lat.txt"),
+    );
+    let page = json(&run_ok(&folder, &format!("overview --server {server} --json")));
+    let rows = page["rows"].as_array().unwrap();
+    let row = rows.iter().find(|row| row["name"] == "lat").unwrap();
+    assert_eq!((&row["threshold"], &row["state"]), (&Value::Null, &"unknown".into()), "{row}");
+}
+
 #[test]
 fn rows_of_a_server_are_deleted_after_a_dry_run() {
     let folder = store_dir();
