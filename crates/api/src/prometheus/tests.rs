@@ -85,7 +85,7 @@ async fn series_and_labels() {
     check(
         "/api/v1/label/__name__/values",
         expect![[
-            r#"{"status":"success","data":["depth","latency","latency_bucket","latency_count","latency_sum","requests_total"]}"#
+            r#"{"status":"success","data":["depth","latency","latency_bucket","latency_count","latency_seconds","latency_seconds_bucket","latency_seconds_count","latency_seconds_sum","latency_sum","requests_total"]}"#
         ]],
     )
     .await;
