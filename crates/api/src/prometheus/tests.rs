@@ -94,7 +94,7 @@ async fn series_and_labels() {
         expect![[r#"{"status":"success","data":["a"]}"#]],
     )
     .await;
-    check("/api/v1/metadata", expect![[r#"{"status":"success","data":{"depth":[{"type":"gauge","unit":"","help":""}],"latency":[{"type":"histogram","unit":"ms","help":""}],"requests_total":[{"type":"counter","unit":"","help":""}]}}"#]]).await;
+    check("/api/v1/metadata", expect![[r#"{"status":"success","data":{"depth":[{"type":"gauge","unit":"","help":""}],"latency":[{"type":"histogram","unit":"ms","help":""}],"latency_seconds":[{"type":"histogram","unit":"s","help":""}],"requests_total":[{"type":"counter","unit":"","help":""}]}}"#]]).await;
     check(
         "/api/v1/metadata?metric=depth",
         expect![[
