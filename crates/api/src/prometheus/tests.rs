@@ -85,7 +85,7 @@ async fn series_and_labels() {
     check(
         "/api/v1/label/__name__/values",
         expect![[
-            r#"{"status":"success","data":["depth","latency","latency_bucket","latency_count","latency_sum","requests_total"]}"#
+            r#"{"status":"success","data":["depth","latency","latency_bucket","latency_count","latency_seconds","latency_seconds_bucket","latency_seconds_count","latency_seconds_sum","latency_sum","requests_total"]}"#
         ]],
     )
     .await;
@@ -94,7 +94,7 @@ async fn series_and_labels() {
         expect![[r#"{"status":"success","data":["a"]}"#]],
     )
     .await;
-    check("/api/v1/metadata", expect![[r#"{"status":"success","data":{"depth":[{"type":"gauge","unit":"","help":""}],"latency":[{"type":"histogram","unit":"ms","help":""}],"requests_total":[{"type":"counter","unit":"","help":""}]}}"#]]).await;
+    check("/api/v1/metadata", expect![[r#"{"status":"success","data":{"depth":[{"type":"gauge","unit":"","help":""}],"latency":[{"type":"histogram","unit":"ms","help":""}],"latency_seconds":[{"type":"histogram","unit":"s","help":""}],"requests_total":[{"type":"counter","unit":"","help":""}]}}"#]]).await;
     check(
         "/api/v1/metadata?metric=depth",
         expect![[

@@ -61,6 +61,7 @@ impl OtlpShop {
             }));
             let counter = times(json!({ "asInt": (1500 * exports).to_string() }));
             let gauge = times(json!({ "asDouble": 0.25 }));
+            let minutes = times(json!({ "asDouble": 2.5 }));
             let metrics = json!([
                 { "name": "http.server.request.duration", "unit": "s",
                   "description": "Duration of HTTP server requests.",
@@ -81,6 +82,7 @@ impl OtlpShop {
                 { "name": "gc_ms", "unit": "ms",
                   "sum": { "aggregationTemporality": temporality, "isMonotonic": true,
                            "dataPoints": [counter] } },
+                { "name": "backup_age", "unit": "min", "gauge": { "dataPoints": [minutes] } },
                 { "name": "system.cpu.utilization", "unit": "1",
                   "gauge": { "dataPoints": [gauge] } },
             ]);
@@ -313,6 +315,14 @@ fn dashboard_in_seconds_shows_services_that_measure_in_milliseconds_and_nanoseco
         let both = "count({__name__=~\"rpc_duration_seconds|queue_wait_seconds\"})";
         shop.check(both, &[(all, 2.0)]);
     }
+}
+
+#[test]
+fn age_in_minutes_is_compared_with_a_duration_in_its_unit() {
+    let shop = OtlpShop::new(2);
+    shop.check("sum(backup_age > bool 90s)", &[(json!({}), 1.0)]);
+    shop.check("sum(backup_age > bool 3m)", &[(json!({}), 0.0)]);
+    shop.check("sum(backup_age / 1h)", &[(json!({}), 2.5 / 60.0)]);
 }
 
 #[test]
