@@ -207,7 +207,7 @@ async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
         })
     };
-    let io = TokioIo::new(MonitoredStream { inner: stream, monitor: Arc::clone(&life) });
+    let io = TokioIo::new(MonitoredStream::new(stream, Arc::clone(&life)));
     let mut connection = std::pin::pin!(builder.serve_connection(io, service));
     let mut overdue = std::pin::pin!(life.wait_for_timeout(&middleware.limits));
     loop {

@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::limits::{Limits, RejectReason};
+use crate::request_line::{self, RequestLineEncoder};
 
 /// Lifecycle phase of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,18 +116,22 @@ impl ConnectionMonitor {
         })
     }
 
-    fn record_read(&self, bytes: &[u8]) {
+    /// Returns whether a request of HTTP/1 starts with the bytes.
+    fn record_read(&self, bytes: &[u8]) -> bool {
         let mut state = self.state();
         if state.is_new && !bytes.is_empty() {
             state.is_new = false;
             state.is_http2 = bytes.starts_with(b"PRI");
         } else if state.is_http2 {
-            return;
+            return false;
         }
-        if state.active_requests == 0 && state.head_started.is_none() && !bytes.is_empty() {
+        let starts =
+            state.active_requests == 0 && state.head_started.is_none() && !bytes.is_empty();
+        if starts {
             state.head_started = Some(Instant::now());
             self.changed.notify_one();
         }
+        starts && !state.is_http2
     }
 
     fn set_write_blocked(&self, is_stuck: bool) {
@@ -167,11 +172,30 @@ impl Drop for ActiveRequest {
     }
 }
 
-/// Stream wrapper that reports reads and blocked writes to the monitor.
+/// Stream wrapper that reports reads and blocked writes to the monitor, and mends what hyper
+/// rejects ([`request_line`]).
 #[derive(Debug)]
 pub(crate) struct MonitoredStream<S> {
-    pub(crate) inner: S,
-    pub(crate) monitor: Arc<ConnectionMonitor>,
+    inner: S,
+    monitor: Arc<ConnectionMonitor>,
+    request_lines: RequestLineEncoder,
+    /// Encoded bytes that did not fit the reader's buffer.
+    unread: Vec<u8>,
+    /// Rest of a response that replaces one of hyper.
+    unsent: Vec<u8>,
+}
+
+impl<S> MonitoredStream<S> {
+    pub(crate) fn new(inner: S, monitor: Arc<ConnectionMonitor>) -> MonitoredStream<S> {
+        let request_lines = RequestLineEncoder::default();
+        MonitoredStream { inner, monitor, request_lines, unread: Vec::new(), unsent: Vec::new() }
+    }
+
+    fn pass_unread(&mut self, buf: &mut ReadBuf<'_>) {
+        let count = self.unread.len().min(buf.remaining());
+        buf.put_slice(&self.unread[..count]);
+        self.unread.drain(..count);
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
@@ -180,9 +204,18 @@ impl<S: AsyncRead + Unpin> AsyncRead for MonitoredStream<S> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if !self.unread.is_empty() {
+            self.pass_unread(buf);
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.inner).poll_read(cx, buf))?;
-        self.monitor.record_read(&buf.filled()[before..]);
+        let starts = self.monitor.record_read(&buf.filled()[before..]);
+        if let Some(encoded) = self.request_lines.encode(&buf.filled()[before..], starts) {
+            buf.set_filled(before);
+            self.unread = encoded;
+            self.pass_unread(buf);
+        }
         Poll::Ready(Ok(()))
     }
 }
@@ -192,6 +225,18 @@ impl<S: AsyncWrite + Unpin> MonitoredStream<S> {
         self.monitor.set_write_blocked(poll.is_pending());
         poll
     }
+
+    fn poll_unsent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let poll = Pin::new(&mut self.inner).poll_write(cx, &self.unsent);
+            let count = ready!(self.update_write_state(poll))?;
+            if count == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unsent.drain(..count);
+        }
+        Poll::Ready(Ok(()))
+    }
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
@@ -200,6 +245,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        ready!(self.poll_unsent(cx))?;
+        if let Some(response) = request_line::with_json_body(bytes) {
+            self.unsent = response;
+            return Poll::Ready(Ok(bytes.len()));
+        }
         let poll = Pin::new(&mut self.inner).poll_write(cx, bytes);
         self.update_write_state(poll)
     }
@@ -209,6 +259,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
         cx: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        if let [only] = slices {
+            return self.poll_write(cx, only);
+        }
+        ready!(self.poll_unsent(cx))?;
         let poll = Pin::new(&mut self.inner).poll_write_vectored(cx, slices);
         self.update_write_state(poll)
     }
@@ -218,11 +272,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for MonitoredStream<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_unsent(cx))?;
         let poll = Pin::new(&mut self.inner).poll_flush(cx);
         self.update_write_state(poll)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.poll_unsent(cx))?;
         let poll = Pin::new(&mut self.inner).poll_shutdown(cx);
         self.update_write_state(poll)
     }
@@ -255,7 +311,7 @@ mod tests {
         let begun = "a request has begun";
         for step in steps {
             match step {
-                Read(bytes) => life.record_read(bytes),
+                Read(bytes) => _ = life.record_read(bytes),
                 Begin => held = Some(life.begin_request()),
                 End => drop(held.take().expect(begun)),
                 WriteBlocked(is_stuck) => life.set_write_blocked(*is_stuck),
@@ -295,7 +351,7 @@ mod tests {
         };
         let life = ConnectionMonitor::new();
         assert_eq!(life.wait_for_timeout(&limits).await, None);
-        life.record_read(b"G");
+        assert!(life.record_read(b"G"));
         assert_eq!(life.wait_for_timeout(&limits).await, Some(RejectReason::HeaderReadTimeout));
     }
 }

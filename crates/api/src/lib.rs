@@ -38,6 +38,7 @@ mod protobuf_writer;
 mod query;
 mod query_admission;
 mod query_service;
+mod request_line;
 mod response_buffers;
 mod route;
 mod series_changes;

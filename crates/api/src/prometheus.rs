@@ -206,7 +206,7 @@ fn write_list<T>(
 
 /// API error in Prometheus' format.
 #[derive(Debug)]
-struct PrometheusError(ApiError);
+pub(crate) struct PrometheusError(ApiError);
 
 impl From<ApiError> for PrometheusError {
     fn from(refusal: ApiError) -> PrometheusError {

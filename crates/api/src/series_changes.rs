@@ -26,7 +26,7 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
-use crate::json::Json::{Bool, Integer, List, Null, Object};
+use crate::json::Json::{Bool, Integer, List, Null, Object, Text};
 use crate::json::{Json, integer};
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::route::{ApiRoute, FROM, JSON, Parameter, TO};
@@ -201,6 +201,8 @@ async fn rename(context: Context, parameters: Parameters) -> Result<JsonBody, Ap
         let examples = renames.iter().take(EXAMPLES);
         let examples = examples.map(|(_, new)| Object(series_fields(new))).collect();
         fields.push(("renamed", List(examples)));
+        let notes = rename_notes(&view, &renames).into_iter().map(Text).collect();
+        fields.push(("notes", List(notes)));
         for (old, new) in &renames {
             check_target(&view, old, new)?;
             active.check_cancelled()?;
@@ -261,6 +263,34 @@ fn plan_renames(
     }
     change.found = renames.iter().map(|(old, _)| old.clone()).collect();
     Ok(renames)
+}
+
+/// What a rename does that its parameters do not say.
+fn rename_notes(view: &ReadView, renames: &[(SeriesEntryRef, Series)]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let named = |unit: &str| if unit.is_empty() { String::new() } else { format!(" {unit}") };
+    let changed = renames.iter().find(|(old, new)| old.series.unit() != new.unit());
+    if let Some((old, new)) = changed {
+        let (from, to) = (named(old.series.unit()), named(new.unit()));
+        notes.push(format!("values are not converted: 1730{from} becomes 1730{to}"));
+    }
+    let existing: Vec<&Series> = renames
+        .iter()
+        .map(|(_, new)| new)
+        .filter(|new| view.select_id(&new.id()).is_some())
+        .collect();
+    if let Some(first) = existing.first() {
+        let unit =
+            if first.unit().is_empty() { String::new() } else { format!(" in {}", first.unit()) };
+        notes.push(match existing.len() {
+            1 => format!("{first}{unit} exists: the rows are added to its rows"),
+            n => format!(
+                "{n} series of the new name exist, such as {first}{unit}: the rows are added to \
+                 theirs"
+            ),
+        });
+    }
+    notes
 }
 
 /// Rejects a rename that would lose rows, or mix them with others.

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::acceptor::{Acceptor, ListenerContext, TlsConfigCell};
 use crate::access::{AccessPolicy, is_loopback, require_scope};
+use crate::api_error::ApiError;
 use crate::batches;
 use crate::connection::ServerPhase;
 use crate::context::Context;
@@ -27,6 +28,7 @@ use crate::json::Json;
 use crate::limits::Limits;
 use crate::middleware::RequestMiddleware;
 use crate::openapi;
+use crate::prometheus::PrometheusError;
 use crate::query_service::QueryService;
 use crate::token::{Scope, TokenError, TokenFile};
 use crate::web_files;
@@ -299,7 +301,14 @@ pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
 async fn fallback(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let is_read = method == Method::GET || method == Method::HEAD;
     let found = if is_read { web_files::file_response(uri.path(), &headers) } else { None };
-    found.unwrap_or_else(|| not_found(&uri).into_response())
+    found.unwrap_or_else(|| {
+        let missing = not_found(&uri);
+        // Clients of Prometheus read `status` and `errorType`.
+        match uri.path().starts_with("/api/v1/") {
+            true => PrometheusError::from(ApiError::NotFound(missing.message)).into_response(),
+            false => missing.into_response(),
+        }
+    })
 }
 
 fn not_found(uri: &Uri) -> ErrorResponse {

@@ -221,9 +221,27 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
         None => Ok(InputFormat::Numbers),
         Some(text) => {
             let number = lines().position(|line| line == text).map_or(1, |at| at as u64 + 1);
+            if is_csv_header(text) && nonempty_lines().nth(1).is_some_and(|row| row.contains(&b','))
+            {
+                return unknown(CSV_REMEDY.to_owned());
+            }
             Err(InputError::new(InputPosition::Line(number), "a known format", quote(text)))
         }
     }
+}
+
+/// CSV has columns whose meaning only the user knows.
+const CSV_REMEDY: &str = "CSV (select its column of numbers first: cut -d, -f2 FILE | tail -n +2, \
+                          and read it with -)";
+
+/// Whether a line is several names between commas.
+fn is_csv_header(line: &[u8]) -> bool {
+    let is_name = |field: &[u8]| {
+        let field = field.trim_ascii();
+        let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"_.- \"()/".contains(byte);
+        !field.is_empty() && field.iter().all(is_part) && !plain_numbers::is_number(field)
+    };
+    line.contains(&b',') && line.split(|&byte| byte == b',').all(is_name)
 }
 
 /// Whether text that begins with `{"` is JSON and not a quoted Prometheus name.
@@ -309,6 +327,12 @@ mod tests {
     #[test]
     fn unknown_format_is_named() {
         check(b"\n\nhello world\n", Err("line 3: expected a known format, found \"hello world\""));
+        check(
+            b"timestamp,latency_ms,endpoint\n2026-11-26T10:00:00Z,12.5,/cart\n",
+            Err("line 1: expected a known format, found CSV (select its column of numbers first: \
+                 cut -d, -f2 FILE | tail -n +2, and read it with -)"),
+        );
+        check(b"hello, world\n", Err("line 1: expected a known format, found \"hello, world\""));
         check(
             &[0x1f, 0x8b, 8],
             Err("line 1: expected a known format, found gzip (decompress it first: zcat FILE | \

@@ -19,6 +19,7 @@
 
 use crate::decimal;
 use crate::input_error::{InputError, InputPosition, quote};
+use crate::unit::Unit;
 
 /// Smallest sample rate: a line counts for at most a billion values, so that counts do not overflow
 /// after a few lines.
@@ -153,15 +154,20 @@ fn parse_integer(digits: &[u8]) -> Option<i64> {
 }
 
 impl<'a> StatsdMetric<'a> {
-    /// Values in input order; a set has one.
+    /// Values in input order; a set has one. Times are in nanoseconds, as on the other paths, each
+    /// rounded once.
     pub fn values(&self) -> impl Iterator<Item = Result<StatsdValue<'a>, InputError>> + use<'a> {
         let StatsdMetric { kind, values, line, .. } = *self;
+        let scale = match kind {
+            StatsdType::Milliseconds => Unit::Milliseconds.nanoseconds().unwrap_or((1, 0)),
+            _ => (1, 0),
+        };
         let pieces = values.split(move |&byte| byte == b':' && kind != StatsdType::Set);
         pieces.map(move |piece| {
             if kind == StatsdType::Set {
                 return Ok(StatsdValue::Member(piece));
             }
-            let number = decimal::parse(piece).filter(|number| number.is_finite());
+            let number = decimal::parse_scaled(piece, scale).filter(|number| number.is_finite());
             let number = number.ok_or_else(|| {
                 InputError::new(InputPosition::Line(line), "a finite number", quote(piece))
             })?;
@@ -222,7 +228,9 @@ mod tests {
         check("a.b:1|c", "a.b Counter 1");
         check("a:3.5|g", "a Gauge 3.5");
         check("a:+3|g\na:-0.5|g", "a Gauge +3; a Gauge -0.5");
-        check("a:-3|ms", "a Milliseconds -3");
+        check("a:-3|ms", "a Milliseconds -3000000");
+        // 1.1e6 exactly: rounded once.
+        check("a:1.1:0.3|ms", "a Milliseconds 1100000 300000");
         check("a:1:2:3e2|h|@0.25", "a Distribution 1 2 300 @0.25");
         check("a:1|d", "a Distribution 1");
         check("a:user:7|s", "a Set \"user:7\"");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use journal::supervisor::DamageAcknowledgement;
 use journal::{BatchIdentity, Supervisor};
-use model::{Batch, SeriesId};
+use model::{Batch, Gap, SeriesId};
 
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
@@ -260,6 +260,12 @@ impl Intake {
     /// The canonical key of a series by its id in the store. `None` without a store.
     pub fn canonical_key(&self, id: SeriesId) -> Option<Vec<u8>> {
         self.shared.target.store()?.key(&id)
+    }
+
+    /// What the previous process may have lost, if it was killed while sources buffered data in
+    /// memory: the time since its last checkpoint. Acknowledged data is complete.
+    pub fn unclean_stop(&self) -> Option<&Gap> {
+        self.shared.ledger_reader.unclean_stop()
     }
 
     /// Declares that a source runs whose buffered data is lost if the process is killed. The next

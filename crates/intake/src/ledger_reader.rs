@@ -28,9 +28,6 @@ const OLD_SUBSCRIBER_NAME: &str = "books";
 const FOLDER: &str = "ledgers";
 /// Maximum bytes that are counted and not yet written, about one segment of the usual size.
 const UNSAVED_BYTES_MAX: u64 = 16 << 20;
-/// Reason of the gap after an unclean shutdown.
-pub(crate) const UNCLEAN_SHUTDOWN_NOTE: &str =
-    "topdeck was killed; unacknowledged data (StatsD, UDP) of this interval is lost";
 
 #[derive(Debug)]
 pub(crate) struct LedgerReader {
@@ -44,6 +41,8 @@ pub(crate) struct LedgerReader {
     previous: Ledger,
     /// The possible loss of the previous process, until it is in the journal.
     unclean_shutdown: Mutex<Option<Gap>>,
+    /// The same, for the log.
+    last_stop: Option<Gap>,
     /// Whether sources run that lose buffered data in a kill.
     is_volatile: AtomicBool,
     has_new_names: AtomicBool,
@@ -107,7 +106,7 @@ impl LedgerReader {
             end: now,
             producer: None,
             lost: None,
-            reason: UNCLEAN_SHUTDOWN_NOTE.to_owned(),
+            reason: Gap::UNCLEAN_SHUTDOWN.to_owned(),
         });
         let recent = home.store().map(|_| {
             let disk = journal.disk().clone();
@@ -124,6 +123,7 @@ impl LedgerReader {
             subscriber: Mutex::new(subscriber),
             previous: ledger.clone(),
             ledger: Mutex::new(ledger),
+            last_stop: killed.clone(),
             unclean_shutdown: Mutex::new(killed),
             is_volatile: AtomicBool::new(false),
             has_new_names: AtomicBool::new(false),
@@ -253,6 +253,11 @@ impl LedgerReader {
     /// The possible loss of the previous process, if it was killed.
     pub(crate) fn unclean_shutdown_gap(&self) -> Option<Gap> {
         lock(&self.unclean_shutdown).clone()
+    }
+
+    /// The possible loss that this process found at its start.
+    pub(crate) fn unclean_stop(&self) -> Option<&Gap> {
+        self.last_stop.as_ref()
     }
 
     /// Called when the gap is in the journal.

@@ -26,6 +26,18 @@ pub struct Gap {
 }
 
 impl Gap {
+    /// Reason of the gap that a killed topdeck leaves: what its listeners and its host role had not
+    /// written yet.
+    pub const UNCLEAN_SHUTDOWN: &str =
+        "topdeck was killed; unacknowledged data (StatsD, UDP) of this interval is lost";
+
+    /// Whether the gap may hide all data of a series: then a selector that matches nothing is
+    /// answered with the gap. A kill loses seconds of the series that a listener receives: it does
+    /// not explain a name that is not there.
+    pub fn may_hide_series(&self) -> bool {
+        self.reason != Gap::UNCLEAN_SHUTDOWN
+    }
+
     /// Appends the encoded gap.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_zigzag(out, self.start);

@@ -17,6 +17,7 @@ use crate::compare::{merge_error, select_histograms};
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::labels::NAME;
+use crate::limit_range::LimitRange;
 use crate::limits::{Limits, QueryBudget};
 use crate::source::Source;
 
@@ -42,6 +43,8 @@ pub struct Breakdown {
     pub inside: Bracket<u64>,
     /// Number of values of the heatmap outside the rectangle.
     pub outside: Bracket<u64>,
+    /// Least and greatest value of the heatmap, with the bounds of their buckets.
+    pub values: Option<(f64, f64)>,
     /// Labels by falling divergence. A label that has the same value in all series is left out.
     pub labels: Vec<LabelBreakdown>,
     /// Known gaps in the heatmap.
@@ -97,6 +100,7 @@ pub fn break_down(
     let budget = QueryBudget::new(limits, context);
     let handles = select_histograms(source, &rectangle.selector, &budget)?;
     let mut gaps = Vec::new();
+    let mut values: Option<(f64, f64)> = None;
     let mut counted = Vec::with_capacity(handles.len());
     let (mut merged, mut all_count) = (Mixture::default(), 0_u64);
     for handle in &handles {
@@ -115,6 +119,10 @@ pub fn break_down(
         };
         let within = read(time.clone())?;
         let around = [read(picture.start..time.start)?, read(time.end..picture.end)?];
+        for (min, max) in around.iter().chain([&within]).filter_map(LimitRange::values_of) {
+            let (least, greatest) = values.unwrap_or((min, max));
+            values = Some((least.min(min), greatest.max(max)));
+        }
         let inside = between(&within, rectangle.above, rectangle.up_to);
         let others = within.count() + around.iter().map(Mixture::count).sum::<u64>();
         let outside = Bracket {
@@ -148,19 +156,19 @@ pub fn break_down(
         .collect();
     let mut labels = Vec::new();
     for name in names.into_keys() {
-        let mut values: BTreeMap<&str, [Bracket<u64>; 2]> = BTreeMap::new();
+        let mut by_value: BTreeMap<&str, [Bracket<u64>; 2]> = BTreeMap::new();
         for (handle, counts) in &counted {
-            let group_count = values.entry(handle.labels.get(name)).or_insert(zero);
+            let group_count = by_value.entry(handle.labels.get(name)).or_insert(zero);
             *group_count = add_pairs(*group_count, *counts);
         }
-        if values.len() > 1 {
-            labels.push(label_breakdown(name, values, total));
+        if by_value.len() > 1 {
+            labels.push(label_breakdown(name, by_value, total));
         }
     }
     labels.sort_by(|a, b| b.divergence.total_cmp(&a.divergence).then(a.label.cmp(&b.label)));
     gaps.sort();
     gaps.dedup();
-    Ok(Breakdown { inside, outside, labels, gaps })
+    Ok(Breakdown { inside, outside, values, labels, gaps })
 }
 
 /// One column for a time range; several if the range exceeds the maximum column length.

@@ -89,6 +89,8 @@ pub fn execute_with_stats(
             let mut evaluation = Evaluation::new(&source, settings, context);
             evaluation.is_range_of_one_step =
                 question.step > 0 && steps.is_instant() && question.end != question.start;
+            evaluation.keeps_units_apart =
+                matches!(node.op, PlanOp::Latest(_) | PlanOp::RangeSelection(_));
             let data = execute_promql(&mut evaluation, kind, &node, steps)?;
             let unit = evaluation.unit(&node)?.text();
             let beside =

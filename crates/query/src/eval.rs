@@ -35,6 +35,9 @@ pub(crate) struct Evaluation<'a> {
     pub(crate) shared: HashMap<(usize, StepGrid), Arc<Vec<Stream>>>,
     /// Whether the steps are those of a range query with only one step.
     pub(crate) is_range_of_one_step: bool,
+    /// Whether series with the same labels but different units are told apart, not merged: where
+    /// only their presence counts, or where they are the result.
+    pub(crate) keeps_units_apart: bool,
     /// Memory for chunks of histograms.
     pub(crate) decoded_chunks: DecodedChunks,
 }
@@ -53,6 +56,7 @@ impl<'a> Evaluation<'a> {
             gaps: Vec::new(),
             shared: HashMap::new(),
             is_range_of_one_step: false,
+            keeps_units_apart: false,
             decoded_chunks: DecodedChunks::default(),
         }
     }

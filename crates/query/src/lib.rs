@@ -53,6 +53,7 @@ mod eval;
 pub mod heatmap;
 mod histogram;
 mod labels;
+mod limit_range;
 mod limits;
 pub mod maxima;
 pub mod overview;
@@ -87,6 +88,7 @@ pub use histogram::{
     ResetHint, TrimSide,
 };
 pub use labels::{LabelSet, NAME, TYPE, UNIT};
+pub use limit_range::LimitRange;
 pub use limits::Limits;
 pub use prometheus_name::prometheus_series;
 pub use prometheus_source::{classic_names, select_by_prometheus_name, selects_buckets};

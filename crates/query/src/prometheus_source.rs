@@ -49,6 +49,8 @@ pub(crate) struct PrometheusSource<'a> {
     /// All stored metrics, if they were needed.
     metrics: Mutex<Option<Arc<Vec<StoredMetric>>>>,
     reserved_bytes: AtomicU64,
+    /// Hints about selectors that match no bucket.
+    hints: Mutex<Vec<String>>,
 }
 
 /// First key of the handles of this source; a store has fewer series.
@@ -105,9 +107,9 @@ impl<'a> PrometheusSource<'a> {
         stored: &'a dyn Source,
         context: &'a dyn QueryContext,
     ) -> PrometheusSource<'a> {
-        let (entries, selected, metrics) = Default::default();
+        let (entries, selected, metrics, hints) = Default::default();
         let reserved_bytes = AtomicU64::new(0);
-        PrometheusSource { stored, context, entries, selected, metrics, reserved_bytes }
+        PrometheusSource { stored, context, entries, selected, metrics, reserved_bytes, hints }
     }
 
     /// Series under other labels; `None` for a series as it is stored.
@@ -190,15 +192,21 @@ impl<'a> PrometheusSource<'a> {
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
+                    let unit = handles[0].unit.clone();
                     let (histogram, bounds) = match search {
                         BucketSearch::List(range) => self.list_bounds(histogram, range)?,
                         BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
-                    for bound in bounds {
+                    let mut is_selected = bounds.is_empty();
+                    for &bound in &bounds {
                         let labels = selection::bucket_labels(selector, &labels, kind, bound);
                         let Some(labels) = labels else { continue };
+                        is_selected = true;
                         add(labels, &histogram, ClassicPart::Bucket(bound));
+                    }
+                    if !is_selected {
+                        self.add_hint(bound_hint(labels.name(), &unit, &bounds));
                     }
                     continue;
                 }
@@ -206,6 +214,13 @@ impl<'a> PrometheusSource<'a> {
             add(labels, &Arc::new(histogram), part);
         }
         Ok(found)
+    }
+
+    fn add_hint(&self, hint: String) {
+        let mut hints = self.hints.lock().unwrap_or_else(PoisonError::into_inner);
+        if !hints.contains(&hint) {
+            hints.push(hint);
+        }
     }
 
     /// Bounds of the buckets in a range.
@@ -398,6 +413,20 @@ impl ClassicSource {
     }
 }
 
+/// Hint about a selector that matches none of the buckets: `le` is in the unit of the values.
+fn bound_hint(name: &str, unit: &str, bounds: &[f64]) -> String {
+    let mut finite = bounds.iter().copied().filter(|bound| bound.is_finite());
+    let first = finite.next().unwrap_or(f64::INFINITY);
+    let last = finite.next_back().unwrap_or(first);
+    let (first, last) = (classic_part::bound_label(first), classic_part::bound_label(last));
+    let unit = if unit.is_empty() { String::new() } else { format!(" in {unit}") };
+    let histogram = name.strip_suffix("_bucket").unwrap_or(name);
+    format!(
+        "{name} has no bucket with this le: its bounds are{unit}, from le=\"{first}\" to \
+         le=\"{last}\"; histogram_count_below(250ms, {histogram}) takes any limit"
+    )
+}
+
 /// Series that a selector matches only under the names of Prometheus. Buckets have `le` if `range`
 /// is given: those with values in that range.
 pub fn select_by_prometheus_name(
@@ -445,6 +474,10 @@ impl Source for PrometheusSource<'_> {
         range: &Range<i64>,
     ) -> Result<Vec<SeriesHandle>> {
         self.find(selector, &BucketSearch::Samples(range.clone()))
+    }
+
+    fn take_hints(&self) -> Vec<String> {
+        std::mem::take(&mut self.hints.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {

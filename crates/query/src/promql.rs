@@ -38,6 +38,18 @@ pub use plan::selector_of;
 pub use signature::{PromqlFunction, Variadic};
 pub(crate) use signature::{StepDependence, UnitRule};
 
+/// Checks an expression as a range query does before it reads data: syntax, types, averages of
+/// quantiles.
+pub fn check_range_query(text: &str, options: &Options) -> crate::error::Result<()> {
+    const STEP: i64 = store::MINUTE;
+    let expression = parse(text, options)?;
+    let language = crate::request::Language::PromQl;
+    let options = *options;
+    let question =
+        crate::request::QueryRequest { text, language, start: 0, end: STEP, step: STEP, options };
+    plan(&expression, &question, &crate::settings::Settings::default()).map(drop)
+}
+
 /// Maximum length of an expression in bytes.
 pub const LENGTH_MAX: usize = 256 << 10;
 /// Maximum nesting of parentheses, calls, signs and right operands: the parser is recursive in

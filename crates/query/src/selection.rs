@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use model::{Selector, SeriesKind, selector};
+use model::{Gap, Selector, SeriesKind, selector};
 use store::{ReadView, SeriesEntryRef};
 
 use crate::error::Result;
@@ -84,7 +84,8 @@ impl SelectionSummary {
         range: &Range<i64>,
     ) -> Result<SelectionSummary> {
         let found = view.select(selector);
-        let gaps = view.gaps(range);
+        let mut gaps = view.gaps(range);
+        gaps.retain(Gap::may_hide_series);
         let start = gaps.iter().map(|gap| gap.start).min().map(|start| start.max(range.start));
         let end = gaps.iter().map(|gap| gap.end).max().map(|end| end.min(range.end));
         let gaps = start.zip(end).map(|(start, end)| start..end.max(start.saturating_add(1)));

@@ -57,6 +57,11 @@ pub trait Source: Sync {
         self.select(selector)
     }
 
+    /// Hints about the selections since the last call, for the user.
+    fn take_hints(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// All stored metrics, each once.
     fn metrics(&self) -> Result<Vec<StoredMetric>> {
         let mut metrics: Vec<StoredMetric> = Vec::new();

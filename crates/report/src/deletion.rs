@@ -37,7 +37,7 @@ pub fn deletion_text(deletion: &Deletion) -> String {
     let Some(deleted) = &deletion.result else {
         let mark = if deletion.series > 1 { ", such as" } else { ":" };
         let example = &deletion.example;
-        return format!("nothing deleted; --yes deletes the rows of {about}{mark} {example}");
+        return format!("would delete the rows of {about}{mark} {example}; --yes deletes\n");
     };
     let mut text = format!("deleted {} of {about}\n", rows(deleted.rows));
     if deleted.rollup_rows > 0 {

@@ -145,7 +145,13 @@ fn today_text(row: &Value) -> Option<String> {
 fn learned_text(threshold: &Value) -> String {
     let ns = |name: &str| threshold[name].as_i64().unwrap_or(0);
     let range = ns("end_ns").saturating_sub(ns("start_ns"));
-    let range = Duration::from_nanos(u64::try_from(rounded_age(range)).unwrap_or(0));
+    // Half a day of history is not 673 min.
+    let units = [store::DAY, store::HOUR];
+    let range = match units.into_iter().find(|unit| range >= 2 * unit) {
+        Some(unit) => range - range.rem_euclid(unit),
+        None => rounded_age(range),
+    };
+    let range = Duration::from_nanos(u64::try_from(range).unwrap_or(0));
     format!("p99 of {}", format_age(range))
 }
 
@@ -156,7 +162,7 @@ fn unusual_text(unusual: &Value) -> String {
     match (bracket(&unusual["ratio"]), unusual["reason"].as_str()) {
         (Some(ratio), _) => format!("{:.1}x", ratio.estimate),
         (None, Some("history too short")) => {
-            format!("history too short ({} d)", unusual["days"])
+            format!("history too short ({} of 3 d)", unusual["days"])
         }
         (None, _) => "unknown".to_owned(),
     }
@@ -265,5 +271,20 @@ mod tests {
                         expected; worst hour today: from 2026-11-09 12:00:00Z to 2026-11-09 \
                         13:00:00Z: 700 of 6,000 requests above";
         assert!(text.contains(expected), "{text}");
+    }
+
+    /// "p99 of 673 min" and "history too short (0 d)".
+    #[test]
+    fn short_history_is_in_hours_and_names_what_is_needed() {
+        let learned = |minutes: i64| {
+            let end_ns = minutes * store::MINUTE;
+            learned_text(&json!({"start_ns": 0, "end_ns": end_ns}))
+        };
+        assert_eq!(
+            [learned(673), learned(7 * 24 * 60), learned(90)],
+            ["p99 of 11 h", "p99 of 7 d", "p99 of 90 min"]
+        );
+        let unusual = json!({"ratio": null, "reason": "history too short", "days": 0});
+        assert_eq!(unusual_text(&unusual), "history too short (0 of 3 d)");
     }
 }

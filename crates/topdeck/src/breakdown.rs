@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Result, anyhow, bail};
 use collect::{Quantity, Unit};
 use model::Selector;
-use query::Limits;
 use query::breakdown::HeatmapSelection;
 use query::selection::SelectionSummary;
+use query::{LimitRange, Limits};
 use render::number_formatter::parse_unit;
 use render::terminal::Terminal;
 use report::CsvTable;
@@ -127,8 +127,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         above: options.above.to_string(),
         up_to: options.up_to.as_ref().map(ToString::to_string),
     };
+    let bare = [Some(&options.above), options.up_to.as_ref()];
+    let bare = bare.map(|limit| limit.is_some_and(|limit| limit.unit().is_none()));
     let unit = unit.as_ref().map(ToString::to_string);
     let (rectangle, unit, explanation) = source.break_down(rectangle, unit, &thresholds, limits)?;
+    for (limit, _) in [rectangle.above, rectangle.up_to].iter().zip(bare).filter(|(_, bare)| *bare)
+    {
+        let (Some(values), Some(unit)) = (explanation.values, &unit) else { continue };
+        if let Some(text) = LimitRange::bare_number_warning(*limit, values, unit) {
+            eprintln!("topdeck: {text}");
+        }
+    }
     let document = || report::document::breakdown::to_json(&rectangle, unit.clone(), &explanation);
     let text = match options.json {
         _ if options.csv => report::document_csv(CsvTable::Breakdown, &document()),

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::{print_message, print_stdout};
+use crate::command::print_stdout;
 use crate::node::{ROLES, verify_settings};
+use crate::output::print_problems;
 use crate::serve::data_dir;
 use crate::settings::Settings;
 use render::text::escape_control;
@@ -14,8 +15,9 @@ use render::text::plural;
 
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///
-/// Parses the file as they do and prints every error with its line and, for an unknown key, the
-/// nearest valid one. Checks that files named in the settings exist, that certificates are valid,
+/// Parses the file as they do and prints the errors with their lines and, for an unknown key, the
+/// nearest valid one. A value that cannot be read hides the checks of other values: check again
+/// after a correction. Checks that files named in the settings exist, that certificates are valid,
 /// and that tokens exist in the data directory if an address needs them. Opens no port and no
 /// connection.
 #[derive(clap::Args)]
@@ -53,13 +55,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Err(problems) => {
-            for problem in problems.to_string().split('\n') {
-                // Source lines below a message are printed unchanged.
-                match problem.strip_prefix("  | ") {
-                    Some(_) => eprintln!("{}", problem.replace(char::is_control, " ")),
-                    None => print_message(problem),
-                }
-            }
+            print_problems(&problems);
             Ok(ExitCode::FAILURE)
         }
     }

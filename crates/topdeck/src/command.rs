@@ -81,6 +81,7 @@ subcommands! {
     Heatmap(crate::heatmap::Options) => crate::heatmap::run,
     Cardinality(crate::cardinality::Options) => crate::cardinality::run,
     Delete(crate::store::delete::Options) => crate::store::delete::run,
+    Rename(crate::rename::Options) => crate::rename::run,
     Retire(crate::retire::Options) => crate::retire::run,
     Tail(crate::tail::Options) => crate::tail::run,
     Annotate(crate::annotate::Options) => crate::annotate::run,

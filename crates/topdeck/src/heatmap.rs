@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use collect::{Quantity, Unit};
 use hist::Mixture;
 use model::{Selector, selector};
+use query::LimitRange;
 use query::selection::SelectionSummary;
 use render::chart::heatmap::{Heatmap, HeatmapColumn};
 use render::json::Json::{self, List, Null, Object, Text};
@@ -211,6 +212,7 @@ impl HeatmapOutput<'_> {
                     .to_owned(),
             );
         }
+        notes.extend(self.limit_warnings(&columns));
         Ok(Heatmap {
             title: self.title(),
             unit: self.unit.clone(),
@@ -218,6 +220,26 @@ impl HeatmapOutput<'_> {
             thresholds: self.thresholds.clone(),
             warnings: notes,
         })
+    }
+}
+
+impl HeatmapOutput<'_> {
+    /// Warnings about limits without a unit that are beyond all values.
+    fn limit_warnings(&self, columns: &[HeatmapColumn]) -> Vec<String> {
+        let ranges = columns.iter().filter_map(|column| {
+            let values = &column.values;
+            Some((values.min()?.lower, values.max()?.upper))
+        });
+        let widest = |a: (f64, f64), b: (f64, f64)| (a.0.min(b.0), a.1.max(b.1));
+        let Some((values, unit)) = ranges.reduce(widest).zip(self.unit.as_ref()) else {
+            return Vec::new();
+        };
+        let written = self.options.above.iter().zip(&self.thresholds);
+        let bare = written.filter(|(written, _)| written.unit().is_none());
+        let warnings = bare.filter_map(|(_, &limit)| {
+            LimitRange::bare_number_warning(limit, values, &unit.to_string())
+        });
+        warnings.map(|text| format!("{text}.")).collect()
     }
 }
 

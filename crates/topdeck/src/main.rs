@@ -38,6 +38,7 @@ mod post_mortem;
 mod process_argument;
 mod process_waiter;
 mod query;
+mod rename;
 mod renamed_flags;
 mod restore;
 mod retire;

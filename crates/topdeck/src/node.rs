@@ -17,6 +17,8 @@ use anyhow::{Error, Result};
 use heap::HeapTrimmer;
 use intake::{Intake, LogLevel, WriteTarget};
 use journal::{Journal, Supervisor, supervisor};
+use model::Gap;
+use render::time::precise_time_text;
 use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
@@ -102,6 +104,7 @@ impl Node {
         let mut lines = vec![info(format!("HTTP and OTLP at {}", addresses.join(", ")))];
         lines.extend(missing_page_warning(page::IS_EMBEDDED, addresses.first()).map(warn));
         lines.push(info(format!("data in {}", self.data.display())));
+        lines.extend(self.intake.unclean_stop().map(unclean_stop_text).map(info));
         if let Some((connections, configured)) = self.server.reduced_connection_limit() {
             lines.push(warn(format!(
                 "connections limit is {connections}, not {configured}: the limit of open files \
@@ -276,6 +279,16 @@ fn declare_volatile_sources(settings: &Settings, intake: &Intake, log: ServerLog
             "cannot record the start for the detection of unclean shutdowns: {error}"
         ));
     }
+}
+
+/// Log line of a start after a kill or a crash.
+fn unclean_stop_text(gap: &Gap) -> String {
+    format!(
+        "the last stop was not clean; the journal is recovered: acknowledged data is complete, \
+         StatsD, Graphite and host data between {} and {} may be missing",
+        precise_time_text(gap.start),
+        precise_time_text(gap.end)
+    )
 }
 
 /// Changed settings that need a restart.

@@ -5,11 +5,23 @@ use std::io::{self, Write as _};
 
 use anyhow::{Context as _, Result};
 use render::text::escape_control;
+use role::settings::Problems;
 
 /// Prints a message to standard error. If standard error is full or closed, the message is lost,
 /// but not the exit status.
 pub(crate) fn print_message(message: impl Display) {
     let _ = writeln!(io::stderr(), "topdeck: {}", escape_control(&message.to_string()));
+}
+
+/// Prints the errors of a settings file, each on lines of its own.
+pub(crate) fn print_problems(problems: &Problems) {
+    for problem in problems.to_string().split('\n') {
+        // Source lines below a message are printed unchanged.
+        match problem.strip_prefix("  | ") {
+            Some(_) => eprintln!("{}", problem.replace(char::is_control, " ")),
+            None => print_message(problem),
+        }
+    }
 }
 
 /// Writes the result to standard output.

@@ -43,9 +43,8 @@ Examples:
 A server requires a token with the scope admin, except on loopback.
 
 Exit status:
-  0  the series are retired, durably
-  1  nothing was retired: server or series not found, or --yes was not given; or a limit of the
-     store rejected some
+  0  the series are retired, durably; without --yes: they can be retired
+  1  nothing was retired: server or series not found; or a limit of the store rejected some
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -53,16 +52,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         .with("selector", &options.selector)
         .with("dry_run", !options.yes);
     let answer = options.server.post_form("/v1/series/retire", parameters)?;
-    let series = plural(count(&answer, "series"), "series", "series");
-    if !options.yes {
-        let mark = if count(&answer, "series") > 1 { ", such as" } else { ":" };
-        bail!("nothing retired; --yes retires {series}{mark} {}", example(&answer));
-    }
-    let rejected = count(&answer, "rejected");
-    let text = match options.json {
-        true => format!("{answer}\n"),
-        false => {
-            format!("retired {}\n", plural(count(&answer, "retired"), "series", "series"))
+    let series = plural(answer_count(&answer, "series"), "series", "series");
+    let rejected = answer_count(&answer, "rejected");
+    let text = match (options.json, options.yes) {
+        (true, _) => format!("{answer}\n"),
+        (false, true) => {
+            format!("retired {}\n", plural(answer_count(&answer, "retired"), "series", "series"))
+        }
+        (false, false) => {
+            let mark = if answer_count(&answer, "series") > 1 { ", such as" } else { ":" };
+            let example = series_text(&answer["examples"][0]);
+            format!("would retire {series}{mark} {example}; --yes retires\n")
         }
     };
     print_stdout(text.as_bytes())?;
@@ -75,19 +75,23 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn count(answer: &Value, key: &str) -> u64 {
+/// A number of a change of series.
+pub(crate) fn answer_count(answer: &Value, key: &str) -> u64 {
     answer[key].as_u64().unwrap_or(0)
 }
 
-/// The first of the series.
-fn example(answer: &Value) -> String {
-    let first = &answer["examples"][0];
-    let labels = first["labels"].as_object().into_iter().flatten();
+/// A series of an answer; with its unit, which is not part of the text, if there is one.
+pub(crate) fn series_text(series: &Value) -> String {
+    let labels = series["labels"].as_object().into_iter().flatten();
     let labels = labels.map(|(name, value)| (name.as_str(), value.as_str().unwrap_or("")));
     // The kind is not part of the text.
-    Series::new(first["name"].as_str().unwrap_or(""), SeriesKind::Gauge)
+    let text = Series::new(series["name"].as_str().unwrap_or(""), SeriesKind::Gauge)
         .with_labels(labels)
-        .to_string()
+        .to_string();
+    match series["unit"].as_str() {
+        None | Some("") => text,
+        Some(unit) => format!("{text} in {unit}"),
+    }
 }
 
 #[cfg(test)]
@@ -97,8 +101,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn example_is_the_first_series() {
-        let answer = json!({"examples": [{"name": "depth", "labels": {"host": "a", "zone": "b"}}]});
-        assert_eq!(example(&answer), r#"depth{host="a",zone="b"}"#);
+    fn series_of_an_answer_has_its_labels_and_unit() {
+        let series = json!({"name": "depth", "labels": {"host": "a", "zone": "b"}, "unit": null});
+        assert_eq!(series_text(&series), r#"depth{host="a",zone="b"}"#);
+        assert_eq!(series_text(&json!({"name": "took", "unit": "ms"})), "took in ms");
     }
 }

@@ -12,6 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::data_folders::default_data_dir;
 use crate::node::{Node, ROLES};
+use crate::output::print_problems;
 use crate::server_log::{LogFormat, ServerLog};
 use crate::settings::{OTLP_PORTS, Settings};
 
@@ -89,7 +90,13 @@ pub(crate) fn agent(options: &AgentOptions) -> Result<ExitCode> {
 
 fn run(mode: NodeMode, options: &StartOptions) -> Result<ExitCode> {
     let settings = match &options.config {
-        Some(path) => read_settings(path)?,
+        Some(path) => match Settings::read(path, ROLES) {
+            Ok(settings) => settings,
+            Err(problems) => {
+                print_problems(&problems);
+                bail!("cannot start: invalid settings; topdeck check-config FILE checks them");
+            }
+        },
         None => {
             let log = ServerLog::new(LogFormat::default());
             without_ports_in_use(Settings::without_file(ROLES, &log.function()), log)
@@ -164,7 +171,8 @@ async fn run_until_stopped(
 fn read_settings(path: &Path) -> Result<Settings> {
     match Settings::read(path, ROLES) {
         Ok(settings) => Ok(settings),
-        Err(problems) => bail!("{problems}"),
+        // One line of the log.
+        Err(problems) => bail!("{}", problems.to_string().replace('\n', "; ")),
     }
 }
 

@@ -65,7 +65,9 @@ enum TokenCommand {
 }
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
-    Scope::parse(text).ok_or_else(|| "expected ingest, read or admin".to_owned())
+    Scope::parse(text).ok_or_else(|| {
+        "expected ingest, read or admin; separate several scopes by spaces: read admin".to_owned()
+    })
 }
 
 /// Token file of a data directory.

@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
 use std::ops::Range;
+use std::sync::Arc;
 
 use axum::extract::Path;
+use intake::Intake;
 use model::{Selector, Series, SeriesKind};
-use query::{LabelSet, NAME, StoreSource, promql};
+use query::{LabelSet, NAME, Source as _, StoreSource, StoredMetric, promql};
 use store::ReadView;
 
 use super::expression::{TRUNCATED, parse_error};
@@ -203,13 +205,14 @@ pub(super) async fn metadata(
             }
             entries.set_count(found.len())
         })?;
+        let translated = translated_descriptions(view, active, &intake)?;
         success(active.response_buffer(), &ResponseExtras::default(), |out| {
             out.write_char('{')?;
             for (at, (name, all)) in found.iter().take(limit).enumerate() {
                 out.write_str(if at > 0 { "," } else { "" })?;
                 write_text(out, name)?;
                 out.write_char(':')?;
-                let help = intake.description(name);
+                let help = intake.description(name).or_else(|| translated.get(name).cloned());
                 write_list(out, all.iter().take(per_metric), |out, (kind, unit)| {
                     write!(out, "{{\"type\":\"{kind}\",\"unit\":")?;
                     write_text(out, unit)?;
@@ -222,4 +225,21 @@ pub(super) async fn metadata(
         })
     };
     Ok(context.run_light_with_view("prometheus_metadata", None, work).await?)
+}
+
+/// Descriptions of metrics of OpenTelemetry by the names that Prometheus gives them.
+fn translated_descriptions(
+    view: &ReadView,
+    active: &ActiveQuery,
+    intake: &Intake,
+) -> Result<BTreeMap<String, Arc<str>>, ApiError> {
+    let source = StoreSource::new(view).with_context(active);
+    let metrics =
+        source.metrics().map_err(|error| ApiError::from_query_error(error, ""))?.into_iter();
+    let described = metrics.filter_map(|StoredMetric { name, unit, kind }| {
+        let text = intake.description(&name)?;
+        let series = Series::new(name, kind).with_unit(unit).validate().ok()?;
+        Some((query::prometheus_series(&series)?.name().to_owned(), text))
+    });
+    Ok(described.collect())
 }

@@ -10,6 +10,7 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
+use crate::json::Json;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
 use crate::unitless::split_off_unitless;
 use report::document;
@@ -47,7 +48,7 @@ pub(super) async fn breakdown(
             let all = selection::parse_limits(&parameters, name, unit.as_ref())?;
             match &all[..] {
                 [] => Ok(None),
-                [(_, limit)] => Ok(Some(*limit)),
+                [limit] => Ok(Some(limit.clone())),
                 _ => {
                     let found = parameters.get(name).unwrap_or("");
                     Err(ApiError::invalid_parameter(name, found, "one quantity"))
@@ -72,14 +73,21 @@ pub(super) async fn breakdown(
             selector,
             baseline: first..last,
             time: start..end,
-            above: above.unwrap_or(f64::NEG_INFINITY),
-            up_to: up_to.unwrap_or(f64::INFINITY),
+            above: above.as_ref().map_or(f64::NEG_INFINITY, |limit| limit.1),
+            up_to: up_to.as_ref().map_or(f64::INFINITY, |limit| limit.1),
         };
         let source = StoreSource::new(view).with_context(active);
         let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
+        let limits: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();
+        let warnings = selection::limit_warnings(&limits, unit.as_ref(), explanation.values);
         let unit = unit.as_ref().map(ToString::to_string);
-        active.json_response(&document::breakdown::to_json(&rectangle, unit, &explanation))
+        let mut document = document::breakdown::to_json(&rectangle, unit, &explanation);
+        if let (Json::Object(fields), false) = (&mut document, warnings.is_empty()) {
+            let texts = warnings.into_iter().map(Json::Text).collect();
+            fields.push(("warnings", Json::List(texts)));
+        }
+        active.json_response(&document)
     };
     context.run_query("breakdown", timeout, estimate, work).await
 }

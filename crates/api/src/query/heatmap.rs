@@ -145,6 +145,7 @@ impl HeatmapResponse<'_> {
             fields.push(("edges", edges.list()));
         }
         fields.push(("columns", List(self.columns)));
+        fields.extend(self.selection.warnings(&self.total));
         Object(fields)
     }
 }

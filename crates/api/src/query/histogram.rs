@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use hist::{LimitInclusion, Mixture};
+use query::LimitRange;
 use store::{ReadView, TimeGrid};
 
 use super::{HISTOGRAM, selection};
@@ -54,6 +55,7 @@ pub(super) async fn histogram(
             ("above", counts_above(&selection.thresholds, &column.value)),
             ("gaps", List(column.gaps.iter().map(gap).collect())),
         ]);
+        fields.extend(selection.warnings(&column.value));
         active.json_response(&Object(fields))
     };
     context.run_query("histogram", timeout, estimate, work).await
@@ -144,6 +146,14 @@ impl SelectedSeries {
             requested: total_range,
             thresholds: above,
         })
+    }
+
+    /// Last field of the document: warnings about the limits, if there are any.
+    pub(super) fn warnings(&self, values: &Mixture) -> Option<(&'static str, Json)> {
+        let values = LimitRange::values_of(values);
+        let warnings = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
+        let texts = warnings.into_iter().map(Text).collect::<Vec<Json>>();
+        (!texts.is_empty()).then(|| ("warnings", List(texts)))
     }
 
     /// First fields of the document.

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use collect::{Quantity, Unit};
-use model::{Selector, SeriesKind};
+use model::{Gap, Selector, SeriesKind};
+use query::LimitRange;
 use store::{ReadView, SeriesEntryRef};
 
 use crate::api_error::ApiError;
@@ -53,9 +54,10 @@ pub(crate) fn find_histograms(
     }
 }
 
-/// The range of the gaps within a range.
+/// The range of the gaps within a range that may hide whole series.
 pub(crate) fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range<i64>> {
-    let gaps = view.gaps(range);
+    let mut gaps = view.gaps(range);
+    gaps.retain(Gap::may_hide_series);
     let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
     let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
     Some(start..end.max(start.saturating_add(1)))
@@ -123,6 +125,19 @@ pub(crate) fn limits_of_nothing(
     name: &str,
 ) -> Result<Vec<(String, f64)>, ApiError> {
     limits_in(parameters, name, None, |quantity| quantity.value_in(quantity.unit()))
+}
+
+/// Warnings about limits without a unit that are beyond all values of a distribution.
+pub(crate) fn limit_warnings(
+    limits: &[(String, f64)],
+    unit: Option<&Unit>,
+    values: Option<(f64, f64)>,
+) -> Vec<String> {
+    let Some((unit, values)) = unit.zip(values) else { return Vec::new() };
+    let is_bare = |text: &str| Quantity::parse(text).is_some_and(|found| found.unit().is_none());
+    let bare = limits.iter().filter(|(text, _)| is_bare(text));
+    bare.filter_map(|&(_, limit)| LimitRange::bare_number_warning(limit, values, &unit.to_string()))
+        .collect()
 }
 
 fn limits_in(

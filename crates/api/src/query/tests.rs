@@ -490,4 +490,50 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
     assert!(below.starts_with("limit 0.25 is below all values, which begin at 1 ms"), "{below}");
     let above = warning("5000000").await;
     assert!(above.contains("far above all values, which end at"), "{above}");
+    // The same of `histogram_fraction`, whose answer was 0 without a word.
+    let fraction = async |limits: &str| {
+        let expression = format!("histogram_fraction({limits}, sum(rate(latency[10m])))");
+        let answer = server.json(&format!("/v1/query?query={expression}")).await;
+        answer["warnings"].as_array().unwrap().len()
+    };
+    assert_eq!(fraction("0, 0.25").await, 1);
+    assert_eq!(fraction("0, 250ms").await, 0);
+    assert_eq!(fraction("50, Inf").await, 0);
+}
+
+/// `above=0.25` and `up_to=0.25` mean milliseconds here, and nothing said so.
+#[tokio::test]
+async fn threshold_without_a_unit_below_all_values_produces_a_warning() {
+    let server = TestServer::new();
+    let expected = "limit 0.25 is below all values, which begin at 1 ms; write the limit with its \
+                    unit, such as 250ms";
+    for path in ["histogram", "heatmap", "breakdown"] {
+        let ask = |above: &str| format!("/v1/{path}?selector=latency&above={above}");
+        let answer = server.json(&ask("0.25")).await;
+        assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
+        assert_eq!(server.json(&ask("250us")).await["warnings"], serde_json::Value::Null, "{path}");
+        assert_eq!(server.json(&ask("250ms")).await["warnings"], serde_json::Value::Null, "{path}");
+    }
+}
+
+/// After one `kill -9`, a misspelt name was "0 values" with status 200, for ever.
+#[tokio::test]
+async fn misspelt_name_is_not_found_after_a_kill() {
+    let server = TestServer::new();
+    let gap = |reason: &str| model::Gap {
+        start: START,
+        end: NOW,
+        producer: None,
+        lost: None,
+        reason: reason.to_owned(),
+    };
+    server.send_gap(gap(model::Gap::UNCLEAN_SHUTDOWN));
+    for path in ["histogram", "heatmap"] {
+        let (status, text) = server.get(&format!("/v1/{path}?selector=nope")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
+        assert!(text.contains("existing metrics: depth, latency"), "{text}");
+    }
+    // A gap that may hide a whole series is the answer.
+    server.send_gap(gap("a disk was lost"));
+    assert_eq!(server.get("/v1/histogram?selector=nope").await.0, StatusCode::OK);
 }

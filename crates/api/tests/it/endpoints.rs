@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use model::SampleValue;
 
+use crate::client::{connect, exchange};
 use crate::fixture::{ServerFixture, local_settings};
 
 #[test]
@@ -36,6 +37,9 @@ fn invalid_body_is_rejected_whole() {
     it.post("/v1/record?metric=a", "Content-Encoding: br\r\n", "1")
         .check(415, "unsupported content encoding \\\"br\\\"");
     it.post("/v1/records?metric=a", "", "1").check(404, "no route /v1/records");
+    // In the shape of Prometheus below /api/v1.
+    let missing = it.request("GET", "/api/v1/parse_query?query=a", "", b"");
+    missing.check(404, "\"errorType\":\"not_found\",\"error\":\"no route /api/v1/parse_query");
     it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
     it.post("/v1/traces", "", "").check(404, "topdeck accepts metrics");
     assert_eq!(it.rows("{}").len(), 0);
@@ -361,4 +365,18 @@ fn batch_accepted_by_version_0_1_0_is_a_duplicate() {
     post("7/1/5").check(200, "\"duplicate\":true");
     post("7/1/6").check(200, "\"duplicate\":false");
     assert_eq!(it.count("a"), 1);
+}
+
+/// The documentation of Prometheus has `curl -g '…?match[]={job="prometheus"}'`, which was 400 with
+/// an empty body.
+#[test]
+fn quotes_in_a_url_need_no_percent_encoding() {
+    let it = ServerFixture::new();
+    it.post("/v1/record?metric=http.server.took&unit=ms", "", "1730").check(200, "");
+    it.store.catch_up().unwrap();
+    let path = "/api/v1/series?match[]={__name__=~\"http.server.*\"}";
+    it.request("GET", path, "", b"").check(200, "http.server.took");
+    let malformed = b"GET /v1/status?a=\x01 HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let answer = exchange(&mut connect(it.address), malformed);
+    answer.check(400, "{\"error\":\"cannot read the request");
 }

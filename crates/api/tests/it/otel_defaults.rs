@@ -194,4 +194,8 @@ fn description_of_a_metric_is_kept_and_shown() {
     names.check(200, "\"help\":\"Duration of HTTP server requests.\"");
     let metadata = sdk.it.request("GET", "/api/v1/metadata", "", b"");
     metadata.check(200, "\"help\":\"Duration of HTTP server requests.\"");
+    // Grafana asks by the name of Prometheus, whose help was empty.
+    let path = "/api/v1/metadata?metric=http_server_request_duration_seconds";
+    let metadata = sdk.it.request("GET", path, "", b"");
+    metadata.check(200, "\"help\":\"Duration of HTTP server requests.\"");
 }

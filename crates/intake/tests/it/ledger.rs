@@ -290,6 +290,7 @@ fn kill_of_a_volatile_source_is_a_gap() {
     // Clean shutdown.
     assert!(life.step(LedgerStep::Stop) && life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
+    assert_eq!(life.intake().unclean_stop(), None);
     // No volatile source: nothing could be lost.
     assert!(life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
@@ -297,6 +298,8 @@ fn kill_of_a_volatile_source_is_a_gap() {
     assert!(life.open(None));
     let losses = self_losses(life.intake());
     assert!(losses.len() == 1 && losses[0].starts_with("topdeck was killed"), "{losses:?}");
+    // The log of this start says so; nothing told that the last stop was not clean.
+    assert!(life.intake().unclean_stop().is_some_and(|gap| gap.start < gap.end));
     // Reported once.
     assert!(life.open(None));
     let ledger = saved_ledger(life.intake());

@@ -85,7 +85,7 @@ impl LineFormat for Statsd {
         let delta = Temporality::Delta;
         let (kind, unit) = match kind {
             b'c' => (SeriesKind::Counter(delta), ""),
-            b'm' => (SeriesKind::Histogram(delta), "ms"),
+            b'm' => (SeriesKind::Histogram(delta), "ns"),
             b'd' => (SeriesKind::Histogram(delta), ""),
             _ => (SeriesKind::Gauge, ""),
         };

@@ -64,7 +64,7 @@ fn many_connections_send_at_once_and_nothing_is_lost() {
         }
     });
     listener.stop();
-    assert_eq!(world.dump_rows(), "a 0..3 32000 of 31984000ms\nb 0..3 32000");
+    assert_eq!(world.dump_rows(), "a 0..3 32000 of 31984000000000ns\nb 0..3 32000");
     world.check_ledger();
 }
 

@@ -43,13 +43,13 @@ fn metrics_are_aggregated() {
         ],
         &[
             "a 0..3 2 of 3",
-            "a 0..3 3 of 6.5ms",
+            "a 0..3 3 of 6500000ns",
             "b 0..3 5",
             "b{fast=\"true\",x=\"1\"} 0..3 1",
             "g 3..3 5",
             "h 3..3 -3",
             "u 0..3 2",
-            "w 0..3 4 of 12ms",
+            "w 0..3 4 of 12000000ns",
         ],
     );
 }
@@ -64,10 +64,10 @@ fn timestamped_value_goes_to_its_interval() {
             "a:1|ms|T1700090000",
         ],
         &[
-            "a -10..0 1 of 1ms",
+            "a -10..0 1 of 1000000ns",
             "a -10..0 3",
             "a -95..-95 7",
-            "a 0..3 1 of 2ms",
+            "a 0..3 1 of 2000000ns",
             "lost 1: timestamp more than a day in the future",
         ],
     );
@@ -119,9 +119,9 @@ fn series_beyond_the_limit_are_dropped_and_counted() {
         Settings { limits: Limits { series_max: 3, ..Limits::default() }, ..udp() },
         &[&lines, "a0:5:5|ms"],
         &[
-            "a0 0..3 3 of 11ms",
-            "a1 0..3 1 of 1ms",
-            "a2 0..3 1 of 1ms",
+            "a0 0..3 3 of 11000000ns",
+            "a1 0..3 1 of 1000000ns",
+            "a2 0..3 1 of 1000000ns",
             "lost 7: series limit per interval reached",
         ],
     );
@@ -133,7 +133,7 @@ fn invalid_series_are_dropped_and_counted() {
     check(
         udp(),
         &[&format!("{long}:1:2|ms\na:1|ms")],
-        &["a 0..3 1 of 1ms", "lost 2: series or value rejected by the store"],
+        &["a 0..3 1 of 1000000ns", "lost 2: series or value rejected by the store"],
     );
 }
 
@@ -184,7 +184,7 @@ fn ipv4_and_ipv6_listen_on_one_port() {
         socket.send_to(b"a:1|ms\ns:x|s\nc:2|c", ip(address)).unwrap();
     }
     listener.stop();
-    assert_eq!(world.dump_rows(), "a 0..3 2 of 2ms\nc 0..3 4\ns 0..3 1");
+    assert_eq!(world.dump_rows(), "a 0..3 2 of 2000000ns\nc 0..3 4\ns 0..3 1");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{Aggregation, Grouping};
+use crate::plan::{Aggregation, Grouping, PlanOp};
 use crate::promql::AggregateOp;
 use crate::stream::{StepGrid, Stream};
 
@@ -48,6 +48,14 @@ impl Evaluation<'_> {
                 self.pick(aggregate, &params, streams, span)
             }
             AggregateOp::Quantile => self.quantiles(aggregate, &params, steps),
+            AggregateOp::Count | AggregateOp::Group
+                if matches!(aggregate.input.op, PlanOp::Latest(_)) =>
+            {
+                self.keeps_units_apart = true;
+                let streams = self.fold(aggregate, steps);
+                self.keeps_units_apart = false;
+                streams
+            }
             _ => self.fold(aggregate, steps),
         }
     }

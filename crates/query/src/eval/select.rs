@@ -212,6 +212,9 @@ impl Evaluation<'_> {
         range: &Range<i64>,
     ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
         let mut handles = self.source.select_in_range(&fetch.selector, range)?;
+        for hint in self.source.take_hints() {
+            self.warnings.warn(fetch.span, hint);
+        }
         self.budget.check_series(handles.len())?;
         handles.retain(|handle| handle.kind != SeriesKind::Text);
         if self.settings.type_and_unit_labels {
@@ -224,6 +227,9 @@ impl Evaluation<'_> {
                 Some((labels, same)) if *labels == handle.labels => same.push(handle),
                 _ => series.push((handle.labels.clone(), vec![handle])),
             }
+        }
+        if self.keeps_units_apart {
+            series = series.into_iter().flat_map(split_by_unit).collect();
         }
         for (labels, handles) in &mut series {
             if handles.len() < 2 {
@@ -248,14 +254,16 @@ impl Evaluation<'_> {
         handles: &[&SeriesHandle],
         span: SourceSpan,
     ) -> Result<()> {
-        let [first, second, ..] = handles else { return Ok(()) };
-        let mut units = handles.iter().map(|handle| &*handle.unit).filter(|unit| !unit.is_empty());
-        let unit = units.next();
-        if units.any(|other| unit != Some(other)) {
-            let (first, second) = (describe(first), describe(second));
+        if handles.len() < 2 {
+            return Ok(());
+        }
+        if let Some((first, other)) = different_units(handles) {
+            let unit = other.unit.as_str();
             let message = format!(
-                "cannot merge {labels}: it was sent as {first} and as {second}; select one with \
-                 __unit or __kind, as in {{__kind=\"gauge\"}}"
+                "cannot merge {labels}: it was sent as {} and as {}; select one with __unit, as \
+                 in {{__unit=\"{unit}\"}}, or rename or delete the others",
+                describe(first),
+                describe(other)
             );
             return Err(Error::Execution { span, message });
         }
@@ -422,6 +430,38 @@ fn is_histogram(handle: &SeriesHandle) -> bool {
 
 fn is_number(handle: &SeriesHandle) -> bool {
     matches!(handle.kind, SeriesKind::Counter(_) | SeriesKind::Gauge)
+}
+
+/// Two of the handles with different units, if there are any.
+fn different_units<'h>(
+    handles: &[&'h SeriesHandle],
+) -> Option<(&'h SeriesHandle, &'h SeriesHandle)> {
+    let mut with_unit = handles.iter().filter(|handle| !handle.unit.is_empty());
+    let first = with_unit.next()?;
+    with_unit.find(|other| other.unit != first.unit).map(|other| (*first, *other))
+}
+
+/// Series with the same labels but different units, told apart by the labels `__type__` and
+/// `__unit__` of Prometheus.
+fn split_by_unit(
+    (labels, handles): (LabelSet, Vec<SeriesHandle>),
+) -> Vec<(LabelSet, Vec<SeriesHandle>)> {
+    let differ = [is_histogram, is_number].into_iter().any(|class| {
+        let same: Vec<&SeriesHandle> = handles.iter().filter(|handle| class(handle)).collect();
+        different_units(&same).is_some()
+    });
+    if !differ {
+        return vec![(labels, handles)];
+    }
+    let mut split: Vec<(LabelSet, Vec<SeriesHandle>)> = Vec::new();
+    for handle in handles {
+        let labels = with_type_and_unit(&handle);
+        match split.iter_mut().find(|(known, _)| *known == labels) {
+            Some((_, same)) => same.push(handle),
+            None => split.push((labels, vec![handle])),
+        }
+    }
+    split
 }
 
 fn with_type_and_unit(handle: &SeriesHandle) -> LabelSet {

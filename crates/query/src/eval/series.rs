@@ -52,6 +52,7 @@ impl Evaluation<'_> {
                 gaps: Vec::new(),
                 shared: HashMap::new(),
                 is_range_of_one_step: false,
+                keeps_units_apart: false,
                 decoded_chunks: DecodedChunks::default(),
             };
             let mut made: Vec<(usize, Result<T, Error>)> = Vec::new();

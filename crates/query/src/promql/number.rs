@@ -46,6 +46,21 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
     Ok(sum)
 }
 
+/// Seconds of a duration of an expression. Unlike in Prometheus, it may have a fraction (`1.5s`),
+/// as durations have everywhere else in topdeck.
+pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
+    let fraction = UNITS.iter().find_map(|(name, nanos)| {
+        let count = text.strip_suffix(name).filter(|count| count.contains('.'))?;
+        let is_plain = count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+        let count: f64 = count.parse().ok().filter(|_| is_plain)?;
+        Some(count * *nanos as f64 / 1e9)
+    });
+    match fraction {
+        Some(seconds) => Ok(seconds),
+        None => parse_duration(text).map(|nanos| nanos as f64 / 1e9),
+    }
+}
+
 /// Formatted duration: whole milliseconds; years and weeks only without a remainder.
 pub(crate) fn show_duration(nanos: i64) -> String {
     let mut rest = (nanos / 1_000_000).unsigned_abs();
@@ -173,6 +188,18 @@ mod tests {
         assert_eq!(parse_duration("5hs").unwrap_err(), "unknown unit \"hs\" in duration \"5hs\"");
         for text in ["5m1h", "5m1m", "m", "5", "-5m", "1.5h", ""] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn duration_of_an_expression_may_have_a_fraction() {
+        for (text, seconds) in [("1.5s", 1.5), ("0.25s", 0.25), ("2.5ms", 0.0025), ("1.5h", 5400.0)]
+        {
+            assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        assert_eq!(parse_seconds("1h30m"), Ok(5400.0));
+        for text in ["1.5.5s", "1.5", "1.5x", "1m1.5s", "-1.5s"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::check::check;
 use super::duration::DurationValue;
 use super::lexer::Lexer;
 use super::matcher::Matcher;
-use super::number::{parse_duration, parse_number};
+use super::number::{parse_number, parse_seconds};
 use super::quote::unquote;
 use super::token::{Keyword, PromqlToken, TokenKind};
 use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
@@ -306,7 +306,7 @@ impl<'a> Parser<'a> {
         let token = self.next()?;
         let text = self.token_text(token);
         let number = match token.kind {
-            TokenKind::Duration => parse_duration(text).map(|nanos| nanos as f64 / 1e9),
+            TokenKind::Duration => parse_seconds(text),
             _ => parse_number(text),
         };
         Ok(number.unwrap_or_else(|message| {

@@ -131,3 +131,91 @@ fn both_types_of_a_changed_series_are_returned() {
              with __unit or __kind, as in {__kind=\"gauge\"}"]
     );
 }
+
+/// One StatsD client with the name of another source made `count({__name__=~".+"})` fail.
+#[test]
+fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
+    let store = build_store();
+    let mut batch = BatchWriter::default();
+    for (unit, value) in [("ns", 5e6), ("ms", 5.0)] {
+        let kind = SeriesKind::Histogram(Temporality::Delta);
+        batch.series(&Series::new("took", kind).with_unit(unit).validate().unwrap());
+        let mut histogram = Histogram::default();
+        histogram.record(value);
+        let value = SampleValue::Histogram(Box::new(histogram));
+        batch.sample(&Sample { start: START, end: START + SECOND, value }).unwrap();
+    }
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    let ask = |text: &str| {
+        let question = QueryRequest {
+            text,
+            language: Language::PromQl,
+            start: START + 5 * SECOND,
+            end: START + 5 * SECOND,
+            step: 0,
+            options: promql::Options::default(),
+        };
+        let view = store.view().unwrap();
+        let answer = execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false);
+        answer.map(|answer| match answer.data {
+            ResultData::Vector(streams) => {
+                let mut found: Vec<String> =
+                    streams.iter().map(|stream| stream.labels.to_string()).collect();
+                found.sort();
+                found
+            }
+            other => panic!("{other:?}"),
+        })
+    };
+    check(&store, "count({__name__=~\"took|requests\"})", 5, Some(3.0));
+    check(&store, "count(group by (__unit__) (took))", 5, Some(2.0));
+    assert_eq!(
+        ask("took").unwrap(),
+        [
+            "took{__type__=\"histogram\", __unit__=\"ms\"}",
+            "took{__type__=\"histogram\", __unit__=\"ns\"}"
+        ]
+    );
+    assert_eq!(ask("took{__unit=\"ms\"}").unwrap(), ["took"]);
+    let merged = ask("sum(rate(took[1m]))").unwrap_err().to_string();
+    let remedy = "it was sent as histogram in ns and as histogram in ms; select one with __unit, \
+                  as in {__unit=\"ms\"}, or rename or delete the others";
+    assert!(merged.contains(remedy), "{merged}");
+}
+
+/// `x_bucket{le="0.25"}` of values in nanoseconds was an empty answer without a word.
+#[test]
+fn bucket_that_no_bound_matches_names_the_unit_of_the_bounds() {
+    let store = build_store();
+    let mut batch = BatchWriter::default();
+    let kind = SeriesKind::Histogram(Temporality::Delta);
+    batch.series(&Series::new("took", kind).with_unit("ns").validate().unwrap());
+    let mut histogram = Histogram::new(hist::Scheme::explicit(&[5e6, 2.5e8]).unwrap());
+    histogram.record(1e6);
+    let value = SampleValue::Histogram(Box::new(histogram));
+    batch.sample(&Sample { start: START, end: START + SECOND, value }).unwrap();
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    let warnings = |text: &str| {
+        let question = QueryRequest {
+            text,
+            language: Language::PromQl,
+            start: START + 5 * SECOND,
+            end: START + 5 * SECOND,
+            step: 0,
+            options: promql::Options::default(),
+        };
+        let view = store.view().unwrap();
+        let answer =
+            execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+        let all = answer.warnings.of_kind(QueryWarningKind::Warning);
+        all.map(|warning| warning.0.to_owned()).collect::<Vec<String>>()
+    };
+    assert_eq!(
+        warnings("took_bucket{le=\"0.25\"}"),
+        ["took_bucket has no bucket with this le: its bounds are in ns, from le=\"5e+06\" to \
+          le=\"2.5e+08\"; histogram_count_below(250ms, took) takes any limit"]
+    );
+    assert_eq!(warnings("took_bucket{le=\"2.5e+08\"}"), [] as [&str; 0]);
+}

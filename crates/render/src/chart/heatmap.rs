@@ -92,13 +92,23 @@ impl Heatmap {
         maxima.reduce(|a, b| if bracket_key(b.0) > bracket_key(a.0) { b } else { a })
     }
 
+    /// The estimate is that of all values, as in other answers: the sum of the estimates of the
+    /// columns has the rounding of each.
     pub(crate) fn count_above(&self, limit: f64) -> Bracket<u64> {
         let counts = self.columns.iter().map(|column| column.values.count_above(limit));
-        counts.fold(Bracket::exact(0), |total, n| Bracket {
+        let sum = counts.fold(Bracket::exact(0u64), |total, n| Bracket {
             lower: total.lower.saturating_add(n.lower),
             estimate: total.estimate.saturating_add(n.estimate),
             upper: total.upper.saturating_add(n.upper),
-        })
+        });
+        let mut all = MergedDistribution::default();
+        let is_merged = self.columns.iter().all(|column| all.merge(&column.values).is_ok());
+        if !is_merged {
+            return sum;
+        }
+        let whole = all.count_above(limit);
+        let (lower, upper) = (sum.lower.max(whole.lower), sum.upper.min(whole.upper));
+        Bracket { lower, estimate: whole.estimate.clamp(lower, upper.max(lower)), upper }
     }
 
     /// From the start of the first column to the end of the last.

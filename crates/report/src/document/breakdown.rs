@@ -28,6 +28,8 @@ pub fn to_json(
         ("up_to", number(rectangle.up_to)),
         ("inside", count(explanation.inside)),
         ("outside", count(explanation.outside)),
+        ("min", explanation.values.map_or(Null, |(min, _)| number(min))),
+        ("max", explanation.values.map_or(Null, |(_, max)| number(max))),
         ("labels", List(explanation.labels.iter().map(label_json).collect())),
         ("gaps", List(explanation.gaps.iter().map(gap).collect())),
     ])
@@ -47,7 +49,10 @@ pub fn from_json(document: &Value) -> Result<(HeatmapSelection, Option<String>, 
         above: document.get("above").number_or(f64::NEG_INFINITY)?,
         up_to: document.get("up_to").number_or(f64::INFINITY)?,
     };
+    let end = |name| document.get(name).number_or(f64::NAN);
+    let values = (end("min")?, end("max")?);
     let breakdown = Breakdown {
+        values: Some(values).filter(|(min, max)| !min.is_nan() && !max.is_nan()),
         inside: document.get("inside").count_bracket()?,
         outside: document.get("outside").count_bracket()?,
         labels: document.get("labels").list()?.map(read_label).collect::<Result<_>>()?,

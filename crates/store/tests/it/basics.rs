@@ -149,9 +149,8 @@ fn latest_data_is_not_in_the_future_after_a_deletion() {
         duration: Some(1),
         selector: model::Selector::All,
     };
-    assert!(store.maintain().unwrap());
     store.set_retention(vec![keep(Resolution::Base)]).unwrap();
-    assert!(store.maintain().unwrap());
+    while store.maintain().unwrap() {}
     assert!((end..=16 * HOUR).contains(&latest("kept").unwrap()), "{:?}", latest("kept"));
 }
 

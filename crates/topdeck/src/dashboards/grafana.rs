@@ -232,8 +232,12 @@ fn convert_expression(
     }
     let mut own = Vec::new();
     let expanded = variables.expand(expression, &mut own)?;
-    promql::parse(&expanded, &promql::Options::all())
+    let options = promql::Options::all();
+    promql::parse(&expanded, &options)
         .map_err(|error| format!("cannot parse the expression {expanded:?}: {error}"))?;
+    // A panel that every query rejects would show an error for ever.
+    promql::check_range_query(&expanded, &options)
+        .map_err(|error| format!("cannot show the expression {expanded:?}: {error}"))?;
     for note in own {
         if !used.contains(&note) {
             used.push(note);
@@ -313,6 +317,19 @@ mod tests {
             &[],
             &["panel \"Q\": cannot parse the expression \"sum(\": unclosed left parenthesis"],
         );
+    }
+
+    /// The panel was imported without a remark, and showed an error for ever.
+    #[test]
+    fn expression_that_every_query_rejects_is_listed_with_the_suggested_one() {
+        let expression = "avg(histogram_quantile(0.99, sum by (le, h) (rate(x_bucket[5m]))))";
+        let panel =
+            json!({ "type": "timeseries", "title": "Q", "targets": [{ "expr": expression }] });
+        let converted = convert(&json!({ "title": "T", "panels": [panel] }));
+        assert!(converted.panels.is_empty());
+        let reason = &converted.left_out[0].reason;
+        let remedy = "histogram_quantile(0.99, sum by (le) (rate(x_bucket[5m])))";
+        assert!(reason.contains("cannot average quantiles") && reason.contains(remedy), "{reason}");
     }
 
     #[test]

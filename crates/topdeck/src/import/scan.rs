@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 
 use crate::command::print_message;
+use crate::hist::set_format_text;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
 use crate::journal::progress_line::ProgressLine;
@@ -109,10 +110,11 @@ impl ScanSummary {
             return;
         }
         let advice = match (self.format, keep_going) {
-            (None, _) => "nothing imported; set the format with --format",
-            (_, true) => "importing the readable part",
+            (None, _) => format!("nothing imported; {}", set_format_text()),
+            (_, true) => "importing the readable part".to_owned(),
             (_, false) => {
                 "nothing imported; repair the file, or import the readable part with --keep-going"
+                    .to_owned()
             }
         };
         print_message(format_args!("{name}: {advice}"));

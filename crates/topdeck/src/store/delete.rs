@@ -55,8 +55,8 @@ Examples:
 A server requires a token with the scope admin, except on loopback.
 
 Exit status:
-  0  the rows are durably deleted
-  1  nothing was deleted: store, server or series not found, or --yes was not given
+  0  the rows are durably deleted; without --yes: there are series to delete from
+  1  nothing was deleted: store, server or series not found
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -81,13 +81,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             document::deletion::from_response(&answer, from..to)?
         }
     };
-    let text = report::deletion_text(&deletion);
-    if deletion.result.is_none() {
-        bail!("{text}");
-    }
     let text = match options.json {
         true => format!("{}\n", document::deletion::to_json(&deletion)),
-        false => text,
+        false => report::deletion_text(&deletion),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

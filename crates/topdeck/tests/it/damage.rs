@@ -33,7 +33,7 @@ fn damage_is_reported_with_its_position() {
         "testdata/cli/unknown.txt",
         expect![[r#"
         topdeck: testdata/cli/unknown.txt: line 1: expected a known format, found "GET /index.html 200"
-        topdeck: nothing reported; set the format with --format
+        topdeck: nothing reported; set the format with --format: numbers, hlog, circllhist, ddsketch, httptrap, prometheus, frames
         1
     "#]],
     );

@@ -197,11 +197,12 @@ fn rows_of_a_server_are_deleted_after_a_dry_run() {
     let server = server_of(&folder);
     let line = format!("--server {} 'took{{host=\"a\"}}' {RANGE}", url(&server));
     let dry = run(&folder, &format!("delete {line}"));
-    assert_eq!(dry.status, 1);
+    assert_eq!(dry.status, 0);
     assert!(
-        dry.stderr.contains("nothing deleted; --yes deletes the rows of 1 series between"),
+        dry.stdout.starts_with("would delete the rows of 1 series between")
+            && dry.stdout.ends_with("; --yes deletes\n"),
         "{}",
-        dry.stderr
+        dry.stdout
     );
     check_same(&folder, &server, "query", &format!("'took' {LAST}"));
     let deleted = run_ok(&folder, &format!("delete {line} --yes"));

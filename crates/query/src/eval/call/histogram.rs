@@ -10,6 +10,7 @@ use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::histogram::GoNumber;
 use crate::labels::NAME;
+use crate::limit_range::LimitRange;
 use crate::plan::PlanNode;
 use crate::promql::quantile::{ForcedMonotonic, NanEffect};
 use crate::query_warnings::QueryWarnings;
@@ -182,9 +183,11 @@ pub(crate) fn fraction(
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
     let mut warnings = DistributionWarnings::new(of.span);
+    let mut beyond = [LimitRange::default(), LimitRange::default()];
     let mut of_subject = |subject: HistogramSeries| {
         let name = subject.name.clone();
         subject.map(|step, shape| {
+            add_limits(&mut beyond, &[lower[step], upper[step]], shape);
             let (value, nan) = statistic::fraction(lower[step], upper[step], shape);
             warnings.nan(nan, &name);
             value
@@ -192,6 +195,7 @@ pub(crate) fn fraction(
     };
     let streams = list.into_iter().map(&mut of_subject).collect();
     warnings.emit(&mut evaluation.warnings);
+    warn_of_limits(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
 }
 
@@ -269,67 +273,48 @@ fn distribution_statistic(
         .collect::<Result<_>>()?;
     let HistogramSeriesList { list, charged_samples: held } =
         evaluation.histogram_series(of, call.steps)?;
-    let mut beyond = LimitRange::default();
+    let mut beyond = [LimitRange::default()];
     let of_subject = |subject: HistogramSeries| {
         subject.map(|step, shape| {
             let limits: Vec<f64> = limits.iter().map(|limit| limit[step]).collect();
-            beyond.add(limits.first(), shape);
+            add_limits(&mut beyond, &limits, shape);
             statistic(&limits, shape)
         })
     };
     let streams = list.into_iter().map(of_subject).collect();
-    if let Some(mut text) = beyond.warning() {
-        if let Some(unit) = evaluation.unit(of)?.text() {
-            text.push_str(&format!(" {unit}; a duration such as 250ms is converted to this unit"));
-        }
-        evaluation.warnings.warn(call.span, text);
-    }
+    warn_of_limits(evaluation, &beyond, call.span, of)?;
     finish_streams(evaluation, streams, held, call)
 }
 
-/// Limits of a call, and the range of all values that they are compared with.
-#[derive(Default)]
-struct LimitRange {
-    limits: Option<(f64, f64)>,
-    values: Option<(f64, f64)>,
+/// Compares limits with the values of a step. Buckets of a classic histogram have no unit.
+fn add_limits(beyond: &mut [LimitRange], limits: &[f64], shape: &histogram_series::StepHistogram) {
+    let histogram_series::StepHistogram::Native(value) = shape else { return };
+    let values = match value {
+        StepValue::Distribution(mixture) => LimitRange::values_of(mixture),
+        StepValue::Histogram(histogram) => {
+            let mut filled = histogram.buckets().filter(|bucket| bucket.count != 0.0);
+            let first = filled.next();
+            first.map(|first| (first.lower, filled.next_back().unwrap_or(first).upper))
+        }
+        _ => None,
+    };
+    let Some(values) = values else { return };
+    beyond.iter_mut().zip(limits).for_each(|(beyond, &limit)| beyond.add(limit, values));
 }
 
-impl LimitRange {
-    fn add(&mut self, limit: Option<&f64>, shape: &histogram_series::StepHistogram) {
-        let histogram_series::StepHistogram::Native(StepValue::Distribution(mixture)) = shape
-        else {
-            return;
-        };
-        let (Some(&limit), Some(min), Some(max)) = (limit, mixture.min(), mixture.max()) else {
-            return;
-        };
-        let widen = |range: Option<(f64, f64)>, low: f64, high: f64| match range {
-            Some((least, greatest)) => Some((least.min(low), greatest.max(high))),
-            None => Some((low, high)),
-        };
-        self.limits = widen(self.limits, limit, limit);
-        self.values = widen(self.values, min.lower, max.upper);
-    }
-
-    /// A limit that is below or above all values is often a number without its unit.
-    fn warning(&self) -> Option<String> {
-        let ((lowest, highest), (min, max)) = self.limits.zip(self.values)?;
-        if highest < min && highest > 0.0 {
-            return Some(format!(
-                "limit {} is below all values, which begin at {}",
-                GoNumber(highest),
-                GoNumber(min)
-            ));
+fn warn_of_limits(
+    evaluation: &mut Evaluation<'_>,
+    beyond: &[LimitRange],
+    span: SourceSpan,
+    of: &PlanNode,
+) -> Result<()> {
+    for mut text in beyond.iter().filter_map(LimitRange::warning) {
+        if let Some(unit) = evaluation.unit(of)?.text() {
+            text.push_str(&format!(" {unit}; a duration such as 250ms is converted to this unit"));
         }
-        // A limit of an objective is above all values as long as nothing is wrong.
-        (lowest > max && max > 0.0 && lowest / max >= 1000.0).then(|| {
-            format!(
-                "limit {} is far above all values, which end at {}",
-                GoNumber(lowest),
-                GoNumber(max)
-            )
-        })
+        evaluation.warnings.warn(span, text);
     }
+    Ok(())
 }
 
 fn finish_streams(

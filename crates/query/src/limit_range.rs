@@ -1,0 +1,92 @@
+//! Limits beyond all values: often numbers without their unit, such as 0.25 for values in ns.
+
+use hist::Mixture;
+
+use crate::histogram::GoNumber;
+
+/// Range of a limit, and of all values that it is compared with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LimitRange {
+    limits: Option<(f64, f64)>,
+    values: Option<(f64, f64)>,
+}
+
+impl LimitRange {
+    /// Range of the values of a distribution; `None` if it is empty.
+    pub fn values_of(mixture: &Mixture) -> Option<(f64, f64)> {
+        Some((mixture.min()?.lower, mixture.max()?.upper))
+    }
+
+    /// Adds a limit and the range of the values that it is compared with.
+    pub(crate) fn add(&mut self, limit: f64, (min, max): (f64, f64)) {
+        if !limit.is_finite() {
+            return;
+        }
+        let widen = |range: Option<(f64, f64)>, low: f64, high: f64| match range {
+            Some((least, greatest)) => Some((least.min(low), greatest.max(high))),
+            None => Some((low, high)),
+        };
+        self.limits = widen(self.limits, limit, limit);
+        self.values = widen(self.values, min, max);
+    }
+
+    /// Warning of a limit written without a unit, for values in `unit`.
+    pub fn bare_number_warning(limit: f64, values: (f64, f64), unit: &str) -> Option<String> {
+        let mut range = LimitRange::default();
+        range.add(limit, values);
+        let text = range.warning()?;
+        Some(format!("{text} {unit}; write the limit with its unit, such as 250ms"))
+    }
+
+    /// Text without the unit of the values, which follows it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let ((lowest, highest), (min, max)) = self.limits.zip(self.values)?;
+        if highest < min && highest > 0.0 {
+            return Some(format!(
+                "limit {} is below all values, which begin at {}",
+                GoNumber(highest),
+                GoNumber(min)
+            ));
+        }
+        // A limit of an objective is above all values as long as nothing is wrong.
+        (lowest > max && max > 0.0 && lowest / max >= 1000.0).then(|| {
+            format!(
+                "limit {} is far above all values, which end at {}",
+                GoNumber(lowest),
+                GoNumber(max)
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(limit: f64, values: (f64, f64), expected: &str) {
+        let mut range = LimitRange::default();
+        range.add(limit, values);
+        assert_eq!(range.warning().unwrap_or_default(), expected);
+    }
+
+    #[test]
+    fn limit_beyond_all_values_is_told() {
+        check(0.25, (1.0, 5.0), "limit 0.25 is below all values, which begin at 1");
+        check(5000.0, (1.0, 5.0), "limit 5000 is far above all values, which end at 5");
+        check(4999.0, (1.0, 5.0), "");
+        check(0.0, (1.0, 5.0), "");
+        check(f64::INFINITY, (1.0, 5.0), "");
+        check(2.0, (1.0, 5.0), "");
+    }
+
+    /// `above=250` of values sent in ms counted all values above 250 ns, without a word.
+    #[test]
+    fn limit_without_a_unit_names_the_unit_of_the_values() {
+        let found = LimitRange::bare_number_warning(250.0, (12.5e6, 2.1e9), "ns");
+        let expected = "limit 250 is below all values, which begin at 1.25e+07 ns; write the limit \
+                        with its unit, such as 250ms";
+        assert_eq!(found.as_deref(), Some(expected));
+        assert_eq!(LimitRange::bare_number_warning(2.5e8, (12.5e6, 2.1e9), "ns"), None);
+    }
+}
