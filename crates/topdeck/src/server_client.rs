@@ -229,24 +229,38 @@ impl ServerClient {
             parameters => format!("{}?{parameters}", message.path),
         };
         let target = Endpoint::parse(url)?.join(&path);
-        let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
-        let dialer = Dialer::for_target(&target, &tls, &[], DialTimeouts::default())?;
+        let dialer = self.dialer(&target)?;
         let mut request = Request::builder().method(message.method.clone()).uri(&target.path);
         if let Some(content_type) = message.content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
-        if let Some(file) = &self.token_file {
-            request = request.header(header::AUTHORIZATION, read_token(file)?);
+        if let Some(token) = self.read_token()? {
+            request = request.header(header::AUTHORIZATION, token);
         }
         let request = request.body(message.body.clone())?;
-        let (connection, _) = dialer.dial(&target).await.map_err(|error| {
-            anyhow!(
-                "cannot reach the server at {url}: {error}; start it with `topdeck serve`, or name \
-                 another one with --server URL"
-            )
-        })?;
+        let (connection, _) =
+            dialer.dial(&target).await.map_err(|error| unreachable_error(url, &error))?;
         Ok((connection, request))
     }
+
+    /// Opens connections to an endpoint of the server.
+    pub(crate) fn dialer(&self, target: &Endpoint) -> Result<Dialer> {
+        let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
+        Ok(Dialer::for_target(target, &tls, &[], DialTimeouts::default())?)
+    }
+
+    /// Value of the header `authorization`, if a token is named.
+    pub(crate) fn read_token(&self) -> Result<Option<http::HeaderValue>> {
+        self.token_file.as_deref().map(read_token).transpose()
+    }
+}
+
+/// The server does not accept a connection.
+pub(crate) fn unreachable_error(url: &str, error: &net::dial::Error) -> anyhow::Error {
+    anyhow!(
+        "cannot reach the server at {url}: {error}; start it with `topdeck serve`, or name another \
+         one with --server URL"
+    )
 }
 
 fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -266,7 +280,12 @@ fn read_token(file: &Path) -> Result<http::HeaderValue> {
 }
 
 /// What a response with an error status means, and what to do.
-fn response_error(url: &str, path: &str, status: StatusCode, body: &[u8]) -> anyhow::Error {
+pub(crate) fn response_error(
+    url: &str,
+    path: &str,
+    status: StatusCode,
+    body: &[u8],
+) -> anyhow::Error {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let reason = json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
     let is_older = status == StatusCode::NOT_FOUND && reason.starts_with("no route ")

@@ -1,26 +1,28 @@
 //! Where an import writes: the store in a directory, or a server.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use journal::{BatchIdentity, Compression, Level};
-use model::{Batch, ForwardRequestWriter};
-use net::forward_protocol;
+use anyhow::Result;
+use journal::Compression;
 use store::Store;
 
-use crate::import::import_batches::BATCH_FORMAT;
 use crate::journal::progress_line::ProgressLine;
 use crate::server_client::ServerClient;
 use crate::store::flush::run_maintenance;
 use crate::store::{create, disk, open, with_dir};
 
-/// Approximate maximum of rows in memory before a flush.
-const HEAD_BYTES_MAX: u64 = 128 << 20;
-
 /// Destination of an import.
 pub(crate) enum ImportTarget {
-    Folder { dir: PathBuf, store: Box<Store> },
-    Server(ServerClient),
+    Folder {
+        dir: PathBuf,
+        store: Box<Store>,
+    },
+    Server {
+        client: ServerClient,
+        /// How long a request is sent again without success.
+        retry_for: Duration,
+    },
 }
 
 impl ImportTarget {
@@ -32,34 +34,14 @@ impl ImportTarget {
         Ok(ImportTarget::Folder { dir: dir.to_owned(), store: Box::new(open(dir)?) })
     }
 
-    /// Writes a batch durably. Returns whether it was there before: a batch is identified by the
-    /// number of its producer and its sequence.
-    pub(crate) fn append(&self, producer: u64, sequence: u64, batch: &Batch) -> Result<bool> {
+    /// Text that identifies the target.
+    pub(crate) fn identity(&self) -> String {
         match self {
-            ImportTarget::Folder { store, .. } => {
-                let identity = BatchIdentity { producer, epoch: BATCH_FORMAT, sequence };
-                Ok(store.ingest(Some(identity), batch, Level::Disk)?.is_duplicate)
+            ImportTarget::Folder { dir, .. } => {
+                dir.canonicalize().unwrap_or_else(|_| dir.clone()).display().to_string()
             }
-            ImportTarget::Server(server) => {
-                let journal = u128::from(BATCH_FORMAT) << 64 | u128::from(producer);
-                let mut request = ForwardRequestWriter::new(journal);
-                request.push(sequence, batch.bytes());
-                let (path, content_type) = (forward_protocol::PATH, forward_protocol::CONTENT_TYPE);
-                let answer = server.post(path, content_type, request.finish().into())?;
-                let duplicates = answer["duplicates"].as_u64();
-                Ok(duplicates.context("the server did not report duplicates")? > 0)
-            }
+            ImportTarget::Server { client, .. } => client.url(),
         }
-    }
-
-    /// Seals the head if it is large. A server does this by itself.
-    pub(crate) fn limit_memory(&self) -> Result<()> {
-        if let ImportTarget::Folder { store, .. } = self
-            && store.stat()?.head_bytes > HEAD_BYTES_MAX
-        {
-            store.seal()?;
-        }
-        Ok(())
     }
 
     /// Seals and compacts a store after an import. A server does this by itself.
