@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{InputFormat, Unit};
 
@@ -339,8 +339,9 @@ fn import(
         record.write(version, &scan, false);
     }
     let mut importing = ImportProgress::new(progress, "importing ", scan.bytes);
+    let output = target.open_output(scan.number).with_context(|| source.incomplete_message())?;
     let filled =
-        import_batches::import_source(target, source, known_format, &rules, &scan, &mut importing)?;
+        import_batches::import_source(output, source, known_format, &rules, &scan, &mut importing)?;
     if let Some((record, version)) = record {
         record.write(version, &scan, true);
     }

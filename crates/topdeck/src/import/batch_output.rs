@@ -1,6 +1,7 @@
 //! Batches of one file or block: numbered, written to the target, and counted.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use anyhow::Result;
 use journal::{BatchIdentity, Level};
@@ -9,14 +10,15 @@ use store::Store;
 
 use crate::import::batch_sender::{BatchSender, RequestOutcome};
 use crate::import::import_batches::{BATCH_FORMAT, ImportSummary};
-use crate::import::import_target::ImportTarget;
+use crate::server_client::ServerClient;
 
 /// Number of batches between two checks of the memory size.
 const BATCHES_BETWEEN: u64 = 8;
 /// Approximate maximum of rows in memory before a flush.
 const HEAD_BYTES_MAX: u64 = 128 << 20;
 
-/// Writer of the batches of a producer. Sequences start at 1; those that the target has are skipped.
+/// Writer of the batches of a producer. Sequences start at 1; batches that the target has are not
+/// written again.
 pub(crate) struct BatchOutput<'a> {
     destination: BatchDestination<'a>,
     /// Sequence up to which the target had everything at the start.
@@ -32,20 +34,26 @@ enum BatchDestination<'a> {
 }
 
 impl<'a> BatchOutput<'a> {
-    /// Asks the target which batches it has.
-    pub(crate) fn open(target: &'a ImportTarget, producer: u64) -> Result<BatchOutput<'a>> {
-        let (last_known, destination) = match target {
-            ImportTarget::Folder { store, .. } => {
-                let last_known = store.last_sequence(producer, BATCH_FORMAT)?.unwrap_or(0);
-                (last_known, BatchDestination::Store { store, producer })
-            }
-            ImportTarget::Server { client, retry_for } => {
-                let sender = BatchSender::start(client, *retry_for, producer)?;
-                (sender.last_known(), BatchDestination::Server(sender))
-            }
-        };
+    /// Writes to a store in a directory.
+    pub(crate) fn to_store(store: &'a Store, producer: u64) -> Result<BatchOutput<'a>> {
+        let last_known = store.last_sequence(producer, BATCH_FORMAT)?.unwrap_or(0);
+        Ok(BatchOutput::new(BatchDestination::Store { store, producer }, last_known))
+    }
+
+    /// Sends to a server; see [`BatchSender::start`].
+    pub(crate) fn to_server(
+        client: &ServerClient,
+        retry_for: Duration,
+        producer: u64,
+    ) -> Result<BatchOutput<'a>> {
+        let sender = BatchSender::start(client, retry_for, producer)?;
+        let last_known = sender.last_known();
+        Ok(BatchOutput::new(BatchDestination::Server(sender), last_known))
+    }
+
+    fn new(destination: BatchDestination<'a>, last_known: u64) -> BatchOutput<'a> {
         let (unacknowledged, summary) = (VecDeque::new(), ImportSummary::default());
-        Ok(BatchOutput { destination, last_known, unacknowledged, summary })
+        BatchOutput { destination, last_known, unacknowledged, summary }
     }
 
     /// Whether the target has the next batch, which then need not be encoded.

@@ -7,7 +7,7 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -18,8 +18,8 @@ use net::{ExponentialBackoff, forward_protocol};
 use render::time::format_age;
 use serde_json::Value;
 
-use crate::command::print_message;
 use crate::import::import_batches::BATCH_FORMAT;
+use crate::output::print_message;
 use crate::server_client::{ServerClient, response_error, unreachable_error};
 use crate::server_session::ServerSession;
 
@@ -38,6 +38,7 @@ pub(crate) struct BatchSender {
     request: ForwardRequestWriter,
     requests: Option<SyncSender<BatchRequest>>,
     outcomes: Receiver<Result<RequestOutcome>>,
+    thread: JoinHandle<()>,
     /// Last sequence that the server had at the start.
     last_known: u64,
 }
@@ -83,15 +84,14 @@ impl BatchSender {
                 }
             }
         };
-        thread::Builder::new()
-            .name("send".to_owned())
-            .spawn(send)
-            .context("cannot start a thread")?;
+        let thread = thread::Builder::new().name("send".to_owned()).spawn(send);
+        let thread = thread.context("cannot start a thread")?;
         Ok(BatchSender {
             journal,
             request: ForwardRequestWriter::new(journal),
             requests: Some(requests),
             outcomes,
+            thread,
             last_known: position.accepted.unwrap_or(0),
         })
     }
@@ -116,12 +116,12 @@ impl BatchSender {
         let request = std::mem::replace(&mut self.request, next);
         let batches = request.len();
         let request = BatchRequest { body: request.finish().into(), batches };
-        let requests = self.requests.as_ref().expect("BUG: the sender is finished");
+        let Some(requests) = &self.requests else { return Ok(()) };
         if requests.send(request).is_err() {
-            // The thread ended with an error.
-            let outcomes: Result<Vec<RequestOutcome>> = self.outcomes.iter().collect();
-            outcomes?;
-            bail!("the thread that sends batches ended");
+            // The thread ended: with an error, which comes before the end of the outcomes, or with
+            // a panic, which `finish` passes on.
+            self.outcomes.iter().collect::<Result<Vec<_>>>()?;
+            self.requests = None;
         }
         Ok(())
     }
@@ -137,7 +137,11 @@ impl BatchSender {
             self.submit()?;
         }
         self.requests = None;
-        self.outcomes.iter().collect()
+        let outcomes = self.outcomes.iter().collect();
+        if let Err(panic) = self.thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+        outcomes
     }
 }
 

@@ -15,7 +15,6 @@ use model::{BatchWriter, Sample, Series, SeriesId};
 
 use crate::import::batch_output::BatchOutput;
 use crate::import::import_progress::ImportProgress;
-use crate::import::import_target::ImportTarget;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;
@@ -65,7 +64,7 @@ impl ImportSummary {
 
 /// Imports the whole source.
 pub(crate) fn import_source(
-    target: &ImportTarget,
+    output: BatchOutput<'_>,
     source: &InputSource,
     format: InputFormat,
     rules: &ImportDefaults<'_>,
@@ -74,8 +73,6 @@ pub(crate) fn import_source(
 ) -> Result<ImportSummary> {
     let name = source.name();
     let cannot = || format!("cannot read {name}");
-    let incomplete = || format!("{name}: import incomplete; {}", source.resume_advice());
-    let output = BatchOutput::open(target, looked.number).with_context(incomplete)?;
     let (input, _) = source.read();
     let mut input =
         ImportReader { input: input.take(looked.bytes), hasher: blake3::Hasher::new(), progress };
@@ -103,7 +100,7 @@ pub(crate) fn import_source(
             );
         }
     }
-    taker.finish().with_context(incomplete)
+    taker.finish().with_context(|| source.incomplete_message())
 }
 
 /// Sink that groups samples by series into batches.

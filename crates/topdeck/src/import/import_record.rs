@@ -17,9 +17,9 @@ use anyhow::{Result, bail};
 use render::bytes::format_bytes;
 use render::time::precise_time_text;
 
-use crate::command::print_message;
 use crate::import::input_source::FileVersion;
 use crate::import::scan::ScanSummary;
+use crate::output::print_message;
 
 const MAGIC: &str = "topdeck import 1";
 /// Maximum number of records; the oldest are deleted.

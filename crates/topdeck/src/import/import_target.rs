@@ -7,6 +7,7 @@ use anyhow::Result;
 use journal::Compression;
 use store::Store;
 
+use crate::import::batch_output::BatchOutput;
 use crate::journal::progress_line::ProgressLine;
 use crate::server_client::ServerClient;
 use crate::store::flush::run_maintenance;
@@ -32,6 +33,16 @@ impl ImportTarget {
             create(dir, Compression::Lz4)?;
         }
         Ok(ImportTarget::Folder { dir: dir.to_owned(), store: Box::new(open(dir)?) })
+    }
+
+    /// Output for the batches of a producer; finds out which of them the target has.
+    pub(crate) fn open_output(&self, producer: u64) -> Result<BatchOutput<'_>> {
+        match self {
+            ImportTarget::Folder { store, .. } => BatchOutput::to_store(store, producer),
+            ImportTarget::Server { client, retry_for } => {
+                BatchOutput::to_server(client, *retry_for, producer)
+            }
+        }
     }
 
     /// Text that identifies the target.

@@ -74,12 +74,13 @@ impl InputSource {
         self.version
     }
 
-    /// How an interrupted import is continued.
-    pub(crate) fn resume_advice(&self) -> &'static str {
-        match self.version {
+    /// Message of an interrupted import: how it is continued.
+    pub(crate) fn incomplete_message(&self) -> String {
+        let advice = match self.version {
             Some(_) => "import it again to continue",
             None => "a pipe cannot be read again: to continue, import the same bytes again",
-        }
+        };
+        format!("{}: import incomplete; {advice}", self.name)
     }
 
     /// Reader from the start, and the size.

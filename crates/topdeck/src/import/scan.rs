@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use anyhow::{Context as _, Result, bail};
 use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 
-use crate::command::print_message;
 use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
+use crate::output::print_message;
 use render::text::count_text;
 use render::value_formatter;
 

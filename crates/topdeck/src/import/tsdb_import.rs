@@ -14,9 +14,7 @@ use model::{Gap, Sample, Series};
 use render::text::plural;
 use render::value_formatter;
 
-use crate::command::print_message;
 use crate::import::FileResult;
-use crate::import::batch_output::BatchOutput;
 use crate::import::block_batches::BlockBatchSink;
 use crate::import::block_files::{BlockFiles, BlockVisitor};
 use crate::import::import_batches::BATCH_FORMAT;
@@ -25,6 +23,7 @@ use crate::import::import_target::ImportTarget;
 use crate::import::scan::{ERRORS_SHOWN_MAX, ScanSummary};
 use crate::import::tsdb_dir::{SNAPSHOT_REQUEST, TsdbBlock, TsdbDir};
 use crate::journal::progress_line::ProgressLine;
+use crate::output::print_message;
 
 /// Name of the format on the command line.
 pub(crate) const FORMAT: &str = "prometheus-tsdb";
@@ -116,8 +115,7 @@ fn import_block(
     }
     progress.set_done(start + block.chunk_bytes());
     let incomplete = || format!("{name}: import incomplete; import it again to continue");
-    let sink =
-        BlockBatchSink::new(BatchOutput::open(target, scan.number).with_context(incomplete)?);
+    let sink = BlockBatchSink::new(target.open_output(scan.number).with_context(incomplete)?);
     let mut import = BlockImport { labels: options.labels, sink, progress };
     files.visit(&mut import);
     let summary = import.sink.finish().with_context(incomplete)?;
