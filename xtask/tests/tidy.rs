@@ -48,7 +48,7 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// Crates with an import cycle of more than 8 files, and the size of the largest cycle. Entries may
 /// only shrink; new ones are not allowed.
-const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 35)];
+const IMPORT_CYCLES: &[(&str, usize)] = &[("topdeck", 33)];
 
 /// The only places in product code that start threads or tasks: file, number of places, and how a
 /// panic is reported. *Supervised*: the thread is restarted, and `/health`, the status, the log and
@@ -89,6 +89,7 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/topdeck/src/background.rs", 1, "fatal"),
     ("crates/topdeck/src/doctor/overhead.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/hiccup.rs", 2, "fatal, by `background::spawn`"),
+    ("crates/topdeck/src/import/batch_sender.rs", 1, "joined"),
     ("crates/topdeck/src/journal/bench.rs", 1, "joined"),
     ("crates/topdeck/src/load.rs", 1, "fatal, by `background::spawn`"),
     ("crates/topdeck/src/process_waiter.rs", 1, "fatal, by `background::spawn`"),

@@ -7,6 +7,7 @@
 //! use the journal's name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -39,6 +40,11 @@ const PRODUCERS: &str = "topdeck 2026 producers of parcels";
 const DECOMPRESSIONS_MAX: usize = 4;
 /// Maximum window of a compressed request, as a power of two; decompression needs this much memory.
 const WINDOW_LOG_MAX: u32 = 23;
+
+/// Maximum time that an import waits for memory; then the limit of all senders applies.
+const IMPORT_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Interval of its polls.
+const IMPORT_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
     takes_batches: false,
@@ -77,17 +83,21 @@ async fn handle_batches(
         return Err(too_large());
     }
     let body = read_body(body).await?;
+    // A header that is not text counts as no name; the ledger limits the name's length.
+    let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let is_import = agent.starts_with(IMPORT_PREFIX);
+    // Imports of an earlier topdeck are neither signed nor named.
+    if is_import || seal.is_none() && agent.is_empty() {
+        let _ = tokio::time::timeout(IMPORT_WAIT_MAX, wait_for_flush(&context.intake)).await;
+    }
     let turn = turns.acquire().await.expect("BUG: the semaphore is never closed");
     // Producer numbers are scoped by token: the same journal with another token is another
     // producer.
     let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
     let intake = Arc::clone(&context.intake);
-    // A header that is not text counts as no name; the ledger limits the name's length.
-    let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
     // A prefix distinguishes agents and imports from other producers.
     let agent = match agent {
-        "" => String::new(),
-        import if import.starts_with(IMPORT_PREFIX) => import.to_owned(),
+        agent if agent.is_empty() || is_import => agent.to_owned(),
         agent => format!("agent {agent}"),
     };
     let limits =
@@ -108,6 +118,15 @@ async fn handle_batches(
         receipt.until_durable().await?;
     }
     Ok(answer)
+}
+
+/// Waits until the rows in memory are within the limit of one head. Live data may fill several
+/// heads; the data of an import exist already, and can wait for the disk.
+async fn wait_for_flush(intake: &Intake) {
+    let Some(store) = intake.target().store() else { return };
+    while store.head_and_pending_bytes() > store.options().head_bytes_max {
+        tokio::time::sleep(IMPORT_POLL_INTERVAL).await;
+    }
 }
 
 /// Signature of a forward request.

@@ -192,7 +192,7 @@ impl<'a> PrometheusSource<'a> {
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
-                    let unit = handles[0].unit.clone();
+                    let unit = histogram.unit.clone();
                     let (histogram, bounds) = match search {
                         BucketSearch::List(range) => self.list_bounds(histogram, range)?,
                         BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,

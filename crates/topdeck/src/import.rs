@@ -6,9 +6,13 @@
 //! recognises its batches, so the same content is counted once, and an interrupted import continues
 //! where it stopped.
 
+mod batch_output;
+mod batch_sender;
 mod block_batches;
 mod block_files;
 mod import_batches;
+mod import_progress;
+mod import_record;
 mod import_target;
 mod input_source;
 mod mapping;
@@ -18,14 +22,17 @@ mod tsdb_import;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{InputFormat, Unit};
 
 use crate::command::{exit_with_usage_error, print_message, print_stdout};
 use crate::hist::options::parse_unit;
 use crate::import::import_batches::ImportSummary;
+use crate::import::import_progress::ImportProgress;
+use crate::import::import_record::ImportRecord;
 use crate::import::import_target::ImportTarget;
 use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
@@ -89,6 +96,17 @@ pub(crate) struct Options {
     #[arg(long)]
     keep_going: bool,
 
+    /// Import a file that changed since its last import, although parts are counted twice
+    ///
+    /// Without it, a file that has grown, or was changed before its import was complete, is
+    /// rejected. The last import of each file is recorded in ~/.local/state/topdeck/imports.
+    #[arg(long)]
+    as_new: bool,
+
+    /// How long to retry when the server is unreachable or rejects requests temporarily
+    #[arg(long, value_name = "DURATION", value_parser = parse_retry_time, default_value = "10min")]
+    retry_for: Duration,
+
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -106,11 +124,23 @@ Examples:
   topdeck import s --metric took --unit ms --start 2026-11-09T12:00:00Z numbers.txt
   curl -s localhost:9090/metrics | topdeck import s --start now -
   topdeck import --format prometheus-tsdb /var/lib/prometheus      into the local server
+  topdeck import --server https://north.example:7717 year.frames   any size
+
+An interrupted import continues where it stopped when it is repeated. Standard input (-) and pipes
+cannot be read again; they continue if the same bytes are imported again.
 
 Exit status:
   0  everything is durably in the store or the server
   1  a file could not be read or imported; files before it are in the store
   2  usage error";
+
+fn parse_retry_time(text: &str) -> Result<Duration, String> {
+    // 0 s: no retry.
+    match text {
+        "0" | "0s" => Ok(Duration::ZERO),
+        text => time::parse_interval(text).map(Duration::from_nanos),
+    }
+}
 
 pub(crate) fn parse_label(text: &str) -> Result<(String, String), String> {
     let parts = text.split_once('=').filter(|(name, _)| !name.is_empty());
@@ -159,7 +189,9 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut target = match dir {
         Some(dir) => ImportTarget::folder(dir, options.create)?,
-        None => ImportTarget::Server(options.server.clone()),
+        None => {
+            ImportTarget::Server { client: options.server.clone(), retry_for: options.retry_for }
+        }
     };
     let start = options.start.map(|start| start.to_unix_ns(journal::wall_clock()()));
     let mut progress = ProgressLine::new();
@@ -224,6 +256,23 @@ impl Options {
     }
 }
 
+impl Options {
+    /// Record of the last import of a file. Pipes have none.
+    fn record(
+        &self,
+        target: &ImportTarget,
+        path: &Path,
+        source: &InputSource,
+        start: Option<i64>,
+    ) -> Option<ImportRecord> {
+        source.version()?;
+        let (dir, file) = (import_record::record_dir()?, path.canonicalize().ok()?);
+        let unit = self.unit.as_ref().map(Unit::name);
+        let options = format!("{:?}", (&self.metric, &self.label, unit));
+        Some(ImportRecord::open(&dir, (&target.identity(), &file, &options), start))
+    }
+}
+
 /// Whether an argument is a file or standard input.
 fn is_input(path: &Path) -> bool {
     path.as_os_str() == "-" || path.exists()
@@ -238,7 +287,6 @@ fn import_path(
     progress: &mut ProgressLine,
     each: &mut dyn FnMut(Result<FileResult>) -> Result<()>,
 ) -> Result<()> {
-    progress.restart();
     let format = match options.format {
         Some(SourceFormat::PrometheusTsdb) => {
             let (labels, keep_going) = (&options.label[..], options.keep_going);
@@ -249,7 +297,8 @@ fn import_path(
         None => None,
     };
     let source = InputSource::open(path)?;
-    let one = import(target, &source, (options, format), start, progress)?;
+    let record = options.record(target, path, &source, start);
+    let one = import(target, (&source, record.as_ref()), (options, format), start, progress)?;
     progress.clear();
     one.scan.report_errors(&one.name, options.keep_going);
     each(Ok(one))
@@ -257,7 +306,7 @@ fn import_path(
 
 fn import(
     target: &ImportTarget,
-    source: &InputSource,
+    (source, record): (&InputSource, Option<&ImportRecord>),
     (options, format): (&Options, Option<InputFormat>),
     start: Option<i64>,
     progress: &mut ProgressLine,
@@ -268,7 +317,10 @@ fn import(
         unit: options.unit.as_ref(),
         start,
     };
-    let scan = scan::scan_source(source, format, &rules, progress)?;
+    let (_, size) = source.read();
+    let mut checking = ImportProgress::new(progress, "checking ", size);
+    let earlier_size = record.and_then(ImportRecord::earlier_size);
+    let scan = scan::scan_source(source, format, &rules, earlier_size, &mut checking)?;
     let name = source.name().to_owned();
     let format = scan.format.map(InputFormat::name);
     if scan.error_count > 0 && !options.keep_going {
@@ -277,13 +329,24 @@ fn import(
     if scan.samples == 0 && scan.error_count == 0 {
         bail!("{name}: nothing to import{}", scan.skipped_text(": found "));
     }
-    let filled = match scan.format {
-        Some(format) => {
-            Some(import_batches::import_source(target, source, format, &rules, &scan, progress)?)
-        }
-        None => None,
+    let Some(known_format) = scan.format else {
+        return Ok(FileResult { name, format, scan, summary: None });
     };
-    Ok(FileResult { name, format, scan, summary: filled })
+    let record = record.zip(source.version());
+    if let Some((record, version)) = record {
+        if !options.as_new {
+            record.check(&name, version, &scan)?;
+        }
+        record.write(version, &scan, false);
+    }
+    let mut importing = ImportProgress::new(progress, "importing ", scan.bytes);
+    let output = target.open_output(scan.number).with_context(|| source.incomplete_message())?;
+    let filled =
+        import_batches::import_source(output, source, known_format, &rules, &scan, &mut importing)?;
+    if let Some((record, version)) = record {
+        record.write(version, &scan, true);
+    }
+    Ok(FileResult { name, format, scan, summary: Some(filled) })
 }
 
 /// Less than the displayed precision.

@@ -45,6 +45,7 @@ mod retire;
 mod serve;
 mod server_client;
 mod server_log;
+mod server_session;
 mod settings;
 mod snapshot;
 mod store;

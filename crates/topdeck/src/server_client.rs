@@ -10,7 +10,6 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, StatusCode, header};
 use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
-use net::forward_protocol;
 use net::tls::ClientTls;
 use serde_json::Value;
 
@@ -106,6 +105,11 @@ impl ServerClient {
     pub(crate) fn set_sender(&mut self, name: &str) {
         let plain = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
         self.sender = HeaderValue::from_str(&name.chars().map(plain).collect::<String>()).ok();
+    }
+
+    /// Name of the sender of batches.
+    pub(crate) fn sender(&self) -> Option<HeaderValue> {
+        self.sender.clone()
     }
 
     /// Whether the command line names a server.
@@ -240,27 +244,38 @@ impl ServerClient {
             parameters => format!("{}?{parameters}", message.path),
         };
         let target = Endpoint::parse(url)?.join(&path);
-        let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
-        let dialer = Dialer::for_target(&target, &tls, &[], DialTimeouts::default())?;
+        let dialer = self.dialer(&target)?;
         let mut request = Request::builder().method(message.method.clone()).uri(&target.path);
         if let Some(content_type) = message.content_type {
             request = request.header(header::CONTENT_TYPE, content_type);
         }
-        if let Some(sender) = &self.sender {
-            request = request.header(forward_protocol::AGENT_PRODUCER, sender);
-        }
-        if let Some(file) = &self.token_file {
-            request = request.header(header::AUTHORIZATION, read_token(file)?);
+        if let Some(token) = self.read_token()? {
+            request = request.header(header::AUTHORIZATION, token);
         }
         let request = request.body(message.body.clone())?;
-        let (connection, _) = dialer.dial(&target).await.map_err(|error| {
-            anyhow!(
-                "cannot reach the server at {url}: {error}; start it with `topdeck serve`, or name \
-                 another one with --server URL"
-            )
-        })?;
+        let (connection, _) =
+            dialer.dial(&target).await.map_err(|error| unreachable_error(url, &error))?;
         Ok((connection, request))
     }
+
+    /// Opens connections to an endpoint of the server.
+    pub(crate) fn dialer(&self, target: &Endpoint) -> Result<Dialer> {
+        let tls = ClientTls { ca: self.ca.clone(), ..ClientTls::default() };
+        Ok(Dialer::for_target(target, &tls, &[], DialTimeouts::default())?)
+    }
+
+    /// Value of the header `authorization`, if a token is named.
+    pub(crate) fn read_token(&self) -> Result<Option<http::HeaderValue>> {
+        self.token_file.as_deref().map(read_token).transpose()
+    }
+}
+
+/// The server does not accept a connection.
+pub(crate) fn unreachable_error(url: &str, error: &net::dial::Error) -> anyhow::Error {
+    anyhow!(
+        "cannot reach the server at {url}: {error}; start it with `topdeck serve`, or name another \
+         one with --server URL"
+    )
 }
 
 fn run<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
@@ -280,7 +295,12 @@ fn read_token(file: &Path) -> Result<http::HeaderValue> {
 }
 
 /// What a response with an error status means, and what to do.
-fn response_error(url: &str, path: &str, status: StatusCode, body: &[u8]) -> anyhow::Error {
+pub(crate) fn response_error(
+    url: &str,
+    path: &str,
+    status: StatusCode,
+    body: &[u8],
+) -> anyhow::Error {
     let json: Option<Value> = serde_json::from_slice(body).ok();
     let reason = json.as_ref().and_then(|json| json["error"].as_str()).unwrap_or("no reason given");
     let is_older = status == StatusCode::NOT_FOUND && reason.starts_with("no route ")

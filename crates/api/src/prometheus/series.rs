@@ -236,10 +236,12 @@ fn translated_descriptions(
     let source = StoreSource::new(view).with_context(active);
     let metrics =
         source.metrics().map_err(|error| ApiError::from_query_error(error, ""))?.into_iter();
-    let described = metrics.filter_map(|StoredMetric { name, unit, kind }| {
-        let text = intake.description(&name)?;
-        let series = Series::new(name, kind).with_unit(unit).validate().ok()?;
-        Some((query::prometheus_series(&series)?.name().to_owned(), text))
-    });
-    Ok(described.collect())
+    let mut described = BTreeMap::new();
+    for StoredMetric { name, unit, kind } in metrics {
+        let Some(text) = intake.description(&name) else { continue };
+        let Ok(series) = Series::new(name, kind).with_unit(unit).validate() else { continue };
+        let names = query::prometheus_series(&series).map(|series| series.name().to_owned());
+        described.extend(names.map(|name| (name, Arc::clone(&text))));
+    }
+    Ok(described)
 }

@@ -4,13 +4,12 @@ use anyhow::Result;
 use collect::SeriesSink;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 
-use crate::import::import_batches::{BATCH_BYTES, BATCHES_BETWEEN, ImportSummary};
-use crate::import::import_target::ImportTarget;
+use crate::import::batch_output::BatchOutput;
+use crate::import::import_batches::{BATCH_BYTES, ImportSummary};
 
 /// Sink that writes batches, whose boundaries depend only on the samples.
 pub(crate) struct BlockBatchSink<'a> {
-    target: &'a ImportTarget,
-    producer: u64,
+    output: BatchOutput<'a>,
     batch: BatchWriter,
     /// Series of the following samples, and its key.
     series: Option<Series>,
@@ -21,23 +20,19 @@ pub(crate) struct BlockBatchSink<'a> {
     is_open: bool,
     /// Counts of the batch.
     pending: ImportSummary,
-    /// Counts of the stored batches.
-    stored: ImportSummary,
     error: Option<anyhow::Error>,
 }
 
 impl<'a> BlockBatchSink<'a> {
-    pub(crate) fn new(target: &'a ImportTarget, producer: u64) -> BlockBatchSink<'a> {
+    pub(crate) fn new(output: BatchOutput<'a>) -> BlockBatchSink<'a> {
         BlockBatchSink {
-            target,
-            producer,
+            output,
             batch: BatchWriter::default(),
             series: None,
             key: Vec::new(),
             kinds: Vec::new(),
             is_open: false,
             pending: ImportSummary::default(),
-            stored: ImportSummary::default(),
             error: None,
         }
     }
@@ -48,16 +43,8 @@ impl<'a> BlockBatchSink<'a> {
         if batch.is_empty() || self.error.is_some() {
             return;
         }
-        self.stored.batches += 1;
-        match self.target.append(self.producer, self.stored.batches, &batch.finish()) {
-            Ok(true) => self.stored.duplicates += 1,
-            Ok(false) => self.stored.add(&pending),
-            Err(error) => self.error = Some(error),
-        }
-        if self.stored.batches.is_multiple_of(BATCHES_BETWEEN)
-            && let Err(error) = self.target.limit_memory()
-        {
-            self.error.get_or_insert(error);
+        if let Err(error) = self.output.push(&batch.finish(), pending) {
+            self.error = Some(error);
         }
     }
 
@@ -70,7 +57,7 @@ impl<'a> BlockBatchSink<'a> {
         self.finish_batch();
         match self.error {
             Some(error) => Err(error),
-            None => Ok(self.stored),
+            None => self.output.finish(),
         }
     }
 }

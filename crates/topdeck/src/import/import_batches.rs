@@ -7,17 +7,17 @@ use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
 use std::ops::ControlFlow;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use collect::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality,
 };
 use model::{BatchWriter, Sample, Series, SeriesId};
 
-use crate::import::import_target::ImportTarget;
+use crate::import::batch_output::BatchOutput;
+use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::ImportDefaults;
 use crate::import::scan::ScanSummary;
-use crate::journal::progress_line::ProgressLine;
 use report::distribution::NumberRecorder;
 
 /// Approximate batch size: a quarter of the maximum journal record, and large enough that the fsync
@@ -26,8 +26,6 @@ pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// Version of the batch boundaries. A change needs another producer number: otherwise batches of
 /// the old version would be mistaken for those of the new one.
 pub(crate) const BATCH_FORMAT: u64 = 1;
-/// Number of batches between two checks of the memory size.
-pub(crate) const BATCHES_BETWEEN: u64 = 8;
 
 /// Counts of an import; duplicate batches only by number.
 #[derive(Debug, Default)]
@@ -66,51 +64,55 @@ impl ImportSummary {
 
 /// Imports the whole source.
 pub(crate) fn import_source(
-    target: &ImportTarget,
+    output: BatchOutput<'_>,
     source: &InputSource,
     format: InputFormat,
     rules: &ImportDefaults<'_>,
     looked: &ScanSummary,
-    progress: &mut ProgressLine,
+    progress: &mut ImportProgress<'_>,
 ) -> Result<ImportSummary> {
     let name = source.name();
     let cannot = || format!("cannot read {name}");
-    let (input, _) = source.read()?;
+    let (input, _) = source.read();
     let mut input =
-        ImportProgressReader { input: input.take(looked.bytes), bytes: 0, scan: looked, progress };
+        ImportReader { input: input.take(looked.bytes), hasher: blake3::Hasher::new(), progress };
     let mut taker = BatchingSink {
-        target,
+        output,
         rules,
         format,
-        producer: looked.number,
         numbers: NumberRecorder::new(&[]),
         groups: Vec::new(),
         series_index: HashMap::new(),
         pending_bytes: 0,
         known_series: HashSet::new(),
-        summary: ImportSummary::default(),
         error: None,
     };
     let (head, _) = input_source::detect(&mut input, Some(format)).with_context(cannot)?;
     input_source::read_samples(&head, &mut input, format, rules.unit, &mut taker)
         .with_context(cannot)?;
-    taker
-        .finish()
-        .with_context(|| format!("{name}: import incomplete; import it again to continue"))
+    if taker.error.is_none() {
+        // The parser may stop before the end of the input.
+        io::copy(&mut input, &mut io::sink()).with_context(cannot)?;
+        if input.hasher.finalize() != looked.content {
+            bail!(
+                "{name}: the file was changed while it was imported; delete what was imported \
+                 (`topdeck delete`), and import a copy of the file that does not change"
+            );
+        }
+    }
+    taker.finish().with_context(|| source.incomplete_message())
 }
 
 /// Sink that groups samples by series into batches.
 struct BatchingSink<'a> {
-    target: &'a ImportTarget,
+    output: BatchOutput<'a>,
     rules: &'a ImportDefaults<'a>,
     format: InputFormat,
-    producer: u64,
     numbers: NumberRecorder,
     groups: Vec<(Series, Vec<Sample>)>,
     series_index: HashMap<Series, usize>,
     pending_bytes: usize,
     known_series: HashSet<SeriesId>,
-    summary: ImportSummary,
     error: Option<anyhow::Error>,
 }
 
@@ -148,41 +150,38 @@ impl BatchingSink<'_> {
         if self.groups.is_empty() {
             return Ok(());
         }
+        if self.output.has_next() {
+            self.output.skip();
+            return Ok(());
+        }
         let mut batch = BatchWriter::default();
         for (series, samples) in &self.groups {
             batch.series(series);
             samples.iter().try_for_each(|sample| batch.sample(sample))?;
         }
-        self.summary.batches += 1;
-        let sequence = self.summary.batches;
-        match self.target.append(self.producer, sequence, &batch.finish())? {
-            true => self.summary.duplicates += 1,
-            false => self.count(),
-        }
-        if self.summary.batches.is_multiple_of(BATCHES_BETWEEN) {
-            self.target.limit_memory()?;
-        }
-        Ok(())
+        let counts = self.count();
+        self.output.push(&batch.finish(), counts)
     }
 
-    fn count(&mut self) {
-        let filled = &mut self.summary;
+    fn count(&mut self) -> ImportSummary {
+        let mut counts = ImportSummary::default();
         for (series, samples) in &self.groups {
             if self.known_series.insert(series.id()) {
-                filled.series += 1;
+                counts.series += 1;
             }
             for Sample { start, end, value } in samples {
                 match value {
                     model::SampleValue::Histogram(histogram) => {
-                        filled.histograms += 1;
-                        filled.values = filled.values.saturating_add(histogram.count());
+                        counts.histograms += 1;
+                        counts.values = counts.values.saturating_add(histogram.count());
                     }
-                    model::SampleValue::Number(_) => filled.numbers += 1,
-                    model::SampleValue::Text(_) => filled.texts += 1,
+                    model::SampleValue::Number(_) => counts.numbers += 1,
+                    model::SampleValue::Text(_) => counts.texts += 1,
                 }
-                filled.extend_range(*start, *end);
+                counts.extend_range(*start, *end);
             }
         }
+        counts
     }
 
     fn finish(mut self) -> Result<ImportSummary> {
@@ -200,7 +199,7 @@ impl BatchingSink<'_> {
         self.finish_batch();
         match self.error {
             Some(error) => Err(error),
-            None => Ok(self.summary),
+            None => self.output.finish(),
         }
     }
 }
@@ -238,20 +237,18 @@ impl SampleSink for BatchingSink<'_> {
     }
 }
 
-/// Reader that shows progress.
-struct ImportProgressReader<'a> {
+/// Reader that hashes its bytes again and shows progress.
+struct ImportReader<'a, 'p> {
     input: io::Take<Box<dyn Read + 'a>>,
-    bytes: u64,
-    scan: &'a ScanSummary,
-    progress: &'a mut ProgressLine,
+    hasher: blake3::Hasher,
+    progress: &'a mut ImportProgress<'p>,
 }
 
-impl Read for ImportProgressReader<'_> {
+impl Read for ImportReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
-        self.bytes += read as u64;
-        // Second half of the progress: the file is read twice.
-        self.progress.bar(self.scan.bytes + self.bytes, 2 * self.scan.bytes);
+        self.hasher.update(&buffer[..read]);
+        self.progress.add(read as u64);
         Ok(read)
     }
 }

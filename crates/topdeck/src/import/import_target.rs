@@ -1,26 +1,30 @@
 //! Where an import writes: the store in a directory, or a server.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
-use journal::{BatchIdentity, Compression, Level};
-use model::{Batch, ForwardRequestWriter};
+use anyhow::Result;
+use journal::Compression;
 use net::forward_protocol;
 use store::Store;
 
-use crate::import::import_batches::BATCH_FORMAT;
+use crate::import::batch_output::BatchOutput;
 use crate::journal::progress_line::ProgressLine;
 use crate::server_client::ServerClient;
 use crate::store::flush::run_maintenance;
 use crate::store::{create, disk, open, with_dir};
 
-/// Approximate maximum of rows in memory before a flush.
-const HEAD_BYTES_MAX: u64 = 128 << 20;
-
 /// Destination of an import.
 pub(crate) enum ImportTarget {
-    Folder { dir: PathBuf, store: Box<Store> },
-    Server(ServerClient),
+    Folder {
+        dir: PathBuf,
+        store: Box<Store>,
+    },
+    Server {
+        client: ServerClient,
+        /// How long a request is sent again without success.
+        retry_for: Duration,
+    },
 }
 
 impl ImportTarget {
@@ -34,48 +38,38 @@ impl ImportTarget {
 
     /// Names the file that the next batches are of, for the server's list of sources.
     pub(crate) fn set_source(&mut self, file: &Path) {
-        if let ImportTarget::Server(server) = self {
+        if let ImportTarget::Server { client, .. } = self {
             let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
             let name = if name == "-" { "standard input".into() } else { name };
-            server.set_sender(&format!("{}{name}", forward_protocol::IMPORT_PREFIX));
+            client.set_sender(&format!("{}{name}", forward_protocol::IMPORT_PREFIX));
         }
     }
 
-    /// Writes a batch durably. Returns whether it was there before: a batch is identified by the
-    /// number of its producer and its sequence.
-    pub(crate) fn append(&self, producer: u64, sequence: u64, batch: &Batch) -> Result<bool> {
+    /// Output for the batches of a producer; finds out which of them the target has.
+    pub(crate) fn open_output(&self, producer: u64) -> Result<BatchOutput<'_>> {
         match self {
-            ImportTarget::Folder { store, .. } => {
-                let identity = BatchIdentity { producer, epoch: BATCH_FORMAT, sequence };
-                Ok(store.ingest(Some(identity), batch, Level::Disk)?.is_duplicate)
-            }
-            ImportTarget::Server(server) => {
-                let journal = u128::from(BATCH_FORMAT) << 64 | u128::from(producer);
-                let mut request = ForwardRequestWriter::new(journal);
-                request.push(sequence, batch.bytes());
-                let (path, content_type) = (forward_protocol::PATH, forward_protocol::CONTENT_TYPE);
-                let answer = server.post(path, content_type, request.finish().into())?;
-                let duplicates = answer["duplicates"].as_u64();
-                Ok(duplicates.context("the server did not report duplicates")? > 0)
+            ImportTarget::Folder { store, .. } => BatchOutput::to_store(store, producer),
+            ImportTarget::Server { client, retry_for } => {
+                BatchOutput::to_server(client, *retry_for, producer)
             }
         }
     }
 
-    /// Seals the head if it is large. A server does this by itself.
-    pub(crate) fn limit_memory(&self) -> Result<()> {
-        if let ImportTarget::Folder { store, .. } = self
-            && store.stat()?.head_bytes > HEAD_BYTES_MAX
-        {
-            store.flush()?;
+    /// Text that identifies the target.
+    pub(crate) fn identity(&self) -> String {
+        match self {
+            ImportTarget::Folder { dir, .. } => {
+                dir.canonicalize().unwrap_or_else(|_| dir.clone()).display().to_string()
+            }
+            ImportTarget::Server { client, .. } => client.url(),
         }
-        Ok(())
     }
 
-    /// Seals and compacts a store after an import. A server does this by itself.
+    /// Flushes and compacts a store after an import. A server does this by itself.
     pub(crate) fn finish(&self, progress: &mut ProgressLine) -> Result<()> {
         let ImportTarget::Folder { dir, store } = self else { return Ok(()) };
         let describe_error = with_dir(dir);
-        progress.show(|_| "sealing".to_owned());
+        progress.show(|_| "flushing".to_owned());
         store.flush().map_err(&describe_error)?;
         run_maintenance(store, progress).map_err(&describe_error)?;
         progress.clear();

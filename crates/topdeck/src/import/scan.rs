@@ -7,11 +7,11 @@ use std::ops::ControlFlow;
 use anyhow::{Context as _, Result, bail};
 use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 
-use crate::command::print_message;
 use crate::hist::set_format_text;
+use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
-use crate::journal::progress_line::ProgressLine;
+use crate::output::print_message;
 use render::text::count_text;
 use render::value_formatter;
 
@@ -20,12 +20,15 @@ pub(crate) const ERRORS_SHOWN_MAX: usize = 10;
 const ERRORS_KEPT_MAX: usize = 1000;
 
 /// Summary of a scan.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ScanSummary {
     /// `None` if the format was not recognised.
     pub(crate) format: Option<InputFormat>,
     /// Producer number: hash of the content and of the options.
     pub(crate) number: u64,
+    /// BLAKE3 of the content, and of its start up to a size that was asked for.
+    pub(crate) content: blake3::Hash,
+    pub(crate) prefix: Option<blake3::Hash>,
     /// Number of bytes scanned; data appended later belongs to another import.
     pub(crate) bytes: u64,
     pub(crate) samples: u64,
@@ -36,18 +39,37 @@ pub(crate) struct ScanSummary {
     numbers: u64,
 }
 
-/// Scans the whole input.
+impl Default for ScanSummary {
+    fn default() -> ScanSummary {
+        ScanSummary {
+            format: None,
+            number: 0,
+            content: blake3::hash(&[]),
+            prefix: None,
+            bytes: 0,
+            samples: 0,
+            skipped: BTreeMap::new(),
+            errors: Vec::new(),
+            error_count: 0,
+            unmapped: None,
+            numbers: 0,
+        }
+    }
+}
+
+/// Scans the whole input. `prefix_size` is the size of a prefix to hash too.
 pub(crate) fn scan_source(
     source: &InputSource,
     format: Option<InputFormat>,
     rules: &ImportDefaults<'_>,
-    progress: &mut ProgressLine,
+    prefix_size: Option<u64>,
+    progress: &mut ImportProgress<'_>,
 ) -> Result<ScanSummary> {
     let name = source.name();
     let cannot = || format!("cannot read {name}");
-    let (input, length) = source.read()?;
-    let mut hashed =
-        HashingReader { input, hasher: blake3::Hasher::new(), bytes: 0, length, progress };
+    let (input, _) = source.read();
+    let hasher = blake3::Hasher::new();
+    let mut hashed = HashingReader { input, hasher, bytes: 0, prefix_size, prefix: None, progress };
     let (head, detected) = input_source::detect(&mut hashed, format).with_context(cannot)?;
     let mut summary = ScanSummary::default();
     match detected {
@@ -62,8 +84,8 @@ pub(crate) fn scan_source(
     }
     // The parser may stop before the end of the input.
     io::copy(&mut hashed, &mut io::sink()).with_context(cannot)?;
-    let HashingReader { mut hasher, bytes, .. } = hashed;
-    summary.bytes = bytes;
+    let HashingReader { mut hasher, bytes, prefix, .. } = hashed;
+    (summary.content, summary.prefix, summary.bytes) = (hasher.finalize(), prefix, bytes);
     if let Some(format) = summary.format {
         if summary.numbers > 0 {
             // Plain numbers become one histogram without a name or time.
@@ -173,21 +195,27 @@ impl SampleSink for ScanSink<'_> {
 }
 
 /// Reader that hashes its bytes.
-struct HashingReader<'a> {
+struct HashingReader<'a, 'p> {
     input: Box<dyn Read + 'a>,
     hasher: blake3::Hasher,
     bytes: u64,
-    length: u64,
-    progress: &'a mut ProgressLine,
+    prefix_size: Option<u64>,
+    prefix: Option<blake3::Hash>,
+    progress: &'a mut ImportProgress<'p>,
 }
 
-impl Read for HashingReader<'_> {
+impl Read for HashingReader<'_, '_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = self.input.read(buffer)?;
+        let to_prefix = self.prefix_size.and_then(|size| size.checked_sub(self.bytes));
+        if to_prefix == Some(0) {
+            self.prefix = Some(self.hasher.finalize());
+        }
+        let max = to_prefix.filter(|left| *left > 0).unwrap_or(u64::MAX);
+        let max = usize::try_from(max).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.input.read(&mut buffer[..max])?;
         self.hasher.update(&buffer[..read]);
         self.bytes += read as u64;
-        // First half of the progress: the file is read twice.
-        self.progress.bar(self.bytes, 2 * self.length.max(self.bytes));
+        self.progress.add(read as u64);
         Ok(read)
     }
 }

@@ -14,15 +14,16 @@ use model::{Gap, Sample, Series};
 use render::text::plural;
 use render::value_formatter;
 
-use crate::command::print_message;
 use crate::import::FileResult;
 use crate::import::block_batches::BlockBatchSink;
 use crate::import::block_files::{BlockFiles, BlockVisitor};
 use crate::import::import_batches::BATCH_FORMAT;
+use crate::import::import_progress::ImportProgress;
 use crate::import::import_target::ImportTarget;
 use crate::import::scan::{ERRORS_SHOWN_MAX, ScanSummary};
 use crate::import::tsdb_dir::{SNAPSHOT_REQUEST, TsdbBlock, TsdbDir};
 use crate::journal::progress_line::ProgressLine;
+use crate::output::print_message;
 
 /// Name of the format on the command line.
 pub(crate) const FORMAT: &str = "prometheus-tsdb";
@@ -56,15 +57,16 @@ pub(crate) fn import_dir(
         ));
     }
     let chunk_bytes: u64 = found.blocks.iter().flatten().map(TsdbBlock::chunk_bytes).sum();
-    let mut progress = DirProgress { line, done: 0, total: 2 * chunk_bytes };
+    // All blocks are read twice.
+    let mut progress = ImportProgress::new(line, "", 2 * chunk_bytes);
     for block in found.blocks {
         let result = block.and_then(|block| {
-            let end = progress.done + 2 * block.chunk_bytes();
+            let end = progress.done() + 2 * block.chunk_bytes();
             let result = import_block(target, &block, options, &mut progress);
-            progress.done = end;
+            progress.set_done(end);
             result
         });
-        progress.line.clear();
+        progress.clear();
         each(result)?;
     }
     Ok(())
@@ -74,7 +76,7 @@ fn import_block(
     target: &ImportTarget,
     block: &TsdbBlock,
     options: &TsdbOptions<'_>,
-    progress: &mut DirProgress<'_>,
+    progress: &mut ImportProgress<'_>,
 ) -> Result<FileResult> {
     let name = block.dir.display().to_string();
     let failed =
@@ -92,12 +94,12 @@ fn import_block(
             return failed(scan);
         }
     };
-    let start = progress.done;
+    let start = progress.done();
     let mut check = BlockCheck::new(&files, options, progress);
     files.visit(&mut check);
     let (rejected, reasons) = (check.rejected, std::mem::take(&mut check.reasons));
     let scan = check.finish();
-    progress.line.clear();
+    progress.clear();
     report_rejected(&name, rejected, &reasons);
     match (scan.error_count, options.keep_going) {
         (0, _) => {}
@@ -111,14 +113,12 @@ fn import_block(
             return failed(scan);
         }
     }
-    progress.done = start + block.chunk_bytes();
-    let sink = BlockBatchSink::new(target, scan.number);
+    progress.set_done(start + block.chunk_bytes());
+    let incomplete = || format!("{name}: import incomplete; import it again to continue");
+    let sink = BlockBatchSink::new(target.open_output(scan.number).with_context(incomplete)?);
     let mut import = BlockImport { labels: options.labels, sink, progress };
     files.visit(&mut import);
-    let summary = import
-        .sink
-        .finish()
-        .with_context(|| format!("{name}: import incomplete; import it again to continue"))?;
+    let summary = import.sink.finish().with_context(incomplete)?;
     Ok(FileResult { name, format: Some(FORMAT), scan, summary: Some(summary) })
 }
 
@@ -147,20 +147,6 @@ fn report_rejected(name: &str, rejected: u64, reasons: &[String]) {
     print_message(format_args!("{name}: {samples} cannot be stored; importing the others"));
 }
 
-/// Progress over both passes of all blocks, in bytes of chunks.
-struct DirProgress<'a> {
-    line: &'a mut ProgressLine,
-    done: u64,
-    total: u64,
-}
-
-impl DirProgress<'_> {
-    fn add(&mut self, bytes: &[u8]) {
-        self.done += bytes.len() as u64;
-        self.line.bar(self.done.min(self.total), self.total);
-    }
-}
-
 /// First pass: decodes and hashes all chunks.
 struct BlockCheck<'a, 'p> {
     labels: &'a [(String, String)],
@@ -169,14 +155,14 @@ struct BlockCheck<'a, 'p> {
     rejected: u64,
     /// The first reasons of rejection, each once.
     reasons: Vec<String>,
-    progress: &'a mut DirProgress<'p>,
+    progress: &'a mut ImportProgress<'p>,
 }
 
 impl<'a, 'p> BlockCheck<'a, 'p> {
     fn new(
         files: &BlockFiles,
         options: &TsdbOptions<'a>,
-        progress: &'a mut DirProgress<'p>,
+        progress: &'a mut ImportProgress<'p>,
     ) -> BlockCheck<'a, 'p> {
         BlockCheck {
             labels: options.labels,
@@ -213,7 +199,7 @@ impl BlockVisitor for BlockCheck<'_, '_> {
         bytes: &[u8],
     ) -> Result<(), InputError> {
         self.hasher.update(bytes);
-        self.progress.add(bytes);
+        self.progress.add(bytes.len() as u64);
         let mut rows = DiscardingSink;
         let mut writer = BlockRowWriter::new(&mut rows, self.labels);
         let written = writer.write_chunk(series, chunk, deleted);
@@ -260,7 +246,7 @@ impl SeriesSink for DiscardingSink {
 struct BlockImport<'a, 'p> {
     labels: &'a [(String, String)],
     sink: BlockBatchSink<'a>,
-    progress: &'a mut DirProgress<'p>,
+    progress: &'a mut ImportProgress<'p>,
 }
 
 impl BlockVisitor for BlockImport<'_, '_> {
@@ -271,7 +257,7 @@ impl BlockVisitor for BlockImport<'_, '_> {
         deleted: &DeletedRanges,
         bytes: &[u8],
     ) -> Result<(), InputError> {
-        self.progress.add(bytes);
+        self.progress.add(bytes.len() as u64);
         BlockRowWriter::new(&mut self.sink, self.labels).write_chunk(series, chunk, deleted)
     }
 

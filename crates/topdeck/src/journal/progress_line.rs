@@ -52,7 +52,7 @@ impl ProgressLine {
 
     /// Shows a bar for bytes.
     pub(crate) fn bar(&mut self, done_bytes: u64, total_bytes: u64) {
-        self.show(|elapsed| bar(done_bytes, total_bytes, elapsed));
+        self.show(|elapsed| bar_text(done_bytes, total_bytes, (done_bytes, elapsed)));
     }
 
     /// Clears the line before other output.
@@ -69,14 +69,22 @@ impl Drop for ProgressLine {
     }
 }
 
-fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
+/// A bar with the rate of recent bytes, and the time left at that rate.
+pub(crate) fn bar_text(
+    done_bytes: u64,
+    total_bytes: u64,
+    (recent_bytes, recent_time): (u64, Duration),
+) -> String {
     // A journal in use grows while it is read.
     let total_bytes = total_bytes.max(done_bytes).max(1);
     let share = done_bytes as f64 / total_bytes as f64;
     let full = (share * BAR_CHARS as f64) as usize;
-    let left = match share {
-        ..=0.0 => String::new(),
-        share => format!(", {} left", time_left(elapsed.mul_f64((1.0 - share) / share))),
+    let left = match recent_bytes {
+        0 => String::new(),
+        recent_bytes => {
+            let ratio = (total_bytes - done_bytes) as f64 / recent_bytes as f64;
+            format!(", {} left", time_left(recent_time.mul_f64(ratio)))
+        }
     };
     format!(
         "[{}{}] {:3.0} %  {} of {}, {}{left}",
@@ -85,7 +93,7 @@ fn bar(done_bytes: u64, total_bytes: u64, elapsed: Duration) -> String {
         share * 100.0,
         format_bytes(done_bytes),
         format_bytes(total_bytes),
-        format_rate(done_bytes, elapsed)
+        format_rate(recent_bytes, recent_time)
     )
 }
 
@@ -107,11 +115,11 @@ mod tests {
     #[test]
     fn a_bar_has_size_speed_and_time_left() {
         assert_eq!(
-            bar(512 << 20, 2 << 30, Duration::from_secs(2)),
+            bar_text(512 << 20, 2 << 30, (512 << 20, Duration::from_secs(2))),
             "[######------------------]  25 %  512 MiB of 2 GiB, 256 MiB/s, 6 s left"
         );
         assert_eq!(
-            bar(0, 0, Duration::ZERO),
+            bar_text(0, 0, (0, Duration::ZERO)),
             "[------------------------]   0 %  0 B of 1 B, 0 B/s"
         );
         let left =
