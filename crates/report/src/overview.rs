@@ -52,9 +52,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     let mut table = TextTable::new(&columns);
     for row in rows {
         table.row(cells(row, now, terminal));
-        if let Some(text) = today_text(row) {
-            table.remark(text);
-        }
+        day_text(row).into_iter().chain(hour_text(row)).for_each(|text| table.remark(text));
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
         if gaps > 0 {
             let reason = row["gaps"][0]["reason"].as_str().unwrap_or("");
@@ -112,33 +110,34 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     ]
 }
 
-/// What was unusual today, and when; `None` if nothing was.
-fn today_text(row: &Value) -> Option<String> {
-    let noun = row["counts"].as_str().unwrap_or("values");
-    let mut text = Vec::new();
-    if let Some(state @ ("affected" | "uncertain")) = row["state_today"].as_str() {
-        let above = count_bracket(&row["above_today"])?;
-        let above = match state {
-            "affected" => value_formatter::count_estimate(above),
-            _ => value_formatter::count_bounds(above),
-        };
-        text.push(format!(
-            "today {state}: {above} of {} {noun} above the threshold, {} expected",
-            value_formatter::count(row["count_today"].as_u64()?),
-            value_formatter::count(row["expected_today"].as_f64()?.round() as u64),
-        ));
-    }
-    if let Some(above) = count_bracket(&row["worst_hour"]["above"]) {
-        let time = |name: &str| row["worst_hour"][name].as_i64().map(precise_time_text);
-        text.push(format!(
-            "worst hour today: from {} to {}: {} of {} {noun} above",
-            time("start_ns")?,
-            time("end_ns")?,
-            value_formatter::count_estimate(above),
-            value_formatter::count(row["worst_hour"]["count"].as_u64()?),
-        ));
-    }
-    (!text.is_empty()).then(|| text.join("; "))
+/// How many values of today are above the threshold; `None` if that is usual.
+fn day_text(row: &Value) -> Option<String> {
+    let above = count_bracket(&row["above_today"])?;
+    let (state, above) = match row["state_today"].as_str()? {
+        "affected" => ("affected", value_formatter::count_estimate(above)),
+        "uncertain" => ("uncertain", value_formatter::count_bounds(above)),
+        _ => return None,
+    };
+    Some(format!(
+        "today {state}: {above} of {} {} above, {} expected",
+        value_formatter::count(row["count_today"].as_u64()?),
+        row["counts"].as_str().unwrap_or("values"),
+        value_formatter::count(row["expected_today"].as_f64()?.round() as u64),
+    ))
+}
+
+/// The worst hour of today; `None` if all were usual.
+fn hour_text(row: &Value) -> Option<String> {
+    let hour = &row["worst_hour"];
+    let above = count_bracket(&hour["above"])?;
+    let time = |name: &str| hour[name].as_i64().map(precise_time_text);
+    Some(format!(
+        "worst hour: {} to {}: {} of {}",
+        time("start_ns")?,
+        time("end_ns")?,
+        value_formatter::count_estimate(above),
+        value_formatter::count(hour["count"].as_u64()?),
+    ))
 }
 
 /// `p99 of 7 d`.
@@ -267,10 +266,12 @@ mod tests {
             }
         });
         let text = overview_text(&json!({"total": 1, "rows": [row]}), &Terminal::new(true));
-        let expected = "today affected: 1,875 of 148,000 requests above the threshold, 1,480 \
-                        expected; worst hour today: from 2026-11-09 12:00:00Z to 2026-11-09 \
-                        13:00:00Z: 700 of 6,000 requests above";
-        assert!(text.contains(expected), "{text}");
+        for expected in [
+            "today affected: 1,875 of 148,000 requests above, 1,480 expected",
+            "worst hour: 2026-11-09 12:00:00Z to 2026-11-09 13:00:00Z: 700 of 6,000",
+        ] {
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     /// "p99 of 673 min" and "history too short (0 d)".
