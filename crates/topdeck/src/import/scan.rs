@@ -8,10 +8,10 @@ use anyhow::{Context as _, Result, bail};
 use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 
 use crate::command::print_message;
-use crate::hist::set_format_text;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
 use crate::journal::progress_line::ProgressLine;
+use crate::output::set_format_text;
 use render::text::count_text;
 use render::value_formatter;
 
