@@ -86,18 +86,12 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     } else if collected.error_count > 0 {
         let unknown = collected.errors.iter().any(|(_, error)| error.expected == "a known format");
         let advice = if unknown {
-            set_format_text()
+            crate::output::set_format_text()
         } else {
             "repair the input, or report the readable part with --keep-going".to_owned()
         };
         print_message(format_args!("nothing reported; {advice}"));
     }
-}
-
-/// Remedy for an unknown format: the known ones.
-pub(crate) fn set_format_text() -> String {
-    let names = collect::InputFormat::ALL.map(collect::InputFormat::name);
-    format!("set the format with --format: {}", names.join(", "))
 }
 
 /// Reports a usage error of a check that clap cannot do: exit status 2.

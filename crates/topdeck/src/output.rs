@@ -24,6 +24,12 @@ pub(crate) fn print_problems(problems: &Problems) {
     }
 }
 
+/// Remedy for an unknown format: the known ones.
+pub(crate) fn set_format_text() -> String {
+    let names = collect::InputFormat::ALL.map(collect::InputFormat::name);
+    format!("set the format with --format: {}", names.join(", "))
+}
+
 /// Writes the result to standard output.
 pub(crate) fn print_stdout(bytes: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();

@@ -6,7 +6,6 @@ use anyhow::Result;
 use model::Selector;
 use render::text::plural;
 
-use crate::command::exit_with_usage_error;
 use crate::output::print_stdout;
 use crate::retire::{answer_count, series_text};
 use crate::server_client::{RequestParameters, ServerClient};
@@ -25,7 +24,7 @@ pub(crate) struct Options {
     selector: Selector,
 
     /// New metric name [default: unchanged]
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", required_unless_present = "unit")]
     name: Option<String>,
 
     /// New unit, such as ms; none removes it [default: unchanged]
@@ -58,9 +57,6 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    if options.name.is_none() && options.unit.is_none() {
-        exit_with_usage_error("rename", "expected a new name, or --unit".to_owned());
-    }
     let parameters = RequestParameters::default()
         .with("selector", &options.selector)
         .with_option("name", options.name.as_ref())

@@ -153,7 +153,7 @@ impl SelectedSeries {
         let values = LimitRange::values_of(values);
         let warnings = selection::limit_warnings(&self.thresholds, self.unit.as_ref(), values);
         let texts = warnings.into_iter().map(Text).collect::<Vec<Json>>();
-        (!texts.is_empty()).then(|| ("warnings", List(texts)))
+        (!texts.is_empty()).then_some(("warnings", List(texts)))
     }
 
     /// First fields of the document.
