@@ -169,8 +169,8 @@ fn is_legal_name(name: &str) -> bool {
     name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == ':')
 }
 
-/// Number of units in a second, if a metric has a name in seconds besides: its unit is a smaller one
-/// of time, and its name has neither that unit nor seconds in it.
+/// Number of units in a second, if a metric has a name in seconds besides: its unit is a smaller
+/// one of time, and its name has neither that unit nor seconds in it.
 fn units_per_second(name: &str, unit: &str) -> Option<f64> {
     let per_second = match unit {
         "ms" => 1e3,

@@ -66,7 +66,7 @@ impl NumberRecorder {
     }
 
     /// Values recorded since the last call; `None` if there are none.
-    pub fn take_histogram(&mut self) -> Option<Histogram> {
+    pub(crate) fn take_histogram(&mut self) -> Option<Histogram> {
         let limits: Vec<f64> = self.limits.iter().map(|limit| limit.0).collect();
         let NumberRecorder { fast, others: rest, limits, decade_counts: places } =
             std::mem::replace(self, NumberRecorder::new(&limits));

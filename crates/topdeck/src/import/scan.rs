@@ -7,19 +7,10 @@ use std::ops::ControlFlow;
 use anyhow::{Context as _, Result, bail};
 use collect::{DecodedSample, InputError, InputFormat, SampleSink};
 
-<<<<<<< HEAD
-use crate::hist::set_format_text;
 use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
-use crate::output::print_message;
-=======
-use crate::command::print_message;
-use crate::import::input_source::{self, InputSource};
-use crate::import::mapping::{ImportDefaults, ImportUnmapped};
-use crate::journal::progress_line::ProgressLine;
-use crate::output::set_format_text;
->>>>>>> walkA
+use crate::output::{print_message, set_format_text};
 use render::text::count_text;
 use render::value_formatter;
 

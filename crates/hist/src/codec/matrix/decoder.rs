@@ -282,8 +282,9 @@ impl<'a> MatrixDecoder<'a> {
         Ok(CountTable { indexes: self.indexes, rows: self.rows, cells, sums })
     }
 
-    /// Decodes the frames of at least the first `rows` rows, and the sums of their columns, in place
-    /// of what the buffers hold. The observations of `witness` are valid only if this succeeds.
+    /// Decodes the frames of at least the first `rows` rows, and the sums of their columns, in
+    /// place of what the buffers hold. The observations of `witness` are valid only if this
+    /// succeeds.
     pub(crate) fn decode_into(
         &mut self,
         rows: usize,

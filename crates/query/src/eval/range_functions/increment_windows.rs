@@ -199,9 +199,9 @@ impl<'a> IncrementSums<'a> {
         is_supported
     }
 
-    /// Number and sum of the values between two samples, and the number of values at the first one;
-    /// `None` if they cannot be read. Operations are done in the order of `rate.rs`: a sample before
-    /// a reset is added to what follows.
+    /// Number and sum of the values between two samples, and the number of values at the first
+    /// one; `None` if they cannot be read. Operations are done in the order of `rate.rs`: a sample
+    /// before a reset is added to what follows.
     fn totals(&mut self, first: usize, last: usize) -> Option<(f64, f64, u64)> {
         let sums = self.increments.sums();
         let resets = self.increments.resets();
