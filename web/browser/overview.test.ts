@@ -140,7 +140,7 @@ test("keys go from row to row, and Enter opens the heatmap with the threshold", 
 
 test("a row opens the heatmap where its data is", async () => {
   await page.goBack();
-  await row("batch").getByRole("link").click();
+  await row("batch").getByRole("link", { name: "batch", exact: true }).click();
   await page.locator(".heatmap[data-drawn]").waitFor();
   expect(await visitor.drawn()).toBe(100);
 });
