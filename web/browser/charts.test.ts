@@ -174,6 +174,7 @@ test("each of twenty lines has a style of its own, and the tab a title", async (
   ).join(" or ");
   await ask(all);
   await page.getByRole("button", { name: 'n="19"' }).waitFor();
+  await page.getByRole("button", { name: "12 more" }).click();
   const styles = await page
     .locator("table .swatch line")
     .evaluateAll((lines) =>

@@ -127,7 +127,7 @@ fn both_types_of_a_changed_series_are_returned() {
         answer.warnings.of_kind(QueryWarningKind::Warning).map(|note| note.0).collect();
     assert_eq!(
         warnings,
-        ["served was sent as gauge and as counter: the samples are merged; select one \
+        ["served was sent as gauge and as cumulative-counter: the samples are merged; select one \
              with __unit or __kind, as in {__kind=\"gauge\"}"]
     );
 }
@@ -179,8 +179,8 @@ fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
     );
     assert_eq!(ask("took{__unit=\"ms\"}").unwrap(), ["took"]);
     let merged = ask("sum(rate(took[1m]))").unwrap_err().to_string();
-    let remedy = "it was sent as histogram in ns and as histogram in ms; select one with __unit, \
-                  as in {__unit=\"ms\"}, or rename or delete the others";
+    let remedy = "it was sent as delta-histogram in ns and as delta-histogram in ms; select one \
+                  with __unit, as in {__unit=\"ms\"}, or rename or delete the others";
     assert!(merged.contains(remedy), "{merged}");
 }
 
