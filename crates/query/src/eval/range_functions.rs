@@ -147,7 +147,7 @@ impl Evaluation<'_> {
         kernel: &RangeKernel,
         (span, batch, grouping): (SourceSpan, usize, Option<&Grouping>),
         steps: StepGrid,
-        take: &mut TakeBatch<'_>,
+        take: &mut BatchConsumer<'_>,
     ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
@@ -240,7 +240,7 @@ impl Evaluation<'_> {
 }
 
 /// Takes results of a range function.
-pub(crate) type TakeBatch<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) -> Result<()> + 'a;
+pub(crate) type BatchConsumer<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) -> Result<()> + 'a;
 
 /// Labels of the streams so far, which must differ.
 #[derive(Default)]
