@@ -162,7 +162,7 @@ export function fixedColumnStep(from: number, to: number, max: number, interval 
   return STEPS.filter(fits).at(-1) ?? step;
 }
 
-/** The step of what the page shows of a range, so that a heatmap and a query have the same columns. */
+/** The step of what the page shows of a range: heatmaps and queries have the same columns. */
 export function rangeStep(
   range: TimeRange,
   [from, to]: [number, number],
