@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use model::SampleValue;
 
 use crate::client::{connect, exchange};
-use crate::fixture::{ServerFixture, local_settings};
+use crate::fixture::{RECEIVED, ServerFixture, local_settings};
 
 #[test]
 fn numbers_are_recorded_in_one_histogram() {
@@ -42,7 +42,7 @@ fn invalid_body_is_rejected_whole() {
     missing.check(404, "\"errorType\":\"not_found\",\"error\":\"no route /api/v1/parse_query");
     it.request("GET", "/v1/record?metric=a", "", b"").check(405, "");
     it.post("/v1/traces", "", "").check(404, "topdeck accepts metrics");
-    assert_eq!(it.rows("{}").len(), 0);
+    assert_eq!(it.rows(RECEIVED).len(), 0);
 }
 
 #[test]

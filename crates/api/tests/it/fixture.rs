@@ -15,6 +15,9 @@ use tokio::runtime::Runtime;
 
 use crate::client::{RawResponse, TIMEOUT, connect, exchange, request};
 
+/// What clients sent: the server's own metrics are appended from time to time.
+pub(crate) const RECEIVED: &str = r#"{__name__!~"topdeck_.*|process_.*"}"#;
+
 pub(crate) struct ServerFixture {
     pub(crate) runtime: Runtime,
     pub(crate) server: Option<Server>,

@@ -8,7 +8,7 @@ use tonic::client::Grpc;
 use tonic::codec::{Codec, CompressionEncoding, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::{Code, Request, Status};
 
-use crate::fixture::{ServerFixture, TestDir, local_settings};
+use crate::fixture::{RECEIVED, ServerFixture, TestDir, local_settings};
 
 const EXPORT: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
@@ -133,7 +133,7 @@ fn errors_are_grpc_statuses() {
     let traces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
     check(traces, ingest, &message, Code::Unimplemented, "topdeck accepts metrics");
     check("/other.Service/Call", ingest, &message, Code::Unimplemented, "no route");
-    assert_eq!(it.rows("{}").len(), 0);
+    assert_eq!(it.rows(RECEIVED).len(), 0);
     let answer = it.runtime.block_on(call(it.address, EXPORT, None, ingest, message));
     assert!(answer.is_ok() && it.count("seen") == 1, "{answer:?}");
 }
