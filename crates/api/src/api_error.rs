@@ -29,6 +29,8 @@ pub(crate) enum ApiError {
     PreconditionFailed(String),
     /// The store failed.
     Internal(String),
+    /// The server is shutting down.
+    ShuttingDown,
 }
 
 impl ApiError {
@@ -77,6 +79,16 @@ impl ApiError {
             | ApiError::NotFound(what)
             | ApiError::PreconditionFailed(what)
             | ApiError::Internal(what) => what,
+            ApiError::ShuttingDown => "topdeck is shutting down; retry",
+        }
+    }
+
+    /// Retry delay of a request that would succeed later.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            ApiError::TooManyRequests { retry_after, .. } => Some(*retry_after),
+            ApiError::ShuttingDown => Some(RETRY_AFTER_SHUTDOWN),
+            _ => None,
         }
     }
 
@@ -85,7 +97,7 @@ impl ApiError {
         match self {
             ApiError::BadRequest(_) => StatusCode::BAD_REQUEST,
             ApiError::Unprocessable(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            ApiError::Timeout(_) => StatusCode::SERVICE_UNAVAILABLE,
+            ApiError::Timeout(_) | ApiError::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
             ApiError::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
             ApiError::NotFound(_) => StatusCode::NOT_FOUND,
             ApiError::PreconditionFailed(_) => StatusCode::PRECONDITION_FAILED,
@@ -96,6 +108,8 @@ impl ApiError {
 
 /// Retry delay of a rejected query.
 pub(crate) const RETRY_AFTER_BUSY: Duration = Duration::from_secs(1);
+/// Retry delay during a shutdown: a restart takes longer than a query.
+const RETRY_AFTER_SHUTDOWN: Duration = Duration::from_secs(5);
 /// Maximum length of a value in a message, in characters.
 const VALUE_CHARS_MAX: usize = 100;
 
@@ -116,9 +130,7 @@ impl From<store::Error> for ApiError {
 impl From<ApiError> for ErrorResponse {
     fn from(refusal: ApiError) -> ErrorResponse {
         let mut problem = ErrorResponse::new(refusal.status(), refusal.message());
-        if let ApiError::TooManyRequests { retry_after: after, .. } = refusal {
-            problem.retry_after = Some(after);
-        }
+        problem.retry_after = refusal.retry_after();
         problem
     }
 }

@@ -19,7 +19,7 @@ use intake::{Intake, Receipt};
 use journal::BatchIdentity;
 use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest};
 use net::forward_protocol::{
-    ACKED_SEQUENCE_HEADER, AGENT_PRODUCER, CONTENT_TYPE, IMPORT_PREFIX, KEY_HEADER, PATH,
+    ACKED_SEQUENCE_HEADER, AGENT_HEADER, CONTENT_TYPE, IMPORT_PREFIX, KEY_HEADER, PATH,
     REJECTED_SEQUENCE_HEADER, SIGNATURE_HEADER,
 };
 use net::signature::{PublicKey, SIGNATURE_BYTES, from_hex, verify_signature};
@@ -84,7 +84,7 @@ async fn handle_batches(
     }
     let body = read_body(body).await?;
     // A header that is not text counts as no name; the ledger limits the name's length.
-    let agent = headers.get(AGENT_PRODUCER).and_then(|name| name.to_str().ok()).unwrap_or_default();
+    let agent = headers.get(AGENT_HEADER).and_then(|name| name.to_str().ok()).unwrap_or_default();
     let is_import = agent.starts_with(IMPORT_PREFIX);
     // Imports of an earlier topdeck are neither signed nor named.
     if is_import || seal.is_none() && agent.is_empty() {

@@ -220,7 +220,7 @@ impl IntoResponse for PrometheusError {
             ApiError::BadRequest(_) => "bad_data",
             ApiError::Unprocessable(_) => "execution",
             ApiError::Timeout(_) => "timeout",
-            ApiError::TooManyRequests { .. } => "unavailable",
+            ApiError::TooManyRequests { .. } | ApiError::ShuttingDown => "unavailable",
             ApiError::NotFound(_) | ApiError::PreconditionFailed(_) => "not_found",
             ApiError::Internal(_) => "internal",
         };
@@ -228,7 +228,7 @@ impl IntoResponse for PrometheusError {
         write_text(&mut body, self.0.message()).expect("BUG: writing to a String failed");
         body.push('}');
         let mut response = (self.0.status(), JsonBody(body)).into_response();
-        if let ApiError::TooManyRequests { retry_after: after, .. } = self.0 {
+        if let Some(after) = self.0.retry_after() {
             let after = HeaderValue::from(after.as_secs().max(1));
             response.headers_mut().insert(header::RETRY_AFTER, after);
         }

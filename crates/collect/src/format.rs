@@ -163,14 +163,14 @@ pub fn detect(head: &[u8]) -> Result<InputFormat, InputError> {
         |found: String| Err(InputError::new(InputPosition::Line(1), "a known format", found));
     match head {
         [0x1f, 0x8b, ..] => {
-            return unknown("gzip (decompress it first: zcat FILE | topdeck hist -)".into());
+            return unknown("gzip (decompress it first: zcat FILE | topdeck … -)".into());
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return unknown("zstd (decompress it first: zstdcat FILE | topdeck hist -)".into());
+            return unknown("zstd (decompress it first: zstdcat FILE | topdeck … -)".into());
         }
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => {
             return unknown(
-                "UTF-16 (convert it first: iconv -f UTF-16 -t UTF-8 FILE | topdeck hist -)".into(),
+                "UTF-16 (convert it first: iconv -f UTF-16 -t UTF-8 FILE | topdeck … -)".into(),
             );
         }
         _ if ddsketch::is_sketch(head) => return Ok(InputFormat::Ddsketch),
@@ -336,13 +336,13 @@ mod tests {
         check(
             &[0x1f, 0x8b, 8],
             Err("line 1: expected a known format, found gzip (decompress it first: zcat FILE | \
-                 topdeck hist -)"),
+                 topdeck … -)"),
         );
         check(
             &[0xff, 0xfe, 0x31, 0],
             Err(
                 "line 1: expected a known format, found UTF-16 (convert it first: iconv -f UTF-16 \
-                 -t UTF-8 FILE | topdeck hist -)",
+                 -t UTF-8 FILE | topdeck … -)",
             ),
         );
     }

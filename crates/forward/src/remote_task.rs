@@ -256,7 +256,7 @@ impl RemoteTask {
         let mut request = Request::post(self.target.path.as_str())
             .header(header::CONTENT_TYPE, HeaderValue::from_static(forward_protocol::CONTENT_TYPE))
             .header(header::CONTENT_ENCODING, HeaderValue::from_static("zstd"))
-            .header(forward_protocol::AGENT_PRODUCER, self.user_agent.clone())
+            .header(forward_protocol::AGENT_HEADER, self.user_agent.clone())
             .header(forward_protocol::KEY_HEADER, to_hex(&self.signer.public_key()))
             .header(forward_protocol::SIGNATURE_HEADER, to_hex(&load.signature));
         if let Some(authorization) = &self.authorization {

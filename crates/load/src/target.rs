@@ -145,7 +145,7 @@ mod tests {
         for query in ["a=b", "sslmode=prefer", "sslmode=verify-ca", "sslmode"] {
             assert!(error_for(&format!("postgres://a/b?{query}")).contains("sslmode=disable"));
         }
-        assert!(error_for("postgres://%00@a").contains("not valid UTF-8"));
+        assert!(error_for("postgres://%00@a").contains("the user name is not UTF-8"));
     }
 
     #[test]

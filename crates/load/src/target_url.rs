@@ -98,8 +98,8 @@ fn credentials(url: &str) -> Result<(String, Option<Secret>), &'static str> {
         Some((name, password)) => (name, Some(password)),
         None => (url, None),
     };
-    let password = password.map(|one| decoded(one, "the password is not valid UTF-8 without NUL"));
-    let name = decoded(name, "the user is not valid UTF-8 without NUL")?;
+    let password = password.map(|one| decoded(one, "the password is not UTF-8 without NUL"));
+    let name = decoded(name, "the user name is not UTF-8 without NUL")?;
     Ok((name, password.transpose()?.map(Secret::new)))
 }
 

@@ -5,8 +5,8 @@
 pub const PATH: &str = "/v1/batches";
 /// Content type of forward requests.
 pub const CONTENT_TYPE: &str = "application/vnd.topdeck.parcel";
-/// Producer name of agents in the ledger.
-pub const AGENT_PRODUCER: &str = "topdeck-agent";
+/// Request header: name of the sender in the remote's ledger.
+pub const AGENT_HEADER: &str = "topdeck-agent";
 /// Prefix of the producer names of imports; the name of the file follows.
 pub const IMPORT_PREFIX: &str = "import ";
 /// Response header: highest durable sequence of the sender's journal.

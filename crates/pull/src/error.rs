@@ -8,20 +8,20 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// Invalid target URL.
-    #[error("{job}: {source}")]
+    #[error("{job}: {cause}")]
     Target {
         /// Job name.
         job: String,
         /// Cause.
-        source: net::EndpointError,
+        cause: net::EndpointError,
     },
     /// Invalid TLS files or settings.
-    #[error("{job}: {source}")]
+    #[error("{job}: {cause}")]
     Tls {
         /// Job name.
         job: String,
         /// Cause.
-        source: net::tls::TlsError,
+        cause: net::tls::TlsError,
     },
     /// Any other invalid setting.
     #[error("{job}: {message}")]

@@ -123,11 +123,15 @@ impl Topdeck {
     }
 }
 
-/// Reports a usage error of a check that clap cannot do: exit status 2.
+/// Reports a usage error of a check that clap cannot do: exit status 2. `subcommand` is `hist`, or
+/// `journal cat`.
 pub(crate) fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
     let mut command = Topdeck::command();
     command.build();
-    let found = command.find_subcommand_mut(subcommand).expect("BUG: no such subcommand");
+    let mut found = &mut command;
+    for name in subcommand.split(' ') {
+        found = found.find_subcommand_mut(name).expect("BUG: no such subcommand");
+    }
     found.error(clap::error::ErrorKind::ValueValidation, message).exit()
 }
 

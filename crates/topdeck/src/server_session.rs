@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response, header};
 use net::Endpoint;
 use net::dial::{Dialer, HttpConnection, ResponseLimits};
-use net::forward_protocol::AGENT_PRODUCER;
+use net::forward_protocol::AGENT_HEADER;
 use tokio::runtime::Runtime;
 
 use crate::server_client::ServerClient;
@@ -63,7 +63,7 @@ impl ServerSession {
             request = request.header(header::AUTHORIZATION, token);
         }
         if let Some(sender) = &self.sender {
-            request = request.header(AGENT_PRODUCER, sender);
+            request = request.header(AGENT_HEADER, sender);
         }
         let request = request.body(body.clone()).expect("BUG: the endpoint was parsed");
         let allowed = ResponseLimits { timeout: RESPONSE_TIMEOUT, max_bytes: RESPONSE_BYTES_MAX };

@@ -8,7 +8,7 @@ export interface ChartLine {
   points: (number | null)[];
   width?: number;
   dash?: readonly number[];
-  /** The maxima that belong to a percentile: the readout has them beside its values. */
+  /** The maxima that belong to a percentile: the readout (values at the pointer) has them, too. */
   maxima?: (number | null)[];
   /** Drawn, but not in the readout. */
   isUnlisted?: boolean;
@@ -20,7 +20,7 @@ export interface AxisTick {
   text: string;
 }
 
-/** The value of a line at a position, and the maximum beside it. */
+/** A row of the readout: the value of a line at the pointer, and the maximum beside it. */
 export interface ReadoutRow {
   name: string;
   colour: string;

@@ -111,7 +111,7 @@ pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResp
     let more = placed.rejected - 1;
     let mut what = placed.errors.into_iter().next().unwrap_or_default();
     if more > 0 {
-        what.push_str(&format!(", and {more} more"));
+        what.push_str(&format!("; {more} more errors"));
     }
     Err(ErrorResponse::bad_request(format!("{what}; the whole body is rejected")))
 }

@@ -21,7 +21,7 @@ type StreamSeriesCache = HashMap<SeriesId, Option<Arc<Series>>>;
 /// Runs until there are no clients.
 pub(super) fn run_feed(hub: &StreamHub, mut reader: JournalReader) {
     let mut known = StreamSeriesCache::new();
-    while hub.is_running() {
+    while hub.update_running() {
         if let Err(error) = forward_available(hub, &mut reader, &mut known) {
             return hub.on_thread_exit(&error.to_string());
         }

@@ -77,7 +77,7 @@ impl StreamHub {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
         if state.is_stopped {
-            return Err(ApiError::Internal("topdeck is shutting down".to_owned()));
+            return Err(ApiError::ShuttingDown);
         }
         if state.clients.len() >= self.clients_max {
             let what = format!("stream clients limit ({}) reached; retry later", self.clients_max);
@@ -96,7 +96,7 @@ impl StreamHub {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| feed::run_feed(&hub, reader)))
                 {
                     supervised.record_caught_panic(&*panic);
-                    hub.on_thread_exit("bug in topdeck; reconnect");
+                    hub.on_thread_exit("a thread panicked (see the server's log); reconnect");
                 }
             };
             let thread = std::thread::Builder::new().name("stream".to_owned());
@@ -128,9 +128,9 @@ impl StreamHub {
         self.publish_count(state);
     }
 
-    /// Whether the thread continues: there are clients. Otherwise it has ended, and the next client
-    /// starts another.
-    pub(super) fn is_running(&self) -> bool {
+    /// Removes disconnected clients. Returns whether the thread continues: there are clients. If
+    /// not, the next client starts another thread.
+    pub(super) fn update_running(&self) -> bool {
         let mut state = self.state();
         self.remove_disconnected(&mut state);
         state.is_running = !state.clients.is_empty() && !state.is_stopped;
@@ -209,6 +209,8 @@ impl StreamClient {
 
 impl fmt::Debug for StreamHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("clients", &self.state().clients.len()).finish_non_exhaustive()
+        f.debug_struct("StreamHub")
+            .field("clients", &self.state().clients.len())
+            .finish_non_exhaustive()
     }
 }

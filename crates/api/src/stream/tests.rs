@@ -5,7 +5,7 @@ use http_body_util::BodyExt as _;
 use axum::body::Body;
 use hist::Histogram;
 use hist::codec::header::Temporality;
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, header};
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
 use super::hub::EVENTS_MAX;
@@ -124,6 +124,8 @@ async fn stream_clients_are_limited_and_end_with_the_server() {
     let context = server.context.clone();
     tokio::task::spawn_blocking(move || context.queries.stop()).await.unwrap();
     assert_eq!(other.next().await, None);
-    let (status, _) = server.get("/v1/stream").await;
-    assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
+    let request = Request::get("/v1/stream").body(Body::empty()).unwrap();
+    let response = server.respond(request).await;
+    assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(response.headers()[header::RETRY_AFTER], "5");
 }

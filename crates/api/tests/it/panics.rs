@@ -116,7 +116,7 @@ fn panic_in_the_stream_thread_ends_streams_with_a_reason() {
     };
     let mut first = listen();
     assert_eq!(fixture.post("/v1/record?metric=a", "", "1").status, 200);
-    until(&mut first, "bug in topdeck; reconnect");
+    until(&mut first, "a thread panicked (see the server's log); reconnect");
     assert_eq!(supervisor.panics("stream"), 1);
     let mut second = listen();
     assert_eq!(fixture.post("/v1/record?metric=b", "", "2").status, 200);

@@ -1,4 +1,4 @@
-//! Index of a block, version 2: series, their labels and their chunks.
+//! Index of a block of Prometheus' TSDB, version 2: series, their labels and their chunks.
 //!
 //! ```text
 //! offset  size  field
@@ -78,7 +78,11 @@ impl IndexSections {
         let mut head = ByteCursor::new(head, 0);
         let magic: [u8; 4] = head.array()?;
         if magic != MAGIC {
-            return Err(damage(0, "baaad700, an index of a block", format!("{magic:02x?}")));
+            return Err(damage(
+                0,
+                "baaad700, an index of a Prometheus block",
+                format!("{magic:02x?}"),
+            ));
         }
         let [version] = head.array()?;
         if version != VERSION {
@@ -96,7 +100,11 @@ impl IndexSections {
         for section in &mut sections {
             *section = u64::from_be_bytes(cursor.array()?);
             if *section > start {
-                return Err(damage(cursor.offset, "a section before it", format!("{section}")));
+                return Err(damage(
+                    cursor.offset,
+                    "the offset of a section before the table of contents",
+                    format!("{section}"),
+                ));
             }
         }
         let with_end = |section: u64| {

@@ -1,4 +1,5 @@
-//! Disk metrics: sums. Distributions are measured by BPF, see [`crate::block_io`].
+//! Disk metrics of `/proc/diskstats`: totals. Distributions are measured by BPF, see
+//! [`crate::block_io`].
 //!
 //! A sector has 512 bytes here whatever the sector size of the disk; times are in milliseconds.
 //! Source: kernel, Documentation/admin-guide/iostats.rst.

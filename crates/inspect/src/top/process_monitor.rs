@@ -9,7 +9,7 @@ use crate::top::detail_selection::{DetailSelection, SeriesSelection};
 use crate::top::partial_value::{PartialValue, SampledSeries};
 use crate::top::process_sample::ProcessSample;
 
-/// Minimum interval of scans for processes.
+/// Interval of scans for processes. A sample that is up to a tenth early scans too.
 const SCAN_INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Monitor of all processes.

@@ -10,10 +10,11 @@ use crate::sync::{Ordering, fence};
 
 use Ordering::{Acquire, Relaxed, Release};
 
-/// Flush mark: up to where ring entries are in segments.
+/// Flush mark: up to where ring entries are in segments (PostgreSQL: flush LSN).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FlushMark {
-    /// Ring word up to which entries are in segments; their space is free.
+    /// Number of 64-bit words ever appended to the ring before the first entry that is not in a
+    /// segment. The space before it is free.
     pub(crate) ring: u64,
     /// Position of the first record that is not in a segment.
     pub(crate) position: u64,
@@ -29,7 +30,7 @@ impl FlushMark {
     }
 
     /// Checksum by which opening validates a mark read from the file.
-    fn check(self) -> u64 {
+    fn checksum(self) -> u64 {
         let mut bytes = [0; 32];
         for (chunk, word) in bytes.chunks_exact_mut(8).zip(self.words()) {
             chunk.copy_from_slice(&word.to_le_bytes());
@@ -67,10 +68,10 @@ impl Buffer {
     /// The newest valid mark, for opening, while no other process has the buffer open.
     pub(crate) fn latest_valid_mark(&self) -> Option<FlushMark> {
         let slots = [0, 1].map(mark_slot).into_iter().filter_map(|slot| {
-            let [ring, position, segment, offset, check] =
+            let [ring, position, segment, offset, checksum] =
                 std::array::from_fn(|i| self.memory[slot.wrapping_add(i)].load(Acquire));
             let mark = FlushMark { ring, position, segment, offset };
-            (mark.check() == check).then_some(mark)
+            (mark.checksum() == checksum).then_some(mark)
         });
         slots.max_by_key(|mark| mark.position)
     }
@@ -80,7 +81,7 @@ impl Buffer {
         let slot = mark_slot(generation);
         // Stores to the slot must not precede the generation that made it the idle one.
         fence(Release);
-        for (i, value) in mark.words().into_iter().chain([mark.check()]).enumerate() {
+        for (i, value) in mark.words().into_iter().chain([mark.checksum()]).enumerate() {
             self.memory[slot.wrapping_add(i)].store(value, Relaxed);
         }
         // One store publishes all four words, so a kill at any instruction leaves a valid mark.

@@ -33,7 +33,8 @@ pub enum Body {
 pub struct Directives {
     /// `#preview`: approximations are allowed on long ranges.
     pub preview: bool,
-    /// `#serial`, formerly `#strict`: evaluates slot by slot, as a check does.
+    /// `#serial`, formerly `#strict`: evaluates slot by slot, without later slots, as Circonus'
+    /// alerting does.
     pub serial: bool,
     /// `#min_period`: the finest period fetched, in nanoseconds.
     pub min_period_ns: Option<i64>,

@@ -54,6 +54,7 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
 
 // Directives.
 
+/// For errors. `#strict`, the former name of `#serial`, is accepted too.
 const DIRECTIVES: &str =
     "#preview, #serial, #min_period=10s, #lang=\"promql\", #lookback_window=5m";
 

@@ -43,12 +43,12 @@ use crate::sliding::sliding_sums;
 use crate::stream::{StepGrid, Stream};
 use crate::value::StepValue;
 
-/// Adds the functions of this package.
+/// Adds the functions of both packages: a package is the name before the colon.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     add_package::<FixedPackage>(table, "window");
 }
 
-/// Window package: fixed or rolling.
+/// Package of windows: fixed or rolling.
 pub(crate) trait WindowPackage {
     /// Whether a slot shows the window that ends with it.
     const IS_ROLLING: bool;
@@ -287,8 +287,8 @@ fn margin<P: WindowPackage>(arguments: &Arguments, steps: StepGrid) -> SlotMargi
         usize::try_from((time + i128::from(steps.step) - 1).div_euclid(i128::from(steps.step)))
             .unwrap_or(0)
     };
-    // Checks always look back, whatever the arguments say, and this function does not know whether
-    // the query is a check.
+    // With #serial, windows always look back, whatever the arguments say, and this function does
+    // not know whether the query has it.
     let (start, _) = window_of_slot::<P>(&calendar, true, first, steps.step);
     if is_shown_at_end::<P>(arguments) {
         return SlotMargin::before(slots(i128::from(first) - i128::from(start)));

@@ -1,7 +1,7 @@
 //! Range functions of PromQL: `rate`, `avg_over_time` ….
 //!
-//! If times are whole milliseconds, floats equal those of Prometheus 3.15 bit for bit: operations
-//! are done in its order, with times in its units.
+//! Operations are done in the order of Prometheus 3.15, with times in its units, so that floats are
+//! equal if times are whole milliseconds. Tests compare them with a tolerance: docs/conformance.md.
 
 pub(crate) mod adjacent;
 mod extend;
@@ -139,8 +139,9 @@ impl Evaluation<'_> {
         Ok(all)
     }
 
-    /// The same; the streams of at most some series at a time are passed to a closure, which
-    /// releases those that it drops. With a grouping, they may be the sums of its groups.
+    /// Streams of a range function in batches of at most `batch` series. Each batch is passed to a
+    /// closure, which releases the memory of the streams that it drops. With a grouping, a batch
+    /// may be the sums of its groups.
     pub(crate) fn range_function_in_batches(
         &mut self,
         over: &RangeFunctionCall,
@@ -278,7 +279,7 @@ struct RangeFunctionEval<'a> {
 }
 
 /// Steps between two checks of the deadline.
-const STEPS_UNCHECKED: usize = 64;
+const DEADLINE_CHECK_STEPS: usize = 64;
 
 impl RangeFunctionEval<'_> {
     /// Reads and evaluates a series; `None` if it has no value at any step. The stream is one of
@@ -383,7 +384,7 @@ impl RangeFunctionEval<'_> {
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         let mut args: Vec<f64> = vec![0.0; self.numbers.len()];
         for (at, time) in self.steps.times().enumerate() {
-            if at % STEPS_UNCHECKED == 0 {
+            if at % DEADLINE_CHECK_STEPS == 0 {
                 evaluation.budget.check_deadline()?;
             }
             let mut is_same = is_fixed && at > 0;

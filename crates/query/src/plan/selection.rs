@@ -110,7 +110,7 @@ pub(crate) struct ExactRange {
     pub(crate) is_rate: bool,
     /// Labels by which series are merged.
     pub(crate) grouping: Option<Grouping>,
-    /// Plan of the expression in standard PromQL, used if the selected series are not deltas of
-    /// distributions, for which alone both are equal.
+    /// Plan of the expression in standard PromQL. Used unless all selected series are delta
+    /// histograms: only for those are both results equal.
     pub(crate) standard_expr: Option<PlanNode>,
 }

@@ -24,6 +24,9 @@ use super::quote::unquote;
 use super::token::{Keyword, PromqlToken, TokenKind};
 use super::{HEIGHT_MAX, LENGTH_MAX, NESTING_MAX, Options};
 
+/// End of an error: how the user enables what Prometheus has behind feature flags.
+const ENABLE_EXPERIMENTAL: &str = "; enable with --experimental (HTTP: experimental=true)";
+
 /// Parses an expression and checks its types.
 pub fn parse(text: &str, options: &Options) -> Result<Expr> {
     let mut parser = Parser::new(text, options)?;
@@ -206,7 +209,8 @@ impl<'a> Parser<'a> {
         let span = left.expr.span.to(right.expr.span);
         let is_filled = matching.fill_left.is_some() || matching.fill_right.is_some();
         if is_filled && !self.options.binop_fill {
-            self.record_error(span, "binop fill modifiers are experimental and not enabled");
+            let message = format!("fill modifiers are experimental{ENABLE_EXPERIMENTAL}");
+            self.record_error(span, message);
         }
         let height = left.height.max(right.height);
         let (left, right) = (Box::new(left.expr), Box::new(right.expr));

@@ -359,18 +359,34 @@ fn disabled_features_are_rejected() {
     let check = |text, expected| check_fails_with(text, &Options::default(), expected);
     check(
         "sort_by_label(a, \"b\")",
-        expect![[r#"0..13: function "sort_by_label" is not enabled"#]],
+        expect![[
+            r#"0..13: function "sort_by_label" is experimental; enable with --experimental (HTTP: experimental=true)"#
+        ]],
     );
     check(
         "limitk(1, a)",
         expect![
-            "0..12: limitk() is experimental and must be enabled with \
-             --enable-feature=promql-experimental-functions"
+            "0..12: limitk() is experimental; enable with --experimental (HTTP: experimental=true)"
         ],
     );
-    check("a[step()]", expect!["2..8: experimental duration expression is not enabled"]);
-    check("a[5m] anchored", expect!["0..5: anchored modifier is experimental and not enabled"]);
-    check("a + fill(1) b", expect!["0..13: binop fill modifiers are experimental and not enabled"]);
+    check(
+        "a[step()]",
+        expect![
+            "2..8: duration expressions are experimental; enable with --experimental (HTTP: experimental=true)"
+        ],
+    );
+    check(
+        "a[5m] anchored",
+        expect![
+            "0..5: anchored modifier is experimental; enable with --experimental (HTTP: experimental=true)"
+        ],
+    );
+    check(
+        "a + fill(1) b",
+        expect![
+            "0..13: fill modifiers are experimental; enable with --experimental (HTTP: experimental=true)"
+        ],
+    );
     check_reads_back("foo offset +(5)", &Options::default());
 }
 

@@ -116,7 +116,7 @@ pub fn spectrum(
     }
     if has_bands {
         let pattern = if terminal.ascii { '-' } else { '░' };
-        lines.push(format!("{:GUTTER$} {pattern} between the bounds", ""));
+        lines.push(format!("{:GUTTER$} {pattern} between the bounds of the quantile", ""));
     }
     lines
 }

@@ -1,10 +1,12 @@
 //! Checks shared by roles: duplicate names, unreadable files, addresses in use.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
+
+use net::Endpoint;
 
 use crate::settings::document::{Document, TableRef};
 use crate::settings::problem::Problems;
@@ -18,7 +20,8 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct SettingsCheck<'a> {
     document: &'a Document<'a>,
     problems: Problems,
-    listeners: HashSet<(Transport, SocketAddr)>,
+    /// Listen addresses, each with the key and table that has it.
+    listeners: HashMap<(Transport, SocketAddr), String>,
 }
 
 /// Number of configured objects of one kind.
@@ -44,7 +47,7 @@ pub enum Transport {
 impl<'a> SettingsCheck<'a> {
     /// A check without problems.
     pub fn new(document: &'a Document<'a>) -> SettingsCheck<'a> {
-        SettingsCheck { document, problems: Problems::default(), listeners: HashSet::new() }
+        SettingsCheck { document, problems: Problems::default(), listeners: HashMap::new() }
     }
 
     /// All problems, ordered by line.
@@ -57,14 +60,18 @@ impl<'a> SettingsCheck<'a> {
         self.problems.push(self.document.problem(table, key, what.to_string()));
     }
 
-    /// Checks the names of all `[[table]]`: printable, at most 64 bytes, unique.
+    /// Checks the names of all `[[table]]`: no control characters, at most 64 bytes, unique.
     pub fn names<'n>(&mut self, table: &str, names: impl IntoIterator<Item = &'n str>) {
         let mut names_so_far = HashSet::new();
         for (index, name) in names.into_iter().enumerate() {
             let at = TableRef::nth(table, index);
             if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control)
             {
-                self.problem(at, "name", "invalid name; expected 1 to 64 printable bytes");
+                let what = format!(
+                    "invalid name {name:?}; expected 1 to {NAME_BYTES_MAX} bytes without control \
+                     characters"
+                );
+                self.problem(at, "name", what);
             }
             if !names_so_far.insert(name) {
                 let what = format!("duplicate [[{table}]] name {name:?}");
@@ -102,17 +109,18 @@ impl<'a> SettingsCheck<'a> {
 
     /// Checks a URL.
     pub fn url(&mut self, table: TableRef<'_>, key: &str, url: &str) {
-        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
-        if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
-            let what = format!("{key} is {url:?}, must begin with http:// or https:// and a host");
-            self.problem(table, key, what);
+        if let Err(error) = Endpoint::parse(url) {
+            self.problem(table, key, format!("{key}: {error}"));
         }
     }
 
     /// Checks `host:port`.
     pub fn host_and_port(&mut self, table: TableRef<'_>, key: &str, address: &str) {
         let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if !matches!(port, Some(Ok(1..))) {
+        // These end the host and port of a URL.
+        let is_endpoint = !address.contains(['/', '?', '#'])
+            && Endpoint::parse(&format!("http://{address}")).is_ok();
+        if !is_endpoint || !matches!(port, Some(Ok(1..))) {
             self.problem(table, key, format!("{key} is {address:?}, must be host:port"));
         }
     }
@@ -144,8 +152,10 @@ impl<'a> SettingsCheck<'a> {
         addresses: &[SocketAddr],
     ) {
         for address in addresses.iter().filter(|address| address.port() != 0) {
-            if !self.listeners.insert((transport, *address)) {
-                self.problem(table, key, format!("listen address {address} is used twice"));
+            let user = format!("{key} of [{}]", table.name);
+            if let Some(first) = self.listeners.insert((transport, *address), user) {
+                let what = format!("listen address {address} is used twice, first in {first}");
+                self.problem(table, key, what);
             }
         }
     }

@@ -144,10 +144,7 @@ pub(crate) fn detect(
 ) -> io::Result<(Vec<u8>, Result<InputFormat, InputError>)> {
     let mut head = Vec::new();
     source.take(HEAD_BYTES).read_to_end(&mut head)?;
-    let format = format.map_or_else(|| collect::detect(&head), Ok).map_err(|mut error| {
-        error.actual = error.actual.replace("topdeck hist -", "topdeck import … -");
-        error
-    });
+    let format = format.map_or_else(|| collect::detect(&head), Ok);
     Ok((head, format))
 }
 

@@ -30,7 +30,7 @@ use render::value_formatter;
 ///
 /// Each line is a record, without its newline; a last line without newline counts. Data is appended
 /// as soon as it is read, so records of a slow pipe are not delayed. At the end standard error
-/// shows the number of appended records, their positions, and the level reached.
+/// shows the number of appended records, their positions, and the durability level reached.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -394,7 +394,7 @@ impl AppendSummary {
             }
         }
         if let Some(level) = self.level {
-            text.push_str(&format!(", level reached {level}"));
+            text.push_str(&format!(", durability {level}"));
         }
         text.push_str(&format!(", {}", format_duration(elapsed)));
         if self.duplicates > 0 {

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::StartPosition;
 
+use crate::command::exit_with_usage_error;
 use crate::journal::record_output::{self, RecordOutput, RecordSource};
 use crate::journal::{open_read_only, parse};
 
 /// Print records, one per line
 ///
-/// Prints the records that exist at the start of the command, from the first retained record.
+/// Prints the records that exist at the start of the command, from the first retained record. A
+/// record may contain newlines; --null ends records with a zero byte instead.
 /// With --subscriber it prints what this subscriber has not read, and advances its position.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
@@ -23,7 +25,7 @@ pub(crate) struct Options {
         default_value = "begin")]
     from: StartPosition,
 
-    /// End: end (of the current records), or the position after the last record
+    /// End: begin, end (of the current records), or the position after the last record
     #[arg(long, value_name = "POSITION", value_parser = parse::parse_start, default_value = "end")]
     to: StartPosition,
 }
@@ -58,6 +60,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             record_output::display_name(&options.output.dir)
         ),
     };
+    // A subscriber may have read beyond --to already; the end that was asked for by its name may be
+    // behind --from end, as records are not durable at once.
+    let start = source.position();
+    if to < start && options.output.subscriber.is_none() && options.to != StartPosition::End {
+        exit_with_usage_error(
+            "journal cat",
+            format!("--to is position {to}, before --from, {start}; exchange them"),
+        );
+    }
     let mut output = RecordOutput::new(&options.output)?;
     output.write(&mut source, to)?;
     output.finish(source)

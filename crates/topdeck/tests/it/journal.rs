@@ -81,7 +81,7 @@ fn files_are_split_at_the_delimiter() {
         ("cat j --to begin", ""),
         ("cat j --count 2", "a\nb\n"),
         ("cat j --count 0", ""),
-        ("cat j --from 4 --to 2", ""),
+        ("cat j --from 4 --to 4", ""),
         ("tail j -n 2", "d\ne\n"),
         ("tail j -n 0", ""),
         ("tail j", "a\nb\nc\nd\ne\n"),
@@ -96,6 +96,20 @@ fn files_are_split_at_the_delimiter() {
 }
 
 #[test]
+fn an_end_before_the_start_is_a_usage_error() {
+    let folder = TestDir::new();
+    folder.run_ok("append j --create", b"a\nb\nc\n");
+    let text =
+        folder.session(&[("cat j --from 2 --to 1", ""), ("cat j --from end --to begin", "")]);
+    assert!(text.contains("--to is position 1, before --from, 2; exchange them"), "{text}");
+    assert!(text.contains("--to is position 0, before --from, 3; exchange them"), "{text}");
+    assert_eq!(text.matches("exit status 2").count(), 2, "{text}");
+    // A subscriber that has read them already prints nothing.
+    folder.run_ok("subscribers j add s --at end", b"");
+    assert_eq!(folder.run_ok("cat j --subscriber s --to 1", b""), b"");
+}
+
+#[test]
 fn duplicate_is_not_appended_again() {
     let folder = TestDir::new();
     folder.run_ok("append j --create --producer 7 --epoch 1", b"a\nb\n");
@@ -103,7 +117,7 @@ fn duplicate_is_not_appended_again() {
     check(
         &mask(&run.stderr),
         expect![[r#"
-            topdeck: 1 record appended, position 2, level reached process, TIME; 2 records were duplicates, not appended again
+            topdeck: 1 record appended, position 2, durability process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
     let run = folder.run("append j --producer 7 --epoch 1 --sequence 4 --durability disk", b"d\n");
@@ -112,7 +126,7 @@ fn duplicate_is_not_appended_again() {
     check(
         &mask(&run.stderr),
         expect![[r#"
-            topdeck: 0 records appended, level reached process, TIME; 2 records were duplicates, not appended again
+            topdeck: 0 records appended, durability process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
     assert_eq!(folder.run_ok("cat j", b""), b"a\nb\nc\nd\n");
@@ -189,7 +203,7 @@ fn full_journal_error_has_a_remedy() {
     let expected = expect![[r#"
         $ topdeck journal append j seq
         topdeck: j: journal is full: segments take N KiB of at most N KiB, and there is no subscriber, so no segment can be deleted; add one (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-size …`)
-        topdeck: N records appended, positions N..N, level reached process, TIME; continue at record N of seq
+        topdeck: N records appended, positions N..N, durability process, TIME; continue at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
         slow: subscribed at position N, N records to read; unread records at a limit: retained
@@ -260,7 +274,7 @@ fn a_record_that_is_too_large_is_named() {
         expect![[r#"
         $ topdeck journal append j large
         topdeck: large: record 2 exceeds the record size limit (256 KiB) of j, a quarter of its segment size; create a journal with a larger --segment
-        topdeck: 1 record appended, position 0, level reached process, TIME; continue at record 2 of large
+        topdeck: 1 record appended, position 0, durability process, TIME; continue at record 2 of large
         [exit status 1]
         $ topdeck journal append j --record-per-file large
         topdeck: large exceeds the record size limit (256 KiB) of j, a quarter of its segment size; create a journal with a larger --segment

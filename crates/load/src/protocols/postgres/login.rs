@@ -83,12 +83,14 @@ impl Login {
             // The server proves that it knows the password.
             12 => {
                 let mut scram = self.scram.take().ok_or(INVALID)?;
-                let detail = "the server cannot prove that it knows the password";
+                let detail = "invalid SCRAM signature: the server does not know the password; \
+                              check its address";
                 scram.finish(request).map_err(|_| (Failure::Malformed, detail))?;
             }
             // Methods that need more than a password, such as Kerberos.
             _ => {
-                let detail = "the server requires an authentication method other than a password";
+                let detail = "the server requires an unsupported authentication method; set \
+                              trust, password, md5 or scram-sha-256 in pg_hba.conf";
                 return Err((Failure::Status, detail));
             }
         }

@@ -58,7 +58,7 @@ pub(super) fn group_aggregator(op: AggregateOp) -> Box<dyn GroupAggregator> {
         AggregateOp::Max => Box::<FoldedGroups<BoundedFold<ExtremeFold<false>>>>::default(),
         AggregateOp::Stddev => Box::<FoldedGroups<VarianceFold<true>>>::default(),
         AggregateOp::Stdvar => Box::<FoldedGroups<VarianceFold<false>>>::default(),
-        way => panic!("BUG: {} is not a fold", way.text()),
+        other => panic!("BUG: {} is not a fold", other.text()),
     }
 }
 
@@ -348,15 +348,15 @@ impl<F: GroupFold> GroupFold for BoundedFold<F> {
     }
 
     fn finish(self, findings: &mut FoldAnnotations) -> Option<StepValue> {
-        let likeliest = self.estimate.finish(findings)?;
+        let estimate = self.estimate.finish(findings)?;
         let ends = self.ends.map(|ends| {
             ends.map(|end| end.finish(&mut FoldAnnotations::default()).and_then(|end| end.number()))
         });
-        Some(match (ends, likeliest.number()) {
+        Some(match (ends, estimate.number()) {
             (Some([Some(lower), Some(upper)]), Some(number)) => {
                 StepValue::from_bounds(lower, number, upper)
             }
-            _ => likeliest,
+            _ => estimate,
         })
     }
 }

@@ -8,7 +8,7 @@ use crate::value::StepValue;
 
 use super::FunctionCall;
 
-/// Number of the only stream with a value; otherwise NaN.
+/// At each step, the value of the only stream that has one; NaN if none or several have.
 pub(crate) fn scalar(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,
@@ -29,7 +29,7 @@ pub(crate) fn scalar(
     Ok(result)
 }
 
-/// Scalar as a stream without labels, which is its representation already.
+/// `vector(scalar)`. A scalar is evaluated to a stream without labels, so nothing is converted.
 pub(crate) fn vector(
     evaluation: &mut Evaluation<'_>,
     call: &FunctionCall<'_>,

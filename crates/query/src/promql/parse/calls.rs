@@ -9,7 +9,7 @@ use super::super::functions::{function, functions};
 use super::super::quote::quote_text;
 use super::super::signature::PromqlFunction;
 use super::super::token::{Keyword, PromqlToken, TokenKind};
-use super::{ParsedExpr, Parser, node, starts_expr};
+use super::{ENABLE_EXPERIMENTAL, ParsedExpr, Parser, node, starts_expr};
 
 impl Parser<'_> {
     pub(super) fn aggregate(&mut self, op: AggregateOp, token: PromqlToken) -> Result<ParsedExpr> {
@@ -26,11 +26,7 @@ impl Parser<'_> {
         } else if op.is_experimental() && !self.options.experimental_functions {
             self.record_error(
                 span,
-                format!(
-                    "{}() is experimental and must be enabled with \
-                     --enable-feature=promql-experimental-functions",
-                    op.text()
-                ),
+                format!("{}() is experimental{ENABLE_EXPERIMENTAL}", op.text()),
             );
         } else if args.len() != expected {
             let found = args.len();
@@ -102,7 +98,9 @@ impl Parser<'_> {
             return node(ExprKind::Number(0.0), span, 0);
         };
         if function.is_experimental && !self.options.experimental_functions {
-            self.record_error(token.span, format!("function {} is not enabled", quote_text(name)));
+            let name = quote_text(name);
+            let message = format!("function {name} is experimental{ENABLE_EXPERIMENTAL}");
+            self.record_error(token.span, message);
         }
         node(ExprKind::Call { function, args }, span, height)
     }

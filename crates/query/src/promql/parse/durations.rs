@@ -8,7 +8,7 @@ use super::super::duration::{
     DurationExpr, DurationKind, DurationOp, DurationValue, is_out_of_range, nanos,
 };
 use super::super::token::{Keyword, PromqlToken, TokenKind};
-use super::Parser;
+use super::{ENABLE_EXPERIMENTAL, Parser};
 
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
@@ -218,7 +218,8 @@ impl Parser<'_> {
 
     fn experimental(&mut self, span: SourceSpan) {
         if !self.options.duration_expressions {
-            self.record_error(span, "experimental duration expression is not enabled");
+            let message = format!("duration expressions are experimental{ENABLE_EXPERIMENTAL}");
+            self.record_error(span, message);
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::error::{Result, SourceSpan};
 use super::super::ast::{AtModifier, Expr, ExprKind};
 use super::super::duration::DurationValue;
 use super::super::token::{Keyword, TokenKind};
-use super::{ParseContext, ParsedExpr, Parser, node};
+use super::{ENABLE_EXPERIMENTAL, ParseContext, ParsedExpr, Parser, node};
 
 impl Parser<'_> {
     pub(super) fn brackets(&mut self, inner: ParsedExpr) -> Result<ParsedExpr> {
@@ -126,8 +126,8 @@ impl Parser<'_> {
         let name = if anchored { "anchored" } else { "smoothed" };
         let span = expr.span;
         if !self.options.extended_selectors {
-            return self
-                .record_error(span, format!("{name} modifier is experimental and not enabled"));
+            let message = format!("{name} modifier is experimental{ENABLE_EXPERIMENTAL}");
+            return self.record_error(span, message);
         }
         match &mut expr.kind {
             ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
