@@ -36,7 +36,7 @@ const notes = async () =>
 const SECOND = 1e3;
 const number = (of: number) => of.toLocaleString("en-GB");
 
-/** The view's text after its refresh interval: figures of counters need two samples. */
+/** The view's text after its refresh interval: stats of counters need two samples. */
 const refreshed =
   ({ page }: Visitor) =>
   async () => {

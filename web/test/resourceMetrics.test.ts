@@ -5,7 +5,7 @@ import { exact } from "../src/lib/distribution";
 import type { QueryResult } from "../src/lib/query";
 import {
   coveredSeconds,
-  FIGURES,
+  STATS,
   unrelatedNotes,
   buildQueries,
   buildRows,
@@ -34,18 +34,18 @@ function result(
   };
 }
 
-/** A host whose samples cover `clock` seconds of each window, with results of some figures. */
+/** A host whose samples cover `clock` seconds of each window, with results of some stats. */
 function hostData(
   clock: readonly (number | null)[],
   known: Record<string, QueryResult | ApiError>,
   more: Partial<HostData> = {},
 ): HostData {
-  const results = FIGURES.map(
-    (figure) => known[`${figure.resource} ${figure.name}`] ?? result([null, null, null]),
+  const results = STATS.map(
+    (stat) => known[`${stat.resource} ${stat.name}`] ?? result([null, null, null]),
   );
   return {
     host: "web-1",
-    metrics: new Set(FIGURES.map((figure) => figure.metric)),
+    metrics: new Set(STATS.map((stat) => stat.metric)),
     disks: ["sda"],
     interfaces: ["eth0"],
     results: [result(clock), ...results],
@@ -58,7 +58,7 @@ function hostData(
 
 const all = (row: ResourceRow) => Object.values(row.cells).flat();
 
-function figure(of: HostData, resource: string, name: string) {
+function stat(of: HostData, resource: string, name: string) {
   return all(buildRows(of).find((row) => row.resource === resource)!).find(
     (one) => one.name === name,
   )!;
@@ -67,7 +67,7 @@ function figure(of: HostData, resource: string, name: string) {
 test("a share is of the time that samples cover, not of the range", () => {
   // Two samples in the second window, one in the third, none in the first.
   const host = hostData([null, 20, 10], { "cpu CPU busy": result([null, 5, 10]) });
-  expect(figure(host, "cpu", "CPU busy")).toMatchObject({
+  expect(stat(host, "cpu", "CPU busy")).toMatchObject({
     text: "50.0 %",
     note: "mean; max 100 % in 10 s",
     sparkline: [null, 0.25, 1],
@@ -79,7 +79,7 @@ test("a share is at most 100 % though clock ticks are coarse", () => {
   const host = hostData([10, 10, 9.9], {
     "disk I/O time": result([10, 10, 10], { device: "sda" }),
   });
-  expect(figure(host, "disk", "I/O time")).toMatchObject({
+  expect(stat(host, "disk", "I/O time")).toMatchObject({
     text: "100 % of time",
     sparkline: [1, 1, 1],
   });
@@ -92,19 +92,19 @@ test("counts are totals, levels are the last, rates are per second", () => {
     "network receive": result([1e6, 3e6, 2e6], { interface: "eth0" }),
     "memory in use": result([0.25, 0.75, 0.5]),
   });
-  expect(figure(host, "memory", "OOM kills")).toMatchObject({
+  expect(stat(host, "memory", "OOM kills")).toMatchObject({
     text: "3",
     note: "total; max 2 in 10 s",
   });
-  expect(figure(host, "cpu", "load average (1 min)")).toMatchObject({
+  expect(stat(host, "cpu", "load average (1 min)")).toMatchObject({
     text: "1 task",
     note: "last; max 7 tasks",
   });
-  expect(figure(host, "network", "receive")).toMatchObject({
+  expect(stat(host, "network", "receive")).toMatchObject({
     text: "200 kB/s",
     note: "mean; max 300 kB/s in 10 s",
   });
-  expect(figure(host, "memory", "in use")).toMatchObject({
+  expect(stat(host, "memory", "in use")).toMatchObject({
     text: "50.0 %",
     note: "last; max 75.0 %",
   });
@@ -112,7 +112,7 @@ test("counts are totals, levels are the last, rates are per second", () => {
 
 test("a sampled 0 is shown as 0", () => {
   const host = hostData([10, 10, 10], { "disk I/O errors": result([0, 0, 0], { device: "sda" }) });
-  expect(figure(host, "disk", "I/O errors")).toMatchObject({
+  expect(stat(host, "disk", "I/O errors")).toMatchObject({
     text: "0 requests",
     isKnown: true,
     note: "",
@@ -120,7 +120,7 @@ test("a sampled 0 is shown as 0", () => {
   });
 });
 
-test("a figure of all disks is shown with each", () => {
+test("a stat of all disks is shown with each", () => {
   const host = hostData(
     [10, 10, 10],
     { "disk PSI I/O some (all disks)": result([1, 0, 0]) },
@@ -179,7 +179,7 @@ test.each<[string, HostData, string, string, RegExp]>([
     /^unknown: no CPU time samples/,
   ],
 ])("a missing value is not 0: %s", (_, host, resource, name, why) => {
-  const found = figure(host, resource, name);
+  const found = stat(host, resource, name);
   expect(found.isKnown).toBe(false);
   expect(found.text).toMatch(why);
   expect(found.sparkline).toEqual([]);
@@ -202,7 +202,7 @@ test("every resource has its rows, and every query selects the host alone", () =
   ]);
   expect(bare.flatMap(all).some((one) => one.isKnown)).toBe(false);
   const queries = buildQueries('a"b', WINDOW);
-  expect(queries.length).toBe(FIGURES.length + 1);
+  expect(queries.length).toBe(STATS.length + 1);
   for (const text of queries) {
     expect(text).toContain('host="a\\"b"');
     expect(text.match(/host_\w+\{/g)).toHaveLength(text.match(/host="/g)!.length);

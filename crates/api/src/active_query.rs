@@ -1,4 +1,4 @@
-//! A running query: its lane permit, memory, and cancellation.
+//! A running query: its class permit, memory, and cancellation.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -15,7 +15,7 @@ use crate::blocking::blocking;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::Json;
 use crate::memory_budget::{Denial, MemoryBudget, Reservation};
-use crate::query_admission::{ClientId, LanePermit, QueryAdmission, QueryLane, QueueFull};
+use crate::query_admission::{ClientId, QueryAdmission, QueryClass, QueryPermit, QueueFull};
 
 /// State shared by running queries.
 #[derive(Debug)]
@@ -33,12 +33,12 @@ pub(crate) struct QueryServiceShared {
 
 impl QueryServiceShared {
     pub(crate) fn register_metrics(&self, meter: &Meter) {
-        for lane in QueryLane::ALL {
-            let labels = [("lane", lane.name())];
+        for class in QueryClass::ALL {
+            let labels = [("class", class.name())];
             let of = |name, about, read: fn((usize, usize)) -> usize| {
                 let admission = Arc::clone(&self.admission);
                 meter.gauge(name, about, &labels, move || {
-                    read(admission.running_and_queued(lane)) as f64
+                    read(admission.running_and_queued(class)) as f64
                 });
             };
             of("topdeck_queries_running", "Queries that are running", |counts| counts.0);
@@ -101,9 +101,9 @@ pub(crate) struct ActiveQueryState {
     pub(crate) disconnected: Notify,
     /// Error that ended the query during execution.
     pub(crate) error: OnceLock<ApiError>,
-    /// Lane, start time and permit. Locked while a light query waits to move to the heavy lane.
-    pub(crate) permit: Mutex<Option<(QueryLane, Instant, LanePermit)>>,
-    /// Whether the query is in the light lane; readable without the lock.
+    /// Class, start time and permit. Locked while a light query waits to move to the heavy class.
+    pub(crate) permit: Mutex<Option<(QueryClass, Instant, QueryPermit)>>,
+    /// Whether the query is in the light class; readable without the lock.
     pub(crate) is_light: AtomicBool,
     pub(crate) reservation: Reservation,
     /// Runtime for waits during execution.
@@ -111,30 +111,30 @@ pub(crate) struct ActiveQueryState {
 }
 
 impl ActiveQuery {
-    /// Waits for a permit in a lane.
-    pub(crate) async fn enter(&self, lane: QueryLane) -> Result<(), ApiError> {
-        let permit = self.acquire_permit(lane).await?;
-        *self.permit() = Some((lane, Instant::now(), permit));
-        self.is_light.store(lane == QueryLane::Light, Ordering::Relaxed);
+    /// Waits for a permit in a class.
+    pub(crate) async fn enter(&self, class: QueryClass) -> Result<(), ApiError> {
+        let permit = self.acquire_permit(class).await?;
+        *self.permit() = Some((class, Instant::now(), permit));
+        self.is_light.store(class == QueryClass::Light, Ordering::Relaxed);
         Ok(())
     }
 
-    async fn acquire_permit(&self, lane: QueryLane) -> Result<LanePermit, ApiError> {
+    async fn acquire_permit(&self, class: QueryClass) -> Result<QueryPermit, ApiError> {
         let full = |_: QueueFull| {
             self.service.rejected.queue.add(1);
             let (working, waiting) = (
-                self.service.admission.running_and_queued(lane).0,
+                self.service.admission.running_and_queued(class).0,
                 self.service.max_queued_queries,
             );
             let what = format!(
                 "cannot queue the query: queue limit reached: {working} {} queries running \
                  (max_concurrent_queries in [http.limits] of the settings), {waiting} queued; \
                  retry later",
-                lane.name()
+                class.name()
             );
             ApiError::TooManyRequests { message: what, retry_after: RETRY_AFTER_BUSY }
         };
-        let waiting = self.service.admission.enqueue(lane, &self.client).map_err(full)?;
+        let waiting = self.service.admission.enqueue(class, &self.client).map_err(full)?;
         let remaining = self.timeout.saturating_sub(self.started.elapsed());
         tokio::select! {
             biased;
@@ -148,12 +148,12 @@ impl ActiveQuery {
         }
     }
 
-    fn permit(&self) -> MutexGuard<'_, Option<(QueryLane, Instant, LanePermit)>> {
+    fn permit(&self) -> MutexGuard<'_, Option<(QueryClass, Instant, QueryPermit)>> {
         self.permit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Current lane.
-    pub(crate) fn lane(&self) -> Option<QueryLane> {
+    /// Current class.
+    pub(crate) fn class(&self) -> Option<QueryClass> {
         self.permit().as_ref().map(|place| place.0)
     }
 
@@ -192,16 +192,16 @@ impl ActiveQuery {
         outcome
     }
 
-    /// Whether to stop. A query that exceeds the time limit of the light lane waits here for a
-    /// permit of the heavy lane.
+    /// Whether to stop. A query that exceeds the time limit of the light class waits here for a
+    /// permit of the heavy class.
     pub(crate) fn should_stop(&self) -> bool {
         if self.is_ended() {
             return true;
         }
         if self.is_light.load(Ordering::Relaxed) {
             let mut permit = self.permit();
-            let is_late = permit.as_ref().is_some_and(|(lane, since, _)| {
-                *lane == QueryLane::Light && since.elapsed() >= self.service.light_query_time
+            let is_late = permit.as_ref().is_some_and(|(class, since, _)| {
+                *class == QueryClass::Light && since.elapsed() >= self.service.light_query_time
             });
             if is_late {
                 return self.move_to_heavy(&mut permit).is_err();
@@ -210,21 +210,21 @@ impl ActiveQuery {
         false
     }
 
-    /// Moves to the heavy lane when the client's turn comes. An error ends the query.
+    /// Moves to the heavy class when the client's turn comes. An error ends the query.
     fn move_to_heavy(
         &self,
-        admission: &mut Option<(QueryLane, Instant, LanePermit)>,
+        admission: &mut Option<(QueryClass, Instant, QueryPermit)>,
     ) -> Result<(), ()> {
         let refuse = |refusal| drop(self.error.set(refusal));
         self.reservation.become_heavy().map_err(|denial| refuse(self.denial_error(denial)))?;
-        if admission.as_ref().is_none_or(|admission| admission.0 == QueryLane::Heavy) {
+        if admission.as_ref().is_none_or(|admission| admission.0 == QueryClass::Heavy) {
             return Ok(());
         }
         // The released permit belongs to another query now.
         *admission = None;
         let waited =
-            self.runtime.block_on(self.acquire_permit(QueryLane::Heavy)).map_err(refuse)?;
-        *admission = Some((QueryLane::Heavy, Instant::now(), waited));
+            self.runtime.block_on(self.acquire_permit(QueryClass::Heavy)).map_err(refuse)?;
+        *admission = Some((QueryClass::Heavy, Instant::now(), waited));
         self.is_light.store(false, Ordering::Relaxed);
         Ok(())
     }

@@ -14,7 +14,7 @@ use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::ingest::ingest_format::IngestFormatRow;
 use crate::offered_routes::OfferedRoutes;
-use crate::query_admission::{ClientId, QueryLane};
+use crate::query_admission::{ClientId, QueryClass};
 use crate::query_service::{QueryService, QueryServiceSettings};
 
 /// Handler context; cheap to clone; includes the client's identity.
@@ -59,7 +59,7 @@ impl Context {
         timeout: Option<Duration>,
         work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.queries.run(QueryLane::Light, &self.client, what, timeout, work).await
+        self.queries.run(QueryClass::Light, &self.client, what, timeout, work).await
     }
 
     /// Runs work that takes long.
@@ -69,7 +69,7 @@ impl Context {
         timeout: Option<Duration>,
         work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        self.queries.run(QueryLane::Heavy, &self.client, what, timeout, work).await
+        self.queries.run(QueryClass::Heavy, &self.client, what, timeout, work).await
     }
 
     /// Runs work that reads little of the store: [`QueryService::run_light_with_view`].

@@ -1,7 +1,7 @@
-//! Query admission: permits per lane, fair queueing by client.
+//! Query admission: permits per class, fair queueing by client.
 //!
-//! There are two lanes with separate permits, so that heavy queries do not delay light ones:
-//! status, metadata, and queries that read little. Within a lane clients take turns: a client with
+//! There are two classes with separate permits, so that heavy queries do not delay light ones:
+//! status, metadata, and queries that read little. Within a class clients take turns: a client with
 //! many queued queries delays the first query of another client by at most one turn. At the queue
 //! limit, the client with the most queued queries loses its newest one.
 
@@ -29,21 +29,21 @@ pub(crate) enum ClientId {
 
 /// Class of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum QueryLane {
+pub(crate) enum QueryClass {
     /// Queries that read little.
     Light,
     /// All other queries.
     Heavy,
 }
 
-impl QueryLane {
-    pub(crate) const ALL: [QueryLane; 2] = [QueryLane::Light, QueryLane::Heavy];
+impl QueryClass {
+    pub(crate) const ALL: [QueryClass; 2] = [QueryClass::Light, QueryClass::Heavy];
 
-    /// Value of the metrics' label `lane`.
+    /// Value of the metrics' label `class`.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            QueryLane::Light => "light",
-            QueryLane::Heavy => "heavy",
+            QueryClass::Light => "light",
+            QueryClass::Heavy => "heavy",
         }
     }
 }
@@ -52,14 +52,14 @@ impl QueryLane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
 
-/// Query admission: running and queued queries per lane.
+/// Query admission: running and queued queries per class.
 pub(crate) struct QueryAdmission {
-    lanes: [Mutex<LaneQueue>; 2],
+    classes: [Mutex<ClassQueue>; 2],
     max_queued: usize,
 }
 
-/// Queue of a lane.
-struct LaneQueue {
+/// Queue of a class.
+struct ClassQueue {
     /// Free permits.
     free_permits: usize,
     running: usize,
@@ -72,7 +72,7 @@ struct LaneQueue {
 
 struct QueuedWaiter {
     number: u64,
-    permit: oneshot::Sender<Result<LanePermit, QueueFull>>,
+    permit: oneshot::Sender<Result<QueryPermit, QueueFull>>,
 }
 
 impl fmt::Debug for QueryAdmission {
@@ -82,11 +82,11 @@ impl fmt::Debug for QueryAdmission {
 }
 
 impl QueryAdmission {
-    /// With the permits of the lanes, and the queue limit of each.
+    /// With the permits of the classes, and the queue limit of each.
     pub(crate) fn new(light: usize, heavy: usize, waiting_max: usize) -> Arc<QueryAdmission> {
         let queue = |places: usize| {
             let clients = VecDeque::new();
-            Mutex::new(LaneQueue {
+            Mutex::new(ClassQueue {
                 free_permits: places.max(1),
                 running: 0,
                 queued: 0,
@@ -94,26 +94,26 @@ impl QueryAdmission {
                 next: 0,
             })
         };
-        Arc::new(QueryAdmission { lanes: [queue(light), queue(heavy)], max_queued: waiting_max })
+        Arc::new(QueryAdmission { classes: [queue(light), queue(heavy)], max_queued: waiting_max })
     }
 
-    fn lock_queue(&self, lane: QueryLane) -> MutexGuard<'_, LaneQueue> {
-        self.lanes[lane as usize].lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock_queue(&self, class: QueryClass) -> MutexGuard<'_, ClassQueue> {
+        self.classes[class as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of running and of queued queries of a lane.
-    pub(crate) fn running_and_queued(&self, lane: QueryLane) -> (usize, usize) {
-        let queue = self.lock_queue(lane);
+    /// Number of running and of queued queries of a class.
+    pub(crate) fn running_and_queued(&self, class: QueryClass) -> (usize, usize) {
+        let queue = self.lock_queue(class);
         (queue.running, queue.queued)
     }
 
-    /// Queues for a permit of a lane.
+    /// Queues for a permit of a class.
     pub(crate) fn enqueue(
         self: &Arc<QueryAdmission>,
-        lane: QueryLane,
+        class: QueryClass,
         client: &ClientId,
     ) -> Result<QueuedQuery, QueueFull> {
-        let mut queue = self.lock_queue(lane);
+        let mut queue = self.lock_queue(class);
         let (sender, ticket) = oneshot::channel();
         let number = queue.next;
         queue.next += 1;
@@ -121,21 +121,21 @@ impl QueryAdmission {
             queue.free_permits -= 1;
             queue.running += 1;
             // The receiver exists: sending cannot fail.
-            let _ = sender.send(Ok(LanePermit { admission: Some(Arc::clone(self)), lane }));
+            let _ = sender.send(Ok(QueryPermit { admission: Some(Arc::clone(self)), class }));
         } else {
             if queue.queued >= self.max_queued {
                 queue.evict_for(client)?;
             }
             queue.push(client, QueuedWaiter { number, permit: sender });
         }
-        Ok(QueuedQuery { permit: ticket, admission: Arc::clone(self), lane, number })
+        Ok(QueuedQuery { permit: ticket, admission: Arc::clone(self), class, number })
     }
 
     /// Passes a free permit to the next query.
-    fn release_permit(self: &Arc<QueryAdmission>, lane: QueryLane) {
-        let mut queue = self.lock_queue(lane);
+    fn release_permit(self: &Arc<QueryAdmission>, class: QueryClass) {
+        let mut queue = self.lock_queue(class);
         while let Some(waiter) = queue.pop() {
-            let permit = LanePermit { admission: Some(Arc::clone(self)), lane };
+            let permit = QueryPermit { admission: Some(Arc::clone(self)), class };
             match waiter.permit.send(Ok(permit)) {
                 Ok(()) => return,
                 // The waiter is gone. Dropping the returned permit must not release it twice.
@@ -147,7 +147,7 @@ impl QueryAdmission {
     }
 }
 
-impl LaneQueue {
+impl ClassQueue {
     fn push(&mut self, client: &ClientId, waiter: QueuedWaiter) {
         self.queued += 1;
         match self.clients.iter_mut().find(|(known, _)| known == client) {
@@ -196,14 +196,14 @@ impl LaneQueue {
 
 /// A queued query; dropping it removes it from the queue.
 pub(crate) struct QueuedQuery {
-    permit: oneshot::Receiver<Result<LanePermit, QueueFull>>,
+    permit: oneshot::Receiver<Result<QueryPermit, QueueFull>>,
     admission: Arc<QueryAdmission>,
-    lane: QueryLane,
+    class: QueryClass,
     number: u64,
 }
 
 impl Future for QueuedQuery {
-    type Output = Result<LanePermit, QueueFull>;
+    type Output = Result<QueryPermit, QueueFull>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         // The queue owns the sender, and this value keeps the queue alive.
@@ -213,23 +213,23 @@ impl Future for QueuedQuery {
 
 impl Drop for QueuedQuery {
     fn drop(&mut self) {
-        self.admission.lock_queue(self.lane).remove(self.number);
+        self.admission.lock_queue(self.class).remove(self.number);
         // A permit that arrived meanwhile is released with the receiver, after the lock.
     }
 }
 
-/// Permit of a lane; on drop it goes to the next query.
+/// Permit of a class; on drop it goes to the next query.
 #[derive(Debug)]
-pub(crate) struct LanePermit {
+pub(crate) struct QueryPermit {
     /// `None` once it has been passed on.
     admission: Option<Arc<QueryAdmission>>,
-    lane: QueryLane,
+    class: QueryClass,
 }
 
-impl Drop for LanePermit {
+impl Drop for QueryPermit {
     fn drop(&mut self) {
         if let Some(admission) = self.admission.take() {
-            admission.release_permit(self.lane);
+            admission.release_permit(self.class);
         }
     }
 }
@@ -245,7 +245,7 @@ mod tests {
     }
 
     /// The permit, if it is available.
-    fn try_permit(waiting: &mut QueuedQuery) -> Option<Result<LanePermit, QueueFull>> {
+    fn try_permit(waiting: &mut QueuedQuery) -> Option<Result<QueryPermit, QueueFull>> {
         match Pin::new(waiting).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(place) => Some(place),
             Poll::Pending => None,
@@ -256,11 +256,11 @@ mod tests {
     #[track_caller]
     fn check(asked: &[&str], expected: &[&str]) {
         let admission = QueryAdmission::new(1, 1, 1000);
-        let mut first = admission.enqueue(QueryLane::Heavy, &client("first")).unwrap();
+        let mut first = admission.enqueue(QueryClass::Heavy, &client("first")).unwrap();
         let mut place = try_permit(&mut first).unwrap().unwrap();
         let mut waiting: Vec<(&str, QueuedQuery)> = asked
             .iter()
-            .map(|name| (*name, admission.enqueue(QueryLane::Heavy, &client(name)).unwrap()))
+            .map(|name| (*name, admission.enqueue(QueryClass::Heavy, &client(name)).unwrap()))
             .collect();
         let mut order = Vec::new();
         while !waiting.is_empty() {
@@ -275,7 +275,7 @@ mod tests {
         }
         assert_eq!(order, expected);
         drop(place);
-        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (0, 0));
+        assert_eq!(admission.running_and_queued(QueryClass::Heavy), (0, 0));
     }
 
     #[test]
@@ -294,22 +294,22 @@ mod tests {
     #[test]
     fn heavy_queries_use_no_light_permits() {
         let admission = QueryAdmission::new(1, 1, 10);
-        let mut heavy = admission.enqueue(QueryLane::Heavy, &client("a")).unwrap();
+        let mut heavy = admission.enqueue(QueryClass::Heavy, &client("a")).unwrap();
         let _place = try_permit(&mut heavy).unwrap().unwrap();
         assert!(
-            try_permit(&mut admission.enqueue(QueryLane::Heavy, &client("b")).unwrap()).is_none()
+            try_permit(&mut admission.enqueue(QueryClass::Heavy, &client("b")).unwrap()).is_none()
         );
-        let mut light = admission.enqueue(QueryLane::Light, &client("b")).unwrap();
+        let mut light = admission.enqueue(QueryClass::Light, &client("b")).unwrap();
         let light = try_permit(&mut light).unwrap().unwrap();
-        assert_eq!(admission.running_and_queued(QueryLane::Light), (1, 0));
+        assert_eq!(admission.running_and_queued(QueryClass::Light), (1, 0));
         drop(light);
-        assert_eq!(admission.running_and_queued(QueryLane::Light), (0, 0));
+        assert_eq!(admission.running_and_queued(QueryClass::Light), (0, 0));
     }
 
     #[test]
     fn client_with_most_queued_queries_loses_the_newest() {
         let admission = QueryAdmission::new(1, 1, 3);
-        let enter = |name| admission.enqueue(QueryLane::Heavy, &client(name));
+        let enter = |name| admission.enqueue(QueryClass::Heavy, &client(name));
         let place = try_permit(&mut enter("a").unwrap()).unwrap().unwrap();
         let mut many: Vec<QueuedQuery> = (0..3).map(|_| enter("many").unwrap()).collect();
         assert!(matches!(enter("many"), Err(QueueFull)));
@@ -318,7 +318,7 @@ mod tests {
         assert!(try_permit(&mut many[1]).is_none() && try_permit(&mut one).is_none());
         // No client has more than one query more than another one would.
         assert!(matches!(enter("one"), Err(QueueFull)));
-        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 3));
+        assert_eq!(admission.running_and_queued(QueryClass::Heavy), (1, 3));
         drop(place);
         drop(try_permit(&mut many[0]).unwrap().unwrap());
         assert!(try_permit(&mut one).is_some());
@@ -327,16 +327,16 @@ mod tests {
     #[test]
     fn dropped_queries_are_skipped() {
         let admission = QueryAdmission::new(1, 1, 2);
-        let enter = |name| admission.enqueue(QueryLane::Heavy, &client(name)).unwrap();
+        let enter = |name| admission.enqueue(QueryClass::Heavy, &client(name)).unwrap();
         let place = try_permit(&mut enter("a")).unwrap().unwrap();
         let (gone, mut next) = (enter("b"), enter("c"));
         drop(gone);
-        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (1, 1));
+        assert_eq!(admission.running_and_queued(QueryClass::Heavy), (1, 1));
         drop(place);
         assert!(try_permit(&mut next).is_some());
         // A query that is dropped without polling its permit releases it.
         let unseen = enter("d");
         drop(unseen);
-        assert_eq!(admission.running_and_queued(QueryLane::Heavy), (0, 0));
+        assert_eq!(admission.running_and_queued(QueryClass::Heavy), (0, 0));
     }
 }

@@ -1,9 +1,9 @@
 //! Query service: admission (`query_admission.rs`), memory (`memory_budget.rs`), and cancellation
 //! of queries whose client has disconnected.
 //!
-//! Queries that read little, known or estimated, run in the light lane. The estimate may be wrong:
-//! a query that runs too long there, or needs too much memory, moves to the heavy lane when it gets
-//! a permit.
+//! Queries that read little, known or estimated, run in the light class. The estimate may be wrong:
+//! a query that runs too long there, or needs too much memory, moves to the heavy class when it
+//! gets a permit.
 
 #[cfg(test)]
 mod tests;
@@ -31,7 +31,7 @@ use crate::json::Json;
 use crate::limits::Limits;
 use crate::memory_budget::{self, MemoryBudget, Reservation};
 use crate::overview_cache::OverviewCache;
-use crate::query_admission::{ClientId, QueryAdmission, QueryLane};
+use crate::query_admission::{ClientId, QueryAdmission, QueryClass};
 use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
 
@@ -46,7 +46,7 @@ pub struct QueryServiceSettings {
     pub max_concurrent_queries: usize,
     /// Maximum concurrent light queries; default: 8.
     pub max_light_queries: usize,
-    /// Maximum queued queries per lane; default: 200. Beyond it: 429.
+    /// Maximum queued queries per class; default: 200. Beyond it: 429.
     pub max_queued_queries: usize,
     /// Maximum estimated number of points and values of a light query; default: 200,000.
     pub max_light_rows: u64,
@@ -241,27 +241,27 @@ impl QueryService {
     ) -> Result<T, ApiError> {
         let store = self.store()?;
         let work = move |active: &ActiveQuery| work(&active.view(&store)?, active);
-        self.run(QueryLane::Light, client, what, timeout, work).await
+        self.run(QueryClass::Light, client, what, timeout, work).await
     }
 
-    /// Runs work in a lane, on a blocking thread, when the client gets a permit. `what` is its
+    /// Runs work in a class, on a blocking thread, when the client gets a permit. `what` is its
     /// metric label.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
-        lane: QueryLane,
+        class: QueryClass,
         client: &ClientId,
         what: &'static str,
         timeout: Option<Duration>,
         work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let (active, _gone) = self.begin_query(client, timeout);
-        active.enter(lane).await?;
+        active.enter(class).await?;
         let timer = self.duration_histogram(what);
         run_blocking(active, move |active| active.record_outcome(&timer, work(active))).await
     }
 
-    /// Runs a query: in the light lane if `estimate` gives few points and values, otherwise in the
-    /// heavy lane. The estimate itself runs in the light lane.
+    /// Runs a query: in the light class if `estimate` gives few points and values, otherwise in the
+    /// heavy class. The estimate itself runs in the light class.
     pub(crate) async fn run_query<T: Send + 'static>(
         &self,
         client: &ClientId,
@@ -270,12 +270,12 @@ impl QueryService {
         estimate: impl FnOnce(&ReadView, &ActiveQuery) -> u64 + Send + 'static,
         work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
-        enum LaneOutcome<T, W> {
+        enum ClassOutcome<T, W> {
             Done(T),
-            NeedsHeavyLane(W),
+            NeedsHeavyPermit(W),
         }
         let (active, _gone) = self.begin_query(client, timeout);
-        active.enter(QueryLane::Light).await?;
+        active.enter(QueryClass::Light).await?;
         let store = self.store()?;
         let timer = self.duration_histogram(what);
         let work = move |view: &ReadView, active: &ActiveQuery| {
@@ -287,16 +287,16 @@ impl QueryService {
             // The query itself reports errors.
             let is_light = estimate(&view, active) <= active.service.max_light_rows;
             active.check_cancelled()?;
-            match is_light || active.lane() == Some(QueryLane::Heavy) {
-                true => work(&view, active).map(LaneOutcome::Done),
-                false => Ok(LaneOutcome::NeedsHeavyLane(work)),
+            match is_light || active.class() == Some(QueryClass::Heavy) {
+                true => work(&view, active).map(ClassOutcome::Done),
+                false => Ok(ClassOutcome::NeedsHeavyPermit(work)),
             }
         };
         match run_blocking(active.clone(), light).await? {
-            LaneOutcome::Done(done) => Ok(done),
-            LaneOutcome::NeedsHeavyLane(work) => {
+            ClassOutcome::Done(done) => Ok(done),
+            ClassOutcome::NeedsHeavyPermit(work) => {
                 active.reservation.become_heavy().map_err(|denial| active.denial_error(denial))?;
-                active.enter(QueryLane::Heavy).await?;
+                active.enter(QueryClass::Heavy).await?;
                 let work = move |active: &ActiveQuery| work(&active.view(&store)?, active);
                 run_blocking(active, work).await
             }

@@ -36,7 +36,7 @@ use crate::input_error::{InputError, InputPosition};
 /// Length of a checksum in bytes.
 const CHECKSUM_BYTES: usize = 4;
 
-fn damage(offset: u64, expected: &'static str, found: impl Into<String>) -> InputError {
+fn invalid(offset: u64, expected: &'static str, found: impl Into<String>) -> InputError {
     InputError::new(InputPosition::Byte(offset), expected, found)
 }
 
@@ -45,7 +45,7 @@ fn check_checksum(bytes: &[u8], checksum: [u8; 4], offset: u64) -> Result<(), In
     let (computed, stored) = (crc32c::crc32c(bytes), u32::from_be_bytes(checksum));
     match computed == stored {
         true => Ok(()),
-        false => Err(damage(
+        false => Err(invalid(
             offset,
             "bytes that match their checksum",
             format!("checksum {computed:08x}, stored {stored:08x}"),
@@ -68,7 +68,7 @@ impl<'a> ByteCursor<'a> {
     fn take(&mut self, length: usize) -> Result<&'a [u8], InputError> {
         let Some((taken, rest)) = self.bytes.split_at_checked(length) else {
             let found = format!("the end after {} of {length} bytes", self.bytes.len());
-            return Err(damage(self.offset, "more bytes", found));
+            return Err(invalid(self.offset, "more bytes", found));
         };
         self.bytes = rest;
         self.offset = self.offset.saturating_add(length as u64);
@@ -90,7 +90,7 @@ impl<'a> ByteCursor<'a> {
                 return Ok(value);
             }
         }
-        Err(damage(self.offset, "a varint of at most 10 bytes", "a longer one"))
+        Err(invalid(self.offset, "a varint of at most 10 bytes", "a longer one"))
     }
 
     fn varint(&mut self) -> Result<i64, InputError> {
@@ -104,7 +104,7 @@ impl<'a> ByteCursor<'a> {
         usize::try_from(count)
             .ok()
             .filter(|count| *count <= self.bytes.len())
-            .ok_or_else(|| damage(offset, "a length within the section", format!("{count}")))
+            .ok_or_else(|| invalid(offset, "a length within the section", format!("{count}")))
     }
 }
 

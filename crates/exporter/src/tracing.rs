@@ -63,7 +63,7 @@ where
         let Some(span) = context.span(id) else { return };
         let mut extensions = span.extensions_mut();
         if extensions.get_mut::<OpenSpan>().is_none() {
-            let site = SPAN_CALLSITES.find(attributes.metadata());
+            let site = SPAN_CALLSITES.find_or_insert(attributes.metadata());
             extensions.replace(OpenSpan::new(site, id.into_u64(), self.records_busy));
         }
     }
@@ -99,7 +99,7 @@ where
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         // Levels are ordered by verbosity: error is the smallest.
         if *event.metadata().level() <= Level::WARN {
-            EVENT_CALLSITES.find(event.metadata()).count();
+            EVENT_CALLSITES.find_or_insert(event.metadata()).count();
         }
     }
 }

@@ -33,13 +33,13 @@ use crate::top::process_monitor::ProcessMonitor;
 pub fn sample_all(
     board: &mut AppState,
     watch: &mut ProcessMonitor,
-    close: &DetailSelection,
+    detail: &DetailSelection,
     after_pause: bool,
 ) {
-    let looks = watch.sample_all(close);
+    let samples = watch.sample_all(detail);
     let (at_ns, wall) = (clock::now(), clock::wall());
     board.errors.clone_from(&watch.errors);
-    board.record_samples(looks, at_ns, wall.unix_ns, after_pause);
+    board.record_samples(samples, at_ns, wall.unix_ns, after_pause);
 }
 
 /// Message if there are no processes, with advice.

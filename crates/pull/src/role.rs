@@ -12,9 +12,7 @@ use serde::de::IgnoredAny;
 
 use crate::probe::{AnyProbe, PROBES};
 use crate::pull::Pull;
-use crate::settings::{
-    CheckJobSettings, INTERVALS, INTERVALS_MAX, ScrapeJobSettings, Settings, reserved_label_error,
-};
+use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
 
 /// Settings tables of the role.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,16 +124,11 @@ impl ScrapeTable {
         check.file(table, "token_file", self.token_file.as_ref());
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
         check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
-        check.range(table, "interval", self.interval, INTERVALS);
-        let interval = length_or(self.interval, ScrapeJobSettings::default().interval);
-        if let Some(Length(timeout)) = self.timeout
+        if let (Some(timeout), Some(interval)) = (self.timeout, self.interval)
             && timeout > interval
         {
-            let what =
-                format!("timeout is {timeout:?}, must be at most the interval, {interval:?}");
-            check.problem(table, "timeout", what);
+            check.problem(table, "timeout", "timeout is longer than interval");
         }
-        check_labels(&self.labels, table, check);
     }
 }
 
@@ -169,7 +162,7 @@ impl CheckTable {
             target: self.probe.clone().unwrap_or(default.target),
             interval,
             // Limit of attempts in flight.
-            timeout: length_or(self.timeout, default.timeout.min(interval * INTERVALS_MAX)),
+            timeout: length_or(self.timeout, default.timeout.min(interval * 60)),
             labels: self.labels.clone().into_iter().collect(),
             tls: client_tls(self.ca.as_ref(), None, None),
         })
@@ -184,29 +177,6 @@ impl CheckTable {
             }
         }
         check.file(table, "ca", self.ca.as_ref());
-        check.range(table, "interval", self.interval, INTERVALS);
-        let interval = length_or(self.interval, CheckJobSettings::default().interval);
-        let timeout_max = interval * INTERVALS_MAX;
-        if let Some(Length(timeout)) = self.timeout
-            && timeout > timeout_max
-        {
-            let what = format!(
-                "timeout is {timeout:?}, must be at most {INTERVALS_MAX} intervals, {timeout_max:?}"
-            );
-            check.problem(table, "timeout", what);
-        }
-        check_labels(&self.labels, table, check);
-    }
-}
-
-/// Checks the names of configured labels.
-fn check_labels(
-    labels: &BTreeMap<String, String>,
-    table: TableRef<'_>,
-    check: &mut SettingsCheck<'_>,
-) {
-    if let Some(error) = reserved_label_error(labels.keys()) {
-        check.problem(table, "labels", error);
     }
 }
 

@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::probe::{AnyProbe, TcpProbe};
 
 /// Allowed job intervals.
-pub(crate) const INTERVALS: RangeInclusive<Duration> =
+const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 /// A phase's timeout is this multiple of the attempt's timeout, so that the attempt's timeout
 /// always fires first.
 pub(crate) const MISSED_STARTS_MAX: u32 = 2;
 /// Longest timeout in intervals; limits the attempts of a job in flight.
-pub(crate) const INTERVALS_MAX: u32 = 60;
+const INTERVALS_MAX: u32 = 60;
 
 /// Settings of all jobs.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,14 +110,6 @@ impl Default for CheckJobSettings {
     }
 }
 
-/// Error of a label name that is reserved.
-pub(crate) fn reserved_label_error<'a>(
-    names: impl IntoIterator<Item = &'a String>,
-) -> Option<String> {
-    let name = names.into_iter().find(|name| name.starts_with("__"))?;
-    Some(format!("invalid label {name:?}: names that begin with __ are reserved"))
-}
-
 /// Validates the common settings of a job: target, TLS, times and labels.
 pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer)> {
     let job = || format!("{} {:?}", common.kind, common.name);
@@ -131,8 +123,8 @@ pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer
             "invalid timeout {limit:?}: allowed more than 0 and at most {INTERVALS_MAX} intervals"
         ));
     }
-    if let Some(error) = reserved_label_error(common.labels.iter().map(|label| &label.0)) {
-        return wrong(error);
+    if let Some((name, _)) = common.labels.iter().find(|label| label.0.starts_with("__")) {
+        return wrong(format!("invalid label {name:?}: names that begin with __ are reserved"));
     }
     let target =
         Endpoint::parse(common.url).map_err(|cause| Error::Target { job: job(), cause })?;

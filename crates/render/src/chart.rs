@@ -6,7 +6,7 @@
 
 pub mod axis;
 pub(crate) mod colour_scale;
-pub(crate) mod density_shape;
+pub(crate) mod distribution_columns;
 pub mod heatmap;
 pub(crate) mod heatmap_rows;
 pub mod percentile_spectrum;

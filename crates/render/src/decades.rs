@@ -27,20 +27,20 @@ const ROWS_MAX: usize = 16;
 const BAR_CELLS: usize = 24;
 
 /// All decades with values. Values at or below zero come first.
-pub fn split_decades(distribution: &MergedDistribution, show: &ValueFormatter) -> Vec<Decade> {
+pub fn split_decades(distribution: &MergedDistribution, formatter: &ValueFormatter) -> Vec<Decade> {
     let (mut least, mut greatest) = (f64::INFINITY, 0f64);
     for cell in distribution.cells().filter(|cell| cell.upper > 0.0 && cell.lower < f64::INFINITY) {
         let open = begins_at_zero(cell.lower, cell.upper);
         let lower = if open { cell.upper / 10.0 } else { cell.lower };
         let upper = if cell.upper.is_finite() { cell.upper } else { cell.lower };
-        least = least.min(show.scale(lower));
-        greatest = greatest.max(show.scale(upper));
+        least = least.min(formatter.scale(lower));
+        greatest = greatest.max(formatter.scale(upper));
     }
     let mut edges = Vec::new();
     if least <= greatest && greatest > 0.0 {
         let power = |value: f64| value.clamp(1e-300, 1e300).log10().floor() as i32;
         let (first, last) = (power(least), power(greatest) + 1);
-        edges.extend((first..=last).map(|power| show.unscale(power_of_ten(power))));
+        edges.extend((first..=last).map(|power| formatter.unscale(power_of_ten(power))));
     }
     let mut decades = Vec::new();
     let closed =
@@ -123,20 +123,20 @@ fn between(
 /// Lines of the table.
 pub fn lines(
     distribution: &MergedDistribution,
-    show: &ValueFormatter,
+    formatter: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let n = distribution.count();
-    let decades = split_decades(distribution, show);
+    let decades = split_decades(distribution, formatter);
     let rows: Vec<[String; 4]> = decades
         .iter()
         .map(|decade| {
             let name = if decade.below.is_infinite() {
                 let word = if decade.closed { ">" } else { "from" };
-                format!("{word} {}", show.exact(decade.from))
+                format!("{word} {}", formatter.exact(decade.from))
             } else {
                 let word = if decade.closed { "<=" } else { "<" };
-                format!("{word} {}", show.exact(decade.below))
+                format!("{word} {}", formatter.exact(decade.below))
             };
             [
                 name,

@@ -15,14 +15,14 @@ pub struct ThresholdCount {
 
 impl ThresholdCount {
     /// `1,204 of 88,310 (1.36 %) took longer than 1.5 s`, where `n` is the count of all values.
-    pub fn sentence(&self, n: u64, show: &ValueFormatter) -> String {
+    pub fn sentence(&self, n: u64, formatter: &ValueFormatter) -> String {
         let bounds = self.count;
-        let verb = match (show.is_time(), bounds.is_exact() && bounds.estimate == 1) {
+        let verb = match (formatter.is_time(), bounds.is_exact() && bounds.estimate == 1) {
             (true, _) => "took longer than",
             (false, true) => "was above",
             (false, false) => "were above",
         };
-        let limit = show.exact(self.threshold);
+        let limit = formatter.exact(self.threshold);
         let of = format!("of {}", value_formatter::count(n));
         if bounds.is_exact() {
             let share = value_formatter::share(bounds.estimate, n);

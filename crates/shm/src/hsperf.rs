@@ -128,7 +128,7 @@ pub fn parse(bytes: &[u8]) -> Result<HsperfSnapshot, Error> {
     let field = |offset| file.u32(offset).ok_or(truncated(PROLOGUE_BYTES));
     let used = u64::from(field(const { field_offset(&PROLOGUE, "used") })?);
     let entries = field(const { field_offset(&PROLOGUE, "entries") })?;
-    let mut start = u64::from(field(const { field_offset(&PROLOGUE, "first entry") })?);
+    let mut start = u64::from(field(const { field_offset(&PROLOGUE, "entry offset") })?);
     if used > file.len() || start > file.len() {
         return Err(truncated(used.max(start)));
     }
@@ -232,11 +232,11 @@ fn read_metric(
         let end = offset.checked_add(size);
         (offset >= ENTRY_BYTES && end.is_some_and(|end| end <= length)).then_some(start + offset)
     };
-    let name = field(const { field_offset(&ENTRY, "name") });
+    let name = field(const { field_offset(&ENTRY, "name offset") });
     let name = inside(name, 0).and_then(|place| file.text(place, start + length - place));
     let name = name.and_then(endian::name).ok_or("name")?;
     let (data, vector) = (
-        field(const { field_offset(&ENTRY, "data") }),
+        field(const { field_offset(&ENTRY, "data offset") }),
         field(const { field_offset(&ENTRY, "vector length") }),
     );
     let unit = byte(const { field_offset(&ENTRY, "unit") });

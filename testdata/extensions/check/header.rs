@@ -94,7 +94,7 @@ mod tests {
         let mut check = SettingsCheck::new(&document);
         probe.check(table, &mut check);
         let problems = check.finish().to_string();
-        assert!(problems.contains("scheme is neither http nor https"), "{problems}");
+        assert!(problems.contains("must begin with http:// or https:// and a host"), "{problems}");
         assert!(problems.contains("header has white space"), "{problems}");
     }
 }

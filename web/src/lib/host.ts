@@ -1,4 +1,4 @@
-/** The report of one host in a range: figures of `resourceMetrics.ts`, and distributions. */
+/** The report of one host in a range: stats of `resourceMetrics.ts`, and distributions. */
 
 import { ApiError, fetchHeatmap, getJson, isAborted, type Heatmap, type Series } from "./api";
 import { fetchPrograms, type ProgramReport } from "./programs";
@@ -30,11 +30,11 @@ export interface HostReport extends HostData {
   tiles: ReadonlyMap<string, HeatmapTile[] | string>;
   /** Programs that publish metrics in shared memory, or the error of their query. */
   programs: ProgramReport | ApiError;
-  /** Collector warnings of the server's own host that no figure shows. */
+  /** Collector warnings of the server's own host that no stat shows. */
   notes: readonly string[];
 }
 
-/** Windows of a figure, columns of a tile. */
+/** Windows of a stat, columns of a tile. */
 const WINDOWS = 60;
 const COLUMNS = 90;
 /** Tiles on the page: the rest is in Explore. */

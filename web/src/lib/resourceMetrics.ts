@@ -1,7 +1,7 @@
 /**
  * A host by the USE method (Brendan Gregg): utilisation, saturation and errors of each resource, as
- * queries over the collector's series and as figures from their results. The rows are those of
- * docs/host.md. A figure without samples shows the reason, never 0.
+ * queries over the collector's series and as stats from their results. The rows are those of
+ * docs/host.md. A stat without samples shows the reason, never 0.
  */
 
 import { ApiError } from "./api";
@@ -27,8 +27,8 @@ interface PromqlBuilder {
   window: string;
 }
 
-/** One figure of a resource; for each device, if the resource has devices. */
-export interface Figure {
+/** One stat of a resource; for each device, if the resource has devices. */
+export interface Stat {
   resource: ResourceKind;
   category: UseCategory;
   name: string;
@@ -36,28 +36,28 @@ export interface Figure {
   unit: string;
   /** Text after number and unit, such as ` request|s`: the part after the bar is for the plural. */
   suffix: string;
-  /** The figure needs a series of this name. */
+  /** The stat needs a series of this name. */
   metric: string;
   promql(builder: PromqlBuilder): string;
 }
 
-type FigureKey = [resource: ResourceKind, category: UseCategory, name: string, metric: string];
+type StatKey = [resource: ResourceKind, category: UseCategory, name: string, metric: string];
 
 const BUSY = 'mode!~"idle|iowait"';
 
 function counter(
-  [resource, category, name, metric]: FigureKey,
+  [resource, category, name, metric]: StatKey,
   kind: ValueKind,
   [unit, suffix]: [string, string],
   labels = "",
   by = "",
-): Figure {
+): Stat {
   const promql = ({ increase }: PromqlBuilder) =>
     `sum${by && ` by (${by})`} (${increase(metric, labels)})`;
   return { resource, category, name, kind, unit, suffix, metric, promql };
 }
 
-function gauge([resource, category, name, metric]: FigureKey, suffix: string, labels = ""): Figure {
+function gauge([resource, category, name, metric]: StatKey, suffix: string, labels = ""): Stat {
   const promql = ({ select, window }: PromqlBuilder) =>
     `max(max_over_time(${select(metric, labels)}[${window}]))`;
   return { resource, category, name, kind: "level", unit: "", suffix, metric, promql };
@@ -67,7 +67,7 @@ function cpu(
   [resource, category, name]: [ResourceKind, UseCategory, string],
   over: "avg" | "max",
   modes: string,
-): Figure {
+): Stat {
   const metric = "host_cpu_seconds_total";
   const promql = ({ increase }: PromqlBuilder) =>
     `${over}(sum by (cpu) (${increase(metric, modes)}))`;
@@ -75,7 +75,7 @@ function cpu(
 }
 
 /** Pressure stall information (Documentation/accounting/psi.rst). */
-function pressure(resource: ResourceKind, of: string, name: string): Figure {
+function pressure(resource: ResourceKind, of: string, name: string): Stat {
   return counter(
     [resource, "saturation", name, "host_pressure_seconds_total"],
     "share",
@@ -84,7 +84,7 @@ function pressure(resource: ResourceKind, of: string, name: string): Figure {
   );
 }
 
-const MEMORY_IN_USE: Figure = {
+const MEMORY_IN_USE: Stat = {
   ...gauge(["memory", "utilisation", "in use", "host_memory_available_bytes"], ""),
   kind: "fraction",
   promql({ select, window }) {
@@ -94,7 +94,7 @@ const MEMORY_IN_USE: Figure = {
   },
 };
 
-export const FIGURES: readonly Figure[] = [
+export const STATS: readonly Stat[] = [
   cpu(["cpu", "utilisation", "CPU busy"], "avg", BUSY),
   cpu(["cpu", "utilisation", "max per CPU"], "max", BUSY),
   pressure("cpu", "cpu", "PSI CPU some"),
@@ -188,22 +188,20 @@ export function hostSelector(metric: string, host: string, labels = ""): string 
   return `${metric}{host=${quoted(host)}${labels && `,${labels}`}}`;
 }
 
-function buildQuery(figure: Figure, host: string, range: string, window: string): string {
+function buildQuery(stat: Stat, host: string, range: string, window: string): string {
   const select = (metric: string, labels?: string) => hostSelector(metric, host, labels);
   const increase = (metric: string, labels?: string) =>
     `${range}(${select(metric, labels)}[${window}])`;
-  return figure.promql({ select, increase, window });
+  return stat.promql({ select, increase, window });
 }
 
-/** Queries in windows of so many milliseconds: the clock, then each figure. */
+/** Queries in windows of so many milliseconds: the clock, then each stat. */
 export function buildQueries(host: string, window: number): string[] {
-  return [CLOCK, ...FIGURES].map((figure) =>
-    buildQuery(figure, host, "exact_increase", `${window}ms`),
-  );
+  return [CLOCK, ...STATS].map((stat) => buildQuery(stat, host, "exact_increase", `${window}ms`));
 }
 
-/** A figure as the page shows it. */
-export interface FigureView {
+/** A stat as the page shows it. */
+export interface StatView {
   name: string;
   /** With its unit; or the reason why there is no value. */
   text: string;
@@ -220,7 +218,7 @@ export interface ResourceRow {
   resource: ResourceKind;
   /** Disk or interface; else empty. */
   device: string;
-  cells: Record<UseCategory, FigureView[]>;
+  cells: Record<UseCategory, StatView[]>;
 }
 
 /** Results of a host's queries. */
@@ -256,9 +254,9 @@ export function buildRows(data: HostData): ResourceRow[] {
   ];
   return keys.map(([resource, device]) => {
     const cells: ResourceRow["cells"] = { utilisation: [], saturation: [], errors: [] };
-    FIGURES.forEach((figure, index) => {
-      if (figure.resource !== resource) return;
-      cells[figure.category].push(viewFigure(figure, data.results[index + 1], device, data));
+    STATS.forEach((stat, index) => {
+      if (stat.resource !== resource) return;
+      cells[stat.category].push(viewStat(stat, data.results[index + 1], device, data));
     });
     return { resource, device, cells };
   });
@@ -270,19 +268,19 @@ export function coveredSeconds({ results, ends }: HostData): number | null {
   return clock.length > 0 ? clock.reduce((a, b) => a + b, 0) : null;
 }
 
-function viewFigure(
-  figure: Figure,
+function viewStat(
+  stat: Stat,
   result: QueryResult | ApiError | undefined,
   device: string,
   data: HostData,
-): FigureView {
-  const { name, kind } = figure;
-  const query = buildQuery(figure, data.host, "rate", "5m");
-  const missing = (text: string): FigureView => {
+): StatView {
+  const { name, kind } = stat;
+  const query = buildQuery(stat, data.host, "rate", "5m");
+  const missing = (text: string): StatView => {
     return { name, text, isKnown: false, note: "", sparkline: [], query };
   };
-  if (!data.metrics.has(figure.metric)) {
-    const isBlockIo = figure.metric.startsWith("host_block_io");
+  if (!data.metrics.has(stat.metric)) {
+    const isBlockIo = stat.metric.startsWith("host_block_io");
     const reason = isBlockIo
       ? data.blockIoReason
       : "procfs is disabled in that host's [host] settings, or its kernel lacks it";
@@ -313,8 +311,8 @@ function viewFigure(
       ? formatShare(Math.min(Math.max(number, 0), 1))
       : kind === "count"
         ? formatCount(number)
-        : formatValue(number, figure.unit);
-    const [singular, plural = ""] = figure.suffix.split("|");
+        : formatValue(number, stat.unit);
+    const [singular, plural = ""] = stat.suffix.split("|");
     return text + singular + (text === "1" ? "" : plural);
   };
   const maximum = `max ${format(max)} in ${formatDuration(data.window)}`;

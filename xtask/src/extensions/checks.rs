@@ -43,7 +43,7 @@ fn check_role(server: &ExtendedServer) -> Result<()> {
 fn check_probe(server: &ExtendedServer) -> Result<()> {
     server.accepts("1 check")?;
     let check = "[[check]]\nname = \"a\"\nheader_url = ";
-    server.rejects(&format!("{check}\"ftp://a\"\n"), "scheme is neither http nor https")?;
+    server.rejects(&format!("{check}\"ftp://a\"\n"), "must begin with http:// or https://")?;
     server.rejects(
         &format!("{check}\"http://a\"\nheader = \"a b\"\n"),
         "header has white space, which no header name has",

@@ -23,7 +23,7 @@ pub(super) async fn breakdown(
     let (queries, now) = (context.queries.clone(), context.intake.now());
     let timeout = parameters.timeout()?;
     parameters.required("selector", SELECTOR_SYNTAX)?;
-    parameters.required("above", "a quantity such as 100ms")?;
+    parameters.required("above", "a threshold such as 100ms")?;
     let limits = super::parse_limits(&parameters, queries.settings.limits)?;
     let requested = parameters.clone();
     let estimate = move |view: &ReadView, _: &ActiveQuery| {
@@ -45,13 +45,13 @@ pub(super) async fn breakdown(
             _ => selector,
         };
         let parse_one = |name: &str| {
-            let all = selection::parse_limits(&parameters, name, unit.as_ref())?;
+            let all = selection::parse_thresholds(&parameters, name, unit.as_ref())?;
             match &all[..] {
                 [] => Ok(None),
-                [limit] => Ok(Some(limit.clone())),
+                [threshold] => Ok(Some(threshold.clone())),
                 _ => {
                     let found = parameters.get(name).unwrap_or("");
-                    Err(ApiError::invalid_parameter(name, found, "one quantity"))
+                    Err(ApiError::invalid_parameter(name, found, "one threshold"))
                 }
             }
         };
@@ -73,14 +73,14 @@ pub(super) async fn breakdown(
             selector,
             baseline: first..last,
             time: start..end,
-            above: above.as_ref().map_or(f64::NEG_INFINITY, |limit| limit.1),
-            up_to: up_to.as_ref().map_or(f64::INFINITY, |limit| limit.1),
+            above: above.as_ref().map_or(f64::NEG_INFINITY, |threshold| threshold.1),
+            up_to: up_to.as_ref().map_or(f64::INFINITY, |threshold| threshold.1),
         };
         let source = StoreSource::new(view).with_context(active);
         let explanation = query::breakdown::break_down(&source, &rectangle, limits, active)
             .map_err(|error| ApiError::from_query_error(error, ""))?;
-        let limits: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();
-        let warnings = selection::limit_warnings(&limits, unit.as_ref(), explanation.values);
+        let thresholds: Vec<(String, f64)> = above.into_iter().chain(up_to).collect();
+        let warnings = selection::limit_warnings(&thresholds, unit.as_ref(), explanation.values);
         let unit = unit.as_ref().map(ToString::to_string);
         let mut document = document::breakdown::to_json(&rectangle, unit, &explanation);
         if let Json::Object(fields) = &mut document {

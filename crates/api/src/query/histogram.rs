@@ -130,8 +130,8 @@ impl SelectedSeries {
         let left_out = split_off_unitless(&mut found);
         let unit = selection::common_unit(&selector, &found)?;
         let above = match found.is_empty() {
-            true => selection::limits_of_nothing(parameters, "above")?,
-            false => selection::parse_limits(parameters, "above", unit.as_ref())?,
+            true => selection::thresholds_without_values(parameters, "above")?,
+            false => selection::parse_thresholds(parameters, "above", unit.as_ref())?,
         };
         let range = match (selection::resolve_range(view, &found, ends), missing) {
             (Err(ApiError::NotFound(_)), Some(missing)) => missing,

@@ -110,21 +110,21 @@ pub(crate) fn common_unit(
     }
 }
 
-/// Limits written as quantities, in the unit of the values.
-pub(crate) fn parse_limits(
+/// Thresholds, in the unit of the values.
+pub(crate) fn parse_thresholds(
     parameters: &Parameters,
     name: &str,
     unit: Option<&Unit>,
 ) -> Result<Vec<(String, f64)>, ApiError> {
-    limits_in(parameters, name, unit, |quantity| quantity.value_in(unit))
+    thresholds_in(parameters, name, unit, |quantity| quantity.value_in(unit))
 }
 
-/// The same without values: each limit in its own unit.
-pub(crate) fn limits_of_nothing(
+/// Thresholds if there are no values: each in its own unit.
+pub(crate) fn thresholds_without_values(
     parameters: &Parameters,
     name: &str,
 ) -> Result<Vec<(String, f64)>, ApiError> {
-    limits_in(parameters, name, None, |quantity| quantity.value_in(quantity.unit()))
+    thresholds_in(parameters, name, None, |quantity| quantity.value_in(quantity.unit()))
 }
 
 /// Warnings about limits without a unit that are beyond all values of a distribution.
@@ -140,7 +140,7 @@ pub(crate) fn limit_warnings(
         .collect()
 }
 
-fn limits_in(
+fn thresholds_in(
     parameters: &Parameters,
     name: &str,
     unit: Option<&Unit>,

@@ -10,7 +10,7 @@ use store::ReadView;
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::context::Context;
-use crate::query_admission::{ClientId, QueryLane};
+use crate::query_admission::{ClientId, QueryClass};
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{self, NOW, TestServer};
 
@@ -123,10 +123,10 @@ async fn store_read_ends_at_the_timeout() {
     ));
 }
 
-/// Work in a lane that runs until the returned sender is used or dropped.
+/// Work in a class that runs until the returned sender is used or dropped.
 async fn occupy(
     context: &Context,
-    lane: QueryLane,
+    class: QueryClass,
 ) -> (mpsc::Sender<()>, tokio::task::JoinHandle<Result<(), ApiError>>) {
     let (go, gate) = mpsc::channel::<()>();
     let (began, begins) = tokio::sync::oneshot::channel();
@@ -138,15 +138,15 @@ async fn occupy(
         Ok(())
     };
     let working = tokio::spawn(async move {
-        own.queries.run(lane, &ClientId::Internal, "test", None, work).await
+        own.queries.run(class, &ClientId::Internal, "test", None, work).await
     });
     begins.await.unwrap();
     (go, working)
 }
 
-/// Returns when this many queries are queued in the heavy lane.
+/// Returns when this many queries are queued in the heavy class.
 async fn await_queued(context: &Context, many: usize) {
-    while context.queries.shared.admission.running_and_queued(QueryLane::Heavy).1 < many {
+    while context.queries.shared.admission.running_and_queued(QueryClass::Heavy).1 < many {
         tokio::task::yield_now().await;
     }
 }
@@ -154,12 +154,12 @@ async fn await_queued(context: &Context, many: usize) {
 const QUERY: &str = "/v1/query?query=sum(increase(latency[1h]))";
 
 #[tokio::test]
-async fn light_queries_run_while_heavy_lane_is_full() {
+async fn light_queries_run_while_heavy_class_is_full() {
     let server = TestServer::with_settings(QueryServiceSettings {
         max_concurrent_queries: 1,
         ..Default::default()
     });
-    let (go, working) = occupy(&server.context, QueryLane::Heavy).await;
+    let (go, working) = occupy(&server.context, QueryClass::Heavy).await;
     for asked in [
         "/v1/status",
         "/v1/metric_names",
@@ -181,7 +181,7 @@ async fn light_queries_run_while_heavy_lane_is_full() {
 }
 
 #[tokio::test]
-async fn large_query_waits_in_the_heavy_lane() {
+async fn large_query_waits_in_the_heavy_class() {
     for asked in [
         QUERY,
         "/api/v1/query?query=sum(increase(latency[1h]))",
@@ -197,7 +197,7 @@ async fn large_query_waits_in_the_heavy_lane() {
             ..Default::default()
         };
         let server = TestServer::with_settings(settings);
-        let (go, working) = occupy(&server.context, QueryLane::Heavy).await;
+        let (go, working) = occupy(&server.context, QueryClass::Heavy).await;
         let mut answer = std::pin::pin!(server.get(asked));
         tokio::select! {
             biased;
@@ -211,7 +211,7 @@ async fn large_query_waits_in_the_heavy_lane() {
 }
 
 #[tokio::test]
-async fn long_light_query_moves_to_the_heavy_lane() {
+async fn long_light_query_moves_to_the_heavy_class() {
     let settings = QueryServiceSettings {
         max_concurrent_queries: 1,
         light_query_time: Duration::ZERO,
@@ -219,22 +219,22 @@ async fn long_light_query_moves_to_the_heavy_lane() {
     };
     let server = TestServer::with_store(test_server::empty_store(), settings);
     let context = &server.context;
-    let (go, working) = occupy(context, QueryLane::Heavy).await;
+    let (go, working) = occupy(context, QueryClass::Heavy).await;
     let work = |active: &ActiveQuery| {
-        assert_eq!(active.lane(), Some(QueryLane::Light));
+        assert_eq!(active.class(), Some(QueryClass::Light));
         active.check_cancelled()?;
-        Ok(active.lane())
+        Ok(active.class())
     };
     let let_go = async {
         await_queued(context, 1).await;
-        assert_eq!(context.queries.shared.admission.running_and_queued(QueryLane::Light), (0, 0));
+        assert_eq!(context.queries.shared.admission.running_and_queued(QueryClass::Light), (0, 0));
         go.send(()).unwrap();
     };
-    let (lane, ()) = tokio::join!(context.run_light("test", None, work), let_go);
-    assert_eq!(lane, Ok(Some(QueryLane::Heavy)));
+    let (class, ()) = tokio::join!(context.run_light("test", None, work), let_go);
+    assert_eq!(class, Ok(Some(QueryClass::Heavy)));
     working.await.unwrap().unwrap();
     // A query whose client has disconnected does not wait for a permit.
-    let (go, working) = occupy(context, QueryLane::Heavy).await;
+    let (go, working) = occupy(context, QueryClass::Heavy).await;
     let (ended, ends) = tokio::sync::oneshot::channel();
     let own = context.clone();
     let gone = tokio::spawn(async move {

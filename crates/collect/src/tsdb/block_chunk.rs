@@ -13,7 +13,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, damage};
+use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, invalid};
 use crate::input_error::InputError;
 
 const MAGIC: [u8; 4] = [0x85, 0xbd, 0x40, 0xdd];
@@ -43,11 +43,11 @@ pub fn check_segment_header(bytes: &[u8]) -> Result<(), InputError> {
     let mut cursor = ByteCursor::new(bytes, 0);
     let magic: [u8; 4] = cursor.array()?;
     if magic != MAGIC {
-        return Err(damage(0, "85bd40dd, a chunk file", format!("{magic:02x?}")));
+        return Err(invalid(0, "85bd40dd, a chunk file", format!("{magic:02x?}")));
     }
     match cursor.array()? {
         [VERSION] => Ok(()),
-        [version] => Err(damage(4, "version 1 of a chunk file", format!("{version}"))),
+        [version] => Err(invalid(4, "version 1 of a chunk file", format!("{version}"))),
     }
 }
 
@@ -56,7 +56,7 @@ pub fn chunk_size(head: &[u8], offset: u64) -> Result<usize, InputError> {
     let mut cursor = ByteCursor::new(head, offset);
     let length = cursor.uvarint()?;
     if length > DATA_BYTES_MAX {
-        return Err(damage(offset, "a chunk of at most 128 MiB", format!("{length} bytes")));
+        return Err(invalid(offset, "a chunk of at most 128 MiB", format!("{length} bytes")));
     }
     let prefix = cursor.offset.saturating_sub(offset) as usize;
     Ok(prefix.saturating_add(1).saturating_add(length as usize).saturating_add(CHECKSUM_BYTES))
@@ -71,7 +71,7 @@ impl<'a> BlockChunk<'a> {
         check_checksum(encoded, cursor.array()?, start)?;
         let (&encoding, data) = encoded
             .split_first()
-            .ok_or_else(|| damage(start, "an encoding", "the end of the chunk"))?;
+            .ok_or_else(|| invalid(start, "an encoding", "the end of the chunk"))?;
         let encoding = match encoding {
             1 => ChunkEncoding::Numbers,
             2 => ChunkEncoding::Histograms,
@@ -85,7 +85,7 @@ impl<'a> BlockChunk<'a> {
                 };
                 let found = format!("encoding {encoding}{name}");
                 let expected = "a chunk of the encoding XOR, histogram or floathistogram";
-                return Err(damage(start, expected, found));
+                return Err(invalid(start, expected, found));
             }
         };
         Ok(BlockChunk { encoding, data, offset: start.saturating_add(1) })

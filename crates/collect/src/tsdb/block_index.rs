@@ -19,7 +19,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, damage};
+use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, invalid};
 use crate::input_error::InputError;
 
 const MAGIC: [u8; 4] = [0xba, 0xaa, 0xd7, 0x00];
@@ -78,7 +78,7 @@ impl IndexSections {
         let mut head = ByteCursor::new(head, 0);
         let magic: [u8; 4] = head.array()?;
         if magic != MAGIC {
-            return Err(damage(
+            return Err(invalid(
                 0,
                 "baaad700, an index of a Prometheus block",
                 format!("{magic:02x?}"),
@@ -86,12 +86,12 @@ impl IndexSections {
         }
         let [version] = head.array()?;
         if version != VERSION {
-            return Err(damage(4, "version 2 of an index", format!("{version}")));
+            return Err(invalid(4, "version 2 of an index", format!("{version}")));
         }
         let start = size
             .checked_sub(INDEX_CONTENTS_BYTES as u64)
             .filter(|_| contents.len() == INDEX_CONTENTS_BYTES)
-            .ok_or_else(|| damage(size, "a table of contents", "the end of the file"))?;
+            .ok_or_else(|| invalid(size, "a table of contents", "the end of the file"))?;
         let mut cursor = ByteCursor::new(contents, start);
         let offsets = cursor.take(INDEX_CONTENTS_BYTES.saturating_sub(CHECKSUM_BYTES))?;
         check_checksum(offsets, cursor.array()?, start)?;
@@ -100,7 +100,7 @@ impl IndexSections {
         for section in &mut sections {
             *section = u64::from_be_bytes(cursor.array()?);
             if *section > start {
-                return Err(damage(
+                return Err(invalid(
                     cursor.offset,
                     "the offset of a section before the table of contents",
                     format!("{section}"),
@@ -145,7 +145,7 @@ impl SymbolTable {
         let number = cursor.uvarint()?;
         self.symbol(number).ok_or_else(|| {
             let found = format!("symbol {number} of {}", self.ranges.len());
-            damage(offset, "a symbol of the table", found)
+            invalid(offset, "a symbol of the table", found)
         })
     }
 }
@@ -162,7 +162,7 @@ pub fn series_size(head: &[u8], offset: u64) -> Result<usize, InputError> {
             let prefix = cursor.offset.saturating_sub(offset) as usize;
             Ok(prefix.saturating_add(length as usize).saturating_add(CHECKSUM_BYTES))
         }
-        length => Err(damage(offset, "a series of at most 64 MiB", format!("{length} bytes"))),
+        length => Err(invalid(offset, "a series of at most 64 MiB", format!("{length} bytes"))),
     }
 }
 

@@ -5,7 +5,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use super::damage;
+use super::invalid;
 use crate::input_error::InputError;
 
 /// Reader of bits.
@@ -41,7 +41,7 @@ impl<'a> ChunkBits<'a> {
         while missing > 0 {
             let byte = self.bytes.get(self.position >> 3).ok_or_else(|| {
                 let end = self.offset.saturating_add(self.bytes.len() as u64);
-                damage(end, "more samples", "the end of the chunk")
+                invalid(end, "more samples", "the end of the chunk")
             })?;
             let used = (self.position & 7) as u32;
             let taken = missing.min(8_u32.saturating_sub(used));
@@ -126,7 +126,7 @@ impl<'a> ChunkBits<'a> {
             let position = self.offset.saturating_add((self.position >> 3) as u64);
             number.trailing = trailing.ok_or_else(|| {
                 let found = format!("{significant} after {leading} zeros");
-                damage(position, "at most 64 bits of a number", found)
+                invalid(position, "at most 64 bits of a number", found)
             })?;
             number.leading = leading;
         }

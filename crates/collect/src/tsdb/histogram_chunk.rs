@@ -14,7 +14,7 @@ use codecs::prometheus::{
 
 use super::block_chunk::{BlockChunk, ChunkEncoding};
 use super::chunk_bits::{ChunkBits, XorNumber};
-use super::damage;
+use super::invalid;
 use crate::input_error::InputError;
 
 /// Schema of histograms with custom bounds.
@@ -198,7 +198,7 @@ fn read_spans(bits: &mut ChunkBits<'_>, chunk: u64) -> Result<Vec<BucketSpan>, I
         let length = bits.unsigned_varbit()?;
         buckets = buckets.saturating_add(length);
         if buckets > ITEMS_MAX {
-            return Err(damage(chunk, "at most 2^20 buckets", format!("{buckets}")));
+            return Err(invalid(chunk, "at most 2^20 buckets", format!("{buckets}")));
         }
         let offset = bits.varbit()? as i32;
         spans.push(BucketSpan { offset, length: length as u32 });
@@ -210,6 +210,6 @@ fn read_spans(bits: &mut ChunkBits<'_>, chunk: u64) -> Result<Vec<BucketSpan>, I
 fn item_count(bits: &mut ChunkBits<'_>, chunk: u64) -> Result<u64, InputError> {
     match bits.unsigned_varbit()? {
         count @ ..=ITEMS_MAX => Ok(count),
-        count => Err(damage(chunk, "at most 2^20 spans or bounds", format!("{count}"))),
+        count => Err(invalid(chunk, "at most 2^20 spans or bounds", format!("{count}"))),
     }
 }

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, damage};
+use super::{ByteCursor, CHECKSUM_BYTES, check_checksum, invalid};
 use crate::input_error::InputError;
 
 const MAGIC: [u8; 4] = [0x01, 0x30, 0xba, 0x30];
@@ -37,11 +37,11 @@ impl Tombstones {
         let mut cursor = ByteCursor::new(bytes, 0);
         let magic: [u8; 4] = cursor.array()?;
         if magic != MAGIC {
-            return Err(damage(0, "0130ba30, deletions of a block", format!("{magic:02x?}")));
+            return Err(invalid(0, "0130ba30, deletions of a block", format!("{magic:02x?}")));
         }
         let [version] = cursor.array()?;
         if version != VERSION {
-            return Err(damage(4, "version 1 of deletions", format!("{version}")));
+            return Err(invalid(4, "version 1 of deletions", format!("{version}")));
         }
         let start = cursor.offset;
         let length = cursor.bytes.len().saturating_sub(CHECKSUM_BYTES);

@@ -37,7 +37,7 @@ impl<T: CallsiteMetrics> CallsiteMap<T> {
     }
 
     /// Metrics of a callsite, created if it is new.
-    pub(super) fn find(&self, metadata: &'static Metadata<'static>) -> &T {
+    pub(super) fn find_or_insert(&self, metadata: &'static Metadata<'static>) -> &T {
         // Fibonacci hashing: addresses are close to each other, and their lowest bits are equal.
         let hash = (ptr::from_ref(metadata).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let first = (hash >> (64 - CALLSITES_BITS)) as usize;
@@ -86,13 +86,14 @@ mod tests {
     fn callsites_are_found_until_the_map_is_full() {
         let sites = CallsiteMap::<TestMetrics>::new();
         let all: Vec<_> = (0..CALLSITES_MAX + 500).map(|_| metadata()).collect();
-        let first: Vec<_> = all.iter().map(|one| ptr::from_ref(sites.find(one))).collect();
+        let first: Vec<_> =
+            all.iter().map(|one| ptr::from_ref(sites.find_or_insert(one))).collect();
         for (metadata, first) in all.iter().zip(&first) {
-            assert!(ptr::eq(sites.find(metadata), *first));
+            assert!(ptr::eq(sites.find_or_insert(metadata), *first));
         }
         let overflow = first.iter().filter(|one| ptr::eq(**one, &sites.overflow)).count();
         assert!((500..CALLSITES_MAX / 2).contains(&overflow), "{overflow} without room");
         assert_eq!(sites.overflow.0, None);
-        assert_eq!(sites.find(all[0]).0, Some("a"));
+        assert_eq!(sites.find_or_insert(all[0]).0, Some("a"));
     }
 }

@@ -21,8 +21,13 @@ const DROPS: MetricDefinition = counter(
     "packets dropped (`drop` of `/proc/net/dev`), by `interface` and `direction`",
 );
 const SOCKETS: MetricDefinition = gauge("host_sockets", "", "sockets in use (`sockets: used`)");
-const TCP_SOCKETS: MetricDefinition =
-    gauge("host_tcp_sockets", "", "TCP sockets by `state`: inuse, orphan, tw (TIME_WAIT), alloc");
+/// Not one metric with a label: `alloc` contains `inuse`, so a sum would have no meaning.
+const TCP_SOCKETS: [(&str, MetricDefinition); 4] = [
+    ("inuse", gauge("host_tcp_sockets_in_use", "", "TCP sockets in use (`inuse`)")),
+    ("orphan", gauge("host_tcp_sockets_orphaned", "", "TCP sockets of no process (`orphan`)")),
+    ("tw", gauge("host_tcp_sockets_time_wait", "", "TCP sockets in TIME_WAIT (`tw`)")),
+    ("alloc", gauge("host_tcp_sockets_allocated", "", "TCP sockets allocated (`alloc`)")),
+];
 const UDP_SOCKETS: MetricDefinition = gauge("host_udp_sockets", "", "UDP sockets in use");
 const TCP_MEMORY: MetricDefinition =
     gauge("host_tcp_memory_pages", "", "TCP buffer memory in pages (`mem` of /proc/net/sockstat)");
@@ -243,8 +248,9 @@ const FIELDS: [(&str, &str, MetricDefinition); 29] = [
 /// All metrics of this file, compared with docs/host.md.
 #[cfg(test)]
 pub(super) fn metrics() -> impl Iterator<Item = MetricDefinition> {
-    let metrics = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, TCP_SOCKETS, UDP_SOCKETS, TCP_MEMORY];
-    metrics.into_iter().chain(FIELDS.iter().map(|entry| entry.2))
+    let metrics = [BYTES, PACKETS, ERRORS, DROPS, SOCKETS, UDP_SOCKETS, TCP_MEMORY];
+    let tcp = TCP_SOCKETS.iter().map(|entry| entry.1);
+    metrics.into_iter().chain(tcp).chain(FIELDS.iter().map(|entry| entry.2))
 }
 
 /// `/proc/net/dev`
@@ -304,7 +310,11 @@ pub(super) fn sockstat(text: &str, take: &mut dyn MetricSink) {
             match (group, name) {
                 ("sockets", "used") => take.record(&SOCKETS, &[], value),
                 ("TCP", "mem") => take.record(&TCP_MEMORY, &[], value),
-                ("TCP", state) => take.record(&TCP_SOCKETS, &[("state", state)], value),
+                ("TCP", name) => {
+                    if let Some((_, metric)) = TCP_SOCKETS.iter().find(|entry| entry.0 == name) {
+                        take.record(metric, &[], value);
+                    }
+                }
                 ("UDP", "inuse") => take.record(&UDP_SOCKETS, &[], value),
                 _ => {}
             }
@@ -369,7 +379,10 @@ mod tests {
                     0\nRAW: inuse 0\n";
         let expected = [
             ("host_sockets{}", 17.0),
-            ("host_tcp_sockets{state=tw}", 5.0),
+            ("host_tcp_sockets_in_use{}", 1.0),
+            ("host_tcp_sockets_orphaned{}", 0.0),
+            ("host_tcp_sockets_time_wait{}", 5.0),
+            ("host_tcp_sockets_allocated{}", 2.0),
             ("host_tcp_memory_pages{}", 3.0),
             ("host_udp_sockets{}", 4.0),
         ];

@@ -41,32 +41,32 @@ impl ProcessMonitor {
     }
 
     /// Samples each process, some series in detail; exited processes are sampled a last time.
-    pub(crate) fn sample_all(&mut self, close: &DetailSelection) -> Vec<ProcessSample> {
+    pub(crate) fn sample_all(&mut self, detail: &DetailSelection) -> Vec<ProcessSample> {
         let now_ns = clock::now();
         if self.scanned_ns.is_none_or(|at| now_ns.saturating_sub(at) >= SCAN_INTERVAL_NS * 9 / 10) {
             self.scanned_ns = Some(now_ns);
             self.scan();
         }
-        let mut looks: Vec<ProcessSample> = self
+        let mut samples: Vec<ProcessSample> = self
             .attached
             .iter_mut()
-            .map(|(path, one)| sample_process(path.clone(), one, close))
+            .map(|(path, one)| sample_process(path.clone(), one, detail))
             .collect();
         // Rows that compare equal are sorted by PID.
-        looks.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
-        for look in looks.iter().filter(|look| look.state.has_exited()) {
-            self.attached.remove(&look.path);
-            self.ignored.insert(look.path.clone());
+        samples.sort_by(|a, b| a.pid.cmp(&b.pid).then_with(|| a.path.cmp(&b.path)));
+        for sample in samples.iter().filter(|sample| sample.state.has_exited()) {
+            self.attached.remove(&sample.path);
+            self.ignored.insert(sample.path.clone());
         }
-        looks
+        samples
     }
 
     fn scan(&mut self) {
         let (all, problems) = shm::list_metrics_files();
         self.errors = problems.iter().map(ToString::to_string).collect();
-        let mut found_ids = HashSet::new();
+        let mut found_paths = HashSet::new();
         for found in all {
-            found_ids.insert(found.path.clone());
+            found_paths.insert(found.path.clone());
             let state = found.state;
             if let Some(known) = self.attached.get_mut(&found.path) {
                 known.state = state;
@@ -76,11 +76,11 @@ impl ProcessMonitor {
         }
         // Its file was removed: the process had exited.
         for (path, one) in &mut self.attached {
-            if !found_ids.contains(path) && !one.state.has_exited() {
+            if !found_paths.contains(path) && !one.state.has_exited() {
                 one.state = ProcessState::Exited;
             }
         }
-        self.ignored.retain(|path| found_ids.contains(path));
+        self.ignored.retain(|path| found_paths.contains(path));
     }
 
     fn attach(&mut self, found: MetricsFile, state: ProcessState) {
@@ -113,40 +113,29 @@ impl ProcessMonitor {
 fn sample_process(
     path: PathBuf,
     one: &mut WatchedProcess,
-    close: &DetailSelection,
+    detail: &DetailSelection,
 ) -> ProcessSample {
-    let metrics = one.read_series(close.series_of(&path)).map_err(|error| error.to_string());
+    let metrics = one.read_series(detail.series_of(&path)).map_err(|error| error.to_string());
     let at_ns = clock::now();
     let (state, one) = (one.state, &one.attached);
     let counts = one.reader().map(shm::MetricsFileReader::process);
-    let (lost, refused) =
+    let (dropped, rejected) =
         counts.map_or((0, 0), |process| (process.lost_records, process.rejected_series));
     let (pid, program) = (one.pid(), one.program().to_owned());
     let (command, format) = (one.command().to_owned(), one.metrics_file().format.name());
-    ProcessSample {
-        path,
-        pid,
-        program,
-        command,
-        format,
-        state,
-        at_ns,
-        metrics,
-        dropped: lost,
-        rejected: refused,
-    }
+    ProcessSample { path, pid, program, command, format, state, at_ns, metrics, dropped, rejected }
 }
 
 impl WatchedProcess {
     /// All series: new ones with their description, others with their value only.
-    fn read_series(&mut self, close: SeriesSelection<'_>) -> shm::Result<Vec<SampledSeries>> {
+    fn read_series(&mut self, detail: SeriesSelection<'_>) -> shm::Result<Vec<SampledSeries>> {
         let Some(reader) = self.attached.reader_mut() else {
             // Files of other formats are read completely, and have no buckets.
             return Ok(self.attached.metrics()?.into_iter().map(SampledSeries::New).collect());
         };
         reader.refresh()?;
         let known_count = self.known_series.min(reader.len());
-        let mut series = read_known_series(reader, known_count, close)?;
+        let mut series = read_known_series(reader, known_count, detail)?;
         series.extend(reader.metrics_from(known_count)?.into_iter().map(SampledSeries::New));
         self.known_series = series.len();
         Ok(series)
@@ -157,9 +146,9 @@ impl WatchedProcess {
 fn read_known_series(
     reader: &MetricsFileReader,
     known_count: usize,
-    close: SeriesSelection<'_>,
+    detail: SeriesSelection<'_>,
 ) -> shm::Result<Vec<SampledSeries>> {
-    let counts = (0..known_count).map(|at| match close.contains(reader.name(at)) {
+    let counts = (0..known_count).map(|at| match detail.contains(reader.name(at)) {
         true => Ok(None),
         false => reader.histogram_count(at),
     });
@@ -178,10 +167,10 @@ mod tests {
     use super::*;
 
     /// Sample of this process.
-    fn sample_one(watch: &mut ProcessMonitor, close: &DetailSelection) -> Vec<SampledSeries> {
-        let mut looks = watch.sample_all(close);
-        assert_eq!(looks.len(), 1, "{:?}", watch.errors);
-        looks.remove(0).metrics.expect("it can be read")
+    fn sample_one(watch: &mut ProcessMonitor, detail: &DetailSelection) -> Vec<SampledSeries> {
+        let mut samples = watch.sample_all(detail);
+        assert_eq!(samples.len(), 1, "{:?}", watch.errors);
+        samples.remove(0).metrics.expect("it can be read")
     }
 
     #[test]
@@ -203,12 +192,12 @@ mod tests {
         let ours: Vec<usize> = (0..first.len()).filter(|&at| is_ours(&first[at])).collect();
         assert!(ours.iter().all(|&at| first[at].has_buckets()));
         // Number of series read with buckets, and number only counted.
-        let read = |watch: &mut ProcessMonitor, close: &DetailSelection| {
-            let seen = sample_one(watch, close);
-            let close = ours.iter().filter(|&&at| seen[at].has_buckets()).count();
+        let read = |watch: &mut ProcessMonitor, detail: &DetailSelection| {
+            let seen = sample_one(watch, detail);
+            let detail = ours.iter().filter(|&&at| seen[at].has_buckets()).count();
             let counted =
                 |at: &&usize| seen[**at] == SampledSeries::Known(PartialValue::CountOnly(1));
-            (close, ours.iter().filter(counted).count())
+            (detail, ours.iter().filter(counted).count())
         };
         assert_eq!(read(&mut watch, &DetailSelection::default()), (0, 200));
         let path = watch.attached.keys().next().expect("there is one").clone();

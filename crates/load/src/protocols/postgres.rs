@@ -26,8 +26,8 @@ use crate::target_url::{TargetUrl, decoded};
 
 use login::Login;
 
-/// The protocol sends their number in two bytes.
-const ARGUMENTS_MAX: usize = 65_535;
+/// Maximum number of parameters: the protocol sends their number in two bytes.
+const PARAMETERS_MAX: usize = 65_535;
 /// Types of messages whose contents matter: authentication requests and errors.
 const RETAINED: &[u8] = b"RE";
 
@@ -117,9 +117,9 @@ impl LoadProtocol for PostgresProtocol {
             return Err(format!("the SQL contains a NUL at byte {at}"));
         }
         match request.arguments.len() {
-            0..=ARGUMENTS_MAX => Ok(()),
+            0..=PARAMETERS_MAX => Ok(()),
             many => {
-                Err(format!("{many} arguments exceed the limit of PostgreSQL ({ARGUMENTS_MAX})"))
+                Err(format!("{many} parameters exceed the limit of PostgreSQL ({PARAMETERS_MAX})"))
             }
         }
     }
@@ -150,7 +150,8 @@ pub(crate) struct Postgres {
     /// The statement parsed by the current request.
     parsing: Option<usize>,
     is_extended: bool,
-    is_last: bool,
+    /// Whether the server ends the session: no further request is sent.
+    is_ending: bool,
     outgoing: BytesMut,
 }
 
@@ -178,7 +179,7 @@ impl Postgres {
             statements: HashMap::new(),
             parsing: None,
             is_extended: false,
-            is_last: false,
+            is_ending: false,
             outgoing: BytesMut::new(),
         }
     }
@@ -229,7 +230,7 @@ impl Postgres {
             (SessionPhase::Login | SessionPhase::Starting, b'E')
                 if length as usize <= RETAINED_BYTES_MAX => {}
             // The server shuts down or closes the session.
-            (SessionPhase::Ready, b'E') => self.is_last = true,
+            (SessionPhase::Ready, b'E') => self.is_ending = true,
             (SessionPhase::Busy, b'E') => {
                 self.failure = Some(Failure::Status);
                 if let Some(index) = self.parsing.take() {
@@ -305,17 +306,17 @@ impl Codec for Postgres {
         match self.login.open(&mut self.outgoing) {
             Ok(()) => out.extend_from_slice(&self.outgoing),
             // A name that cannot be represented.
-            Err(_) => self.is_last = true,
+            Err(_) => self.is_ending = true,
         }
         self.outgoing.clear();
     }
 
     fn capacity(&self) -> usize {
-        usize::from(self.phase == SessionPhase::Ready && !self.is_last)
+        usize::from(self.phase == SessionPhase::Ready && !self.is_ending)
     }
 
     fn is_ending(&self) -> bool {
-        self.is_last
+        self.is_ending
     }
 
     fn send(&mut self, request: &RenderedRequest, request_id: RequestId, out: &mut Vec<u8>) {

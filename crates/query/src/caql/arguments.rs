@@ -309,7 +309,7 @@ fn parse_value(
         (ArgumentType::DurationOrMinutes, Literal::Number(number)) => {
             minutes(*number).filter(|ns| *ns >= 0).map(ArgumentValue::Duration)
         }
-        (ArgumentType::Span, Literal::Duration(ns)) => {
+        (ArgumentType::PositiveDuration, Literal::Duration(ns)) => {
             (*ns > 0).then_some(ArgumentValue::Duration(*ns))
         }
         (
@@ -326,7 +326,7 @@ fn parse_value(
     found.ok_or_else(|| {
         let hint = match (wants, literal) {
             (
-                ArgumentType::Duration | ArgumentType::Span | ArgumentType::Shift,
+                ArgumentType::Duration | ArgumentType::PositiveDuration | ArgumentType::Shift,
                 Literal::Number(number),
             ) => {
                 format!(": write {number}s or {number}m")

@@ -58,7 +58,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     );
     table
         .add_map("graphite:integralbyinterval", Numbers, Kernel::per_step(integral))
-        .required("interval", ArgumentType::Span);
+        .required("interval", ArgumentType::PositiveDuration);
     table
         .add_map("graphite:linearregression", Numbers, Kernel::per_step(regression))
         .optional("bootstrap", ArgumentType::Duration, Absent)

@@ -12,7 +12,7 @@
 //! ```
 //! A call needs parentheses, braces or both. A sign directly before a number, where an operand is
 //! expected, belongs to the number; elsewhere it is an operator. `not` applies to everything up to
-//! the next pipe, comma or closing bracket.
+//! the next pipe, comma, closing parenthesis or brace.
 
 use super::ast::{
     Argument, Body, CallExpr, CaqlExpr, CaqlExprKind, CaqlQuery, Constant, Directives, Literal,
@@ -44,7 +44,7 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
         let message = "empty expression; write one, such as find(\"name\")";
         return Err(Error::Parse { span: token.span, message: message.to_owned() });
     }
-    let mut parser = CaqlParser { lexer, token, end: 0, level: 0 };
+    let mut parser = CaqlParser { lexer, token, end: 0, nesting: 0 };
     let node = parser.pipe()?;
     match parser.token.kind {
         CaqlTokenKind::End => Ok(CaqlQuery { directives, body: Body::Caql(node.expr) }),
@@ -75,7 +75,7 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
             "preview" => directives.preview = true,
             "serial" | "strict" => directives.serial = true,
             "min_period" | "lookback_window" => {
-                let ns = parse_span(lexer, start, name)?;
+                let ns = parse_positive_duration(lexer, start, name)?;
                 let field = match name {
                     "min_period" => &mut directives.min_period_ns,
                     _ => &mut directives.lookback_ns,
@@ -107,7 +107,7 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
 }
 
 /// Parses `=` and a number of seconds or a duration.
-fn parse_span(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) -> Result<i64> {
+fn parse_positive_duration(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) -> Result<i64> {
     let is_given = lexer.take("=");
     let quoted = is_given && lexer.peek().is_some_and(is_quote);
     // The duration has no spaces: the same line may continue with an expression that starts with a
@@ -145,14 +145,14 @@ struct CaqlParser<'a> {
     token: CaqlToken<'a>,
     /// End of the previous token.
     end: usize,
-    /// Nesting depth of brackets, signs and right operands.
-    level: usize,
+    /// Nesting depth of parentheses, braces, signs and right operands.
+    nesting: usize,
 }
 
 /// Node with its height.
 struct CaqlParsedExpr {
     expr: CaqlExpr,
-    depth: usize,
+    height: usize,
 }
 
 impl<'a> CaqlParser<'a> {
@@ -173,14 +173,14 @@ impl<'a> CaqlParser<'a> {
         Ok(left)
     }
 
-    /// Parses a chain of operators of at least this precedence level.
+    /// Parses a chain of operators of at least this precedence.
     fn operation(&mut self, least: usize) -> Result<CaqlParsedExpr> {
         let mut left = self.unary()?;
-        while let Some((level, operator)) =
-            self.operator_between().filter(|(level, _)| *level >= least)
+        while let Some((precedence, operator)) =
+            self.operator_between().filter(|(precedence, _)| *precedence >= least)
         {
             let mut operands = vec![left];
-            while self.operator_between() == Some((level, operator)) {
+            while self.operator_between() == Some((precedence, operator)) {
                 if operator.is_comparison() && operands.len() == 2 {
                     let symbol = operator.symbol();
                     let message = format!(
@@ -199,7 +199,7 @@ impl<'a> CaqlParser<'a> {
                     ));
                 }
                 self.advance()?;
-                operands.push(self.nested(|parser| parser.operation(level + 1))?);
+                operands.push(self.nested(|parser| parser.operation(precedence + 1))?);
             }
             left = operation(operator, operands)?;
         }
@@ -268,7 +268,7 @@ impl<'a> CaqlParser<'a> {
             self.list(")", |parser| parser.argument(&mut arguments))?;
         }
         let start = piped.as_ref().map_or(name_place.start, |node| node.expr.span.start);
-        let mut depth = piped.as_ref().map_or(0, |node| node.depth);
+        let mut height = piped.as_ref().map_or(0, |node| node.height);
         let mut sources: Vec<CaqlExpr> = piped.into_iter().map(|node| node.expr).collect();
         if self.consume("{")? {
             has_sources = true;
@@ -283,7 +283,7 @@ impl<'a> CaqlParser<'a> {
                     ));
                 }
                 let source = parser.nested(CaqlParser::pipe)?;
-                depth = depth.max(source.depth);
+                height = height.max(source.height);
                 sources.push(source.expr);
                 Ok(())
             })?;
@@ -295,10 +295,10 @@ impl<'a> CaqlParser<'a> {
         }
         let name = name.replace("::", ":");
         let call = CallExpr { name, name_span: name_place, arguments, sources };
-        CaqlParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), depth + 1)
+        CaqlParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), height + 1)
     }
 
-    /// Parses a comma-separated list up to the closing bracket; the opening one is already
+    /// Parses a comma-separated list up to the closing symbol; the opening one is already
     /// consumed.
     fn list(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
         if self.consume(close)? {
@@ -402,7 +402,7 @@ impl<'a> CaqlParser<'a> {
 
     // Tokens.
 
-    /// Next token as a binary operator, and its level.
+    /// Next token as a binary operator, and its precedence.
     fn operator_between(&self) -> Option<(usize, Operator)> {
         let (CaqlTokenKind::Symbol(word) | CaqlTokenKind::Name(word)) = self.token.kind else {
             return None;
@@ -430,12 +430,12 @@ impl<'a> CaqlParser<'a> {
         &mut self,
         inner: impl FnOnce(&mut Self) -> Result<CaqlParsedExpr>,
     ) -> Result<CaqlParsedExpr> {
-        if self.level == DEPTH_MAX {
-            return Err(depth_error(self.level + 1));
+        if self.nesting == DEPTH_MAX {
+            return Err(depth_error(self.nesting + 1));
         }
-        self.level += 1;
+        self.nesting += 1;
         let node = inner(self);
-        self.level -= 1;
+        self.nesting -= 1;
         node
     }
 
@@ -462,15 +462,15 @@ impl<'a> CaqlParser<'a> {
 }
 
 impl CaqlParsedExpr {
-    fn new(form: CaqlExprKind, span: SourceSpan, depth: usize) -> Result<CaqlParsedExpr> {
-        if depth > DEPTH_MAX {
-            return Err(depth_error(depth));
+    fn new(form: CaqlExprKind, span: SourceSpan, height: usize) -> Result<CaqlParsedExpr> {
+        if height > DEPTH_MAX {
+            return Err(depth_error(height));
         }
-        Ok(CaqlParsedExpr { expr: CaqlExpr { kind: form, span }, depth })
+        Ok(CaqlParsedExpr { expr: CaqlExpr { kind: form, span }, height })
     }
 
     fn leaf(literal: Literal, span: SourceSpan) -> CaqlParsedExpr {
-        CaqlParsedExpr { expr: CaqlExpr { kind: CaqlExprKind::Literal(literal), span }, depth: 1 }
+        CaqlParsedExpr { expr: CaqlExpr { kind: CaqlExprKind::Literal(literal), span }, height: 1 }
     }
 
     fn from(mut self, start: usize) -> CaqlParsedExpr {
@@ -480,15 +480,15 @@ impl CaqlParsedExpr {
 }
 
 fn operation(operator: Operator, operands: Vec<CaqlParsedExpr>) -> Result<CaqlParsedExpr> {
-    let depth = operands.iter().map(|node| node.depth).max().unwrap_or(0) + 1;
+    let height = operands.iter().map(|node| node.height).max().unwrap_or(0) + 1;
     let operands: Vec<CaqlExpr> = operands.into_iter().map(|node| node.expr).collect();
     let ends = operands.first().zip(operands.last());
     let span = ends.map_or_else(SourceSpan::default, |(first, last)| first.span.to(last.span));
-    CaqlParsedExpr::new(CaqlExprKind::Operation { operator, operands }, span, depth)
+    CaqlParsedExpr::new(CaqlExprKind::Operation { operator, operands }, span, height)
 }
 
 fn depth_error(found: usize) -> Error {
-    limit_error("levels of calls, operators and brackets", found, DEPTH_MAX, "split the query")
+    limit_error("levels of calls, operators and parentheses", found, DEPTH_MAX, "split the query")
 }
 
 fn limit_error(limit: &'static str, found: usize, max: usize, remedy: &str) -> Error {

@@ -62,7 +62,7 @@ pub enum ArgumentType {
     /// Non-negative duration.
     Duration,
     /// Positive duration.
-    Span,
+    PositiveDuration,
     /// Duration of any sign.
     Shift,
     /// Non-negative duration, or a number of minutes.
@@ -239,7 +239,7 @@ impl Display for ArgumentType {
                 bounds(f, *lo, *hi)
             }
             ArgumentType::Duration | ArgumentType::Shift => f.write_str("a duration, such as 5m"),
-            ArgumentType::Span => f.write_str("a duration above 0, such as 5m"),
+            ArgumentType::PositiveDuration => f.write_str("a duration above 0, such as 5m"),
             ArgumentType::DurationOrMinutes => f.write_str("a duration, such as 5m, or minutes"),
             ArgumentType::ShiftOrZone => {
                 f.write_str("a duration, such as 5m, or a time zone, such as \"Europe/Berlin\"")

@@ -34,7 +34,7 @@ use super::function_table::{
 };
 use super::kernel::{Kernel, KernelFn, KernelInput, SlotMargin};
 use super::points::point;
-use super::signature::ArgumentType::{Number, OneOf, ShiftOrZone, Span};
+use super::signature::ArgumentType::{Number, OneOf, PositiveDuration, ShiftOrZone};
 use super::signature::InputKind::{Either, Histograms, Numbers};
 use super::signature::{DefaultValue, InputKind, OutputKind};
 use super::zone::Zone;
@@ -110,11 +110,11 @@ fn add_window<'a, P: WindowPackage>(
     let align = if P::IS_ROLLING { "end" } else { "start" };
     table
         .add_map(format!("{package}:{suffix}"), takes, Kernel { margin: margin::<P>, run })
-        .required("window_duration", Span)
-        .option("skip", Span, skip)
+        .required("window_duration", PositiveDuration)
+        .option("skip", PositiveDuration, skip)
         .option("offset", ShiftOrZone, DefaultValue::Duration(0))
         .option("align", OneOf(&["start", "end"]), DefaultValue::Text(align))
-        .option("period", Span, DefaultValue::Constant(Constant::ViewPeriod))
+        .option("period", PositiveDuration, DefaultValue::Constant(Constant::ViewPeriod))
         .resample(if P::IS_ROLLING { ResampleRule::Rolling } else { ResampleRule::First })
 }
 
@@ -151,7 +151,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
         };
         let row = table
             .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { margin: margin::<P>, run })
-            .optional("period", Span, MINUTE)
+            .optional("period", PositiveDuration, MINUTE)
             .unit(if suffix == "count" { Unknown } else { Sources })
             .resample(ResampleRule::Numbers(fold));
         if suffix == "mean" {
@@ -162,7 +162,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
     table
         .add_map("aggregate:histogram", Either, merge)
         .output(OutputKind::Histograms)
-        .optional("period", Span, MINUTE)
+        .optional("period", PositiveDuration, MINUTE)
         .unit(Distributions)
         .resample(ResampleRule::Merged);
 }

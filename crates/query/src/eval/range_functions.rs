@@ -279,7 +279,7 @@ struct RangeFunctionEval<'a> {
 }
 
 /// Steps between two checks of the deadline.
-const DEADLINE_CHECK_STEPS: usize = 64;
+const STEPS_UNCHECKED: usize = 64;
 
 impl RangeFunctionEval<'_> {
     /// Reads and evaluates a series; `None` if it has no value at any step. The stream is one of
@@ -384,7 +384,7 @@ impl RangeFunctionEval<'_> {
         let mut points: Vec<Option<StepValue>> = Vec::with_capacity(self.steps.count);
         let mut args: Vec<f64> = vec![0.0; self.numbers.len()];
         for (at, time) in self.steps.times().enumerate() {
-            if at % DEADLINE_CHECK_STEPS == 0 {
+            if at % STEPS_UNCHECKED == 0 {
                 evaluation.budget.check_deadline()?;
             }
             let mut is_same = is_fixed && at > 0;

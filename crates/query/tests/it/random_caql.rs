@@ -103,7 +103,7 @@ fn argument(choice: &mut ByteChoices<'_>, of: &FunctionParameter) -> String {
             choice.pick_one(&[1.0, 0.0, 2.0, 5.0, 100.0, 1e9f64]).clamp(least, most).to_string()
         }
         ArgumentType::Duration
-        | ArgumentType::Span
+        | ArgumentType::PositiveDuration
         | ArgumentType::DurationOrMinutes
         | ArgumentType::DurationOr(_) => duration(choice),
         ArgumentType::Shift | ArgumentType::ShiftOrZone if choice.one_in(3) => {

@@ -133,9 +133,10 @@ impl Heatmap {
 
     /// One sentence per threshold; none if there are no values.
     pub(crate) fn exceedances(&self) -> Vec<String> {
-        let (show, n) = (self.formatter(), self.count());
+        let (formatter, n) = (self.formatter(), self.count());
         let of = |&limit: &f64| {
-            ThresholdCount { threshold: limit, count: self.count_above(limit) }.sentence(n, &show)
+            ThresholdCount { threshold: limit, count: self.count_above(limit) }
+                .sentence(n, &formatter)
         };
         self.thresholds.iter().filter(|_| n > 0).map(of).collect()
     }

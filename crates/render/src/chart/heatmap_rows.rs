@@ -64,15 +64,15 @@ enum CellPosition {
     Negative,
 }
 
-fn cell_position(cell: &Cell, show: &ValueFormatter) -> CellPosition {
+fn cell_position(cell: &Cell, formatter: &ValueFormatter) -> CellPosition {
     if cell.upper.is_infinite() && cell.upper > 0.0 {
         CellPosition::Overflow
     } else if cell.upper < 0.0 || cell.upper == 0.0 && cell.lower == f64::NEG_INFINITY {
         CellPosition::Negative
     } else if begins_at_zero(cell.lower, cell.upper) {
-        CellPosition::Zero(show.scale(cell.upper))
+        CellPosition::Zero(formatter.scale(cell.upper))
     } else {
-        CellPosition::OnAxis(show.scale(cell.lower), show.scale(cell.upper))
+        CellPosition::OnAxis(formatter.scale(cell.lower), formatter.scale(cell.upper))
     }
 }
 
@@ -80,16 +80,16 @@ impl HeatmapRows {
     /// Rows for all values of the columns, with `on_axis` rows on the axis.
     pub(crate) fn covering<'a>(
         columns: impl Iterator<Item = &'a MergedDistribution>,
-        show: &ValueFormatter,
+        formatter: &ValueFormatter,
         on_axis: usize,
     ) -> HeatmapRows {
         let (mut low, mut high) = (f64::INFINITY, 0f64);
         let mut rows =
             HeatmapRows { axis: None, on_axis, negative: false, zero: None, overflow: None };
         for cell in columns.flat_map(MergedDistribution::cells) {
-            match cell_position(&cell, show) {
+            match cell_position(&cell, formatter) {
                 CellPosition::Overflow => {
-                    let from = show.scale(cell.lower);
+                    let from = formatter.scale(cell.lower);
                     rows.overflow = Some(rows.overflow.map_or(from, |least| least.min(from)));
                 }
                 CellPosition::OnAxis(from, to) => (low, high) = (low.min(from), high.max(to)),
@@ -117,8 +117,13 @@ impl HeatmapRows {
     }
 
     /// Label of an end row.
-    pub(crate) fn row_label(&self, row: HeatmapRow, show: &ValueFormatter, ascii: bool) -> String {
-        let tick = |base: f64| show.tick(base);
+    pub(crate) fn row_label(
+        &self,
+        row: HeatmapRow,
+        formatter: &ValueFormatter,
+        ascii: bool,
+    ) -> String {
+        let tick = |base: f64| formatter.tick(base);
         match row {
             HeatmapRow::Overflow => match self.overflow {
                 Some(from) if from.is_finite() => format!("> {}", tick(from)),
@@ -139,12 +144,12 @@ impl HeatmapRows {
     pub(crate) fn counts(
         &self,
         distribution: &MergedDistribution,
-        show: &ValueFormatter,
+        formatter: &ValueFormatter,
     ) -> RowCounts {
         let mut counts =
             RowCounts { overflow: 0, on_axis: vec![0; self.on_axis], zero: 0, negative: 0 };
         for cell in distribution.cells() {
-            match (cell_position(&cell, show), &self.axis) {
+            match (cell_position(&cell, formatter), &self.axis) {
                 (CellPosition::Overflow, _) => counts.overflow += cell.count,
                 (CellPosition::OnAxis(from, to), Some(axis)) => {
                     spread(axis, (from, to), cell.count, &mut counts.on_axis);
@@ -160,8 +165,12 @@ impl HeatmapRows {
     }
 
     /// Row of a value.
-    pub(crate) fn find_row(&self, value: Bracket, show: &ValueFormatter) -> Option<HeatmapRow> {
-        let base = show.scale(value.estimate);
+    pub(crate) fn find_row(
+        &self,
+        value: Bracket,
+        formatter: &ValueFormatter,
+    ) -> Option<HeatmapRow> {
+        let base = formatter.scale(value.estimate);
         if base.is_nan() {
             return None;
         }
@@ -233,15 +242,15 @@ mod tests {
 
     #[track_caller]
     fn check(columns: &[MergedDistribution], on_axis: usize) {
-        let show = ValueFormatter::new(None);
-        let rows = HeatmapRows::covering(columns.iter(), &show, on_axis);
+        let formatter = ValueFormatter::new(None);
+        let rows = HeatmapRows::covering(columns.iter(), &formatter, on_axis);
         for column in columns {
-            let counts = rows.counts(column, &show);
+            let counts = rows.counts(column, &formatter);
             let sum: u64 = rows.all().into_iter().map(|row| counts.get(row)).sum();
             assert_eq!(sum, column.count(), "{on_axis} rows");
             // Values are drawn in the rows in which they were recorded.
             let marks = [0.0, 0.5, 0.99, 1.0].map(|q| column.quantile(q));
-            for row in marks.into_iter().flatten().map(|mark| rows.find_row(mark, &show)) {
+            for row in marks.into_iter().flatten().map(|mark| rows.find_row(mark, &formatter)) {
                 assert!(row.is_some_and(|row| rows.all().contains(&row)), "{row:?}");
             }
         }
@@ -313,8 +322,9 @@ mod tests {
             whole.add(&histogram).unwrap();
             whole
         };
-        let show = ValueFormatter::new(None);
-        let rows = |values: &[f64]| HeatmapRows::covering([whole(values)].iter(), &show, 2).all();
+        let formatter = ValueFormatter::new(None);
+        let rows =
+            |values: &[f64]| HeatmapRows::covering([whole(values)].iter(), &formatter, 2).all();
         assert_eq!(rows(&[]), []);
         assert_eq!(rows(&[5.0]), [HeatmapRow::OnAxis(1), HeatmapRow::OnAxis(0)]);
         assert_eq!(rows(&[0.0]), [HeatmapRow::Zero]);

@@ -3,7 +3,7 @@
 use hist::Bracket;
 
 use crate::chart::axis::{Axis, PercentileAxis, begins_at_zero};
-use crate::chart::density_shape::OPEN_RATIO;
+use crate::chart::distribution_columns::OPEN_RATIO;
 use crate::merged_distribution::MergedDistribution;
 use crate::value_formatter::ValueFormatter;
 
@@ -22,13 +22,13 @@ impl PercentileSpectrum {
     /// `None` if no value above zero has bounds.
     pub fn new(
         distribution: &MergedDistribution,
-        show: &ValueFormatter,
+        formatter: &ValueFormatter,
         columns: usize,
     ) -> Option<PercentileSpectrum> {
         PercentileSpectrum::on_axis(
             PercentileAxis::for_count(distribution.count()),
             distribution,
-            show,
+            formatter,
             columns,
         )
     }
@@ -37,7 +37,7 @@ impl PercentileSpectrum {
     pub fn on_axis(
         nines: PercentileAxis,
         distribution: &MergedDistribution,
-        show: &ValueFormatter,
+        formatter: &ValueFormatter,
         columns: usize,
     ) -> Option<PercentileSpectrum> {
         let last = columns.saturating_sub(1).max(1) as f64;
@@ -45,7 +45,7 @@ impl PercentileSpectrum {
             .filter_map(|at| {
                 let q = nines.quantile(at as f64 / last);
                 let value = if q >= 1.0 { distribution.max() } else { distribution.quantile(q) }?;
-                Some(value.map(|value| show.scale(value)))
+                Some(value.map(|value| formatter.scale(value)))
             })
             .collect();
         let drawn = |value: &f64| *value > 0.0 && value.is_finite();

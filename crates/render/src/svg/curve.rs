@@ -36,14 +36,14 @@ impl CurveFrame {
     }
 
     /// Draws both axes with labels.
-    pub fn draw(&self, out: &mut String, show: &ValueFormatter) {
+    pub fn draw(&self, out: &mut String, formatter: &ValueFormatter) {
         let bottom = self.bottom();
         let (x, y) = (|position| self.x(position), |base| self.y(base));
         let mut room = OccupiedSpans::default();
         for tick in self.axis.ticks(8) {
             line(out, "grid", (LEFT, y(tick)), (LEFT + PLOT, y(tick)));
             if room.try_occupy(y(tick) - 7.0, y(tick) + 7.0) {
-                text(out, (LEFT - 8.0, y(tick) + 4.0), "", TextAnchor::End, &show.tick(tick));
+                text(out, (LEFT - 8.0, y(tick) + 4.0), "", TextAnchor::End, &formatter.tick(tick));
             }
         }
         let mut room = OccupiedSpans::default();

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::chart::axis::{Axis, round_step};
-use crate::chart::density_shape::DensityShape;
+use crate::chart::distribution_columns::DistributionColumns;
 use crate::chart::percentile_spectrum::PercentileSpectrum;
 use crate::merged_distribution::MergedDistribution;
 use crate::svg::curve::CurveFrame;
@@ -90,7 +90,7 @@ impl DistributionPicture<'_> {
         let facts = facts.split_once(". ").map_or(facts, |(first, _)| first).trim_end_matches('.');
         text(&mut out, (24.0, 58.0), "faint", TextAnchor::Start, facts);
         heading(&mut out, HEADER_HEIGHT - 24.0, "Distribution", "percentage of values per column");
-        match DensityShape::new(self.distribution, &self.formatter, COLUMNS) {
+        match DistributionColumns::new(self.distribution, &self.formatter, COLUMNS) {
             Some(shape) => self.shape(&mut out, &shape, HEADER_HEIGHT),
             None => text(
                 &mut out,
@@ -109,7 +109,7 @@ impl DistributionPicture<'_> {
         out
     }
 
-    fn shape(&self, out: &mut String, shape: &DensityShape, top: f64) {
+    fn shape(&self, out: &mut String, shape: &DistributionColumns, top: f64) {
         let bottom = top + SHAPE_HEIGHT;
         let (axis, peak) = (shape.axis, shape.peak());
         let x = |value: f64| LEFT + axis.position(self.formatter.scale(value)) * PLOT;

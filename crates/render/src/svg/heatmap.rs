@@ -118,19 +118,15 @@ struct SvgHeatmap<'a> {
 
 impl<'a> SvgHeatmap<'a> {
     fn new(map: &'a Heatmap, fitted: &'a FittedColumns) -> SvgHeatmap<'a> {
-        let show = map.formatter();
-        let rows =
-            HeatmapRows::covering(fitted.columns.iter().map(|column| &column.values), &show, ROWS);
+        let formatter = map.formatter();
+        let rows = HeatmapRows::covering(
+            fitted.columns.iter().map(|column| &column.values),
+            &formatter,
+            ROWS,
+        );
         let notes = map.gap_summary().into_iter().chain(map.warnings.iter().cloned());
         let notes = notes.flat_map(|note| note_lines(&note)).collect();
-        SvgHeatmap {
-            map,
-            fitted,
-            formatter: show,
-            rows,
-            warnings: notes,
-            exceedances: map.exceedances(),
-        }
+        SvgHeatmap { map, fitted, formatter, rows, warnings: notes, exceedances: map.exceedances() }
     }
 
     fn top(&self) -> f64 {

@@ -36,13 +36,13 @@ pub fn column_capacity(terminal: &Terminal) -> usize {
 /// Heatmap with legend and notes, terminated by a newline.
 pub fn heatmap_text(map: &Heatmap, terminal: &Terminal) -> Result<String, MergeError> {
     let fitted = map.fit_columns(column_capacity(terminal))?;
-    let show = map.formatter();
+    let formatter = map.formatter();
     let mut lines = vec![terminal.paint(TextStyle::Heading, &escape_control(&map.title))];
     lines.push(format!("  {}", map.totals_text()));
     lines.extend(map.exceedances().iter().map(|sentence| format!("  {sentence}")));
     lines.push(String::new());
     if let Some((start, end)) = map.time_range() {
-        lines.extend(TerminalHeatmap::new(&fitted, &show, terminal).lines(start, end));
+        lines.extend(TerminalHeatmap::new(&fitted, &formatter, terminal).lines(start, end));
         let step = fitted.columns.iter().map(|c| c.end.saturating_sub(c.start)).min().unwrap_or(0);
         let time = |ns| time::time_text(ns, step);
         let about = fitted.description().map_or(String::new(), |about| format!("; {about}"));
@@ -119,7 +119,7 @@ struct TerminalHeatmap<'a> {
 impl<'a> TerminalHeatmap<'a> {
     fn new(
         fitted: &'a FittedColumns,
-        show: &'a ValueFormatter,
+        formatter: &'a ValueFormatter,
         terminal: &'a Terminal,
     ) -> TerminalHeatmap<'a> {
         let coloured =
@@ -129,7 +129,7 @@ impl<'a> TerminalHeatmap<'a> {
         let on_axis = if halves { 2 * lines } else { lines };
         let rows = HeatmapRows::covering(
             fitted.columns.iter().map(|column| &column.values),
-            show,
+            formatter,
             on_axis,
         );
         let all = rows.all();
@@ -137,8 +137,8 @@ impl<'a> TerminalHeatmap<'a> {
             .columns
             .iter()
             .map(|column| {
-                let counts = rows.counts(&column.values, show);
-                let max = column.values.max().and_then(|max| rows.find_row(max, show));
+                let counts = rows.counts(&column.values, formatter);
+                let max = column.values.max().and_then(|max| rows.find_row(max, formatter));
                 // If only the bucket of the maximum is known, its row may be above that of the
                 // estimate.
                 let top = all.iter().copied().find(|&row| max == Some(row) || counts.get(row) > 0);
@@ -149,7 +149,7 @@ impl<'a> TerminalHeatmap<'a> {
         let wide = (self::column_capacity(terminal) / columns.len().max(1)).max(1);
         TerminalHeatmap {
             fitted,
-            formatter: show,
+            formatter,
             terminal,
             rows,
             uses_half_blocks: halves,

@@ -193,12 +193,13 @@ impl Grid<'_> {
 
     /// Lines with round values.
     fn ticks(&self) -> Vec<(usize, String)> {
-        let show = self.plot.numbers.formatter();
+        let formatter = self.plot.numbers.formatter();
         let mut ticks: Vec<(usize, String)> = Vec::new();
-        for base in linear_ticks(show.scale(self.low), show.scale(self.high), TICKS) {
-            let row = self.value_row(show.unscale(base));
+        for base in linear_ticks(formatter.scale(self.low), formatter.scale(self.high), TICKS) {
+            let row = self.value_row(formatter.unscale(base));
             if ticks.iter().all(|tick| tick.0 != row) {
-                let name = if base == 0.0 { "0".to_owned() } else { tick_label(show.tick(base)) };
+                let name =
+                    if base == 0.0 { "0".to_owned() } else { tick_label(formatter.tick(base)) };
                 ticks.push((row, name));
             }
         }

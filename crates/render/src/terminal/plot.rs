@@ -1,6 +1,6 @@
 //! Text charts: bars, axes, labels.
 
-use crate::chart::density_shape::DensityShape;
+use crate::chart::distribution_columns::DistributionColumns;
 use crate::chart::percentile_spectrum::PercentileSpectrum;
 use crate::merged_distribution::MergedDistribution;
 use crate::terminal::{Terminal, TextStyle};
@@ -19,11 +19,11 @@ const EIGHTHS_ASCII: [char; 9] = [' ', '.', '.', ':', ':', ':', '#', '#', '#'];
 /// Distribution: fraction of values per column.
 pub fn distribution(
     merged: &MergedDistribution,
-    show: &ValueFormatter,
+    formatter: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(shape) = DensityShape::new(merged, show, width) else {
+    let Some(shape) = DistributionColumns::new(merged, formatter, width) else {
         return vec!["  (no values above zero to draw)".into()];
     };
     let peak = shape.peak();
@@ -48,14 +48,14 @@ pub fn distribution(
         .axis
         .ticks(width / 9)
         .into_iter()
-        .map(|tick| (column(shape.axis.position(tick), width), show.tick(tick)))
+        .map(|tick| (column(shape.axis.position(tick), width), formatter.tick(tick)))
         .collect();
     lines.extend(axis_lines(&ticks, width, terminal));
 
-    let at = |value: f64| column(shape.axis.position(show.scale(value)), width);
+    let at = |value: f64| column(shape.axis.position(formatter.scale(value)), width);
     let mut marks = Vec::new();
     if let Some(max) = merged.max().filter(|max| max.estimate.is_finite() && max.estimate > 0.0) {
-        marks.push((at(max.estimate), format!("max {}", show.value(max)), TextStyle::Max));
+        marks.push((at(max.estimate), format!("max {}", formatter.value(max)), TextStyle::Max));
     }
     for q in [0.5, 0.99, 0.9, 0.999] {
         let drawn = |value: &hist::Bracket| value.estimate > 0.0 && value.estimate.is_finite();
@@ -64,18 +64,18 @@ pub fn distribution(
         }
     }
     lines.push(mark_line(&marks, width, terminal));
-    lines.extend(shape.notes(show).iter().map(|note| format!("{:GUTTER$} {note}", "")));
+    lines.extend(shape.notes(formatter).iter().map(|note| format!("{:GUTTER$} {note}", "")));
     lines
 }
 
 /// Percentile spectrum: value of each quantile, on an axis of nines.
 pub fn spectrum(
     distribution: &MergedDistribution,
-    show: &ValueFormatter,
+    formatter: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let Some(width) = terminal.width.checked_sub(GUTTER + 1) else { return Vec::new() };
-    let Some(spectrum) = PercentileSpectrum::new(distribution, show, width) else {
+    let Some(spectrum) = PercentileSpectrum::new(distribution, formatter, width) else {
         return Vec::new();
     };
     let axis = spectrum.axis;
@@ -94,7 +94,7 @@ pub fn spectrum(
     for tick in axis.ticks(ROWS / 2) {
         let row = ROWS - ((axis.position(tick) * ROWS as f64).round() as usize).clamp(1, ROWS);
         if marks.iter().all(|mark| mark.0 != row) {
-            marks.push((row, show.tick(tick)));
+            marks.push((row, formatter.tick(tick)));
         }
     }
     let has_bands = heights.iter().any(|(lower, upper)| lower != upper);
@@ -109,7 +109,7 @@ pub fn spectrum(
     lines.extend(axis_lines(&ticks, width, terminal));
     if let Some(max) = distribution.max() {
         lines.push(mark_line(
-            &[(width - 1, format!("max {}", show.value(max)), TextStyle::Max)],
+            &[(width - 1, format!("max {}", formatter.value(max)), TextStyle::Max)],
             width,
             terminal,
         ));

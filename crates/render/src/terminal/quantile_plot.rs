@@ -20,12 +20,12 @@ const POINTS: i32 = 120;
 /// Log odds of the last point: one in a million.
 const ODDS_MAX: f64 = 13.8;
 
-/// Plot of two distributions, with axes in the unit of `show`.
-pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal) -> String {
+/// Plot of two distributions, with axes in the unit of `formatter`.
+pub fn qq_plot([a, b]: [&Mixture; 2], formatter: &ValueFormatter, terminal: &Terminal) -> String {
     let share = |at: i32| 1.0 / (1.0 + (-f64::from(at) / f64::from(POINTS) * ODDS_MAX).exp());
     let pair = |share: f64| {
         let [x, y] = [a.quantile(share)?, b.quantile(share)?];
-        Some([show.scale(x.estimate), show.scale(y.estimate)])
+        Some([formatter.scale(x.estimate), formatter.scale(y.estimate)])
     };
     // Quantiles that the smaller side can resolve.
     let n = a.count().min(b.count()) as f64;
@@ -64,14 +64,14 @@ pub fn qq_plot([a, b]: [&Mixture; 2], show: &ValueFormatter, terminal: &Terminal
     let mut lines = vec!["         B".to_owned()];
     for (at, cells) in grid.into_iter().enumerate() {
         let tick = ticks.iter().find(|tick| row(**tick) == at);
-        let name = tick.map_or(String::new(), |tick| show.tick(*tick));
+        let name = tick.map_or(String::new(), |tick| formatter.tick(*tick));
         let edge = edge(terminal, !name.is_empty());
         let cells: String = cells.into_iter().collect();
         let cells = terminal.paint(TextStyle::Bar, cells.trim_end());
         lines.push(format!("{name:>gutter$} {edge}{cells}", gutter = GUTTER - 1));
     }
     let named: Vec<(usize, String)> =
-        ticks.iter().map(|tick| (column(*tick), show.tick(*tick))).collect();
+        ticks.iter().map(|tick| (column(*tick), formatter.tick(*tick))).collect();
     let [axis, mut names] = axis_lines(&named, width, terminal);
     let end = GUTTER + width + 2;
     names.push_str(&" ".repeat(end.saturating_sub(names.chars().count())));

@@ -109,8 +109,10 @@ impl<'a> SettingsCheck<'a> {
 
     /// Checks a URL.
     pub fn url(&mut self, table: TableRef<'_>, key: &str, url: &str) {
-        if let Err(error) = Endpoint::parse(url) {
-            self.problem(table, key, format!("{key}: {error}"));
+        let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+        if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
+            let what = format!("{key} is {url:?}, must begin with http:// or https:// and a host");
+            self.problem(table, key, what);
         }
     }
 

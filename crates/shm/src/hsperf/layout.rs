@@ -15,19 +15,19 @@ pub(super) const PROLOGUE: [EndianField; 10] = [
     ("used", 8, 4),
     ("overflow", 12, 4),
     ("modified", 16, 8),
-    ("first entry", 24, 4),
+    ("entry offset", 24, 4),
     ("entries", 28, 4),
 ];
 
 pub(super) const ENTRY: [EndianField; 8] = [
     ("length", 0, 4),
-    ("name", 4, 4),
+    ("name offset", 4, 4),
     ("vector length", 8, 4),
     ("type", 12, 1),
     ("flags", 13, 1),
     ("unit", 14, 1),
     ("variability", 15, 1),
-    ("data", 16, 4),
+    ("data offset", 16, 4),
 ];
 
 pub(super) const PROLOGUE_BYTES: u64 = record_size(&PROLOGUE);

@@ -238,34 +238,16 @@ fn keys_of_checks_are_those_of_their_kinds() {
 }
 
 #[test]
-fn hosts_intervals_timeouts_and_labels_of_jobs_are_checked_in_the_file() {
-    check(
-        "[[check]]\nname = \"a\"\ntcp = \":80\"\ninterval = \"1ms\"\n[[check]]\nname = \
-         \"b\"\ntcp = \"a/b:80\"\ntimeout = \"1h\"\nlabels = { __x = \"y\" }\n[[scrape]]\nname = \
-         \"c\"\nurl = \"http://:80\"\ntimeout = \"16s\"\n",
-        expect![[r#"
-            line 3: tcp is ":80", must be host:port
-              | tcp = ":80"
-              | ^
-            line 4: interval is 1ms, must be 100ms to 86400s
-              | interval = "1ms"
-              | ^
-            line 7: tcp is "a/b:80", must be host:port
-              | tcp = "a/b:80"
-              | ^
-            line 8: timeout is 3600s, must be at most 60 intervals, 600s
-              | timeout = "1h"
-              | ^
-            line 9: invalid label "__x": names that begin with __ are reserved
-              | labels = { __x = "y" }
-              | ^
-            line 12: url: invalid URL "http://:80": host is missing; expected https://host:port/path
-              | url = "http://:80"
-              | ^
-            line 13: timeout is 16s, must be at most the interval, 15s
-              | timeout = "16s"
-              | ^"#]],
-    );
+fn an_address_without_a_host_or_with_a_path_is_not_host_and_port() {
+    for address in [":80", "a/b:80", "a?b:80", "a b:80", "a:", "a:0", "::1:80"] {
+        let text = format!("[[check]]\nname = \"a\"\ntcp = {address:?}\n");
+        let problems = Settings::parse(&text, Path::new("/etc/topdeck"), ROLES).unwrap_err();
+        let expected = format!("line 3: tcp is {address:?}, must be host:port\n");
+        assert!(problems.to_string().starts_with(&expected), "{problems}");
+    }
+    for address in ["a:80", "127.0.0.1:80", "[::1]:80"] {
+        parse(&format!("[[check]]\nname = \"a\"\ntcp = {address:?}\n"));
+    }
 }
 
 #[test]
@@ -283,7 +265,7 @@ fn all_errors_are_reported_at_once() {
          \"d\"\ntcp = \"x\"\n[http]\nlisten = [\"127.0.0.1:9\", \"127.0.0.1:9\"]\n[host]\nname = \
          \"\"\nhiccup_interval = \"60s\"\nshm_scrape_interval = \"60s\"\n",
         expect![[r#"
-            line 3: url: invalid URL "a:1": scheme is neither http nor https; expected https://host:port/path
+            line 3: url is "a:1", must begin with http:// or https:// and a host
               | url = "a:1"
               | ^
             line 5: duplicate [[remote]] name "a"

@@ -9,7 +9,7 @@ use hist::{Bracket, LimitInclusion, Mixture};
 
 use super::super::function_table::{CaqlFunctionRow, FunctionTable, SECOND_NS, StreamUnitRule};
 use super::super::kernel::{Kernel, KernelInput};
-use super::super::signature::ArgumentType::{Number, Span};
+use super::super::signature::ArgumentType::{Number, PositiveDuration};
 use super::super::signature::{DefaultValue, OutputShape};
 use super::{StatisticFn, StatisticQuery, add, for_each_distribution, of_all, scale};
 use crate::error::Result;
@@ -52,7 +52,9 @@ fn add_counts(table: &mut FunctionTable) {
 fn add_rates(table: &mut FunctionTable) {
     let all_values =
         Kernel::per_step(|call| of_all(call, |m, query| Some(rate(total_count(m), query))));
-    add(table, "rate", all_values).option("period", Span, SECOND).unit(StreamUnitRule::Rate);
+    add(table, "rate", all_values)
+        .option("period", PositiveDuration, SECOND)
+        .unit(StreamUnitRule::Rate);
     let above_threshold =
         Kernel::per_step(|call| by_threshold(call, |m, query| Some(rate(above(m, query), query))));
     let below_threshold = Kernel::per_step(|call| {
@@ -60,7 +62,7 @@ fn add_rates(table: &mut FunctionTable) {
     });
     for (name, kernel) in [("rate_above", above_threshold), ("rate_below", below_threshold)] {
         with_thresholds(add(table, name, kernel))
-            .option("period", Span, SECOND)
+            .option("period", PositiveDuration, SECOND)
             .unit(StreamUnitRule::Rate);
     }
     let in_bin =

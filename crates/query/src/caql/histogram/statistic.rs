@@ -5,7 +5,7 @@ use hist::{Bracket, Histogram, LimitInclusion, Mixture, QuantileMethod};
 
 use super::super::function_table::{FunctionTable, PERCENT, QuantileRule, StreamUnitRule};
 use super::super::kernel::Kernel;
-use super::super::signature::ArgumentType::Span;
+use super::super::signature::ArgumentType::PositiveDuration;
 use super::super::signature::{DefaultValue, OutputShape};
 use super::count::with_thresholds;
 use super::{
@@ -27,7 +27,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     add(table, "median", median).unit(StreamUnitRule::Values).quantiles(QuantileRule::Quantile);
     let sum = Kernel::per_step(|call| of_all(call, |m, query| Some(sum(m, query))));
     add(table, "sum", sum)
-        .option("period", Span, DefaultValue::Absent)
+        .option("period", PositiveDuration, DefaultValue::Absent)
         .unit(StreamUnitRule::Values);
     let range = Kernel::per_step(|call| of_all(call, |m, query| span(m, query.number("range"))));
     add(table, "IQR", range)

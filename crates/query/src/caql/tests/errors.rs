@@ -354,7 +354,7 @@ fn limits() {
     let nested = |depth: usize| format!("{}1{}", "(".repeat(depth), ")".repeat(depth));
     assert!(parse(&nested(DEPTH_MAX)).is_ok());
     let deep =
-        "limit of 100 levels of calls, operators and brackets exceeded (101); split the query";
+        "limit of 100 levels of calls, operators and parentheses exceeded (101); split the query";
     check(&nested(DEPTH_MAX + 1), deep);
     let pipes = |count: usize| format!("1{}", "|pass()".repeat(count));
     assert!(parse(&pipes(DEPTH_MAX - 1)).is_ok());

@@ -19,7 +19,7 @@ use crate::value::StepValue;
 
 use super::rate::{GrowthKind, SampledInterval};
 use super::window::RangeWindow;
-use super::{DEADLINE_CHECK_STEPS, RangeFunctionEval};
+use super::{RangeFunctionEval, STEPS_UNCHECKED};
 
 impl RangeFunctionEval<'_> {
     /// Increments of a series if they give the same result as its samples.
@@ -86,7 +86,7 @@ impl RangeFunctionEval<'_> {
         sums.are_disjoint = windows == 1 || of.range <= self.steps.step;
         let mut is_supported = true;
         for (at, time) in self.steps.times().enumerate().take(windows) {
-            if at % DEADLINE_CHECK_STEPS == 0 {
+            if at % STEPS_UNCHECKED == 0 {
                 evaluation.budget.check_deadline()?;
             }
             let end = of.shift().apply(time);

@@ -14,7 +14,7 @@ fn argument(wants: ArgumentType) -> &'static str {
         ArgumentType::Number | ArgumentType::NumberWithin(..) => "0.5",
         ArgumentType::IntegerWithin(..) => "1",
         ArgumentType::Duration
-        | ArgumentType::Span
+        | ArgumentType::PositiveDuration
         | ArgumentType::Shift
         | ArgumentType::DurationOrMinutes => "3m",
         ArgumentType::ShiftOrZone | ArgumentType::DurationOr(_) | ArgumentType::Time => "2m",

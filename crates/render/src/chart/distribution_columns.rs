@@ -6,7 +6,7 @@ use crate::value_formatter::{ValueFormatter, count};
 
 /// Fraction of values per column.
 #[derive(Debug)]
-pub(crate) struct DensityShape {
+pub(crate) struct DistributionColumns {
     /// Value axis, in the chart unit ([`ValueFormatter::scale`]).
     pub(crate) axis: Axis,
     /// Fraction of all values per column, 0 to 1.
@@ -22,13 +22,13 @@ pub(crate) struct DensityShape {
 /// A bucket whose lower bound is zero or unknown is drawn over this ratio below its upper bound.
 pub(crate) const OPEN_RATIO: f64 = 4.0;
 
-impl DensityShape {
+impl DistributionColumns {
     /// `None` if no value above zero has bounds.
     pub(crate) fn new(
         distribution: &MergedDistribution,
-        show: &ValueFormatter,
+        formatter: &ValueFormatter,
         columns: usize,
-    ) -> Option<DensityShape> {
+    ) -> Option<DistributionColumns> {
         let mut spans = Vec::new();
         let (mut not_positive, mut unbounded, mut unbounded_from) = (0u64, 0u64, f64::INFINITY);
         for cell in distribution.cells() {
@@ -38,8 +38,8 @@ impl DensityShape {
                 unbounded += cell.count;
                 unbounded_from = unbounded_from.min(cell.lower);
             } else {
-                let upper = show.scale(cell.upper);
-                let lower = show.scale(cell.lower);
+                let upper = formatter.scale(cell.upper);
+                let lower = formatter.scale(cell.lower);
                 let lower = if begins_at_zero(lower, upper) { upper / OPEN_RATIO } else { lower };
                 spans.push((lower, upper, cell.count));
             }
@@ -47,7 +47,7 @@ impl DensityShape {
         let low = spans.iter().map(|span| span.0).fold(f64::INFINITY, f64::min);
         let mut high = spans.iter().map(|span| span.1).fold(0.0, f64::max);
         if unbounded > 0 && unbounded_from.is_finite() {
-            high = high.max(show.scale(unbounded_from));
+            high = high.max(formatter.scale(unbounded_from));
         }
         if spans.is_empty() || !low.is_finite() || !high.is_finite() {
             return None;
@@ -58,11 +58,11 @@ impl DensityShape {
         for (lower, upper, count) in spans {
             spread(&axis, (lower, upper), count as f64 / total, &mut shares);
         }
-        Some(DensityShape { axis, columns: shares, not_positive, unbounded, unbounded_from })
+        Some(DistributionColumns { axis, columns: shares, not_positive, unbounded, unbounded_from })
     }
 
     /// Notes on values that are not drawn.
-    pub(crate) fn notes(&self, show: &ValueFormatter) -> Vec<String> {
+    pub(crate) fn notes(&self, formatter: &ValueFormatter) -> Vec<String> {
         let are = |n: u64| if n == 1 { "is" } else { "are" };
         let mut notes = Vec::new();
         if self.not_positive > 0 {
@@ -74,7 +74,7 @@ impl DensityShape {
             let what = if from.is_infinite() {
                 "infinite".to_owned()
             } else {
-                format!("in the unbounded bucket above {}", show.exact(from))
+                format!("in the unbounded bucket above {}", formatter.exact(from))
             };
             notes.push(format!("{} {what} {} not drawn", count(n), are(n)));
         }
@@ -119,7 +119,8 @@ mod tests {
         let mut whole = MergedDistribution::default();
         whole.add(&histogram).unwrap();
         for columns in [1, 2, 70, 1000] {
-            let shape = DensityShape::new(&whole, &ValueFormatter::new(None), columns).unwrap();
+            let shape =
+                DistributionColumns::new(&whole, &ValueFormatter::new(None), columns).unwrap();
             assert!((shape.columns.iter().sum::<f64>() - 1.0).abs() < 1e-9);
         }
     }
@@ -132,7 +133,7 @@ mod tests {
         }
         let mut whole = MergedDistribution::default();
         whole.add(&histogram).unwrap();
-        let shape = DensityShape::new(&whole, &ValueFormatter::new(None), 10).unwrap();
+        let shape = DistributionColumns::new(&whole, &ValueFormatter::new(None), 10).unwrap();
         assert_eq!((shape.not_positive, shape.unbounded), (2, 1));
     }
 
@@ -143,7 +144,7 @@ mod tests {
         parts.positive = vec![(1, 1000)];
         let mut whole = MergedDistribution::default();
         whole.add(&Histogram::from_parts(parts).unwrap()).unwrap();
-        let shape = DensityShape::new(&whole, &ValueFormatter::new(None), 10).unwrap();
+        let shape = DistributionColumns::new(&whole, &ValueFormatter::new(None), 10).unwrap();
         assert!(shape.axis.high / shape.axis.low < 1e4, "{:?}", shape.axis);
     }
 }
