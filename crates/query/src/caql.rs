@@ -3,7 +3,7 @@
 //! [`parse`] builds a tree from a text, [`Signature`] describes each function, and [`bind()`]
 //! resolves functions and argument values so that the tree can be evaluated.
 //!
-//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and [`ARGUMENTS_MAX`] together
+//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and `ARGUMENTS_MAX` together
 //! bound the cost of parsing untrusted text.
 
 mod aggregate;
@@ -84,4 +84,4 @@ pub const DEPTH_MAX: usize = 100;
 /// Maximum number of sources of a call, and of operands in a chain of one operator.
 pub(crate) const SOURCES_MAX: usize = 1000;
 /// Maximum number of arguments of a call.
-pub const ARGUMENTS_MAX: usize = 1000;
+pub(crate) const ARGUMENTS_MAX: usize = 1000;

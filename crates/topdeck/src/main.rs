@@ -55,6 +55,7 @@ mod targets;
 mod time;
 mod token;
 mod top;
+mod usage_error;
 mod watch;
 
 use std::process::ExitCode;

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::StartPosition;
 
-use crate::command::exit_with_usage_error;
 use crate::journal::record_output::{self, RecordOutput, RecordSource};
 use crate::journal::{open_read_only, parse};
+use crate::usage_error::UsageError;
 
 /// Print records, one per line
 ///
@@ -64,10 +64,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // behind --from end, as records are not durable at once.
     let start = source.position();
     if to < start && options.output.subscriber.is_none() && options.to != StartPosition::End {
-        exit_with_usage_error(
-            "journal cat",
-            format!("--to is position {to}, before --from, {start}; exchange them"),
-        );
+        let message = format!("--to is position {to}, before --from, {start}; exchange them");
+        return Err(UsageError { subcommand: "journal cat", message }.into());
     }
     let mut output = RecordOutput::new(&options.output)?;
     output.write(&mut source, to)?;
