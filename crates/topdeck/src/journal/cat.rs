@@ -5,9 +5,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::StartPosition;
 
-use crate::command::exit_with_usage_error;
 use crate::journal::record_output::{self, RecordOutput, RecordSource};
-use crate::journal::{open_read_only, parse};
+use crate::journal::{exit_with_usage_error, open_read_only, parse};
 
 /// Print records, one per line
 ///
@@ -65,7 +64,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let start = source.position();
     if to < start && options.output.subscriber.is_none() && options.to != StartPosition::End {
         exit_with_usage_error(
-            "journal cat",
+            "cat",
             format!("--to is position {to}, before --from, {start}; exchange them"),
         );
     }
