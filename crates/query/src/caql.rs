@@ -84,4 +84,4 @@ pub const DEPTH_MAX: usize = 100;
 /// Maximum number of sources of a call, and of operands in a chain of one operator.
 pub(crate) const SOURCES_MAX: usize = 1000;
 /// Maximum number of arguments of a call.
-pub const ARGUMENTS_MAX: usize = 1000;
+pub(crate) const ARGUMENTS_MAX: usize = 1000;
