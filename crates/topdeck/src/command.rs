@@ -8,7 +8,6 @@ use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches as _, Parser};
 
 use crate::renamed_flags;
-use crate::usage_error::UsageError;
 
 pub(crate) use crate::output::{print_message, print_stderr, print_stdout};
 
@@ -143,9 +142,6 @@ pub(crate) fn report_failure(error: &anyhow::Error) -> ExitCode {
     };
     if error.chain().any(closed) {
         return ExitCode::SUCCESS;
-    }
-    if let Some(UsageError { subcommand, message }) = error.downcast_ref() {
-        exit_with_usage_error(subcommand, message.clone());
     }
     print_message(format_args!("{error:#}"));
     ExitCode::FAILURE

@@ -81,6 +81,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     options.subcommand.run()
 }
 
+/// Reports a usage error of a check that clap cannot do: exit status 2.
+fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
+    crate::command::exit_with_usage_error(&format!("journal {subcommand}"), message)
+}
+
 /// Opens a journal, and reports records lost since it was last open.
 fn open(dir: &Path) -> Result<Journal> {
     try_open(dir, &journal::Options::default()).map_err(with_dir(dir))

@@ -55,7 +55,6 @@ mod targets;
 mod time;
 mod token;
 mod top;
-mod usage_error;
 mod watch;
 
 use std::process::ExitCode;

@@ -372,22 +372,22 @@ fn disabled_features_are_rejected() {
     check(
         "a[step()]",
         expect![
-            "2..8: duration expressions are experimental; enable with --experimental \
-             (HTTP: experimental=true)"
+            "2..8: duration expressions are experimental; enable with \
+             --experimental (HTTP: experimental=true)"
         ],
     );
     check(
         "a[5m] anchored",
         expect![
-            "0..5: anchored modifier is experimental; enable with --experimental \
-             (HTTP: experimental=true)"
+            "0..5: anchored modifier is experimental; enable with \
+             --experimental (HTTP: experimental=true)"
         ],
     );
     check(
         "a + fill(1) b",
         expect![
-            "0..13: fill modifiers are experimental; enable with --experimental \
-             (HTTP: experimental=true)"
+            "0..13: fill modifiers are experimental; enable with \
+             --experimental (HTTP: experimental=true)"
         ],
     );
     check_reads_back("foo offset +(5)", &Options::default());

@@ -6,8 +6,7 @@ use anyhow::{Result, bail};
 use journal::StartPosition;
 
 use crate::journal::record_output::{self, RecordOutput, RecordSource};
-use crate::journal::{open_read_only, parse};
-use crate::usage_error::UsageError;
+use crate::journal::{exit_with_usage_error, open_read_only, parse};
 
 /// Print records, one per line
 ///
@@ -64,8 +63,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     // behind --from end, as records are not durable at once.
     let start = source.position();
     if to < start && options.output.subscriber.is_none() && options.to != StartPosition::End {
-        let message = format!("--to is position {to}, before --from, {start}; exchange them");
-        return Err(UsageError { subcommand: "journal cat", message }.into());
+        exit_with_usage_error(
+            "cat",
+            format!("--to is position {to}, before --from, {start}; exchange them"),
+        );
     }
     let mut output = RecordOutput::new(&options.output)?;
     output.write(&mut source, to)?;

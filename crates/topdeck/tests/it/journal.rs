@@ -206,7 +206,7 @@ fn full_journal_error_has_a_remedy() {
         topdeck: N records appended, positions N..N, durability process, TIME; continue at record N of seq
         [exit status N]
         $ topdeck journal subscribers j add slow
-        slow: subscribed at position N, N records to read; unread records at a limit: retained
+        slow: subscribed at position N, N records to read; unread records are retained at a limit
     "#]];
     check(&mask_numbers(&text), expected);
     let stat = folder.session(&[("stat j", "")]);
