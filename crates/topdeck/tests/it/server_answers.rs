@@ -97,6 +97,16 @@ fn a_server_draws_heatmaps_like_its_store() {
 }
 
 #[test]
+fn tables_of_a_server_are_those_of_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    check_same(&folder, &server, "query", &format!("'histogram_avg(took)' {LAST} --csv"));
+    check_same(&folder, &server, "heatmap", "took --csv");
+    check_same(&folder, &server, "breakdown", "took --above 30ms --csv");
+    check_same(&folder, &server, "compare", "'took{host=\"a\"}' 'took{host=\"b\"}' --csv");
+}
+
+#[test]
 fn series_without_a_unit_are_left_out_and_named() {
     let folder = store_dir();
     std::fs::write(folder.path().join("plain.txt"), "12\n15\n").unwrap();
@@ -124,6 +134,16 @@ fn cardinality_of_a_server_is_that_of_its_store() {
         others.cloned().collect()
     };
     assert_eq!(without_self_metrics(&online), without_self_metrics(&offline));
+    // A table for a spreadsheet, offline and of the server.
+    let metrics = |csv: &str| -> Vec<String> {
+        assert!(csv.starts_with("metric,label,value,values,series\n"), "{csv}");
+        let rows = csv.lines().skip(1).filter(|row| !row.starts_with(','));
+        rows.filter(|row| !row.starts_with("topdeck_")).map(str::to_owned).collect()
+    };
+    let offline = metrics(&run_ok(&folder, "cardinality s --csv"));
+    let online = format!("cardinality --server {} --top 999 --csv", url(&server));
+    assert_eq!(metrics(&run_ok(&folder, &online)), offline);
+    assert!(!offline.is_empty());
     let text = run_ok(&folder, &format!("cardinality --server {}", url(&server)));
     assert!(text.starts_with(&format!("{}\n  ", url(&server))), "{text}");
 }
