@@ -153,7 +153,7 @@ impl<'a> Document<'a> {
     }
 
     /// Whether parts of the text are not in the document.
-    pub fn has_syntax_errors(&self) -> bool {
+    pub(crate) fn has_syntax_errors(&self) -> bool {
         self.unread.has_syntax_errors()
     }
 

@@ -100,10 +100,16 @@ fn a_server_draws_heatmaps_like_its_store() {
 fn tables_of_a_server_are_those_of_its_store() {
     let folder = store_dir();
     let server = server_of(&folder);
-    check_same(&folder, &server, "query", &format!("'histogram_avg(took)' {LAST} --csv"));
-    check_same(&folder, &server, "heatmap", "took --csv");
-    check_same(&folder, &server, "breakdown", "took --above 30ms --csv");
-    check_same(&folder, &server, "compare", "'took{host=\"a\"}' 'took{host=\"b\"}' --csv");
+    let same = |command: &str, arguments: &str| {
+        let offline = run_ok(&folder, &format!("{command} s {arguments} --csv"));
+        let line = format!("{command} --server {} {arguments} --csv", url(&server));
+        assert_eq!(run_ok(&folder, &line), offline);
+        assert!(offline.lines().count() > 1, "{offline}");
+    };
+    same("query", &format!("'histogram_avg(took)' {LAST}"));
+    same("heatmap", "took");
+    same("breakdown", "took --above 30ms");
+    same("compare", "'took{host=\"a\"}' 'took{host=\"b\"}'");
 }
 
 #[test]
