@@ -274,7 +274,8 @@ fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake, log: ServerLog) {
     if let Err(error) = intake.target().journal().reserve_first_segment() {
-        log.error(format_args!("cannot store new data yet: {error}"));
+        let dir = intake.target().journal().dir().display().to_string();
+        log.error(format_args!("cannot store new data in {dir} yet: {error}"));
     }
 }
 

@@ -224,14 +224,16 @@ fn rows_of_a_server_are_deleted_after_a_dry_run() {
     let line = format!("--server {} 'took{{host=\"a\"}}' {RANGE}", url(&server));
     let dry = run(&folder, &format!("delete {line}"));
     assert_eq!(dry.status, 0);
-    assert!(
-        dry.stdout.starts_with("would delete the rows of 1 series between")
-            && dry.stdout.ends_with("; --yes deletes\n"),
-        "{}",
-        dry.stdout
-    );
+    assert_eq!(dry.stdout, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE}")));
+    assert!(dry.stdout.ends_with("; --yes deletes\n"), "{}", dry.stdout);
     check_same(&folder, &server, "query", &format!("'took' {LAST}"));
     let deleted = run_ok(&folder, &format!("delete {line} --yes"));
+    // The dry run has the number of rows that are deleted then.
+    let rows = |text: &str, verb: &str| {
+        let rest = text.strip_prefix(verb).unwrap_or_else(|| panic!("{text}"));
+        rest.split(" of 1 series between").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(rows(&dry.stdout, "would delete "), rows(&deleted, "deleted "));
     assert_eq!(deleted, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE} --yes")));
     check_same(&folder, &server, "query", &format!("'took' {LAST}"));
 }
