@@ -135,6 +135,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         lookback: options.lookback,
         timeout: options.timeout,
     };
+    // A server answers without the line of the expression.
+    if language == Language::PromQl
+        && let Err(error) = promql::parse(text, &promql)
+    {
+        report_error(&error, text);
+        return Ok(ExitCode::FAILURE);
+    }
     let (answer, maxima) = match source.query(&query)? {
         Ok(answer) => answer,
         Err(error) => {

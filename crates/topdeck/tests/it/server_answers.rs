@@ -113,6 +113,16 @@ fn tables_of_a_server_are_those_of_its_store() {
 }
 
 #[test]
+fn a_syntax_error_is_marked_in_the_expression_with_a_server_too() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let offline = run(&folder, &format!("query s 'sum(took' {LAST}"));
+    let online = run(&folder, &format!("query --server {} 'sum(took' {LAST}", url(&server)));
+    assert_eq!((online.status, online.stderr.as_str()), (1, offline.stderr.as_str()));
+    assert!(online.stderr.ends_with("^\n"), "{}", online.stderr);
+}
+
+#[test]
 fn series_without_a_unit_are_left_out_and_named() {
     let folder = store_dir();
     std::fs::write(folder.path().join("plain.txt"), "12\n15\n").unwrap();
