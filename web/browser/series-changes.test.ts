@@ -53,6 +53,8 @@ test("a retired series is no longer current and keeps its values until it is del
   expect(await visitor.obstacles(390, "dark")).toEqual([]);
   // Its marker is a series of numbers with the same name.
   await page.getByRole("button", { name: "Delete …" }).click();
+  const deletion = page.getByRole("group", { name: "Delete series" });
+  await expect.poll(() => deletion.innerText()).toMatch(/This deletes \d+ rows? of 2 series/);
   await page.getByRole("button", { name: "Delete 2 series" }).click();
   await expect.poll(() => page.locator(".manage").innerText()).toContain("rows of 2 series.");
   // The rejection of the second attempt is in the console, and the answer for a deleted metric.

@@ -25,7 +25,7 @@ use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::query_service::QueryServiceSettings;
-use crate::route::{ApiRoute, FROM, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
+use crate::route::{ApiRoute, FROM, JSON, MAX_SERIES, Parameter, SELECTOR, TIMEOUT, TO};
 use query::maxima::{self, Maxima};
 use report::document::{self, CellEncoding};
 
@@ -203,6 +203,12 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
          baseline.",
         BREAKDOWN,
         || routing::get(breakdown::breakdown),
+    )
+    .with_response(
+        200,
+        JSON,
+        "labels by falling divergence; min and max bound all values of the baseline, in unit; null \
+         if unknown",
     ),
     ApiRoute::get(
         "/v1/overview",

@@ -13,14 +13,14 @@ mod retirement;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use axum::routing;
 use collect::SeriesSink as _;
 use intake::{Intake, SeriesKeyEncoding};
-use model::{Sample, Series, SeriesId};
-use store::{ReadView, SeriesEntryRef, Store};
+use model::{Sample, Selector, Series, SeriesId};
+use store::{ReadView, RowCount, SeriesEntryRef, Store};
 
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
@@ -125,7 +125,7 @@ impl SeriesChange {
         }
         let found = view.select(&selector);
         if found.is_empty() {
-            return Err(ApiError::NotFound(format!("{selector} matches no series")));
+            return Err(ApiError::NotFound(no_match_message(view, &selector)));
         }
         Ok(SeriesChange { found, range, is_dry_run })
     }
@@ -162,6 +162,29 @@ impl SeriesChange {
             ("examples", List(examples.map(|it| Object(series_fields(&it.series))).collect())),
         ])
     }
+
+    /// Fields of a dry run: the number of base rows that would change.
+    fn row_fields(&self, view: &ReadView) -> Result<[(&'static str, Json); 2], ApiError> {
+        let count = view.count_rows(&self.found, &self.range, RowCount::COUNTED_MAX)?;
+        let is_lower_bound = Bool(count.is_lower_bound);
+        Ok([("rows", integer(count.rows)), ("rows_is_lower_bound", is_lower_bound)])
+    }
+}
+
+/// A selector that matches nothing may have the name of a series in PromQL.
+fn no_match_message(view: &ReadView, selector: &Selector) -> String {
+    let mut stored = None;
+    view.each_series(&Selector::All, &mut |series| {
+        if query::prometheus_series(&series).any(|listed| selector.matches(&listed)) {
+            stored = Some(series.to_string());
+            return ControlFlow::Break(());
+        }
+        ControlFlow::Continue(())
+    });
+    let hint = stored.map_or(String::new(), |series| {
+        format!("; changes take stored names, not those of PromQL: select {series}")
+    });
+    format!("{selector} matches no series{hint}")
 }
 
 async fn delete(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {
@@ -173,6 +196,9 @@ async fn delete(context: Context, parameters: Parameters) -> Result<JsonBody, Ap
         let change = SeriesChange::resolve(&parameters, &view, now)?;
         change.check_expected(&parameters)?;
         let mut fields = change.fields(&view)?;
+        if change.is_dry_run {
+            fields.extend(change.row_fields(&view)?);
+        }
         drop(view);
         if !change.is_dry_run {
             let deleted = store.delete_series(&change.ids(), change.range)?;
@@ -207,7 +233,9 @@ async fn rename(context: Context, parameters: Parameters) -> Result<JsonBody, Ap
             check_target(&view, old, new)?;
             active.check_cancelled()?;
         }
-        if !change.is_dry_run {
+        if change.is_dry_run {
+            fields.extend(change.row_fields(&view)?);
+        } else {
             let mut rows = 0;
             for (old, new) in &renames {
                 rows += copy_rows(&intake, &view, old, new)?;

@@ -93,6 +93,7 @@ impl Role for ForwardRole {
             check.file(table, "token_file", remote.token_file.as_ref());
             let (ca, certificate, key) = (&remote.ca, &remote.certificate, &remote.key);
             check.client_tls(table, ca.as_ref(), certificate.as_ref(), key.as_ref());
+            check.contents(table, "name", || Ok::<(), BoxError>(remote.read()?.check()?));
         }
     }
 

@@ -81,6 +81,15 @@ impl Remote {
         }
     }
 
+    /// Checks name, URL, token and certificates.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.target()?;
+        if self.tls.has_files() {
+            self.tls.config().map_err(|error| self.invalid(error.to_string()))?;
+        }
+        self.authorization().map(drop)
+    }
+
     /// Authorization header of requests.
     pub(crate) fn authorization(&self) -> Result<Option<HeaderValue>> {
         let Some(token) = &self.token else { return Ok(None) };
@@ -99,8 +108,7 @@ impl Settings {
     /// Validates all settings.
     pub(crate) fn check(&self) -> Result<()> {
         for (at, remote) in self.remotes.iter().enumerate() {
-            remote.target()?;
-            remote.authorization()?;
+            remote.check()?;
             if self.remotes[..at].iter().any(|before| before.name == remote.name) {
                 return Err(Error::Name { name: remote.name.clone(), reason: "is not unique" });
             }

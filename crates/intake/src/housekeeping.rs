@@ -63,7 +63,7 @@ pub(crate) fn run_housekeeping(shared: &IntakeState) {
 /// Logs when there is no longer space for new data, and when there is again.
 fn log_space(shared: &IntakeState) {
     let problem = shared.space_problem();
-    if let Some(line) = shared.space.log_line(problem.as_deref()) {
+    if let Some(line) = shared.space.log_line(problem.as_deref(), shared.target.journal().dir()) {
         let level = if problem.is_some() { LogLevel::Error } else { LogLevel::Info };
         (shared.settings.log)(level, &line);
     }

@@ -1,6 +1,7 @@
 //! Watches whether new data finds space: reports when it no longer does and when it does again, and
 //! bounds a stop with a full disk.
 
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -58,21 +59,22 @@ impl SpaceMonitor {
         (refusal.at.elapsed() < REFUSAL_LASTS).then(|| refusal.reason.clone())
     }
 
-    /// The log line for the state `problem`, if it has changed.
-    pub(crate) fn log_line(&self, problem: Option<&str>) -> Option<String> {
-        let mut reported = lock(&self.reported);
+    /// The log line for the state `problem` of the journal in `dir`, if it has changed.
+    pub(crate) fn log_line(&self, problem: Option<&str>, dir: &Path) -> Option<String> {
+        let (mut reported, dir) = (lock(&self.reported), dir.display());
         match (problem, *reported) {
             (Some(problem), None) => {
                 *reported = Some(Instant::now());
                 Some(format!(
                     "cannot store new data: {problem}; senders are asked to retry (HTTP 429), and \
-                     /health answers 503; free disk space or raise the limit"
+                     /health answers 503; free disk space of {dir} or raise the limit"
                 ))
             }
             (None, Some(since)) => {
                 *reported = None;
                 let seconds = since.elapsed().as_secs();
-                Some(format!("new data is stored again: there was no space for {seconds} s"))
+                let text = "new data is stored again: there was no space";
+                Some(format!("{text} for {seconds} s in {dir}"))
             }
             _ => None,
         }
@@ -99,14 +101,16 @@ mod tests {
 
     #[test]
     fn the_log_says_once_when_the_disk_fills_and_once_when_it_frees() {
-        let monitor = SpaceMonitor::default();
-        assert_eq!(monitor.log_line(None), None);
-        let line = monitor.log_line(Some("no space left")).unwrap();
+        let (monitor, dir) = (SpaceMonitor::default(), Path::new("/data/store"));
+        assert_eq!(monitor.log_line(None, dir), None);
+        let line = monitor.log_line(Some("no space left"), dir).unwrap();
         assert!(line.starts_with("cannot store new data: no space left; "), "{line}");
-        assert_eq!(monitor.log_line(Some("no space left")), None);
-        let line = monitor.log_line(None).unwrap();
+        assert!(line.contains("free disk space of /data/store"), "{line}");
+        assert_eq!(monitor.log_line(Some("no space left"), dir), None);
+        let line = monitor.log_line(None, dir).unwrap();
         assert!(line.starts_with("new data is stored again: there was no space for "), "{line}");
-        assert_eq!(monitor.log_line(None), None);
+        assert!(line.ends_with(" s in /data/store"), "{line}");
+        assert_eq!(monitor.log_line(None, dir), None);
     }
 
     #[test]

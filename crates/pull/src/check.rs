@@ -28,7 +28,7 @@ use crate::settings::{CheckJobSettings, JobCommon, resolve_target};
 use crate::target_state::TargetState;
 
 /// Labels that the check itself sets.
-const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
+pub(crate) const RESERVED_LABELS: [&str; 3] = ["check", "phase", "outcome"];
 
 /// Validated check settings.
 #[derive(Debug)]

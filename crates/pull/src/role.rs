@@ -10,9 +10,11 @@ use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use crate::check::{CheckConfig, RESERVED_LABELS};
 use crate::probe::{AnyProbe, PROBES};
 use crate::pull::Pull;
-use crate::settings::{CheckJobSettings, ScrapeJobSettings, Settings};
+use crate::scrape::ScrapeConfig;
+use crate::settings::{CheckJobSettings, INTERVALS, INTERVALS_MAX, ScrapeJobSettings, Settings};
 
 /// Settings tables of the role.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -129,6 +131,12 @@ impl ScrapeTable {
         {
             check.problem(table, "timeout", "timeout is longer than interval");
         }
+        check.range(table, "interval", self.interval, INTERVALS);
+        check_labels(&self.labels, &[], table, check);
+        check.contents(table, "name", || {
+            ScrapeConfig::new(&self.read()?)?;
+            Ok::<(), BoxError>(())
+        });
     }
 }
 
@@ -173,10 +181,42 @@ impl CheckTable {
             Some(probe) => probe.check(table, check),
             None => {
                 let keys: Vec<&str> = PROBES.iter().map(|row| row.key).collect();
-                check.problem(table, "name", format!("a check has either {}", keys.join(" or ")));
+                let what = format!("a check has either {}", keys.join(" or "));
+                check.absent(table, "name", &keys, what);
             }
         }
         check.file(table, "ca", self.ca.as_ref());
+        check.range(table, "interval", self.interval, INTERVALS);
+        let interval = length_or(self.interval, CheckJobSettings::default().interval);
+        if let Some(Length(timeout)) = self.timeout
+            && timeout > interval * INTERVALS_MAX
+        {
+            let what = format!("timeout is {timeout:?}, must be at most {INTERVALS_MAX} intervals");
+            check.problem(table, "timeout", what);
+        }
+        check_labels(&self.labels, &RESERVED_LABELS, table, check);
+        check.contents(table, "name", || {
+            CheckConfig::new(&self.read()?)?;
+            Ok::<(), BoxError>(())
+        });
+    }
+}
+
+/// Checks that labels have no reserved names.
+fn check_labels(
+    labels: &BTreeMap<String, String>,
+    reserved: &[&str],
+    table: TableRef<'_>,
+    check: &mut SettingsCheck<'_>,
+) {
+    for name in labels.keys() {
+        if name.starts_with("__") {
+            let what = format!("label {name:?}: names that begin with __ are reserved; rename it");
+            check.problem(table, "labels", what);
+        } else if reserved.contains(&&**name) {
+            let what = format!("label {name:?}: the check itself sets it; rename it");
+            check.problem(table, "labels", what);
+        }
     }
 }
 

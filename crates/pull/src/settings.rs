@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 use crate::probe::{AnyProbe, TcpProbe};
 
 /// Allowed job intervals.
-const INTERVALS: RangeInclusive<Duration> =
+pub(crate) const INTERVALS: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(24 * 3600);
 /// A phase's timeout is this multiple of the attempt's timeout, so that the attempt's timeout
 /// always fires first.
 pub(crate) const MISSED_STARTS_MAX: u32 = 2;
 /// Longest timeout in intervals; limits the attempts of a job in flight.
-const INTERVALS_MAX: u32 = 60;
+pub(crate) const INTERVALS_MAX: u32 = 60;
 
 /// Settings of all jobs.
 #[derive(Clone, Debug, PartialEq)]

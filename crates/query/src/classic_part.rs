@@ -48,21 +48,49 @@ fn count_up_to(histogram: &FloatHistogram, bound: f64) -> Option<f64> {
     Some(count)
 }
 
-/// Adds the bounds of a histogram's buckets: all of them if they are explicit.
-pub(crate) fn add_bounds(histogram: &FloatHistogram, bounds: &mut Vec<f64>) {
-    match &histogram.grid {
-        BucketGrid::Custom(custom) => bounds.extend(custom.iter()),
-        _ => {
-            let filled = histogram.buckets().filter(|bucket| bucket.count != 0.0);
-            bounds.extend(filled.flat_map(|bucket| [bucket.lower, bucket.upper]));
-        }
-    }
-    bounds.retain(|bound| bound.is_finite());
-    bounds.push(f64::INFINITY);
-    sort_bounds(bounds);
+/// Bounds of the buckets of a histogram over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BucketBounds {
+    /// In ascending order.
+    pub(crate) all: Vec<f64>,
+    grid: Option<BucketGrid>,
+    has_explicit_bounds: bool,
+    has_changed_grid: bool,
 }
 
-fn sort_bounds(bounds: &mut Vec<f64>) {
+impl BucketBounds {
+    /// Adds the bounds of a histogram: all of them if they are explicit.
+    pub(crate) fn add(&mut self, histogram: &FloatHistogram) {
+        match &histogram.grid {
+            BucketGrid::Custom(custom) => {
+                self.has_explicit_bounds = true;
+                self.all.extend(custom.iter());
+            }
+            grid => {
+                let is_same = self.grid.get_or_insert_with(|| grid.clone()) == grid;
+                self.has_changed_grid |= !is_same;
+                let filled = histogram.buckets().filter(|bucket| bucket.count != 0.0);
+                self.all.extend(filled.flat_map(|bucket| [bucket.lower, bucket.upper]));
+            }
+        }
+        self.all.retain(|bound| bound.is_finite());
+        self.all.push(f64::INFINITY);
+        sort_bounds(&mut self.all);
+    }
+
+    /// Grid of which all bounds are edges, so that every histogram with it has a count for each.
+    pub(crate) fn grid(&self) -> Option<&BucketGrid> {
+        self.grid.as_ref().filter(|_| !self.has_explicit_bounds && !self.has_changed_grid)
+    }
+
+    /// Whether fine buckets of other widths were added: not all bounds are edges of all of them.
+    pub(crate) fn has_changed_grid(&self) -> bool {
+        self.has_changed_grid
+    }
+}
+
+/// Sorts bounds and removes duplicates.
+pub(crate) fn sort_bounds(bounds: &mut Vec<f64>) {
     // Zero has one spelling.
     bounds.iter_mut().for_each(|bound| *bound += 0.0);
     bounds.sort_by(f64::total_cmp);
@@ -92,9 +120,10 @@ mod tests {
 
     #[track_caller]
     fn check(histogram: &FloatHistogram, expected: &[(&str, f64)]) {
-        let mut bounds = Vec::new();
-        add_bounds(histogram, &mut bounds);
+        let mut bounds = BucketBounds::default();
+        bounds.add(histogram);
         let found: Vec<(String, f64)> = bounds
+            .all
             .into_iter()
             .map(|bound| (bound_label(bound), ClassicPart::Bucket(bound).value(histogram).unwrap()))
             .collect();

@@ -13,6 +13,7 @@
 //! [`prometheus_name`]: crate::prometheus_name
 
 mod converted_unit;
+mod found_buckets;
 mod selection;
 
 use std::collections::{BTreeMap, HashSet};
@@ -24,7 +25,7 @@ use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
 use store::{HistogramIncrements, NumberSummary, TimeGrid};
 
-use crate::classic_part::{self, ClassicPart};
+use crate::classic_part::{self, BucketBounds, ClassicPart};
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
@@ -35,6 +36,7 @@ use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
+use found_buckets::FoundBuckets;
 use selection::{ClassicSuffix, SeriesMatch};
 
 /// Source that finds series under the names that Prometheus would give them.
@@ -167,6 +169,7 @@ impl<'a> PrometheusSource<'a> {
         }
         drop(selected);
         let stored: HashSet<LabelSet> = found.iter().map(|handle| handle.labels.clone()).collect();
+        let mut buckets: Vec<FoundBuckets> = Vec::new();
         for SeriesMatch { labels, suffix, unit, divisor, mut handles } in computed {
             let kind = handles[0].kind;
             let Some(suffix) = suffix else {
@@ -181,39 +184,57 @@ impl<'a> PrometheusSource<'a> {
                 kind => kind,
             };
             let histogram = ClassicSource { handles, unit, divisor, read: None };
-            let mut add = |labels: LabelSet, histogram: &Arc<ClassicSource>, part: ClassicPart| {
-                if !stored.contains(&labels) {
-                    let series = ClassicSeries { histogram: Arc::clone(histogram), part };
-                    found.push(self.add(labels, kind, SourceSeries::Classic(series)));
-                }
-            };
             let part = match (suffix, search) {
                 (ClassicSuffix::Count, _) => ClassicPart::Count,
                 (ClassicSuffix::Sum, _) => ClassicPart::Sum,
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
-                    let unit = histogram.unit.clone();
                     let (histogram, bounds) = match search {
                         BucketSearch::List(range) => self.list_bounds(histogram, range)?,
                         BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
-                    let mut is_selected = bounds.is_empty();
-                    for &bound in &bounds {
-                        let labels = selection::bucket_labels(selector, &labels, kind, bound);
-                        let Some(labels) = labels else { continue };
-                        is_selected = true;
-                        add(labels, &histogram, ClassicPart::Bucket(bound));
-                    }
-                    if !is_selected {
-                        self.add_hint(bound_hint(labels.name(), &unit, &bounds));
-                    }
+                    buckets.push(FoundBuckets { labels, kind, histogram, bounds });
                     continue;
                 }
             };
-            add(labels, &Arc::new(histogram), part);
+            if !stored.contains(&labels) {
+                let series = ClassicSeries { histogram: Arc::new(histogram), part };
+                found.push(self.add(labels, kind, SourceSeries::Classic(series)));
+            }
         }
+        if matches!(search, BucketSearch::Samples(_)) {
+            let warnings = found_buckets::share_bounds(&mut buckets);
+            warnings.into_iter().for_each(|warning| self.add_hint(warning));
+        }
+        self.add_buckets(selector, buckets, &stored, &mut found);
         Ok(found)
+    }
+
+    /// Adds the bucket series of histograms that a selector matches.
+    fn add_buckets(
+        &self,
+        selector: &Selector,
+        buckets: Vec<FoundBuckets>,
+        stored: &HashSet<LabelSet>,
+        found: &mut Vec<SeriesHandle>,
+    ) {
+        for FoundBuckets { labels, kind, histogram, bounds } in buckets {
+            let mut is_selected = bounds.all.is_empty();
+            for &bound in &bounds.all {
+                let bucket = selection::bucket_labels(selector, &labels, kind, bound);
+                let Some(bucket) = bucket else { continue };
+                is_selected = true;
+                if !stored.contains(&bucket) {
+                    let part = ClassicPart::Bucket(bound);
+                    let series = ClassicSeries { histogram: Arc::clone(&histogram), part };
+                    found.push(self.add(bucket, kind, SourceSeries::Classic(series)));
+                }
+            }
+            if !is_selected {
+                self.add_hint(bound_hint(labels.name(), &histogram.unit, &bounds.all));
+            }
+        }
     }
 
     fn add_hint(&self, hint: String) {
@@ -228,8 +249,8 @@ impl<'a> PrometheusSource<'a> {
         &self,
         mut histogram: ClassicSource,
         range: &Range<i64>,
-    ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
-        let mut bounds = Vec::new();
+    ) -> Result<(Arc<ClassicSource>, BucketBounds)> {
+        let mut bounds = BucketBounds::default();
         if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
             let is_kept = all.end.saturating_sub(all.start) <= KEPT_RANGE_MAX;
             let mut start = all.start;
@@ -240,7 +261,7 @@ impl<'a> PrometheusSource<'a> {
                 let slice = start..start.saturating_add(KEPT_RANGE_MAX).min(all.end);
                 let found = self.read_histogram(&histogram, slice.clone())?;
                 for histogram in found.values.iter().filter_map(|point| point.value.histogram()) {
-                    classic_part::add_bounds(&histogram, &mut bounds);
+                    bounds.add(&histogram);
                 }
                 if is_kept {
                     self.reserve(found.values.iter().map(|point| point.value.samples()).sum())?;
@@ -258,20 +279,20 @@ impl<'a> PrometheusSource<'a> {
         &self,
         histogram: ClassicSource,
         range: &Range<i64>,
-    ) -> Result<(Arc<ClassicSource>, Vec<f64>)> {
-        let mut bounds = Vec::new();
+    ) -> Result<(Arc<ClassicSource>, BucketBounds)> {
+        let mut bounds = BucketBounds::default();
         if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
             let step = all.end.saturating_sub(all.start);
             let grid = TimeGrid { start: all.start, step, columns: 1 };
             let mut read = self.stored.histograms(&histogram.of_histograms(), grid)?;
             converted_unit::divide_mixtures(&mut read, histogram.divisor);
             for part in read.values.iter().flat_map(Mixture::parts) {
-                classic_part::add_bounds(&FloatHistogram::from(part), &mut bounds);
+                bounds.add(&FloatHistogram::from(part));
             }
             let last = all.end.saturating_sub(LAST_SAMPLES).max(all.start)..all.end;
             let last = self.read_histogram(&histogram, last)?;
             for histogram in last.values.iter().filter_map(|point| point.value.histogram()) {
-                classic_part::add_bounds(&histogram, &mut bounds);
+                bounds.add(&histogram);
             }
         }
         Ok((Arc::new(histogram), bounds))

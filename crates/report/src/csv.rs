@@ -3,9 +3,11 @@
 //! A table follows RFC 4180 with line feeds: a header, then a row per point, cell or line of the
 //! document. Except that of a query, which depends on its labels and values, the header is always
 //! the same. A statistic with bounds has three columns: `x`, `x_lower`, `x_upper`; an unknown value
-//! is empty. Times are UTC with milliseconds. A label has a column of its name, `label_NAME` if the
-//! table has a column of that name itself. Distributions of a query have their count, sum, minimum
-//! and maximum; their buckets are in the JSON document, and in the table of a heatmap.
+//! is empty. The column `unit` has the unit of the row's values and thresholds; counts have none,
+//! rates are per second, and shares, probabilities and divergences are from 0 to 1. Times are UTC
+//! with milliseconds. A label has a column of its name, `label_NAME` if the table has a column of
+//! that name itself. Distributions of a query have their count, sum, minimum and maximum; their
+//! buckets are in the JSON document, and in the table of a heatmap.
 
 use std::collections::BTreeSet;
 
@@ -28,6 +30,8 @@ pub enum CsvTable {
     Overview,
     /// A row per target.
     Targets,
+    /// A row per metric, label and label value.
+    Cardinality,
 }
 
 /// The table of a document that has not been written.
@@ -46,6 +50,7 @@ pub fn csv_text(table: CsvTable, document: &Value) -> String {
         CsvTable::Breakdown => add_breakdown(document, &mut rows),
         CsvTable::Overview => add_overview(document, &mut rows),
         CsvTable::Targets => add_targets(document, &mut rows),
+        CsvTable::Cardinality => add_cardinality(document, &mut rows),
     }
     rows.text()
 }
@@ -79,6 +84,9 @@ const TARGET_COLUMNS: [FieldColumn; 6] = [
     ("longest", false),
     ("latest_failure", false),
 ];
+/// A row of a metric has no label, that of a label no value.
+const CARDINALITY_COLUMNS: [FieldColumn; 5] =
+    [("metric", false), ("label", false), ("value", false), ("values", false), ("series", false)];
 const COMPARISON_COLUMNS: [FieldColumn; 6] = [
     ("statistic", false),
     ("a", true),
@@ -307,6 +315,10 @@ fn add_comparison(document: &Value, rows: &mut CsvRows) {
         rows.start_row();
         rows.set("statistic", name.to_owned());
         rows.set_value("difference", value);
+        // The others are probabilities.
+        if name == "wasserstein" {
+            rows.set("unit", plain_text(&document["a"]["unit"]));
+        }
     }
 }
 
@@ -354,6 +366,18 @@ fn add_targets(document: &Value, rows: &mut CsvRows) {
         rows.start_row();
         for (column, _) in TARGET_COLUMNS {
             rows.set_value(column, &row[column]);
+        }
+    }
+}
+
+fn add_cardinality(document: &Value, rows: &mut CsvRows) {
+    rows.add_columns(&CARDINALITY_COLUMNS);
+    for entries in ["by_metric", "by_label", "by_pair"] {
+        for row in list(&document[entries]) {
+            rows.start_row();
+            for (column, _) in CARDINALITY_COLUMNS {
+                rows.set(column, plain_text(&row[column]));
+            }
         }
     }
 }
@@ -494,7 +518,7 @@ mod tests {
             statistic=q0.5 a=1.0 a_lower=1.0 a_upper=1.0 b=2.0 b_lower=2.0
             b_upper=2.0 significant=true unit=ms
             statistic=wasserstein difference=1.0 difference_lower=1.0
-            difference_upper=1.0
+            difference_upper=1.0 unit=ms
             statistic=ks_statistic difference=1.0 difference_lower=1.0
             difference_upper=1.0
             statistic=probability_of_superiority difference=0.5
@@ -554,6 +578,26 @@ mod tests {
             expect![[r#"
                 state,kind,target,success_share,longest,latest_failure
                 down,scrape,job=node,0.5,2 s,HTTP 500
+            "#]],
+        );
+    }
+
+    #[test]
+    fn cardinality_has_a_row_per_metric_label_and_label_value() {
+        let document = json!({
+            "series": 3, "metrics": 1, "labels": 1,
+            "by_metric": [{"metric": "latency", "series": 3}],
+            "by_label": [{"label": "host", "values": 2, "series": 3}],
+            "by_pair": [{"label": "host", "value": "a,b", "series": 2}]
+        });
+        check(
+            CsvTable::Cardinality,
+            &document,
+            expect![[r#"
+                metric,label,value,values,series
+                latency,,,,3
+                ,host,,2,3
+                ,host,"a,b",,2
             "#]],
         );
     }

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use render::text::plural;
 use render::time::precise_time_text;
-use store::DeletionResult;
+use store::{DeletionResult, RowCount};
 
 /// Rows that were deleted, or would be.
 #[derive(Clone, Debug)]
@@ -15,8 +15,17 @@ pub struct Deletion {
     pub example: String,
     /// Range of the ends of the rows, in nanoseconds since the Unix epoch.
     pub range: Range<i64>,
-    /// What was deleted; `None` for a dry run.
-    pub result: Option<DeletionResult>,
+    /// What was deleted, or would be.
+    pub outcome: DeletionOutcome,
+}
+
+/// What was deleted, or what a dry run counted.
+#[derive(Clone, Copy, Debug)]
+pub enum DeletionOutcome {
+    /// Base rows that `--yes` deletes.
+    DryRun(RowCount),
+    /// Deleted rows.
+    Deleted(DeletionResult),
 }
 
 impl Deletion {
@@ -34,10 +43,13 @@ impl Deletion {
 /// What was deleted, one line per kind of rows; for a dry run, what `--yes` would delete.
 pub fn deletion_text(deletion: &Deletion) -> String {
     let (about, rows) = (deletion.subject(), |n| plural(n, "row", "rows"));
-    let Some(deleted) = &deletion.result else {
-        let mark = if deletion.series > 1 { ", such as" } else { ":" };
-        let example = &deletion.example;
-        return format!("would delete the rows of {about}{mark} {example}; --yes deletes\n");
+    let deleted = match &deletion.outcome {
+        DeletionOutcome::Deleted(deleted) => deleted,
+        DeletionOutcome::DryRun(count) => {
+            let mark = if deletion.series > 1 { ", such as" } else { ":" };
+            let (count, example) = (row_count_text(*count), &deletion.example);
+            return format!("would delete {count} of {about}{mark} {example}; --yes deletes\n");
+        }
     };
     let mut text = format!("deleted {} of {about}\n", rows(deleted.rows));
     if deleted.rollup_rows > 0 {
@@ -53,4 +65,10 @@ pub fn deletion_text(deletion: &Deletion) -> String {
         ));
     }
     text
+}
+
+/// `1 row`, `at least 1,000,000 rows`.
+pub fn row_count_text(count: RowCount) -> String {
+    let rows = plural(count.rows, "row", "rows");
+    if count.is_lower_bound { format!("at least {rows}") } else { rows }
 }

@@ -7,6 +7,7 @@
 mod check;
 mod document;
 mod problem;
+mod unread_keys;
 mod value;
 
 pub use check::{SettingsCheck, SettingsCount, Transport};

@@ -131,4 +131,4 @@ pub use stat::StoreStat;
 pub use store::Store;
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
-pub use view::{COLUMNS_MAX, ColumnIter, ReadView, TimeColumn};
+pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, TimeColumn};

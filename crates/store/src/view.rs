@@ -70,6 +70,20 @@ pub struct TimeColumn<T> {
     pub gaps: Vec<Gap>,
 }
 
+/// Number of base rows of a selection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RowCount {
+    /// The number.
+    pub rows: u64,
+    /// Whether there may be more: not all series were counted.
+    pub is_lower_bound: bool,
+}
+
+impl RowCount {
+    /// Number of rows after which dry runs stop counting: about a second.
+    pub const COUNTED_MAX: u64 = 1_000_000;
+}
+
 /// Computes some columns and their gaps.
 type ColumnReader<T> =
     fn(&ReadView, &[SeriesQuery], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
@@ -419,6 +433,29 @@ impl ReadView {
             for_each_sample(gathered.into_settled(kind).0, each);
         }
         Ok(gaps)
+    }
+
+    /// Number of base rows that ended within a range, as a deletion counts them. Rows are read, so
+    /// counting stops after the series with which `max` is reached.
+    pub fn count_rows(
+        &self,
+        series: &[SeriesEntryRef],
+        range: &Range<i64>,
+        max: u64,
+    ) -> Result<RowCount> {
+        let mut rows = 0_u64;
+        for series in series {
+            if rows >= max {
+                return Ok(RowCount { rows, is_lower_bound: true });
+            }
+            // A row belongs to the nanosecond before its end.
+            let ends = range.start..range.end.saturating_add(1);
+            self.samples(series, ends, &mut |sample| {
+                let is_within = range.contains(&sample.end.saturating_sub(1));
+                rows = rows.saturating_add(u64::from(is_within));
+            })?;
+        }
+        Ok(RowCount { rows, is_lower_bound: false })
     }
 
     fn heads(&self) -> impl Iterator<Item = RwLockReadGuard<'_, Head>> {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use report::CsvTable;
 
 use crate::answer_source::AnswerSource;
 use crate::command::print_stdout;
@@ -28,6 +29,10 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
+    /// Print CSV: a row per metric, label and label value
+    #[arg(long, conflicts_with = "json")]
+    csv: bool,
+
     #[command(flatten)]
     server: ServerClient,
 }
@@ -46,9 +51,11 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let source = AnswerSource::open(options.dir.as_deref(), &options.server)?;
     let cardinality = source.cardinality(options.top)?;
-    let text = match options.json {
-        true => format!("{}\n", report::document::cardinality::to_json(&cardinality)),
-        false => report::cardinality_text(&source.name(), &cardinality),
+    let document = || report::document::cardinality::to_json(&cardinality);
+    let text = match (options.json, options.csv) {
+        (true, _) => format!("{}\n", document()),
+        (_, true) => report::document_csv(CsvTable::Cardinality, &document()),
+        _ => report::cardinality_text(&source.name(), &cardinality),
     };
     print_stdout(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use crate::command::print_stdout;
-use crate::node::{ROLES, verify_settings};
-use crate::output::print_problems;
+use crate::node::{ROLES, verify_settings, verify_tokens};
+use crate::output::{print_message, print_problems};
 use crate::serve::data_dir;
 use crate::settings::Settings;
 use render::text::escape_control;
@@ -15,9 +15,8 @@ use render::text::plural;
 
 /// Check the settings of `topdeck serve` and `topdeck agent`
 ///
-/// Parses the file as they do and prints the errors with their lines and, for an unknown key, the
-/// nearest valid one. A value that cannot be read hides the checks of other values: check again
-/// after a correction. Checks that files named in the settings exist, that certificates are valid,
+/// Parses the file as they do and prints all errors with their lines and, for an unknown key, the
+/// nearest valid one. Checks that files named in the settings exist, that certificates are valid,
 /// and that tokens exist in the data directory if an address needs them. Opens no port and no
 /// connection.
 #[derive(clap::Args)]
@@ -38,27 +37,36 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    match Settings::read(&options.file, ROLES) {
-        Ok(settings) => {
-            verify_settings(None, &settings, &data_dir(None, &settings)?)?;
-            let counts = settings.roles.summary().into_iter();
-            let counts: Vec<String> =
-                counts.map(|n| plural(n.count as u64, n.one, n.many)).collect();
-            let file = escape_control(&options.file.display().to_string());
-            let text = match counts.split_last() {
-                Some((last, first)) => {
-                    format!("{file}: valid, with {} and {last}\n", first.join(", "))
-                }
-                None => format!("{file}: valid\n"),
-            };
-            print_stdout(text.as_bytes())?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(problems) => {
-            print_problems(&problems);
-            Ok(ExitCode::FAILURE)
+    let (settings, problems) = match Settings::read_with_contents(&options.file, ROLES) {
+        Ok((settings, problems)) => (Some(settings), problems),
+        Err(problems) => (None, problems),
+    };
+    let mut is_valid = problems.is_empty();
+    if !is_valid {
+        print_problems(&problems);
+    }
+    if let Some(settings) = &settings {
+        let verified = match is_valid {
+            true => {
+                data_dir(None, settings).and_then(|data| verify_settings(None, settings, &data))
+            }
+            false => data_dir(None, settings).and_then(|data| verify_tokens(settings, &data)),
+        };
+        if let Err(error) = verified {
+            print_message(format_args!("{}: {error:#}", options.file.display()));
+            is_valid = false;
         }
     }
+    let Some(settings) = settings.filter(|_| is_valid) else { return Ok(ExitCode::FAILURE) };
+    let counts = settings.roles.summary().into_iter();
+    let counts: Vec<String> = counts.map(|n| plural(n.count as u64, n.one, n.many)).collect();
+    let file = escape_control(&options.file.display().to_string());
+    let text = match counts.split_last() {
+        Some((last, first)) => format!("{file}: valid, with {} and {last}\n", first.join(", ")),
+        None => format!("{file}: valid\n"),
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -76,6 +84,26 @@ mod tests {
         match verify_settings(None, &settings, &data) {
             Ok(()) => assert_eq!("", expected),
             Err(error) => assert!(error.to_string().contains(expected), "{error}"),
+        }
+    }
+
+    #[test]
+    fn contents_of_files_are_checked_beside_other_errors() {
+        let folder = std::env::temp_dir().join(format!("topdeck-check-{:x}", journal::random_id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join("topdeck.toml");
+        std::fs::write(folder.join("ca.pem"), "x").expect("a file");
+        let text = "colection_interval = \"1s\"\n[[scrape]]\nname = \"a\"\nurl = \
+                    \"https://b\"\nca = \"ca.pem\"\n[[remote]]\nname = \"a/b\"\nurl = \"http://b\"\n";
+        std::fs::write(&file, text).expect("a file");
+        let (_, problems) = Settings::read_with_contents(&file, ROLES).expect("it is readable");
+        std::fs::remove_dir_all(&folder).expect("it exists");
+        let text = problems.to_string();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("  | ")).collect();
+        let expected = [":1: unknown key", ":3: scrape \"a\":", ":7: remote name \"a/b\" has"];
+        assert_eq!(lines.len(), expected.len(), "{text}");
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.contains(expected), "{line}");
         }
     }
 

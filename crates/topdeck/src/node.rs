@@ -195,6 +195,14 @@ pub(crate) fn verify_settings(
     Ok(settings.node.server(data).verify()?)
 }
 
+/// Verifies the part of [`verify_settings`] that does not depend on the contents of settings other
+/// than addresses: that tokens exist if an address needs them.
+pub(crate) fn verify_tokens(settings: &Settings, data: &Path) -> Result<()> {
+    let mut server = settings.node.server(data);
+    server.listen.iter_mut().for_each(|listen| listen.tls = None);
+    Ok(server.verify()?)
+}
+
 fn scheme(settings: &Settings) -> &'static str {
     if settings.node.http.tls.is_some() { "https" } else { "http" }
 }
@@ -266,7 +274,8 @@ fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake, log: ServerLog) {
     if let Err(error) = intake.target().journal().reserve_first_segment() {
-        log.error(format_args!("cannot store new data yet: {error}"));
+        let dir = intake.target().journal().dir().display().to_string();
+        log.error(format_args!("cannot store new data in {dir} yet: {error}"));
     }
 }
 

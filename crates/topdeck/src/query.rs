@@ -135,6 +135,13 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         lookback: options.lookback,
         timeout: options.timeout,
     };
+    // A server answers without the line of the expression.
+    if language == Language::PromQl
+        && let Err(error) = promql::parse(text, &promql)
+    {
+        report_error(&error, text);
+        return Ok(ExitCode::FAILURE);
+    }
     let (answer, maxima) = match source.query(&query)? {
         Ok(answer) => answer,
         Err(error) => {
@@ -202,13 +209,23 @@ fn report_empty_result(options: &Options, source: &AnswerSource) -> Result<()> {
             return Ok(());
         }
     }
+    let is_plain_selector =
+        matches!(&selectors[..], [(_, written)] if *written == options.arguments.value.trim());
     let all = match selectors.is_empty() {
         true => Selector::All,
         false => Selector::or(selectors.into_iter().map(|(selector, _)| selector).collect()),
     };
     if let Some(extent) = source.selection(&all, i64::MIN..i64::MAX)?.rows {
         let (first, last) = (precise_time_text(extent.start), precise_time_text(extent.end));
-        print_message(format_args!("rows exist from {first} to {last}"));
+        let end = options.to.map(|to| to.to_unix_ns(journal::wall_clock()()));
+        let hint = match is_plain_selector && end.is_none_or(|end| end >= extent.end) {
+            true => {
+                "; a series has no value at an instant once it is retired, or 5 min after its last \
+                 row: query a range with --from, or last_over_time(…[1h])"
+            }
+            false => "",
+        };
+        print_message(format_args!("rows exist from {first} to {last}{hint}"));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use model::Selector;
 use render::text::plural;
+use store::RowCount;
 
 use crate::output::print_stdout;
 use crate::retire::{answer_count, series_text};
@@ -73,7 +74,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let (old, new) = (&answer["examples"][0], &answer["renamed"][0]);
             let example = format!("{} to {}", series_text(old), series_text(new));
             let mark = if answer_count(&answer, "series") > 1 { ", such as" } else { ":" };
-            format!("would rename {series}{mark} {example}; --yes renames\n")
+            let rows = report::row_count_text(RowCount {
+                rows: answer_count(&answer, "rows"),
+                is_lower_bound: answer["rows_is_lower_bound"] == true,
+            });
+            format!("would rename {series}, {rows}{mark} {example}; --yes renames\n")
         }
     };
     let notes = answer["notes"].as_array().into_iter().flatten();

@@ -172,30 +172,61 @@ impl StoreSettings {
 impl Settings {
     /// Reads and checks a file, with the keys of the given roles.
     pub(crate) fn read(path: &Path, roles: RoleTable) -> Result<Settings, Problems> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| Problems::of_file(path, format!("cannot read it: {error}")))?;
-        let folder = path.parent().unwrap_or(Path::new("."));
-        Settings::parse(&text, folder, roles).map_err(|problems| problems.in_file(path))
+        let text = read_text(path)?;
+        Settings::parse(&text, folder_of(path), roles).map_err(|problems| problems.in_file(path))
+    }
+
+    /// As [`Settings::read`], and checks the contents of the files that the settings name, and
+    /// whether tokens exist, as far as the rest of the file permits.
+    pub(crate) fn read_with_contents(
+        path: &Path,
+        roles: RoleTable,
+    ) -> Result<(Settings, Problems), Problems> {
+        let text = read_text(path)?;
+        match Settings::check(&text, folder_of(path), roles, FileContents::Checked) {
+            (Some(settings), problems) => Ok((settings, problems.in_file(path))),
+            (None, problems) => Err(problems.in_file(path)),
+        }
     }
 
     /// Parses and checks text; file names in it are relative to `folder`.
     pub(crate) fn parse(text: &str, folder: &Path, roles: RoleTable) -> Result<Settings, Problems> {
-        let mut document = Document::parse(text, folder)?;
+        match Settings::check(text, folder, roles, FileContents::Unchecked) {
+            (Some(settings), problems) if problems.is_empty() => Ok(settings),
+            (_, problems) => Err(problems),
+        }
+    }
+
+    /// All problems of a text, and the settings, in which values that cannot be read are absent.
+    /// There are no settings if most of them are unknown.
+    fn check(
+        text: &str,
+        folder: &Path,
+        roles: RoleTable,
+        contents: FileContents,
+    ) -> (Option<Settings>, Problems) {
+        let (document, mut syntax) = Document::parse_recoverable(text, folder);
+        let Some(mut document) = document else { return (None, syntax) };
         let mut problems = document.take_renamed_keys(RENAMED_KEYS);
         let of_roles = roles.iter().flat_map(|role| role.keys().iter().copied());
         let known: Vec<&str> = NODE_KEYS.into_iter().chain(of_roles).collect();
         problems.extend(document.unknown_keys(TableRef::ROOT, &known));
-        let node = document.read::<NodeSettings>(&NODE_KEYS).map_err(|own| problems.extend(own));
-        let roles = RoleSettings::read(roles, &document).map_err(|own| problems.extend(own));
-        let (Ok(node), Ok(roles), true) = (node, roles, problems.is_empty()) else {
-            return Err(problems.sorted());
-        };
-        let mut check = SettingsCheck::new(&document);
-        node.check_check(&mut check);
-        roles.validate_settings(&mut check);
-        let problems = check.finish();
-        let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);
-        if problems.is_empty() { Ok(Settings { node, roles, host }) } else { Err(problems) }
+        let read = read_all(&mut document, roles, &mut problems);
+        let mut settings = None;
+        if let Some((node, roles)) = read {
+            let mut check = match contents {
+                FileContents::Checked => SettingsCheck::with_contents(&document),
+                FileContents::Unchecked => SettingsCheck::new(&document),
+            };
+            node.check_check(&mut check);
+            roles.validate_settings(&mut check);
+            problems.extend(check.finish());
+            let host = document.text_of(TableRef::named("host"), "name").map(str::to_owned);
+            let is_known = syntax.is_empty() && !document.is_unread(TableRef::ROOT, "data_dir");
+            settings = is_known.then_some(Settings { node, roles, host });
+        }
+        syntax.extend_other_lines(problems);
+        (settings, syntax.sorted())
     }
 
     /// Settings of a node without a file.
@@ -211,6 +242,44 @@ impl Settings {
     pub(crate) fn host_name(&self) -> String {
         let system = || rustix::system::uname().nodename().to_string_lossy().into_owned();
         self.host.clone().unwrap_or_else(system)
+    }
+}
+
+/// Whether the contents of the files that settings name are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FileContents {
+    Checked,
+    Unchecked,
+}
+
+fn read_text(path: &Path) -> Result<String, Problems> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Problems::of_file(path, format!("cannot read it: {error}")))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+/// Reads all tables. A reader stops at its first error: values that cannot be read are replaced
+/// until all readers succeed, so that the problems are complete.
+fn read_all(
+    document: &mut Document<'_>,
+    table: RoleTable,
+    problems: &mut Problems,
+) -> Option<(NodeSettings, RoleSettings)> {
+    loop {
+        let mut found = Problems::default();
+        let node = document.read::<NodeSettings>(&NODE_KEYS).map_err(|own| found.extend(own));
+        let roles = RoleSettings::read(table, document).map_err(|own| found.extend(own));
+        if let (Ok(node), Ok(roles)) = (node, roles) {
+            return Some((node, roles));
+        }
+        let (new, is_repaired) = document.repair(found);
+        problems.extend(new);
+        if !is_repaired {
+            return None;
+        }
     }
 }
 

@@ -15,8 +15,10 @@ export interface SeriesChange {
   examples: ChangedSeries[];
   /** Their new names. */
   renamed: ChangedSeries[];
-  /** Rows changed; null after a dry run. */
+  /** Rows changed, or those that would be; null for a retirement. */
   rows: number | null;
+  /** Whether there may be more: a dry run does not count all. */
+  isLowerBound: boolean;
   /** Series retired; null after a dry run. */
   retired: number | null;
 }
@@ -35,6 +37,7 @@ interface SeriesChangeJson {
   examples: Series[];
   renamed?: Series[];
   rows?: number;
+  rows_is_lower_bound?: boolean;
   retired?: number;
 }
 
@@ -60,6 +63,7 @@ export async function changeSeries(
     examples: response.examples.map(describeSeries),
     renamed: (response.renamed ?? []).map(describeSeries),
     rows: response.rows ?? null,
+    isLowerBound: response.rows_is_lower_bound ?? false,
     retired: response.retired ?? null,
   };
 }

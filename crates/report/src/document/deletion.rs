@@ -5,10 +5,10 @@ use std::ops::Range;
 use render::json::Json::{self, Bool, Integer, Object, Text};
 use render::json::integer;
 use serde_json::Value;
-use store::DeletionResult;
+use store::{DeletionResult, RowCount};
 
 use super::reader::DocumentReader;
-use crate::deletion::Deletion;
+use crate::deletion::{Deletion, DeletionOutcome};
 use crate::error::Result;
 
 /// Matching series and range, and the numbers of deleted rows: what `topdeck delete --json` prints.
@@ -19,15 +19,18 @@ pub fn to_json(deletion: &Deletion) -> Json {
         ("from_ns", Integer(deletion.range.start.into())),
         ("to_ns", Integer(deletion.range.end.into())),
     ];
-    match &deletion.result {
-        Some(deleted) => fields.extend([
+    match &deletion.outcome {
+        DeletionOutcome::Deleted(deleted) => fields.extend([
             ("rows", integer(deleted.rows)),
             ("rollup_rows", integer(deleted.rollup_rows)),
             ("kept_rollup_rows", integer(deleted.retained_rows)),
         ]),
-        None => {
-            fields.extend([("dry_run", Bool(true)), ("example", Text(deletion.example.clone()))])
-        }
+        DeletionOutcome::DryRun(count) => fields.extend([
+            ("dry_run", Bool(true)),
+            ("example", Text(deletion.example.clone())),
+            ("rows", integer(count.rows)),
+            ("rows_is_lower_bound", Bool(count.is_lower_bound)),
+        ]),
     }
     Object(fields)
 }
@@ -48,6 +51,12 @@ pub fn from_response(document: &Value, range: Range<i64>) -> Result<Deletion> {
         series: document.get("series").count()?,
         example: example.map_or(Ok(String::new()), |it| it.series().map(|it| it.to_string()))?,
         range,
-        result: if document.get("dry_run").flag()? { None } else { Some(deleted()?) },
+        outcome: match document.get("dry_run").flag()? {
+            true => DeletionOutcome::DryRun(RowCount {
+                rows: document.get("rows").count()?,
+                is_lower_bound: document.get("rows_is_lower_bound").flag()?,
+            }),
+            false => DeletionOutcome::Deleted(deleted()?),
+        },
     })
 }

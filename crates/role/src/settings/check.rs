@@ -20,6 +20,10 @@ const NAME_BYTES_MAX: usize = 64;
 pub struct SettingsCheck<'a> {
     document: &'a Document<'a>,
     problems: Problems,
+    /// First bytes of the tables with problems; the top level has none.
+    tables: HashSet<Option<usize>>,
+    /// Whether the contents of files are checked, too.
+    reads_contents: bool,
     /// Listen addresses, each with the key and table that has it.
     listeners: HashMap<(Transport, SocketAddr), String>,
 }
@@ -47,7 +51,18 @@ pub enum Transport {
 impl<'a> SettingsCheck<'a> {
     /// A check without problems.
     pub fn new(document: &'a Document<'a>) -> SettingsCheck<'a> {
-        SettingsCheck { document, problems: Problems::default(), listeners: HashMap::new() }
+        SettingsCheck {
+            document,
+            problems: Problems::default(),
+            tables: HashSet::new(),
+            reads_contents: false,
+            listeners: HashMap::new(),
+        }
+    }
+
+    /// A check that reads the contents of files, too: see [`SettingsCheck::contents`].
+    pub fn with_contents(document: &'a Document<'a>) -> SettingsCheck<'a> {
+        SettingsCheck { reads_contents: true, ..SettingsCheck::new(document) }
     }
 
     /// All problems, ordered by line.
@@ -55,9 +70,49 @@ impl<'a> SettingsCheck<'a> {
         self.problems.sorted()
     }
 
-    /// Reports a problem of a key; if the key is absent, of its table.
+    /// Reports a problem of a key; if the key is absent, of its table. The problem of a key whose
+    /// value could not be read is known already.
     pub fn problem(&mut self, table: TableRef<'_>, key: &str, what: impl fmt::Display) {
+        if !self.document.is_unread(table, key) {
+            self.push(table, key, what);
+        }
+    }
+
+    /// Reports at `key` that the keys `absent` are absent, unless one of them could not be read.
+    pub fn absent(
+        &mut self,
+        table: TableRef<'_>,
+        key: &str,
+        absent: &[&str],
+        what: impl fmt::Display,
+    ) {
+        let is_unread = absent.iter().any(|key| self.document.is_unread(table, key));
+        if !is_unread && !self.document.has_syntax_errors() {
+            self.push(table, key, what);
+        }
+    }
+
+    fn push(&mut self, table: TableRef<'_>, key: &str, what: impl fmt::Display) {
+        self.tables.insert(self.document.start_of(table));
         self.problems.push(self.document.problem(table, key, what.to_string()));
+    }
+
+    /// Checks the contents of the files that a table names, such as certificates, if this is asked
+    /// for and the table has no other problem. A start checks them with `validate_files`.
+    pub fn contents<E: fmt::Display>(
+        &mut self,
+        table: TableRef<'_>,
+        key: &str,
+        check: impl FnOnce() -> Result<(), E>,
+    ) {
+        let start = self.document.start_of(table);
+        let is_valid = !self.tables.contains(&start) && !self.document.has_unread_keys(start);
+        if self.reads_contents
+            && is_valid
+            && let Err(error) = check()
+        {
+            self.push(table, key, error);
+        }
     }
 
     /// Checks the names of all `[[table]]`: no control characters, at most 64 bytes, unique.
@@ -101,8 +156,12 @@ impl<'a> SettingsCheck<'a> {
         self.file(table, "certificate", certificate);
         self.file(table, "key", key);
         match (certificate, key) {
-            (Some(_), None) => self.problem(table, "certificate", "`certificate` requires `key`"),
-            (None, Some(_)) => self.problem(table, "key", "`key` requires `certificate`"),
+            (Some(_), None) => {
+                self.absent(table, "certificate", &["key"], "`certificate` requires `key`");
+            }
+            (None, Some(_)) => {
+                self.absent(table, "key", &["certificate"], "`key` requires `certificate`");
+            }
             _ => {}
         }
     }
@@ -113,6 +172,8 @@ impl<'a> SettingsCheck<'a> {
         if rest.is_none_or(|rest| rest.is_empty() || rest.starts_with('/')) {
             let what = format!("{key} is {url:?}, must begin with http:// or https:// and a host");
             self.problem(table, key, what);
+        } else if let Err(error) = net::Endpoint::parse(url) {
+            self.problem(table, key, format!("{key}: {error}"));
         }
     }
 

@@ -6,7 +6,8 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Deserializer};
 
-use crate::settings::problem::{Problem, Problems, unknown_key};
+use crate::settings::problem::{Problem, Problems};
+use crate::settings::unread_keys::UnreadKeys;
 use crate::settings::value::with_folder;
 
 /// A settings file.
@@ -15,6 +16,7 @@ pub struct Document<'a> {
     text: &'a str,
     folder: &'a Path,
     root: DeTable<'a>,
+    unread: UnreadKeys,
 }
 
 /// A renamed key: its old name is rejected.
@@ -54,7 +56,27 @@ impl<'a> Document<'a> {
     /// Parses a file; relative paths in it are resolved against `folder`.
     pub fn parse(text: &'a str, folder: &'a Path) -> Result<Document<'a>, Problems> {
         let root = DeTable::parse(text).map_err(|error| Problems::of_toml(text, &error))?;
-        Ok(Document { text, folder, root: root.into_inner() })
+        Ok(Document { text, folder, root: root.into_inner(), unread: UnreadKeys::new(false) })
+    }
+
+    /// Parses a file as far as possible; returns its syntax errors, too. An error in the header of
+    /// a table leaves its keys without a table: then there is no document.
+    pub fn parse_recoverable(text: &'a str, folder: &'a Path) -> (Option<Document<'a>>, Problems) {
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let mut problems = Problems::default();
+        errors.iter().for_each(|error| problems.extend(Problems::of_toml(text, error)));
+        let problems = problems.first_of_lines();
+        if problems.any_line(|line| line.trim_start().starts_with('[')) {
+            return (None, problems);
+        }
+        let unread = UnreadKeys::new(!problems.is_empty());
+        (Some(Document { text, folder, root: root.into_inner(), unread }), problems)
+    }
+
+    /// Replaces values that could not be read, so that reading again finds other problems. Returns
+    /// the problems that are no consequence of earlier ones, and whether anything was replaced.
+    pub fn repair(&mut self, found: Problems) -> (Problems, bool) {
+        self.unread.repair(&mut self.root, found)
     }
 
     /// Reads top-level keys: a field of `T` for each.
@@ -84,8 +106,8 @@ impl<'a> Document<'a> {
         let mut problems = Problems::default();
         let keys = self.table(table).into_iter().flat_map(|(_, table)| table.keys());
         for key in keys.filter(|key| !known.contains(&&**key.get_ref())) {
-            let what = unknown_key(key.get_ref(), known);
-            problems.push(Problem::at(self.text, key.span().start, what));
+            let (byte, found) = (key.span().start, key.get_ref());
+            problems.push(Problem::unknown_key(self.text, byte, found, known));
         }
         problems
     }
@@ -113,6 +135,26 @@ impl<'a> Document<'a> {
     pub fn text_of(&self, table: TableRef<'_>, key: &str) -> Option<&str> {
         let (_, table) = self.table(table)?;
         entry(table, key)?.1.get_ref().as_str()
+    }
+
+    /// The first byte of a table; the top level and absent tables have none.
+    pub(crate) fn start_of(&self, table: TableRef<'_>) -> Option<usize> {
+        self.table(table).and_then(|(start, _)| start)
+    }
+
+    /// Whether the value of a key could not be read.
+    pub fn is_unread(&self, table: TableRef<'_>, key: &str) -> bool {
+        self.unread.contains(self.start_of(table), key)
+    }
+
+    /// Whether the value of any key of the table at a byte could not be read.
+    pub(crate) fn has_unread_keys(&self, start: Option<usize>) -> bool {
+        self.unread.is_in_table(start)
+    }
+
+    /// Whether parts of the text are not in the document.
+    pub(crate) fn has_syntax_errors(&self) -> bool {
+        self.unread.has_syntax_errors()
     }
 
     /// A problem of a key; if the key is absent, of its table.

@@ -11,6 +11,17 @@ pub(crate) struct Problem {
     /// Column from 1 in characters, and the source line.
     source_line: Option<(usize, String)>,
     what: String,
+    /// The first byte of the key or value, if known.
+    pub(crate) byte: Option<usize>,
+    pub(crate) cause: ProblemCause,
+}
+
+/// What is wrong, as far as it matters for what follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ProblemCause {
+    InvalidValue,
+    UnknownKey { nearest: Option<String> },
+    MissingKey { key: String },
 }
 
 /// All problems of a settings file. Its text has a line for each problem, followed by the source
@@ -36,6 +47,32 @@ impl Problems {
         self.all.extend(other.all);
     }
 
+    /// The first problem of each line: a syntax error often causes others after it.
+    pub(crate) fn first_of_lines(self) -> Problems {
+        let mut problems = self.sorted();
+        problems.all.dedup_by_key(|problem| problem.line);
+        problems
+    }
+
+    /// Whether the source line of any problem meets a condition.
+    pub(crate) fn any_line(&self, condition: impl Fn(&str) -> bool) -> bool {
+        let mut lines = self.all.iter().filter_map(|problem| problem.source_line.as_ref());
+        lines.any(|(_, line)| condition(line))
+    }
+
+    /// Adds the problems of other lines: what follows a syntax error in its line is not known.
+    pub fn extend_other_lines(&mut self, other: Problems) {
+        let lines: Vec<usize> = self.all.iter().filter_map(|problem| problem.line).collect();
+        let is_other = |line: &usize| !lines.contains(line);
+        let other = other.all.into_iter();
+        self.all.extend(other.filter(|problem| problem.line.as_ref().is_none_or(is_other)));
+    }
+
+    /// All problems.
+    pub(crate) fn into_vec(self) -> Vec<Problem> {
+        self.all
+    }
+
     /// Sorts the problems by line.
     pub fn sorted(mut self) -> Problems {
         self.all.sort_by_key(|problem| problem.line);
@@ -55,24 +92,33 @@ impl Problems {
     }
 
     pub(crate) fn of_toml(text: &str, error: &toml::de::Error) -> Problems {
-        let what = match error.message() {
+        let (what, cause) = match error.message() {
             "invalid socket address syntax" => {
-                "expected an IP address and a port, as in \"127.0.0.1:7717\"".to_owned()
+                let what = "expected an IP address and a port, as in \"127.0.0.1:7717\"";
+                (what.to_owned(), ProblemCause::InvalidValue)
             }
-            message => with_nearest(message),
+            message => cause_of(message),
         };
         let problem = match error.span() {
             Some(span) => Problem::at(text, span.start, what),
             None => Problem::without_position(what),
         };
-        Problems { file: None, all: vec![problem] }
+        Problems { file: None, all: vec![Problem { cause, ..problem }] }
     }
 }
 
 impl Problem {
     /// A problem without a position in the file.
     pub(crate) fn without_position(what: String) -> Problem {
-        Problem { line: None, source_line: None, what }
+        let cause = ProblemCause::InvalidValue;
+        Problem { line: None, source_line: None, what, byte: None, cause }
+    }
+
+    /// An unknown key.
+    pub(crate) fn unknown_key(text: &str, byte: usize, found: &str, known: &[&str]) -> Problem {
+        let cause =
+            ProblemCause::UnknownKey { nearest: nearest_key(found, known).map(str::to_owned) };
+        Problem { cause, ..Problem::at(text, byte, unknown_key(found, known)) }
     }
 
     /// A problem at a byte of the text.
@@ -82,7 +128,13 @@ impl Problem {
         let line = before.matches('\n').count() + 1;
         let column = before[start..].chars().count() + 1;
         let source_line = text[start..].lines().next().unwrap_or("").to_owned();
-        Problem { line: Some(line), source_line: Some((column, source_line)), what }
+        Problem {
+            line: Some(line),
+            source_line: Some((column, source_line)),
+            what,
+            byte: Some(byte),
+            cause: ProblemCause::InvalidValue,
+        }
     }
 }
 
@@ -117,24 +169,44 @@ impl fmt::Display for Problems {
     }
 }
 
-/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key.
-fn with_nearest(message: &str) -> String {
+/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key, and
+/// "missing field `x`" with what to do.
+fn cause_of(message: &str) -> (String, ProblemCause) {
     let mut quoted = message.split('`').skip(1).step_by(2);
-    let Some(found) = quoted.next().filter(|_| message.starts_with("unknown field")) else {
-        return message.to_owned();
-    };
-    unknown_key(found, &quoted.collect::<Vec<_>>())
+    match quoted.next() {
+        Some(found) if message.starts_with("unknown field") => {
+            let known: Vec<&str> = quoted.collect();
+            let nearest = nearest_key(found, &known).map(str::to_owned);
+            (unknown_key(found, &known), ProblemCause::UnknownKey { nearest })
+        }
+        Some(key) if message.starts_with("missing field") => {
+            let what = format!("missing key {key:?}; add it to this table");
+            (what, ProblemCause::MissingKey { key: key.to_owned() })
+        }
+        _ => {
+            let is_rust_type = |word: &str| matches!(word, "usize" | "u64" | "u32");
+            let what = match message.rsplit_once(" expected ") {
+                Some((found, last)) if is_rust_type(last) => {
+                    format!("{found} expected a whole number")
+                }
+                _ => message.to_owned(),
+            };
+            (what, ProblemCause::InvalidValue)
+        }
+    }
 }
 
 /// Message for an unknown key with the nearest known one.
-pub(crate) fn unknown_key(found: &str, known: &[&str]) -> String {
-    let nearest = known.iter().min_by_key(|known| distance(found, known));
-    let nearest_key =
-        nearest.filter(|known| distance(found, known) <= 1 + found.chars().count() / 3);
-    match nearest_key {
-        Some(nearest_key) => format!("unknown key {found:?}; did you mean {nearest_key:?}?"),
+fn unknown_key(found: &str, known: &[&str]) -> String {
+    match nearest_key(found, known) {
+        Some(nearest) => format!("unknown key {found:?}; did you mean {nearest:?}?"),
         None => format!("unknown key {found:?}; known keys: {}", known.join(", ")),
     }
+}
+
+fn nearest_key<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
+    let nearest = known.iter().min_by_key(|known| distance(found, known))?;
+    (distance(found, nearest) <= 1 + found.chars().count() / 3).then_some(nearest)
 }
 
 /// Levenshtein distance: letters to change, insert or delete.
@@ -158,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_named() {
-        let check = |message: &str, shown: &str| assert_eq!(with_nearest(message), shown);
+        let check = |message: &str, shown: &str| assert_eq!(cause_of(message).0, shown);
         check(
             "unknown field `lisen`, expected one of `listen`, `limits`",
             "unknown key \"lisen\"; did you mean \"listen\"?",
@@ -167,7 +239,9 @@ mod tests {
             "unknown field `colour`, expected `listen` or `limits`",
             "unknown key \"colour\"; known keys: listen, limits",
         );
+        check("missing field `url`", "missing key \"url\"; add it to this table");
         check("invalid type", "invalid type");
+        check("string \"a\", expected usize", "string \"a\", expected a whole number");
         assert_eq!(
             (distance("kitten", "sitting"), distance("", "ab"), distance("a", "a")),
             (3, 2, 0)

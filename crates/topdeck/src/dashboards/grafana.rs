@@ -14,8 +14,13 @@ use crate::dashboards::grafana_variables::GrafanaVariables;
 const SAME_TYPES: [&str; 4] = ["timeseries", "graph", "heatmap", "trend"];
 /// Maximum nesting of rows.
 const DEPTH_MAX: usize = 4;
-/// Columns of Grafana's grid from which on a panel fills the row here.
+/// Columns of Grafana's grid (of 24) from which on a panel fills the row here.
 const WIDE_COLUMNS: u64 = 18;
+/// Rows of Grafana's grid from which on such a panel is twice as high here: 12 is nearer to twice
+/// the default of 8 than to 8.
+const LARGE_ROWS: u64 = 12;
+/// Columns per unit of `span`, of which rows before schema 16 had 12.
+const SPAN_COLUMNS: u64 = 2;
 
 /// Converted dashboard.
 #[derive(Debug, Default)]
@@ -34,9 +39,40 @@ pub(super) struct ConvertedDashboard {
 struct ConvertedPanel {
     title: String,
     expression: String,
-    is_wide: bool,
+    size: PanelSize,
     /// Template of the names of lines, such as `{{host}}`.
     legend: Option<String>,
+}
+
+/// Size of a panel; the page has no others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PanelSize {
+    Normal,
+    Wide,
+    Large,
+}
+
+impl PanelSize {
+    /// The nearest size to that of a panel in Grafana.
+    fn of_panel(panel: &Value) -> PanelSize {
+        let span = panel["span"].as_u64().map(|span| span * SPAN_COLUMNS);
+        let columns = panel["gridPos"]["w"].as_u64().or(span).unwrap_or(0);
+        let rows = panel["gridPos"]["h"].as_u64().unwrap_or(0);
+        match (columns >= WIDE_COLUMNS, rows >= LARGE_ROWS) {
+            (false, _) => PanelSize::Normal,
+            (true, false) => PanelSize::Wide,
+            (true, true) => PanelSize::Large,
+        }
+    }
+
+    /// Value of `size` in a dashboard; the default is absent.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            PanelSize::Normal => None,
+            PanelSize::Wide => Some("wide"),
+            PanelSize::Large => Some("large"),
+        }
+    }
 }
 
 /// A part of the dashboard and what applies to it.
@@ -84,7 +120,7 @@ impl ConvertedDashboard {
                 ("language", Text("promql".to_owned())),
             ];
             fields.extend(panel.legend.clone().map(|legend| ("legend", Text(legend))));
-            fields.extend(panel.is_wide.then(|| ("size", Text("wide".to_owned()))));
+            fields.extend(panel.size.name().map(|size| ("size", Text(size.to_owned()))));
             Object(fields)
         });
         Object(vec![
@@ -100,7 +136,7 @@ impl ConvertedDashboard {
     }
 
     fn add_panels(&mut self, variables: &GrafanaVariables, panels: &[Value], depth: usize) {
-        for panel in panels {
+        for panel in by_position(panels) {
             let title = panel["title"].as_str().unwrap_or("");
             let part = format!("panel {:?}", variables.expand_title(title));
             if depth == DEPTH_MAX {
@@ -176,11 +212,11 @@ impl ConvertedDashboard {
                     (true, true) => format!("{title}: {}", variables.expand_title(legend)),
                     (true, false) => format!("{title} ({letter})"),
                 };
-                let is_wide = panel["gridPos"]["w"].as_u64().is_some_and(|w| w >= WIDE_COLUMNS);
+                let size = PanelSize::of_panel(panel);
                 let title = title.trim().to_owned();
                 let has_labels = legend.contains("{{");
                 let legend = has_labels.then(|| variables.expand_title(legend));
-                self.panels.push(ConvertedPanel { title, expression, is_wide, legend });
+                self.panels.push(ConvertedPanel { title, expression, size, legend });
             }
         }
     }
@@ -209,6 +245,22 @@ impl ConvertedDashboard {
 
 fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Panels as they are read on the screen: from the top, then from the left. The order of the list
+/// is that in which they were added. Panels without a position stay behind the one before them.
+fn by_position(panels: &[Value]) -> Vec<&Value> {
+    let mut position = (0, 0);
+    let mut placed: Vec<((u64, u64), &Value)> = Vec::new();
+    for panel in panels {
+        let at = |axis: &str| panel["gridPos"][axis].as_u64();
+        if let (Some(x), Some(y)) = (at("x"), at("y")) {
+            position = (y, x);
+        }
+        placed.push((position, panel));
+    }
+    placed.sort_by_key(|(position, _)| *position);
+    placed.into_iter().map(|(_, panel)| panel).collect()
 }
 
 /// Expression of a target with the values of its variables, or why it cannot be shown.
@@ -350,6 +402,31 @@ mod tests {
                 )
             );
         }
+    }
+
+    #[test]
+    fn panels_are_in_the_order_of_the_screen_and_have_the_nearest_size() {
+        let panel = |title: &str, [x, y, w, h]: [u64; 4]| {
+            json!({ "type": "timeseries", "title": title, "targets": [{ "expr": "a" }],
+                    "gridPos": { "x": x, "y": y, "w": w, "h": h } })
+        };
+        // Grafana stores them in the order in which they were added.
+        let panels = [
+            panel("third", [12, 8, 12, 16]),
+            panel("large", [0, 16, 24, 14]),
+            panel("second", [0, 8, 12, 8]),
+            panel("first", [0, 0, 24, 8]),
+        ];
+        let converted = convert(&json!({ "title": "T", "panels": panels }));
+        let shown: Vec<(&str, Option<&str>)> =
+            converted.panels.iter().map(|panel| (&*panel.title, panel.size.name())).collect();
+        let expected =
+            [("first", Some("wide")), ("second", None), ("third", None), ("large", Some("large"))];
+        assert_eq!(shown, expected);
+        let old =
+            json!({ "type": "graph", "title": "O", "span": 12, "targets": [{ "expr": "a" }] });
+        let old = convert(&json!({ "title": "Old", "rows": [{ "panels": [old] }] }));
+        assert_eq!(old.panels[0].size, PanelSize::Wide);
     }
 
     #[test]

@@ -60,9 +60,10 @@ pub(crate) fn stalled_message(dir: &str) -> String {
 pub(crate) fn full_message(dir: &str, full: &FullReason) -> String {
     let raise = format!("raise the limit (`topdeck journal limit {dir} --max-size …`)");
     let FullReason::RetentionLimit { used_bytes, max_bytes, holder, policy } = full else {
-        return "no space left on its disk; acknowledged records are safe, and appending continues \
-                when there is space"
-            .to_owned();
+        return format!(
+            "no space left on the disk of {dir}; acknowledged records are safe, and appending \
+             continues when there is space"
+        );
     };
     let used = format!(
         "segments take {} of at most {}",

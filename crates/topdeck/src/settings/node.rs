@@ -7,12 +7,22 @@ use net::tls::ServerTls;
 use role::settings::{Size, length_or};
 
 use crate::server_log::ServerLog;
-use crate::settings::NodeSettings;
+use crate::settings::{NodeSettings, TlsSettings};
 
 /// Default OTLP ports, gRPC and HTTP.
 pub(crate) const OTLP_PORTS: [u16; 2] = [4317, 4318];
 /// Default maximum size of a journal in bytes.
 const JOURNAL_BYTES: u64 = 10 << 30;
+
+impl TlsSettings {
+    pub(crate) fn server_tls(&self) -> ServerTls {
+        ServerTls {
+            certificate: self.certificate.to_path_buf(),
+            key: self.key.to_path_buf(),
+            client_ca: self.client_ca.as_ref().map(|path| path.to_path_buf()),
+        }
+    }
+}
 
 impl NodeSettings {
     /// Listen addresses of HTTP.
@@ -25,11 +35,7 @@ impl NodeSettings {
     }
 
     pub(crate) fn server(&self, data: &Path) -> api::Settings {
-        let tls = self.http.tls.as_ref().map(|tls| ServerTls {
-            certificate: tls.certificate.to_path_buf(),
-            key: tls.key.to_path_buf(),
-            client_ca: tls.client_ca.as_ref().map(|path| path.to_path_buf()),
-        });
+        let tls = self.http.tls.as_ref().map(TlsSettings::server_tls);
         let listen = self.http_addresses().into_iter();
         let (limits, default) = (&self.http.limits, api::Limits::default());
         let bytes = |size: Option<Size>, default| size.map_or(default, Size::in_memory);

@@ -43,6 +43,7 @@ impl NodeSettings {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));
             check.file(HTTP_TLS, "key", Some(&tls.key));
             check.file(HTTP_TLS, "client_ca", tls.client_ca.as_ref());
+            check.contents(HTTP_TLS, "certificate", || tls.server_tls().config().map(drop));
         }
         let addresses = self.http.listen.as_deref().unwrap_or_default();
         check.listen(HTTP, "listen", Transport::Tcp, addresses);

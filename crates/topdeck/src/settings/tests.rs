@@ -160,7 +160,7 @@ fn errors_have_their_line_and_the_nearest_key() {
     check(
         "[[remote]]\nname = \"a\"",
         expect![[r#"
-        line 1: missing field `url`
+        line 1: missing key "url"; add it to this table
           | [[remote]]
           | ^"#]],
     );
@@ -180,6 +180,9 @@ fn type_errors_of_all_tables_are_reported_at_once() {
             line 5: unknown key "jurnal"; did you mean "journal"?
               | [jurnal]
               |  ^
+            line 6: missing key "url"; add it to this table
+              | [[remote]]
+              | ^
             line 7: invalid type: integer `7`, expected a string
               | name = 7
               |        ^"#]],
@@ -224,8 +227,11 @@ fn keys_of_checks_are_those_of_their_kinds() {
         "[[check]]\nhttp = \"http://b\"\n[[check]]\nname = \"b\"\ntcp = \"a:1\"\nhttp = \
          \"http://b\"\n",
         expect![[r#"
-            line 1: missing field `name`
+            line 1: missing key "name"; add it to this table
               | [[check]]
+              | ^
+            line 4: a check has either http or tcp
+              | name = "b"
               | ^"#]],
     );
     check(
@@ -292,6 +298,120 @@ fn all_errors_are_reported_at_once() {
             line 18: shm_scrape_interval is 60s, must be 100ms to 30s
               | shm_scrape_interval = "60s"
               | ^"#]],
+    );
+}
+
+#[test]
+fn a_file_with_errors_of_every_phase_is_reported_in_one_run() {
+    check(
+        "duribility = \"disk\"\ncollection_interval = \"10x\"\n[http]\nlisten = \
+         [\"127.0.0.1:99999\", \"127.0.0.1:1\", \"host\"]\n[http.limits]\nmax_connections = \
+         \"lots\"\nidle_timeout = 5\n[store]\nretention = [\"30d\"]\n[host]\nhiccup_interval = \
+         \"60s\"\nprocfs = 1\n[[scrape]]\nurl = \"ftp://x\"\ninterval = \"1ms\"\n[[check]]\nname = \
+         \"c\"\ntcp = \"nohost\"\nlabels = { phase = \"x\" }\n[[remote]]\nname = 7\nurl = \
+         \"http://h:99999\"\ntoken_file = \"none\"\n",
+        expect![[r#"
+            line 1: unknown key "duribility"; did you mean "durability"?
+              | duribility = "disk"
+              | ^
+            line 2: "10x": expected a duration in ns, us, ms, s, min, h, d, w or y, such as 30d
+              | collection_interval = "10x"
+              |                       ^
+            line 4: expected an IP address and a port, as in "127.0.0.1:7717"
+              | listen = ["127.0.0.1:99999", "127.0.0.1:1", "host"]
+              |           ^
+            line 4: expected an IP address and a port, as in "127.0.0.1:7717"
+              | listen = ["127.0.0.1:99999", "127.0.0.1:1", "host"]
+              |                                             ^
+            line 6: invalid type: string "lots", expected a whole number
+              | max_connections = "lots"
+              |                   ^
+            line 7: 5: expected a duration in quotes, as in "10s"
+              | idle_timeout = 5
+              |                ^
+            line 9: "30d": expected a resolution (base, 1m, 5m, 1h or 1d), a duration (such as 30d, 1y or forever) and optionally a selector, as in 'base 30d' or '5m 1y {host="x"}'
+              | retention = ["30d"]
+              |              ^
+            line 11: hiccup_interval is 60s, must be 100µs to 10s
+              | hiccup_interval = "60s"
+              | ^
+            line 12: invalid type: integer `1`, expected a boolean
+              | procfs = 1
+              |          ^
+            line 13: missing key "name"; add it to this table
+              | [[scrape]]
+              | ^
+            line 14: url is "ftp://x", must begin with http:// or https:// and a host
+              | url = "ftp://x"
+              | ^
+            line 15: interval is 1ms, must be 100ms to 86400s
+              | interval = "1ms"
+              | ^
+            line 18: tcp is "nohost", must be host:port
+              | tcp = "nohost"
+              | ^
+            line 19: label "phase": the check itself sets it; rename it
+              | labels = { phase = "x" }
+              | ^
+            line 21: invalid type: integer `7`, expected a string
+              | name = 7
+              |        ^
+            line 22: url: invalid URL "http://h:99999": port is not a number from 0 to 65535; expected https://host:port/path
+              | url = "http://h:99999"
+              | ^
+            line 23: token_file: cannot read /etc/topdeck/none: No such file or directory (os error 2)
+              | token_file = "none"
+              | ^"#]],
+    );
+}
+
+#[test]
+fn a_value_that_cannot_be_read_has_no_consequences_elsewhere() {
+    // Each file has one error: keys that need the unread value are not reported.
+    for text in [
+        "[[remote]]\nname = 7\nurl = \"http://b\"",
+        "[[remote]]\nname = \"a\"\nulr = \"http://b\"",
+        "[[remote]]\nname = \"a\"\nurl = \"http://b\"\ncertificate = 7\nkey = \"/dev/null\"",
+        "[[check]]\nname = \"a\"\ntcp = 7",
+        "[[check]]\nname = \"a\"\nhtpp = \"http://b\"",
+        "[[check]]\nname = [\"a\"]\ntcp = \"b:1\"",
+        "[http.tls]\ncertificate = 7\nkey = \"/dev/null\"",
+        "data_dir = {}",
+        "check = [7]",
+        "host = 7",
+    ] {
+        let problems = Settings::parse(text, Path::new("/etc/topdeck"), ROLES).unwrap_err();
+        let text_of_problems = problems.to_string();
+        let lines = text_of_problems.lines().filter(|line| line.starts_with("line "));
+        assert_eq!(lines.count(), 1, "{text}\n{problems}");
+    }
+}
+
+#[test]
+fn errors_of_syntax_do_not_hide_others() {
+    check(
+        "data_dir = \ndurability = \"never\"\n[[remote]]\nname = abc\nurl = \"ftp://b\"\n",
+        expect![[r#"
+            line 1: string values must be quoted, expected literal string
+              | data_dir = 
+              |            ^
+            line 2: "never": expected "disk", "process" or "memory"
+              | durability = "never"
+              |              ^
+            line 4: string values must be quoted, expected literal string
+              | name = abc
+              |        ^
+            line 5: url is "ftp://b", must begin with http:// or https:// and a host
+              | url = "ftp://b"
+              | ^"#]],
+    );
+    // Keys below a malformed header belong to no known table.
+    check(
+        "[http\nlisten = []\n[hots]\n",
+        expect![[r#"
+        line 1: unclosed table, expected `]`
+          | [http
+          |      ^"#]],
     );
 }
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use model::Selector;
 use render::time::precise_time_text;
-use report::{Deletion, document};
+use report::{Deletion, DeletionOutcome, document};
+use store::RowCount;
 
 use crate::command::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
@@ -17,8 +18,8 @@ use crate::time::{self, TimeExpr};
 
 /// Delete rows of series in a time range, at every resolution
 ///
-/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints the
-/// affected series. Series stay known; space is freed at once. If base rows have expired, only
+/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints
+/// how many rows of which series. Series stay known; space is freed at once. If base rows have expired, only
 /// whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and counted.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER, override_usage = "topdeck delete [OPTIONS] --from <TIME> --to <TIME> [DIR] <SELECTOR>")]
@@ -97,12 +98,18 @@ fn delete_in_store(
 ) -> Result<Deletion> {
     let describe_error = with_dir(dir);
     let store = open(dir)?;
-    let found = find_series(&store.view().map_err(&describe_error)?, dir, selector)?;
-    let deleted = |range| store.delete(selector, range).map_err(&describe_error);
-    Ok(Deletion {
-        series: found.len() as u64,
-        example: found[0].series.to_string(),
-        result: if is_dry { None } else { Some(deleted(range.clone())?) },
-        range,
-    })
+    let view = store.view().map_err(&describe_error)?;
+    let found = find_series(&view, dir, selector)?;
+    let outcome = match is_dry {
+        true => DeletionOutcome::DryRun(
+            view.count_rows(&found, &range, RowCount::COUNTED_MAX).map_err(&describe_error)?,
+        ),
+        false => {
+            drop(view);
+            let deleted = store.delete(selector, range.clone()).map_err(&describe_error)?;
+            DeletionOutcome::Deleted(deleted)
+        }
+    };
+    let (series, example) = (found.len() as u64, found[0].series.to_string());
+    Ok(Deletion { series, example, outcome, range })
 }

@@ -97,6 +97,32 @@ fn a_server_draws_heatmaps_like_its_store() {
 }
 
 #[test]
+fn tables_of_a_server_are_those_of_its_store() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let same = |command: &str, arguments: &str| {
+        let offline = run_ok(&folder, &format!("{command} s {arguments} --csv"));
+        let line = format!("{command} --server {} {arguments} --csv", url(&server));
+        assert_eq!(run_ok(&folder, &line), offline);
+        assert!(offline.lines().count() > 1, "{offline}");
+    };
+    same("query", &format!("'histogram_avg(took)' {LAST}"));
+    same("heatmap", "took");
+    same("breakdown", "took --above 30ms");
+    same("compare", "'took{host=\"a\"}' 'took{host=\"b\"}'");
+}
+
+#[test]
+fn a_syntax_error_is_marked_in_the_expression_with_a_server_too() {
+    let folder = store_dir();
+    let server = server_of(&folder);
+    let offline = run(&folder, &format!("query s 'sum(took' {LAST}"));
+    let online = run(&folder, &format!("query --server {} 'sum(took' {LAST}", url(&server)));
+    assert_eq!((online.status, online.stderr.as_str()), (1, offline.stderr.as_str()));
+    assert!(online.stderr.ends_with("^\n"), "{}", online.stderr);
+}
+
+#[test]
 fn series_without_a_unit_are_left_out_and_named() {
     let folder = store_dir();
     std::fs::write(folder.path().join("plain.txt"), "12\n15\n").unwrap();
@@ -124,6 +150,16 @@ fn cardinality_of_a_server_is_that_of_its_store() {
         others.cloned().collect()
     };
     assert_eq!(without_self_metrics(&online), without_self_metrics(&offline));
+    // A table for a spreadsheet, offline and of the server.
+    let metrics = |csv: &str| -> Vec<String> {
+        assert!(csv.starts_with("metric,label,value,values,series\n"), "{csv}");
+        let rows = csv.lines().skip(1).filter(|row| !row.starts_with(','));
+        rows.filter(|row| !row.starts_with("topdeck_")).map(str::to_owned).collect()
+    };
+    let offline = metrics(&run_ok(&folder, "cardinality s --csv"));
+    let online = format!("cardinality --server {} --top 999 --csv", url(&server));
+    assert_eq!(metrics(&run_ok(&folder, &online)), offline);
+    assert!(!offline.is_empty());
     let text = run_ok(&folder, &format!("cardinality --server {}", url(&server)));
     assert!(text.starts_with(&format!("{}\n  ", url(&server))), "{text}");
 }
@@ -198,14 +234,16 @@ fn rows_of_a_server_are_deleted_after_a_dry_run() {
     let line = format!("--server {} 'took{{host=\"a\"}}' {RANGE}", url(&server));
     let dry = run(&folder, &format!("delete {line}"));
     assert_eq!(dry.status, 0);
-    assert!(
-        dry.stdout.starts_with("would delete the rows of 1 series between")
-            && dry.stdout.ends_with("; --yes deletes\n"),
-        "{}",
-        dry.stdout
-    );
+    assert_eq!(dry.stdout, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE}")));
+    assert!(dry.stdout.ends_with("; --yes deletes\n"), "{}", dry.stdout);
     check_same(&folder, &server, "query", &format!("'took' {LAST}"));
     let deleted = run_ok(&folder, &format!("delete {line} --yes"));
+    // The dry run has the number of rows that are deleted then.
+    let rows = |text: &str, verb: &str| {
+        let rest = text.strip_prefix(verb).unwrap_or_else(|| panic!("{text}"));
+        rest.split(" of 1 series between").next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(rows(&dry.stdout, "would delete "), rows(&deleted, "deleted "));
     assert_eq!(deleted, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE} --yes")));
     check_same(&folder, &server, "query", &format!("'took' {LAST}"));
 }

@@ -1,6 +1,6 @@
 //! Aggregations with one value for each group and step.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use hist::Bracket;
@@ -8,7 +8,7 @@ use hist::Bracket;
 use crate::error::{Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::eval::range_functions::{GrowthSum, GrowthSums, SeriesBatch};
-use crate::histogram::{DenseSum, GoNumber, SchemeConversion};
+use crate::histogram::{DenseSum, GoNumber, IncompatibleHistograms, SchemeConversion};
 use crate::labels::LabelSet;
 use crate::plan::{Aggregation, Grouping};
 use crate::promql::AggregateOp;
@@ -275,10 +275,24 @@ pub(super) struct FoldAnnotations {
     /// Histograms with different custom bounds.
     pub(super) bounds_reconciled: bool,
     /// Metrics with histograms that were incompatible with earlier ones.
-    pub(super) incompatible_metrics: BTreeSet<String>,
+    incompatible_metrics: BTreeSet<String>,
+    /// Metrics with exponential histograms that have no buckets in common, and why.
+    unmergeable_metrics: BTreeMap<String, IncompatibleHistograms>,
 }
 
 impl FoldAnnotations {
+    /// Histograms of a metric were incompatible with earlier ones of their group.
+    pub(super) fn add_incompatible(&mut self, metric: &str, reason: IncompatibleHistograms) {
+        match reason {
+            IncompatibleHistograms::ExponentialWithCustom => {
+                self.incompatible_metrics.insert(metric.to_owned());
+            }
+            reason @ IncompatibleHistograms::Schemes { .. } => {
+                self.unmergeable_metrics.entry(metric.to_owned()).or_insert(reason);
+            }
+        }
+    }
+
     /// Adds all annotations with Prometheus' texts.
     pub(super) fn emit(self, op: AggregateOp, span: SourceSpan, notes: &mut QueryWarnings) {
         if self.ignored_histogram {
@@ -309,6 +323,16 @@ impl FoldAnnotations {
                 format!(
                     "PromQL warning: vector contains a mix of histograms with exponential and \
                      custom buckets schemas for metric name {metric:?}"
+                ),
+            );
+        }
+        for (metric, reason) in self.unmergeable_metrics {
+            notes.warn(
+                span,
+                format!(
+                    "no result for a group of {metric:?}: {reason}, as if they were recorded in \
+                     different units; use exact_increase(…) instead of rate(…) or increase(…), \
+                     which merges them with bounds, or group by a label that separates them"
                 ),
             );
         }

@@ -68,9 +68,9 @@ impl GroupFold for MeanFold {
                         findings.bounds_reconciled |= combined.bounds_reconciled;
                         self.histograms = Some(Box::new(running));
                     }
-                    Err(_) => {
+                    Err(reason) => {
                         self.is_incompatible = true;
-                        findings.incompatible_metrics.insert(metric.to_owned());
+                        findings.add_incompatible(metric, reason);
                     }
                 }
             }

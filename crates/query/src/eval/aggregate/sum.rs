@@ -76,9 +76,9 @@ impl GroupFold for SumFold {
         }
         self.has_histogram = true;
         if is_first || !matches!(self.histograms, HistogramTotal::Nothing) {
-            self.is_incompatible = self.add(value, findings).is_err();
-            if self.is_incompatible {
-                findings.incompatible_metrics.insert(metric.to_owned());
+            if let Err(reason) = self.add(value, findings) {
+                self.is_incompatible = true;
+                findings.add_incompatible(metric, reason);
             }
         }
     }

@@ -6,10 +6,13 @@ use hist::{Bracket, Histogram, Mixture, Scheme};
 use model::Selector;
 use store::{NumberSummary, TimeGrid};
 
-use super::fold::group_aggregator;
+use super::fold::{FoldAnnotations, GroupFold, group_aggregator};
+use super::mean::MeanFold;
+use super::sum::SumFold;
 use super::*;
 use crate::labels::NAME;
 use crate::plan::{PlanNode, PlanOp};
+use crate::query_warnings::{QueryWarningKind, QueryWarnings};
 use crate::settings::Settings;
 use crate::source::{ColumnRead, SeriesHandle, Source};
 use crate::stream::SeriesPoint;
@@ -150,6 +153,50 @@ fn a_distribution_and_a_histogram_add_up_to_a_histogram() {
         let StepValue::Histogram(result) = one(way, values) else { panic!("no histogram") };
         assert_eq!(result.count, if way == AggregateOp::Sum { 3.0 } else { 1.5 });
     }
+}
+
+#[test]
+fn rates_of_one_metric_in_two_units_have_no_sum_and_a_warning_with_the_remedy() {
+    let rate = |scheme: Scheme, divisor: f64| {
+        let StepValue::Distribution(stored) = distribution(scheme, &[3e6]) else { panic!() };
+        let converted = StepValue::Distribution(Arc::new(stored.divide(divisor)));
+        StepValue::Histogram(converted.histogram().unwrap())
+    };
+    let exp = || Scheme::exp2(3).unwrap();
+    for way in [AggregateOp::Sum, AggregateOp::Avg] {
+        let (sum, warnings) = fold_all(way, [rate(exp(), 1e9), rate(exp(), 1e3)]);
+        assert_eq!(sum, None);
+        let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
+        assert!(warning.starts_with("no result for a group of \"m\": histograms"), "{warning}");
+        assert!(warning.contains("use exact_increase(…) instead of rate(…)"), "{warning}");
+        // Explicit bounds have common ones in seconds, so they are added.
+        let bounds = |unit: f64| Scheme::explicit(&[1.0 * unit, 5.0 * unit]).unwrap();
+        let in_seconds = [rate(bounds(1e9), 1e9), rate(bounds(1e3), 1e3)];
+        let (sum, warnings) = fold_all(way, in_seconds);
+        assert!(sum.is_some() && warnings.is_empty(), "{warnings:?}");
+    }
+}
+
+/// Aggregates values of a group; returns the result and the warnings.
+fn fold_all(way: AggregateOp, values: [StepValue; 2]) -> (Option<StepValue>, Vec<String>) {
+    let mut findings = FoldAnnotations::default();
+    let result = match way {
+        AggregateOp::Avg => fold_values(MeanFold::default(), values, &mut findings),
+        _ => fold_values(SumFold::default(), values, &mut findings),
+    };
+    let mut notes = QueryWarnings::default();
+    findings.emit(way, SourceSpan::default(), &mut notes);
+    let warnings = notes.of_kind(QueryWarningKind::Warning).map(|(text, _)| text.to_owned());
+    (result, warnings.collect())
+}
+
+fn fold_values(
+    mut fold: impl GroupFold,
+    values: [StepValue; 2],
+    findings: &mut FoldAnnotations,
+) -> Option<StepValue> {
+    values.into_iter().for_each(|value| fold.push(value, "m", findings));
+    fold.finish(findings)
 }
 
 #[test]

@@ -26,6 +26,14 @@ fn a_series_is_retired_by_command_after_a_dry_run_and_its_rows_stay() {
     assert_eq!(server.get("/v1/histogram?selector=checkout").json()["count"], 3);
     let (status, text) = retire(&["--yes"]);
     assert!(status == 1 && text.contains("is current"), "{status}: {text}");
+    // Its last row is there, but it has no value any more.
+    let run = topdeck(&["query", "checkout", "--server", &url, "--to", "now"], b"");
+    let hint = "a series has no value at an instant once it is retired";
+    assert!(run.stderr.contains("rows exist from") && run.stderr.contains(hint), "{}", run.stderr);
+    // PromQL finds it by this name, too.
+    let run = topdeck(&["retire", "checkout_seconds", "--server", &url], b"");
+    let hint = "matches no series; changes take stored names, not those of PromQL: select checkout";
+    assert!(run.status == 1 && run.stderr.contains(hint), "{}", run.stderr);
 }
 
 /// Error messages said "delete or rename the others", but `topdeck rename` did not exist.
@@ -46,12 +54,12 @@ fn a_series_is_renamed_by_command_after_a_dry_run_that_says_what_happens() {
     };
     let unitless = "and(__name:took,__unit:\"\")";
     let (status, text) = rename(&[unitless, "--unit", "ns"]);
-    let expected = "would rename 1 series: took to took in ns; --yes renames\n  values are not \
+    let expected = "would rename 1 series, 1 row: took to took in ns; --yes renames\n  values are not \
                     converted: 1730 becomes 1730 ns\n  took in ns exists: the rows are added to \
                     its rows\n";
     assert_eq!((status, &text[..]), (0, expected));
     let (status, text) = rename(&[unitless, "spent"]);
-    let expected = "would rename 1 series: took to spent; --yes renames\n";
+    let expected = "would rename 1 series, 1 row: took to spent; --yes renames\n";
     assert_eq!((status, &text[..]), (0, expected));
     let (status, text) = rename(&[unitless, "spent", "--yes"]);
     assert_eq!((status, &text[..]), (0, "renamed 1 series, 1 row\n"));

@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Cost of `/v1/overview` over HTTP: CPU time of the server and bytes of the response.
+
+    bench/scripts/overview.py [--services N] [--rounds N] BINARY
+
+Fills a store in a temporary directory with a histogram per minute for each service (`topdeck gen
+http`, shifted to now): since midnight (UTC), and the same hour of the seven days before, which are
+all data that an overview reads. Then a server without other sources answers:
+
+1. once with a budget until every row is complete;
+2. ROUNDS times in succession;
+3. six times, 10 s apart, as the page asks.
+
+CPU time is that of the whole process, from the schedstat of its threads; bytes are those of the
+body with gzip. Only Python's standard library is required.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+MINUTE_NS = 60_000_000_000
+DAY_NS = 1440 * MINUTE_NS
+PATTERN_MINUTES = 60
+# The data goes on while the overview is measured.
+FUTURE_MINUTES = 45
+START_TIMEOUT_S = 60
+LINE = re.compile(r'(\{"metric":"[^"]*","labels":\{)(.*?\},)"start_ns":(\d+),"end_ns":\d+,(.*)')
+SETTINGS = """[http]
+listen = ["127.0.0.1:0"]
+[host]
+procfs = false
+block_io = false
+run_queue = false
+processes = false
+hiccup = false
+shm_metrics = false
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--services", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=25)
+    parser.add_argument("binary", type=os.path.abspath)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        fill(options, folder)
+        with open(f"{folder}/topdeck.toml", "w") as settings:
+            settings.write(f'data_dir = "{folder}/data"\n{SETTINGS}')
+        with open(f"{folder}/log", "w") as log:
+            command = [options.binary, "serve", "--config", f"{folder}/topdeck.toml"]
+            server = subprocess.Popen(command, stderr=log)
+        try:
+            measure(options, server.pid, server_url(f"{folder}/log"))
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def fill(options, folder):
+    pattern = f"{folder}/pattern.frames"
+    size = ["--series", str(options.services), "--minutes", str(PATTERN_MINUTES)]
+    subprocess.run([options.binary, "gen", "http", *size, "--out", pattern], check=True)
+    services, minutes = {}, {}
+    with open(pattern) as lines:
+        for line in lines:
+            head, labels, start, rest = LINE.match(line).groups()
+            service = services.setdefault(labels, f"service-{len(services):04}")
+            row = (f'{head}"service":"{service}",{labels}', rest)
+            minutes.setdefault(int(start), []).append(row)
+    minutes = [minutes[start] for start in sorted(minutes)]
+    command = [options.binary, "import", "--create", f"{folder}/data/store", "--format", "frames"]
+    environment = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}
+    importer = subprocess.Popen([*command, "-"], stdin=subprocess.PIPE, env=environment, text=True)
+    for number, start in enumerate(starts()):
+        times = f'"start_ns":{start},"end_ns":{start + MINUTE_NS},'
+        rows = minutes[number % PATTERN_MINUTES]
+        importer.stdin.write("".join(f"{head}{times}{rest}\n" for head, rest in rows))
+    importer.stdin.close()
+    assert importer.wait() == 0
+
+
+def starts():
+    """Starts of the minutes: the last hour of each of seven days, then today."""
+    now = time.time_ns() // MINUTE_NS * MINUTE_NS
+    for day in range(7, 0, -1):
+        end = now - day * DAY_NS
+        yield from range(end - PATTERN_MINUTES * MINUTE_NS, end, MINUTE_NS)
+    yield from range(now // DAY_NS * DAY_NS, now + FUTURE_MINUTES * MINUTE_NS, MINUTE_NS)
+
+
+def server_url(log):
+    for _ in range(START_TIMEOUT_S * 5):
+        with open(log) as lines:
+            found = re.search(r"HTTP and OTLP at (http://127\.0\.0\.1:\d+)", lines.read())
+        if found:
+            return found[1]
+        time.sleep(0.2)
+    raise TimeoutError("the server does not start")
+
+
+def measure(options, pid, url):
+    def ask(query=""):
+        request = urllib.request.Request(f"{url}/v1/overview{query}")
+        request.add_header("Accept-Encoding", "gzip")
+        before = cpu_ms(pid)
+        with urllib.request.urlopen(request) as response:
+            body = response.read()
+        return cpu_ms(pid) - before, len(body), json.loads(gzip.decompress(body))
+
+    incomplete, total = 1, 0
+    while incomplete > 0:
+        cost, size, answer = ask("?budget=60s")
+        incomplete, total = answer["incomplete"], total + cost
+    print(f"{answer['total']} rows complete, CPU {total:.0f} ms, {size} bytes")
+    for query in ["", "?limit=100", "?limit=1000"]:
+        show(f"in succession {query}", [ask(query) for _ in range(options.rounds)])
+    later = []
+    for _ in range(6):
+        time.sleep(10)
+        later.append(ask())
+    show("every 10 s", later)
+
+
+def show(title, answers):
+    costs = [cost for cost, _, _ in answers]
+    size = max(size for _, size, _ in answers)
+    spread = f"{min(costs):.1f} to {max(costs):.1f}"
+    print(f"{title}: CPU {statistics.median(costs):.1f} ms ({spread}), {size} bytes")
+
+
+def cpu_ms(pid):
+    """Run time of all threads. A thread that ended is not counted: the server has a pool."""
+    total = 0
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/schedstat") as schedstat:
+            total += int(schedstat.read().split()[0])
+    return total / 1e6
+
+
+if __name__ == "__main__":
+    main()
