@@ -94,7 +94,8 @@ mod tests {
         let file = folder.join("topdeck.toml");
         std::fs::write(folder.join("ca.pem"), "x").expect("a file");
         let text = "colection_interval = \"1s\"\n[[scrape]]\nname = \"a\"\nurl = \
-                    \"https://b\"\nca = \"ca.pem\"\n[[remote]]\nname = \"a/b\"\nurl = \"http://b\"\n";
+                    \"https://b\"\nca = \"ca.pem\"\n[[remote]]\nname = \"a/b\"\nurl = \
+                    \"http://b\"\n";
         std::fs::write(&file, text).expect("a file");
         let (_, problems) = Settings::read_with_contents(&file, ROLES).expect("it is readable");
         std::fs::remove_dir_all(&folder).expect("it exists");
