@@ -18,9 +18,10 @@ use crate::time::{self, TimeExpr};
 
 /// Delete rows of series in a time range, at every resolution
 ///
-/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints how many
-/// rows of which series. Series stay known; space is freed at once. If base rows have expired, only
-/// whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and counted.
+/// Deletes rows that ended after --from and at or before --to. Without --yes it only prints how
+/// many rows of which series. Series stay known; space is freed at once. If base rows have expired,
+/// only whole rollup rows can be deleted; rollup rows that extend beyond the range are kept and
+/// counted.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER, override_usage = "topdeck delete [OPTIONS] --from <TIME> --to <TIME> [DIR] <SELECTOR>")]
 pub(crate) struct Options {
