@@ -75,11 +75,11 @@ impl GroupFold for SumFold {
             return;
         }
         self.has_histogram = true;
-        if is_first || !matches!(self.histograms, HistogramTotal::Nothing) {
-            if let Err(reason) = self.add(value, findings) {
-                self.is_incompatible = true;
-                findings.add_incompatible(metric, reason);
-            }
+        if (is_first || !matches!(self.histograms, HistogramTotal::Nothing))
+            && let Err(reason) = self.add(value, findings)
+        {
+            self.is_incompatible = true;
+            findings.add_incompatible(metric, reason);
         }
     }
 
