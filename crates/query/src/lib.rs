@@ -56,6 +56,7 @@ mod labels;
 mod limit_range;
 mod limits;
 pub mod maxima;
+pub mod notation;
 pub mod overview;
 mod plan;
 mod prometheus_name;

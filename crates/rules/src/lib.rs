@@ -9,17 +9,21 @@
 //! 2. [`EvaluatedGroup`] evaluates the rules of a group in order. Later rules see the results of
 //!    earlier ones through a [`SampleOverlay`].
 //! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
-//! 4. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 4. [`run_rule_tests`] runs the test files of promtool.
+//! 5. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
 mod alert_table;
 mod evaluator;
 mod flap_counter;
 mod group;
+mod memory_series;
 mod overlay;
 mod rule_file;
 mod rule_snapshot;
+mod rule_test;
 mod yaml;
+mod yaml_fields;
 
 pub use alert_table::{
     Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
@@ -32,6 +36,7 @@ pub use flap_counter::FlapCounter;
 pub use group::{
     CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleWrite,
 };
+pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
@@ -39,4 +44,7 @@ pub use rule_file::{
 };
 pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
+};
+pub use rule_test::{
+    RuleTestFailure, RuleTestFile, TemplateFactory, parse_rule_test_file, run_rule_tests,
 };

@@ -10,7 +10,6 @@
 //! The annotation is not part of notifications.
 
 mod checks;
-mod fields;
 mod presence;
 
 use std::collections::{BTreeMap, HashMap};
@@ -22,7 +21,7 @@ use query::promql;
 use crate::evaluator::TemplateExpander;
 pub use crate::yaml::FilePosition;
 use crate::yaml::{YamlNode, YamlValue, parse_yaml};
-use fields::Fields;
+use crate::yaml_fields::Fields;
 
 /// Maximum size of a rule file in bytes. The largest public ones have 2 MB.
 const RULE_FILE_BYTES_MAX: usize = 16 << 20;
@@ -161,55 +160,70 @@ pub fn parse_rule_file(
     options: &promql::Options,
     templates: &dyn TemplateExpander,
 ) -> RuleFile {
-    let mut parser = RuleFileParser { file, options, templates, problems: Vec::new() };
+    let mut parser = RuleFileParser { options, templates, problems: ProblemList::new(file) };
     let groups = parser.parse(text);
-    let mut problems = parser.problems;
-    problems.sort_by_key(|problem| problem.position);
-    RuleFile { groups, problems }
+    RuleFile { groups, problems: parser.problems.into_sorted() }
+}
+
+/// Problems of one file.
+pub(crate) struct ProblemList {
+    file: String,
+    problems: Vec<RuleProblem>,
+}
+
+impl ProblemList {
+    pub(crate) fn new(file: &str) -> ProblemList {
+        ProblemList { file: file.to_owned(), problems: Vec::new() }
+    }
+
+    /// Problems by position.
+    pub(crate) fn into_sorted(mut self) -> Vec<RuleProblem> {
+        self.problems.sort_by_key(|problem| problem.position);
+        self.problems
+    }
+
+    fn report(&mut self, position: FilePosition, severity: ProblemSeverity, message: String) {
+        let file = self.file.clone();
+        self.problems.push(RuleProblem { file, position, severity, message });
+    }
+
+    pub(crate) fn error(&mut self, position: FilePosition, message: impl Into<String>) {
+        self.report(position, ProblemSeverity::Error, message.into());
+    }
+
+    pub(crate) fn warn(&mut self, position: FilePosition, message: impl Into<String>) {
+        self.report(position, ProblemSeverity::Warning, message.into());
+    }
+
+    pub(crate) fn error_count(&self) -> usize {
+        self.problems.iter().filter(|problem| problem.severity == ProblemSeverity::Error).count()
+    }
 }
 
 /// Parser of one file.
 struct RuleFileParser<'a> {
-    file: &'a str,
     options: &'a promql::Options,
     templates: &'a dyn TemplateExpander,
-    problems: Vec<RuleProblem>,
+    problems: ProblemList,
 }
 
 impl RuleFileParser<'_> {
-    fn report(&mut self, position: FilePosition, severity: ProblemSeverity, message: String) {
-        let file = self.file.to_owned();
-        self.problems.push(RuleProblem { file, position, severity, message });
-    }
-
-    fn error(&mut self, position: FilePosition, message: impl Into<String>) {
-        self.report(position, ProblemSeverity::Error, message.into());
-    }
-
-    fn warn(&mut self, position: FilePosition, message: impl Into<String>) {
-        self.report(position, ProblemSeverity::Warning, message.into());
-    }
-
-    fn error_count(&self) -> usize {
-        self.problems.iter().filter(|problem| problem.severity == ProblemSeverity::Error).count()
-    }
-
     fn parse(&mut self, text: &str) -> Vec<RuleGroup> {
         let first = FilePosition { line: 1, column: 1 };
         if text.len() > RULE_FILE_BYTES_MAX {
             let found = text.len();
             let limit = format!("limit of {RULE_FILE_BYTES_MAX} bytes exceeded ({found})");
-            self.error(first, limit + "; split the file");
+            self.problems.error(first, limit + "; split the file");
             return Vec::new();
         }
         let root = match parse_yaml(text) {
             Err(error) => {
-                self.error(error.position, error.message);
+                self.problems.error(error.position, error.message);
                 return Vec::new();
             }
             Ok((root, second)) => {
                 if let Some(second) = second {
-                    self.warn(second, "only the first document of the file is used");
+                    self.problems.warn(second, "only the first document of the file is used");
                 }
                 root
             }
@@ -217,17 +231,17 @@ impl RuleFileParser<'_> {
         if matches!(root.value, YamlValue::Null) {
             return Vec::new();
         }
-        let Some(fields) = Fields::read(self, &root, "rule file", &["groups"]) else {
+        let Some(fields) = Fields::read(&mut self.problems, &root, "rule file", &["groups"]) else {
             return Vec::new();
         };
         let mut groups: Vec<RuleGroup> = Vec::new();
         let mut names: HashMap<String, FilePosition> = HashMap::new();
-        for node in fields.list(self, "groups") {
+        for node in fields.list(&mut self.problems, "groups") {
             let Some(group) = self.group(node) else { continue };
             if let Some(other) = names.insert(group.name.clone(), group.position) {
                 let name = &group.name;
                 let message = format!("group {name:?} repeated; the first one is at {other}");
-                self.error(group.position, message);
+                self.problems.error(group.position, message);
                 names.insert(group.name, other);
                 continue;
             }
@@ -239,25 +253,26 @@ impl RuleFileParser<'_> {
 
     fn group(&mut self, node: &YamlNode) -> Option<RuleGroup> {
         let keys = ["name", "interval", "limit", "query_offset", "labels", "rules"];
-        let before = self.error_count();
-        let fields = Fields::read(self, node, "group", &keys)?;
-        let name = fields.text(self, "name").unwrap_or_default();
+        let before = self.problems.error_count();
+        let fields = Fields::read(&mut self.problems, node, "group", &keys)?;
+        let name = fields.text(&mut self.problems, "name").unwrap_or_default();
         if name.is_empty() {
-            self.error(node.position, "group without a name; set name");
+            self.problems.error(node.position, "group without a name; set name");
         }
-        let interval_ns = fields.duration(self, "interval").filter(|&interval| interval > 0);
-        let query_offset_ns = fields.duration(self, "query_offset");
-        let limit = fields.limit(self, "limit");
-        let labels = fields.labels(self, "labels", "label");
-        if self.error_count() > before {
+        let interval_ns =
+            fields.duration(&mut self.problems, "interval").filter(|&interval| interval > 0);
+        let query_offset_ns = fields.duration(&mut self.problems, "query_offset");
+        let limit = fields.limit(&mut self.problems, "limit");
+        let labels = fields.labels(&mut self.problems, "labels", "label");
+        if self.problems.error_count() > before {
             return None;
         }
-        let rules: Vec<Arc<YamlNode>> = fields.list(self, "rules").to_vec();
+        let rules: Vec<Arc<YamlNode>> = fields.list(&mut self.problems, "rules").to_vec();
         let mut usable = Vec::with_capacity(rules.len());
         for (index, rule) in rules.iter().enumerate() {
             usable.extend(self.rule(&name, index + 1, rule, &labels));
         }
-        let file = self.file.to_owned();
+        let file = self.problems.file.clone();
         let position = node.position;
         let rules = usable;
         Some(RuleGroup { file, name, position, interval_ns, query_offset_ns, limit, rules })
@@ -271,26 +286,29 @@ impl RuleFileParser<'_> {
         group_labels: &LabelMap,
     ) -> Option<Rule> {
         let keys = ["record", "alert", "expr", "for", "keep_firing_for", "labels", "annotations"];
-        let before = self.error_count();
+        let before = self.problems.error_count();
         let what = format!("rule {number} of group {group:?}");
-        let fields = Fields::read(self, node, &what, &keys)?;
-        let record = fields.text(self, "record").filter(|name| !name.is_empty());
-        let alert = fields.text(self, "alert").filter(|name| !name.is_empty());
-        let for_ns = fields.duration(self, "for").unwrap_or(0);
-        let keep_firing_for_ns = fields.duration(self, "keep_firing_for").unwrap_or(0);
-        let own_labels = fields.labels(self, "labels", "label");
-        let mut annotations = fields.labels(self, "annotations", "annotation");
+        let fields = Fields::read(&mut self.problems, node, &what, &keys)?;
+        let record = fields.text(&mut self.problems, "record").filter(|name| !name.is_empty());
+        let alert = fields.text(&mut self.problems, "alert").filter(|name| !name.is_empty());
+        let for_ns = fields.duration(&mut self.problems, "for").unwrap_or(0);
+        let keep_firing_for_ns =
+            fields.duration(&mut self.problems, "keep_firing_for").unwrap_or(0);
+        let own_labels = fields.labels(&mut self.problems, "labels", "label");
+        let mut annotations = fields.labels(&mut self.problems, "annotations", "annotation");
         let expression = self.expression(&fields, &what);
         let mut labels = group_labels.clone();
         labels.extend(own_labels.clone());
         let (name, kind) = match (record, alert) {
             (None, None) => {
-                self.error(node.position, format!("{what} has no name; set record or alert"));
+                self.problems
+                    .error(node.position, format!("{what} has no name; set record or alert"));
                 return None;
             }
             (Some(_), Some(_)) => {
                 let position = fields.position("alert");
-                self.error(position, format!("{what} has both record and alert; remove one"));
+                self.problems
+                    .error(position, format!("{what} has both record and alert; remove one"));
                 return None;
             }
             (Some(name), None) => {
@@ -310,6 +328,12 @@ impl RuleFileParser<'_> {
         };
         let position = node.position;
         let expression = expression?;
-        (self.error_count() == before).then_some(Rule { position, name, expression, labels, kind })
+        (self.problems.error_count() == before).then_some(Rule {
+            position,
+            name,
+            expression,
+            labels,
+            kind,
+        })
     }
 }

@@ -4,18 +4,19 @@ use std::collections::HashMap;
 
 use query::promql;
 
-use super::fields::Fields;
 use super::presence::presence_expression;
 use super::{
     FilePosition, LabelMap, MISSING_DATA_ANNOTATION, MissingData, RuleFileParser, RuleGroup,
 };
+use crate::yaml_fields::Fields;
 
 impl RuleFileParser<'_> {
     /// Expression of a rule, if it is valid.
     pub(super) fn expression(&mut self, fields: &Fields<'_>, what: &str) -> Option<String> {
-        let text = fields.text(self, "expr").filter(|text| !text.is_empty());
+        let text = fields.text(&mut self.problems, "expr").filter(|text| !text.is_empty());
         let Some(text) = text else {
-            self.error(fields.position("expr"), format!("{what} has no expression; set expr"));
+            self.problems
+                .error(fields.position("expr"), format!("{what} has no expression; set expr"));
             return None;
         };
         let position = fields.value_position("expr");
@@ -26,7 +27,7 @@ impl RuleFileParser<'_> {
                     let (line, column) = span.line_and_column(&text);
                     format!("line {line}, column {column}: ")
                 });
-                self.error(position, format!("cannot parse expression: {place}{error}"));
+                self.problems.error(position, format!("cannot parse expression: {place}{error}"));
                 None
             }
         }
@@ -36,16 +37,16 @@ impl RuleFileParser<'_> {
         for key in ["for", "keep_firing_for", "annotations"] {
             if fields.has(key) {
                 let message = format!("{what} records and cannot have {key}; remove it");
-                self.error(fields.position(key), message);
+                self.problems.error(fields.position(key), message);
             }
         }
         let position = fields.value_position("record");
         if name.contains(char::REPLACEMENT_CHARACTER) {
-            self.error(position, format!("invalid metric name {name:?}"));
+            self.problems.error(position, format!("invalid metric name {name:?}"));
         }
         if name.contains(['{', '}']) {
             let message = format!("metric name {name:?} has braces; move the selector to expr");
-            self.error(position, message);
+            self.problems.error(position, message);
         }
     }
 
@@ -61,7 +62,7 @@ impl RuleFileParser<'_> {
             for (name, text) in map {
                 if let Err(cause) = self.templates.check(text) {
                     let message = format!("cannot parse template of {what} {name:?}: {cause}");
-                    self.error(fields.entry_position(key, name), message);
+                    self.problems.error(fields.entry_position(key, name), message);
                 }
             }
         }
@@ -80,7 +81,7 @@ impl RuleFileParser<'_> {
                 None => {
                     let cause = "the expression is not a comparison with a number";
                     let message = format!("cannot hold alerts: {cause}, so data cannot be told");
-                    self.error(position, message + " from its absence");
+                    self.problems.error(position, message + " from its absence");
                     MissingData::Resolve
                 }
             },
@@ -88,7 +89,7 @@ impl RuleFileParser<'_> {
                 let message = format!(
                     "{MISSING_DATA_ANNOTATION}: found {other:?}, expected \"hold\" or \"resolve\""
                 );
-                self.error(position, message);
+                self.problems.error(position, message);
                 MissingData::Resolve
             }
         }
@@ -103,7 +104,7 @@ impl RuleFileParser<'_> {
                     let name = &rule.name;
                     let message =
                         format!("rule {name:?} has the name and the labels of the rule at {first}");
-                    self.warn(rule.position, message);
+                    self.problems.warn(rule.position, message);
                 }
                 None => {
                     first_uses.insert((&rule.name, &rule.labels), rule.position);

@@ -5,13 +5,11 @@ use std::cell::Cell;
 use query::promql::parse_series_labels;
 use query::{LabelSet, Settings, StepValue, is_stale, promql};
 use rules::{
-    AlertNotice, AlertState, CycleInputs, CycleResult, EvaluatedGroup, GroupDefaults,
+    AlertNotice, AlertState, CycleInputs, CycleResult, EvaluatedGroup, GroupDefaults, MemorySeries,
     OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem, RuleQueryError, RuleSample,
     SampleOverlay, SourceEvaluator, TemplateData, TemplateExpander, decode_snapshots,
     encode_snapshots, parse_rule_file,
 };
-
-use crate::memory_series::MemorySeries;
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const MINUTE: i64 = 60 * SECOND;

@@ -2,10 +2,11 @@
 //! its alert generator compliance suite, and a comparison with a slow model.
 
 mod compliance;
+mod damaged_files;
 mod extensions;
 mod format_page;
 mod harness;
-mod memory_series;
 mod random_alerts;
 mod rule_files;
+mod rule_tests;
 mod traps;

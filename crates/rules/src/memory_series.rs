@@ -10,10 +10,11 @@ use store::{NumberSummary, TimeGrid};
 
 /// Series with their samples by time.
 #[derive(Default)]
-pub(crate) struct MemorySeries(BTreeMap<LabelSet, BTreeMap<i64, StepValue>>);
+pub struct MemorySeries(BTreeMap<LabelSet, BTreeMap<i64, StepValue>>);
 
 impl MemorySeries {
-    pub(crate) fn push(&mut self, labels: &LabelSet, time_ns: i64, value: StepValue) {
+    /// Adds a sample, in place of one at the same time.
+    pub fn push(&mut self, labels: &LabelSet, time_ns: i64, value: StepValue) {
         self.0.entry(labels.clone()).or_default().insert(time_ns, value);
     }
 }
@@ -40,7 +41,11 @@ impl Source for MemorySeries {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> query::Result<ColumnRead<SeriesPoint>> {
-        let samples = self.0[&series.labels].range(range.start + 1..=range.end);
+        let samples = self.0.get(&series.labels).into_iter().flat_map(|held| {
+            let after = std::ops::Bound::Excluded(range.start);
+            let to = range.end.max(range.start);
+            held.range((after, std::ops::Bound::Included(to)))
+        });
         let point = |(&time, value): (&i64, &StepValue)| SeriesPoint {
             start: None,
             time,
@@ -49,15 +54,22 @@ impl Source for MemorySeries {
         Ok(ColumnRead { values: samples.map(point).collect(), gaps: Vec::new() })
     }
 
-    fn histograms(&self, _: &[&SeriesHandle], _: TimeGrid) -> query::Result<ColumnRead<Mixture>> {
-        panic!("BUG: gauges have no distributions")
+    fn histograms(
+        &self,
+        _: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> query::Result<ColumnRead<Mixture>> {
+        // All series are gauges, which have no distributions.
+        let values = (0..grid.columns).map(|_| Mixture::default()).collect();
+        Ok(ColumnRead { values, gaps: Vec::new() })
     }
 
     fn numbers(
         &self,
         _: &[&SeriesHandle],
-        _: TimeGrid,
+        grid: TimeGrid,
     ) -> query::Result<ColumnRead<Option<NumberSummary>>> {
-        panic!("BUG: PromQL reads samples of gauges")
+        // PromQL reads the samples of gauges.
+        Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
     }
 }
