@@ -1,4 +1,4 @@
-//! Notation of samples in test scripts and rule tests of Prometheus: strings, and series with their values.
+//! Notation of samples in test scripts and rule tests of Prometheus: strings, series with values.
 //!
 //! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value or, with `_`,
 //! none. `x` gives the number of repetitions, and a number or histogram before `x` is the

@@ -18,7 +18,7 @@ use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
 /// Metric of active alerts.
 const ALERTS: &str = "ALERTS";
 /// Metric whose value is the start of an active alert in seconds.
-const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
+pub(crate) const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
 /// Label with the name of the alert.
 const ALERT_NAME: &str = "alertname";
 /// Label with the state in [`ALERTS`].
@@ -271,6 +271,14 @@ impl EvaluatedGroup {
         self.last_evaluation_ns = snapshot.last_evaluation_ns;
         self.stale_series = before.stale_series.clone();
         self.adopt(snapshot.rules);
+    }
+
+    /// `for` and alerts of each alerting rule.
+    pub(crate) fn alerting_rules(&mut self) -> impl Iterator<Item = (i64, &mut AlertTable)> {
+        self.rules.iter_mut().filter_map(|rule| match &rule.rule.kind {
+            RuleKind::Recording => None,
+            RuleKind::Alerting(settings) => Some((settings.for_ns, &mut rule.table)),
+        })
     }
 
     /// Matches rules by name and labels; among equal ones the first with the first. Series of the

@@ -16,6 +16,7 @@
 mod alert_table;
 mod evaluator;
 mod flap_counter;
+mod for_state;
 mod group;
 mod memory_series;
 mod overlay;
@@ -33,6 +34,7 @@ pub use evaluator::{
     OverlayEvaluator, QueryEvaluator, RuleQueryError, RuleSample, TemplateData, TemplateExpander,
 };
 pub use flap_counter::FlapCounter;
+pub use for_state::ForStateLimits;
 pub use group::{
     CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleWrite,
 };
