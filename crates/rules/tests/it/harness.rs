@@ -6,8 +6,8 @@ use query::promql::parse_series_labels;
 use query::{LabelSet, Settings, StepValue, is_stale, promql};
 use rules::{
     AlertNotice, AlertState, CycleInputs, CycleResult, EvaluatedGroup, GroupDefaults, MemorySeries,
-    OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem, RuleQueryError, RuleSample,
-    SampleOverlay, SourceEvaluator, TemplateData, TemplateExpander, decode_snapshots,
+    OverlayEvaluator, ProblemSeverity, QueryEvaluator, RuleFile, RuleProblem, RuleQueryError,
+    RuleSample, SampleOverlay, SourceEvaluator, TemplateData, TemplateExpander, decode_snapshots,
     encode_snapshots, parse_rule_file,
 };
 
@@ -40,11 +40,7 @@ impl TemplateExpander for TestTemplates {
             } else if let Some(name) = action.strip_prefix("$labels.") {
                 out.push_str(data.labels.get(name));
             } else if let Some(query) = action.strip_prefix("query ") {
-                let found = data.evaluator.instant(query, data.time_ns);
-                let found = found.map_err(|error| error.to_string())?;
-                let numbers: Vec<_> =
-                    found.iter().map(|sample| sample.number().to_string()).collect();
-                out.push_str(&numbers.join(","));
+                out.push_str(&numbers(data.evaluator, query, data.time_ns)?);
             } else {
                 return Err(format!("unknown action {action:?} of {}", data.alert));
             }
@@ -52,6 +48,13 @@ impl TemplateExpander for TestTemplates {
         }
         Ok(out + rest)
     }
+}
+
+/// Numbers of a query's result.
+fn numbers(evaluator: &dyn QueryEvaluator, query: &str, time_ns: i64) -> Result<String, String> {
+    let found = evaluator.instant(query, time_ns).map_err(|error| error.to_string())?;
+    let numbers: Vec<_> = found.iter().map(|sample| sample.number().to_string()).collect();
+    Ok(numbers.join(","))
 }
 
 /// Evaluator whose queries can be made to fail.
