@@ -8,6 +8,18 @@ pub(super) enum FloatPrecision {
     Digits(usize),
 }
 
+/// More digits than any float has before its trailing zeros, which is 1,074. The standard library
+/// panics above 65,535.
+const DIGITS_MAX: usize = 1100;
+
+/// The zeros of a precision above [`DIGITS_MAX`].
+fn further_zeros(precision: FloatPrecision) -> String {
+    match precision {
+        FloatPrecision::Digits(count) => "0".repeat(count.saturating_sub(DIGITS_MAX)),
+        FloatPrecision::Shortest => String::new(),
+    }
+}
+
 /// `value` as `strconv.FormatFloat` writes it; `verb` is one of `eEfFgGxX`.
 pub(super) fn format_float(value: f64, verb: char, precision: FloatPrecision) -> String {
     if value.is_nan() {
@@ -20,16 +32,18 @@ pub(super) fn format_float(value: f64, verb: char, precision: FloatPrecision) ->
         'e' | 'E' => {
             let text = match precision {
                 FloatPrecision::Shortest => format!("{value:e}"),
-                FloatPrecision::Digits(count) => format!("{value:.count$e}"),
+                FloatPrecision::Digits(count) => format!("{value:.*e}", count.min(DIGITS_MAX)),
             };
             let (mantissa, exponent) = split(&text);
-            scientific(mantissa, exponent, verb)
+            scientific(&(mantissa.to_owned() + &further_zeros(precision)), exponent, verb)
         }
         'g' | 'G' => general(value, verb, precision),
         'x' | 'X' => hexadecimal(value, verb, precision),
         _ => match precision {
             FloatPrecision::Shortest => format!("{value}"),
-            FloatPrecision::Digits(count) => format!("{value:.count$}"),
+            FloatPrecision::Digits(count) => {
+                format!("{value:.*}{}", count.min(DIGITS_MAX), further_zeros(precision))
+            }
         },
     }
 }
@@ -93,7 +107,7 @@ fn general(value: f64, verb: char, precision: FloatPrecision) -> String {
         FloatPrecision::Shortest => (format!("{value:e}"), None),
         FloatPrecision::Digits(count) => {
             let count = count.max(1);
-            (format!("{value:.*e}", count - 1), Some(count))
+            (format!("{value:.*e}", (count - 1).min(DIGITS_MAX)), Some(count))
         }
     };
     let (mantissa, exponent) = split(&text);

@@ -4,7 +4,7 @@
 
 use super::float::{FloatPrecision, format_float};
 use super::go_time::{duration_text, time_text};
-use super::quote::{code_point, quote};
+use super::quote::{is_printable, quote};
 use super::value::TemplateValue;
 
 /// Limit of one result: 1 MiB.
@@ -442,10 +442,16 @@ impl Printer {
         match verb {
             'c' => self.pad(c.encode_utf8(&mut [0; 4])),
             'q' => self.pad(&quote(c.encode_utf8(&mut [0; 4]), '\'', self.flags.plus)),
-            _ if self.flags.sharp => self.pad_without_zeros(&code_point(c)),
             _ => {
+                let digits = format!("{:X}", number & i128::from(u64::MAX));
                 let length = self.flags.precision.unwrap_or(0).max(4);
-                self.pad_without_zeros(&format!("U+{number:0length$X}"))
+                let zeros = "0".repeat(length.saturating_sub(digits.len()));
+                let is_shown = self.flags.sharp && i128::from(u32::from(c)) == number;
+                let shown = match is_shown && is_printable(c) {
+                    true => format!(" '{c}'"),
+                    false => String::new(),
+                };
+                self.pad_without_zeros(&format!("U+{zeros}{digits}{shown}"))
             }
         }
     }

@@ -125,6 +125,24 @@ fn queries_and_patterns_stop_at_their_limits() {
 }
 
 #[test]
+fn a_large_precision_or_width_is_no_panic() {
+    for verb in ["f", "e", "g", "#g", "x", "v", "d", "s", "q"] {
+        let (flag, verb) = verb.split_at(verb.len() - 1);
+        for (value, length) in [("1.5", 70_000), ("255", 70_000), ("\"ab\"", 70_000), ("nil", 1)] {
+            expand(&format!("{{{{ printf \"%{flag}.{length}{verb}\" {value} }}}}"));
+            expand(&format!("{{{{ printf \"%{flag}{length}{verb}\" {value} }}}}"));
+        }
+    }
+    let zeros = |text: &str| expand(text).matches('0').count();
+    assert_eq!(zeros("{{ printf \"%.70000f\" 1.5 }}"), 69_999);
+    assert_eq!(zeros("{{ printf \"%.70000e\" 1.5 }}"), 69_999 + 2);
+    assert_eq!(zeros("{{ printf \"%.70000d\" 1 }}"), 69_999);
+    assert_eq!(zeros("{{ printf \"%.70000U\" 65 }}"), 69_998);
+    assert_eq!(expand("{{ printf \"%.70000g\" 1.5 }}"), "1.5");
+    assert_eq!(zeros("{{ printf \"%.70000x\" 1.5 }}"), 70_002);
+}
+
+#[test]
 fn a_large_source_is_refused() {
     let text = "x".repeat((1 << 20) + 1);
     let error = Template::parse("a", &text).expect_err("too large").to_string();
@@ -138,6 +156,7 @@ fn operand() -> impl Strategy<Value = String> {
         Just("-2.5e3".to_owned()),
         Just("\"a.b:9\"".to_owned()),
         Just("`%*[2]d%-08.3q`".to_owned()),
+        "\"%[-+# 0]{0,2}[0-9]{0,6}(\\.[0-9]{0,6})?[vTtbcdoOqxXUeEfFgGsp%]\"",
         Just("'x'".to_owned()),
         Just("true".to_owned()),
         Just("nil".to_owned()),
