@@ -1,10 +1,10 @@
 //! Templates of rules and messages: Go's `text/template` with the functions of Prometheus.
 //!
 //! Output and error messages are those of Go 1.26 and Prometheus 3.15, byte for byte; golden
-//! vectors made by those programs (`testdata/templates/generate.go`) keep it so. `docs/templates.md`
-//! lists functions and known differences. Expansion is pure: the time and the answers to queries
-//! are arguments. It is bounded as `eval.rs` says, so a template can neither hang nor exhaust the
-//! node.
+//! vectors made by those programs (`testdata/templates/generate.go`) keep it so.
+//! `docs/templates.md` lists functions and known differences. Expansion is pure: the time and the
+//! answers to queries are arguments. It is bounded as `eval.rs` says, so a template can neither
+//! hang nor exhaust the node.
 
 mod alert_data;
 mod builtin;
