@@ -1,4 +1,4 @@
-//! What rules need from outside: answers to queries, and expanded templates.
+//! What rules need from outside: answers to queries.
 //!
 //! This crate has no clock, disk, thread or socket. Times are nanoseconds since the Unix epoch.
 
@@ -27,12 +27,6 @@ impl RuleSample {
 #[error("{0}")]
 pub struct RuleQueryError(pub String);
 
-/// Answers instant queries.
-pub trait QueryEvaluator {
-    /// Instant vector of an expression; a scalar is one element without labels.
-    fn instant(&self, expression: &str, time_ns: i64) -> Result<Vec<RuleSample>, RuleQueryError>;
-}
-
 /// Answers instant queries over stored samples and over those of the current cycle, which are not
 /// stored yet.
 pub trait OverlayEvaluator {
@@ -43,53 +37,4 @@ pub trait OverlayEvaluator {
         expression: &str,
         time_ns: i64,
     ) -> Result<Vec<RuleSample>, RuleQueryError>;
-}
-
-/// An evaluator with the samples of the current cycle: what a template queries.
-pub(crate) struct CycleEvaluator<'a> {
-    pub(crate) evaluator: &'a dyn OverlayEvaluator,
-    pub(crate) overlay: &'a SampleOverlay,
-}
-
-impl QueryEvaluator for CycleEvaluator<'_> {
-    fn instant(&self, expression: &str, time_ns: i64) -> Result<Vec<RuleSample>, RuleQueryError> {
-        self.evaluator.instant_over(self.overlay, expression, time_ns)
-    }
-}
-
-/// Data of a template.
-pub struct TemplateData<'a> {
-    /// Name of the alert.
-    pub alert: &'a str,
-    /// `$labels`: labels of the sample, before those of the rule are added.
-    pub labels: &'a LabelSet,
-    /// `$value`.
-    pub value: f64,
-    /// Evaluation time.
-    pub time_ns: i64,
-    /// Answers the function `query`.
-    pub evaluator: &'a dyn QueryEvaluator,
-}
-
-/// Expands the templates of labels and annotations. External labels and the external URL are the
-/// implementation's.
-pub trait TemplateExpander {
-    /// Cause if a text cannot be parsed as a template.
-    fn check(&self, text: &str) -> Result<(), String>;
-
-    /// Expanded text, or the cause of the failure.
-    fn expand(&self, text: &str, data: &TemplateData<'_>) -> Result<String, String>;
-}
-
-/// Expanded text. A failure becomes the text, and a warning: it must not lose the alert.
-pub(crate) fn expand_or_explain(
-    templates: &dyn TemplateExpander,
-    text: &str,
-    data: &TemplateData<'_>,
-    warnings: &mut Vec<String>,
-) -> String {
-    templates.expand(text, data).unwrap_or_else(|cause| {
-        warnings.push(format!("cannot expand template {text:?}: {cause}"));
-        format!("<error expanding template: {cause}>")
-    })
 }

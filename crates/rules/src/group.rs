@@ -7,10 +7,8 @@ use query::{LabelSet, NAME, STALE_BITS, StepValue};
 use crate::alert_table::{
     AlertAcknowledgement, AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable,
 };
-use crate::evaluator::{
-    CycleEvaluator, OverlayEvaluator, QueryEvaluator, RuleSample, TemplateData, TemplateExpander,
-    expand_or_explain,
-};
+use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
+use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::overlay::SampleOverlay;
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
@@ -44,7 +42,7 @@ pub struct CycleInputs<'a> {
     /// Answers queries.
     pub evaluator: &'a dyn OverlayEvaluator,
     /// Expands templates.
-    pub templates: &'a dyn TemplateExpander,
+    pub templates: &'a AlertTemplates,
     /// Time between notices of the same alert (Prometheus: `rules.alert.resend-delay`, 1 minute).
     pub resend_delay_ns: i64,
 }
@@ -435,14 +433,13 @@ impl Cycle<'_> {
         settings: &AlertSettings,
         sample: &RuleSample,
     ) -> AlertElement {
-        let evaluator = CycleEvaluator { evaluator: self.inputs.evaluator, overlay: &self.overlay };
-        let evaluator: &dyn QueryEvaluator = &evaluator;
-        let (alert, labels, value) = (&rule.name, &sample.labels, sample.number());
-        let data = TemplateData { alert, labels, value, time_ns: self.time_ns, evaluator };
+        let CycleInputs { evaluator, templates, .. } = *self.inputs;
+        let query = CycleQuery { evaluator, overlay: &self.overlay };
+        let (alert, time_ns) = (&rule.name, self.time_ns);
+        let element = ElementTemplates { templates, alert, sample, time_ns, query };
         let warnings = &mut self.result.warnings;
-        let mut expand =
-            |text: &str| expand_or_explain(self.inputs.templates, text, &data, warnings);
-        let series = labels.with(NAME, "");
+        let mut expand = |text: &str| element.expand(text, warnings);
+        let series = sample.labels.with(NAME, "");
         let labels = rule
             .labels
             .iter()
@@ -453,7 +450,7 @@ impl Cycle<'_> {
             .iter()
             .map(|(name, text)| (name.clone(), expand(text)))
             .collect::<LabelMap>();
-        AlertElement { labels, annotations, series, value }
+        AlertElement { labels, annotations, series, value: sample.number() }
     }
 
     /// Adds a sample to the overlay and to the result. Returns whether it has no other value.

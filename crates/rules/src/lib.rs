@@ -8,12 +8,14 @@
 //!    line and column.
 //! 2. [`EvaluatedGroup`] evaluates the rules of a group in order. Later rules see the results of
 //!    earlier ones through a [`SampleOverlay`].
+//!    [`AlertTemplates`] expands labels and annotations ([`template`]).
 //! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
 //! 4. [`run_rule_tests`] runs the test files of promtool.
 //! 5. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
 mod alert_table;
+mod alert_templates;
 mod evaluator;
 mod flap_counter;
 mod for_state;
@@ -23,6 +25,7 @@ mod overlay;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
+pub mod template;
 mod yaml;
 mod yaml_fields;
 
@@ -30,9 +33,8 @@ pub use alert_table::{
     Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
     RESOLVED_RETENTION_NS,
 };
-pub use evaluator::{
-    OverlayEvaluator, QueryEvaluator, RuleQueryError, RuleSample, TemplateData, TemplateExpander,
-};
+pub use alert_templates::AlertTemplates;
+pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 pub use flap_counter::FlapCounter;
 pub use for_state::ForStateLimits;
 pub use group::{
@@ -47,6 +49,4 @@ pub use rule_file::{
 pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
 };
-pub use rule_test::{
-    RuleTestFailure, RuleTestFile, TemplateFactory, parse_rule_test_file, run_rule_tests,
-};
+pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use query::promql;
 
-use crate::evaluator::TemplateExpander;
 pub use crate::yaml::FilePosition;
 use crate::yaml::{YamlNode, YamlValue, parse_yaml};
 use crate::yaml_fields::Fields;
@@ -154,13 +153,8 @@ impl Rule {
 }
 
 /// Parses and checks a rule file.
-pub fn parse_rule_file(
-    file: &str,
-    text: &str,
-    options: &promql::Options,
-    templates: &dyn TemplateExpander,
-) -> RuleFile {
-    let mut parser = RuleFileParser { options, templates, problems: ProblemList::new(file) };
+pub fn parse_rule_file(file: &str, text: &str, options: &promql::Options) -> RuleFile {
+    let mut parser = RuleFileParser { options, problems: ProblemList::new(file) };
     let groups = parser.parse(text);
     RuleFile { groups, problems: parser.problems.into_sorted() }
 }
@@ -203,7 +197,6 @@ impl ProblemList {
 /// Parser of one file.
 struct RuleFileParser<'a> {
     options: &'a promql::Options,
-    templates: &'a dyn TemplateExpander,
     problems: ProblemList,
 }
 
@@ -316,7 +309,7 @@ impl RuleFileParser<'_> {
                 (name, RuleKind::Recording)
             }
             (None, Some(name)) => {
-                self.check_templates(&fields, &own_labels, &annotations);
+                self.check_templates(&fields, &name, &own_labels, &annotations);
                 let setting = annotations.remove(MISSING_DATA_ANNOTATION);
                 let position = fields.entry_position("annotations", MISSING_DATA_ANNOTATION);
                 let text = expression.as_deref().unwrap_or("");

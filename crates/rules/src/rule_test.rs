@@ -14,6 +14,7 @@ mod run;
 use query::LabelSet;
 use query::notation::NotationItem;
 
+use crate::alert_templates::AlertTemplates;
 use crate::rule_file::{FilePosition, LabelMap};
 pub use file::parse_rule_test_file;
 pub use run::run_rule_tests;
@@ -38,8 +39,7 @@ pub(crate) struct RuleTest {
     pub(crate) series: Vec<(LabelSet, Vec<NotationItem>)>,
     pub(crate) alerts: Vec<AlertExpectation>,
     pub(crate) expressions: Vec<ExpressionExpectation>,
-    pub(crate) external_labels: LabelMap,
-    pub(crate) external_url: String,
+    pub(crate) templates: AlertTemplates,
 }
 
 /// Firing alerts of a name at a time.
@@ -71,7 +71,3 @@ pub struct RuleTestFailure {
     /// What was expected, and what was found.
     pub message: String,
 }
-
-/// Creates the templates of a test from its external labels and external URL.
-pub type TemplateFactory<'a> =
-    dyn Fn(&LabelMap, &str) -> Box<dyn crate::evaluator::TemplateExpander> + 'a;

@@ -8,6 +8,7 @@ use super::presence::presence_expression;
 use super::{
     FilePosition, LabelMap, MISSING_DATA_ANNOTATION, MissingData, RuleFileParser, RuleGroup,
 };
+use crate::template::check_alert_text;
 use crate::yaml_fields::Fields;
 
 impl RuleFileParser<'_> {
@@ -53,6 +54,7 @@ impl RuleFileParser<'_> {
     pub(super) fn check_templates(
         &mut self,
         fields: &Fields<'_>,
+        alert: &str,
         labels: &LabelMap,
         annotations: &LabelMap,
     ) {
@@ -60,7 +62,7 @@ impl RuleFileParser<'_> {
             [("labels", "label", labels), ("annotations", "annotation", annotations)]
         {
             for (name, text) in map {
-                if let Err(cause) = self.templates.check(text) {
+                if let Err(cause) = check_alert_text(alert, text) {
                     let message = format!("cannot parse template of {what} {name:?}: {cause}");
                     self.problems.error(fields.entry_position(key, name), message);
                 }

@@ -6,6 +6,7 @@ use query::notation::{self, NotationItem, NotationValue};
 use query::promql::parse_number;
 
 use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFile};
+use crate::alert_templates::AlertTemplates;
 use crate::rule_file::{ProblemList, RuleProblem};
 use crate::yaml::{YamlNode, parse_yaml};
 use crate::yaml_fields::Fields;
@@ -86,8 +87,10 @@ fn parse_test(
         name: name.unwrap_or_else(|| format!("unnamed#{index}")),
         interval_ns: interval_ns.unwrap_or(evaluation_interval_ns),
         start_ns,
-        external_labels: fields.labels(problems, "external_labels", "label"),
-        external_url: fields.text(problems, "external_url").unwrap_or_default(),
+        templates: AlertTemplates {
+            external_labels: fields.labels(problems, "external_labels", "label"),
+            external_url: fields.text(problems, "external_url").unwrap_or_default(),
+        },
         ..RuleTest::default()
     };
     for node in fields.list(problems, "input_series") {

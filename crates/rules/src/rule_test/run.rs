@@ -5,12 +5,9 @@ use std::fmt::Write as _;
 
 use query::{LabelSet, Settings, StepValue, promql};
 
-use super::{
-    AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFailure, RuleTestFile,
-    TemplateFactory,
-};
+use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFailure, RuleTestFile};
 use crate::alert_table::AlertState;
-use crate::evaluator::{OverlayEvaluator, RuleSample, TemplateExpander};
+use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::group::{CycleInputs, EvaluatedGroup, GroupDefaults, RuleHealth};
 use crate::memory_series::MemorySeries;
 use crate::overlay::{SampleOverlay, SourceEvaluator};
@@ -24,17 +21,14 @@ pub fn run_rule_tests(
     file: &RuleTestFile,
     rule_files: &[(String, String)],
     options: &promql::Options,
-    templates: &TemplateFactory<'_>,
     is_selected: &dyn Fn(&str) -> bool,
 ) -> Vec<RuleTestFailure> {
     let mut failures = Vec::new();
     for test in file.tests.iter().filter(|test| is_selected(&test.name)) {
-        let templates = templates(&test.external_labels, &test.external_url);
         let mut run = TestRun {
             file,
             test,
             options,
-            templates: &*templates,
             // promtool evaluates subqueries without a step at the evaluation interval.
             settings: Settings {
                 subquery_step: file.evaluation_interval_ns,
@@ -57,7 +51,6 @@ struct TestRun<'a> {
     file: &'a RuleTestFile,
     test: &'a RuleTest,
     options: &'a promql::Options,
-    templates: &'a dyn TemplateExpander,
     settings: Settings,
     series: MemorySeries,
     /// Samples up to this time are visible.
@@ -78,7 +71,7 @@ impl TestRun<'_> {
         let defaults = GroupDefaults { interval_ns, ..GroupDefaults::default() };
         let before = self.failures.len();
         for (name, text) in rule_files {
-            let found = parse_rule_file(name, text, self.options, self.templates);
+            let found = parse_rule_file(name, text, self.options);
             for problem in &found.problems {
                 if problem.severity == ProblemSeverity::Error {
                     self.fail(None, problem.to_string());
@@ -129,7 +122,7 @@ impl TestRun<'_> {
             };
             let inputs = CycleInputs {
                 evaluator: &evaluator,
-                templates: self.templates,
+                templates: &self.test.templates,
                 resend_delay_ns: 0,
             };
             let result = group.evaluate(time_ns, &inputs);

@@ -161,7 +161,7 @@ fn zero_for_and_small_for() {
         &[("Zero", "a", "..ffffffrrrr"), ("Small", "a", "..pfffffrrrr")],
     );
     let text = "  - alert: Zero\n    expr: m > 5\n    annotations:\n      \
-                all: \"{{ query count(m) }} of {{ $labels.variant }}\"\n";
+                all: \"{{ query `count(m)` | first | value }} of {{ $labels.variant }}\"\n";
     let mut node = SimulatedNode::new(&with_rules(text));
     node.set("m{variant=\"a\"}", 6.0);
     node.set("m{variant=\"b\"}", 0.0);

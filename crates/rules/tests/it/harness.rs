@@ -5,57 +5,16 @@ use std::cell::Cell;
 use query::promql::parse_series_labels;
 use query::{LabelSet, Settings, StepValue, is_stale, promql};
 use rules::{
-    AlertNotice, AlertState, CycleInputs, CycleResult, EvaluatedGroup, GroupDefaults, MemorySeries,
-    OverlayEvaluator, ProblemSeverity, QueryEvaluator, RuleFile, RuleProblem, RuleQueryError,
-    RuleSample, SampleOverlay, SourceEvaluator, TemplateData, TemplateExpander, decode_snapshots,
-    encode_snapshots, parse_rule_file,
+    AlertNotice, AlertState, AlertTemplates, CycleInputs, CycleResult, EvaluatedGroup,
+    GroupDefaults, MemorySeries, OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem,
+    RuleQueryError, RuleSample, SampleOverlay, SourceEvaluator, decode_snapshots, encode_snapshots,
+    parse_rule_file,
 };
 
 pub(crate) const SECOND: i64 = 1_000_000_000;
 pub(crate) const MINUTE: i64 = 60 * SECOND;
 /// Start of the simulated clock.
 pub(crate) const START: i64 = 1_700_000_000 * SECOND;
-
-/// Templates with `{{ $value }}`, `{{ $labels.NAME }}` and `{{ query EXPRESSION }}`; any other
-/// action fails.
-pub(crate) struct TestTemplates;
-
-impl TemplateExpander for TestTemplates {
-    fn check(&self, text: &str) -> Result<(), String> {
-        match text.matches("{{").count() == text.matches("}}").count() {
-            true => Ok(()),
-            false => Err("unclosed action".to_owned()),
-        }
-    }
-
-    fn expand(&self, text: &str, data: &TemplateData<'_>) -> Result<String, String> {
-        let mut out = String::new();
-        let mut rest = text;
-        while let Some((before, after)) = rest.split_once("{{") {
-            let (action, after) = after.split_once("}}").ok_or("unclosed action")?;
-            let action = action.trim();
-            out.push_str(before);
-            if action == "$value" {
-                out.push_str(&data.value.to_string());
-            } else if let Some(name) = action.strip_prefix("$labels.") {
-                out.push_str(data.labels.get(name));
-            } else if let Some(query) = action.strip_prefix("query ") {
-                out.push_str(&numbers(data.evaluator, query, data.time_ns)?);
-            } else {
-                return Err(format!("unknown action {action:?} of {}", data.alert));
-            }
-            rest = after;
-        }
-        Ok(out + rest)
-    }
-}
-
-/// Numbers of a query's result.
-fn numbers(evaluator: &dyn QueryEvaluator, query: &str, time_ns: i64) -> Result<String, String> {
-    let found = evaluator.instant(query, time_ns).map_err(|error| error.to_string())?;
-    let numbers: Vec<_> = found.iter().map(|sample| sample.number().to_string()).collect();
-    Ok(numbers.join(","))
-}
 
 /// Evaluator whose queries can be made to fail.
 struct FailingEvaluator<'a> {
@@ -87,7 +46,7 @@ pub(crate) struct SimulatedNode {
 }
 
 pub(crate) fn parse(text: &str) -> RuleFile {
-    parse_rule_file("rules.yml", text, &promql::Options::default(), &TestTemplates)
+    parse_rule_file("rules.yml", text, &promql::Options::default())
 }
 
 /// Group of a file without errors.
@@ -142,7 +101,7 @@ impl SimulatedNode {
         let evaluator = FailingEvaluator { evaluator, is_failing: self.is_failing.get() };
         let inputs = CycleInputs {
             evaluator: &evaluator,
-            templates: &TestTemplates,
+            templates: &AlertTemplates::default(),
             resend_delay_ns: self.resend_delay_ns,
         };
         let result = self.group.evaluate(self.time_ns, &inputs);

@@ -9,4 +9,6 @@ mod harness;
 mod random_alerts;
 mod rule_files;
 mod rule_tests;
+mod template_bounds;
+mod template_golden;
 mod traps;

@@ -9,12 +9,12 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use query::{LabelSet, StepValue, promql};
 use rules::{
-    AlertState, CycleInputs, EvaluatedGroup, GroupDefaults, OverlayEvaluator,
+    AlertState, AlertTemplates, CycleInputs, EvaluatedGroup, GroupDefaults, OverlayEvaluator,
     RESOLVED_RETENTION_NS, RuleQueryError, RuleSample, SampleOverlay, decode_snapshots,
     encode_snapshots, parse_rule_file,
 };
 
-use crate::harness::{MINUTE, SECOND, START, TestTemplates};
+use crate::harness::{MINUTE, SECOND, START};
 
 const INTERVAL: i64 = 30 * SECOND;
 const SERIES: usize = 2;
@@ -80,7 +80,7 @@ fn load(rule: RandomRule) -> EvaluatedGroup {
         "groups:\n- name: g\n  interval: 30s\n  rules:\n  - alert: A\n    expr: x == 1\n    \
          for: {for_s}s\n    keep_firing_for: {keep_s}s\n{annotations}"
     );
-    let mut file = parse_rule_file("f", &text, &promql::Options::default(), &TestTemplates);
+    let mut file = parse_rule_file("f", &text, &promql::Options::default());
     assert_eq!(file.problems, []);
     EvaluatedGroup::new(file.groups.remove(0), &GroupDefaults::default())
 }
@@ -90,8 +90,9 @@ type StepStates = [Option<(AlertState, bool)>; SERIES];
 
 fn run(rule: RandomRule, history: &[HistoryStep]) -> Vec<StepStates> {
     let evaluator = ScriptedEvaluator::default();
+    let templates = AlertTemplates::default();
     let inputs =
-        CycleInputs { evaluator: &evaluator, templates: &TestTemplates, resend_delay_ns: MINUTE };
+        CycleInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: MINUTE };
     let mut group = load(rule);
     let mut time_ns = START;
     let mut found = Vec::new();

@@ -172,7 +172,7 @@ fn rules_are_checked_as_by_promtool() {
             rules.yml:15:13: error: metric name "e{f=\"g\"}" has braces; move the selector to expr
             rules.yml:20:7: error: invalid label name "__name__"
             rules.yml:23:10: error: for: found "5", expected a duration such as 5m
-            rules.yml:27:7: error: cannot parse template of label "l": unclosed action
+            rules.yml:27:7: error: cannot parse template of label "l": error parsing template __alert_k: template: __alert_k:1: unclosed action
             rules.yml:31:7: error: invalid annotation name ""
             rules.yml:32:10: error: annotation "o": found a list, expected a text
             rules.yml:33:5: error: rule 10 of group "g": found a text, expected a mapping

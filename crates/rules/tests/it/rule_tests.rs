@@ -2,9 +2,7 @@
 
 use expect_test::{Expect, expect};
 use query::promql;
-use rules::{TemplateExpander, parse_rule_test_file, run_rule_tests};
-
-use crate::harness::TestTemplates;
+use rules::{parse_rule_test_file, run_rule_tests};
 
 const RULES: &str = "groups:
 - name: base
@@ -28,9 +26,7 @@ fn check(rules: &str, tests: &str, expected: Expect) {
     if problems.is_empty() {
         let rule_files = [("rules.yml".to_owned(), rules.to_owned())];
         let options = promql::Options::default();
-        let templates =
-            |_: &rules::LabelMap, _: &str| -> Box<dyn TemplateExpander> { Box::new(TestTemplates) };
-        for failure in run_rule_tests(&file, &rule_files, &options, &templates, &|_| true) {
+        for failure in run_rule_tests(&file, &rule_files, &options, &|_| true) {
             let position = failure.position.map_or(String::new(), |at| format!("{at}: "));
             shown.push_str(&format!("{}: {position}{}\n", failure.test, failure.message));
         }

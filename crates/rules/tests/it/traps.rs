@@ -289,7 +289,7 @@ fn a_query_offset_moves_expressions_and_samples_into_the_past() {
 }
 
 #[test]
-fn a_histogram_has_the_value_zero() {
+fn a_histogram_has_the_value_zero_and_prints_in_templates() {
     let rules = "  - alert: Slow\n    expr: latency\n    annotations:\n      v: \"{{ $value }}\"\n\
                  \x20 - record: copy\n    expr: latency\n";
     let mut node = SimulatedNode::new(&with_rules(rules));
@@ -300,21 +300,25 @@ fn a_histogram_has_the_value_zero() {
     node.series.push(&labels("latency{instance=\"a\"}"), node.time_ns, value);
     let result = node.step();
     let (_, notice) = &result.notices[0];
-    assert_eq!((notice.alert.value, notice.alert.annotations["v"].as_str()), (0.0, "0"));
+    assert_eq!(notice.alert.value, 0.0);
+    assert!(notice.alert.annotations["v"].starts_with("{count:1, sum:17, "), "{notice:?}");
     assert!(writes(&result).ends_with("copy{instance=\"a\"} histogram\n"), "{}", writes(&result));
 }
 
 #[test]
 fn a_template_that_fails_becomes_its_error_and_loses_no_alert() {
-    let rules = "  - alert: Down\n    expr: up == 0\n    annotations:\n      a: \"{{ nope }}\"\n";
+    let rules = "  - alert: Down\n    expr: up == 0\n    annotations:\n      \
+                 a: \"{{ index .Labels 1 }}\"\n";
     let mut node = SimulatedNode::new(&with_rules(rules));
     node.set("up{instance=\"a\"}", 0.0);
     let result = node.step();
     let (_, notice) = &result.notices[0];
-    let cause = "unknown action \"nope\" of Down";
+    let cause = "error executing template __alert_Down: template: __alert_Down:1:115: executing \
+                 \"__alert_Down\" at <index .Labels 1>: error calling index: value has type int; \
+                 should be string";
     let expected = format!("<error expanding template: {cause}>");
     assert_eq!(notice.alert.annotations["a"], expected);
-    let expected = format!("cannot expand template \"{{{{ nope }}}}\": {cause}");
+    let expected = format!("cannot expand template \"{{{{ index .Labels 1 }}}}\": {cause}");
     assert_eq!(result.warnings, [expected]);
 }
 
