@@ -37,7 +37,7 @@ pub const TEMPLATE_SIZE_MAX: usize = 1 << 20;
 
 /// A parsed template. Parse once, expand often.
 #[derive(Debug)]
-pub struct Template {
+pub struct TextTemplate {
     name: String,
     text: String,
     definitions: Definitions,
@@ -82,9 +82,9 @@ pub struct TemplateContext<'a> {
     pub external_url: &'a str,
 }
 
-impl Template {
+impl TextTemplate {
     /// Parses a template. `name` appears in error messages.
-    pub fn parse(name: &str, text: &str) -> Result<Template, TemplateError> {
+    pub fn parse(name: &str, text: &str) -> Result<TextTemplate, TemplateError> {
         let failed = |message| TemplateError::Parse { name: name.to_owned(), message };
         if text.len() > TEMPLATE_SIZE_MAX {
             let limit = TEMPLATE_SIZE_MAX >> 10;
@@ -92,7 +92,7 @@ impl Template {
         }
         let is_function = |name: &str| function::find(name).is_some();
         let definitions = parser::parse(name, text, &is_function).map_err(failed)?;
-        Ok(Template { name: name.to_owned(), text: text.to_owned(), definitions })
+        Ok(TextTemplate { name: name.to_owned(), text: text.to_owned(), definitions })
     }
 
     /// Expands the template with `data` as `.` and `$`.

@@ -2,7 +2,7 @@
 //! `$externalURL`, and the text in place of a template that fails.
 
 use super::value::{TemplateRecord, TemplateValue};
-use super::{Template, TemplateContext, TemplateError};
+use super::{TemplateContext, TemplateError, TextTemplate};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -52,8 +52,8 @@ pub(crate) fn check_alert_text(alert_name: &str, text: &str) -> Result<(), Templ
     parse_alert_text(alert_name, text).map(drop)
 }
 
-fn parse_alert_text(alert_name: &str, text: &str) -> Result<Template, TemplateError> {
-    Template::parse(&format!("__alert_{alert_name}"), &format!("{DECLARATIONS}{text}"))
+fn parse_alert_text(alert_name: &str, text: &str) -> Result<TextTemplate, TemplateError> {
+    TextTemplate::parse(&format!("__alert_{alert_name}"), &format!("{DECLARATIONS}{text}"))
 }
 
 /// Expands a label or annotation of the alert `alert_name`.

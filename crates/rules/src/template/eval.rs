@@ -11,7 +11,8 @@ use super::format::{TEXT_SIZE_MAX, print};
 use super::function::FunctionState;
 use super::method;
 use super::node::{
-    Branches, Command, Definitions, Node, Operand, OperandKind, Pipeline, TemplateCall,
+    Branches, Definitions, Operand, Pipeline, TemplateCall, TemplateCommand, TemplateNode,
+    TemplateOperand,
 };
 use super::quote::quoted;
 use super::value::TemplateValue;
@@ -38,13 +39,13 @@ pub(super) fn expand(
     data: &TemplateValue,
     context: &TemplateContext<'_>,
 ) -> Outcome<String> {
-    let mut evaluation = Evaluation {
+    let mut evaluation = TemplateEvaluation {
         name,
         text,
         definitions,
         template: name,
         variables: vec![("$", data.clone())],
-        place: Place::None,
+        place: TemplatePlace::None,
         state: FunctionState::new(context),
         out: String::new(),
         step_count: 0,
@@ -59,10 +60,10 @@ pub(super) fn expand(
 
 /// The node that an error message names.
 #[derive(Clone, Copy)]
-enum Place<'a> {
+enum TemplatePlace<'a> {
     None,
     Pipeline(&'a Pipeline),
-    Command(&'a Command),
+    Command(&'a TemplateCommand),
     Operand(&'a Operand),
     Call(&'a TemplateCall),
 }
@@ -80,19 +81,19 @@ enum LoopControl {
 struct Call<'a> {
     name: &'a str,
     /// What an error of the function names.
-    place: Place<'a>,
+    place: TemplatePlace<'a>,
     /// Operands after the name.
     operands: &'a [Operand],
 }
 
-struct Evaluation<'a> {
+struct TemplateEvaluation<'a> {
     name: &'a str,
     text: &'a str,
     definitions: &'a Definitions,
     /// Name of the template that runs.
     template: &'a str,
     variables: Vec<(&'a str, TemplateValue)>,
-    place: Place<'a>,
+    place: TemplatePlace<'a>,
     state: FunctionState<'a>,
     out: String,
     step_count: usize,
@@ -100,15 +101,15 @@ struct Evaluation<'a> {
     depth: usize,
 }
 
-impl<'a> Evaluation<'a> {
+impl<'a> TemplateEvaluation<'a> {
     fn fail<T>(&self, message: impl AsRef<str>) -> Outcome<T> {
         let message = message.as_ref();
         let (offset, context) = match self.place {
-            Place::None => return Err(format!("template: {}: {message}", self.template)),
-            Place::Pipeline(pipeline) => (pipeline.offset, pipeline.to_string()),
-            Place::Command(command) => (command.offset, command.to_string()),
-            Place::Operand(operand) => (operand.offset, operand.to_string()),
-            Place::Call(call) => (call.offset, call.to_string()),
+            TemplatePlace::None => return Err(format!("template: {}: {message}", self.template)),
+            TemplatePlace::Pipeline(pipeline) => (pipeline.offset, pipeline.to_string()),
+            TemplatePlace::Command(command) => (command.offset, command.to_string()),
+            TemplatePlace::Operand(operand) => (operand.offset, operand.to_string()),
+            TemplatePlace::Call(call) => (call.offset, call.to_string()),
         };
         let before = &self.text[..offset];
         let line = 1 + before.matches('\n').count();
@@ -143,7 +144,7 @@ impl<'a> Evaluation<'a> {
         Ok(())
     }
 
-    fn nodes(&mut self, dot: &TemplateValue, nodes: &'a [Node]) -> Outcome<LoopControl> {
+    fn nodes(&mut self, dot: &TemplateValue, nodes: &'a [TemplateNode]) -> Outcome<LoopControl> {
         self.enter()?;
         for node in nodes {
             let control = self.node(dot, node)?;
@@ -156,27 +157,27 @@ impl<'a> Evaluation<'a> {
         Ok(LoopControl::None)
     }
 
-    fn node(&mut self, dot: &TemplateValue, node: &'a Node) -> Outcome<LoopControl> {
+    fn node(&mut self, dot: &TemplateValue, node: &'a TemplateNode) -> Outcome<LoopControl> {
         self.step(1)?;
         match node {
-            Node::Text(text) => self.write(text)?,
-            Node::Action(pipeline) => {
+            TemplateNode::Text(text) => self.write(text)?,
+            TemplateNode::Action(pipeline) => {
                 let value = self.pipeline(dot, pipeline)?;
                 if pipeline.variables.is_empty() {
                     self.print(&value)?;
                 }
             }
-            Node::Break => return Ok(LoopControl::Break),
-            Node::Continue => return Ok(LoopControl::Continue),
-            Node::If(branches) => return self.branches(dot, branches, false),
-            Node::With(branches) => return self.branches(dot, branches, true),
-            Node::Range { pipeline, body, otherwise } => {
+            TemplateNode::Break => return Ok(LoopControl::Break),
+            TemplateNode::Continue => return Ok(LoopControl::Continue),
+            TemplateNode::If(branches) => return self.branches(dot, branches, false),
+            TemplateNode::With(branches) => return self.branches(dot, branches, true),
+            TemplateNode::Range { pipeline, body, otherwise } => {
                 let variable_count = self.variables.len();
                 let control = self.range(dot, pipeline, body, otherwise.as_deref())?;
                 self.variables.truncate(variable_count);
                 return Ok(control);
             }
-            Node::Template(call) => self.template_call(dot, call)?,
+            TemplateNode::Template(call) => self.template_call(dot, call)?,
         }
         Ok(LoopControl::None)
     }
@@ -216,8 +217,8 @@ impl<'a> Evaluation<'a> {
         &mut self,
         dot: &TemplateValue,
         pipeline: &'a Pipeline,
-        body: &'a [Node],
-        otherwise: Option<&'a [Node]>,
+        body: &'a [TemplateNode],
+        otherwise: Option<&'a [TemplateNode]>,
     ) -> Outcome<LoopControl> {
         use TemplateValue as Value;
         let collection = self.pipeline(dot, pipeline)?;
@@ -270,7 +271,7 @@ impl<'a> Evaluation<'a> {
     fn iteration(
         &mut self,
         pipeline: &'a Pipeline,
-        body: &'a [Node],
+        body: &'a [TemplateNode],
         index: TemplateValue,
         item: TemplateValue,
     ) -> Outcome<LoopControl> {
@@ -302,7 +303,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn template_call(&mut self, dot: &TemplateValue, call: &'a TemplateCall) -> Outcome<()> {
-        self.place = Place::Call(call);
+        self.place = TemplatePlace::Call(call);
         let Some((name, nodes)) = self.definitions.get_key_value(&call.name) else {
             return self.fail(format!("template {} not defined", quoted(&call.name)));
         };
@@ -314,7 +315,12 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Runs a template with variables of its own.
-    fn run(&mut self, name: &'a str, nodes: &'a [Node], data: TemplateValue) -> Outcome<()> {
+    fn run(
+        &mut self,
+        name: &'a str,
+        nodes: &'a [TemplateNode],
+        data: TemplateValue,
+    ) -> Outcome<()> {
         let outer = std::mem::replace(&mut self.template, name);
         let variables = std::mem::replace(&mut self.variables, vec![("$", data.clone())]);
         self.nodes(&data, nodes)?;
@@ -324,7 +330,7 @@ impl<'a> Evaluation<'a> {
     }
 
     fn pipeline(&mut self, dot: &TemplateValue, pipeline: &'a Pipeline) -> Outcome<TemplateValue> {
-        self.place = Place::Pipeline(pipeline);
+        self.place = TemplatePlace::Pipeline(pipeline);
         self.enter()?;
         let mut piped = None;
         for command in &pipeline.commands {
@@ -349,7 +355,7 @@ impl<'a> Evaluation<'a> {
     fn command(
         &mut self,
         dot: &TemplateValue,
-        command: &'a Command,
+        command: &'a TemplateCommand,
         piped: Option<TemplateValue>,
     ) -> Outcome<TemplateValue> {
         self.step(1)?;
@@ -357,25 +363,27 @@ impl<'a> Evaluation<'a> {
             return Ok(TemplateValue::Missing);
         };
         match &first.kind {
-            OperandKind::Field(_) | OperandKind::Chain(..) | OperandKind::Variable(_) => {
+            TemplateOperand::Field(_)
+            | TemplateOperand::Chain(..)
+            | TemplateOperand::Variable(_) => {
                 return self.access(dot, first, operands, piped);
             }
-            OperandKind::Function(name) => {
-                self.place = Place::Operand(first);
-                let call = Call { name, place: Place::Command(command), operands };
+            TemplateOperand::Function(name) => {
+                self.place = TemplatePlace::Operand(first);
+                let call = Call { name, place: TemplatePlace::Command(command), operands };
                 return self.function(dot, call, piped);
             }
-            OperandKind::Pipeline(pipeline) => {
+            TemplateOperand::Pipeline(pipeline) => {
                 self.not_a_function(first, operands, &piped)?;
                 return self.pipeline(dot, pipeline);
             }
             _ => {}
         }
-        self.place = Place::Operand(first);
+        self.place = TemplatePlace::Operand(first);
         self.not_a_function(first, operands, &piped)?;
         match &first.kind {
-            OperandKind::Dot => Ok(dot.clone()),
-            OperandKind::Nil => self.fail("nil is not a command"),
+            TemplateOperand::Dot => Ok(dot.clone()),
+            TemplateOperand::Nil => self.fail("nil is not a command"),
             _ => self.literal(first),
         }
     }
@@ -394,11 +402,11 @@ impl<'a> Evaluation<'a> {
 
     /// The value of a constant where any type fits: its syntax decides.
     fn literal(&mut self, operand: &'a Operand) -> Outcome<TemplateValue> {
-        self.place = Place::Operand(operand);
+        self.place = TemplatePlace::Operand(operand);
         Ok(match &operand.kind {
-            OperandKind::Bool(value) => TemplateValue::Bool(*value),
-            OperandKind::Text(_, text) => TemplateValue::text(text.as_str()),
-            OperandKind::Number(number) => {
+            TemplateOperand::Bool(value) => TemplateValue::Bool(*value),
+            TemplateOperand::Text(_, text) => TemplateValue::text(text.as_str()),
+            TemplateOperand::Number(number) => {
                 let source = &number.source;
                 let is_character = source.starts_with('\'');
                 let hexadecimal = source.starts_with("0x") || source.starts_with("0X");
@@ -424,14 +432,14 @@ impl<'a> Evaluation<'a> {
         operands: &'a [Operand],
         piped: Option<TemplateValue>,
     ) -> Outcome<TemplateValue> {
-        self.place = Place::Operand(operand);
+        self.place = TemplatePlace::Operand(operand);
         let (value, names) = match &operand.kind {
-            OperandKind::Field(names) => (dot.clone(), &names[..]),
-            OperandKind::Chain(first, names) => {
+            TemplateOperand::Field(names) => (dot.clone(), &names[..]),
+            TemplateOperand::Chain(first, names) => {
                 let value = match &first.kind {
-                    OperandKind::Pipeline(pipeline) => self.pipeline(dot, pipeline)?,
-                    OperandKind::Function(name) => {
-                        self.place = Place::Operand(first);
+                    TemplateOperand::Pipeline(pipeline) => self.pipeline(dot, pipeline)?,
+                    TemplateOperand::Function(name) => {
+                        self.place = TemplatePlace::Operand(first);
                         let call = Call { name, place: self.place, operands: &[] };
                         self.function(dot, call, None)?
                     }
@@ -439,7 +447,7 @@ impl<'a> Evaluation<'a> {
                 };
                 (value, &names[..])
             }
-            OperandKind::Variable(names) => {
+            TemplateOperand::Variable(names) => {
                 let name = names[0].as_str();
                 let found = self.variables.iter().rev().find(|(existing, _)| *existing == name);
                 let Some((_, value)) = found else {
@@ -453,7 +461,7 @@ impl<'a> Evaluation<'a> {
             }
             _ => (TemplateValue::Missing, &[][..]),
         };
-        let place = Place::Operand(operand);
+        let place = TemplatePlace::Operand(operand);
         let Some((last, path)) = names.split_last() else { return Ok(value) };
         let mut receiver = (value, false);
         for name in path {

@@ -55,7 +55,7 @@ pub(super) fn print_format(
     values: &[TemplateValue],
 ) -> Result<String, TextSizeExceeded> {
     let mut printer = Printer::default();
-    let mut arguments = Arguments { values, next: 0, reordered: false, good: true };
+    let mut arguments = FormatArguments { values, next: 0, reordered: false, good: true };
     let mut rest = format;
     while let Some(percent) = rest.find('%') {
         printer.write(&rest[..percent])?;
@@ -96,14 +96,14 @@ struct Flags {
     precision: Option<usize>,
 }
 
-struct Arguments<'a> {
+struct FormatArguments<'a> {
     values: &'a [TemplateValue],
     next: usize,
     reordered: bool,
     good: bool,
 }
 
-impl Arguments<'_> {
+impl FormatArguments<'_> {
     /// Reads `[n]`; true if there was one.
     fn index(&mut self, text: &mut &str) -> bool {
         let Some(inner) = text.strip_prefix('[') else { return false };
@@ -176,7 +176,7 @@ impl Printer {
     fn verb<'a>(
         &mut self,
         text: &'a str,
-        arguments: &mut Arguments<'_>,
+        arguments: &mut FormatArguments<'_>,
     ) -> Result<&'a str, TextSizeExceeded> {
         let mut rest = text;
         while let Some(flag) = rest.chars().next() {

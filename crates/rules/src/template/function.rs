@@ -8,7 +8,7 @@ use super::builtin;
 use super::float::{FloatPrecision, format_float, parse_float};
 use super::go_time::time_text;
 use super::quote::quoted;
-use super::signature::{ParameterType, Signature, list_of};
+use super::signature::{GoSignature, ParameterType, list_of};
 use super::title::title;
 use super::value::{TemplateTime, TemplateValue};
 use super::{TemplateContext, duration};
@@ -63,7 +63,7 @@ pub(super) enum FunctionKind {
 /// A function of templates.
 pub(super) struct TemplateFunction {
     pub(super) name: &'static str,
-    pub(super) signature: Signature,
+    pub(super) signature: GoSignature,
     pub(super) kind: FunctionKind,
 }
 
@@ -78,12 +78,12 @@ const fn plain(
     variadic: Option<ParameterType>,
     call: fn(&mut FunctionState<'_>, &[TemplateValue]) -> Outcome,
 ) -> TemplateFunction {
-    let signature = Signature { fixed, variadic };
+    let signature = GoSignature { fixed, variadic };
     TemplateFunction { name, signature, kind: FunctionKind::Plain(call) }
 }
 
 const fn logic(name: &'static str, stops_at: bool) -> TemplateFunction {
-    let signature = Signature { fixed: &[Raw], variadic: Some(Raw) };
+    let signature = GoSignature { fixed: &[Raw], variadic: Some(Raw) };
     TemplateFunction { name, signature, kind: FunctionKind::ShortCircuit { stops_at } }
 }
 
@@ -95,7 +95,7 @@ const FUNCTIONS: &[TemplateFunction] = &[
     logic("or", true),
     TemplateFunction {
         name: "call",
-        signature: Signature { fixed: &[Raw], variadic: Some(Raw) },
+        signature: GoSignature { fixed: &[Raw], variadic: Some(Raw) },
         kind: FunctionKind::Call,
     },
     plain("eq", &[Raw], Some(Raw), |_, values| builtin::equal(values).map(TemplateValue::Bool)),
@@ -144,7 +144,7 @@ const FUNCTIONS: &[TemplateFunction] = &[
     }),
     TemplateFunction {
         name: "tmpl",
-        signature: Signature { fixed: &[Text, Any], variadic: None },
+        signature: GoSignature { fixed: &[Text, Any], variadic: None },
         kind: FunctionKind::Template,
     },
     plain("sortByLabel", &[Text, Vector], None, sort_by_label),

@@ -1,14 +1,14 @@
 //! Methods of times and durations, such as `(toTime $value).Format "15:04"`.
 
 use super::go_time::{civil, duration_text, format_time, month_name, time_text, weekday_name};
-use super::signature::{ParameterType, Signature};
+use super::signature::{GoSignature, ParameterType};
 use super::value::{TemplateRecord, TemplateTime, TemplateValue};
 use std::sync::Arc;
 
 /// A method of a value.
 pub(super) struct Method {
     name: &'static str,
-    pub(super) signature: Signature,
+    pub(super) signature: GoSignature,
     call: fn(i64, &[TemplateValue]) -> TemplateValue,
 }
 
@@ -39,7 +39,7 @@ const fn method(
     fixed: &'static [ParameterType],
     call: fn(i64, &[TemplateValue]) -> TemplateValue,
 ) -> Method {
-    Method { name, signature: Signature { fixed, variadic: None }, call }
+    Method { name, signature: GoSignature { fixed, variadic: None }, call }
 }
 
 const TIME_METHODS: &[Method] = &[

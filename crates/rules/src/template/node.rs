@@ -6,11 +6,11 @@ use std::fmt;
 use super::quote::quoted;
 
 /// All templates of one text: the text itself and what it defines, by name.
-pub(super) type Definitions = HashMap<String, Vec<Node>>;
+pub(super) type Definitions = HashMap<String, Vec<TemplateNode>>;
 
 /// A part of a template that produces output or controls it.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum TemplateNode {
     Text(String),
     Action(Pipeline),
     Break,
@@ -21,8 +21,8 @@ pub(super) enum Node {
     With(Branches),
     Range {
         pipeline: Pipeline,
-        body: Vec<Node>,
-        otherwise: Option<Vec<Node>>,
+        body: Vec<TemplateNode>,
+        otherwise: Option<Vec<TemplateNode>>,
     },
     Template(TemplateCall),
 }
@@ -30,8 +30,8 @@ pub(super) enum Node {
 /// Conditions with what follows each, tried in order.
 #[derive(Debug)]
 pub(super) struct Branches {
-    pub(super) tried: Vec<(Pipeline, Vec<Node>)>,
-    pub(super) otherwise: Option<Vec<Node>>,
+    pub(super) tried: Vec<(Pipeline, Vec<TemplateNode>)>,
+    pub(super) otherwise: Option<Vec<TemplateNode>>,
 }
 
 /// `{{template "name" pipeline}}`.
@@ -48,12 +48,12 @@ pub(super) struct Pipeline {
     pub(super) offset: usize,
     pub(super) assigns: bool,
     pub(super) variables: Vec<String>,
-    pub(super) commands: Vec<Command>,
+    pub(super) commands: Vec<TemplateCommand>,
 }
 
 /// An operand, or a function and its arguments.
 #[derive(Debug)]
-pub(super) struct Command {
+pub(super) struct TemplateCommand {
     pub(super) offset: usize,
     pub(super) operands: Vec<Operand>,
 }
@@ -62,12 +62,12 @@ pub(super) struct Command {
 #[derive(Debug)]
 pub(super) struct Operand {
     pub(super) offset: usize,
-    pub(super) kind: OperandKind,
+    pub(super) kind: TemplateOperand,
 }
 
 /// What an [`Operand`] is.
 #[derive(Debug)]
-pub(super) enum OperandKind {
+pub(super) enum TemplateOperand {
     Bool(bool),
     /// `(pipeline).Field.Field` or `function.Field`.
     Chain(Box<Operand>, Vec<String>),
@@ -115,14 +115,14 @@ impl fmt::Display for Pipeline {
     }
 }
 
-impl fmt::Display for Command {
+impl fmt::Display for TemplateCommand {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, operand) in self.operands.iter().enumerate() {
             if index > 0 {
                 out.write_str(" ")?;
             }
             match &operand.kind {
-                OperandKind::Pipeline(pipeline) => write!(out, "({pipeline})")?,
+                TemplateOperand::Pipeline(pipeline) => write!(out, "({pipeline})")?,
                 _ => write!(out, "{operand}")?,
             }
         }
@@ -133,24 +133,24 @@ impl fmt::Display for Command {
 impl fmt::Display for Operand {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.kind {
-            OperandKind::Bool(value) => write!(out, "{value}"),
-            OperandKind::Chain(first, fields) => {
+            TemplateOperand::Bool(value) => write!(out, "{value}"),
+            TemplateOperand::Chain(first, fields) => {
                 match &first.kind {
-                    OperandKind::Pipeline(pipeline) => write!(out, "({pipeline})")?,
+                    TemplateOperand::Pipeline(pipeline) => write!(out, "({pipeline})")?,
                     _ => write!(out, "{first}")?,
                 }
                 fields.iter().try_for_each(|field| write!(out, ".{field}"))
             }
-            OperandKind::Dot => out.write_str("."),
-            OperandKind::Field(fields) => {
+            TemplateOperand::Dot => out.write_str("."),
+            TemplateOperand::Field(fields) => {
                 fields.iter().try_for_each(|field| write!(out, ".{field}"))
             }
-            OperandKind::Function(name) => out.write_str(name),
-            OperandKind::Nil => out.write_str("nil"),
-            OperandKind::Number(number) => out.write_str(&number.source),
-            OperandKind::Pipeline(pipeline) => write!(out, "{pipeline}"),
-            OperandKind::Text(source, _) => out.write_str(source),
-            OperandKind::Variable(names) => out.write_str(&names.join(".")),
+            TemplateOperand::Function(name) => out.write_str(name),
+            TemplateOperand::Nil => out.write_str("nil"),
+            TemplateOperand::Number(number) => out.write_str(&number.source),
+            TemplateOperand::Pipeline(pipeline) => write!(out, "{pipeline}"),
+            TemplateOperand::Text(source, _) => out.write_str(source),
+            TemplateOperand::Variable(names) => out.write_str(&names.join(".")),
         }
     }
 }

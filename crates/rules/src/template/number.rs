@@ -3,12 +3,12 @@
 use super::float::parse_float;
 use super::node::NumberLiteral;
 use super::quote::{quoted, unquote_char_constant};
-use super::token::{Token, TokenKind};
+use super::token::{PositionedToken, TemplateTokenKind};
 
 /// The number that a token stands for, or the message.
-pub(super) fn number_literal(token: &Token) -> Result<NumberLiteral, String> {
+pub(super) fn number_literal(token: &PositionedToken) -> Result<NumberLiteral, String> {
     let source = token.text.clone();
-    if token.kind == TokenKind::CharConstant {
+    if token.kind == TemplateTokenKind::CharConstant {
         let code = unquote_char_constant(&source)?;
         return Ok(NumberLiteral { source, integer: Some(code), float: code as f64 });
     }

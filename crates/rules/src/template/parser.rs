@@ -3,11 +3,12 @@
 //! Messages are those of Go 1.26, because users search for them.
 
 use super::node::{
-    Branches, Command, Definitions, Node, Operand, OperandKind, Pipeline, TemplateCall,
+    Branches, Definitions, Operand, Pipeline, TemplateCall, TemplateCommand, TemplateNode,
+    TemplateOperand,
 };
 use super::number::number_literal;
 use super::quote::{quoted, unquote};
-use super::token::{Token, TokenKind, tokens};
+use super::token::{PositionedToken, TemplateTokenKind, tokens};
 
 /// Limit of nested parentheses and blocks. The parser, the evaluator and the destructor of a tree
 /// recurse: 64 levels need less than 1 MiB of stack in a debug build.
@@ -21,14 +22,14 @@ pub(super) fn parse(
     text: &str,
     is_function: &dyn Fn(&str) -> bool,
 ) -> Parsed<Definitions> {
-    let mut parser = Parser {
+    let mut parser = TemplateParser {
         name,
         tokens: tokens(text),
         next: 0,
         lexed: 0,
         nesting: 0,
         definitions: Definitions::new(),
-        scope: Scope::new(),
+        scope: VariableScope::new(),
         is_function,
     };
     let root = parser.text()?;
@@ -37,16 +38,16 @@ pub(super) fn parse(
 }
 
 /// State of one tree.
-struct Scope {
+struct VariableScope {
     variables: Vec<String>,
     range_depth: usize,
     /// Line where the current action starts, 0 outside actions.
     action_line: usize,
 }
 
-impl Scope {
-    fn new() -> Scope {
-        Scope { variables: vec!["$".to_owned()], range_depth: 0, action_line: 0 }
+impl VariableScope {
+    fn new() -> VariableScope {
+        VariableScope { variables: vec!["$".to_owned()], range_depth: 0, action_line: 0 }
     }
 }
 
@@ -67,31 +68,31 @@ impl ListEnd {
 }
 
 enum Parsing {
-    Node(Node),
+    Node(TemplateNode),
     End(ListEnd),
 }
 
-struct Parser<'a> {
+struct TemplateParser<'a> {
     name: &'a str,
-    tokens: Vec<Token>,
+    tokens: Vec<PositionedToken>,
     /// Index of the next token.
     next: usize,
     /// Greatest index of a token that was looked at; errors name its line.
     lexed: usize,
     nesting: usize,
     definitions: Definitions,
-    scope: Scope,
+    scope: VariableScope,
     is_function: &'a dyn Fn(&str) -> bool,
 }
 
-impl Parser<'_> {
+impl TemplateParser<'_> {
     fn error<T>(&self, message: impl AsRef<str>) -> Parsed<T> {
         let line = self.tokens[self.lexed].line;
         Err(format!("template: {}:{line}: {}", self.name, message.as_ref()))
     }
 
-    fn unexpected<T>(&self, token: &Token, context: &str) -> Parsed<T> {
-        if token.kind != TokenKind::Error {
+    fn unexpected<T>(&self, token: &PositionedToken, context: &str) -> Parsed<T> {
+        if token.kind != TemplateTokenKind::Error {
             return self.error(format!("unexpected {} in {context}", token.describe()));
         }
         let started = self.scope.action_line;
@@ -105,31 +106,31 @@ impl Parser<'_> {
         self.error(format!("{}{extra}", token.text))
     }
 
-    fn token(&mut self) -> Token {
+    fn token(&mut self) -> PositionedToken {
         let token = self.peek();
         self.next = (self.next + 1).min(self.tokens.len());
         token
     }
 
-    fn peek(&mut self) -> Token {
+    fn peek(&mut self) -> PositionedToken {
         let index = self.next.min(self.tokens.len() - 1);
         self.lexed = self.lexed.max(index);
         self.tokens[index].clone()
     }
 
-    fn token_after_space(&mut self) -> Token {
+    fn token_after_space(&mut self) -> PositionedToken {
         self.peek_after_space();
         self.token()
     }
 
-    fn peek_after_space(&mut self) -> Token {
-        while self.peek().kind == TokenKind::Space {
+    fn peek_after_space(&mut self) -> PositionedToken {
+        while self.peek().kind == TemplateTokenKind::Space {
             self.next += 1;
         }
         self.peek()
     }
 
-    fn expect(&mut self, kind: TokenKind, context: &str) -> Parsed<Token> {
+    fn expect(&mut self, kind: TemplateTokenKind, context: &str) -> Parsed<PositionedToken> {
         let token = self.token_after_space();
         if token.kind != kind {
             return self.unexpected(&token, context);
@@ -145,7 +146,7 @@ impl Parser<'_> {
         }
     }
 
-    fn define(&mut self, name: String, nodes: Vec<Node>) -> Parsed<()> {
+    fn define(&mut self, name: String, nodes: Vec<TemplateNode>) -> Parsed<()> {
         match self.definitions.get(&name) {
             Some(existing) if !is_blank(existing) => match is_blank(&nodes) {
                 true => Ok(()),
@@ -162,17 +163,17 @@ impl Parser<'_> {
     }
 
     /// The whole text; `{{define}}` is allowed only at this level.
-    fn text(&mut self) -> Parsed<Vec<Node>> {
+    fn text(&mut self) -> Parsed<Vec<TemplateNode>> {
         let mut nodes = Vec::new();
         loop {
             let token = self.peek();
-            if token.kind == TokenKind::EndOfText {
+            if token.kind == TemplateTokenKind::EndOfText {
                 return Ok(nodes);
             }
-            if token.kind == TokenKind::LeftDelimiter {
+            if token.kind == TemplateTokenKind::LeftDelimiter {
                 let start = self.next;
                 self.token();
-                if self.token_after_space().kind == TokenKind::Define {
+                if self.token_after_space().kind == TemplateTokenKind::Define {
                     self.definition()?;
                     continue;
                 }
@@ -186,10 +187,10 @@ impl Parser<'_> {
     }
 
     fn definition(&mut self) -> Parsed<()> {
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let outer = std::mem::replace(&mut self.scope, VariableScope::new());
         let token = self.token_after_space();
         let name = self.template_name(&token, "define clause")?;
-        self.expect(TokenKind::RightDelimiter, "define clause")?;
+        self.expect(TemplateTokenKind::RightDelimiter, "define clause")?;
         self.named_body(name, "define clause")?;
         self.scope = outer;
         Ok(())
@@ -204,10 +205,10 @@ impl Parser<'_> {
         self.define(name, nodes)
     }
 
-    fn list(&mut self) -> Parsed<(Vec<Node>, ListEnd)> {
+    fn list(&mut self) -> Parsed<(Vec<TemplateNode>, ListEnd)> {
         self.nest()?;
         let mut nodes = Vec::new();
-        while self.peek_after_space().kind != TokenKind::EndOfText {
+        while self.peek_after_space().kind != TemplateTokenKind::EndOfText {
             match self.text_or_action()? {
                 Parsing::Node(node) => nodes.push(node),
                 Parsing::End(end) => {
@@ -222,8 +223,8 @@ impl Parser<'_> {
     fn text_or_action(&mut self) -> Parsed<Parsing> {
         let token = self.token_after_space();
         match token.kind {
-            TokenKind::Text => Ok(Parsing::Node(Node::Text(token.text))),
-            TokenKind::LeftDelimiter => {
+            TemplateTokenKind::Text => Ok(Parsing::Node(TemplateNode::Text(token.text))),
+            TemplateTokenKind::LeftDelimiter => {
                 self.scope.action_line = token.line;
                 let parsed = self.action()?;
                 self.scope.action_line = 0;
@@ -236,45 +237,49 @@ impl Parser<'_> {
     fn action(&mut self) -> Parsed<Parsing> {
         let token = self.token_after_space();
         let node = match token.kind {
-            TokenKind::Block => self.block()?,
-            TokenKind::Break => self.loop_control("{{break}}", Node::Break)?,
-            TokenKind::Continue => self.loop_control("{{continue}}", Node::Continue)?,
-            TokenKind::Else => {
+            TemplateTokenKind::Block => self.block()?,
+            TemplateTokenKind::Break => self.loop_control("{{break}}", TemplateNode::Break)?,
+            TemplateTokenKind::Continue => {
+                self.loop_control("{{continue}}", TemplateNode::Continue)?
+            }
+            TemplateTokenKind::Else => {
                 let next = self.peek_after_space().kind;
-                if !matches!(next, TokenKind::If | TokenKind::With) {
-                    self.expect(TokenKind::RightDelimiter, "else")?;
+                if !matches!(next, TemplateTokenKind::If | TemplateTokenKind::With) {
+                    self.expect(TemplateTokenKind::RightDelimiter, "else")?;
                 }
                 return Ok(Parsing::End(ListEnd::Else));
             }
-            TokenKind::End => {
-                self.expect(TokenKind::RightDelimiter, "end")?;
+            TemplateTokenKind::End => {
+                self.expect(TemplateTokenKind::RightDelimiter, "end")?;
                 return Ok(Parsing::End(ListEnd::End));
             }
-            TokenKind::If => Node::If(self.branches("if", TokenKind::If)?),
-            TokenKind::With => Node::With(self.branches("with", TokenKind::With)?),
-            TokenKind::Range => self.range()?,
-            TokenKind::Template => self.template_call()?,
+            TemplateTokenKind::If => TemplateNode::If(self.branches("if", TemplateTokenKind::If)?),
+            TemplateTokenKind::With => {
+                TemplateNode::With(self.branches("with", TemplateTokenKind::With)?)
+            }
+            TemplateTokenKind::Range => self.range()?,
+            TemplateTokenKind::Template => self.template_call()?,
             _ => {
                 self.next -= 1;
-                Node::Action(self.pipeline("command", TokenKind::RightDelimiter)?)
+                TemplateNode::Action(self.pipeline("command", TemplateTokenKind::RightDelimiter)?)
             }
         };
         Ok(Parsing::Node(node))
     }
 
-    fn loop_control(&mut self, text: &str, node: Node) -> Parsed<Node> {
-        self.expect(TokenKind::RightDelimiter, text)?;
+    fn loop_control(&mut self, text: &str, node: TemplateNode) -> Parsed<TemplateNode> {
+        self.expect(TemplateTokenKind::RightDelimiter, text)?;
         match self.scope.range_depth {
             0 => self.error(format!("{text} outside {{{{range}}}}")),
             _ => Ok(node),
         }
     }
 
-    fn branches(&mut self, context: &str, keyword: TokenKind) -> Parsed<Branches> {
+    fn branches(&mut self, context: &str, keyword: TemplateTokenKind) -> Parsed<Branches> {
         let variable_count = self.scope.variables.len();
         let mut tried = Vec::new();
         let otherwise = loop {
-            let pipeline = self.pipeline(context, TokenKind::RightDelimiter)?;
+            let pipeline = self.pipeline(context, TemplateTokenKind::RightDelimiter)?;
             let (nodes, end) = self.list()?;
             tried.push((pipeline, nodes));
             if end == ListEnd::End {
@@ -291,7 +296,7 @@ impl Parser<'_> {
     }
 
     /// What follows `{{else}}`.
-    fn last_list(&mut self) -> Parsed<Vec<Node>> {
+    fn last_list(&mut self) -> Parsed<Vec<TemplateNode>> {
         let (nodes, end) = self.list()?;
         match end {
             ListEnd::End => Ok(nodes),
@@ -299,9 +304,9 @@ impl Parser<'_> {
         }
     }
 
-    fn range(&mut self) -> Parsed<Node> {
+    fn range(&mut self) -> Parsed<TemplateNode> {
         let variable_count = self.scope.variables.len();
-        let pipeline = self.pipeline("range", TokenKind::RightDelimiter)?;
+        let pipeline = self.pipeline("range", TemplateTokenKind::RightDelimiter)?;
         self.scope.range_depth += 1;
         let (body, end) = self.list()?;
         self.scope.range_depth -= 1;
@@ -310,48 +315,50 @@ impl Parser<'_> {
             ListEnd::Else => Some(self.last_list()?),
         };
         self.scope.variables.truncate(variable_count);
-        Ok(Node::Range { pipeline, body, otherwise })
+        Ok(TemplateNode::Range { pipeline, body, otherwise })
     }
 
-    fn block(&mut self) -> Parsed<Node> {
+    fn block(&mut self) -> Parsed<TemplateNode> {
         let token = self.token_after_space();
         let name = self.template_name(&token, "block clause")?;
-        let pipeline = self.pipeline("block clause", TokenKind::RightDelimiter)?;
-        let outer = std::mem::replace(&mut self.scope, Scope::new());
+        let pipeline = self.pipeline("block clause", TemplateTokenKind::RightDelimiter)?;
+        let outer = std::mem::replace(&mut self.scope, VariableScope::new());
         self.named_body(name.clone(), "block clause")?;
         self.scope = outer;
         let pipeline = Some(pipeline);
-        Ok(Node::Template(TemplateCall { offset: token.offset, name, pipeline }))
+        Ok(TemplateNode::Template(TemplateCall { offset: token.offset, name, pipeline }))
     }
 
-    fn template_call(&mut self) -> Parsed<Node> {
+    fn template_call(&mut self) -> Parsed<TemplateNode> {
         let token = self.token_after_space();
         let name = self.template_name(&token, "template clause")?;
         let pipeline = match self.peek_after_space().kind {
-            TokenKind::RightDelimiter => {
+            TemplateTokenKind::RightDelimiter => {
                 self.token();
                 None
             }
-            _ => Some(self.pipeline("template clause", TokenKind::RightDelimiter)?),
+            _ => Some(self.pipeline("template clause", TemplateTokenKind::RightDelimiter)?),
         };
-        Ok(Node::Template(TemplateCall { offset: token.offset, name, pipeline }))
+        Ok(TemplateNode::Template(TemplateCall { offset: token.offset, name, pipeline }))
     }
 
-    fn template_name(&mut self, token: &Token, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: &PositionedToken, context: &str) -> Parsed<String> {
         match token.kind {
-            TokenKind::QuotedString | TokenKind::RawString => self.string_value(token),
+            TemplateTokenKind::QuotedString | TemplateTokenKind::RawString => {
+                self.string_value(token)
+            }
             _ => self.unexpected(token, context),
         }
     }
 
-    fn string_value(&self, token: &Token) -> Parsed<String> {
+    fn string_value(&self, token: &PositionedToken) -> Parsed<String> {
         match unquote(&token.text) {
             Some(value) => Ok(value),
             None => self.error("invalid syntax"),
         }
     }
 
-    fn pipeline(&mut self, context: &str, end: TokenKind) -> Parsed<Pipeline> {
+    fn pipeline(&mut self, context: &str, end: TemplateTokenKind) -> Parsed<Pipeline> {
         let offset = self.peek_after_space().offset;
         let mut pipeline =
             Pipeline { offset, assigns: false, variables: Vec::new(), commands: Vec::new() };
@@ -373,11 +380,11 @@ impl Parser<'_> {
         for (index, command) in pipeline.commands.iter().enumerate().skip(1) {
             if matches!(
                 command.operands[0].kind,
-                OperandKind::Bool(_)
-                    | OperandKind::Dot
-                    | OperandKind::Nil
-                    | OperandKind::Number(_)
-                    | OperandKind::Text(..)
+                TemplateOperand::Bool(_)
+                    | TemplateOperand::Dot
+                    | TemplateOperand::Nil
+                    | TemplateOperand::Number(_)
+                    | TemplateOperand::Text(..)
             ) {
                 let stage = index + 1;
                 return self.error(format!("non executable command in pipeline stage {stage}"));
@@ -389,29 +396,29 @@ impl Parser<'_> {
     /// One declared or assigned variable, if there is one. True if a second one follows.
     fn declaration(&mut self, context: &str, pipeline: &mut Pipeline) -> Parsed<bool> {
         let variable = self.peek_after_space();
-        if variable.kind != TokenKind::Variable {
+        if variable.kind != TemplateTokenKind::Variable {
             return Ok(false);
         }
         let start = self.next;
         self.token();
         let sign = self.peek_after_space();
         match sign.kind {
-            TokenKind::Assign | TokenKind::Declare => {
-                pipeline.assigns = sign.kind == TokenKind::Assign;
+            TemplateTokenKind::Assign | TemplateTokenKind::Declare => {
+                pipeline.assigns = sign.kind == TemplateTokenKind::Assign;
                 self.token();
                 pipeline.variables.push(variable.text.clone());
                 self.scope.variables.push(variable.text);
                 Ok(false)
             }
-            TokenKind::Char if sign.text == "," => {
+            TemplateTokenKind::Char if sign.text == "," => {
                 self.token();
                 pipeline.variables.push(variable.text.clone());
                 self.scope.variables.push(variable.text);
                 if context == "range" && pipeline.variables.len() < 2 {
                     return match self.peek_after_space().kind {
-                        TokenKind::Variable
-                        | TokenKind::RightDelimiter
-                        | TokenKind::RightParenthesis => Ok(true),
+                        TemplateTokenKind::Variable
+                        | TemplateTokenKind::RightDelimiter
+                        | TemplateTokenKind::RightParenthesis => Ok(true),
                         _ => self.error("range can only initialize variables"),
                     };
                 }
@@ -425,7 +432,7 @@ impl Parser<'_> {
     }
 
     /// Operands up to a pipe character, which is consumed, or the end of the pipeline.
-    fn command(&mut self) -> Parsed<Command> {
+    fn command(&mut self) -> Parsed<TemplateCommand> {
         let offset = self.peek_after_space().offset;
         let mut operands = Vec::new();
         loop {
@@ -433,47 +440,49 @@ impl Parser<'_> {
             operands.extend(self.operand()?);
             let token = self.token();
             match token.kind {
-                TokenKind::Space => continue,
-                TokenKind::RightDelimiter | TokenKind::RightParenthesis => self.next -= 1,
-                TokenKind::Pipe => {}
+                TemplateTokenKind::Space => continue,
+                TemplateTokenKind::RightDelimiter | TemplateTokenKind::RightParenthesis => {
+                    self.next -= 1
+                }
+                TemplateTokenKind::Pipe => {}
                 _ => return self.unexpected(&token, "operand"),
             }
             break;
         }
         match operands.is_empty() {
             true => self.error("empty command"),
-            false => Ok(Command { offset, operands }),
+            false => Ok(TemplateCommand { offset, operands }),
         }
     }
 
     fn operand(&mut self) -> Parsed<Option<Operand>> {
         let Some(first) = self.term()? else { return Ok(None) };
-        if self.peek().kind != TokenKind::Field {
+        if self.peek().kind != TemplateTokenKind::Field {
             return Ok(Some(first));
         }
         let offset = self.peek().offset;
         let mut fields = Vec::new();
-        while self.peek().kind == TokenKind::Field {
+        while self.peek().kind == TemplateTokenKind::Field {
             fields.push(self.token().text[1..].to_owned());
         }
         let kind = match first.kind {
-            OperandKind::Field(mut names) => {
+            TemplateOperand::Field(mut names) => {
                 names.extend(fields);
-                OperandKind::Field(names)
+                TemplateOperand::Field(names)
             }
-            OperandKind::Variable(mut names) => {
+            TemplateOperand::Variable(mut names) => {
                 names.extend(fields);
-                OperandKind::Variable(names)
+                TemplateOperand::Variable(names)
             }
-            OperandKind::Bool(_)
-            | OperandKind::Text(..)
-            | OperandKind::Number(_)
-            | OperandKind::Nil
-            | OperandKind::Dot => {
+            TemplateOperand::Bool(_)
+            | TemplateOperand::Text(..)
+            | TemplateOperand::Number(_)
+            | TemplateOperand::Nil
+            | TemplateOperand::Dot => {
                 let term = quoted(&first.to_string());
                 return self.error(format!("unexpected . after term {term}"));
             }
-            _ => OperandKind::Chain(Box::new(first), fields),
+            _ => TemplateOperand::Chain(Box::new(first), fields),
         };
         Ok(Some(Operand { offset, kind }))
     }
@@ -481,40 +490,40 @@ impl Parser<'_> {
     fn term(&mut self) -> Parsed<Option<Operand>> {
         let token = self.token_after_space();
         let kind = match token.kind {
-            TokenKind::Identifier => {
+            TemplateTokenKind::Identifier => {
                 if !(self.is_function)(&token.text) {
                     let name = quoted(&token.text);
                     return self.error(format!("function {name} not defined"));
                 }
-                OperandKind::Function(token.text)
+                TemplateOperand::Function(token.text)
             }
-            TokenKind::Dot => OperandKind::Dot,
-            TokenKind::NilConstant => OperandKind::Nil,
-            TokenKind::Variable => {
+            TemplateTokenKind::Dot => TemplateOperand::Dot,
+            TemplateTokenKind::NilConstant => TemplateOperand::Nil,
+            TemplateTokenKind::Variable => {
                 if !self.scope.variables.contains(&token.text) {
                     let name = quoted(&token.text);
                     return self.error(format!("undefined variable {name}"));
                 }
-                OperandKind::Variable(vec![token.text])
+                TemplateOperand::Variable(vec![token.text])
             }
-            TokenKind::Field => OperandKind::Field(vec![token.text[1..].to_owned()]),
-            TokenKind::Bool => OperandKind::Bool(token.text == "true"),
-            TokenKind::CharConstant | TokenKind::Complex | TokenKind::Number => {
-                match number_literal(&token) {
-                    Ok(number) => OperandKind::Number(number),
-                    Err(message) => return self.error(message),
-                }
-            }
-            TokenKind::LeftParenthesis => {
+            TemplateTokenKind::Field => TemplateOperand::Field(vec![token.text[1..].to_owned()]),
+            TemplateTokenKind::Bool => TemplateOperand::Bool(token.text == "true"),
+            TemplateTokenKind::CharConstant
+            | TemplateTokenKind::Complex
+            | TemplateTokenKind::Number => match number_literal(&token) {
+                Ok(number) => TemplateOperand::Number(number),
+                Err(message) => return self.error(message),
+            },
+            TemplateTokenKind::LeftParenthesis => {
                 self.nest()?;
                 let pipeline =
-                    self.pipeline("parenthesized pipeline", TokenKind::RightParenthesis)?;
+                    self.pipeline("parenthesized pipeline", TemplateTokenKind::RightParenthesis)?;
                 self.nesting -= 1;
-                OperandKind::Pipeline(Box::new(pipeline))
+                TemplateOperand::Pipeline(Box::new(pipeline))
             }
-            TokenKind::QuotedString | TokenKind::RawString => {
+            TemplateTokenKind::QuotedString | TemplateTokenKind::RawString => {
                 let value = self.string_value(&token)?;
-                OperandKind::Text(token.text, value)
+                TemplateOperand::Text(token.text, value)
             }
             _ => {
                 self.next -= 1;
@@ -522,15 +531,15 @@ impl Parser<'_> {
             }
         };
         let offset = match &kind {
-            OperandKind::Pipeline(pipeline) => pipeline.offset,
+            TemplateOperand::Pipeline(pipeline) => pipeline.offset,
             _ => token.offset,
         };
         Ok(Some(Operand { offset, kind }))
     }
 }
 
-fn starts_operand(kind: TokenKind) -> bool {
-    use TokenKind::*;
+fn starts_operand(kind: TemplateTokenKind) -> bool {
+    use TemplateTokenKind::*;
     matches!(
         kind,
         Bool | CharConstant
@@ -548,9 +557,9 @@ fn starts_operand(kind: TokenKind) -> bool {
 }
 
 /// Whether nodes are only white space; such a template may be defined again.
-fn is_blank(nodes: &[Node]) -> bool {
+fn is_blank(nodes: &[TemplateNode]) -> bool {
     nodes.iter().all(|node| match node {
-        Node::Text(text) => text.trim().is_empty(),
+        TemplateNode::Text(text) => text.trim().is_empty(),
         _ => false,
     })
 }

@@ -72,12 +72,12 @@ impl ParameterType {
 
 /// Parameters of a function: fixed ones, then any number of one type.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Signature {
+pub(super) struct GoSignature {
     pub(super) fixed: &'static [ParameterType],
     pub(super) variadic: Option<ParameterType>,
 }
 
-impl Signature {
+impl GoSignature {
     /// Checks the number of arguments: `written` after the name, and one more from the pipe.
     pub(super) fn check(&self, name: &str, written: usize, is_piped: bool) -> Result<(), String> {
         let found = written + usize::from(is_piped);
@@ -96,7 +96,7 @@ impl Signature {
         }
     }
 
-    /// The type of the argument at `index`. [`Signature::check`] has passed.
+    /// The type of the argument at `index`. [`GoSignature::check`] has passed.
     pub(super) fn parameter(&self, index: usize) -> ParameterType {
         self.fixed.get(index).copied().or(self.variadic).unwrap_or(ParameterType::Any)
     }

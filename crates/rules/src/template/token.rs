@@ -1,15 +1,15 @@
 //! Tokens of a template: splits text and actions, and trims white space at `{{-` and `-}}`.
 //!
-//! A lexical error is a token ([`TokenKind::Error`]) and the last one, because the parser reports
+//! A lexical error is a token ([`TemplateTokenKind::Error`]) and the last one, because the parser reports
 //! the first of several errors in the order of the text. Semantics: Go 1.26, `text/template`.
 
 use super::quote::{code_point, quoted};
 
 const SPACES: [char; 4] = [' ', '\t', '\r', '\n'];
 
-/// Kind of a [`Token`].
+/// Kind of a [`PositionedToken`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TokenKind {
+pub(super) enum TemplateTokenKind {
     Assign,
     Bool,
     Char,
@@ -47,8 +47,8 @@ pub(super) enum TokenKind {
 
 /// A token and where it starts.
 #[derive(Clone, Debug)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
+pub(super) struct PositionedToken {
+    pub(super) kind: TemplateTokenKind,
     pub(super) text: String,
     /// Byte offset in the template.
     pub(super) offset: usize,
@@ -56,10 +56,10 @@ pub(super) struct Token {
     pub(super) line: usize,
 }
 
-impl Token {
+impl PositionedToken {
     /// The token as an error message shows it.
     pub(super) fn describe(&self) -> String {
-        use TokenKind::*;
+        use TemplateTokenKind::*;
         match self.kind {
             EndOfText => "EOF".to_owned(),
             Error => self.text.clone(),
@@ -75,41 +75,45 @@ impl Token {
 }
 
 /// The tokens of `template`. The last one is an error or the end of the text.
-pub(super) fn tokens(template: &str) -> Vec<Token> {
+pub(super) fn tokens(template: &str) -> Vec<PositionedToken> {
     let mut lexer =
-        Lexer { input: template, at: 0, start: 0, tokens: Vec::new(), line: 1, seen: 0 };
+        TemplateLexer { input: template, at: 0, start: 0, tokens: Vec::new(), line: 1, seen: 0 };
     if let Err(message) = lexer.run() {
         lexer.count_lines(lexer.start);
-        let token =
-            Token { kind: TokenKind::Error, text: message, offset: lexer.start, line: lexer.line };
+        let token = PositionedToken {
+            kind: TemplateTokenKind::Error,
+            text: message,
+            offset: lexer.start,
+            line: lexer.line,
+        };
         lexer.tokens.push(token);
     }
     lexer.tokens
 }
 
-struct Lexer<'a> {
+struct TemplateLexer<'a> {
     input: &'a str,
     /// Offset of the next character.
     at: usize,
     /// Offset of the current token.
     start: usize,
-    tokens: Vec<Token>,
+    tokens: Vec<PositionedToken>,
     /// Line of `seen`.
     line: usize,
     /// Offset up to which lines are counted.
     seen: usize,
 }
 
-impl Lexer<'_> {
+impl TemplateLexer<'_> {
     fn run(&mut self) -> Result<(), String> {
         loop {
             let rest = &self.input[self.at..];
             let Some(length) = rest.find("{{") else {
                 self.at = self.input.len();
                 if self.at > self.start {
-                    self.emit(TokenKind::Text);
+                    self.emit(TemplateTokenKind::Text);
                 }
-                self.emit(TokenKind::EndOfText);
+                self.emit(TemplateTokenKind::EndOfText);
                 return Ok(());
             };
             let delimiter = self.at + length;
@@ -120,7 +124,7 @@ impl Lexer<'_> {
             };
             self.at += kept.len();
             if !kept.is_empty() {
-                self.emit(TokenKind::Text);
+                self.emit(TemplateTokenKind::Text);
             }
             (self.at, self.start) = (delimiter, delimiter);
             self.left_delimiter()?;
@@ -135,7 +139,7 @@ impl Lexer<'_> {
             return self.comment();
         }
         self.at += 2;
-        self.emit(TokenKind::LeftDelimiter);
+        self.emit(TemplateTokenKind::LeftDelimiter);
         self.at += marker;
         self.start = self.at;
         self.action()
@@ -182,7 +186,7 @@ impl Lexer<'_> {
                     self.start = self.at;
                 }
                 self.at += 2;
-                self.emit(TokenKind::RightDelimiter);
+                self.emit(TemplateTokenKind::RightDelimiter);
                 if trims {
                     self.skip_spaces();
                 }
@@ -196,23 +200,29 @@ impl Lexer<'_> {
         let Some(next) = self.next() else { return Err("unclosed action".to_owned()) };
         match next {
             _ if is_space(next) => self.spaces(),
-            '=' => self.emit(TokenKind::Assign),
-            ':' if self.next() == Some('=') => self.emit(TokenKind::Declare),
+            '=' => self.emit(TemplateTokenKind::Assign),
+            ':' if self.next() == Some('=') => self.emit(TemplateTokenKind::Declare),
             ':' => return Err("expected :=".to_owned()),
-            '|' => self.emit(TokenKind::Pipe),
-            '"' => self.quoted('"', "unterminated quoted string", TokenKind::QuotedString)?,
+            '|' => self.emit(TemplateTokenKind::Pipe),
+            '"' => {
+                self.quoted('"', "unterminated quoted string", TemplateTokenKind::QuotedString)?
+            }
             '\'' => {
-                self.quoted('\'', "unterminated character constant", TokenKind::CharConstant)?;
+                self.quoted(
+                    '\'',
+                    "unterminated character constant",
+                    TemplateTokenKind::CharConstant,
+                )?;
             }
             '`' => {
                 let end =
                     self.input[self.at..].find('`').ok_or("unterminated raw quoted string")?;
                 self.at += end + 1;
-                self.emit(TokenKind::RawString);
+                self.emit(TemplateTokenKind::RawString);
             }
-            '$' => self.name(TokenKind::Variable, TokenKind::Variable)?,
+            '$' => self.name(TemplateTokenKind::Variable, TemplateTokenKind::Variable)?,
             '.' if !self.peek().is_some_and(|c| c.is_ascii_digit()) && self.peek().is_some() => {
-                self.name(TokenKind::Field, TokenKind::Dot)?;
+                self.name(TemplateTokenKind::Field, TemplateTokenKind::Dot)?;
             }
             '.' | '+' | '-' | '0'..='9' => {
                 self.at = self.start;
@@ -221,13 +231,13 @@ impl Lexer<'_> {
             _ if is_alphanumeric(next) => self.identifier()?,
             '(' => {
                 *depth += 1;
-                self.emit(TokenKind::LeftParenthesis);
+                self.emit(TemplateTokenKind::LeftParenthesis);
             }
             ')' => {
                 *depth = depth.checked_sub(1).ok_or("unexpected right paren")?;
-                self.emit(TokenKind::RightParenthesis);
+                self.emit(TemplateTokenKind::RightParenthesis);
             }
-            ' '..='~' => self.emit(TokenKind::Char),
+            ' '..='~' => self.emit(TemplateTokenKind::Char),
             _ => return Err(format!("unrecognized character in action: {}", code_point(next))),
         }
         Ok(())
@@ -245,10 +255,10 @@ impl Lexer<'_> {
                 return;
             }
         }
-        self.emit(TokenKind::Space);
+        self.emit(TemplateTokenKind::Space);
     }
 
-    fn quoted(&mut self, end: char, error: &str, kind: TokenKind) -> Result<(), String> {
+    fn quoted(&mut self, end: char, error: &str, kind: TemplateTokenKind) -> Result<(), String> {
         loop {
             match self.next() {
                 Some('\\') if self.next().is_some_and(|c| c != '\n') => {}
@@ -262,7 +272,7 @@ impl Lexer<'_> {
     }
 
     /// A field or a variable; `alone` if no name follows the first character.
-    fn name(&mut self, kind: TokenKind, alone: TokenKind) -> Result<(), String> {
+    fn name(&mut self, kind: TemplateTokenKind, alone: TemplateTokenKind) -> Result<(), String> {
         if self.at_terminator() {
             self.emit(alone);
             return Ok(());
@@ -287,19 +297,19 @@ impl Lexer<'_> {
     fn identifier(&mut self) -> Result<(), String> {
         self.finish_word()?;
         let kind = match &self.input[self.start..self.at] {
-            "block" => TokenKind::Block,
-            "break" => TokenKind::Break,
-            "continue" => TokenKind::Continue,
-            "define" => TokenKind::Define,
-            "else" => TokenKind::Else,
-            "end" => TokenKind::End,
-            "if" => TokenKind::If,
-            "nil" => TokenKind::NilConstant,
-            "range" => TokenKind::Range,
-            "template" => TokenKind::Template,
-            "with" => TokenKind::With,
-            "true" | "false" => TokenKind::Bool,
-            _ => TokenKind::Identifier,
+            "block" => TemplateTokenKind::Block,
+            "break" => TemplateTokenKind::Break,
+            "continue" => TemplateTokenKind::Continue,
+            "define" => TemplateTokenKind::Define,
+            "else" => TemplateTokenKind::Else,
+            "end" => TemplateTokenKind::End,
+            "if" => TemplateTokenKind::If,
+            "nil" => TemplateTokenKind::NilConstant,
+            "range" => TemplateTokenKind::Range,
+            "template" => TemplateTokenKind::Template,
+            "with" => TemplateTokenKind::With,
+            "true" | "false" => TemplateTokenKind::Bool,
+            _ => TemplateTokenKind::Identifier,
         };
         self.emit(kind);
         Ok(())
@@ -323,7 +333,7 @@ impl Lexer<'_> {
         if !good {
             return Err(format!("bad number syntax: {}", quoted(&self.input[self.start..self.at])));
         }
-        self.emit(if complex { TokenKind::Complex } else { TokenKind::Number });
+        self.emit(if complex { TemplateTokenKind::Complex } else { TemplateTokenKind::Number });
         Ok(())
     }
 
@@ -386,10 +396,10 @@ impl Lexer<'_> {
         self.seen = offset;
     }
 
-    fn emit(&mut self, kind: TokenKind) {
+    fn emit(&mut self, kind: TemplateTokenKind) {
         self.count_lines(self.start);
         let text = self.input[self.start..self.at].to_owned();
-        self.tokens.push(Token { kind, text, offset: self.start, line: self.line });
+        self.tokens.push(PositionedToken { kind, text, offset: self.start, line: self.line });
         self.start = self.at;
     }
 }

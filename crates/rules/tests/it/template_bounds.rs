@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use rules::template::{
-    AlertTemplateData, Template, TemplateContext, TemplateQuery, TemplateSample, TemplateValue,
+    AlertTemplateData, TemplateContext, TemplateQuery, TemplateSample, TemplateValue, TextTemplate,
     expand_alert_text,
 };
 
@@ -145,7 +145,7 @@ fn a_large_precision_or_width_is_no_panic() {
 #[test]
 fn a_large_source_is_refused() {
     let text = "x".repeat((1 << 20) + 1);
-    let error = Template::parse("a", &text).expect_err("too large").to_string();
+    let error = TextTemplate::parse("a", &text).expect_err("too large").to_string();
     assert_eq!(error, "error parsing template a: template: a: size limit (1024 KiB) reached");
 }
 

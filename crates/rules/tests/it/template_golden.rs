@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use rules::template::{
-    AlertTemplateData, Template, TemplateContext, TemplateError, TemplateQuery, TemplateSample,
-    TemplateValue, expand_alert_text,
+    AlertTemplateData, TemplateContext, TemplateError, TemplateQuery, TemplateSample,
+    TemplateValue, TextTemplate, expand_alert_text,
 };
 
 /// 2026-03-14 15:09:26.535 UTC.
@@ -149,7 +149,7 @@ fn a_message_template_reads_data_of_the_caller() {
     let data = TemplateValue::Record(std::sync::Arc::new(record));
     let text = "{{ len .Alerts }}:{{ range .Alerts }} {{ .Labels.alertname }} since \
                 {{ .StartsAt.Format \"2006-01-02\" }}{{ end }}";
-    let template = Template::parse("message", text).expect("a template");
+    let template = TextTemplate::parse("message", text).expect("a template");
     let context = TemplateContext { query: &Vectors, time_ns: TIME_NS, external_url: URL };
     let message = template.expand(&data, &context).expect("a message");
     assert_eq!(message, "2: Slow since 1970-01-01 Down since 2026-03-14");

@@ -1,13 +1,13 @@
 //! Calls of functions: arguments, which Go converts to the types of parameters, and results.
 
 use super::super::function::{self, FunctionKind, TemplateFunction};
-use super::super::node::{Operand, OperandKind};
+use super::super::node::{Operand, TemplateOperand};
 use super::super::quote::quoted;
-use super::super::signature::{ParameterType, Signature};
+use super::super::signature::{GoSignature, ParameterType};
 use super::super::value::TemplateValue;
-use super::{Call, Evaluation, Outcome, PATTERN_STEPS, PRODUCED_BYTES_MAX, Place};
+use super::{Call, Outcome, PATTERN_STEPS, PRODUCED_BYTES_MAX, TemplateEvaluation, TemplatePlace};
 
-impl<'a> Evaluation<'a> {
+impl<'a> TemplateEvaluation<'a> {
     pub(super) fn function(
         &mut self,
         dot: &TemplateValue,
@@ -85,7 +85,7 @@ impl<'a> Evaluation<'a> {
         &mut self,
         dot: &TemplateValue,
         call: Call<'a>,
-        signature: &Signature,
+        signature: &GoSignature,
         piped: Option<TemplateValue>,
     ) -> Outcome<Vec<TemplateValue>> {
         let checked = signature.check(call.name, call.operands.len(), piped.is_some());
@@ -111,24 +111,24 @@ impl<'a> Evaluation<'a> {
         operand: &'a Operand,
     ) -> Outcome<TemplateValue> {
         self.step(1)?;
-        self.place = Place::Operand(operand);
+        self.place = TemplatePlace::Operand(operand);
         let value = match &operand.kind {
-            OperandKind::Dot => dot.clone(),
-            OperandKind::Nil => {
+            TemplateOperand::Dot => dot.clone(),
+            TemplateOperand::Nil => {
                 return match parameter.nil() {
                     Some(value) => Ok(value),
                     None => self.fail(format!("cannot assign nil to {}", parameter.name())),
                 };
             }
-            OperandKind::Field(_) | OperandKind::Variable(_) | OperandKind::Chain(..) => {
-                self.access(dot, operand, &[], None)?
-            }
-            OperandKind::Pipeline(pipeline) => self.pipeline(dot, pipeline)?,
-            OperandKind::Function(name) => {
+            TemplateOperand::Field(_)
+            | TemplateOperand::Variable(_)
+            | TemplateOperand::Chain(..) => self.access(dot, operand, &[], None)?,
+            TemplateOperand::Pipeline(pipeline) => self.pipeline(dot, pipeline)?,
+            TemplateOperand::Function(name) => {
                 let call = Call { name, place: self.place, operands: &[] };
                 self.function(dot, call, None)?
             }
-            OperandKind::Bool(_) | OperandKind::Number(_) | OperandKind::Text(..) => {
+            TemplateOperand::Bool(_) | TemplateOperand::Number(_) | TemplateOperand::Text(..) => {
                 return self.constant(parameter, operand);
             }
         };
@@ -143,11 +143,13 @@ impl<'a> Evaluation<'a> {
     ) -> Outcome<TemplateValue> {
         match (parameter, &operand.kind) {
             (ParameterType::Any | ParameterType::Raw, _) => self.literal(operand),
-            (ParameterType::Text, OperandKind::Text(_, text)) => {
+            (ParameterType::Text, TemplateOperand::Text(_, text)) => {
                 Ok(TemplateValue::text(text.as_str()))
             }
             (ParameterType::Text, _) => self.fail(format!("expected string; found {operand}")),
-            (ParameterType::Duration, OperandKind::Number(number)) if number.integer.is_some() => {
+            (ParameterType::Duration, TemplateOperand::Number(number))
+                if number.integer.is_some() =>
+            {
                 Ok(TemplateValue::Duration(number.integer.unwrap_or(0), false))
             }
             (ParameterType::Duration, _) => self.fail(format!("expected integer; found {operand}")),
