@@ -9,8 +9,8 @@ use std::ops::Range;
 use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
 use query::{
-    ColumnRead, LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, SeriesPoint,
-    Settings, Source, StepValue, StoredMetric, execute, promql,
+    ColumnRead, LabelSet, Language, NAME, QueryContext, QueryRequest, ResultData, SeriesHandle,
+    SeriesPoint, Settings, Source, StepValue, StoredMetric, execute, promql,
 };
 use store::{HistogramIncrements, NumberSummary, TimeGrid};
 
@@ -62,6 +62,8 @@ pub struct SourceEvaluator<'a> {
     pub settings: &'a Settings,
     /// Enabled PromQL features.
     pub options: promql::Options,
+    /// Cancels a query.
+    pub context: &'a dyn QueryContext,
 }
 
 impl OverlayEvaluator for SourceEvaluator<'_> {
@@ -80,7 +82,7 @@ impl OverlayEvaluator for SourceEvaluator<'_> {
             options: self.options,
         };
         let source = OverlaySource { source: self.source, overlay };
-        let result = execute(&source, &request, self.settings, &|| false)
+        let result = execute(&source, &request, self.settings, self.context)
             .map_err(|error| RuleQueryError(error.to_string()))?;
         match result.data {
             ResultData::Vector(streams) => Ok(streams

@@ -119,6 +119,7 @@ impl TestRun<'_> {
                 source: &self.series,
                 settings: &self.settings,
                 options: *self.options,
+                context: &|| false,
             };
             let inputs = CycleInputs {
                 evaluator: &evaluator,
@@ -194,6 +195,7 @@ impl TestRun<'_> {
                 source: &self.series,
                 settings: &self.settings,
                 options: *self.options,
+                context: &|| false,
             };
             let (text, at) = (&expected.expression, show_duration(expected.time_ns));
             let time_ns = test.start_ns.saturating_add(expected.time_ns);

@@ -97,7 +97,12 @@ impl SimulatedNode {
     pub(crate) fn evaluate(&mut self) -> CycleResult {
         let settings = Settings::default();
         let options = promql::Options::default();
-        let evaluator = SourceEvaluator { source: &self.series, settings: &settings, options };
+        let evaluator = SourceEvaluator {
+            source: &self.series,
+            settings: &settings,
+            options,
+            context: &|| false,
+        };
         let evaluator = FailingEvaluator { evaluator, is_failing: self.is_failing.get() };
         let inputs = CycleInputs {
             evaluator: &evaluator,
