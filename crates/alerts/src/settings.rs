@@ -30,7 +30,8 @@ pub struct AlertsTable {
     rule_files: Vec<FilePath>,
     /// Time between evaluations of groups that set none: `1min`.
     evaluation_interval: Option<Length>,
-    /// How far in the past groups that set no `query_offset` are evaluated: `0s`.
+    /// How far in the past groups that set no `query_offset` are evaluated: by default
+    /// not at all.
     query_offset: Option<Length>,
     /// Time between notices of an alert that keeps firing: `1min`.
     resend_delay: Option<Length>,

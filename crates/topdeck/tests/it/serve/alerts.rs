@@ -116,7 +116,7 @@ fn prometheus_clients_read_rules_and_alerts() {
     let run = topdeck(&["alerts", "--server", &url], b"");
     assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
     assert!(
-        run.stdout.starts_with("red 1\n") && run.stdout.contains("Deep{host=a"),
+        run.stdout.starts_with("red 1\n") && run.stdout.contains("Deep{host=\"a\""),
         "{}",
         run.stdout
     );
