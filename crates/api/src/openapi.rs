@@ -11,16 +11,17 @@ mod tests;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::response::IntoResponse as _;
+use axum::response::{IntoResponse, Response};
 use axum::routing;
 use http::{HeaderValue, header};
-use role::{RouteError, RouteQuery, RouteSpec};
+use role::{RouteError, RouteFormat, RouteQuery, RouteSpec};
 
 use crate::api_error::ApiError;
-use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
+use crate::json::Json;
 use crate::offered_routes::OfferedRoutes;
 use crate::parameters::Parameters;
+use crate::prometheus::PrometheusError;
 use crate::response_buffers::SharedBody;
 use crate::route::ApiRoute;
 use crate::token::Scope;
@@ -28,6 +29,9 @@ use crate::{
     annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
     series_changes, snapshots, status, stream, texts,
 };
+
+/// Prefix of the paths of Prometheus' API, whose clients read `status` and `errorType`.
+const PROMETHEUS_PATH: &str = "/api/v1/";
 
 /// All routes.
 pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
@@ -71,12 +75,34 @@ pub(crate) fn offered_routes(offered: &OfferedRoutes) -> Router<Context> {
     })
 }
 
-async fn answer(
+async fn answer(route: Arc<role::Route>, context: Context, parameters: Parameters) -> Response {
+    let is_of_prometheus = route.spec.path.starts_with(PROMETHEUS_PATH);
+    let parameters = match is_of_prometheus {
+        true => Ok(parameters),
+        false => parameters.reject_unknown(route.spec.parameters),
+    };
+    let outcome = match parameters {
+        Ok(parameters) => run(route, context, RouteQuery::new(parameters.into_pairs())).await,
+        Err(error) => Err(error),
+    };
+    match outcome {
+        Ok(response) => response,
+        Err(error) if is_of_prometheus => PrometheusError::from(error).into_response(),
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn run(
     route: Arc<role::Route>,
     context: Context,
-    parameters: Parameters,
-) -> Result<JsonBody, ApiError> {
-    let query = RouteQuery::new(parameters.reject_unknown(route.spec.parameters)?.into_pairs());
+    query: RouteQuery,
+) -> Result<Response, ApiError> {
+    if let Some(wait) = &route.wait {
+        tokio::select! {
+            () = wait(&query) => {}
+            () = context.queries.stopped() => {}
+        }
+    }
     let (name, queries) = (route.spec.name, Arc::clone(&context.queries));
     let work = move |_: &_| {
         let json = (route.handler)(&query).map_err(|error| match error {
@@ -84,7 +110,13 @@ async fn answer(
                 ApiError::invalid_parameter(&name, &found, &expected)
             }
         })?;
-        queries.json_response(&json)
+        match (route.spec.format, json) {
+            (RouteFormat::Text, Json::Text(line)) => {
+                let kind = HeaderValue::from_static("text/plain");
+                Ok(([(header::CONTENT_TYPE, kind)], line + "\n").into_response())
+            }
+            (_, json) => queries.json_response(&json).map(IntoResponse::into_response),
+        }
     };
     context.run_light(name, None, work).await
 }

@@ -121,12 +121,6 @@ pub(crate) const ROUTES: &[ApiRoute] = &[
         EXEMPLARS,
         || routing::post(status::exemplars),
     ),
-    ApiRoute::get("/api/v1/rules", "Prometheus API compatibility; always empty.", &[], || {
-        routing::get(status::rules)
-    }),
-    ApiRoute::get("/api/v1/alerts", "Prometheus API compatibility; always empty.", &[], || {
-        routing::get(status::alerts)
-    }),
     ApiRoute::get("/api/v1/targets", "Scrape targets and their state.", TARGETS, || {
         routing::get(targets::targets)
     }),

@@ -18,7 +18,7 @@ use intake::{Intake, LatencyHistogram};
 use role::StatusSection;
 use store::{ReadView, Store};
 use tokio::runtime::Handle;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::active_query::{
     ActiveQuery, ActiveQueryState, CancelOnDrop, QueryRejectCounters, QueryServiceShared,
@@ -120,6 +120,8 @@ pub struct QueryService {
     status_sections: StatusSections,
     /// Status sections of roles.
     sections: Mutex<Vec<StatusSection>>,
+    /// Whether the server stops.
+    is_stopped: watch::Sender<bool>,
 }
 
 /// Status sections of the server, by name.
@@ -173,6 +175,7 @@ impl QueryService {
             shared,
             status_sections: StatusSections::default(),
             sections: Mutex::default(),
+            is_stopped: watch::Sender::new(false),
             intake,
             settings,
         }
@@ -216,9 +219,16 @@ impl QueryService {
         self.intake.supervisor().failpoint(name);
     }
 
-    /// Ends live streams, so that their connections can close.
+    /// Ends live streams and long polls, so that their connections can close.
     pub fn stop(&self) {
+        self.is_stopped.send_replace(true);
         self.hub.stop();
+    }
+
+    /// Waits for the stop.
+    pub(crate) async fn stopped(&self) {
+        // The sender lives as long as the service.
+        let _ = self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await;
     }
 
     /// The store.

@@ -3,7 +3,7 @@
 
 use axum::routing::MethodRouter;
 pub(crate) use role::Parameter;
-use role::RouteSpec;
+use role::{RouteFormat, RouteSpec};
 
 use crate::context::Context;
 use crate::token::Scope;
@@ -107,8 +107,13 @@ impl ApiRoute {
 
     /// A route of a role.
     pub(crate) fn of_role(spec: &RouteSpec) -> ApiRoute {
-        let RouteSpec { path, about, parameters, .. } = *spec;
-        ApiRoute { handler: None, ..ApiRoute::get(path, about, parameters, MethodRouter::new) }
+        let RouteSpec { path, about, parameters, format, .. } = *spec;
+        let route = ApiRoute::get(path, about, parameters, MethodRouter::new);
+        let route = ApiRoute { handler: None, ..route };
+        match format {
+            RouteFormat::Json => route,
+            RouteFormat::Text => route.with_response(200, "text/plain", "a line"),
+        }
     }
 
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> ApiRoute {

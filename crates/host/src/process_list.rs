@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
-use role::{Parameter, Route, RouteError, RouteQuery, RouteSpec};
+use role::{Parameter, Route, RouteError, RouteFormat, RouteQuery, RouteSpec};
 use shm::process_table::{self, CollectionMethod, ProcessRow, ProcessTable};
 
 /// Default and maximum number of reported processes.
@@ -28,6 +28,7 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
         "limit",
         "maximum number of processes, the busiest; default: 2,000",
     )],
+    format: RouteFormat::Json,
 };
 
 /// Location of a host's process table.

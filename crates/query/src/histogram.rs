@@ -10,8 +10,6 @@ mod dense_sum;
 mod description;
 mod logarithm;
 mod number;
-#[cfg(test)]
-#[path = "../tests/it/histogram_parser.rs"]
 mod parser;
 mod reset;
 mod sum;
@@ -35,7 +33,6 @@ pub(crate) use conversion::SchemeConversion;
 pub(crate) use dense_sum::DenseSum;
 pub(crate) use logarithm::{exp2, log2};
 pub(crate) use number::{GoNumber, GoPlainNumber};
-#[cfg(test)]
 pub(crate) use parser::parse_description;
 
 /// Bucket grid of a histogram.

@@ -56,6 +56,7 @@ mod labels;
 mod limit_range;
 mod limits;
 pub mod maxima;
+pub mod notation;
 pub mod overview;
 mod plan;
 mod prometheus_name;
@@ -80,6 +81,7 @@ pub mod testing {
 }
 
 pub use context::QueryContext;
+pub use edit_distance::edit_distance;
 pub use engine::{QueryResult, ResultData, execute};
 pub use error::{Error, Result, SourceSpan};
 pub use estimate::estimate;

@@ -29,7 +29,7 @@ pub use duration::{DurationExpr, DurationKind, DurationOp, DurationValue};
 pub(crate) use functions::{PromqlKernel, kernel, names_with_extension};
 pub use functions::{function, functions};
 pub(crate) use matcher::labels_from_matchers;
-pub use matcher::{MatchOp, Matcher};
+pub use matcher::{MatchOp, Matcher, unanchored_regex};
 pub(crate) use matcher::{anchored_regex, is_label_name};
 pub use number::{parse_duration, parse_number};
 pub use parse::{parse, parse_series_labels};

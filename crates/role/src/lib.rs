@@ -14,6 +14,8 @@ pub mod settings;
 
 pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
 pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
-pub use route::{Parameter, Route, RouteError, RouteHandler, RouteQuery, RouteSpec};
+pub use route::{
+    Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,
+};
 
 pub use render::json;

@@ -1,9 +1,10 @@
-//! HTTP API routes of roles: `GET`, for tokens with read permission, JSON responses.
+//! HTTP API routes of roles: `GET`, for tokens with read permission.
 //!
 //! A role does not depend on the server. The description ([`RouteSpec`]) is a constant, so that the
 //! OpenAPI document can be generated without starting a node.
 
 use std::fmt;
+use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -20,6 +21,17 @@ pub struct RouteSpec {
     pub about: &'static str,
     /// All parameters; other parameters are rejected.
     pub parameters: &'static [Parameter],
+    /// Format of the response.
+    pub format: RouteFormat,
+}
+
+/// Format of a route's response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteFormat {
+    /// JSON.
+    Json,
+    /// A line of plain text: the handler returns a text.
+    Text,
 }
 
 /// A parameter of a route.
@@ -67,6 +79,10 @@ impl Parameter {
 /// Handles a request, on a thread that may block.
 pub type RouteHandler = Arc<dyn Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync>;
 
+/// Waits for a change before the handler runs, without occupying a thread.
+pub type RouteWait =
+    Arc<dyn Fn(&RouteQuery) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
 /// A route and its handler.
 #[derive(Clone)]
 pub struct Route {
@@ -74,6 +90,8 @@ pub struct Route {
     pub spec: &'static RouteSpec,
     /// Its handler.
     pub handler: RouteHandler,
+    /// What a request waits for, if it does.
+    pub wait: Option<RouteWait>,
 }
 
 impl Route {
@@ -82,7 +100,16 @@ impl Route {
         spec: &'static RouteSpec,
         handler: impl Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync + 'static,
     ) -> Route {
-        Route { spec, handler: Arc::new(handler) }
+        Route { spec, handler: Arc::new(handler), wait: None }
+    }
+
+    /// Adds a wait before the handler (long poll). It ends early when the server stops. Invalid
+    /// parameters end it at once: the handler reports them.
+    pub fn with_wait<F: Future<Output = ()> + Send + 'static>(
+        self,
+        wait: impl Fn(&RouteQuery) -> F + Send + Sync + 'static,
+    ) -> Route {
+        Route { wait: Some(Arc::new(move |query| Box::pin(wait(query)))), ..self }
     }
 }
 

@@ -87,6 +87,8 @@ subcommands! {
     Annotate(crate::annotate::Options) => crate::annotate::run,
     Dashboards(crate::dashboards::Options) => crate::dashboards::run,
     Targets(crate::targets::Options) => crate::targets::run,
+    Alerts(crate::alerts::Options) => crate::alerts::run,
+    Rules(crate::rules::Options) => crate::rules::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]
     Generate(crate::generate::Options) => crate::generate::run,

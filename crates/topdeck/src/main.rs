@@ -1,6 +1,7 @@
 //! The program `topdeck`: one file per subcommand.
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod annotate;
 mod answer_source;
 mod audit;
@@ -42,6 +43,7 @@ mod rename;
 mod renamed_flags;
 mod restore;
 mod retire;
+mod rules;
 mod serve;
 mod server_client;
 mod server_log;

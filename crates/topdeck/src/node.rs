@@ -2,7 +2,7 @@
 //! reverse one.
 //!
 //! ```text
-//! listen, pull, host, api ─ intake ─ store      (serve)
+//! listen, pull, host, api ─ intake ─ store ─ alerts ─ intake      (serve)
 //!                                  └ journal ─ forward ─ remotes
 //! ```
 //!
@@ -36,6 +36,7 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<listen::ListenRole>::ROW,
     &RoleEntry::<pull::PullRole>::ROW,
     &RoleEntry::<host::HostRole>::ROW,
+    &RoleEntry::<::alerts::AlertsRole>::ROW,
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 

@@ -9,7 +9,9 @@ use role::json::integer;
 use role::settings::{
     Document, Length, Problems, SettingsCheck, SettingsCount, TableRef, length_or,
 };
-use role::{BoxError, NodeMode, Role, RoleContext, Route, RouteQuery, RouteSpec, StatusSection};
+use role::{
+    BoxError, NodeMode, Role, RoleContext, Route, RouteFormat, RouteQuery, RouteSpec, StatusSection,
+};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -61,6 +63,7 @@ static ROUTE: RouteSpec = RouteSpec {
     path: "/v1/heartbeat",
     about: "Heartbeats since the start.",
     parameters: &[],
+    format: RouteFormat::Json,
 };
 
 /// The role.

@@ -3,15 +3,16 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::body::Body;
 use http::{Method, Request, StatusCode};
 use intake::WriteTarget;
-use role::{Parameter, RouteSpec};
+use role::{Parameter, RouteFormat, RouteSpec};
 
 use super::all_routes;
 use super::document;
-use crate::json::integer;
+use crate::json::{Json, integer};
 use crate::query_service::QueryServiceSettings;
 use crate::test_server::{TestServer, empty_store};
 
@@ -64,6 +65,7 @@ static DOORS: RouteSpec = RouteSpec {
     path: "/v1/doors",
     about: "Doors that are open.",
     parameters: &[Parameter::integer("limit", "as many doors")],
+    format: RouteFormat::Json,
 };
 
 #[tokio::test]
@@ -93,6 +95,49 @@ async fn role_route_is_served_and_documented() {
     assert_eq!(route["parameters"][0]["name"], "limit");
     assert_eq!(route["security"][0]["token"][0], "read");
     assert!(described["paths"]["/v1/status"]["get"].is_object());
+}
+
+static COLOR: RouteSpec = RouteSpec {
+    name: "color",
+    path: "/api/v1/color",
+    about: "A color.",
+    parameters: &[Parameter::integer("limit", "as many colors")],
+    format: RouteFormat::Text,
+};
+
+#[tokio::test]
+async fn a_role_can_answer_with_text_and_like_prometheus() {
+    let color = role::Route::new(&COLOR, |query| {
+        query.count("limit", 3, 9)?;
+        Ok(Json::Text("green".to_owned()))
+    });
+    let home = WriteTarget::Store(empty_store());
+    let server = TestServer::with_routes(home, QueryServiceSettings::default(), vec![color]);
+    // Prometheus ignores unknown parameters.
+    let (status, text) = server.get("/api/v1/color?unknown=1").await;
+    assert_eq!((status, text.as_str()), (StatusCode::OK, "green\n"));
+    let (status, text) = server.get("/api/v1/color?limit=x").await;
+    assert_eq!(status, StatusCode::BAD_REQUEST);
+    assert!(text.starts_with("{\"status\":\"error\",\"errorType\":\"bad_data\""), "{text}");
+    let described = server.json("/v1/openapi.json").await;
+    let response = &described["paths"]["/api/v1/color"]["get"]["responses"]["200"];
+    assert!(response["content"]["text/plain"].is_object(), "{response}");
+}
+
+#[tokio::test]
+async fn a_long_poll_waits_for_the_change_or_the_stop() {
+    let changes = Arc::new(tokio::sync::Notify::new());
+    let own = Arc::clone(&changes);
+    let doors = role::Route::new(&DOORS, |_| Ok(integer(1))).with_wait(move |_| {
+        let own = Arc::clone(&own);
+        async move { own.notified().await }
+    });
+    let home = WriteTarget::Store(empty_store());
+    let server = TestServer::with_routes(home, QueryServiceSettings::default(), vec![doors]);
+    changes.notify_one();
+    assert_eq!(server.json("/v1/doors").await, 1);
+    server.context.queries.stop();
+    assert_eq!(server.json("/v1/doors").await, 1);
 }
 
 /// Routes registered with a literal path in the sources of this crate.

@@ -19,24 +19,12 @@ pub(super) fn data_response(context: &Context, json: &Json) -> Result<JsonBody, 
     })?)
 }
 
-fn empty_list(name: &'static str) -> Json {
-    Object(vec![(name, List(Vec::new()))])
-}
-
 pub(super) fn text_json(text: impl Into<String>) -> Json {
     Text(text.into())
 }
 
 pub(super) async fn exemplars(context: Context) -> Result<JsonBody, PrometheusError> {
     data_response(&context, &List(Vec::new()))
-}
-
-pub(super) async fn rules(context: Context) -> Result<JsonBody, PrometheusError> {
-    data_response(&context, &empty_list("groups"))
-}
-
-pub(super) async fn alerts(context: Context) -> Result<JsonBody, PrometheusError> {
-    data_response(&context, &empty_list("alerts"))
 }
 
 pub(super) async fn build_info(context: Context) -> Result<JsonBody, PrometheusError> {

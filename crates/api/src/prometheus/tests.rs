@@ -108,8 +108,6 @@ async fn series_and_labels() {
 async fn status_endpoints() {
     for path in [
         "query_exemplars?query=a",
-        "rules",
-        "alerts",
         "targets",
         "status/config",
         "status/flags",

@@ -27,8 +27,13 @@ pub(crate) struct ServerFixture {
 }
 
 /// A route of a role.
-static OFFERED: role::RouteSpec =
-    role::RouteSpec { name: "offered", path: "/v1/offered", about: "Seven.", parameters: &[] };
+static OFFERED: role::RouteSpec = role::RouteSpec {
+    name: "offered",
+    path: "/v1/offered",
+    about: "Seven.",
+    parameters: &[],
+    format: role::RouteFormat::Json,
+};
 
 /// Any loopback port.
 pub(crate) fn local_settings(tls: Option<ServerTls>) -> Settings {

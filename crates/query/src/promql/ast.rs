@@ -267,7 +267,7 @@ impl ValueType {
 
 impl Expr {
     /// Type of the result.
-    pub(crate) fn value_type(&self) -> ValueType {
+    pub fn value_type(&self) -> ValueType {
         match &self.kind {
             ExprKind::Number(_) | ExprKind::Duration(_) => ValueType::Scalar,
             ExprKind::Text(_) => ValueType::Text,

@@ -95,9 +95,19 @@ pub(crate) fn is_label_name(name: &str) -> bool {
 
 /// PromQL regex in Go's syntax: anchored at both ends, and `.` matches a newline.
 pub(crate) fn anchored_regex(text: &str) -> Result<Regex, String> {
+    build_regex(text, |translated| format!("^(?s:{translated})$"))
+}
+
+/// Regex in Go's syntax that matches anywhere in a text, as functions of Go's `regexp` do.
+pub fn unanchored_regex(text: &str) -> Result<Regex, String> {
+    build_regex(text, |translated| translated)
+}
+
+/// Compiles a regex in Go's syntax; `frame` adds to what the `regex` crate reads.
+fn build_regex(text: &str, frame: impl FnOnce(String) -> String) -> Result<Regex, String> {
     let failed = |reason: &str| format!("error parsing regexp: {reason}: `{text}`");
     let translated = pattern::translate(text).map_err(|reason| failed(&reason))?;
-    RegexBuilder::new(&format!("^(?s:{translated})$"))
+    RegexBuilder::new(&frame(translated))
         .size_limit(REGEX_SIZE_MAX)
         .dfa_size_limit(REGEX_SIZE_MAX)
         .nest_limit(REGEX_NESTING_MAX)

@@ -7,8 +7,8 @@ use query::{
     is_stale,
 };
 
-use crate::notation::NotationItem;
 use crate::script::{EvalCommand, ExpectedResult};
+use query::notation::NotationItem;
 
 /// Maximum relative difference of numbers.
 const EPSILON: f64 = 1e-6;

@@ -15,7 +15,6 @@ mod increments;
 mod memory;
 #[path = "../../../store/tests/it/memory_storage.rs"]
 mod memory_storage;
-mod notation;
 mod oracle;
 mod overview;
 mod plan_imports;

@@ -7,7 +7,7 @@ use query::LabelSet;
 use query::promql::{parse_duration, parse_number};
 use regex::Regex;
 
-use crate::notation::{self, NotationItem};
+use query::notation::{self, NotationItem};
 
 /// Command with its line in the script, from 1.
 pub(crate) struct ScriptCommand {

@@ -176,6 +176,7 @@ fn every_subcommand_has_a_page_and_completions() {
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",
+        "alerts",
         "annotate",
         "audit",
         "breakdown",
@@ -207,6 +208,9 @@ fn every_subcommand_has_a_page_and_completions() {
         "rename",
         "restore",
         "retire",
+        "rules-check",
+        "rules-test",
+        "rules",
         "serve",
         "snapshot",
         "store",

@@ -1,5 +1,6 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
+mod alerts;
 pub(crate) mod client;
 mod command;
 mod damage;

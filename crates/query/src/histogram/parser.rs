@@ -1,5 +1,5 @@
 //! Histogram literals in the format of Prometheus' test scripts and rule tests:
-//! `{{schema:0 sum:5 count:4 buckets:[1 2 1]}}`. Also included by the unit tests of the library.
+//! `{{schema:0 sum:5 count:4 buckets:[1 2 1]}}`.
 //!
 //! `schema` is 0 by default, −53 with `custom_values`; `z_bucket` and `z_bucket_w` are count and
 //! threshold of the zero bucket; `buckets` start at index `offset`, `n_buckets` at `n_offset`.

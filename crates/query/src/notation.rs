@@ -1,33 +1,31 @@
-//! Script notation: strings, and series with their values.
+//! Notation of samples in test scripts and rule tests of Prometheus: strings, series with values.
 //!
 //! `metric{label="value"} 1 2+3x2 _ stale {{sum:3 count:2}}x1`: each item is a value or, with `_`,
 //! none. `x` gives the number of repetitions, and a number or histogram before `x` is the
 //! increment.
 
-#[path = "histogram_parser.rs"]
-mod histogram_parser;
-
-use query::promql::{self, ExprKind, Options, parse_duration};
-use query::{BucketGrid, FloatHistogram, LabelSet, NAME, ResetHint, STALE_BITS, StepValue};
-
-use histogram_parser::parse_description;
+use crate::histogram::{FloatHistogram, parse_description};
+use crate::labels::{LabelSet, NAME};
+use crate::promql::{self, ExprKind, Options, parse_duration};
+use crate::value::{STALE_BITS, StepValue};
 
 /// Value of a series in script notation.
 #[derive(Clone, Debug)]
-pub(crate) struct NotationValue {
-    pub(crate) value: StepValue,
+pub struct NotationValue {
+    /// Value.
+    pub value: StepValue,
     /// Whether the literal has a reset hint, which is then compared.
-    pub(crate) has_hint: bool,
+    pub has_hint: bool,
 }
 
 /// Value, or none.
-pub(crate) type NotationItem = Option<NotationValue>;
+pub type NotationItem = Option<NotationValue>;
 
 /// Maximum number of values per line: more is a typing error.
 const ITEMS_MAX: usize = 100_000;
 
 /// Parses a string in quotes or backquotes; returns the remaining text.
-pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
+pub fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\'' | '`'));
     let quote = quote.ok_or_else(|| format!("expected a string in quotes at {text:?}"))?;
     let mut is_escaped = false;
@@ -47,7 +45,7 @@ pub(crate) fn quoted(text: &str) -> Result<(String, &str), String> {
 }
 
 /// Parses a series with its values.
-pub(crate) fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String> {
+pub fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String> {
     let (labels, mut rest) = metric(line)?;
     let mut items = Vec::new();
     while !rest.is_empty() {
@@ -64,7 +62,7 @@ pub(crate) fn series(line: &str) -> Result<(LabelSet, Vec<NotationItem>), String
 }
 
 /// Parses name and labels; returns the remaining text.
-pub(crate) fn metric(text: &str) -> Result<(LabelSet, &str), String> {
+pub fn metric(text: &str) -> Result<(LabelSet, &str), String> {
     let end = text.find(|c: char| c.is_whitespace() || c == '{').unwrap_or(text.len());
     let (name, mut rest) = text.split_at(end);
     let mut pairs = vec![(NAME.to_owned(), name.to_owned())];
@@ -198,7 +196,7 @@ fn leading_number(text: &str) -> Result<(f64, &str), String> {
 
 /// Parses start timestamps as nanoseconds relative to the time of each value: `-1m`, `-30s-1mx2`,
 /// `_x3`.
-pub(crate) fn starts(text: &str) -> Result<Vec<Option<i64>>, String> {
+pub fn starts(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut starts = Vec::new();
     for item in text.split_whitespace() {
         if let Some(after) = item.strip_prefix('_') {

@@ -1,0 +1,171 @@
+//! Published state of rules and alerts: what HTTP, status and metrics read.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use query::LabelSet;
+use rules::{Alert, AlertState, EvaluatedGroup, EvaluatedRule, RuleHealth, RuleProblem};
+use tokio::sync::watch;
+
+/// Values of the label `severity` of alerts that need nobody: those of Prometheus' mixins.
+const QUIET_SEVERITIES: [&str; 2] = ["none", "info"];
+
+/// A group after its last evaluation.
+#[derive(Clone, Debug)]
+pub(crate) struct GroupReport {
+    pub(crate) group: EvaluatedGroup,
+    /// Duration of the last evaluation; zero before the first one.
+    pub(crate) duration: Duration,
+    /// Duration of the queries of each rule.
+    pub(crate) rule_durations: Vec<Duration>,
+}
+
+/// Everything published at one time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct BoardState {
+    /// Groups in the order of the files.
+    pub(crate) groups: Vec<Arc<GroupReport>>,
+    pub(crate) problems: Vec<RuleProblem>,
+    /// Whether the node has no store, so that nothing is evaluated.
+    pub(crate) is_agent: bool,
+}
+
+/// An active alert with its place.
+#[derive(Clone, Copy)]
+pub(crate) struct ActiveAlert<'a> {
+    pub(crate) report: &'a GroupReport,
+    pub(crate) rule: &'a EvaluatedRule,
+    pub(crate) labels: &'a LabelSet,
+    pub(crate) alert: &'a Alert,
+}
+
+/// Color of the status light.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StatusLight {
+    /// Nothing to do.
+    Green,
+    /// Number of pending, acknowledged and unknown alerts, and of rules that fail.
+    Amber(usize),
+    /// Number of firing alerts that nobody has acknowledged.
+    Red(usize),
+}
+
+impl fmt::Display for StatusLight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StatusLight::Green => f.write_str("green"),
+            StatusLight::Amber(count) => write!(f, "amber {count}"),
+            StatusLight::Red(count) => write!(f, "red {count}"),
+        }
+    }
+}
+
+impl BoardState {
+    /// Pending and firing alerts.
+    pub(crate) fn active_alerts(&self) -> impl Iterator<Item = ActiveAlert<'_>> {
+        self.groups.iter().flat_map(|report| {
+            report.group.rules().iter().flat_map(|rule| {
+                let alerts = rule.alerts().alerts();
+                let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
+                active.map(|(labels, alert)| ActiveAlert { report, rule, labels, alert })
+            })
+        })
+    }
+
+    /// All rules.
+    pub(crate) fn rules(&self) -> impl Iterator<Item = &EvaluatedRule> {
+        self.groups.iter().flat_map(|report| report.group.rules())
+    }
+
+    /// Rules whose last evaluation failed.
+    pub(crate) fn failing_rules(&self) -> usize {
+        self.rules().filter(|rule| matches!(rule.health(), RuleHealth::Err(_))).count()
+    }
+
+    /// Status light.
+    pub(crate) fn light(&self) -> StatusLight {
+        let (mut red, mut amber) = (0, self.failing_rules());
+        for ActiveAlert { labels, alert, .. } in self.active_alerts() {
+            if QUIET_SEVERITIES.contains(&labels.get("severity")) {
+                continue;
+            }
+            let is_red = alert.state == AlertState::Firing
+                && alert.acknowledgement.is_none()
+                && !alert.is_unknown();
+            if is_red { red += 1 } else { amber += 1 }
+        }
+        match (red, amber) {
+            (0, 0) => StatusLight::Green,
+            (0, amber) => StatusLight::Amber(amber),
+            (red, _) => StatusLight::Red(red),
+        }
+    }
+}
+
+/// Hash of everything that a restart must not lose and that a client waits for.
+pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for (index, rule) in group.rules().iter().enumerate() {
+        (index, matches!(rule.health(), RuleHealth::Err(_))).hash(&mut hasher);
+        for (labels, alert) in rule.alerts().alerts() {
+            labels.hash(&mut hasher);
+            alert.state.text().hash(&mut hasher);
+            let times = (alert.active_at_ns, alert.fired_at_ns, alert.keep_firing_since_ns);
+            times.hash(&mut hasher);
+            (alert.unknown_since_ns, alert.transition).hash(&mut hasher);
+            alert.acknowledgement.as_ref().map(|ack| ack.until_ns).hash(&mut hasher);
+        }
+    }
+    hasher.finish()
+}
+
+/// Board: one writer, many readers. Clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct AlertBoard {
+    state: Arc<Mutex<BoardState>>,
+    revision: watch::Sender<u64>,
+}
+
+impl AlertBoard {
+    /// Board that begins with a revision. It differs from those before a restart, so that a client
+    /// that waits for a change sees one.
+    pub(crate) fn new(revision: u64) -> AlertBoard {
+        AlertBoard { state: Arc::default(), revision: watch::Sender::new(revision) }
+    }
+
+    /// Current state.
+    pub(crate) fn read(&self) -> BoardState {
+        self.lock().clone()
+    }
+
+    /// Changes the state.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut BoardState)) {
+        change(&mut self.lock());
+    }
+
+    /// Counts a change of alerts.
+    pub(crate) fn count_change(&self) {
+        self.revision.send_modify(|revision| *revision += 1);
+    }
+
+    /// Number that changes with each change of alerts.
+    pub(crate) fn revision(&self) -> u64 {
+        *self.revision.borrow()
+    }
+
+    /// Waits until the revision is another one.
+    pub(crate) fn changed_since(&self, revision: u64) -> impl Future<Output = ()> + use<> {
+        let mut revisions = self.revision.subscribe();
+        async move {
+            // An error: the role has stopped.
+            let _ = revisions.wait_for(|current| *current != revision).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BoardState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,41 @@
+//! Errors of the role.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Result of this crate.
+pub type Result<T> = std::result::Result<T, AlertsError>;
+
+/// Why rules are not evaluated.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlertsError {
+    /// The settings enable rules on an agent.
+    #[error(
+        "cannot evaluate rules: an agent stores no data; remove rule_files from [alerts], and \
+         evaluate them on the remote"
+    )]
+    Agent,
+    /// A rule file cannot be read.
+    #[error("cannot read rule file {}: {source}", path.display())]
+    Read {
+        /// File or directory.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
+    /// Rule files have errors; the text is the first one with its position.
+    #[error("{0}")]
+    Rules(String),
+    /// The file of alert states cannot be read or written.
+    #[error("cannot {action} alert states: {cause}")]
+    States {
+        /// `read` or `write`.
+        action: &'static str,
+        /// Cause.
+        cause: String,
+    },
+    /// The thread cannot be started.
+    #[error("cannot start the thread \"alerts\": {0}")]
+    Thread(io::Error),
+}

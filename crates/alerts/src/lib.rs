@@ -1,0 +1,34 @@
+//! Role `alerts`: evaluates the rules of rule files over the store, on the schedule of their
+//! groups.
+//!
+//! ```text
+//! rule files ─► rule_loader ─► rule_worker ─► sample_writer ─► intake
+//!                               │      └────► state_file (alert-states)
+//!                               ▼
+//!                            alert_board ─► prometheus_api, alert_list: HTTP
+//! ```
+//! One thread evaluates all groups, one after the other. Rules and states of alerts are those of
+//! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
+//! epoch.
+#![forbid(unsafe_code)]
+
+mod alert_board;
+mod alert_list;
+mod error;
+mod group_metrics;
+mod prometheus_api;
+mod role;
+mod rule_loader;
+mod rule_paths;
+mod rule_worker;
+mod sample_writer;
+mod settings;
+mod state_file;
+mod store_evaluator;
+mod worker_control;
+
+pub use error::{AlertsError, Result};
+pub use role::AlertsRole;
+pub use rule_loader::rule_promql_options;
+pub use rule_paths::find_rule_files;
+pub use settings::{AlertTables, AlertsTable};

@@ -1,0 +1,351 @@
+//! The thread that evaluates all groups, one after the other.
+//!
+//! A cycle: evaluate a copy of the group, store the states, append the samples, publish. The states
+//! are durable before anything that follows from them leaves the node.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use intake::{EventCounter, Intake, LogFn, LogLevel};
+use query::{LabelSet, Settings};
+use rules::{
+    Alert, CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults,
+    GroupSnapshot, RuleGroup, RuleHealth, RuleProblem,
+};
+use store::Store;
+
+use crate::alert_board::{AlertBoard, GroupReport, state_hash};
+use crate::group_metrics::GroupMetrics;
+use crate::sample_writer::SampleWriter;
+use crate::settings::AlertTables;
+use crate::state_file::StateFile;
+use crate::store_evaluator::StoreEvaluator;
+use crate::worker_control::{ReloadedRules, WorkerControl};
+
+/// Longest wait: the wall clock may be set.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+/// States that changed only by the time of their last evaluation are stored this often. After a
+/// kill, `for` and `keep_firing_for` continue from the stored time.
+const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Group with its schedule.
+struct ScheduledGroup {
+    group: EvaluatedGroup,
+    next_ns: i64,
+    metrics: GroupMetrics,
+}
+
+/// Evaluates rules.
+pub(crate) struct RuleWorker {
+    intake: Arc<Intake>,
+    store: Arc<Store>,
+    settings: AlertTables,
+    groups: Vec<ScheduledGroup>,
+    /// States of groups that are gone, whose series are to be marked stale.
+    retired: Vec<EvaluatedGroup>,
+    writer: SampleWriter,
+    states: StateFile,
+    saved_at: Option<Instant>,
+    save_error: Option<String>,
+    dropped: EventCounter,
+    board: AlertBoard,
+    control: Arc<WorkerControl>,
+    log: LogFn,
+}
+
+/// What a worker needs from the node.
+pub(crate) struct WorkerParts {
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) states: StateFile,
+    pub(crate) board: AlertBoard,
+    pub(crate) control: Arc<WorkerControl>,
+    pub(crate) log: LogFn,
+}
+
+impl RuleWorker {
+    /// Worker with the stored states.
+    pub(crate) fn new(
+        parts: WorkerParts,
+        loaded: ReloadedRules,
+        snapshots: Vec<GroupSnapshot>,
+    ) -> RuleWorker {
+        let WorkerParts { intake, store, states, board, control, log } = parts;
+        let dropped = intake.meter().counter(
+            "topdeck_rule_samples_dropped_total",
+            "Samples of rules that were not stored",
+            &[],
+        );
+        let mut worker = RuleWorker {
+            writer: SampleWriter::new(Arc::clone(&intake)),
+            settings: loaded.settings,
+            groups: Vec::new(),
+            retired: Vec::new(),
+            saved_at: None,
+            save_error: None,
+            intake,
+            store,
+            states,
+            dropped,
+            board,
+            control,
+            log,
+        };
+        let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots
+            .into_iter()
+            .map(|snapshot| ((snapshot.file.clone(), snapshot.name.clone()), snapshot))
+            .collect();
+        for mut group in loaded.rules.groups() {
+            if let Some(snapshot) = by_key.remove(&key(&group)) {
+                group.restore(snapshot);
+            }
+            worker.schedule(group);
+        }
+        for ((file, name), snapshot) in by_key {
+            let mut group = empty_group(file, name);
+            group.restore(snapshot);
+            worker.retired.push(group);
+        }
+        worker.publish_all(loaded.rules.problems().cloned().collect());
+        worker
+    }
+
+    /// Evaluates until stopped.
+    pub(crate) fn run(&mut self) {
+        while !self.control.is_stopping() {
+            self.retire_groups();
+            let wait = self.time_to_next();
+            match self.control.wait(wait) {
+                Some(reloaded) => self.apply(reloaded),
+                None if self.control.is_stopping() => break,
+                None => self.evaluate_due(),
+            }
+        }
+        self.save();
+    }
+
+    fn schedule(&mut self, group: EvaluatedGroup) {
+        let next_ns = group.slot_before(self.intake.now()).saturating_add(group.interval_ns());
+        let metrics = GroupMetrics::new(self.intake.meter(), &group);
+        self.groups.push(ScheduledGroup { group, next_ns, metrics });
+    }
+
+    /// Time until the next evaluation; `None` without groups.
+    fn time_to_next(&mut self) -> Option<Duration> {
+        let now_ns = self.intake.now();
+        for scheduled in &mut self.groups {
+            // The clock was set back.
+            let interval_ns = scheduled.group.interval_ns();
+            if scheduled.next_ns.saturating_sub(now_ns) > interval_ns {
+                let slot_ns = scheduled.group.slot_before(now_ns);
+                scheduled.next_ns = slot_ns.saturating_add(interval_ns);
+            }
+        }
+        let next_ns = self.groups.iter().map(|scheduled| scheduled.next_ns).min()?;
+        let wait_ns = next_ns.saturating_sub(now_ns).max(0).unsigned_abs();
+        Some(Duration::from_nanos(wait_ns).min(WAIT_MAX))
+    }
+
+    fn evaluate_due(&mut self) {
+        for at in 0..self.groups.len() {
+            if self.control.is_stopping() {
+                return;
+            }
+            let now_ns = self.intake.now();
+            if self.groups[at].next_ns <= now_ns {
+                let time_ns = self.groups[at].group.slot_before(now_ns);
+                self.evaluate(at, time_ns);
+            }
+        }
+    }
+
+    fn evaluate(&mut self, at: usize, time_ns: i64) {
+        // First, so that neither an error nor a panic repeats at once.
+        let interval_ns = self.groups[at].group.interval_ns();
+        self.groups[at].next_ns = time_ns.saturating_add(interval_ns);
+        let before = &self.groups[at].group;
+        let mut group = before.clone();
+        let began = Instant::now();
+        let Some((result, durations)) = self.evaluate_group(&mut group, time_ns) else { return };
+        // Its queries were cancelled: errors say nothing about the data.
+        if self.control.is_stopping() {
+            return;
+        }
+        let duration = began.elapsed();
+        let has_changed = state_hash(before) != state_hash(&group);
+        log_changes(&self.log, before, &group);
+        for warning in &result.warnings {
+            let (file, name) = (group.file(), group.name());
+            (self.log)(LogLevel::Warn, &format!("rule group {name:?} of {file}: {warning}"));
+        }
+        let scheduled = &mut self.groups[at];
+        scheduled.metrics.record(&group, result.missed_iterations, duration);
+        scheduled.group = group.clone();
+        if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
+            self.save();
+        }
+        self.write(&group, &result);
+        let rule_durations = group
+            .rules()
+            .iter()
+            .map(|rule| durations.get(&rule.rule().expression).copied().unwrap_or_default())
+            .collect();
+        let report = Arc::new(GroupReport { group, duration, rule_durations });
+        self.board.update(|state| state.groups[at] = report);
+        if has_changed {
+            self.board.count_change();
+        }
+    }
+
+    /// Evaluates a group over the store as it is now. `None` if the store cannot be read.
+    fn evaluate_group(
+        &self,
+        group: &mut EvaluatedGroup,
+        time_ns: i64,
+    ) -> Option<(CycleResult, HashMap<String, Duration>)> {
+        let view = match self.store.view() {
+            Ok(view) => view,
+            Err(error) => {
+                (self.log)(LogLevel::Error, &format!("cannot evaluate rules: {error}"));
+                return None;
+            }
+        };
+        let settings = Settings::default();
+        let evaluator = StoreEvaluator {
+            view: &view,
+            settings: &settings,
+            control: &self.control,
+            durations: RefCell::default(),
+        };
+        let inputs = CycleInputs {
+            evaluator: &evaluator,
+            templates: &self.settings.templates(),
+            resend_delay_ns: self.settings.resend_delay_ns(),
+        };
+        let result = group.evaluate(time_ns, &inputs);
+        Some((result, evaluator.durations.into_inner()))
+    }
+
+    fn write(&self, group: &EvaluatedGroup, result: &CycleResult) {
+        let outcome = self.writer.write(&result.writes);
+        self.dropped.add(outcome.dropped);
+        if let Some(cause) = outcome.cause {
+            let (dropped, name, file) = (outcome.dropped, group.name(), group.file());
+            let what = format!("cannot store {dropped} samples of rule group {name:?} of {file}");
+            (self.log)(LogLevel::Warn, &format!("{what}: {cause}"));
+        }
+    }
+
+    /// Stores the states of all groups. A failure is logged when its cause changes.
+    fn save(&mut self) {
+        let groups = self.groups.iter().map(|scheduled| &scheduled.group).chain(&self.retired);
+        let snapshots: Vec<GroupSnapshot> = groups.map(EvaluatedGroup::snapshot).collect();
+        let error = self.states.write(&snapshots).err().map(|error| error.to_string());
+        self.saved_at = Some(Instant::now());
+        if let Some(error) = error.as_ref().filter(|error| self.save_error.as_ref() != Some(error))
+        {
+            (self.log)(LogLevel::Error, error);
+        }
+        self.save_error = error;
+    }
+
+    /// Marks the series of groups that are gone stale.
+    fn retire_groups(&mut self) {
+        for mut group in std::mem::take(&mut self.retired) {
+            let time_ns = self.intake.now();
+            if let Some((result, _)) = self.evaluate_group(&mut group, time_ns) {
+                self.write(&group, &result);
+            }
+        }
+    }
+
+    /// Uses other rules. Groups of the same file and name keep their states.
+    fn apply(&mut self, reloaded: ReloadedRules) {
+        self.settings = reloaded.settings;
+        let mut before: BTreeMap<(String, String), EvaluatedGroup> =
+            std::mem::take(&mut self.groups)
+                .into_iter()
+                .map(|scheduled| (key(&scheduled.group), scheduled.group))
+                .collect();
+        for mut group in reloaded.rules.groups() {
+            if let Some(before) = before.remove(&key(&group)) {
+                group.reload(&before);
+            }
+            self.schedule(group);
+        }
+        for ((file, name), before) in before {
+            let mut group = empty_group(file, name);
+            group.reload(&before);
+            self.retired.push(group);
+        }
+        self.publish_all(reloaded.rules.problems().cloned().collect());
+        self.save();
+    }
+
+    fn publish_all(&self, problems: Vec<RuleProblem>) {
+        let report = |scheduled: &ScheduledGroup| {
+            let group = scheduled.group.clone();
+            Arc::new(GroupReport { group, duration: Duration::ZERO, rule_durations: Vec::new() })
+        };
+        let groups = self.groups.iter().map(report).collect();
+        self.board.update(|state| {
+            state.groups = groups;
+            state.problems = problems;
+        });
+        self.board.count_change();
+    }
+}
+
+fn key(group: &EvaluatedGroup) -> (String, String) {
+    (group.file().to_owned(), group.name().to_owned())
+}
+
+/// Group without rules: all series of its state become stale.
+fn empty_group(file: String, name: String) -> EvaluatedGroup {
+    let group = RuleGroup {
+        file,
+        name,
+        position: FilePosition { line: 1, column: 1 },
+        interval_ns: None,
+        query_offset_ns: None,
+        limit: 0,
+        rules: Vec::new(),
+    };
+    EvaluatedGroup::new(group, &GroupDefaults::default())
+}
+
+/// Logs each change of state: `alert Down{instance="a"}: pending -> firing, value 0`.
+fn log_changes(log: &LogFn, before: &EvaluatedGroup, after: &EvaluatedGroup) {
+    for (old, new) in before.rules().iter().zip(after.rules()) {
+        let states = |rule: &EvaluatedRule| -> BTreeMap<LabelSet, (String, f64)> {
+            let alerts = rule.alerts().alerts();
+            alerts
+                .map(|(labels, alert)| (labels.clone(), (state_text(alert), alert.value)))
+                .collect()
+        };
+        let (old_states, new_states) = (states(old), states(new));
+        let inactive = ("inactive".to_owned(), 0.0);
+        let gone = old_states.keys().filter(|labels| !new_states.contains_key(*labels));
+        for labels in new_states.keys().chain(gone) {
+            let (old_state, _) = old_states.get(labels).unwrap_or(&inactive);
+            let (new_state, value) = new_states.get(labels).unwrap_or(&inactive);
+            if old_state != new_state {
+                let line = format!("alert {labels}: {old_state} -> {new_state}, value {value}");
+                log(LogLevel::Info, &line);
+            }
+        }
+        if let (RuleHealth::Err(cause), is_new) = (new.health(), old.health() != new.health())
+            && is_new
+        {
+            let (name, file, at) = (&new.rule().name, after.file(), new.rule().position);
+            log(LogLevel::Warn, &format!("cannot evaluate rule {name:?} at {file}:{at}: {cause}"));
+        }
+    }
+}
+
+fn state_text(alert: &Alert) -> String {
+    let state = alert.state.text();
+    if alert.is_unknown() { format!("{state} (unknown)") } else { state.to_owned() }
+}

@@ -1,0 +1,87 @@
+//! Table `[alerts]` of the settings.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use role::settings::{FilePath, Length, SettingsCheck, TableRef, length_or};
+use rules::{AlertTemplates, GroupDefaults};
+use serde::Deserialize;
+
+/// Bounds of `evaluation_interval`.
+const INTERVAL_MIN: Duration = Duration::from_millis(100);
+const INTERVAL_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Defaults of Prometheus.
+const INTERVAL: Duration = Duration::from_secs(60);
+const RESEND_DELAY: Duration = Duration::from_secs(60);
+
+/// Settings tables of the role.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlertTables {
+    pub(crate) alerts: AlertsTable,
+}
+
+/// `[alerts]`: rule files and how they are evaluated.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AlertsTable {
+    /// Rule files of Prometheus; `*` and `?` match within a component of the path.
+    rule_files: Vec<FilePath>,
+    /// Time between evaluations of groups that set none: `1min`.
+    evaluation_interval: Option<Length>,
+    /// How far in the past groups that set no `query_offset` are evaluated: by default
+    /// not at all.
+    query_offset: Option<Length>,
+    /// Time between notices of an alert that keeps firing: `1min`.
+    resend_delay: Option<Length>,
+    /// URL under which users reach this node, for templates (`$externalURL`).
+    external_url: Option<String>,
+    /// Labels for templates (`$externalLabels`).
+    external_labels: BTreeMap<String, String>,
+}
+
+impl AlertTables {
+    /// Patterns of rule files.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = PathBuf> {
+        self.alerts.rule_files.iter().map(|path| path.to_path_buf())
+    }
+
+    /// Values for groups that do not set them.
+    pub(crate) fn group_defaults(&self) -> GroupDefaults {
+        let offset = length_or(self.alerts.query_offset, Duration::ZERO);
+        GroupDefaults {
+            interval_ns: nanoseconds(length_or(self.alerts.evaluation_interval, INTERVAL)),
+            query_offset_ns: nanoseconds(offset),
+        }
+    }
+
+    /// Time between notices.
+    pub(crate) fn resend_delay_ns(&self) -> i64 {
+        nanoseconds(length_or(self.alerts.resend_delay, RESEND_DELAY))
+    }
+
+    /// What templates see.
+    pub(crate) fn templates(&self) -> AlertTemplates {
+        AlertTemplates {
+            external_labels: self.alerts.external_labels.clone(),
+            external_url: self.alerts.external_url.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Reports invalid values.
+    pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
+        let (table, alerts) = (TableRef::named("alerts"), &self.alerts);
+        let interval = alerts.evaluation_interval;
+        check.range(table, "evaluation_interval", interval, INTERVAL_MIN..=INTERVAL_MAX);
+        check.range(table, "query_offset", alerts.query_offset, Duration::ZERO..=INTERVAL_MAX);
+        check.range(table, "resend_delay", alerts.resend_delay, Duration::ZERO..=INTERVAL_MAX);
+        if let Some(url) = &alerts.external_url {
+            check.url(table, "external_url", url);
+        }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,427 @@
+//! States of the alerts of one rule, as in Prometheus 3, plus what Prometheus lacks.
+//!
+//! From Prometheus (`rules/alerting.go`):
+//!
+//! * A new element is pending, and fires once it has existed for `for`; with `for: 0` at once. With
+//!   a `for` below the evaluation interval it fires at the second evaluation.
+//! * A pending alert without its element is deleted. A firing one is inactive, unless
+//!   `keep_firing_for` has not passed since the first miss; any hit restarts that time. An inactive
+//!   alert is kept, and sent again, for 15 minutes.
+//! * A rule whose `for` was raised demotes alerts that fire too early.
+//! * Two elements with the same labels are an error, and so is exceeding the limit, which also
+//!   clears all alerts.
+//! * A notice is due when the state changed, and then each time more than the resend delay has
+//!   passed. The receiver may consider it resolved 4 × max(interval, resend delay) later.
+//!
+//! Not in Prometheus: missing data can hold an alert (see [`MissingData`]); acknowledgements with
+//! an expiry; a flapping counter; a transition number, which with the labels identifies a
+//! notification; and all of this survives a restart. The times of `for` and `keep_firing_for`
+//! exclude time without evaluations across a restart, because nobody saw the condition hold.
+//!
+//! [`MissingData`]: crate::rule_file::MissingData
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use query::LabelSet;
+
+use crate::flap_counter::FlapCounter;
+use crate::rule_file::{AlertSettings, LabelMap};
+
+/// How long an inactive alert is kept and sent again (Prometheus: `resolvedRetention`).
+pub const RESOLVED_RETENTION_NS: i64 = 15 * 60 * 1_000_000_000;
+/// Factor between the larger of interval and resend delay, and the validity of a notice: two
+/// evaluations or deliveries may fail.
+const VALIDITY_FACTOR: i64 = 4;
+
+/// State of an alert, the most severe last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AlertState {
+    /// The alert fired, and the condition no longer holds.
+    Inactive,
+    /// The condition holds, but not yet for long enough.
+    Pending,
+    /// The condition holds.
+    Firing,
+}
+
+impl AlertState {
+    /// Name, as in the label `alertstate`.
+    pub fn text(self) -> &'static str {
+        match self {
+            AlertState::Pending => "pending",
+            AlertState::Firing => "firing",
+            AlertState::Inactive => "inactive",
+        }
+    }
+}
+
+/// AlertAcknowledgement of an alert: somebody works on it. It ends at its expiry, or when the alert
+/// resolves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AlertAcknowledgement {
+    /// Time.
+    pub at_ns: i64,
+    /// Expiry.
+    pub until_ns: i64,
+    /// Who acknowledged.
+    pub by: String,
+    /// Note.
+    pub note: String,
+}
+
+/// Alert: one element of the result of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Alert {
+    /// State.
+    pub state: AlertState,
+    /// Expanded annotations.
+    pub annotations: LabelMap,
+    /// Labels of the element without its metric name and without the labels of the rule.
+    pub series: LabelSet,
+    /// Value at the last evaluation with an element.
+    pub value: f64,
+    /// When the element appeared.
+    pub active_at_ns: i64,
+    /// When the alert fired.
+    pub fired_at_ns: Option<i64>,
+    /// When it became inactive.
+    pub resolved_at_ns: Option<i64>,
+    /// When the last notice was due.
+    pub last_sent_at_ns: Option<i64>,
+    /// When the receiver may consider it resolved.
+    pub valid_until_ns: Option<i64>,
+    /// First evaluation without an element since the last one with it.
+    pub keep_firing_since_ns: Option<i64>,
+    /// First evaluation since which there is no data.
+    pub unknown_since_ns: Option<i64>,
+    /// AlertAcknowledgement.
+    pub acknowledgement: Option<AlertAcknowledgement>,
+    /// Number of the last change of state, unique among the alerts of the rule.
+    pub transition: u64,
+}
+
+/// Element of the result of a rule, with the labels and annotations of the rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct AlertElement {
+    pub(crate) labels: LabelSet,
+    pub(crate) annotations: LabelMap,
+    pub(crate) series: LabelSet,
+    pub(crate) value: f64,
+}
+
+/// Notice of a firing or resolved alert that is due.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AlertNotice {
+    /// Labels, which identify the alert.
+    pub labels: LabelSet,
+    /// Alert when the notice was due.
+    pub alert: Alert,
+    /// Whether the alert is flapping.
+    pub is_flapping: bool,
+}
+
+impl AlertNotice {
+    /// End of a resolved alert; of a firing one, when the receiver may consider it resolved.
+    pub fn ends_at_ns(&self) -> Option<i64> {
+        self.alert.resolved_at_ns.or(self.alert.valid_until_ns)
+    }
+}
+
+/// Why an evaluation failed although the query succeeded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlertTableError {
+    /// The rule or its expression must keep more labels.
+    #[error("cannot tell alerts apart: two elements have the labels {labels}")]
+    DuplicateLabels {
+        /// Labels.
+        labels: String,
+    },
+    /// The group has a limit.
+    #[error(
+        "limit of {limit} alerts (limit) exceeded ({found}); raise it or narrow the expression"
+    )]
+    Limit {
+        /// Limit.
+        limit: usize,
+        /// Number of pending and firing alerts.
+        found: usize,
+    },
+}
+
+/// Alerts of one rule.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AlertTable {
+    pub(crate) alerts: BTreeMap<LabelSet, Alert>,
+    /// Counters outlive their alerts, which are deleted while they are not firing.
+    pub(crate) flapping: BTreeMap<LabelSet, FlapCounter>,
+    /// Number of changes of state so far.
+    pub(crate) transitions: u64,
+    /// Last evaluation before a restart, until the first one after it.
+    pub(crate) stopped_at_ns: Option<i64>,
+}
+
+/// An evaluation of a rule.
+pub(crate) struct AlertEvaluation<'a> {
+    pub(crate) settings: &'a AlertSettings,
+    pub(crate) elements: Vec<AlertElement>,
+    /// Series that have data; `None` if an absent element means that the condition does not hold.
+    pub(crate) presence: Option<&'a BTreeSet<LabelSet>>,
+    pub(crate) limit: usize,
+    pub(crate) time_ns: i64,
+}
+
+impl Alert {
+    fn new(element: AlertElement, time_ns: i64) -> Alert {
+        Alert {
+            state: AlertState::Pending,
+            annotations: element.annotations,
+            series: element.series,
+            value: element.value,
+            active_at_ns: time_ns,
+            fired_at_ns: None,
+            resolved_at_ns: None,
+            last_sent_at_ns: None,
+            valid_until_ns: None,
+            keep_firing_since_ns: None,
+            unknown_since_ns: None,
+            acknowledgement: None,
+            transition: 0,
+        }
+    }
+
+    /// Whether there is no data, so that the state is the last known one.
+    pub fn is_unknown(&self) -> bool {
+        self.unknown_since_ns.is_some()
+    }
+
+    /// Whether somebody works on it.
+    pub fn is_acknowledged(&self, time_ns: i64) -> bool {
+        self.acknowledgement.as_ref().is_some_and(|ack| time_ns < ack.until_ns)
+    }
+
+    fn is_due(&self, time_ns: i64, resend_delay_ns: i64) -> bool {
+        if self.state == AlertState::Pending {
+            return false;
+        }
+        let Some(sent) = self.last_sent_at_ns else { return true };
+        self.resolved_at_ns.is_some_and(|resolved| resolved > sent)
+            || sent.saturating_add(resend_delay_ns) < time_ns
+            // The wall clock was set back: the receiver would wait in vain.
+            || time_ns < sent
+    }
+
+    /// Handles an absent element. Returns whether the alert stays in the table.
+    fn miss(&mut self, keep_firing_for_ns: i64, time_ns: i64) -> bool {
+        match self.state {
+            AlertState::Pending => return false,
+            AlertState::Inactive => {
+                let age_ns = self.resolved_at_ns.map_or(0, |at| time_ns.saturating_sub(at));
+                return age_ns <= RESOLVED_RETENTION_NS;
+            }
+            AlertState::Firing => {}
+        }
+        if keep_firing_for_ns > 0 {
+            let since_ns = *self.keep_firing_since_ns.get_or_insert(time_ns);
+            if time_ns.saturating_sub(since_ns) < keep_firing_for_ns {
+                return true;
+            }
+        }
+        self.state = AlertState::Inactive;
+        self.resolved_at_ns = Some(time_ns);
+        self.acknowledgement = None;
+        true
+    }
+
+    fn age_when_fired_ns(&self) -> i64 {
+        self.fired_at_ns.map_or(0, |fired| fired.saturating_sub(self.active_at_ns))
+    }
+
+    /// Moves between pending and firing by age.
+    fn apply_for(&mut self, for_ns: i64, time_ns: i64) {
+        let age_ns = time_ns.saturating_sub(self.active_at_ns);
+        match self.state {
+            AlertState::Pending if age_ns >= for_ns => {
+                self.state = AlertState::Firing;
+                self.fired_at_ns = Some(time_ns);
+            }
+            // `for` was raised. The age alone does not tell: the wall clock may have been set back.
+            AlertState::Firing if age_ns < for_ns && self.age_when_fired_ns() < for_ns => {
+                self.state = AlertState::Pending;
+                self.fired_at_ns = None;
+                self.last_sent_at_ns = None;
+                self.keep_firing_since_ns = None;
+            }
+            _ => {}
+        }
+    }
+}
+
+impl AlertTable {
+    /// Alerts by labels: pending, firing, and inactive for at most 15 minutes.
+    pub fn alerts(&self) -> impl Iterator<Item = (&LabelSet, &Alert)> {
+        self.alerts.iter()
+    }
+
+    /// Flapping counter of an alert.
+    pub fn flap_counter(&self, labels: &LabelSet) -> FlapCounter {
+        self.flapping.get(labels).copied().unwrap_or_default()
+    }
+
+    /// Acknowledges an alert. Returns whether there is a pending or firing one with these labels.
+    pub fn acknowledge(
+        &mut self,
+        labels: &LabelSet,
+        acknowledgement: AlertAcknowledgement,
+    ) -> bool {
+        match self.alerts.get_mut(labels) {
+            Some(alert) if alert.state != AlertState::Inactive => {
+                alert.acknowledgement = Some(acknowledgement);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Applies the result of a query.
+    pub(crate) fn evaluate(
+        &mut self,
+        evaluation: AlertEvaluation<'_>,
+    ) -> Result<(), AlertTableError> {
+        let AlertEvaluation { settings, elements, presence, limit, time_ns } = evaluation;
+        let mut hits = BTreeSet::new();
+        for element in &elements {
+            if !hits.insert(element.labels.clone()) {
+                let labels = element.labels.to_string();
+                return Err(AlertTableError::DuplicateLabels { labels });
+            }
+        }
+        elements.into_iter().for_each(|element| self.add(element, time_ns));
+        let mut transitions = self.transitions;
+        let mut active_count = 0;
+        self.alerts.retain(|labels, alert| {
+            let before = alert.state;
+            let is_kept = if hits.contains(labels) {
+                alert.keep_firing_since_ns = None;
+                alert.unknown_since_ns = None;
+                true
+            } else if alert.state != AlertState::Inactive
+                && presence.is_some_and(|present| !present.contains(&alert.series))
+            {
+                alert.unknown_since_ns.get_or_insert(time_ns);
+                active_count += 1;
+                return true;
+            } else {
+                alert.unknown_since_ns = None;
+                alert.miss(settings.keep_firing_for_ns, time_ns)
+            };
+            if is_kept && alert.state != AlertState::Inactive {
+                active_count += 1;
+                alert.apply_for(settings.for_ns, time_ns);
+            }
+            if is_kept && alert.state != before {
+                transitions += 1;
+                alert.transition = transitions;
+            }
+            is_kept
+        });
+        self.transitions = transitions;
+        self.expire_acknowledgements(time_ns);
+        let found = active_count;
+        let result = match limit > 0 && found > limit {
+            true => {
+                self.alerts.clear();
+                Err(AlertTableError::Limit { limit, found })
+            }
+            false => Ok(()),
+        };
+        self.count_flaps();
+        result
+    }
+
+    /// Marks all active alerts unknown: the query failed. They hold their states.
+    pub(crate) fn hold(&mut self, time_ns: i64) {
+        let active = |alert: &&mut Alert| alert.state != AlertState::Inactive;
+        for alert in self.alerts.values_mut().filter(active) {
+            alert.unknown_since_ns.get_or_insert(time_ns);
+        }
+        self.expire_acknowledgements(time_ns);
+    }
+
+    /// Notices that are due, which count as sent. They are in the order of the labels.
+    pub(crate) fn take_due_notices(
+        &mut self,
+        time_ns: i64,
+        resend_delay_ns: i64,
+        interval_ns: i64,
+    ) -> Vec<AlertNotice> {
+        let validity_ns = resend_delay_ns.max(interval_ns).saturating_mul(VALIDITY_FACTOR);
+        let mut notices = Vec::new();
+        for (labels, alert) in &mut self.alerts {
+            if !alert.is_due(time_ns, resend_delay_ns) {
+                continue;
+            }
+            alert.last_sent_at_ns = Some(time_ns);
+            alert.valid_until_ns = Some(time_ns.saturating_add(validity_ns));
+            let is_flapping = self.flapping.get(labels).is_some_and(|flaps| flaps.is_flapping());
+            notices.push(AlertNotice { labels: labels.clone(), alert: alert.clone(), is_flapping });
+        }
+        notices
+    }
+
+    fn add(&mut self, element: AlertElement, time_ns: i64) {
+        match self.alerts.get_mut(&element.labels) {
+            Some(alert) if alert.state != AlertState::Inactive => {
+                alert.value = element.value;
+                alert.annotations = element.annotations;
+                alert.series = element.series;
+            }
+            _ => {
+                let labels = element.labels.clone();
+                self.alerts.insert(labels, Alert::new(element, time_ns));
+            }
+        }
+    }
+
+    /// Starts an evaluation, successful or not.
+    ///
+    /// Moves the clocks of `for` and `keep_firing_for` by the time in which evaluations were due
+    /// but nobody was running. A wall clock that was set back moves nothing.
+    pub(crate) fn resume_clocks(&mut self, time_ns: i64, interval_ns: i64) {
+        let Some(stopped_at_ns) = self.stopped_at_ns.take() else { return };
+        let missed_ns = time_ns.saturating_sub(stopped_at_ns).saturating_sub(interval_ns).max(0);
+        for alert in self.alerts.values_mut() {
+            if alert.state == AlertState::Pending {
+                alert.active_at_ns = alert.active_at_ns.saturating_add(missed_ns);
+            }
+            if let Some(since_ns) = &mut alert.keep_firing_since_ns {
+                *since_ns = since_ns.saturating_add(missed_ns);
+            }
+        }
+    }
+
+    fn expire_acknowledgements(&mut self, time_ns: i64) {
+        for alert in self.alerts.values_mut() {
+            if !alert.is_acknowledged(time_ns) {
+                alert.acknowledgement = None;
+            }
+        }
+    }
+
+    fn count_flaps(&mut self) {
+        let firing = |labels: &LabelSet| {
+            self.alerts.get(labels).is_some_and(|alert| alert.state == AlertState::Firing)
+        };
+        for (labels, counter) in &mut self.flapping {
+            counter.record(firing(labels));
+        }
+        for (labels, alert) in &self.alerts {
+            if alert.state == AlertState::Firing && !self.flapping.contains_key(labels) {
+                let mut counter = FlapCounter::default();
+                counter.record(true);
+                self.flapping.insert(labels.clone(), counter);
+            }
+        }
+        self.flapping.retain(|_, counter| !counter.is_empty());
+    }
+}

@@ -1,0 +1,499 @@
+//! Evaluation of a group: its rules in order, each over the results of those before it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use query::{LabelSet, NAME, STALE_BITS, StepValue};
+
+use crate::alert_table::{
+    AlertAcknowledgement, AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable,
+};
+use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
+use crate::evaluator::{OverlayEvaluator, RuleSample};
+use crate::overlay::SampleOverlay;
+use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
+use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
+
+/// Metric of active alerts.
+const ALERTS: &str = "ALERTS";
+/// Metric whose value is the start of an active alert in seconds.
+pub(crate) const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
+/// Label with the name of the alert.
+const ALERT_NAME: &str = "alertname";
+/// Label with the state in [`ALERTS`].
+const ALERT_STATE: &str = "alertstate";
+
+/// Values for groups that do not set them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupDefaults {
+    /// Time between evaluations (Prometheus: `evaluation_interval`, 1 minute).
+    pub interval_ns: i64,
+    /// How far in the past expressions are evaluated (Prometheus: `rule_query_offset`, 0).
+    pub query_offset_ns: i64,
+}
+
+impl Default for GroupDefaults {
+    fn default() -> GroupDefaults {
+        GroupDefaults { interval_ns: 60 * 1_000_000_000, query_offset_ns: 0 }
+    }
+}
+
+/// What a cycle needs from outside.
+pub struct CycleInputs<'a> {
+    /// Answers queries.
+    pub evaluator: &'a dyn OverlayEvaluator,
+    /// Expands templates.
+    pub templates: &'a AlertTemplates,
+    /// Time between notices of the same alert (Prometheus: `rules.alert.resend-delay`, 1 minute).
+    pub resend_delay_ns: i64,
+}
+
+/// Sample that a cycle produced, to be stored as a gauge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RuleWrite {
+    /// Labels with `__name__`.
+    pub labels: LabelSet,
+    /// Timestamp.
+    pub time_ns: i64,
+    /// Number, staleness marker or histogram.
+    pub value: StepValue,
+}
+
+/// Result of a cycle.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CycleResult {
+    /// Samples in the order in which they were produced.
+    pub writes: Vec<RuleWrite>,
+    /// Due notices with the index of their rule.
+    pub notices: Vec<(usize, AlertNotice)>,
+    /// What a user should know: failed templates, discarded samples.
+    pub warnings: Vec<String>,
+    /// Iterations that were due since the last cycle and did not take place.
+    pub missed_iterations: u64,
+}
+
+/// Health of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum RuleHealth {
+    /// Not evaluated yet.
+    #[default]
+    Unknown,
+    /// The last evaluation succeeded.
+    Ok,
+    /// It failed, with the cause.
+    Err(String),
+}
+
+/// Rule with its state.
+#[derive(Clone, Debug)]
+pub struct EvaluatedRule {
+    rule: Rule,
+    table: AlertTable,
+    written: BTreeSet<LabelSet>,
+    health: RuleHealth,
+}
+
+impl EvaluatedRule {
+    /// Rule.
+    pub fn rule(&self) -> &Rule {
+        &self.rule
+    }
+
+    /// Alerts; empty for a recording rule.
+    pub fn alerts(&self) -> &AlertTable {
+        &self.table
+    }
+
+    /// Health.
+    pub fn health(&self) -> &RuleHealth {
+        &self.health
+    }
+
+    /// Most severe state of the alerts; inactive if there are none.
+    pub fn state(&self) -> AlertState {
+        let states = self.table.alerts().map(|(_, alert)| alert.state);
+        states.max().unwrap_or(AlertState::Inactive)
+    }
+}
+
+/// Group with its state.
+#[derive(Clone, Debug)]
+pub struct EvaluatedGroup {
+    group: RuleGroup,
+    interval_ns: i64,
+    query_offset_ns: i64,
+    rules: Vec<EvaluatedRule>,
+    /// Series of rules that are gone, to be marked stale in the next cycle.
+    stale_series: BTreeSet<LabelSet>,
+    last_evaluation_ns: Option<i64>,
+    missed_iterations: u64,
+}
+
+impl EvaluatedGroup {
+    /// Group that was never evaluated.
+    pub fn new(mut group: RuleGroup, defaults: &GroupDefaults) -> EvaluatedGroup {
+        let rules = std::mem::take(&mut group.rules);
+        let evaluated = |rule| EvaluatedRule {
+            rule,
+            table: AlertTable::default(),
+            written: BTreeSet::new(),
+            health: RuleHealth::Unknown,
+        };
+        EvaluatedGroup {
+            interval_ns: group.interval_ns.unwrap_or(defaults.interval_ns).max(1),
+            query_offset_ns: group.query_offset_ns.unwrap_or(defaults.query_offset_ns),
+            group,
+            rules: rules.into_iter().map(evaluated).collect(),
+            stale_series: BTreeSet::new(),
+            last_evaluation_ns: None,
+            missed_iterations: 0,
+        }
+    }
+
+    /// Name of the file.
+    pub fn file(&self) -> &str {
+        &self.group.file
+    }
+
+    /// Name.
+    pub fn name(&self) -> &str {
+        &self.group.name
+    }
+
+    /// Time between evaluations.
+    pub fn interval_ns(&self) -> i64 {
+        self.interval_ns
+    }
+
+    /// Maximum number of series or alerts of a rule; 0 for no limit.
+    pub fn limit(&self) -> usize {
+        self.group.limit
+    }
+
+    /// Rules in order.
+    pub fn rules(&self) -> &[EvaluatedRule] {
+        &self.rules
+    }
+
+    /// Time of the last cycle.
+    pub fn last_evaluation_ns(&self) -> Option<i64> {
+        self.last_evaluation_ns
+    }
+
+    /// Iterations that were due and did not take place.
+    pub fn missed_iterations(&self) -> u64 {
+        self.missed_iterations
+    }
+
+    /// Latest evaluation time that is not after `now_ns`. Times are multiples of the interval plus
+    /// an offset from a hash of file and name, so that groups do not run all at once.
+    pub fn slot_before(&self, now_ns: i64) -> i64 {
+        let key = format!("{}\0{}", self.group.file, self.group.name);
+        let hash = model::blake3_128(key.as_bytes());
+        let bytes = *hash.first_chunk().expect("BUG: the hash has 16 bytes");
+        let offset_ns = (u64::from_le_bytes(bytes) % self.interval_ns as u64) as i64;
+        let since_slot_ns = now_ns.saturating_sub(offset_ns).rem_euclid(self.interval_ns);
+        now_ns.saturating_sub(since_slot_ns)
+    }
+
+    /// Acknowledges an alert of a rule. Returns whether there is a pending or firing one.
+    pub fn acknowledge(
+        &mut self,
+        rule: usize,
+        labels: &LabelSet,
+        acknowledgement: AlertAcknowledgement,
+    ) -> bool {
+        self.rules.get_mut(rule).is_some_and(|rule| rule.table.acknowledge(labels, acknowledgement))
+    }
+
+    /// Evaluates all rules at a time.
+    pub fn evaluate(&mut self, time_ns: i64, inputs: &CycleInputs<'_>) -> CycleResult {
+        let missed_iterations = self.count_missed(time_ns);
+        let mut cycle = Cycle {
+            inputs,
+            limit: self.group.limit,
+            interval_ns: self.interval_ns,
+            time_ns,
+            written_at_ns: time_ns.saturating_sub(self.query_offset_ns),
+            overlay: SampleOverlay::default(),
+            result: CycleResult { missed_iterations, ..CycleResult::default() },
+        };
+        for (index, rule) in self.rules.iter_mut().enumerate() {
+            cycle.evaluate_rule(index, rule);
+        }
+        for labels in std::mem::take(&mut self.stale_series) {
+            cycle.mark_stale(labels);
+        }
+        self.last_evaluation_ns = Some(time_ns);
+        cycle.result
+    }
+
+    fn count_missed(&mut self, time_ns: i64) -> u64 {
+        let Some(last_ns) = self.last_evaluation_ns else { return 0 };
+        let intervals = time_ns.saturating_sub(last_ns) / self.interval_ns;
+        let missed = u64::try_from(intervals - 1).unwrap_or(0);
+        self.missed_iterations += missed;
+        missed
+    }
+
+    /// State to be stored.
+    pub fn snapshot(&self) -> GroupSnapshot {
+        let rule = |rule: &EvaluatedRule| RuleSnapshot {
+            name: rule.rule.name.clone(),
+            labels: rule.rule.labels.clone(),
+            table: rule.table.clone(),
+            written: rule.written.clone(),
+        };
+        GroupSnapshot {
+            file: self.group.file.clone(),
+            name: self.group.name.clone(),
+            last_evaluation_ns: self.last_evaluation_ns,
+            missed_iterations: self.missed_iterations,
+            rules: self.rules.iter().map(rule).collect(),
+        }
+    }
+
+    /// Takes over the state of the group before a restart. The clocks of `for` and
+    /// `keep_firing_for` exclude the time in which nobody evaluated the group.
+    pub fn restore(&mut self, mut snapshot: GroupSnapshot) {
+        for rule in &mut snapshot.rules {
+            rule.table.stopped_at_ns = snapshot.last_evaluation_ns;
+        }
+        self.missed_iterations = snapshot.missed_iterations;
+        self.adopt(snapshot.rules);
+    }
+
+    /// Takes over the state of the group before its file was reloaded.
+    pub fn reload(&mut self, before: &EvaluatedGroup) {
+        let snapshot = before.snapshot();
+        self.missed_iterations = snapshot.missed_iterations;
+        self.last_evaluation_ns = snapshot.last_evaluation_ns;
+        self.stale_series = before.stale_series.clone();
+        self.adopt(snapshot.rules);
+    }
+
+    /// `for` and alerts of each alerting rule.
+    pub(crate) fn alerting_rules(&mut self) -> impl Iterator<Item = (i64, &mut AlertTable)> {
+        self.rules.iter_mut().filter_map(|rule| match &rule.rule.kind {
+            RuleKind::Recording => None,
+            RuleKind::Alerting(settings) => Some((settings.for_ns, &mut rule.table)),
+        })
+    }
+
+    /// Matches rules by name and labels; among equal ones the first with the first. Series of the
+    /// others become stale.
+    fn adopt(&mut self, rules: Vec<RuleSnapshot>) {
+        let mut by_key: HashMap<(String, LabelMap), Vec<RuleSnapshot>> = HashMap::new();
+        for rule in rules.into_iter().rev() {
+            by_key.entry((rule.name.clone(), rule.labels.clone())).or_default().push(rule);
+        }
+        for rule in &mut self.rules {
+            let key = (rule.rule.name.clone(), rule.rule.labels.clone());
+            if let Some(before) = by_key.get_mut(&key).and_then(Vec::pop) {
+                rule.written = before.written;
+                if rule.rule.alert_settings().is_some() {
+                    rule.table = before.table;
+                }
+            }
+        }
+        let left = by_key.into_values().flatten();
+        self.stale_series.extend(left.flat_map(|rule| rule.written));
+    }
+}
+
+/// A cycle in progress.
+struct Cycle<'a> {
+    inputs: &'a CycleInputs<'a>,
+    limit: usize,
+    interval_ns: i64,
+    time_ns: i64,
+    /// Evaluation time of expressions, and timestamp of samples.
+    written_at_ns: i64,
+    overlay: SampleOverlay,
+    result: CycleResult,
+}
+
+impl Cycle<'_> {
+    fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule) {
+        let EvaluatedRule { rule, table, written, health } = rule;
+        let outcome = match &rule.kind {
+            RuleKind::Recording => self.record(rule),
+            RuleKind::Alerting(settings) => self.alert(index, rule, settings, table),
+        };
+        let (samples, error) = match outcome {
+            Ok(samples) => (samples, None),
+            Err(RuleFailure { cause, samples: Some(samples) }) => (samples, Some(cause)),
+            Err(RuleFailure { cause, samples: None }) => {
+                *health = RuleHealth::Err(cause);
+                return;
+            }
+        };
+        let mut returned = BTreeSet::new();
+        for (labels, value) in samples {
+            if self.write(&labels, value) {
+                returned.insert(labels);
+            } else {
+                let name = &rule.name;
+                let cause = "another rule of the group wrote the series at the same time";
+                let warning = format!("cannot record {labels} of rule {name:?}: {cause}");
+                self.result.warnings.push(warning);
+            }
+        }
+        for labels in std::mem::take(written) {
+            if !returned.contains(&labels) {
+                self.mark_stale(labels);
+            }
+        }
+        *written = returned;
+        *health = error.map_or(RuleHealth::Ok, RuleHealth::Err);
+    }
+
+    fn query(&self, expression: &str) -> Result<Vec<RuleSample>, RuleFailure> {
+        let found =
+            self.inputs.evaluator.instant_over(&self.overlay, expression, self.written_at_ns);
+        found.map_err(|error| RuleFailure::new(error.0))
+    }
+
+    fn record(&self, rule: &Rule) -> Result<Vec<(LabelSet, StepValue)>, RuleFailure> {
+        let mut samples = BTreeMap::new();
+        for RuleSample { labels, value } in self.query(&rule.expression)? {
+            let labels =
+                rule.labels.iter().fold(labels.with(NAME, &rule.name), |labels, (name, text)| {
+                    labels.with(name, text)
+                });
+            let value = match value.number() {
+                Some(number) => StepValue::Number(number),
+                None => value.histogram().map_or(value, StepValue::Histogram),
+            };
+            if samples.insert(labels.clone(), value).is_some() {
+                let cause = format!("two elements of the result have the labels {labels}");
+                return Err(RuleFailure::new(format!("cannot record series: {cause}")));
+            }
+        }
+        let (limit, found) = (self.limit, samples.len());
+        if limit > 0 && found > limit {
+            let message = format!("limit of {limit} series (limit) exceeded ({found})");
+            return Err(RuleFailure::new(message + "; raise it or narrow the expression"));
+        }
+        Ok(samples.into_iter().collect())
+    }
+
+    fn alert(
+        &mut self,
+        index: usize,
+        rule: &Rule,
+        settings: &AlertSettings,
+        table: &mut AlertTable,
+    ) -> Result<Vec<(LabelSet, StepValue)>, RuleFailure> {
+        table.resume_clocks(self.time_ns, self.interval_ns);
+        let mut failure = self.update_alerts(rule, settings, table).err();
+        if let Some(failure) = &mut failure {
+            if settings.missing_data == MissingData::Resolve {
+                return Err(RuleFailure::new(std::mem::take(&mut failure.cause)));
+            }
+            table.hold(self.time_ns);
+        }
+        let resend_delay_ns = self.inputs.resend_delay_ns;
+        let notices = table.take_due_notices(self.time_ns, resend_delay_ns, self.interval_ns);
+        self.result.notices.extend(notices.into_iter().map(|notice| (index, notice)));
+        let samples = alert_samples(table);
+        match failure {
+            None => Ok(samples),
+            Some(RuleFailure { cause, .. }) => Err(RuleFailure { cause, samples: Some(samples) }),
+        }
+    }
+
+    fn update_alerts(
+        &mut self,
+        rule: &Rule,
+        settings: &AlertSettings,
+        table: &mut AlertTable,
+    ) -> Result<(), RuleFailure> {
+        let result = self.query(&rule.expression)?;
+        let presence = match &settings.missing_data {
+            MissingData::Resolve => None,
+            MissingData::Hold { presence } => {
+                let found = self.query(presence)?;
+                Some(found.into_iter().map(|sample| sample.labels.with(NAME, "")).collect())
+            }
+        };
+        let elements = result.iter().map(|sample| self.element(rule, settings, sample)).collect();
+        let evaluation = AlertEvaluation {
+            settings,
+            elements,
+            presence: presence.as_ref(),
+            limit: self.limit,
+            time_ns: self.time_ns,
+        };
+        table.evaluate(evaluation).map_err(|error| RuleFailure::new(error.to_string()))
+    }
+
+    fn element(
+        &mut self,
+        rule: &Rule,
+        settings: &AlertSettings,
+        sample: &RuleSample,
+    ) -> AlertElement {
+        let CycleInputs { evaluator, templates, .. } = *self.inputs;
+        let query = CycleQuery { evaluator, overlay: &self.overlay };
+        let (alert, time_ns) = (&rule.name, self.time_ns);
+        let element = ElementTemplates { templates, alert, sample, time_ns, query };
+        let warnings = &mut self.result.warnings;
+        let mut expand = |text: &str| element.expand(text, warnings);
+        let series = sample.labels.with(NAME, "");
+        let labels = rule
+            .labels
+            .iter()
+            .fold(series.clone(), |labels, (name, text)| labels.with(name, &expand(text)))
+            .with(ALERT_NAME, &rule.name);
+        let annotations = settings
+            .annotations
+            .iter()
+            .map(|(name, text)| (name.clone(), expand(text)))
+            .collect::<LabelMap>();
+        AlertElement { labels, annotations, series, value: sample.number() }
+    }
+
+    /// Adds a sample to the overlay and to the result. Returns whether it has no other value.
+    fn write(&mut self, labels: &LabelSet, value: StepValue) -> bool {
+        let time_ns = self.written_at_ns;
+        if !self.overlay.push(labels, time_ns, value.clone()) {
+            return self.overlay.value(labels, time_ns) == Some(&value);
+        }
+        self.result.writes.push(RuleWrite { labels: labels.clone(), time_ns, value });
+        true
+    }
+
+    /// Marks a series stale, unless another rule wrote it in this cycle.
+    fn mark_stale(&mut self, labels: LabelSet) {
+        self.write(&labels, StepValue::Number(f64::from_bits(STALE_BITS)));
+    }
+}
+
+/// Failed evaluation of a rule.
+struct RuleFailure {
+    cause: String,
+    /// Samples to be written in spite of it.
+    samples: Option<Vec<(LabelSet, StepValue)>>,
+}
+
+impl RuleFailure {
+    fn new(cause: String) -> RuleFailure {
+        RuleFailure { cause, samples: None }
+    }
+}
+
+/// `ALERTS` and `ALERTS_FOR_STATE` of the pending and firing alerts.
+fn alert_samples(table: &AlertTable) -> Vec<(LabelSet, StepValue)> {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let active = table.alerts().filter(|(_, alert)| alert.state != AlertState::Inactive);
+    active
+        .flat_map(|(labels, alert)| {
+            let state = labels.with(NAME, ALERTS).with(ALERT_STATE, alert.state.text());
+            let since_s = alert.active_at_ns.div_euclid(SECOND_NS) as f64;
+            [
+                (state, StepValue::Number(1.0)),
+                (labels.with(NAME, ALERTS_FOR_STATE), StepValue::Number(since_s)),
+            ]
+        })
+        .collect()
+}

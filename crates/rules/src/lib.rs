@@ -1,0 +1,52 @@
+//! Alerting and recording rules: rule files, states of alerts, evaluation of groups.
+//!
+//! The crate is pure. It has no clock, disk, thread or socket: times (nanoseconds since the Unix
+//! epoch, as `i64`) and data are arguments, and the samples, notices and states that result are
+//! returned. A simulated clock is therefore a loop over numbers.
+//!
+//! 1. [`parse_rule_file`] reads the rule files of Prometheus and reports every problem with its
+//!    line and column.
+//! 2. [`EvaluatedGroup`] evaluates the rules of a group in order. Later rules see the results of
+//!    earlier ones through a [`SampleOverlay`].
+//!    [`AlertTemplates`] expands labels and annotations ([`template`]).
+//! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
+//! 4. [`run_rule_tests`] runs the test files of promtool.
+//! 5. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+#![forbid(unsafe_code)]
+
+mod alert_table;
+mod alert_templates;
+mod evaluator;
+mod flap_counter;
+mod for_state;
+mod group;
+mod memory_series;
+mod overlay;
+mod rule_file;
+mod rule_snapshot;
+mod rule_test;
+pub mod template;
+mod yaml;
+mod yaml_fields;
+
+pub use alert_table::{
+    Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
+    RESOLVED_RETENTION_NS,
+};
+pub use alert_templates::AlertTemplates;
+pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
+pub use flap_counter::FlapCounter;
+pub use for_state::ForStateLimits;
+pub use group::{
+    CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleWrite,
+};
+pub use memory_series::MemorySeries;
+pub use overlay::{SampleOverlay, SourceEvaluator};
+pub use rule_file::{
+    AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
+    RuleKind, RuleProblem, parse_rule_file,
+};
+pub use rule_snapshot::{
+    GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
+};
+pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};

@@ -1,0 +1,260 @@
+//! Samples of the current cycle as part of what queries see.
+//!
+//! The rules of a group see each other's results in the same cycle, before these are durable: they
+//! lie over the samples of the store. Recorded series are gauges.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hist::Mixture;
+use model::{Gap, Selector, Series, SeriesKind};
+use query::{
+    ColumnRead, LabelSet, Language, NAME, QueryContext, QueryRequest, ResultData, SeriesHandle,
+    SeriesPoint, Settings, Source, StepValue, StoredMetric, execute, promql,
+};
+use store::{HistogramIncrements, NumberSummary, TimeGrid};
+
+use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
+
+/// First key of the series that only the overlay has: above the indexes of stored series, and below
+/// the keys with which the query engine marks series of its own.
+const KEY_MIN: usize = usize::MAX / 4;
+
+/// Samples that are not stored yet, by series.
+#[derive(Clone, Debug, Default)]
+pub struct SampleOverlay {
+    series: BTreeMap<LabelSet, Vec<SeriesPoint>>,
+}
+
+impl SampleOverlay {
+    /// Adds a sample, unless the series has one at this time already. Returns whether it was added.
+    pub fn push(&mut self, labels: &LabelSet, time_ns: i64, value: StepValue) -> bool {
+        let points = self.series.entry(labels.clone()).or_default();
+        match points.binary_search_by_key(&time_ns, |point| point.time) {
+            Ok(_) => false,
+            Err(at) => {
+                points.insert(at, SeriesPoint { start: None, time: time_ns, value });
+                true
+            }
+        }
+    }
+
+    /// Sample of a series at a time.
+    pub fn value(&self, labels: &LabelSet, time_ns: i64) -> Option<&StepValue> {
+        let points = self.series.get(labels)?;
+        let at = points.binary_search_by_key(&time_ns, |point| point.time).ok()?;
+        Some(&points[at].value)
+    }
+
+    fn points(&self, labels: &LabelSet, range: &Range<i64>) -> &[SeriesPoint] {
+        let Some(points) = self.series.get(labels) else { return &[] };
+        let from = points.partition_point(|point| point.time <= range.start);
+        let to = points.partition_point(|point| point.time <= range.end).max(from);
+        &points[from..to]
+    }
+}
+
+/// Evaluator of a source of the query engine.
+pub struct SourceEvaluator<'a> {
+    /// Stored samples.
+    pub source: &'a dyn Source,
+    /// Settings of queries.
+    pub settings: &'a Settings,
+    /// Enabled PromQL features.
+    pub options: promql::Options,
+    /// Cancels a query.
+    pub context: &'a dyn QueryContext,
+}
+
+impl OverlayEvaluator for SourceEvaluator<'_> {
+    fn instant_over(
+        &self,
+        overlay: &SampleOverlay,
+        expression: &str,
+        time_ns: i64,
+    ) -> Result<Vec<RuleSample>, RuleQueryError> {
+        let request = QueryRequest {
+            text: expression,
+            language: Language::PromQl,
+            start: time_ns,
+            end: time_ns,
+            step: 0,
+            options: self.options,
+        };
+        let source = OverlaySource { source: self.source, overlay };
+        let result = execute(&source, &request, self.settings, self.context)
+            .map_err(|error| RuleQueryError(error.to_string()))?;
+        match result.data {
+            ResultData::Vector(streams) => Ok(streams
+                .into_iter()
+                .filter_map(|mut stream| {
+                    let value = stream.points.pop().flatten()?;
+                    Some(RuleSample { labels: stream.labels, value })
+                })
+                .collect()),
+            ResultData::Scalar(numbers) => Ok(numbers
+                .into_iter()
+                .map(|number| RuleSample {
+                    labels: LabelSet::default(),
+                    value: StepValue::Number(number),
+                })
+                .collect()),
+            ResultData::Text(_) | ResultData::Matrix(_) | ResultData::Points(_) => {
+                Err(RuleQueryError("rule result is not a vector or scalar".to_owned()))
+            }
+        }
+    }
+}
+
+/// Source with an overlay. Histograms and sums per column, which only CAQL reads of gauges, are
+/// those of the stored series.
+struct OverlaySource<'a> {
+    source: &'a dyn Source,
+    overlay: &'a SampleOverlay,
+}
+
+impl OverlaySource<'_> {
+    /// Adds the series of the overlay that are not among the selected ones.
+    fn add_series(&self, selector: &Selector, mut found: Vec<SeriesHandle>) -> Vec<SeriesHandle> {
+        for (at, labels) in self.overlay.series.keys().enumerate() {
+            let is_known = |handle: &SeriesHandle| {
+                handle.kind == SeriesKind::Gauge && handle.labels == *labels
+            };
+            if selector.matches(&gauge(labels)) && !found.iter().any(is_known) {
+                found.push(SeriesHandle {
+                    labels: labels.clone(),
+                    kind: SeriesKind::Gauge,
+                    unit: String::new(),
+                    key: KEY_MIN + at,
+                });
+            }
+        }
+        found
+    }
+}
+
+fn gauge(labels: &LabelSet) -> Series {
+    Series::new(labels.name(), SeriesKind::Gauge)
+        .with_labels(labels.iter().filter(|(name, _)| *name != NAME))
+}
+
+/// Series of the source below.
+fn stored(series: &[SeriesHandle]) -> Vec<SeriesHandle> {
+    series.iter().filter(|handle| handle.key < KEY_MIN).cloned().collect()
+}
+
+fn stored_references<'a>(series: &[&'a SeriesHandle]) -> Vec<&'a SeriesHandle> {
+    series.iter().copied().filter(|handle| handle.key < KEY_MIN).collect()
+}
+
+impl Source for OverlaySource<'_> {
+    fn select(&self, selector: &Selector) -> query::Result<Vec<SeriesHandle>> {
+        Ok(self.add_series(selector, self.source.select(selector)?))
+    }
+
+    fn select_in_range(
+        &self,
+        selector: &Selector,
+        range: &Range<i64>,
+    ) -> query::Result<Vec<SeriesHandle>> {
+        Ok(self.add_series(selector, self.source.select_in_range(selector, range)?))
+    }
+
+    fn take_hints(&self) -> Vec<String> {
+        self.source.take_hints()
+    }
+
+    fn metrics(&self) -> query::Result<Vec<StoredMetric>> {
+        let mut metrics = self.source.metrics()?;
+        for labels in self.overlay.series.keys() {
+            let (name, unit) = (labels.name().to_owned(), String::new());
+            let metric = StoredMetric { name, unit, kind: SeriesKind::Gauge };
+            if !metrics.contains(&metric) {
+                metrics.push(metric);
+            }
+        }
+        Ok(metrics)
+    }
+
+    fn time_range(
+        &self,
+        series: &[SeriesHandle],
+        range: Range<i64>,
+    ) -> query::Result<Option<Range<i64>>> {
+        let mut total = self.source.time_range(&stored(series), range.clone())?;
+        let points = series.iter().flat_map(|handle| self.overlay.points(&handle.labels, &range));
+        for time in points.map(|point| point.time) {
+            let found = total.unwrap_or(time - 1..time);
+            total = Some(found.start.min(time - 1)..found.end.max(time));
+        }
+        Ok(total)
+    }
+
+    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        self.source.gaps(range)
+    }
+
+    fn select_count(&self, selector: &Selector) -> query::Result<u64> {
+        let matching = self.overlay.series.keys().filter(|labels| selector.matches(&gauge(labels)));
+        Ok(self.source.select_count(selector)? + matching.count() as u64)
+    }
+
+    fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
+        self.source.estimate_rows(series, range, step).saturating_add(series)
+    }
+
+    fn samples(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> query::Result<ColumnRead<SeriesPoint>> {
+        let mut read = match series.key < KEY_MIN {
+            true => self.source.samples(series, range.clone())?,
+            false => ColumnRead { values: Vec::new(), gaps: Vec::new() },
+        };
+        if series.kind == SeriesKind::Gauge {
+            for point in self.overlay.points(&series.labels, &range) {
+                let at = read.values.partition_point(|stored| stored.time < point.time);
+                if read.values.get(at).is_none_or(|stored| stored.time != point.time) {
+                    read.values.insert(at, point.clone());
+                }
+            }
+        }
+        Ok(read)
+    }
+
+    fn increments(
+        &self,
+        series: &SeriesHandle,
+        range: Range<i64>,
+    ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
+        match series.key < KEY_MIN {
+            true => self.source.increments(series, range),
+            false => Ok((None, Vec::new())),
+        }
+    }
+
+    fn histograms(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> query::Result<ColumnRead<Mixture>> {
+        self.source.histograms(&stored_references(series), grid)
+    }
+
+    fn histograms_by_start(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> query::Result<ColumnRead<Mixture>> {
+        self.source.histograms_by_start(&stored_references(series), grid)
+    }
+
+    fn numbers(
+        &self,
+        series: &[&SeriesHandle],
+        grid: TimeGrid,
+    ) -> query::Result<ColumnRead<Option<NumberSummary>>> {
+        self.source.numbers(&stored_references(series), grid)
+    }
+}

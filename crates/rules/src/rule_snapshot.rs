@@ -1,0 +1,327 @@
+//! Stored state of rule groups: text, one fact per line, for a file that is replaced atomically.
+//!
+//! ```text
+//! topdeck alert states 1
+//! group FILE NAME EVALUATED MISSED
+//! rule NAME TRANSITIONS             of the preceding group
+//! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
+//! acknowledged AT UNTIL BY NOTE     of the preceding alert
+//! flaps CHANGES FIRING
+//! written
+//! label NAME VALUE                  of the preceding rule, alert, flaps or written line
+//! series NAME VALUE                 of the preceding alert
+//! annotation NAME VALUE             of the preceding alert
+//! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
+//! ```
+//! `docs/formats/alert-states.md` specifies the format.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::str::FromStr;
+
+use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
+use query::LabelSet;
+
+use crate::alert_table::{Alert, AlertAcknowledgement, AlertState, AlertTable};
+use crate::flap_counter::FlapCounter;
+use crate::rule_file::LabelMap;
+
+const TITLE: &str = "topdeck alert states ";
+/// Format version that is written, and the only one that is read.
+pub const SNAPSHOT_VERSION: u32 = 1;
+
+/// State of a group.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GroupSnapshot {
+    /// Name of the file.
+    pub file: String,
+    /// Name of the group.
+    pub name: String,
+    /// Time of the last cycle.
+    pub last_evaluation_ns: Option<i64>,
+    /// Iterations that were due and did not take place.
+    pub missed_iterations: u64,
+    pub(crate) rules: Vec<RuleSnapshot>,
+}
+
+/// State of a rule.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct RuleSnapshot {
+    pub(crate) name: String,
+    pub(crate) labels: LabelMap,
+    pub(crate) table: AlertTable,
+    pub(crate) written: BTreeSet<LabelSet>,
+}
+
+/// Why stored states cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SnapshotError {
+    /// The title is missing: not a file of alert states.
+    #[error("cannot read alert states: found no title, expected {TITLE:?}")]
+    Title,
+    /// A newer topdeck wrote it.
+    #[error("cannot read alert states: found version {found}, expected {SNAPSHOT_VERSION}")]
+    Version {
+        /// Version of the file.
+        found: String,
+    },
+    /// The file is damaged.
+    #[error("cannot read alert states: the checksum does not match")]
+    Checksum,
+    /// The writer has a bug.
+    #[error("cannot read alert states: line {line} is invalid")]
+    Line {
+        /// Line, from 1.
+        line: usize,
+    },
+}
+
+/// Text of the states of all groups.
+pub fn encode_snapshots(groups: &[GroupSnapshot]) -> String {
+    let mut text = format!("{TITLE}{SNAPSHOT_VERSION}\n");
+    groups.iter().for_each(|group| write_group(&mut text, group));
+    let checksum = checksum_line(&text);
+    text + &checksum
+}
+
+/// States of all groups from their text.
+pub fn decode_snapshots(text: &str) -> Result<Vec<GroupSnapshot>, SnapshotError> {
+    let (body, last) = split_last_line(text);
+    let title = body.lines().next().and_then(|line| line.strip_prefix(TITLE));
+    let version = title.ok_or(SnapshotError::Title)?;
+    if version != SNAPSHOT_VERSION.to_string() {
+        return Err(SnapshotError::Version { found: version.to_owned() });
+    }
+    if last != checksum_line(body) {
+        return Err(SnapshotError::Checksum);
+    }
+    let mut reader = SnapshotReader::default();
+    for (index, line) in body.lines().enumerate().skip(1) {
+        reader.read_line(line).ok_or(SnapshotError::Line { line: index + 1 })?;
+    }
+    let line = body.lines().count();
+    reader.finish_item().ok_or(SnapshotError::Line { line })?;
+    Ok(reader.groups)
+}
+
+fn write_group(text: &mut String, group: &GroupSnapshot) {
+    // Writing to a string does not fail.
+    _ = writeln!(
+        text,
+        "group {} {} {} {}",
+        escape_word(&group.file),
+        escape_word(&group.name),
+        optional(group.last_evaluation_ns),
+        group.missed_iterations
+    );
+    for rule in &group.rules {
+        _ = writeln!(text, "rule {} {}", escape_word(&rule.name), rule.table.transitions);
+        write_labels(text, "label", rule.labels.iter());
+        for (labels, alert) in &rule.table.alerts {
+            write_alert(text, labels, alert);
+        }
+        for (labels, counter) in &rule.table.flapping {
+            _ = writeln!(text, "flaps {:x} {}", counter.changes, u8::from(counter.is_firing));
+            write_labels(text, "label", labels.iter());
+        }
+        for labels in &rule.written {
+            text.push_str("written\n");
+            write_labels(text, "label", labels.iter());
+        }
+    }
+}
+
+fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
+    _ = writeln!(
+        text,
+        "alert {} {:016x} {} {} {} {} {} {} {} {}",
+        alert.state.text(),
+        alert.value.to_bits(),
+        alert.active_at_ns,
+        optional(alert.fired_at_ns),
+        optional(alert.resolved_at_ns),
+        optional(alert.last_sent_at_ns),
+        optional(alert.valid_until_ns),
+        optional(alert.keep_firing_since_ns),
+        optional(alert.unknown_since_ns),
+        alert.transition
+    );
+    write_labels(text, "label", labels.iter());
+    write_labels(text, "series", alert.series.iter());
+    write_labels(text, "annotation", alert.annotations.iter());
+    if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
+        let (by, note) = (escape_word(by), escape_word(note));
+        _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
+    }
+}
+
+fn write_labels<T: AsRef<str>>(
+    text: &mut String,
+    keyword: &str,
+    labels: impl Iterator<Item = (T, T)>,
+) {
+    for (name, value) in labels {
+        let (name, value) = (escape_word(name.as_ref()), escape_word(value.as_ref()));
+        _ = writeln!(text, "{keyword} {name} {value}");
+    }
+}
+
+fn optional(number: Option<i64>) -> String {
+    number.map_or_else(|| "-".to_owned(), |number| number.to_string())
+}
+
+fn parse_optional(word: &str) -> Option<Option<i64>> {
+    match word {
+        "-" => Some(None),
+        word => parse_number(word).map(Some),
+    }
+}
+
+/// Decimal number without a plus sign.
+fn parse_number<T: FromStr>(word: &str) -> Option<T> {
+    if word.starts_with('+') { None } else { word.parse().ok() }
+}
+
+/// Item whose labels are being read.
+#[derive(Default)]
+enum SnapshotItem {
+    #[default]
+    None,
+    Rule,
+    Alert(Box<Alert>),
+    Flaps(FlapCounter),
+    Written,
+}
+
+#[derive(Default)]
+struct SnapshotReader {
+    groups: Vec<GroupSnapshot>,
+    item: SnapshotItem,
+    labels: LabelMap,
+    series: LabelMap,
+}
+
+impl SnapshotReader {
+    fn read_line(&mut self, line: &str) -> Option<()> {
+        let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
+        match keyword {
+            "label" => insert(&mut self.labels, rest),
+            "series" => match &self.item {
+                SnapshotItem::Alert(_) => insert(&mut self.series, rest),
+                _ => None,
+            },
+            "annotation" => match &mut self.item {
+                SnapshotItem::Alert(alert) => insert(&mut alert.annotations, rest),
+                _ => None,
+            },
+            "acknowledged" => {
+                let SnapshotItem::Alert(alert) = &mut self.item else { return None };
+                let [at_ns, until_ns, by, note] = split_words(rest)?;
+                alert.acknowledgement = Some(AlertAcknowledgement {
+                    at_ns: parse_number(at_ns)?,
+                    until_ns: parse_number(until_ns)?,
+                    by: unescape_word(by)?,
+                    note: unescape_word(note)?,
+                });
+                Some(())
+            }
+            _ => {
+                self.finish_item()?;
+                self.begin_item(keyword, rest)
+            }
+        }
+    }
+
+    fn begin_item(&mut self, keyword: &str, rest: &str) -> Option<()> {
+        match keyword {
+            "group" => {
+                let [file, name, evaluated, missed] = split_words(rest)?;
+                self.groups.push(GroupSnapshot {
+                    file: unescape_word(file)?,
+                    name: unescape_word(name)?,
+                    last_evaluation_ns: parse_optional(evaluated)?,
+                    missed_iterations: parse_number(missed)?,
+                    rules: Vec::new(),
+                });
+            }
+            "rule" => {
+                let [name, transitions] = split_words(rest)?;
+                let table =
+                    AlertTable { transitions: parse_number(transitions)?, ..Default::default() };
+                let name = unescape_word(name)?;
+                let rule = RuleSnapshot { name, table, ..RuleSnapshot::default() };
+                self.groups.last_mut()?.rules.push(rule);
+                self.item = SnapshotItem::Rule;
+            }
+            "alert" => self.item = SnapshotItem::Alert(Box::new(parse_alert(rest)?)),
+            "flaps" => {
+                let [changes, firing] = split_words(rest)?;
+                let is_firing = match firing {
+                    "0" => false,
+                    "1" => true,
+                    _ => return None,
+                };
+                let changes = u32::from_str_radix(changes, 16).ok()?;
+                self.item = SnapshotItem::Flaps(FlapCounter::from_stored(changes, is_firing)?);
+            }
+            "written" if rest.is_empty() => self.item = SnapshotItem::Written,
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Adds the item with its labels to the rule. Only a rule may have the labels of another one.
+    fn finish_item(&mut self) -> Option<()> {
+        let labels = std::mem::take(&mut self.labels);
+        let series = std::mem::take(&mut self.series);
+        let item = std::mem::take(&mut self.item);
+        if matches!(item, SnapshotItem::None) {
+            return labels.is_empty().then_some(());
+        }
+        let rule = self.groups.last_mut()?.rules.last_mut()?;
+        if matches!(item, SnapshotItem::Rule) {
+            rule.labels = labels;
+            return Some(());
+        }
+        let labels = LabelSet::new(labels);
+        let is_new = match item {
+            SnapshotItem::Alert(mut alert) => {
+                alert.series = LabelSet::new(series);
+                rule.table.alerts.insert(labels, *alert).is_none()
+            }
+            SnapshotItem::Flaps(counter) => rule.table.flapping.insert(labels, counter).is_none(),
+            _ => rule.written.insert(labels),
+        };
+        is_new.then_some(())
+    }
+}
+
+fn parse_alert(rest: &str) -> Option<Alert> {
+    let [state, value, active, fired, resolved, sent, valid, keep, unknown, transition] =
+        split_words(rest)?;
+    let states = [AlertState::Pending, AlertState::Firing, AlertState::Inactive];
+    Some(Alert {
+        state: states.into_iter().find(|known| known.text() == state)?,
+        annotations: LabelMap::new(),
+        series: LabelSet::default(),
+        value: f64::from_bits(u64::from_str_radix(value, 16).ok()?),
+        active_at_ns: parse_number(active)?,
+        fired_at_ns: parse_optional(fired)?,
+        resolved_at_ns: parse_optional(resolved)?,
+        last_sent_at_ns: parse_optional(sent)?,
+        valid_until_ns: parse_optional(valid)?,
+        keep_firing_since_ns: parse_optional(keep)?,
+        unknown_since_ns: parse_optional(unknown)?,
+        acknowledgement: None,
+        transition: parse_number(transition)?,
+    })
+}
+
+fn insert(labels: &mut LabelMap, rest: &str) -> Option<()> {
+    let [name, value] = split_words(rest)?;
+    match labels.insert(unescape_word(name)?, unescape_word(value)?) {
+        None => Some(()),
+        Some(_) => None,
+    }
+}

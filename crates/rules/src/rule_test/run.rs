@@ -1,0 +1,277 @@
+//! Runner of rule tests.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use query::{LabelSet, Settings, StepValue, promql};
+
+use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFailure, RuleTestFile};
+use crate::alert_table::AlertState;
+use crate::evaluator::{OverlayEvaluator, RuleSample};
+use crate::group::{CycleInputs, EvaluatedGroup, GroupDefaults, RuleHealth};
+use crate::memory_series::MemorySeries;
+use crate::overlay::{SampleOverlay, SourceEvaluator};
+use crate::rule_file::{LabelMap, ProblemSeverity, parse_rule_file};
+
+/// Label with the name of the alert, which expectations leave out.
+const ALERT_NAME: &str = "alertname";
+
+/// Runs the tests whose names satisfy a predicate, over rule files with their names and texts.
+pub fn run_rule_tests(
+    file: &RuleTestFile,
+    rule_files: &[(String, String)],
+    options: &promql::Options,
+    is_selected: &dyn Fn(&str) -> bool,
+) -> Vec<RuleTestFailure> {
+    let mut failures = Vec::new();
+    for test in file.tests.iter().filter(|test| is_selected(&test.name)) {
+        let mut run = TestRun {
+            file,
+            test,
+            options,
+            // promtool evaluates subqueries without a step at the evaluation interval.
+            settings: Settings {
+                subquery_step: file.evaluation_interval_ns,
+                ..Settings::default()
+            },
+            series: MemorySeries::default(),
+            loaded_to_ns: None,
+            groups: Vec::new(),
+            failures: &mut failures,
+        };
+        if run.load(rule_files) && run.evaluate() {
+            run.check_expressions();
+        }
+    }
+    failures
+}
+
+/// Test in progress.
+struct TestRun<'a> {
+    file: &'a RuleTestFile,
+    test: &'a RuleTest,
+    options: &'a promql::Options,
+    settings: Settings,
+    series: MemorySeries,
+    /// Samples up to this time are visible.
+    loaded_to_ns: Option<i64>,
+    groups: Vec<EvaluatedGroup>,
+    failures: &'a mut Vec<RuleTestFailure>,
+}
+
+impl TestRun<'_> {
+    fn fail(&mut self, position: Option<crate::rule_file::FilePosition>, message: String) {
+        let test = self.test.name.clone();
+        self.failures.push(RuleTestFailure { test, position, message });
+    }
+
+    /// Loads the rule files. Returns whether they are free of errors.
+    fn load(&mut self, rule_files: &[(String, String)]) -> bool {
+        let interval_ns = self.test.interval_ns;
+        let defaults = GroupDefaults { interval_ns, ..GroupDefaults::default() };
+        let before = self.failures.len();
+        for (name, text) in rule_files {
+            let found = parse_rule_file(name, text, self.options);
+            for problem in &found.problems {
+                if problem.severity == ProblemSeverity::Error {
+                    self.fail(None, problem.to_string());
+                }
+            }
+            let groups = found.groups.into_iter();
+            self.groups.extend(groups.map(|group| EvaluatedGroup::new(group, &defaults)));
+        }
+        // As in promtool, groups that are not named are equal to the first one that is.
+        let order = &self.file.group_order;
+        self.groups
+            .sort_by_key(|group| order.iter().position(|name| name == group.name()).unwrap_or(0));
+        self.failures.len() == before
+    }
+
+    /// Evaluates all groups up to the last expectation. Returns whether no rule failed.
+    fn evaluate(&mut self) -> bool {
+        let alerts = self.test.alerts.iter().map(|expected| expected.time_ns);
+        let expressions = self.test.expressions.iter().map(|expected| expected.time_ns);
+        let last_ns = alerts.chain(expressions).max().unwrap_or(0);
+        let interval_ns = self.file.evaluation_interval_ns;
+        let mut since_start_ns = 0;
+        while since_start_ns <= last_ns {
+            if !self.evaluate_at(since_start_ns) {
+                return false;
+            }
+            let next_ns = since_start_ns.saturating_add(interval_ns);
+            let test = self.test;
+            for expected in &test.alerts {
+                if since_start_ns <= expected.time_ns && expected.time_ns < next_ns {
+                    self.check_alerts(expected);
+                }
+            }
+            since_start_ns = next_ns;
+        }
+        true
+    }
+
+    fn evaluate_at(&mut self, since_start_ns: i64) -> bool {
+        let time_ns = self.test.start_ns.saturating_add(since_start_ns);
+        self.show_samples(time_ns);
+        let mut errors = Vec::new();
+        for group in &mut self.groups {
+            let evaluator = SourceEvaluator {
+                source: &self.series,
+                settings: &self.settings,
+                options: *self.options,
+                context: &|| false,
+            };
+            let inputs = CycleInputs {
+                evaluator: &evaluator,
+                templates: &self.test.templates,
+                resend_delay_ns: 0,
+            };
+            let result = group.evaluate(time_ns, &inputs);
+            for write in result.writes {
+                self.series.push(&write.labels, write.time_ns, write.value);
+            }
+            for rule in group.rules() {
+                if let RuleHealth::Err(cause) = rule.health() {
+                    let (name, at) = (&rule.rule().name, show_duration(since_start_ns));
+                    errors.push(format!("cannot evaluate rule {name:?} at {at}: {cause}"));
+                }
+            }
+        }
+        let is_ok = errors.is_empty();
+        errors.into_iter().for_each(|error| self.fail(None, error));
+        is_ok
+    }
+
+    /// Makes the samples up to a time visible.
+    fn show_samples(&mut self, time_ns: i64) {
+        let from = self.loaded_to_ns.replace(time_ns);
+        for (labels, items) in &self.test.series {
+            // Samples before `from` are visible already.
+            let known_ns = from.map_or(0, |from| from.saturating_sub(self.test.start_ns));
+            let first = known_ns / self.test.interval_ns;
+            let first = usize::try_from(first).unwrap_or(usize::MAX);
+            for (index, item) in items.iter().enumerate().skip(first) {
+                let offset_ns = self.test.interval_ns.saturating_mul(index as i64);
+                let sample_ns = self.test.start_ns.saturating_add(offset_ns);
+                if sample_ns > time_ns {
+                    break;
+                }
+                if let Some(value) = item {
+                    self.series.push(labels, sample_ns, value.value.clone());
+                }
+            }
+        }
+    }
+
+    fn check_alerts(&mut self, expected: &AlertExpectation) {
+        let mut found: Vec<(LabelSet, LabelMap)> = Vec::new();
+        for rule in self.groups.iter().flat_map(|group| group.rules()) {
+            if rule.rule().name != expected.alert || rule.rule().alert_settings().is_none() {
+                continue;
+            }
+            let alerts = rule.alerts().alerts();
+            let firing = alerts.filter(|(_, alert)| alert.state == AlertState::Firing);
+            found.extend(firing.map(|(labels, alert)| (labels.clone(), alert.annotations.clone())));
+        }
+        let wanted = expected.alerts.iter().map(|(labels, annotations)| {
+            let labels = LabelSet::new(labels.clone()).with(ALERT_NAME, &expected.alert);
+            (labels, annotations.clone())
+        });
+        let mut wanted: Vec<(LabelSet, LabelMap)> = wanted.collect();
+        found.sort();
+        wanted.sort();
+        if found != wanted {
+            let (name, at) = (&expected.alert, show_duration(expected.time_ns));
+            let (found, wanted) = (show_alerts(&found), show_alerts(&wanted));
+            let message = format!("alert {name:?} at {at}: found {found}, expected {wanted}");
+            self.fail(Some(expected.position), message);
+        }
+    }
+
+    fn check_expressions(&mut self) {
+        let test = self.test;
+        for expected in &test.expressions {
+            let evaluator = SourceEvaluator {
+                source: &self.series,
+                settings: &self.settings,
+                options: *self.options,
+                context: &|| false,
+            };
+            let (text, at) = (&expected.expression, show_duration(expected.time_ns));
+            let time_ns = test.start_ns.saturating_add(expected.time_ns);
+            let found = evaluator.instant_over(&SampleOverlay::default(), text, time_ns);
+            let message = match found {
+                Err(error) => format!("cannot evaluate {text:?} at {at}: {error}"),
+                Ok(found) => match self.difference(found, expected) {
+                    None => continue,
+                    Some(difference) => format!("expression {text:?} at {at}: {difference}"),
+                },
+            };
+            self.fail(Some(expected.position), message);
+        }
+    }
+
+    fn difference(
+        &self,
+        mut found: Vec<RuleSample>,
+        expected: &ExpressionExpectation,
+    ) -> Option<String> {
+        found.sort_by(|a, b| a.labels.cmp(&b.labels));
+        let wanted = expected.samples.iter().map(|(labels, sample)| RuleSample {
+            labels: labels.clone(),
+            value: sample.value.clone(),
+        });
+        let mut wanted: Vec<RuleSample> = wanted.collect();
+        wanted.sort_by(|a, b| a.labels.cmp(&b.labels));
+        let equals = |(found, wanted): (&RuleSample, &RuleSample)| {
+            found.labels == wanted.labels && self.equal_values(&found.value, &wanted.value)
+        };
+        let is_equal = found.len() == wanted.len() && found.iter().zip(&wanted).all(equals);
+        let text = || format!("found {}, expected {}", show_samples(&found), show_samples(&wanted));
+        (!is_equal).then(text)
+    }
+
+    fn equal_values(&self, found: &StepValue, wanted: &StepValue) -> bool {
+        if let (Some(found), Some(wanted)) = (found.number(), wanted.number()) {
+            let is_near = found.next_up() == wanted || found.next_down() == wanted;
+            return found == wanted || (self.file.is_fuzzy && is_near);
+        }
+        match (found.histogram(), wanted.histogram()) {
+            (Some(found), Some(wanted)) => found.equals(&wanted),
+            _ => false,
+        }
+    }
+}
+
+fn show_duration(duration_ns: i64) -> String {
+    format!("{} s", duration_ns as f64 / 1e9)
+}
+
+fn show_alerts(alerts: &[(LabelSet, LabelMap)]) -> String {
+    let shown: BTreeSet<String> = alerts
+        .iter()
+        .map(|(labels, annotations)| {
+            let annotations = annotations.iter().fold(String::new(), |mut text, (name, value)| {
+                // Writing to a string does not fail.
+                _ = write!(text, " {name}={value:?}");
+                text
+            });
+            format!("{labels}{annotations}")
+        })
+        .collect();
+    match shown.is_empty() {
+        true => "none".to_owned(),
+        false => shown.into_iter().collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn show_samples(samples: &[RuleSample]) -> String {
+    let shown: Vec<String> = samples
+        .iter()
+        .map(|sample| match sample.value.number() {
+            Some(number) => format!("{} {number}", sample.labels),
+            None => format!("{} {:?}", sample.labels, sample.value),
+        })
+        .collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
+}

@@ -1,0 +1,290 @@
+//! What Prometheus lacks: restarts without loss, held states, acknowledgements, flapping.
+
+use rules::{AlertAcknowledgement, AlertState, ForStateLimits};
+
+use crate::harness::{MINUTE, SECOND, SimulatedNode, labels, notices, with_rules, writes};
+
+const HOUR: i64 = 60 * MINUTE;
+
+fn down_rule(settings: &str) -> String {
+    with_rules(&format!("  - alert: Down\n    expr: up == 0\n{settings}"))
+}
+
+fn holding_rule(settings: &str) -> String {
+    down_rule(&format!("{settings}    annotations:\n      topdeck_missing_data: hold\n"))
+}
+
+/// A node in which the alert has been evaluated with its element.
+fn node_with_alert(text: &str, evaluations: usize) -> SimulatedNode {
+    let mut node = SimulatedNode::new(text);
+    for _ in 0..evaluations {
+        node.set("up{instance=\"a\"}", 0.0);
+        node.step();
+    }
+    node
+}
+
+fn acknowledge(node: &mut SimulatedNode, for_ns: i64) -> bool {
+    let acknowledgement = AlertAcknowledgement {
+        at_ns: node.time_ns,
+        until_ns: node.time_ns + for_ns,
+        by: "ann".to_owned(),
+        note: "I am on it".to_owned(),
+    };
+    let alert = labels("{alertname=\"Down\", instance=\"a\"}");
+    node.group.acknowledge(0, &alert, acknowledgement)
+}
+
+fn is_acknowledged(node: &SimulatedNode) -> bool {
+    let mut alerts = node.group.rules()[0].alerts().alerts();
+    alerts.any(|(_, alert)| alert.is_acknowledged(node.time_ns))
+}
+
+#[test]
+fn a_firing_alert_still_fires_after_a_restart() {
+    let text = down_rule("    for: 1m\n");
+    let mut node = node_with_alert(&text, 3);
+    node.restart(&text, 0);
+    assert_eq!(node.states(0), "firing a");
+    node.set("up{instance=\"a\"}", 0.0);
+    // Neither a second first notice, nor a gap in the series.
+    let result = node.step();
+    assert_eq!(notices(&result), "");
+    assert!(writes(&result).contains("alertstate=\"firing\""), "{}", writes(&result));
+}
+
+#[test]
+fn a_firing_alert_that_ended_during_a_restart_is_resolved_after_it() {
+    let text = down_rule("");
+    let mut node = node_with_alert(&text, 1);
+    node.restart(&text, HOUR);
+    node.set("up{instance=\"a\"}", 1.0);
+    let result = node.step();
+    assert_eq!(notices(&result), "resolved a");
+    assert!(writes(&result).contains("ALERTS_FOR_STATE{alertname=\"Down\", instance=\"a\"} stale"));
+}
+
+#[test]
+fn time_pending_survives_a_restart_and_excludes_the_outage() {
+    let text = down_rule("    for: 2m\n");
+    let mut node = node_with_alert(&text, 3);
+    // No evaluation was missed.
+    node.restart(&text, 0);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    // Pending for 1 min 30 s; nobody saw the condition hold during the next hour.
+    node.restart(&text, HOUR);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.evaluate();
+    assert_eq!(node.states(0), "firing a");
+    let mut node = node_with_alert(&text, 3);
+    node.restart(&text, HOUR);
+    for expected in ["pending a", "firing a"] {
+        node.set("up{instance=\"a\"}", 0.0);
+        node.step();
+        assert_eq!(node.states(0), expected);
+    }
+}
+
+#[test]
+fn keep_firing_for_survives_a_restart_and_excludes_the_outage() {
+    let text = down_rule("    keep_firing_for: 1m\n");
+    let mut node = node_with_alert(&text, 1);
+    node.set("up{instance=\"a\"}", 1.0);
+    node.step();
+    node.restart(&text, HOUR);
+    for expected in ["firing a", "inactive a"] {
+        node.set("up{instance=\"a\"}", 1.0);
+        node.step();
+        assert_eq!(node.states(0), expected);
+    }
+}
+
+#[test]
+fn a_failed_query_after_a_restart_does_not_count_as_outage() {
+    let text = down_rule("    for: 90s\n");
+    let mut node = node_with_alert(&text, 2);
+    node.restart(&text, HOUR);
+    node.is_failing.set(true);
+    node.step();
+    node.is_failing.set(false);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    assert_eq!(node.states(0), "firing a");
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_resolves_nothing_and_goes_on_sending() {
+    let mut node = node_with_alert(&down_rule("    for: 1m\n"), 3);
+    assert_eq!(node.states(0), "firing a");
+    node.time_ns -= HOUR;
+    node.set("up{instance=\"a\"}", 0.0);
+    let result = node.step();
+    assert_eq!((node.states(0).as_str(), notices(&result).as_str()), ("firing a", "firing a"));
+}
+
+#[test]
+fn a_wall_clock_that_was_set_back_resolves_what_has_ended() {
+    let mut node = node_with_alert(&down_rule(""), 1);
+    node.time_ns -= HOUR;
+    node.set("up{instance=\"a\"}", 1.0);
+    let result = node.step();
+    assert_eq!((node.states(0).as_str(), notices(&result).as_str()), ("inactive a", "resolved a"));
+}
+
+#[test]
+fn missing_data_resolves_an_alert_of_prometheus() {
+    let mut node = node_with_alert(&down_rule(""), 1);
+    node.end("up{instance=\"a\"}");
+    assert_eq!(notices(&node.step()), "resolved a");
+}
+
+#[test]
+fn missing_data_holds_an_alert_that_asks_for_it() {
+    let mut node = node_with_alert(&holding_rule(""), 1);
+    node.end("up{instance=\"a\"}");
+    for _ in 0..10 {
+        let result = node.step();
+        assert_eq!(node.states(0), "firing? a");
+        assert!(writes(&result).contains("alertstate=\"firing\""), "{}", writes(&result));
+    }
+    // The setting is not part of the notification.
+    let alerts = node.group.rules()[0].alerts();
+    assert!(alerts.alerts().all(|(_, alert)| alert.annotations.is_empty()));
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    assert_eq!(node.states(0), "firing a");
+    node.end("up{instance=\"a\"}");
+    node.step();
+    node.set("up{instance=\"a\"}", 1.0);
+    assert_eq!(notices(&node.step()), "resolved a");
+}
+
+#[test]
+fn a_held_alert_is_sent_again_so_that_the_receiver_does_not_resolve_it() {
+    let mut node = node_with_alert(&holding_rule(""), 1);
+    node.is_failing.set(true);
+    let mut sent = Vec::new();
+    for _ in 0..7 {
+        let result = node.step();
+        assert_eq!(node.states(0), "firing? a");
+        sent.push(notices(&result));
+    }
+    assert_eq!(sent, ["", "", "firing a", "", "", "firing a", ""]);
+}
+
+#[test]
+fn a_pending_alert_without_data_is_held_and_does_not_fire() {
+    let mut node = node_with_alert(&holding_rule("    for: 1m\n"), 1);
+    node.end("up{instance=\"a\"}");
+    for _ in 0..5 {
+        node.step();
+        assert_eq!(node.states(0), "pending? a");
+    }
+    node.set("up{instance=\"a\"}", 1.0);
+    node.step();
+    assert_eq!(node.states(0), "");
+}
+
+#[test]
+fn an_acknowledgement_ends_at_its_expiry() {
+    let text = down_rule("");
+    let mut node = node_with_alert(&text, 1);
+    assert!(acknowledge(&mut node, MINUTE));
+    assert!(is_acknowledged(&node));
+    node.restart(&text, 30 * SECOND);
+    assert!(is_acknowledged(&node), "it survives a restart");
+    node.time_ns += 30 * SECOND;
+    assert!(!is_acknowledged(&node));
+}
+
+#[test]
+fn an_acknowledgement_ends_when_the_alert_resolves() {
+    let mut node = node_with_alert(&down_rule(""), 1);
+    assert!(acknowledge(&mut node, HOUR));
+    node.set("up{instance=\"a\"}", 1.0);
+    node.step();
+    assert!(!is_acknowledged(&node));
+    assert!(!acknowledge(&mut node, HOUR), "a resolved alert cannot be acknowledged");
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    assert!(!is_acknowledged(&node), "it fires again");
+}
+
+#[test]
+fn an_alert_that_comes_and_goes_is_flapping() {
+    let text = down_rule("");
+    let mut node = SimulatedNode::new(&text);
+    let (mut flapping, mut changes) = (Vec::new(), Vec::new());
+    for down in [true, false, true, false, true] {
+        node.set("up{instance=\"a\"}", if down { 0.0 } else { 1.0 });
+        let result = node.step();
+        let alert = labels("{alertname=\"Down\", instance=\"a\"}");
+        let counter = node.group.rules()[0].alerts().flap_counter(&alert);
+        changes.push(counter.change_count());
+        flapping.extend(result.notices.iter().map(|(_, notice)| notice.is_flapping));
+        node.restart(&text, 0);
+    }
+    assert_eq!(changes, [1, 2, 3, 4, 5]);
+    assert_eq!(flapping, [false, false, false, true, true]);
+}
+
+#[test]
+fn each_change_of_state_has_its_own_number() {
+    let text = down_rule("");
+    let mut node = SimulatedNode::new(&text);
+    let mut numbers = Vec::new();
+    for up in [0.0, 0.0, 0.0, 0.0, 1.0, 0.0] {
+        node.set("up{instance=\"a\"}", up);
+        let result = node.step();
+        numbers.extend(result.notices.iter().map(|(_, notice)| notice.alert.transition));
+        node.restart(&text, 0);
+    }
+    // The second notice repeats the first.
+    assert_eq!(numbers, [1, 1, 2, 3]);
+}
+
+#[test]
+fn the_state_of_a_rule_is_that_of_its_worst_alert() {
+    let mut node = node_with_alert(&down_rule("    for: 30s\n"), 1);
+    assert_eq!(node.group.rules()[0].state(), AlertState::Pending);
+    node.set("up{instance=\"b\"}", 0.0);
+    node.step();
+    assert_eq!(node.states(0), "firing a, pending b");
+    assert_eq!(node.group.rules()[0].state(), AlertState::Firing);
+}
+
+/// Minutes from the restoration to firing: pending for 20 minutes, then the states are lost, and an
+/// outage follows.
+fn minutes_until_firing_again(for_text: &str, outage_ns: i64) -> i64 {
+    let text = down_rule(&format!("    for: {for_text}\n"));
+    let mut node = node_with_alert(&text, 41);
+    let down_ns = node.time_ns - 30 * SECOND;
+    let written = node.group.snapshot();
+    assert!(written.last_evaluation_ns == Some(down_ns));
+    let active_s = (down_ns - 20 * MINUTE) / SECOND;
+    node = SimulatedNode::new(&text);
+    node.time_ns = down_ns + outage_ns;
+    for _ in 0..2 {
+        node.set("up{instance=\"a\"}", 0.0);
+        node.step();
+    }
+    let restored_ns = node.time_ns - 30 * SECOND;
+    node.group.restore_for_state(restored_ns, &ForStateLimits::default(), &|labels| {
+        let series = "ALERTS_FOR_STATE{alertname=\"Down\", instance=\"a\"}";
+        (labels.to_string() == series).then_some((down_ns, active_s as f64))
+    });
+    while node.states(0) == "pending a" {
+        node.set("up{instance=\"a\"}", 0.0);
+        node.step();
+    }
+    assert_eq!(node.states(0), "firing a");
+    (node.time_ns - 30 * SECOND - restored_ns) / MINUTE
+}
+
+#[test]
+fn without_stored_states_for_is_restored_from_its_series_as_in_prometheus() {
+    assert_eq!(minutes_until_firing_again("30m", 30 * MINUTE), 10);
+    // The outage was too long.
+    assert_eq!(minutes_until_firing_again("30m", 2 * HOUR), 29);
+}

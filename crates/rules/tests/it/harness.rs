@@ -1,0 +1,176 @@
+//! A simulated node: a clock, series in memory, one rule file.
+
+use std::cell::Cell;
+
+use query::promql::parse_series_labels;
+use query::{LabelSet, Settings, StepValue, is_stale, promql};
+use rules::{
+    AlertNotice, AlertState, AlertTemplates, CycleInputs, CycleResult, EvaluatedGroup,
+    GroupDefaults, MemorySeries, OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem,
+    RuleQueryError, RuleSample, SampleOverlay, SourceEvaluator, decode_snapshots, encode_snapshots,
+    parse_rule_file,
+};
+
+pub(crate) const SECOND: i64 = 1_000_000_000;
+pub(crate) const MINUTE: i64 = 60 * SECOND;
+/// Start of the simulated clock.
+pub(crate) const START: i64 = 1_700_000_000 * SECOND;
+
+/// Evaluator whose queries can be made to fail.
+struct FailingEvaluator<'a> {
+    evaluator: SourceEvaluator<'a>,
+    is_failing: bool,
+}
+
+impl OverlayEvaluator for FailingEvaluator<'_> {
+    fn instant_over(
+        &self,
+        overlay: &SampleOverlay,
+        expression: &str,
+        time_ns: i64,
+    ) -> Result<Vec<RuleSample>, RuleQueryError> {
+        match self.is_failing {
+            true => Err(RuleQueryError("the store is not available".to_owned())),
+            false => self.evaluator.instant_over(overlay, expression, time_ns),
+        }
+    }
+}
+
+/// Simulated node with one group.
+pub(crate) struct SimulatedNode {
+    pub(crate) series: MemorySeries,
+    pub(crate) group: EvaluatedGroup,
+    pub(crate) time_ns: i64,
+    pub(crate) is_failing: Cell<bool>,
+    pub(crate) resend_delay_ns: i64,
+}
+
+pub(crate) fn parse(text: &str) -> RuleFile {
+    parse_rule_file("rules.yml", text, &promql::Options::default())
+}
+
+/// Group of a file without errors.
+#[track_caller]
+pub(crate) fn group(text: &str) -> EvaluatedGroup {
+    let file = parse(text);
+    let is_error = |problem: &RuleProblem| problem.severity == ProblemSeverity::Error;
+    assert!(!file.problems.iter().any(is_error), "{:?}", file.problems);
+    let group = file.groups.into_iter().next().expect("a group");
+    EvaluatedGroup::new(group, &GroupDefaults::default())
+}
+
+/// Group `g` with an interval of 30 s.
+pub(crate) fn with_rules(rules: &str) -> String {
+    format!("groups:\n- name: g\n  interval: 30s\n  rules:\n{rules}")
+}
+
+pub(crate) fn labels(text: &str) -> LabelSet {
+    match parse_series_labels(text) {
+        Ok((pairs, "")) => LabelSet::new(pairs),
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+impl SimulatedNode {
+    #[track_caller]
+    pub(crate) fn new(text: &str) -> SimulatedNode {
+        SimulatedNode {
+            series: MemorySeries::default(),
+            group: group(text),
+            time_ns: START,
+            is_failing: Cell::new(false),
+            resend_delay_ns: MINUTE,
+        }
+    }
+
+    /// Stores a sample at the current time.
+    pub(crate) fn set(&mut self, series: &str, value: f64) {
+        self.series.push(&labels(series), self.time_ns, StepValue::Number(value));
+    }
+
+    /// Ends a series.
+    pub(crate) fn end(&mut self, series: &str) {
+        self.set(series, f64::from_bits(query::STALE_BITS));
+    }
+
+    /// Evaluates at the current time and stores what was written.
+    pub(crate) fn evaluate(&mut self) -> CycleResult {
+        let settings = Settings::default();
+        let options = promql::Options::default();
+        let evaluator = SourceEvaluator {
+            source: &self.series,
+            settings: &settings,
+            options,
+            context: &|| false,
+        };
+        let evaluator = FailingEvaluator { evaluator, is_failing: self.is_failing.get() };
+        let inputs = CycleInputs {
+            evaluator: &evaluator,
+            templates: &AlertTemplates::default(),
+            resend_delay_ns: self.resend_delay_ns,
+        };
+        let result = self.group.evaluate(self.time_ns, &inputs);
+        for write in &result.writes {
+            self.series.push(&write.labels, write.time_ns, write.value.clone());
+        }
+        result
+    }
+
+    /// Evaluates, and moves the clock by an interval.
+    pub(crate) fn step(&mut self) -> CycleResult {
+        let result = self.evaluate();
+        self.time_ns += self.group.interval_ns();
+        result
+    }
+
+    /// Kills the process, and starts it after some time.
+    pub(crate) fn restart(&mut self, text: &str, down_ns: i64) {
+        let stored = encode_snapshots(&[self.group.snapshot()]);
+        self.group = group(text);
+        let mut snapshots = decode_snapshots(&stored).expect("the states as written");
+        self.group.restore(snapshots.pop().expect("one group"));
+        self.time_ns += down_ns;
+    }
+
+    /// Loads another version of the file.
+    pub(crate) fn reload(&mut self, text: &str) {
+        let mut loaded = group(text);
+        loaded.reload(&self.group);
+        self.group = loaded;
+    }
+
+    /// States of the alerts of a rule, `?` for unknown: `pending b, firing? c`.
+    pub(crate) fn states(&self, rule: usize) -> String {
+        let alerts = self.group.rules()[rule].alerts().alerts();
+        let shown = alerts.map(|(labels, alert)| {
+            let unknown = if alert.is_unknown() { "?" } else { "" };
+            format!("{}{unknown} {}", alert.state.text(), labels.get("instance"))
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Notices of a cycle: `firing b`.
+pub(crate) fn notices(result: &CycleResult) -> String {
+    let shown = |notice: &AlertNotice| {
+        let state = match notice.alert.state {
+            AlertState::Inactive => "resolved",
+            state => state.text(),
+        };
+        format!("{state} {}", notice.labels.get("instance"))
+    };
+    result.notices.iter().map(|(_, notice)| shown(notice)).collect::<Vec<_>>().join(", ")
+}
+
+/// Samples of a cycle, one per line.
+pub(crate) fn writes(result: &CycleResult) -> String {
+    let lines = result.writes.iter().map(|write| {
+        let value = match &write.value {
+            StepValue::Number(number) if is_stale(*number) => "stale".to_owned(),
+            StepValue::Number(number) => number.to_string(),
+            _ => "histogram".to_owned(),
+        };
+        format!("{} {value}\n", write.labels)
+    });
+    lines.collect()
+}

@@ -1,0 +1,108 @@
+//! `topdeck alerts`: active alerts of a server.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use render::table::TextTable;
+use render::terminal::Terminal;
+use render::text::escape_control;
+use render::time::precise_time_text;
+use serde_json::Value;
+
+use crate::command::print_stdout;
+use crate::server_client::{RequestParameters, ServerClient};
+
+/// Show the active alerts of a server
+///
+/// One line per pending or firing alert: since when, its value, and why it is in its state. The
+/// first line is the status light: red with the number of firing alerts that nobody acknowledged;
+/// amber with the number of pending, acknowledged and unknown ones and of rules that fail; or
+/// green.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Print JSON, as `/v1/alerts` responds
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck alerts
+  topdeck alerts --server https://north.example:7717 --token-file token --json
+
+Exit status:
+  0  the status light is green or amber
+  1  the server was not reached
+  2  usage error
+  3  the status light is red";
+
+/// Exit status if an alert fires that nobody acknowledged.
+const RED: u8 = 3;
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let answer = options.server.get("/v1/alerts", RequestParameters::default())?;
+    let text = match options.json {
+        true => format!("{answer}\n"),
+        false => alerts_text(&answer).context("unexpected response of /v1/alerts")?,
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(if answer["light"] == "red" { ExitCode::from(RED) } else { ExitCode::SUCCESS })
+}
+
+fn alerts_text(answer: &Value) -> Option<String> {
+    let light = match answer["light"].as_str()? {
+        "green" => "green".to_owned(),
+        color => format!("{color} {}", answer["light_count"].as_u64()?),
+    };
+    let alerts = answer["alerts"].as_array()?;
+    if alerts.is_empty() {
+        return Some(format!("{light}\n"));
+    }
+    let columns =
+        [("state", false), ("since", false), ("alert", false), ("value", true), ("why", false)];
+    let mut table = TextTable::new(&columns);
+    for alert in alerts {
+        let labels = alert["labels"].as_object()?;
+        let others = labels.iter().filter(|(name, _)| *name != "alertname");
+        let others: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
+        let name = alert["name"].as_str()?;
+        let is_unknown = !alert["unknown_since_ns"].is_null();
+        let state = alert["state"].as_str()?;
+        table.row(vec![
+            if is_unknown { format!("{state}, unknown") } else { state.to_owned() },
+            precise_time_text(alert["since_ns"].as_i64()?),
+            escape_control(&format!("{name}{{{}}}", others.join(", "))),
+            alert["value"].as_f64().map_or_else(String::new, |value| value.to_string()),
+            escape_control(alert["why"].as_str()?),
+        ]);
+    }
+    Some(format!("{light}\n{}", table.text(&Terminal::new(false))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_alert_is_listed_with_its_reason() {
+        let answer = serde_json::json!({
+            "light": "red", "light_count": 1, "alerts": [{
+                "name": "Slow", "state": "firing", "labels": {"alertname": "Slow", "host": "a"},
+                "value": 2.5, "since_ns": 1_700_000_000_000_000_000_i64,
+                "unknown_since_ns": 1_700_000_000_000_000_000_i64, "why": "there is no data",
+            }],
+        });
+        let text = alerts_text(&answer).expect("a valid response");
+        assert!(text.starts_with("red 1\n"), "{text}");
+        let line = text.lines().last().expect("a line");
+        for part in ["firing, unknown", "Slow{host=\"a\"}", "2.5", "there is no data"] {
+            assert!(line.contains(part), "{text}");
+        }
+        let green = serde_json::json!({"light": "green", "light_count": 0, "alerts": []});
+        assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));
+    }
+}

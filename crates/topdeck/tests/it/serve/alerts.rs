@@ -1,0 +1,223 @@
+//! Rules on a running server: states, series, HTTP, reload, kill -9.
+
+use serde_json::Value;
+
+use super::client::request_at;
+use super::server_process::{ServerProcess, wait_until};
+use crate::topdeck;
+
+const SETTINGS: &str =
+    "[alerts]\nrule_files = [\"rules*.yaml\"]\nexternal_url = \"http://deck/\"\n";
+
+/// Group of rules with an interval of 200 ms.
+fn with_rules(rules: &str) -> String {
+    format!("groups:\n- name: g\n  interval: 200ms\n  rules:\n{rules}")
+}
+
+const DEEP: &str = "  - record: depth:max\n    expr: max(depth)\n  - alert: Deep\n    \
+                    expr: depth > 5\n    for: 1s\n    labels: {severity: page}\n    annotations:\n\
+                    \x20     summary: \"{{ $labels.host }} is {{ $value }}, see \
+                    {{ $externalURL }}\"\n      topdeck_missing_data: hold\n";
+
+fn start(rules: &str) -> ServerProcess {
+    let mut server = ServerProcess::new("serve", SETTINGS);
+    std::fs::write(server.folder.path("rules.yaml"), rules).expect("rules are written");
+    server.start();
+    server
+}
+
+/// Sends a value of the gauge `depth`.
+#[track_caller]
+fn send(server: &ServerProcess, value: f64) {
+    let body = format!("depth,host=a value={value}");
+    let sent = request_at(server.address(), "POST", "/api/v2/write", &[], body.as_bytes());
+    let sent = sent.expect("it answers");
+    assert!(sent.status < 300, "{}", sent.text());
+}
+
+fn light(server: &ServerProcess) -> String {
+    server.get("/v1/light").text().trim_end().to_owned()
+}
+
+fn alerts(server: &ServerProcess) -> Value {
+    server.get("/v1/alerts").json()
+}
+
+/// Value of an instant query; `None` without a result.
+fn query(server: &ServerProcess, expression: &str) -> Option<String> {
+    let found = server.get(&format!("/api/v1/query?query={expression}")).json();
+    Some(found["data"]["result"][0]["value"][1].as_str()?.to_owned())
+}
+
+#[test]
+fn an_alert_fires_after_its_time_and_survives_a_kill() {
+    let mut server = start(&with_rules(DEEP));
+    assert_eq!(light(&server), "green");
+    send(&server, 7.5);
+    wait_until("it is pending", || light(&server) == "amber 1");
+    let pending = alerts(&server)["alerts"][0].clone();
+    assert_eq!(pending["state"], "pending", "{pending:#}");
+    assert_eq!(pending["next"]["state"], "firing", "{pending:#}");
+    let since_ns = pending["since_ns"].as_i64().expect("a time");
+    assert_eq!(pending["next"]["at_ns"].as_i64(), Some(since_ns + 1_000_000_000));
+    wait_until("it fires", || light(&server) == "red 1");
+    let firing = alerts(&server)["alerts"][0].clone();
+    assert_eq!(firing["annotations"]["summary"], "a is 7.5, see http://deck/", "{firing:#}");
+    assert_eq!(firing["since_ns"].as_i64(), Some(since_ns));
+    wait_until("its series is stored", || {
+        query(&server, "ALERTS{alertname=\"Deep\",alertstate=\"firing\",host=\"a\"}").is_some()
+    });
+    assert_eq!(query(&server, "depth:max").as_deref(), Some("7.5"));
+    server.kill();
+    server.start();
+    // The revision is another one, so a client that waits for a change sees one.
+    let after = alerts(&server)["alerts"][0].clone();
+    for field in ["state", "since_ns", "fired_ns", "labels", "annotations", "value"] {
+        assert_eq!(after[field], firing[field], "{field}");
+    }
+    let log = server.log();
+    assert!(log.contains("alert Deep") || log.contains("alertname=\"Deep\""), "{log}");
+    assert!(!log.contains("-> inactive"), "{log}");
+    send(&server, 1.0);
+    wait_until("it resolves", || light(&server) == "green");
+    assert!(server.log().contains("firing -> inactive"), "{}", server.log());
+    server.stop();
+}
+
+#[test]
+fn prometheus_clients_read_rules_and_alerts() {
+    let server = start(&with_rules(DEEP));
+    send(&server, 7.5);
+    wait_until("it fires", || light(&server) == "red 1");
+    let rules = server.get("/api/v1/rules").json();
+    let group = &rules["data"]["groups"][0];
+    assert_eq!((&group["name"], &group["interval"]), (&"g".into(), &0.2.into()), "{rules:#}");
+    let (record, alert) = (&group["rules"][0], &group["rules"][1]);
+    assert_eq!((&record["type"], &record["health"]), (&"recording".into(), &"ok".into()));
+    assert_eq!((&alert["state"], &alert["duration"]), (&"firing".into(), &1.into()), "{alert:#}");
+    assert_eq!(alert["alerts"][0]["value"], "7.5e+00");
+    assert_eq!(alert["annotations"].as_object().map(serde_json::Map::len), Some(1));
+    let names = |parameters: &str| {
+        let found = server.get(&format!("/api/v1/rules?{parameters}")).json();
+        let groups = found["data"]["groups"].as_array().expect("a list").clone();
+        let rules = groups.iter().flat_map(|group| group["rules"].as_array().expect("a list"));
+        rules.map(|rule| rule["name"].as_str().expect("a name").to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("type=alert"), ["Deep"]);
+    assert_eq!(names("type=record"), ["depth:max"]);
+    assert_eq!(names("rule_name[]=Deep&unknown=1"), ["Deep"]);
+    assert_eq!(names("match[]=%7Bseverity%3D%22page%22%7D"), ["Deep"]);
+    assert_eq!(names("rule_group[]=h"), [""; 0]);
+    let wrong = server.get("/api/v1/rules?type=x");
+    assert_eq!((wrong.status, &wrong.json()["errorType"]), (400, &"bad_data".into()));
+    let alerts = server.get("/api/v1/alerts").json();
+    assert_eq!(alerts["data"]["alerts"][0]["labels"]["alertname"], "Deep", "{alerts:#}");
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let run = topdeck(&["alerts", "--server", &url], b"");
+    assert_eq!(run.status, 3, "{}{}", run.stdout, run.stderr);
+    assert!(
+        run.stdout.starts_with("red 1\n") && run.stdout.contains("Deep{host=\"a\""),
+        "{}",
+        run.stdout
+    );
+}
+
+#[test]
+fn a_client_that_waits_sees_the_next_change() {
+    let server = start(&with_rules(DEEP));
+    let revision = alerts(&server)["revision"].as_u64().expect("a revision");
+    send(&server, 7.5);
+    let changed = server.get(&format!("/v1/alerts?wait=60&since={revision}")).json();
+    assert_ne!(changed["revision"].as_u64(), Some(revision));
+    let wrong = server.get("/v1/alerts?wait=61");
+    assert_eq!(wrong.status, 400, "{}", wrong.text());
+}
+
+#[test]
+fn a_bad_rule_is_reported_and_the_others_are_evaluated() {
+    let bad = format!("{DEEP}  - alert: Bad\n    expr: depth >\n");
+    let server = start(&with_rules(&bad));
+    let problem = "rules.yaml:15:11: error: cannot parse expression";
+    assert!(server.log().contains(problem), "{}", server.log());
+    send(&server, 7.5);
+    wait_until("the other one fires", || light(&server) == "red 1");
+    let status = server.get("/v1/status").json();
+    assert!(status["alerts"]["problems"][0].to_string().contains(problem), "{status:#}");
+    let checked = topdeck(&["check-config", &server.settings().display().to_string()], b"");
+    assert_eq!(checked.status, 1);
+    assert!(checked.stderr.contains(problem), "{}", checked.stderr);
+    let file = server.folder.path("rules.yaml").display().to_string();
+    let checked = topdeck(&["rules", "check", &file], b"");
+    assert_eq!(checked.status, 1);
+    assert!(checked.stderr.contains(problem), "{}", checked.stderr);
+    assert!(checked.stdout.ends_with(": 1 group, 2 usable rules\n"), "{}", checked.stdout);
+}
+
+#[test]
+fn a_reload_keeps_the_states_of_rules_and_ends_those_of_removed_files() {
+    let server = start(&with_rules(DEEP));
+    send(&server, 7.5);
+    wait_until("it fires", || light(&server) == "red 1");
+    let before = alerts(&server)["alerts"][0]["fired_ns"].clone();
+    let other = "groups:\n- name: h\n  interval: 200ms\n  rules:\n  - record: one\n    expr: 1\n";
+    std::fs::write(server.folder.path("rules2.yaml"), other).expect("rules are written");
+    server.reload();
+    wait_until("the new rule is evaluated", || query(&server, "one").is_some());
+    assert_eq!(alerts(&server)["alerts"][0]["fired_ns"], before);
+    std::fs::remove_file(server.folder.path("rules.yaml")).expect("removed");
+    server.reload();
+    wait_until("its series are stale", || {
+        query(&server, "ALERTS").is_none() && query(&server, "depth:max").is_none()
+    });
+    assert_eq!(light(&server), "green");
+}
+
+#[test]
+fn missing_data_holds_an_alert_and_marks_it_unknown() {
+    let rules = with_rules(&DEEP.replace("depth", "last_over_time(depth[6s])"));
+    let rules = rules.replace("max(last_over_time(depth[6s]))", "max(depth)");
+    let rules = rules.replace("record: last_over_time(depth[6s]):max", "record: depth:max");
+    let server = start(&rules);
+    send(&server, 7.5);
+    wait_until("it fires", || light(&server) == "red 1");
+    wait_until("the data is gone", || !alerts(&server)["alerts"][0]["unknown_since_ns"].is_null());
+    let unknown = alerts(&server)["alerts"][0].clone();
+    assert_eq!(unknown["state"], "firing", "{unknown:#}");
+    assert!(unknown["why"].to_string().contains("there is no data"), "{unknown:#}");
+    assert_eq!(light(&server), "amber 1");
+    assert!(!server.log().contains("-> inactive"), "{}", server.log());
+}
+
+#[test]
+fn test_files_of_promtool_run() {
+    let server = ServerProcess::new("serve", "");
+    let write = |name: &str, text: &str| {
+        std::fs::write(server.folder.path(name), text).expect("a file is written");
+        server.folder.path(name).display().to_string()
+    };
+    write("rules.yaml", &with_rules(DEEP));
+    let tests = |value: u32| {
+        format!(
+            "rule_files: [rules*.yaml]\nevaluation_interval: 1s\ntests:\n- interval: 1s\n  \
+             external_url: http://x\n  input_series:\n  - series: depth{{host=\"a\"}}\n    \
+             values: {value}x20\n  alert_rule_test:\n  - eval_time: 5s\n    alertname: Deep\n    \
+             exp_alerts:\n    - exp_labels: {{host: a, severity: page}}\n      \
+             exp_annotations: {{summary: \"a is 7, see http://x\"}}\n"
+        )
+    };
+    let passing = write("pass_test.yaml", &tests(7));
+    let run = topdeck(&["rules", "test", &passing], b"");
+    assert_eq!((run.status, run.stdout), (0, format!("{passing}: passed\n")), "{}", run.stderr);
+    let failing = write("fail_test.yaml", &tests(3));
+    let run = topdeck(&["rules", "test", &failing], b"");
+    assert_eq!((run.status, run.stdout), (1, format!("{failing}: FAILED\n")), "{}", run.stderr);
+    assert!(run.stderr.contains("alert \"Deep\" at 5 s: found none"), "{}", run.stderr);
+}
+
+#[test]
+fn an_agent_rejects_rules() {
+    let server = ServerProcess::new("agent", SETTINGS);
+    let (status, said) = server.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("an agent stores no data; remove rule_files from [alerts]"), "{said}");
+}
