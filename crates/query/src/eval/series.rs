@@ -28,8 +28,9 @@ type MapPack<'a, T> =
 const PACK_SERIES: usize = 64;
 /// Points of the series that are read together. They are charged at the end.
 const PACK_POINTS: usize = 1024;
-/// Longest range in which series are read together.
-const PACK_RANGE_MAX: i64 = store::DAY;
+/// Longest range in which series are read together: samples of a longer one take more time and
+/// memory than what a read looks up.
+const PACK_RANGE_MAX: i64 = 15 * store::MINUTE;
 
 /// Whether all series are of numbers.
 pub(crate) fn are_numbers(series: &[SeriesGroup]) -> bool {
