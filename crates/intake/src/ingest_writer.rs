@@ -61,9 +61,10 @@ impl SeriesAdmission {
     }
 
     /// Returns an error for a series that is invalid for a reason other than a limit.
-    fn check_series(&mut self, series: &Series) -> model::Result<Option<Rejection>> {
-        match self.store.check_batch(&series.canonical_key(), self.producer, &mut self.new) {
+    fn check_series(&mut self, canonical_key: &[u8]) -> model::Result<Option<Rejection>> {
+        match self.store.check_batch(canonical_key, self.producer, &mut self.new) {
             Err(store::Error::Cardinality(refused)) => {
+                let series = Series::from_canonical_key(canonical_key)?;
                 match Rejection::from_index_error(&refused, series.name()) {
                     Some(rejection) => Ok(Some(rejection)),
                     None => Err(model::Error::SeriesLimit { reason: refused.to_string() }),
@@ -158,31 +159,30 @@ impl SeriesSink for IngestWriter {
                 if let Some(admission) = &mut self.admission
                     && !known.is_registered()
                 {
-                    self.rejected = admission.check_series(&known.series)?;
+                    self.rejected = admission.check_series(&known.canonical_key)?;
                 }
                 known
             }
             None => {
-                let series = series()?.validate()?;
+                let canonical_key = series()?.validate()?.canonical_key();
                 if let Some(admission) = &mut self.admission {
-                    self.rejected = admission.check_series(&series)?;
+                    self.rejected = admission.check_series(&canonical_key)?;
                     // Samples of a rejected series take no space in the batch.
                     if self.rejected.is_some() {
                         return Ok(());
                     }
                 }
-                self.series_cache.insert(&self.key, series)
+                self.series_cache.insert(&self.key, canonical_key)
             }
         };
         if self.rejected.is_some() {
             return Ok(());
         }
-        if self.uses_ids && known.is_registered() {
-            self.batch.series_by_id(known.id, &known.series);
-            self.referenced_series.push(known);
-        } else {
-            self.batch.series(&known.series);
-            self.new_series.push(known);
+        let is_by_id = self.uses_ids && known.is_registered();
+        self.batch.series_by_key(&known.canonical_key, is_by_id.then_some(known.id));
+        match is_by_id {
+            true => self.referenced_series.push(known),
+            false => self.new_series.push(known),
         }
         Ok(())
     }

@@ -397,7 +397,8 @@ mod tests {
         let series = |name: &str| Series::new(name, SeriesKind::Gauge).validate().unwrap();
         let generic = intake.shared.series_cache.encoding_id(SeriesKeyEncoding::GENERIC);
         let key = |name: &str| [&[generic], name.as_bytes()].concat();
-        intake.shared.series_cache.insert(&key("forgotten"), series("forgotten")).set_registered();
+        let forgotten = series("forgotten").canonical_key();
+        intake.shared.series_cache.insert(&key("forgotten"), forgotten).set_registered();
         for rows in 1..3 {
             let mut writer = intake.writer(SeriesKeyEncoding::GENERIC);
             for name in ["forgotten", "new"] {

@@ -223,7 +223,7 @@ impl IntakeState {
             Err(store::Error::UnknownSeries { .. }) => {
                 self.series_cache.clear();
                 let canonical_keys: HashMap<SeriesId, Vec<u8>> =
-                    named.iter().map(|known| (known.id, known.series.canonical_key())).collect();
+                    named.iter().map(|known| (known.id, known.canonical_key.to_vec())).collect();
                 let full_batch =
                     batch.with_canonical_keys(&mut |id| canonical_keys.get(&id).cloned())?;
                 self.target.append(identity, &full_batch)

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::gap::Gap;
 use crate::sample::{Sample, SampleValue};
 use crate::selector::kind_name;
-use crate::series::{Series, SeriesId, SeriesKind};
+use crate::series::{Series, SeriesId, SeriesKind, read_key_head};
 use crate::wire::{put_bytes, put_varint, put_zigzag};
 
 pub use reader::{BatchEntry, BatchReader, SeriesRef};
@@ -87,33 +87,42 @@ impl Default for BatchWriter {
 impl BatchWriter {
     /// Opens a group of samples of this series, with its canonical key.
     pub fn series(&mut self, series: &Series) {
-        self.close();
-        self.out.push(BY_KEY);
-        put_bytes(&mut self.out, &series.canonical_key());
-        self.begin(series);
+        self.series_by_key(&series.canonical_key(), None);
     }
 
     /// Opens a group of samples of this series by its ID, for a reader that knows the canonical
     /// key.
     pub fn series_by_id(&mut self, id: SeriesId, series: &Series) {
-        self.close();
-        self.out.push(BY_ID);
-        self.out.extend_from_slice(&id.0);
-        self.out.push(value_tag(series.kind()));
-        self.begin(series);
+        self.series_by_key(&series.canonical_key(), Some(id));
     }
 
-    fn begin(&mut self, series: &Series) {
-        let temporality = if series.kind().is_cumulative() {
-            Temporality::Cumulative
-        } else {
-            Temporality::Delta
+    /// The same, for the series with a canonical key; with an ID if the reader knows the key.
+    ///
+    /// # Panics
+    ///
+    /// If the key is not that of a series.
+    pub fn series_by_key(&mut self, canonical_key: &[u8], id: Option<SeriesId>) {
+        let Some((kind, name, unit)) = read_key_head(canonical_key) else {
+            panic!("BUG: a key of {} bytes is that of no series", canonical_key.len())
         };
-        let meta = SeriesMeta { unit: frame_unit(series.unit()), temporality };
-        self.series = Some((series.kind(), meta));
+        self.close();
+        match id {
+            None => {
+                self.out.push(BY_KEY);
+                put_bytes(&mut self.out, canonical_key);
+            }
+            Some(id) => {
+                self.out.push(BY_ID);
+                self.out.extend_from_slice(&id.0);
+                self.out.push(value_tag(kind));
+            }
+        }
+        let temporality =
+            if kind.is_cumulative() { Temporality::Cumulative } else { Temporality::Delta };
+        self.series = Some((kind, SeriesMeta { unit: frame_unit(unit), temporality }));
         self.is_open = true;
         self.name.clear();
-        self.name.push_str(series.name());
+        self.name.push_str(name);
     }
 
     /// Adds a sample to the open group.

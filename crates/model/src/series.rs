@@ -244,7 +244,7 @@ impl Series {
     }
 
     /// Validates a canonical key without allocating, and returns the kind of its series.
-    pub(crate) fn check_canonical_key(canonical_key: &[u8]) -> Result<SeriesKind> {
+    pub fn check_canonical_key(canonical_key: &[u8]) -> Result<SeriesKind> {
         check_size("series", canonical_key.len(), 1, CANONICAL_KEY_BYTES_MAX, "bytes")?;
         let mut reader = WireReader::new(canonical_key);
         let byte = reader.u8("kind")?;
@@ -281,6 +281,14 @@ impl Series {
         // Unsorted labels, empty values and non-minimal varints would give one series several IDs.
         if shortest == canonical_key.len() { Ok(kind) } else { Err(not_canonical(0)) }
     }
+}
+
+/// Kind, metric name and unit of the series with this canonical key; `None` if the key is invalid.
+pub(crate) fn read_key_head(canonical_key: &[u8]) -> Option<(SeriesKind, &str, &str)> {
+    let mut reader = WireReader::new(canonical_key);
+    let kind = SeriesKind::from_byte(reader.u8("kind").ok()?)?;
+    let name = reader.text("name").ok()?;
+    Some((kind, name, spell_unit(reader.text("unit").ok()?)))
 }
 
 fn check_size(

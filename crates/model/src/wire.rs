@@ -46,17 +46,20 @@ impl<'a> WireReader<'a> {
     }
 
     /// The next `len` bytes.
+    #[inline]
     pub fn read_bytes(&mut self, len: usize, field: &'static str) -> Result<&'a [u8]> {
-        let parted = self.rest.split_at_checked(len);
-        let (bytes, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
+        let Some((bytes, rest)) = self.rest.split_at_checked(len) else {
+            return Err(Error::Truncated { offset: self.offset, field });
+        };
         self.advance(len, rest);
         Ok(bytes)
     }
 
     /// The next bytes as an array.
     pub fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N]> {
-        let parted = self.rest.split_first_chunk::<N>();
-        let (taken, rest) = parted.ok_or(Error::Truncated { offset: self.offset, field })?;
+        let Some((taken, rest)) = self.rest.split_first_chunk::<N>() else {
+            return Err(Error::Truncated { offset: self.offset, field });
+        };
         self.advance(N, rest);
         Ok(*taken)
     }
@@ -95,6 +98,15 @@ impl<'a> WireReader<'a> {
     /// A LEB128 number of at most ten bytes.
     #[inline]
     pub fn varint(&mut self, field: &'static str) -> Result<u64> {
+        // Most numbers are small.
+        if let [byte @ ..0x80, rest @ ..] = self.rest {
+            self.advance(1, rest);
+            return Ok(u64::from(*byte));
+        }
+        self.long_varint(field)
+    }
+
+    fn long_varint(&mut self, field: &'static str) -> Result<u64> {
         let offset = self.offset;
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -138,6 +150,7 @@ impl<'a> WireReader<'a> {
     }
 
     /// A length and that many bytes.
+    #[inline]
     pub fn bytes(&mut self, field: &'static str) -> Result<&'a [u8]> {
         let len = self.varint(field)?;
         self.read_bytes(usize::try_from(len).unwrap_or(usize::MAX), field)

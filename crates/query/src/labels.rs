@@ -1,9 +1,15 @@
 //! Label sets of streams, including `__name__`.
 
+mod label_table;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+
+use label_table::{Label, LabelTable, SetLocation};
+
+pub(crate) use label_table::LabelTableBuilder;
 
 /// Label of the metric name.
 pub const NAME: &str = "__name__";
@@ -12,19 +18,31 @@ pub const TYPE: &str = "__type__";
 /// Label of the metric unit, if type and unit labels are enabled.
 pub const UNIT: &str = "__unit__";
 
-/// Labels sorted by unique names, with non-empty values. Cheap to clone.
-#[derive(Clone, Debug, Eq)]
-pub struct LabelSet(Arc<[(Arc<str>, Arc<str>)]>);
+/// Labels sorted by unique names, with non-empty values. Cheap to clone, to compare with sets of
+/// the same selection, and to reduce to adjacent labels.
+#[derive(Clone)]
+pub struct LabelSet {
+    /// Labels of all sets of a selection, or of this one.
+    table: Arc<LabelTable>,
+    /// Position of the first label in the table.
+    start: u32,
+    len: u32,
+}
+
+static EMPTY: LazyLock<LabelSet> = LazyLock::new(|| LabelSet::of_labels(Vec::new()));
 
 impl PartialEq for LabelSet {
     fn eq(&self, other: &LabelSet) -> bool {
-        self.cmp(other) == Ordering::Equal
+        self.len == other.len && self.cmp(other) == Ordering::Equal
     }
 }
 
+impl Eq for LabelSet {}
+
 impl Hash for LabelSet {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
+        self.labels().for_each(|label| state.write_u64(label.hash));
+        state.write_u32(self.len);
     }
 }
 
@@ -35,28 +53,33 @@ impl PartialOrd for LabelSet {
 }
 
 impl Ord for LabelSet {
-    /// By name and value, label by label. Texts that two sets share are not read.
+    /// By name and value, label by label. Of sets of one table, no text is read.
     fn cmp(&self, other: &LabelSet) -> Ordering {
-        if Arc::ptr_eq(&self.0, &other.0) {
-            return Ordering::Equal;
+        if Arc::ptr_eq(&self.table, &other.table) {
+            return match self.start == other.start {
+                true => self.len.cmp(&other.len),
+                false => self.ranks().cmp(other.ranks()),
+            };
         }
-        let compare = |a: &Arc<str>, b: &Arc<str>| match Arc::ptr_eq(a, b) {
-            true => Ordering::Equal,
-            false => a.cmp(b),
-        };
-        for ((name, value), (other_name, other_value)) in self.0.iter().zip(&*other.0) {
-            let by_label = compare(name, other_name).then_with(|| compare(value, other_value));
+        for (label, other) in self.labels().zip(other.labels()) {
+            let by_label = label.cmp(other);
             if by_label != Ordering::Equal {
                 return by_label;
             }
         }
-        self.len().cmp(&other.len())
+        self.len.cmp(&other.len)
+    }
+}
+
+impl fmt::Debug for LabelSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 
 impl Default for LabelSet {
     fn default() -> LabelSet {
-        LabelSet(Arc::new([]))
+        EMPTY.clone()
     }
 }
 
@@ -66,36 +89,63 @@ impl LabelSet {
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> LabelSet {
-        let mut labels: Vec<(Arc<str>, Arc<str>)> =
-            pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut labels: Vec<Label> =
+            pairs.into_iter().map(|(name, value)| Label::new(name.into(), value.into())).collect();
         labels.reverse();
-        labels.sort_by(|a, b| a.0.cmp(&b.0));
-        labels.dedup_by(|a, b| a.0 == b.0);
-        labels.retain(|(_, value)| !value.is_empty());
-        LabelSet(labels.into())
+        labels.sort_by(|a, b| a.name.cmp(&b.name));
+        labels.dedup_by(|a, b| a.name == b.name);
+        labels.retain(|label| !label.value.is_empty());
+        LabelSet::of_labels(labels)
     }
 
-    /// Label set of labels that are sorted by unique names and have values, as those of a series.
-    /// Shares names and values at the same positions with `similar`: sets of series of one metric
-    /// are mostly equal, and shared texts are neither allocated nor compared.
-    pub(crate) fn sharing<'a>(
-        similar: &LabelSet,
-        pairs: impl Iterator<Item = (&'a str, &'a str)>,
-    ) -> LabelSet {
-        let share = |text: &str, held: Option<&Arc<str>>| match held {
-            Some(held) if **held == *text => Arc::clone(held),
-            _ => Arc::from(text),
-        };
-        let labels = pairs.enumerate().map(|(at, (name, value))| {
-            let held = similar.0.get(at);
-            (share(name, held.map(|held| &held.0)), share(value, held.map(|held| &held.1)))
-        });
-        LabelSet(labels.collect())
+    /// Sets of a selection in the order of their labels, each with its position among the added
+    /// ones.
+    pub(crate) fn of_selection(
+        added: LabelTableBuilder,
+    ) -> impl Iterator<Item = (usize, LabelSet)> {
+        let (table, locations) = added.finish();
+        let table = Arc::new(table);
+        locations.into_iter().map(move |SetLocation { at, start, len }| {
+            (at, LabelSet { table: Arc::clone(&table), start, len })
+        })
+    }
+
+    /// Label set with a table of its own.
+    fn of_labels(labels: Vec<Label>) -> LabelSet {
+        let len = labels.len() as u32;
+        LabelSet { table: Arc::new(LabelTable::of_set(labels)), start: 0, len }
+    }
+
+    /// Ranks of the labels in their table.
+    fn ranks(&self) -> impl Iterator<Item = u32> {
+        (self.start..self.start + self.len).map(|at| self.table.rank(at))
+    }
+
+    fn labels(&self) -> impl Iterator<Item = &Label> {
+        self.ranks().map(|rank| self.table.label(rank))
+    }
+
+    fn label(&self, at: u32) -> &Label {
+        self.table.label(self.table.rank(self.start + at))
+    }
+
+    /// Position of a label, or where it would be.
+    fn position(&self, name: &str) -> Result<u32, u32> {
+        let (mut from, mut to) = (0, self.len);
+        while from < to {
+            let middle = from.midpoint(to);
+            match (*self.label(middle).name).cmp(name) {
+                Ordering::Less => from = middle + 1,
+                Ordering::Equal => return Ok(middle),
+                Ordering::Greater => to = middle,
+            }
+        }
+        Err(from)
     }
 
     /// Value of a label; empty if it is absent.
     pub fn get(&self, name: &str) -> &str {
-        self.0.binary_search_by(|(held, _)| (**held).cmp(name)).map_or("", |at| &self.0[at].1)
+        self.position(name).map_or("", |at| &self.label(at).value)
     }
 
     /// Metric name; empty if there is none.
@@ -105,37 +155,54 @@ impl LabelSet {
 
     /// All labels by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0.iter().map(|(name, value)| (&**name, &**value))
+        self.labels().map(|label| (&*label.name, &*label.value))
     }
 
     /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.len == 0
     }
 
     /// Number of labels.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.len as usize
     }
 
     /// Copy with one label set; an empty value removes it.
     pub fn with(&self, name: &str, value: &str) -> LabelSet {
-        let mut pairs = self.0.to_vec();
-        match pairs.binary_search_by(|(held, _)| (**held).cmp(name)) {
-            Ok(at) if value.is_empty() => drop(pairs.remove(at)),
-            Ok(at) => pairs[at].1 = value.into(),
-            Err(_) if value.is_empty() => return self.clone(),
-            Err(at) => pairs.insert(at, (name.into(), value.into())),
+        let at = self.position(name);
+        if value.is_empty() && at.is_err() {
+            return self.clone();
         }
-        LabelSet(pairs.into())
+        let mut labels: Vec<Label> = self.labels().cloned().collect();
+        match at {
+            Ok(at) if value.is_empty() => drop(labels.remove(at as usize)),
+            Ok(at) => {
+                let name = Arc::clone(&labels[at as usize].name);
+                labels[at as usize] = Label::new(name, value.into());
+            }
+            Err(at) => labels.insert(at as usize, Label::new(name.into(), value.into())),
+        }
+        LabelSet::of_labels(labels)
     }
 
     /// Labels whose names satisfy a predicate.
     pub fn filter(&self, predicate: impl Fn(&str) -> bool) -> LabelSet {
-        if self.0.iter().all(|(name, _)| predicate(name)) {
-            return self.clone();
+        let is_kept = |label: &&Label| predicate(&label.name);
+        let Some(first) = self.labels().position(|label| is_kept(&label)) else {
+            return LabelSet { len: 0, table: Arc::clone(&self.table), start: self.start };
+        };
+        let kept = self.labels().filter(is_kept).count();
+        let adjacent = self.labels().skip(first).take_while(is_kept).count();
+        match kept == adjacent {
+            // A range of the same labels.
+            true => LabelSet {
+                table: Arc::clone(&self.table),
+                start: self.start + first as u32,
+                len: kept as u32,
+            },
+            false => LabelSet::of_labels(self.labels().filter(is_kept).cloned().collect()),
         }
-        LabelSet(self.0.iter().filter(|(name, _)| predicate(name)).cloned().collect())
     }
 
     /// Copy without the metric's name, type and unit, which do not apply to computed values.
@@ -145,7 +212,7 @@ impl LabelSet {
 
     /// Memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
-        self.0.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
+        self.iter().map(|(name, value)| name.len() + value.len() + 64).sum()
     }
 }
 
@@ -199,5 +266,61 @@ mod tests {
         assert_eq!(labels.with("host", "").to_string(), "up");
         assert_eq!(labels.with("zone", "eu").get("zone"), "eu");
         assert_eq!(labels.without_metadata().to_string(), r#"{host="a"}"#);
+    }
+
+    /// Sets of one table, in the order of their labels.
+    fn sets_of_one_table(all: &[&[(&str, &str)]]) -> Vec<LabelSet> {
+        let mut builder = LabelTableBuilder::default();
+        for set in all {
+            builder.add_set(set.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())));
+        }
+        LabelSet::of_selection(builder).map(|(_, labels)| labels).collect()
+    }
+
+    #[test]
+    fn sets_of_a_selection_equal_sets_of_their_own() {
+        let texts: [&[(&str, &str)]; 6] = [
+            &[(NAME, "m"), ("host", "b"), ("pod", "1")],
+            &[(NAME, "m"), ("host", "a"), ("pod", "2")],
+            &[(NAME, "m"), ("host", "a")],
+            &[(NAME, "m"), ("host", "a"), ("pod", "1")],
+            &[],
+            &[(NAME, "m"), ("host", "a"), ("pod", "1")],
+        ];
+        let mut own: Vec<LabelSet> =
+            texts.iter().map(|set| LabelSet::new(set.iter().copied())).collect();
+        own.sort();
+        let shared = sets_of_one_table(&texts);
+        assert_eq!(shared, own);
+        let hash = |labels: &LabelSet| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            labels.hash(&mut hasher);
+            hasher.finish()
+        };
+        for (shared, own) in shared.iter().zip(&own) {
+            assert_eq!((shared.get("pod"), shared.len()), (own.get("pod"), own.len()));
+            for keep in [&["host"][..], &["pod"], &[NAME, "pod"], &["host", "pod"], &[]] {
+                let of = |labels: &LabelSet| labels.filter(|name| keep.contains(&name));
+                assert_eq!(of(shared), of(own), "{own} {keep:?}");
+                assert_eq!(hash(&of(shared)), hash(&of(own)), "{own} {keep:?}");
+            }
+            for other in &own_and(&shared.with("pod", "1"), shared) {
+                assert_eq!(shared.cmp(other), own.cmp(other), "{own} {other}");
+            }
+        }
+    }
+
+    fn own_and(changed: &LabelSet, shared: &LabelSet) -> [LabelSet; 3] {
+        [changed.clone(), shared.clone(), shared.without_metadata()]
+    }
+
+    #[test]
+    fn series_keep_their_order_where_labels_are_equal() {
+        let mut builder = LabelTableBuilder::default();
+        for value in ["b", "a", "b", "a"] {
+            builder.add_set([(&b"x"[..], value.as_bytes())].into_iter());
+        }
+        let order: Vec<usize> = LabelSet::of_selection(builder).map(|(at, _)| at).collect();
+        assert_eq!(order, [1, 3, 0, 2]);
     }
 }

@@ -534,6 +534,20 @@ impl Source for PrometheusSource<'_> {
         }
     }
 
+    fn each_samples(
+        &self,
+        series: &[&SeriesHandle],
+        range: Range<i64>,
+        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+    ) -> Result<()> {
+        if series.iter().all(|handle| handle.key < ENTRY) {
+            return self.stored.each_samples(series, range, each);
+        }
+        let samples =
+            |(at, series): (usize, &&SeriesHandle)| each(at, self.samples(series, range.clone())?);
+        series.iter().enumerate().try_for_each(samples)
+    }
+
     fn increments(
         &self,
         series: &SeriesHandle,

@@ -104,6 +104,19 @@ pub trait Source: Sync {
     /// Raw samples of a series after `range.start` and up to `range.end`, by time.
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>>;
 
+    /// Samples of several series in one range, series by series. What the series share is looked up
+    /// once.
+    fn each_samples(
+        &self,
+        series: &[&SeriesHandle],
+        range: Range<i64>,
+        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+    ) -> Result<()> {
+        let samples =
+            |(at, series): (usize, &&SeriesHandle)| each(at, self.samples(series, range.clone())?);
+        series.iter().enumerate().try_for_each(samples)
+    }
+
     /// Samples of a cumulative histogram in a range, as [`Source::samples`], as increments. The
     /// value is `None` if the source has no increments of them.
     fn increments(

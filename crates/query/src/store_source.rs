@@ -3,18 +3,19 @@
 use std::collections::HashMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hist::Mixture;
-use model::{Gap, Selector, Series, SeriesKind};
+use model::{Gap, Selector, SeriesKind};
 use store::{
-    ColumnIter, HistogramIncrements, NumberSummary, ReadView, SeriesEntryRef, TimeColumn, TimeGrid,
+    ColumnIter, HistogramIncrements, NumberSummary, ReadView, SampleReader, SelectedSeries,
+    TimeColumn, TimeGrid,
 };
 
 use crate::context::QueryContext;
 use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
-use crate::labels::{LabelSet, NAME};
+use crate::labels::{LabelSet, LabelTableBuilder, NAME};
 use crate::limits::SAMPLE_BYTES;
 use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
@@ -24,12 +25,14 @@ use crate::value::{StepValue, samples_of};
 pub struct StoreSource<'a> {
     view: &'a ReadView,
     /// Selected series; handles are indices into this list.
-    found: Mutex<Vec<Arc<SeriesEntryRef>>>,
+    found: RwLock<Vec<SelectedSeries>>,
     context: &'a dyn QueryContext,
     /// Memory of the selected series, reserved until the source is dropped.
     series_bytes: AtomicU64,
 }
 
+/// Series visited between two checks for cancellation.
+const SERIES_UNCHECKED: u64 = 1024;
 /// Memory of a selected series with its labels, about 500 bytes with eight labels.
 const SERIES_BYTES: u64 = 512;
 
@@ -37,7 +40,7 @@ impl<'a> StoreSource<'a> {
     /// Source of a view.
     pub fn new(view: &'a ReadView) -> StoreSource<'a> {
         let series_bytes = AtomicU64::new(0);
-        StoreSource { view, found: Mutex::default(), context: &|| false, series_bytes }
+        StoreSource { view, found: RwLock::default(), context: &|| false, series_bytes }
     }
 
     /// Sets the query's context, with which a long read stops when the query is cancelled or out of
@@ -47,9 +50,60 @@ impl<'a> StoreSource<'a> {
         self
     }
 
-    fn resolve_handles(&self, handles: &[&SeriesHandle]) -> Vec<SeriesEntryRef> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        handles.iter().map(|handle| SeriesEntryRef::clone(&found[handle.key])).collect()
+    fn resolve_handles(&self, handles: &[&SeriesHandle]) -> Vec<SelectedSeries> {
+        let found = self.found.read().unwrap_or_else(PoisonError::into_inner);
+        handles.iter().map(|handle| found[handle.key]).collect()
+    }
+
+    /// Samples of one series.
+    fn read_samples(
+        &self,
+        reader: &mut SampleReader<'_>,
+        series: SelectedSeries,
+    ) -> Result<ColumnRead<SeriesPoint>> {
+        let kind = series.kind;
+        let mut values: Vec<SeriesPoint> = Vec::new();
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let (mut unaccounted, mut grown) = (0, Ok(()));
+        let gaps = reader.samples(&series, &mut |sample| {
+            // The read cannot be stopped: data beyond the memory limit is dropped and the error is
+            // returned afterwards.
+            if grown.is_err() {
+                return;
+            }
+            let value = match sample.value {
+                model::SampleValue::Number(number) => StepValue::Number(number),
+                model::SampleValue::Histogram(histogram) if kind.is_cumulative() => {
+                    StepValue::Histogram(Arc::new(FloatHistogram::from(&*histogram)))
+                }
+                model::SampleValue::Histogram(histogram) => {
+                    StepValue::Distribution(Arc::new(Mixture::from(*histogram)))
+                }
+                model::SampleValue::Text(_) => return,
+            };
+            let start = (sample.start < sample.end).then_some(sample.start);
+            unaccounted += READING_BYTES + value.samples().saturating_mul(SAMPLE_BYTES);
+            if unaccounted >= MEMORY_STEP_BYTES {
+                grown = memory.grow(std::mem::take(&mut unaccounted));
+            }
+            values.push(SeriesPoint { start, time: sample.end, value });
+        });
+        grown?;
+        let gaps = gaps?;
+        // Two samples with the same timestamp: deltas of several producers, or a repeated
+        // measurement.
+        let is_delta = !kind.is_cumulative() && kind != SeriesKind::Gauge;
+        values.dedup_by(|later, held| {
+            later.time == held.time && {
+                held.value = if is_delta {
+                    add_values(&held.value, &later.value)
+                } else {
+                    later.value.clone()
+                };
+                true
+            }
+        });
+        Ok(ColumnRead { values, gaps })
     }
 
     fn columns<T>(
@@ -83,54 +137,83 @@ impl Drop for StoreSource<'_> {
 }
 
 impl Source for StoreSource<'_> {
+    /// In the order of their labels.
     fn select(&self, selector: &Selector) -> Result<Vec<SeriesHandle>> {
-        let count = self.view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64;
-        let bytes = count.saturating_mul(SERIES_BYTES);
-        self.context.reserve_memory(bytes)?;
-        self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let selection = self.view.select(selector);
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reserved: Option<Result<()>> = None;
+        let mut labels = LabelTableBuilder::default();
+        let mut selection: Vec<(SelectedSeries, String)> = Vec::new();
+        self.view.each_key(selector, &mut |count, series| {
+            let reserve = || {
+                let bytes = (count as u64).saturating_mul(SERIES_BYTES);
+                self.context.reserve_memory(bytes)?;
+                self.series_bytes.fetch_add(bytes, Ordering::Relaxed);
+                Ok(())
+            };
+            if reserved.get_or_insert_with(reserve).is_err() {
+                return ControlFlow::Break(());
+            }
+            let pairs = || series.labels().filter(|(name, _)| *name != NAME.as_bytes());
+            let before_name = |(name, _): &(&[u8], _)| *name < NAME.as_bytes();
+            let sorted = pairs()
+                .take_while(before_name)
+                .chain([(NAME.as_bytes(), series.name)])
+                .chain(pairs().skip_while(before_name));
+            labels.add_set(sorted);
+            selection.push((series.selected, series.unit.to_owned()));
+            ControlFlow::Continue(())
+        });
+        reserved.transpose()?;
+        let mut found = self.found.write().unwrap_or_else(PoisonError::into_inner);
         found.reserve(selection.len());
-        let mut labels = LabelSet::default();
-        let handle = |selection: SeriesEntryRef| {
-            let series = &selection.series;
-            labels = label_set(series, &labels);
-            let labels = labels.clone();
-            let (kind, unit, key) = (series.kind(), series.unit().to_owned(), found.len());
-            found.push(Arc::new(selection));
+        let handle = |(at, labels): (usize, LabelSet)| {
+            let (series, unit) = &mut selection[at];
+            let (kind, unit, key) = (series.kind, std::mem::take(unit), found.len());
+            found.push(*series);
             SeriesHandle { labels, kind, unit, key }
         };
-        Ok(selection.into_iter().map(handle).collect())
+        Ok(LabelSet::of_selection(labels).map(handle).collect())
     }
 
     fn metrics(&self) -> Result<Vec<StoredMetric>> {
-        let mut known: HashMap<String, Vec<(String, SeriesKind)>> = HashMap::new();
-        self.view.each_series(&Selector::All, &mut |series| {
-            let (name, unit, kind) = (series.name(), series.unit(), series.kind());
-            if !known.contains_key(name) {
-                known.insert(name.to_owned(), Vec::new());
+        let mut metrics: Vec<StoredMetric> = Vec::new();
+        let mut known: HashMap<Vec<u8>, Vec<usize>> = HashMap::new();
+        let (mut last, mut visited) = (0, 0_u64);
+        self.view.each_key(&Selector::All, &mut |_, series| {
+            visited += 1;
+            if visited.is_multiple_of(SERIES_UNCHECKED) && self.context.is_cancelled() {
+                return ControlFlow::Break(());
             }
-            if let Some(same) = known.get_mut(name)
-                && !same.iter().any(|(other, of)| other == unit && *of == kind)
-            {
-                same.push((unit.to_owned(), kind));
+            let is_one = |metric: &StoredMetric| {
+                metric.name.as_bytes() == series.name
+                    && metric.unit == series.unit
+                    && metric.kind == series.selected.kind
+            };
+            // Most series are of the same metric as the one before.
+            if metrics.get(last).is_some_and(is_one) {
+                return ControlFlow::Continue(());
             }
-            match self.context.is_cancelled() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if !known.contains_key(series.name) {
+                known.insert(series.name.to_vec(), Vec::new());
             }
+            let Some(same) = known.get_mut(series.name) else {
+                return ControlFlow::Continue(());
+            };
+            last = match same.iter().find(|at| is_one(&metrics[**at])) {
+                Some(at) => *at,
+                None => {
+                    let name = String::from_utf8_lossy(series.name).into_owned();
+                    let (unit, kind) = (series.unit.to_owned(), series.selected.kind);
+                    metrics.push(StoredMetric { name, unit, kind });
+                    same.push(metrics.len() - 1);
+                    metrics.len() - 1
+                }
+            };
+            ControlFlow::Continue(())
         });
         if self.context.is_cancelled() {
             return Err(Error::Timeout);
         }
-        let metrics = known.into_iter().flat_map(|(name, same)| {
-            same.into_iter().map(move |(unit, kind)| StoredMetric {
-                name: name.clone(),
-                unit,
-                kind,
-            })
-        });
-        Ok(metrics.collect())
+        Ok(metrics)
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
@@ -158,49 +241,25 @@ impl Source for StoreSource<'_> {
     }
 
     fn samples(&self, series: &SeriesHandle, range: Range<i64>) -> Result<ColumnRead<SeriesPoint>> {
-        let found = self.resolve_handles(&[series]);
-        let mut values = Vec::new();
-        let mut memory = ReadMemory { context: self.context, bytes: 0 };
-        let (mut unaccounted, mut grown) = (0, Ok(()));
-        let gaps = self.view.samples(&found[0], range, &mut |sample| {
-            // The read cannot be stopped: data beyond the memory limit is dropped and the error is
-            // returned afterwards.
-            if grown.is_err() {
-                return;
-            }
-            let value = match sample.value {
-                model::SampleValue::Number(number) => StepValue::Number(number),
-                model::SampleValue::Histogram(histogram) if series.kind.is_cumulative() => {
-                    StepValue::Histogram(Arc::new(FloatHistogram::from(&*histogram)))
-                }
-                model::SampleValue::Histogram(histogram) => {
-                    StepValue::Distribution(Arc::new(Mixture::from(*histogram)))
-                }
-                model::SampleValue::Text(_) => return,
-            };
-            let start = (sample.start < sample.end).then_some(sample.start);
-            unaccounted += READING_BYTES + value.samples().saturating_mul(SAMPLE_BYTES);
-            if unaccounted >= MEMORY_STEP_BYTES {
-                grown = memory.grow(std::mem::take(&mut unaccounted));
-            }
-            values.push(SeriesPoint { start, time: sample.end, value });
-        });
-        grown?;
-        let gaps = gaps?;
-        // Two samples with the same timestamp: deltas of several producers, or a repeated
-        // measurement.
-        let is_delta = !series.kind.is_cumulative() && series.kind != SeriesKind::Gauge;
-        values.dedup_by(|later, held| {
-            later.time == held.time && {
-                held.value = if is_delta {
-                    add_values(&held.value, &later.value)
-                } else {
-                    later.value.clone()
-                };
-                true
-            }
-        });
-        Ok(ColumnRead { values, gaps })
+        let mut samples = ColumnRead { values: Vec::new(), gaps: Vec::new() };
+        self.each_samples(&[series], range, &mut |_, read| {
+            samples = read;
+            Ok(())
+        })?;
+        Ok(samples)
+    }
+
+    fn each_samples(
+        &self,
+        series: &[&SeriesHandle],
+        range: Range<i64>,
+        each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
+    ) -> Result<()> {
+        let mut reader = self.view.sample_reader(range);
+        for (at, found) in self.resolve_handles(series).into_iter().enumerate() {
+            each(at, self.read_samples(&mut reader, found)?)?;
+        }
+        Ok(())
     }
 
     fn increments(
@@ -245,18 +304,6 @@ impl Source for StoreSource<'_> {
     }
 }
 
-/// Labels of a series with its name, which share texts with another set.
-fn label_set(series: &Series, similar: &LabelSet) -> LabelSet {
-    let pairs = || {
-        let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        pairs.filter(|(name, _)| *name != NAME)
-    };
-    let before_name = pairs().take_while(|(name, _)| *name < NAME).count();
-    let sorted =
-        pairs().take(before_name).chain([(NAME, series.name())]).chain(pairs().skip(before_name));
-    LabelSet::sharing(similar, sorted)
-}
-
 fn bytes_of_distribution(mixture: &Mixture) -> u64 {
     samples_of(mixture).saturating_mul(SAMPLE_BYTES)
 }
@@ -281,7 +328,9 @@ impl ReadMemory<'_> {
 
 impl Drop for ReadMemory<'_> {
     fn drop(&mut self) {
-        self.context.release_memory(self.bytes);
+        if self.bytes > 0 {
+            self.context.release_memory(self.bytes);
+        }
     }
 }
 

@@ -148,11 +148,13 @@ impl Evaluation<'_> {
             model::SeriesKind::Histogram(_) => ValueUnit::Distributions(handle.unit.clone()),
             _ => ValueUnit::Numbers(handle.unit.clone()),
         };
-        let Some(first) = handles.first().map(unit) else { return Ok(ValueUnit::Unknown) };
-        Ok(if handles.iter().all(|handle| unit(handle) == first) {
-            first
-        } else {
-            ValueUnit::Unknown
-        })
+        let Some(first) = handles.first() else { return Ok(ValueUnit::Unknown) };
+        let is_histogram = |handle: &crate::source::SeriesHandle| {
+            matches!(handle.kind, model::SeriesKind::Histogram(_))
+        };
+        let is_same = |handle: &crate::source::SeriesHandle| {
+            handle.unit == first.unit && is_histogram(handle) == is_histogram(first)
+        };
+        Ok(if handles.iter().all(is_same) { unit(first) } else { ValueUnit::Unknown })
     }
 }

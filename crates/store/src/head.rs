@@ -156,20 +156,32 @@ impl Head {
     }
 
     /// Rows of a series that ended within `range` (by slot), in order of arrival.
-    #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn rows_of(
         &self,
         number: SeriesNumber,
         kind: SeriesKind,
         range: &Range<i64>,
     ) -> Option<Rows> {
-        let pending = self.series.get(&number)?;
         let mut rows = Rows::empty_for(kind);
+        self.add_rows(number, range, &mut rows, kind).then_some(rows)
+    }
+
+    /// Appends the rows of a series that ended within `range` (by slot), in order of arrival; false
+    /// if it has no rows at any time.
+    #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
+    pub(crate) fn add_rows(
+        &self,
+        number: SeriesNumber,
+        range: &Range<i64>,
+        rows: &mut Rows,
+        kind: SeriesKind,
+    ) -> bool {
+        let Some(pending) = self.series.get(&number) else { return false };
         for (start, end, value) in pending.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
                 continue;
             }
-            match &mut rows {
+            match rows {
                 Rows::Histograms(rows) | Rows::Cumulative(rows) => {
                     let (value, _) = frame::decode(value).expect(READ);
                     rows.push(Row { start, end, value });
@@ -185,7 +197,7 @@ impl Head {
                 Rows::Summaries(_) => unreachable!("BUG: rollups are in no head"),
             }
         }
-        Some(rows)
+        true
     }
 
     /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of

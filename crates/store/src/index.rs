@@ -3,7 +3,7 @@
 //! Identities of a series: `SeriesId` is the hash of its canonical key, equal on all machines;
 //! [`SeriesNumber`] is its dense number in this index (Prometheus: series reference), valid while
 //! the store is open. `SeriesRef` is a series as written in a batch, by ID or key;
-//! [`SeriesEntryRef`] a selected series with its number; `SeriesHandle` of crate `query` a series
+//! [`SelectedSeries`] a selected series with its number; `SeriesHandle` of crate `query` a series
 //! of a query's source.
 //!
 //! The canonical key of a series is stored once. Names and values are not copied: the index stores
@@ -26,6 +26,7 @@ mod label;
 mod load;
 mod producer_table;
 mod select;
+mod selected_series;
 mod series_keys;
 mod table;
 
@@ -33,7 +34,6 @@ mod table;
 mod tests;
 
 use std::hash::{BuildHasher, RandomState};
-use std::sync::Arc;
 
 use model::selector::KINDS;
 use model::wire::WireReader;
@@ -43,6 +43,7 @@ pub use self::admission::NewSeries;
 pub use self::cardinality::{Cardinality, LabelCardinality};
 use self::label::LabelIndex;
 use self::producer_table::{ProducerCount, ProducerNumber, ProducerTable};
+pub use self::selected_series::{SelectedSeries, SeriesEntryRef, SeriesKeyRef};
 use self::series_keys::{KeyText, SeriesKeys};
 use self::table::HashIndex;
 
@@ -209,7 +210,8 @@ impl SeriesIndex {
         self.insert_as(SeriesId::from_canonical_key(canonical_key), canonical_key, producer)
     }
 
-    fn insert_as(
+    /// The same; `id` is that of the key.
+    pub(crate) fn insert_as(
         &mut self,
         id: SeriesId,
         canonical_key: &[u8],
@@ -218,18 +220,18 @@ impl SeriesIndex {
         if let Some(number) = self.find_by_key(&id, canonical_key)? {
             return Ok(number);
         }
-        let series = Series::from_canonical_key(canonical_key)?;
+        let kind = Series::check_canonical_key(canonical_key)?;
         if self.keys.len() == u32::MAX {
             let max = u64::from(u32::MAX);
             return Err(CardinalityError::Series {
-                series: series.to_string(),
+                series: Series::from_canonical_key(canonical_key)?.to_string(),
                 found: max + 1,
                 max,
             });
         }
         let tags = self.parse_key(canonical_key);
         let producer_number = self.producers.find_or_add(producer);
-        Ok(self.insert_new((id, series.kind(), producer_number), canonical_key, &tags))
+        Ok(self.insert_new((id, kind, producer_number), canonical_key, &tags))
     }
 
     /// Number of a known series, by key.
@@ -472,14 +474,6 @@ impl SeriesIndex {
         ];
         kinds.chain(labels).chain(others).sum()
     }
-}
-
-/// Series with its number, for views.
-#[derive(Clone, Debug)]
-pub struct SeriesEntryRef {
-    pub(crate) number: SeriesNumber,
-    /// The series.
-    pub series: Arc<Series>,
 }
 
 /// Name, unit or label of a key that is being inserted.

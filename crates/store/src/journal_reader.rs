@@ -404,7 +404,7 @@ impl StoreInner {
             (None, SeriesRef::Key(key)) => {
                 drop(index);
                 let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
-                let number = index.insert(key, producer)?;
+                let number = index.insert_as(id, key, producer)?;
                 let kind = index.kind(number);
                 return Ok((number, kind));
             }

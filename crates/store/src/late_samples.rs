@@ -6,7 +6,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use model::{Gap, Series, SeriesId};
+use std::fmt;
+
+use model::{Gap, SeriesId};
 
 use crate::error::Result;
 use crate::inner::StoreInner;
@@ -36,7 +38,7 @@ impl StoreInner {
 
 /// Gap for samples whose increase is in no rollup. `fixed` is the end of the series' first slot in
 /// rollups, if that slot cannot be rolled up again: the increase to it is unknown too.
-pub(crate) fn late_gap(series: &Series, rows: &Rows, fixed: Option<i64>) -> Option<Gap> {
+pub(crate) fn late_gap(series: &dyn fmt::Display, rows: &Rows, fixed: Option<i64>) -> Option<Gap> {
     let times = rows.times();
     let (first, last) =
         (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);

@@ -118,7 +118,8 @@ pub use check::{ScrubDamage, ScrubProgress, ScrubReport};
 pub use error::{Error, Result};
 pub use grid::TimeGrid;
 pub use index::{
-    Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries, SeriesEntryRef,
+    Cardinality, CardinalityError, CardinalityLimits, LabelCardinality, NewSeries, SelectedSeries,
+    SeriesEntryRef, SeriesKeyRef,
 };
 pub use journal_reader::IngestProgress;
 pub use manifest::{PartInfo, RetentionRule, SourceParts};
@@ -131,4 +132,5 @@ pub use stat::StoreStat;
 pub use store::Store;
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
+pub use view::sample_reader::SampleReader;
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, TimeColumn};

@@ -13,17 +13,19 @@ mod dropped;
 pub(crate) mod increment_reader;
 pub(crate) mod increments;
 mod placement;
+pub(crate) mod sample_reader;
 mod slot_increases;
 mod sums;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::ops::{ControlFlow, Range};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use hist::Mixture;
 use hist::codec::header::Temporality;
 use model::selector::kind_name;
-use model::{Gap, Sample, SampleValue, Selector, Series, SeriesId, SeriesKind};
+use model::{Gap, Selector, Series, SeriesId, SeriesKind};
 
 use crate::backend::{ChunkLocation, Part};
 use crate::chunk;
@@ -31,11 +33,11 @@ use crate::error::{Error, Result};
 use crate::gather;
 use crate::grid::{TimeGrid, overlap_share};
 use crate::head::Head;
-use crate::index::SeriesEntryRef;
+use crate::index::{SelectedSeries, SeriesEntryRef, SeriesKeyRef};
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo};
 use crate::resolution::{Resolution, slot};
-use crate::row::{NumberSummary, Row, Rows};
+use crate::row::NumberSummary;
 
 use self::placement::{enclosing_range, overlaps};
 
@@ -46,6 +48,10 @@ pub const COLUMNS_MAX: u64 = 10_000_000;
 
 /// Series looked up in a part between two checks for cancellation.
 const SERIES_AT_ONCE: usize = 256;
+
+/// Series whose keys are read while the index is locked. It is released in between, so that new
+/// series can be inserted.
+const KEYS_AT_ONCE: usize = 1024;
 
 /// Consistent read view.
 pub struct ReadView {
@@ -86,17 +92,11 @@ impl RowCount {
 
 /// Computes some columns and their gaps.
 type ColumnReader<T> =
-    fn(&ReadView, &[SeriesQuery], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
+    fn(&ReadView, &[SelectedSeries], &[Range<i64>], &mut Vec<Gap>) -> Result<Vec<T>>;
 
 /// Processes a checked chunk; returns the cause if it is invalid.
 type ChunkVisitor<'a> =
     dyn FnMut(&ChunkLocation, &chunk::ChunkHeader, &[u8]) -> Result<(), String> + 'a;
-
-/// Series of a read.
-struct SeriesQuery {
-    found: SeriesEntryRef,
-    id: SeriesId,
-}
 
 impl ReadView {
     pub(crate) fn new(inner: Arc<StoreInner>) -> ReadView {
@@ -124,8 +124,7 @@ impl ReadView {
     /// Series that match a selector.
     pub fn select(&self, selector: &Selector) -> Vec<SeriesEntryRef> {
         let index = self.inner.index();
-        let found = |number| SeriesEntryRef { number, series: Arc::new(index.series(number)) };
-        index.select(selector).into_iter().map(found).collect()
+        index.select(selector).into_iter().map(|number| index.entry(number)).collect()
     }
 
     /// Series without rows that match a selector: they were deleted or expired. Reads the series
@@ -141,10 +140,8 @@ impl ReadView {
         selector: &Selector,
         each: &mut dyn FnMut(Series) -> ControlFlow<()>,
     ) -> usize {
-        /// The lock is released between batches, so that new series can be inserted.
-        const AT_ONCE: usize = 1024;
         let numbers = self.inner.index().select(selector);
-        for some in numbers.chunks(AT_ONCE) {
+        for some in numbers.chunks(KEYS_AT_ONCE) {
             let index = self.inner.index();
             // Some may have been deleted in between.
             let live = some.iter().copied().filter(|number| index.is_live(*number));
@@ -157,11 +154,35 @@ impl ReadView {
         numbers.len()
     }
 
+    /// Calls `each` with the series that match a selector, and their number, until it returns
+    /// false. It must not use the view: the index is locked.
+    pub fn each_key(
+        &self,
+        selector: &Selector,
+        each: &mut dyn FnMut(usize, SeriesKeyRef<'_>) -> ControlFlow<()>,
+    ) {
+        let numbers = self.inner.index().select(selector);
+        for some in numbers.chunks(KEYS_AT_ONCE) {
+            let index = self.inner.index();
+            // Some may have been deleted in between.
+            let mut live = some.iter().copied().filter(|number| index.is_live(*number));
+            if live.any(|number| each(numbers.len(), index.key_ref(number)).is_break()) {
+                break;
+            }
+        }
+    }
+
+    /// Calls `each` with the values that series of numbers or histograms have of a label, in any
+    /// order, until it returns false. It must not use the view: the index is locked.
+    pub fn each_label_value(&self, label: &str, each: &mut dyn FnMut(&str) -> ControlFlow<()>) {
+        self.inner.index().each_label_value(label, each);
+    }
+
     /// Series by id, for reads, if known.
     pub fn select_id(&self, id: &SeriesId) -> Option<SeriesEntryRef> {
         let index = self.inner.index();
         let number = index.number(id)?;
-        Some(SeriesEntryRef { number, series: Arc::new(index.series(number)) })
+        Some(index.entry(number))
     }
 
     /// Series by id, if known.
@@ -171,21 +192,24 @@ impl ReadView {
     }
 
     /// Time range of the rows of some series, in nanoseconds since the Unix epoch.
-    pub fn time_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
+    pub fn time_range(&self, series: &[impl AsRef<SelectedSeries>]) -> Result<Option<Range<i64>>> {
         self.rows_range(series, |_| 0)
     }
 
     /// Time range of the columns that have all rows of some series: a sample of one timestamp, such
     /// as a cumulative one, belongs to the nanosecond before it.
-    pub fn complete_range(&self, series: &[SeriesEntryRef]) -> Result<Option<Range<i64>>> {
+    pub fn complete_range(
+        &self,
+        series: &[impl AsRef<SelectedSeries>],
+    ) -> Result<Option<Range<i64>>> {
         self.rows_range(series, |kind| i64::from(kind != SeriesKind::Histogram(Temporality::Delta)))
     }
 
     /// End of the newest row of some series, in nanoseconds since the Unix epoch; `None` if they
     /// have no rows. Of rows that were dropped, the end of their finest rollup.
-    pub fn latest_end(&self, series: &[SeriesEntryRef]) -> Result<Option<i64>> {
+    pub fn latest_end(&self, series: &[impl AsRef<SelectedSeries>]) -> Result<Option<i64>> {
         let in_heads = self.heads().flat_map(|head| {
-            let ends = series.iter().filter_map(|series| head.series_range(series.number));
+            let ends = series.iter().filter_map(|series| head.series_range(series.as_ref().number));
             ends.map(|range| range.1).max()
         });
         let mut latest = in_heads.max();
@@ -259,7 +283,7 @@ impl ReadView {
     /// Time range of rows, with starts extended by `before` of their kind.
     fn rows_range(
         &self,
-        series: &[SeriesEntryRef],
+        series: &[impl AsRef<SelectedSeries>],
         before: impl Fn(SeriesKind) -> i64,
     ) -> Result<Option<Range<i64>>> {
         let queries = self.series_queries(series);
@@ -284,7 +308,7 @@ impl ReadView {
                 for some in queries.chunks(SERIES_AT_ONCE) {
                     self.check()?;
                     for series in some {
-                        let kind = series.found.series.kind();
+                        let kind = series.kind;
                         for location in part.find(&series.id)? {
                             let start = match resolution.period() {
                                 None => location.start.saturating_sub(before(kind)),
@@ -309,8 +333,8 @@ impl ReadView {
         self.check()?;
         for head in self.heads() {
             for series in &queries {
-                if let Some((start, end)) = head.series_range(series.found.number) {
-                    add(start.saturating_sub(before(series.found.series.kind())), end);
+                if let Some((start, end)) = head.series_range(series.number) {
+                    add(start.saturating_sub(before(series.kind)), end);
                 }
             }
         }
@@ -320,7 +344,7 @@ impl ReadView {
     /// Merged histograms of some series, column by column.
     pub fn histograms<'a>(
         &'a self,
-        series: &[SeriesEntryRef],
+        series: &[impl AsRef<SelectedSeries>],
         grid: TimeGrid,
     ) -> Result<ColumnIter<'a, Mixture>> {
         let kinds = |kind| matches!(kind, SeriesKind::Histogram(_));
@@ -334,7 +358,7 @@ impl ReadView {
     /// them in the earlier column.
     pub fn histograms_by_start<'a>(
         &'a self,
-        series: &[SeriesEntryRef],
+        series: &[impl AsRef<SelectedSeries>],
         grid: TimeGrid,
     ) -> Result<ColumnIter<'a, Mixture>> {
         let kinds = |kind| matches!(kind, SeriesKind::Histogram(_));
@@ -347,7 +371,7 @@ impl ReadView {
     /// counters, the increase.
     pub fn numbers<'a>(
         &'a self,
-        series: &[SeriesEntryRef],
+        series: &[impl AsRef<SelectedSeries>],
         grid: TimeGrid,
     ) -> Result<ColumnIter<'a, Option<NumberSummary>>> {
         let kinds = |kind| matches!(kind, SeriesKind::Counter(_) | SeriesKind::Gauge);
@@ -358,7 +382,7 @@ impl ReadView {
 
     fn columns<'a, T: 'static>(
         &'a self,
-        series: &[SeriesEntryRef],
+        series: &[impl AsRef<SelectedSeries>],
         grid: TimeGrid,
         is_kind: impl Fn(SeriesKind) -> bool,
         expected: &'static str,
@@ -381,11 +405,11 @@ impl ReadView {
                 remedy: "use longer columns",
             });
         }
-        if let Some(other) = series.iter().find(|found| !is_kind(found.series.kind())) {
-            let (series, kind) = (other.series.to_string(), kind_name(other.series.kind()));
+        let queries = self.series_queries(series);
+        if let Some(other) = queries.iter().find(|series| !is_kind(series.kind)) {
+            let (series, kind) = (self.name_of(other).to_string(), kind_name(other.kind));
             return Err(model::Error::Kind { series, kind, found: expected }.into());
         }
-        let queries = self.series_queries(series);
         Ok(ColumnIter {
             view: self,
             series_queries: queries,
@@ -396,43 +420,17 @@ impl ReadView {
         })
     }
 
-    fn series_queries(&self, series: &[SeriesEntryRef]) -> Vec<SeriesQuery> {
-        let index = self.inner.index();
-        let mut queries: Vec<SeriesQuery> = series
-            .iter()
-            .map(|found| SeriesQuery { found: found.clone(), id: index.id(found.number) })
-            .collect();
+    fn series_queries(&self, series: &[impl AsRef<SelectedSeries>]) -> Vec<SelectedSeries> {
+        let mut queries: Vec<SelectedSeries> = series.iter().map(|found| *found.as_ref()).collect();
         // Parts store series by id: reading in that order reads a file sequentially.
         queries.sort_unstable_by_key(|series| series.id);
         queries.dedup_by_key(|series| series.id);
         queries
     }
 
-    /// Base rows of one series, ordered by end.
-    pub fn samples(
-        &self,
-        series: &SeriesEntryRef,
-        range: Range<i64>,
-        each: &mut dyn FnMut(Sample),
-    ) -> Result<Vec<Gap>> {
-        let kind = series.series.kind();
-        let id = self.inner.index().id(series.number);
-        let mut gaps = self.known_gaps(&range);
-        let query = SeriesQuery { found: SeriesEntryRef::clone(series), id };
-        gaps.extend(self.dropped_samples(&query, &range)?);
-        let partition = Resolution::Base.partition();
-        let mut starts: BTreeSet<i64> =
-            self.manifest.base_parts().map(|part| part.partition().start).collect();
-        starts.extend(self.heads().flat_map(|head| head.partitions().collect::<Vec<_>>()));
-        for start in starts {
-            let piece = start.max(range.start)..start.saturating_add(partition).min(range.end);
-            if piece.is_empty() {
-                continue;
-            }
-            let gathered = self.base_rows(&query, &piece, |_| true, &mut gaps)?;
-            for_each_sample(gathered.into_settled(kind).0, each);
-        }
-        Ok(gaps)
+    /// Name and labels of a series, for messages.
+    fn name_of<'q>(&'q self, series: &'q SelectedSeries) -> SeriesName<'q> {
+        SeriesName { view: self, series }
     }
 
     /// Number of base rows that ended within a range, as a deletion counts them. Rows are read, so
@@ -502,7 +500,7 @@ fn may_contain(info: &PartInfo, range: &Range<i64>) -> bool {
 /// Iterator over result columns, read in batches.
 pub struct ColumnIter<'a, T> {
     view: &'a ReadView,
-    series_queries: Vec<SeriesQuery>,
+    series_queries: Vec<SelectedSeries>,
     grid: TimeGrid,
     next: u64,
     ready: std::vec::IntoIter<TimeColumn<T>>,
@@ -548,23 +546,18 @@ impl<T> Iterator for ColumnIter<'_, T> {
     }
 }
 
-fn for_each_sample(rows: Rows, each: &mut dyn FnMut(Sample)) {
-    match rows {
-        Rows::Histograms(rows) | Rows::Cumulative(rows) => {
-            for Row { start, end, value } in rows {
-                each(Sample { start, end, value: SampleValue::Histogram(Box::new(value)) });
-            }
+/// Name and labels of a series; its id if it was deleted since it was selected.
+struct SeriesName<'a> {
+    view: &'a ReadView,
+    series: &'a SelectedSeries,
+}
+
+impl fmt::Display for SeriesName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (index, number) = (self.view.inner.index(), self.series.number);
+        match index.is_live(number) {
+            true => index.series(number).fmt(f),
+            false => self.series.id.fmt(f),
         }
-        Rows::Numbers(rows) => {
-            for Row { start, end, value } in rows {
-                each(Sample { start, end, value: SampleValue::Number(value) });
-            }
-        }
-        Rows::Texts(rows) => {
-            for Row { start, end, value } in rows {
-                each(Sample { start, end, value: SampleValue::Text(value) });
-            }
-        }
-        Rows::Summaries(_) => panic!("BUG: the base has no summaries"),
     }
 }

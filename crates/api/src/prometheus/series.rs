@@ -1,13 +1,14 @@
 //! Series, labels and metadata.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use axum::extract::Path;
 use intake::Intake;
-use model::{Selector, Series, SeriesKind};
+use model::{Selector, Series, SeriesKind, selector};
 use query::{LabelSet, NAME, Source as _, StoreSource, StoredMetric, promql};
 use store::ReadView;
 
@@ -74,17 +75,86 @@ fn for_each_named_series(
     Ok(())
 }
 
+/// Calls `each` for series that have all values of a label, under all their names: one series of
+/// each metric for its name, unit and kind; else, of metrics that have other names besides, all
+/// series under these. `each_value` gets the other values.
+fn for_each_value_of(
+    view: &ReadView,
+    label: &str,
+    active: &ActiveQuery,
+    each: &mut dyn FnMut(&Series) -> Result<(), ApiError>,
+    each_value: &mut dyn FnMut(&str) -> Result<(), ApiError>,
+) -> Result<(), ApiError> {
+    let source = StoreSource::new(view).with_context(active);
+    let metrics =
+        source.metrics().map_err(|error| ApiError::from_query_error(error, ""))?.into_iter();
+    let is_of_metric = matches!(label, NAME | selector::NAME | selector::UNIT | selector::KIND);
+    for StoredMetric { name, unit, kind } in metrics {
+        let conditions = [
+            (selector::NAME, name.clone()),
+            (selector::UNIT, unit.clone()),
+            (selector::KIND, selector::kind_name(kind).to_owned()),
+        ];
+        let Ok(metric) = Series::new(name, kind).with_unit(unit).validate() else { continue };
+        if is_of_metric {
+            each(&metric)?;
+            query::prometheus_series(&metric).try_for_each(|series| each(&series))?;
+        } else if query::prometheus_series(&metric).next().is_some() {
+            let is_equal =
+                |(name, value): &(&str, String)| Selector::label_equals(*name, value.as_str());
+            let of_metric = Selector::and(conditions.iter().map(is_equal).collect());
+            for_each_series(view, &of_metric, active, |series| {
+                query::prometheus_series(series).try_for_each(|series| each(&series))
+            })?;
+        }
+    }
+    if is_of_metric {
+        return Ok(());
+    }
+    let mut outcome = Ok(());
+    view.each_label_value(label, &mut |value| {
+        outcome = each_value(value);
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    outcome
+}
+
 /// Endpoint that needs a selector.
 const SERIES: &str = "prometheus_series";
 
-/// Collects items of all selected series, and responds with the list, truncated at a limit.
-/// `collect` is told whether there are selectors.
-/// Series of texts are skipped: Prometheus has only numbers and histograms.
+/// What a list is made of.
+struct ListRequest<'a> {
+    view: &'a ReadView,
+    selectors: &'a [Selector],
+    range: Range<i64>,
+    active: &'a ActiveQuery,
+}
+
+impl ListRequest<'_> {
+    /// Collects items of all selected series. Series of texts are skipped: Prometheus has only
+    /// numbers and histograms.
+    fn collect<T: Ord>(
+        &self,
+        buckets: BucketList,
+        found: &mut BTreeSet<T>,
+        collect: impl Fn(&Series, &mut BTreeSet<T>),
+    ) -> Result<(), ApiError> {
+        let (range, mut entries) = (self.range.clone(), EntryBudget::new(self.active));
+        for_each_named_series(self.view, self.selectors, (buckets, range), self.active, |series| {
+            if series.kind() != SeriesKind::Text {
+                collect(series, found);
+            }
+            entries.set_count(found.len())
+        })
+    }
+}
+
+/// Responds with a list of what `collect` finds, truncated at a limit.
 async fn list_response<T: Ord>(
     context: Context,
     parameters: Result<Parameters, ApiError>,
-    (endpoint, buckets): (&'static str, BucketList),
-    collect: impl Fn(&Series, bool, &mut BTreeSet<T>) + Send + 'static,
+    endpoint: &'static str,
+    collect: impl Fn(&ListRequest<'_>, &mut BTreeSet<T>) -> Result<(), ApiError> + Send + 'static,
     write: impl Fn(&mut BoundedBuffer, &T) -> fmt::Result + Send + 'static,
 ) -> Result<JsonBody, PrometheusError> {
     let parameters = parameters?;
@@ -100,14 +170,9 @@ async fn list_response<T: Ord>(
         if endpoint == SERIES && selectors.is_empty() {
             return Err(ApiError::BadRequest("no match[] parameter provided".to_owned()));
         }
-        let (mut found, mut entries) = (BTreeSet::new(), EntryBudget::new(active));
-        let has_selectors = !selectors.is_empty();
-        for_each_named_series(view, &selectors, (buckets, range.clone()), active, |series| {
-            if series.kind() != SeriesKind::Text {
-                collect(series, has_selectors, &mut found);
-            }
-            entries.set_count(found.len())
-        })?;
+        let mut found = BTreeSet::new();
+        let request = ListRequest { view, selectors: &selectors, range: range.clone(), active };
+        collect(&request, &mut found)?;
         let mut extras = ResponseExtras::default();
         extras.warnings.extend((found.len() > limit).then(|| TRUNCATED.to_owned()));
         success(active.response_buffer(), &extras, |out| {
@@ -121,9 +186,11 @@ pub(super) async fn series(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |series: &Series, _: bool, found: &mut BTreeSet<LabelSet>| {
-        let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
+    let collect = |request: &ListRequest<'_>, found: &mut BTreeSet<LabelSet>| {
+        request.collect(BucketList::All, found, |series, found| {
+            let pairs = series.labels().iter().map(|(name, value)| (name.as_str(), value.as_str()));
+            found.insert(LabelSet::new(pairs.chain([(NAME, series.name())])));
+        })
     };
     let write = |out: &mut BoundedBuffer, labels: &LabelSet| {
         out.write_char('{')?;
@@ -135,7 +202,7 @@ pub(super) async fn series(
         }
         out.write_char('}')
     };
-    list_response(context, parameters, (SERIES, BucketList::All), collect, write).await
+    list_response(context, parameters, SERIES, collect, write).await
 }
 
 /// Inserts a text, copied only if new.
@@ -149,12 +216,14 @@ pub(super) async fn labels(
     context: Context,
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
-    let collect = |series: &Series, _: bool, found: &mut BTreeSet<String>| {
-        insert_text(NAME, found);
-        series.labels().iter().for_each(|(name, _)| insert_text(name, found));
+    let collect = |request: &ListRequest<'_>, found: &mut BTreeSet<String>| {
+        request.collect(BucketList::All, found, |series, found| {
+            insert_text(NAME, found);
+            series.labels().iter().for_each(|(name, _)| insert_text(name, found));
+        })
     };
-    let endpoint = ("prometheus_labels", BucketList::All);
-    list_response(context, parameters, endpoint, collect, |out, text| write_text(out, text)).await
+    let write = |out: &mut BoundedBuffer, text: &String| write_text(out, text);
+    list_response(context, parameters, "prometheus_labels", collect, write).await
 }
 
 pub(super) async fn values(
@@ -163,17 +232,32 @@ pub(super) async fn values(
     parameters: Result<Parameters, ApiError>,
 ) -> Result<JsonBody, PrometheusError> {
     let buckets = if label == "le" { BucketList::All } else { BucketList::IfSelected };
-    let collect = move |series: &Series, has_selectors: bool, found: &mut BTreeSet<String>| {
-        if let Some(value) = label_value(series, &label) {
-            insert_text(value, found);
-            let is_histogram = matches!(series.kind(), SeriesKind::Histogram(_));
-            if label == NAME && is_histogram && !has_selectors {
-                found.extend(query::classic_names(value));
-            }
+    let collect = move |request: &ListRequest<'_>, found: &mut BTreeSet<String>| {
+        if !request.selectors.is_empty() {
+            return request.collect(buckets, found, |series, found| {
+                label_value(series, &label).into_iter().for_each(|value| insert_text(value, found));
+            });
         }
+        let (found, entries) =
+            (RefCell::new(found), RefCell::new(EntryBudget::new(request.active)));
+        let add = |value: &str| {
+            insert_text(value, &mut found.borrow_mut());
+            entries.borrow_mut().set_count(found.borrow().len())
+        };
+        let mut add_of = |series: &Series| {
+            let Some(value) = label_value(series, &label) else { return Ok(()) };
+            if series.kind() == SeriesKind::Text {
+                return Ok(());
+            }
+            if label == NAME && matches!(series.kind(), SeriesKind::Histogram(_)) {
+                query::classic_names(value).try_for_each(|name| add(&name))?;
+            }
+            add(value)
+        };
+        for_each_value_of(request.view, &label, request.active, &mut add_of, &mut { add })
     };
-    let endpoint = ("prometheus_values", buckets);
-    list_response(context, parameters, endpoint, collect, |out, text| write_text(out, text)).await
+    let write = |out: &mut BoundedBuffer, text: &String| write_text(out, text);
+    list_response(context, parameters, "prometheus_values", collect, write).await
 }
 
 pub(super) async fn metadata(

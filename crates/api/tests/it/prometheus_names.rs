@@ -250,6 +250,17 @@ fn variables_of_a_dashboard_for_prometheus_list_otlp_metrics() {
     assert_eq!(routes["data"], json!(["/cart"]));
     let jobs = shop.get(&format!("/api/v1/label/job/values?{bucket}"));
     assert_eq!(jobs["data"], json!(["shop/cart"]));
+    // Without a selector, under stored and translated names of labels.
+    for (label, value) in [
+        ("http.route", "/cart"),
+        ("http_route", "/cart"),
+        ("service.name", "cart"),
+        ("service_name", "cart"),
+        ("job", "shop/cart"),
+    ] {
+        let values = shop.get(&format!("/api/v1/label/{label}/values"));
+        assert!(values["data"].as_array().unwrap().contains(&json!(value)), "{label}: {values}");
+    }
     let series = shop.get("/api/v1/series?match[]=http_server_io_bytes_total{job=\"shop/cart\"}");
     assert_eq!(series["data"].as_array().unwrap().len(), 1, "{series}");
     assert_eq!(series["data"][0]["http_route"], "/cart");

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use hist::Mixture;
 use model::{Gap, SeriesKind};
@@ -73,32 +74,31 @@ impl Evaluation<'_> {
             let is_histogram = matches!(handle.kind, SeriesKind::Histogram(_));
             groups.entry((labels, is_histogram)).or_default().push(handle);
         }
-        let mut streams = Vec::with_capacity(groups.len());
-        for ((labels, is_histogram), series) in groups {
-            let points = match is_histogram {
-                true => self.distributions(exact, &series, steps)?,
-                false => self.sums(exact, &series, steps)?,
-            };
-            let mut stream = Stream::new(labels, points);
-            self.drop_name(&mut stream);
-            if !stream.is_empty() {
-                self.budget.check_capacity(streams.len() + 1, steps.count)?;
-                self.budget.charge_samples(stream.samples())?;
-                streams.push(stream);
-            }
-        }
+        // Threads share the groups, or the series of a single group.
+        let packs = if groups.len() > 1 { 1 } else { PACKS_MAX };
+        let groups: Vec<_> = groups.into_iter().collect();
+        let retained = AtomicUsize::new(0);
+        let streams =
+            self.map_parallel(&groups, &|evaluation, ((labels, is_histogram), series)| {
+                let points = match is_histogram {
+                    true => evaluation.distributions(exact, (series, packs), steps)?,
+                    false => evaluation.sums(exact, series, steps)?,
+                };
+                let mut stream = Stream::new(labels.clone(), points);
+                evaluation.drop_name(&mut stream);
+                let stream = (!stream.is_empty()).then_some(stream);
+                evaluation.retain(stream.as_slice(), steps, &retained)?;
+                Ok(stream)
+            })?;
         self.merge_equal_labels(streams, exact.fetch.span)
     }
 
     fn distributions(
         &mut self,
         exact: &ExactRange,
-        series: &[&SeriesHandle],
+        (series, packs): (&[&SeriesHandle], usize),
         steps: StepGrid,
     ) -> Result<Vec<Option<StepValue>>> {
-        let source = self.source;
-        let (columns, merged_columns) =
-            self.columns(exact, steps, |grid| source.histograms(series, grid))?;
         let add = |merged_columns: &mut Mixture, more: &Mixture| {
             more.parts().iter().try_for_each(|part| merged_columns.add(part)).map_err(|error| {
                 Error::Execution {
@@ -107,6 +107,9 @@ impl Evaluation<'_> {
                 }
             })
         };
+        let (columns, merged_columns) = self.columns(exact, steps, |evaluation, grid| {
+            evaluation.merged_histograms((series, packs), grid, &add)
+        })?;
         let windows = self.windows(columns, merged_columns, add)?;
         let value = |mixture: Option<Mixture>| {
             let mixture = mixture.filter(|mixture| !mixture.parts().is_empty())?;
@@ -123,15 +126,46 @@ impl Evaluation<'_> {
         Ok(windows.into_iter().map(value).collect())
     }
 
+    /// Merged histograms of all series, read in packs. The number of packs does not depend on
+    /// threads, and they are merged in their order, so neither does the result.
+    fn merged_histograms(
+        &mut self,
+        (series, packs): (&[&SeriesHandle], usize),
+        grid: TimeGrid,
+        add: &dyn Fn(&mut Mixture, &Mixture) -> Result<()>,
+    ) -> Result<ColumnRead<Mixture>> {
+        let pack = series.len().div_ceil(packs).max(PACK_SERIES_MIN);
+        let packs: Vec<&[&SeriesHandle]> = series.chunks(pack).collect();
+        let mut reads = self
+            .map_parallel(&packs, &|evaluation, pack| {
+                let read = evaluation.source.histograms(pack, grid)?;
+                evaluation.budget.charge_samples(read.values.iter().map(samples_of).sum())?;
+                Ok(Some(read))
+            })?
+            .into_iter();
+        let Some(mut merged) = reads.next() else {
+            return self.source.histograms(series, grid);
+        };
+        let mut charged: u64 = merged.values.iter().map(samples_of).sum();
+        for read in reads {
+            charged += read.values.iter().map(samples_of).sum::<u64>();
+            merged.gaps.extend(read.gaps);
+            for (column, more) in merged.values.iter_mut().zip(&read.values) {
+                add(column, more)?;
+            }
+        }
+        self.budget.release_samples(charged);
+        Ok(merged)
+    }
+
     fn sums(
         &mut self,
         exact: &ExactRange,
         series: &[&SeriesHandle],
         steps: StepGrid,
     ) -> Result<Vec<Option<StepValue>>> {
-        let source = self.source;
         let (columns, merged_columns) =
-            self.columns(exact, steps, |grid| source.numbers(series, grid))?;
+            self.columns(exact, steps, |evaluation, grid| evaluation.source.numbers(series, grid))?;
         let add = |merged_columns: &mut Option<NumberSummary>, more: &Option<NumberSummary>| {
             match (merged_columns.as_mut(), more) {
                 (Some(merged_columns), Some(more)) => merged_columns.add(more),
@@ -154,7 +188,7 @@ impl Evaluation<'_> {
         &mut self,
         exact: &ExactRange,
         steps: StepGrid,
-        read: impl Fn(TimeGrid) -> Result<ColumnRead<T>>,
+        read: impl Fn(&mut Evaluation<'_>, TimeGrid) -> Result<ColumnRead<T>>,
     ) -> Result<(StepWindows<T>, u64)> {
         let (range, shift) = (exact.range, exact.fetch.shift);
         let count = if shift.at.is_some() { 1 } else { steps.count };
@@ -219,6 +253,10 @@ impl Evaluation<'_> {
     }
 }
 
+/// Packs of the series of a group, each with columns of its own until they are merged.
+const PACKS_MAX: usize = 8;
+/// Minimum series of a pack. What a read looks up once is then a small part of it.
+const PACK_SERIES_MIN: usize = 32;
 /// Maximum number of columns as a multiple of the number of steps.
 const COLUMN_RATIO_MAX: u64 = 8;
 /// Columns per read; a store processes this many at a time.
@@ -252,7 +290,11 @@ struct ColumnCursor<'a, 'b, T, F> {
     charged_samples: u64,
 }
 
-impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '_, T, F> {
+impl<T, F> ColumnCursor<'_, '_, T, F>
+where
+    T: SampleCost,
+    F: Fn(&mut Evaluation<'_>, TimeGrid) -> Result<ColumnRead<T>>,
+{
     /// Reads columns of one length whose starts are a step apart.
     fn read_spaced(&mut self, start: i64, step: i64, length: i64, count: usize) -> Result<()> {
         for at in 0..count as i64 {
@@ -275,7 +317,7 @@ impl<T: SampleCost, F: Fn(TimeGrid) -> Result<ColumnRead<T>>> ColumnCursor<'_, '
 
     fn read_chunk(&mut self, grid: TimeGrid) -> Result<()> {
         self.evaluation.budget.check_deadline()?;
-        let ColumnRead { values, gaps } = (self.read)(grid)?;
+        let ColumnRead { values, gaps } = (self.read)(self.evaluation, grid)?;
         let sample_count: u64 = values.iter().map(SampleCost::samples).sum();
         self.evaluation.budget.charge_samples(sample_count)?;
         self.charged_samples += sample_count;

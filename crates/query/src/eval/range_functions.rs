@@ -22,9 +22,11 @@ pub(crate) use smoothed::interpolate_at_ends;
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
 
 use crate::error::{Result, SourceSpan};
+use crate::eval::series::{SeriesGroup, are_numbers};
 use crate::eval::{Evaluation, duplicate_labels_error};
 use crate::labels::{LabelSet, TYPE};
 use crate::limits::SAMPLE_BYTES;
@@ -32,11 +34,10 @@ use crate::plan::{
     Grouping, RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch,
 };
 use crate::promql::{StepDependence, labels_from_matchers};
-use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
-use growth_sums::{PACK_SERIES, SeriesHandles};
+use growth_sums::PACK_SERIES;
 use series_warnings::{SeriesWarning, SeriesWarnings};
 use window::{RangeWindow, SeriesSamples, WindowCursors};
 
@@ -164,6 +165,7 @@ impl Evaluation<'_> {
             span,
             steps,
             numbers,
+            reported_name: OnceLock::new(),
             lookback: self.settings.lookback,
         };
         let mut seen = UniqueLabels::default();
@@ -171,29 +173,35 @@ impl Evaluation<'_> {
             let retained = AtomicUsize::new(0);
             let streams = self.map_samples(&over.input, steps, &|evaluation, samples| {
                 let stream = apply.to_series(evaluation, samples)?;
-                apply.retain(evaluation, stream, &retained)
+                evaluation.retain(stream.as_slice(), steps, &retained)?;
+                Ok(stream)
             })?;
             let batch = SeriesBatch::Streams(streams);
             seen.check(self, &batch, span)?;
             return take(self, batch);
         };
         let range = over.input.samples_range(fetch, steps, self.settings.lookback);
-        let mut series = self.select_samples(fetch, &range)?;
-        while !series.is_empty() {
-            let later = series.split_off(batch.min(series.len()));
+        let series = self.select_samples(fetch, &range)?;
+        let has_numbers_only = are_numbers(&series);
+        let batch = match has_numbers_only {
+            true => batch.max(NUMBERS_BATCH / steps.count.max(1)),
+            false => batch,
+        };
+        for series in series.chunks(batch) {
             let retained = AtomicUsize::new(0);
-            let batches = match grouping.filter(|_| apply.is_summable()) {
+            let batches = match grouping.filter(|_| !has_numbers_only && apply.is_summable()) {
                 Some(grouping) => {
-                    let packs: Vec<&[SeriesHandles]> = series.chunks(PACK_SERIES).collect();
+                    let packs: Vec<&[SeriesGroup]> = series.chunks(PACK_SERIES).collect();
                     let shared = (grouping, &retained);
                     self.map_parallel(&packs, &|evaluation, pack| {
                         apply.pack(evaluation, pack, fetch, &range, shared).map(Some)
                     })?
                 }
                 None => {
-                    let streams = self.map_series(series, &|evaluation, labels, handles| {
-                        apply.series(evaluation, (labels, handles), fetch, &range, &retained)
-                    })?;
+                    let streams =
+                        self.map_packs(series, &range, steps, &|evaluation, pack, made| {
+                            apply.series(evaluation, pack, fetch, &range, (&retained, made))
+                        })?;
                     vec![SeriesBatch::Streams(streams)]
                 }
             };
@@ -201,7 +209,6 @@ impl Evaluation<'_> {
                 seen.check(self, &batch, span)?;
                 take(self, batch)?;
             }
-            series = later;
         }
         Ok(())
     }
@@ -275,24 +282,30 @@ struct RangeFunctionEval<'a> {
     steps: StepGrid,
     /// Number arguments, each at each step.
     numbers: Vec<Vec<f64>>,
+    /// Metric name of a series with the warning that it is not that of a counter.
+    reported_name: OnceLock<String>,
     lookback: i64,
 }
 
+/// Points of series of numbers that are evaluated before they are aggregated.
+const NUMBERS_BATCH: usize = 1 << 16;
 /// Steps between two checks of the deadline.
 const STEPS_UNCHECKED: usize = 64;
 
 impl RangeFunctionEval<'_> {
-    /// Reads and evaluates a series; `None` if it has no value at any step. The stream is one of
-    /// the `retained` ones, and charged beside the samples.
+    /// Reads and evaluates a pack of series, and appends the streams that have a value at any step.
+    /// They are of the `retained` ones, and charged beside the samples.
     fn series(
         &self,
         evaluation: &mut Evaluation<'_>,
-        (labels, handles): (LabelSet, &[SeriesHandle]),
+        pack: &[SeriesGroup],
         fetch: &SeriesFetch,
         range: &Range<i64>,
-        retained: &AtomicUsize,
-    ) -> Result<Option<Stream>> {
+        (retained, made): (&AtomicUsize, &mut Vec<Stream>),
+    ) -> Result<()> {
+        let before = made.len();
         if let WindowFn::Growth(growth) = self.kernel.work
+            && let [(labels, handles)] = pack
             && let Some(increments) = self.increments(evaluation, handles, range, growth)?
         {
             let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
@@ -300,29 +313,17 @@ impl RangeFunctionEval<'_> {
             let points = self.growth(evaluation, &increments, growth)?;
             evaluation.budget.release_samples(held);
             if let Some(points) = points {
-                let stream = self.stream(evaluation, labels, false, points);
-                return self.retain(evaluation, stream, retained);
+                made.extend(self.stream(evaluation, labels.clone(), false, points));
+                return evaluation.retain(&made[before..], self.steps, retained);
             }
         }
-        let map = |evaluation: &mut Evaluation<'_>, samples| {
-            let stream = self.to_series(evaluation, samples)?;
-            self.retain(evaluation, stream, retained)
-        };
-        evaluation.map_series_samples((labels, handles), &self.call.input, fetch, range, &map)
-    }
-
-    /// Charges a stream to the budget; `retained` streams are kept.
-    fn retain(
-        &self,
-        evaluation: &Evaluation<'_>,
-        stream: Option<Stream>,
-        retained: &AtomicUsize,
-    ) -> Result<Option<Stream>> {
-        let Some(stream) = stream else { return Ok(None) };
-        let before = retained.fetch_add(1, Ordering::Relaxed);
-        evaluation.budget.check_capacity(before + 1, self.steps.count)?;
-        evaluation.budget.charge_samples(stream.samples())?;
-        Ok(Some(stream))
+        let to_series =
+            |evaluation: &mut Evaluation<'_>, samples| self.to_series(evaluation, samples);
+        let read = (&self.call.input, fetch);
+        let charged = evaluation.map_pack_samples(pack, read, range, made, &to_series)?;
+        evaluation.retain(&made[before..], self.steps, retained)?;
+        evaluation.budget.release_samples(charged);
+        Ok(())
     }
 
     /// Evaluates a series; `None` if it has no value at any step.
@@ -343,9 +344,15 @@ impl RangeFunctionEval<'_> {
         };
         let mut warnings = SeriesWarnings::default();
         let points = self.points(evaluation, &series, &mut warnings)?;
-        if function.is_for_counters {
+        // Many series have one name, and one warning.
+        let is_reported = || self.reported_name.get().is_some_and(|name| name == labels.name());
+        if function.is_for_counters && !is_reported() {
             let types = evaluation.settings.type_and_unit_labels;
-            warnings.extend(check_counter_name(&labels, &points, types));
+            let warning = check_counter_name(&labels, &points, types);
+            if warning == Some(SeriesWarning::NoCounterName) {
+                self.reported_name.get_or_init(|| labels.name().to_owned());
+            }
+            warnings.extend(warning);
         }
         warnings.emit(labels.name(), self.call.first_span(), &mut evaluation.warnings);
         Ok(self.stream(evaluation, labels, drops_name, points))

@@ -9,6 +9,7 @@ use store::HistogramIncrements;
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
+use crate::eval::series::SeriesGroup;
 use crate::histogram::{FloatHistogram, ResetHint};
 use crate::labels::{LabelSet, TYPE, UNIT};
 use crate::plan::{RangeExtension, RangeSelection, RangeSource, SeriesFetch};
@@ -45,46 +46,54 @@ impl Evaluation<'_> {
         self.report_gaps(&range);
         let series = self.series(fetch, &range)?;
         let retained = AtomicUsize::new(0);
-        self.map_series(series, &|evaluation, labels, handles| {
-            let mut points = Vec::with_capacity(steps.count);
-            let mut latest: Option<SeriesPoint> = None;
+        self.map_packs(&series, &range, steps, &|evaluation, pack, streams| {
+            let mut latest: Vec<LatestPoints> = pack.iter().map(|_| Default::default()).collect();
+            let mut resets: Vec<ResetDetector> = pack.iter().map(|_| Default::default()).collect();
             // Values of the steps before a time, up to which the latest sample stays the same.
-            let mut until = |time: i64, latest: &Option<SeriesPoint>| {
-                while points.len() < steps.count {
-                    let step = steps.time(points.len());
+            let until = |time: i64, latest: &mut LatestPoints| {
+                while latest.points.len() < steps.count {
+                    let step = steps.time(latest.points.len());
                     let timestamp = fetch.shift.apply(step);
                     if timestamp >= time {
                         break;
                     }
-                    let fresh = latest.as_ref().filter(|reading| {
+                    let fresh = latest.sample.as_ref().filter(|reading| {
                         reading.time > timestamp.saturating_sub(lookback)
                             && !is_stale_marker(&reading.value)
                     });
-                    points.push(fresh.and_then(|sample| of(step, sample)));
+                    latest.points.push(fresh.and_then(|sample| of(step, sample)));
                 }
             };
-            let mut resets = ResetDetector::default();
-            evaluation.slices(handles, range.clone(), &mut |mut samples| {
+            evaluation.slices(&groups(pack), range.clone(), &mut |at, mut samples| {
                 if fetch.detects_resets {
-                    resets.mark_resets(&mut samples);
+                    resets[at].mark_resets(&mut samples);
                 }
                 for sample in samples {
-                    until(sample.time, &latest);
-                    latest = Some(sample);
+                    until(sample.time, &mut latest[at]);
+                    latest[at].sample = Some(sample);
                 }
                 Ok(())
             })?;
-            until(i64::MAX, &latest);
-            points.resize(steps.count, None);
-            let stream = Stream::new(labels, points);
-            if stream.is_empty() {
-                return Ok(None);
+            for ((labels, _), mut latest) in pack.iter().zip(latest) {
+                until(i64::MAX, &mut latest);
+                latest.points.resize(steps.count, None);
+                let stream = Stream::new(labels.clone(), latest.points);
+                streams.extend((!stream.is_empty()).then_some(stream));
             }
-            let before = retained.fetch_add(1, Ordering::Relaxed);
-            evaluation.budget.check_capacity(before + 1, steps.count)?;
-            evaluation.budget.charge_samples(stream.samples())?;
-            Ok(Some(stream))
+            evaluation.retain(streams, steps, &retained)
         })
+    }
+
+    /// Charges new streams to the budget; `retained` streams are kept.
+    pub(crate) fn retain(
+        &self,
+        new: &[Stream],
+        steps: StepGrid,
+        retained: &AtomicUsize,
+    ) -> Result<()> {
+        let before = retained.fetch_add(new.len(), Ordering::Relaxed);
+        self.budget.check_capacity(before + new.len(), steps.count)?;
+        self.budget.charge_samples(new.iter().map(Stream::samples).sum())
     }
 
     /// Maps the samples of each series in the windows of all steps, and those that the range
@@ -101,8 +110,10 @@ impl Evaluation<'_> {
         };
         let range = ranged.samples_range(fetch, steps, self.settings.lookback);
         let series = self.select_samples(fetch, &range)?;
-        self.map_series(series, &|evaluation, labels, handles| {
-            evaluation.map_series_samples((labels, handles), ranged, fetch, &range, map)
+        self.map_packs(&series, &range, steps, &|evaluation, pack, made| {
+            let charged = evaluation.map_pack_samples(pack, (ranged, fetch), &range, made, map)?;
+            evaluation.budget.release_samples(charged);
+            Ok(())
         })
     }
 
@@ -111,21 +122,40 @@ impl Evaluation<'_> {
         &mut self,
         fetch: &SeriesFetch,
         range: &Range<i64>,
-    ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
+    ) -> Result<Vec<SeriesGroup>> {
         self.report_gaps(range);
         self.series(fetch, range)
     }
 
-    /// Maps the samples of one series.
-    pub(crate) fn map_series_samples<T>(
+    /// Maps the samples of each series of a pack. Returns their number, which is charged.
+    pub(crate) fn map_pack_samples<T>(
         &mut self,
-        (labels, handles): (LabelSet, &[SeriesHandle]),
-        ranged: &RangeSelection,
-        fetch: &SeriesFetch,
+        pack: &[SeriesGroup],
+        (ranged, fetch): (&RangeSelection, &SeriesFetch),
         range: &Range<i64>,
+        made: &mut Vec<T>,
+        map: &dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>>,
+    ) -> Result<u64> {
+        let mut read: Vec<Vec<SeriesPoint>> = vec![Vec::new(); pack.len()];
+        let charged = self.read_samples(&groups(pack), range.clone(), &mut read)?;
+        for (series, samples) in pack.iter().zip(read) {
+            made.extend(self.map_series_samples(series, (ranged, fetch), samples, map)?);
+        }
+        Ok(charged)
+    }
+
+    /// Maps the samples of one series, which are charged.
+    fn map_series_samples<T>(
+        &mut self,
+        (labels, handles): &SeriesGroup,
+        (ranged, fetch): (&RangeSelection, &SeriesFetch),
+        mut samples: Vec<SeriesPoint>,
         map: &dyn Fn(&mut Evaluation<'_>, SeriesPoints) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
-        let mut samples = self.samples(handles, range.clone())?;
+        let count = |samples: &[SeriesPoint]| -> u64 {
+            samples.iter().map(|sample| sample.value.samples()).sum()
+        };
+        let charged = count(&samples);
         if fetch.detects_resets {
             ResetDetector::default().mark_resets(&mut samples);
         }
@@ -155,16 +185,21 @@ impl Evaluation<'_> {
             }
             self.run_total(&mut samples, is_delta(false), is_delta(true))?;
         }
-        let sample_count: u64 = samples.iter().map(|sample| sample.value.samples()).sum();
-        self.budget.charge_samples(sample_count)?;
+        // Totals of deltas may be larger.
+        let more = count(&samples).saturating_sub(charged);
+        if more > 0 {
+            self.budget.charge_samples(more)?;
+        }
         let samples = SeriesPoints {
-            labels,
+            labels: labels.clone(),
             drops_name: false,
             points: samples,
             is_running_total: is_running,
         };
         let mapped = map(self, samples)?;
-        self.budget.release_samples(sample_count);
+        if more > 0 {
+            self.budget.release_samples(more);
+        }
         Ok(mapped)
     }
 
@@ -175,6 +210,9 @@ impl Evaluation<'_> {
         handles: &[SeriesHandle],
         range: &Range<i64>,
     ) -> Result<Option<HistogramIncrements>> {
+        if !handles.iter().any(is_histogram) {
+            return Ok(None);
+        }
         let (histograms, numbers): (Vec<SeriesHandle>, Vec<SeriesHandle>) =
             handles.iter().cloned().partition(is_histogram);
         let [histogram] = &histograms[..] else { return Ok(None) };
@@ -210,7 +248,7 @@ impl Evaluation<'_> {
         &mut self,
         fetch: &SeriesFetch,
         range: &Range<i64>,
-    ) -> Result<Vec<(LabelSet, Vec<SeriesHandle>)>> {
+    ) -> Result<Vec<SeriesGroup>> {
         let mut handles = self.source.select_in_range(&fetch.selector, range)?;
         for hint in self.source.take_hints() {
             self.warnings.warn(fetch.span, hint);
@@ -221,14 +259,14 @@ impl Evaluation<'_> {
             handles.iter_mut().for_each(|handle| handle.labels = with_type_and_unit(handle));
         }
         handles.sort_by(|a, b| a.labels.cmp(&b.labels));
-        let mut series: Vec<(LabelSet, Vec<SeriesHandle>)> = Vec::with_capacity(handles.len());
+        let mut series: Vec<SeriesGroup> = Vec::with_capacity(handles.len());
         for handle in handles {
             match series.last_mut() {
                 Some((labels, same)) if *labels == handle.labels => same.push(handle),
                 _ => series.push((handle.labels.clone(), vec![handle])),
             }
         }
-        if self.keeps_units_apart {
+        if self.keeps_units_apart && series.iter().any(|(_, handles)| handles.len() > 1) {
             series = series.into_iter().flat_map(split_by_unit).collect();
         }
         for (labels, handles) in &mut series {
@@ -324,42 +362,76 @@ impl Evaluation<'_> {
         handles: &[SeriesHandle],
         range: Range<i64>,
     ) -> Result<Vec<SeriesPoint>> {
-        let (mut all, mut charged) = (Vec::new(), 0);
-        let budget = Arc::clone(&self.budget);
-        self.slices(handles, range, &mut |samples| {
-            let count = samples.iter().map(|sample| sample.value.samples()).sum();
-            budget.charge_samples(count)?;
-            charged += count;
-            all.extend(samples);
-            Ok(())
-        })?;
-        budget.release_samples(charged);
+        let mut all = [Vec::new()];
+        let charged = self.read_samples(&[handles], range, &mut all)?;
+        self.budget.release_samples(charged);
+        let [all] = all;
         Ok(all)
     }
 
-    /// The same, slice by slice.
+    /// Appends the samples of groups of series with the same labels, by time, and charges them.
+    fn read_samples(
+        &mut self,
+        groups: &[&[SeriesHandle]],
+        range: Range<i64>,
+        all: &mut [Vec<SeriesPoint>],
+    ) -> Result<u64> {
+        let (budget, mut charged, mut uncharged) = (Arc::clone(&self.budget), 0, 0);
+        self.slices(groups, range, &mut |at, samples| {
+            uncharged += samples.iter().map(|sample| sample.value.samples()).sum::<u64>();
+            if uncharged >= SAMPLES_UNCHARGED || at + 1 == groups.len() {
+                budget.charge_samples(uncharged)?;
+                charged += std::mem::take(&mut uncharged);
+            }
+            match all[at].is_empty() {
+                true => all[at] = samples,
+                false => all[at].extend(samples),
+            }
+            Ok(())
+        })?;
+        Ok(charged)
+    }
+
+    /// Samples of groups of series with the same labels, slice by slice. Of several groups, the
+    /// range is one slice.
     fn slices(
         &mut self,
-        handles: &[SeriesHandle],
+        groups: &[&[SeriesHandle]],
         range: Range<i64>,
-        each: &mut dyn FnMut(Vec<SeriesPoint>) -> Result<()>,
+        each: &mut dyn FnMut(usize, Vec<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
-        let Some(range) = self.source.time_range(handles, range)? else { return Ok(()) };
+        let range = match groups {
+            [handles] => self.source.time_range(handles, range)?,
+            _ => (range.start < range.end).then_some(range),
+        };
+        let Some(range) = range else { return Ok(()) };
+        let group_of: Vec<usize> = (0..groups.len())
+            .flat_map(|group| std::iter::repeat_n(group, groups[group].len()))
+            .collect();
+        let handles: Vec<&SeriesHandle> = groups.iter().copied().flatten().collect();
+        let (budget, mut unchecked) = (Arc::clone(&self.budget), 0);
         let mut start = range.start;
         while start < range.end {
-            self.budget.check_deadline()?;
+            budget.check_deadline()?;
             let end = start.saturating_add(SLICE).min(range.end);
-            let mut samples = Vec::new();
-            for handle in handles {
-                let read = self.source.samples(handle, start..end)?;
-                self.gaps.extend(read.gaps);
-                match samples.is_empty() {
-                    true => samples = read.values,
-                    false => samples.extend(read.values),
+            let (mut gaps, mut same) = (Vec::new(), Vec::new());
+            self.source.each_samples(&handles, start..end, &mut |at, mut read| {
+                gaps.extend(read.gaps);
+                unchecked += read.values.len() as u64;
+                if unchecked >= SAMPLES_UNCHARGED {
+                    budget.check_deadline()?;
+                    unchecked = 0;
                 }
-            }
-            if handles.len() > 1 {
-                samples.sort_by_key(|sample| sample.time);
+                let group = group_of[at];
+                if groups[group].len() == 1 {
+                    return each(group, read.values);
+                }
+                same.append(&mut read.values);
+                if group_of.get(at + 1) == Some(&group) {
+                    return Ok(());
+                }
+                let mut samples = std::mem::take(&mut same);
+                samples.sort_by_key(|sample: &SeriesPoint| sample.time);
                 samples.dedup_by(|later, held| {
                     let is_same = later.time == held.time
                         && later.value.is_distribution() == held.value.is_distribution();
@@ -368,12 +440,27 @@ impl Evaluation<'_> {
                     }
                     is_same
                 });
-            }
-            each(samples)?;
+                each(group, samples)
+            })?;
+            self.gaps.extend(gaps);
             start = end;
         }
         Ok(())
     }
+}
+
+/// Samples that are read between two charges or checks of the deadline.
+const SAMPLES_UNCHARGED: u64 = 4096;
+
+/// The latest sample of a series, and its values at the steps so far.
+#[derive(Default)]
+struct LatestPoints {
+    points: Vec<Option<StepValue>>,
+    sample: Option<SeriesPoint>,
+}
+
+fn groups(pack: &[SeriesGroup]) -> Vec<&[SeriesHandle]> {
+    pack.iter().map(|(_, handles)| handles.as_slice()).collect()
 }
 
 /// Detects counter resets between consecutive histograms.
@@ -443,9 +530,7 @@ fn different_units<'h>(
 
 /// Series with the same labels but different units, told apart by the labels `__type__` and
 /// `__unit__` of Prometheus.
-fn split_by_unit(
-    (labels, handles): (LabelSet, Vec<SeriesHandle>),
-) -> Vec<(LabelSet, Vec<SeriesHandle>)> {
+fn split_by_unit((labels, handles): SeriesGroup) -> Vec<SeriesGroup> {
     let differ = [is_histogram, is_number].into_iter().any(|class| {
         let same: Vec<&SeriesHandle> = handles.iter().filter(|handle| class(handle)).collect();
         different_units(&same).is_some()
@@ -453,7 +538,7 @@ fn split_by_unit(
     if !differ {
         return vec![(labels, handles)];
     }
-    let mut split: Vec<(LabelSet, Vec<SeriesHandle>)> = Vec::new();
+    let mut split: Vec<SeriesGroup> = Vec::new();
     for handle in handles {
         let labels = with_type_and_unit(&handle);
         match split.iter_mut().find(|(known, _)| *known == labels) {

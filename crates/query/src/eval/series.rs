@@ -1,11 +1,13 @@
 //! Maps series sequentially or on several threads.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use model::SeriesKind;
 use store::DecodedChunks;
 
 use crate::error::{Error, Result};
@@ -13,25 +15,65 @@ use crate::eval::Evaluation;
 use crate::labels::LabelSet;
 use crate::query_warnings::QueryWarnings;
 use crate::source::SeriesHandle;
+use crate::stream::StepGrid;
 
-/// Maps one series.
-type MapSeries<'a, T> =
-    dyn Fn(&mut Evaluation<'_>, LabelSet, &[SeriesHandle]) -> Result<Option<T>> + Sync + 'a;
+/// Labels, and the series that have them.
+pub(crate) type SeriesGroup = (LabelSet, Vec<SeriesHandle>);
+
+/// Maps a pack of series and appends the results.
+type MapPack<'a, T> =
+    dyn Fn(&mut Evaluation<'_>, &[SeriesGroup], &mut Vec<T>) -> Result<()> + Sync + 'a;
+
+/// Series of numbers that are read together. Their samples are in memory at one time.
+const PACK_SERIES: usize = 64;
+/// Points of the series that are read together. They are charged at the end.
+const PACK_POINTS: usize = 1024;
+/// Longest range in which series are read together: samples of a longer one take more time and
+/// memory than what a read looks up.
+const PACK_RANGE_MAX: i64 = 15 * store::MINUTE;
+
+/// Whether all series are of numbers.
+pub(crate) fn are_numbers(series: &[SeriesGroup]) -> bool {
+    let mut handles = series.iter().flat_map(|(_, handles)| handles);
+    !handles.any(|handle| matches!(handle.kind, SeriesKind::Histogram(_)))
+}
+
+/// Consecutive series that are read together: some of numbers, or one of histograms.
+fn packs<'s>(
+    series: &'s [SeriesGroup],
+    range: &Range<i64>,
+    steps: StepGrid,
+) -> Vec<&'s [SeriesGroup]> {
+    if range.end.saturating_sub(range.start) > PACK_RANGE_MAX {
+        return series.chunks(1).collect();
+    }
+    // Series of histograms are alone: neither of two neighbours is one.
+    let of_one_class = series.chunk_by(|a, b| {
+        are_numbers(std::slice::from_ref(a)) && are_numbers(std::slice::from_ref(b))
+    });
+    let pack = (PACK_POINTS / steps.count.max(1)).clamp(1, PACK_SERIES);
+    of_one_class.flat_map(|series| series.chunks(pack)).collect()
+}
 
 impl Evaluation<'_> {
-    /// Results in the order of the series. On error, the error of the earliest series that was
-    /// started.
-    pub(crate) fn map_series<T: Send>(
+    /// Maps series that are read in a range, pack by pack. Results in the order of the series. On
+    /// error, the error of the earliest pack that was started.
+    pub(crate) fn map_packs<T: Send>(
         &mut self,
-        series: Vec<(LabelSet, Vec<SeriesHandle>)>,
-        map: &MapSeries<'_, T>,
+        series: &[SeriesGroup],
+        range: &Range<i64>,
+        steps: StepGrid,
+        map: &MapPack<'_, T>,
     ) -> Result<Vec<T>> {
-        self.map_parallel(&series, &|evaluation, (labels, handles)| {
-            map(evaluation, labels.clone(), handles)
-        })
+        let made = self.map_parallel(&packs(series, range, steps), &|evaluation, pack| {
+            let mut made = Vec::with_capacity(pack.len());
+            map(evaluation, pack, &mut made)?;
+            Ok(Some(made))
+        })?;
+        Ok(made.into_iter().flatten().collect())
     }
 
-    /// The same for any items.
+    /// Maps any items. Results in the order of the items.
     pub(crate) fn map_parallel<I: Sync, T: Send>(
         &mut self,
         items: &[I],

@@ -31,7 +31,7 @@ impl SeriesIndex {
         let mut deleted = PendingDeletions::default();
         let mut read = |record: SeriesRecord<'_>| match record {
             SeriesRecord::Added { key: canonical_key, producer } => {
-                deleted.restore(&mut index, &SeriesId::from_canonical_key(canonical_key));
+                deleted.restore(&mut index, canonical_key);
                 if let Err(error) = index.insert(canonical_key, producer) {
                     refused.push(format!("canonical key: {error}"));
                 }
@@ -88,8 +88,10 @@ impl PendingDeletions {
     }
 
     /// Adds a series that may have been deleted before.
-    fn restore(&mut self, index: &mut SeriesIndex, id: &SeriesId) {
-        if self.pending.contains(id) {
+    fn restore(&mut self, index: &mut SeriesIndex, canonical_key: &[u8]) {
+        if !self.pending.is_empty()
+            && self.pending.contains(&SeriesId::from_canonical_key(canonical_key))
+        {
             self.apply(index);
         }
     }

@@ -68,6 +68,30 @@ fn series_stored_with_the_unit_by_are_selected_as_b() {
 }
 
 #[test]
+fn values_of_a_label_are_those_of_numbers_and_histograms() {
+    let text = Series::new("version", SeriesKind::Text).with_labels([("pod", "t"), ("host", "a")]);
+    let mut index = index(&[
+        gauge("m", &[("pod", "1"), ("host", "a")]),
+        gauge("n", &[("pod", "1")]),
+        gauge("m", &[("pod", "2")]),
+        text.validate().unwrap(),
+    ]);
+    let values = |index: &SeriesIndex, label: &str| {
+        let mut values = Vec::new();
+        index.each_label_value(label, &mut |value| {
+            values.push(value.to_owned());
+            std::ops::ControlFlow::Continue(())
+        });
+        values
+    };
+    assert_eq!(values(&index, "pod"), ["1", "2"]);
+    assert_eq!(values(&index, "host"), ["a"]);
+    assert_eq!(values(&index, "absent"), [""; 0]);
+    index.delete(&[SeriesNumber(0), SeriesNumber(1)]);
+    assert_eq!((values(&index, "pod"), values(&index, "host")), (vec!["2".to_owned()], vec![]));
+}
+
+#[test]
 fn the_same_id_twice() {
     let mut index = SeriesIndex::new(CardinalityLimits::default());
     let (known, new) = (gauge("known", &[]), gauge("new", &[("a", "b")]));

@@ -14,6 +14,7 @@ use model::{Gap, SeriesKind};
 use crate::chunk;
 use crate::error::Result;
 use crate::gather::{self, GatheredRows};
+use crate::index::SelectedSeries;
 use crate::late_samples::late_gap;
 use crate::manifest::PartInfo;
 use crate::resolution::{DAY, Resolution, slot};
@@ -23,7 +24,7 @@ use crate::row::{Predecessor, Row, Rows};
 use super::dropped::CoveredParts;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
 use super::slot_increases::SlotIncreases;
-use super::{ReadView, SeriesQuery, may_contain};
+use super::{ReadView, may_contain};
 
 /// Days of a series with and without rollups.
 #[derive(Default)]
@@ -50,13 +51,13 @@ impl ReadView {
     /// columns.
     pub(super) fn deltas_in_pieces(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         plan: &Plan,
         covered: &CoveredParts,
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let mut rows = Rows::none_of_rollup(kind);
         let days = self.unrolled_days(series, covered, gaps)?;
         let too_early = self.samples_before_rollups(series, plan, &days, covered, gaps)?;
@@ -118,7 +119,7 @@ impl ReadView {
             let found = self.base_rows(series, &range, is_loose, gaps)?;
             // The position of a sample among dropped ones is unknown.
             match kind.is_cumulative() {
-                true => gaps.extend(late_gap(&series.found.series, &found.rows, None)),
+                true => gaps.extend(late_gap(&self.name_of(series), &found.rows, None)),
                 false => rows.append(self.deltas_since(series, found, range.start, gaps)?),
             }
         }
@@ -134,7 +135,7 @@ impl ReadView {
     /// rolled up again: nothing counts their increases. They and the step to that slot are a gap.
     fn samples_before_rollups(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         plan: &Plan,
         days: &RollupCoverage,
         covered: &CoveredParts,
@@ -142,10 +143,7 @@ impl ReadView {
     ) -> Result<BTreeSet<i64>> {
         let last_dropped = days.dropped.last().copied();
         let first_loose = days.loose.keys().next().copied();
-        if !series.found.series.kind().is_cumulative()
-            || first_loose.is_none()
-            || last_dropped < first_loose
-        {
+        if !series.kind.is_cumulative() || first_loose.is_none() || last_dropped < first_loose {
             return Ok(BTreeSet::new());
         }
         let Some(fixed) = self.inner.first_fixed_slot(&self.manifest, &series.id)? else {
@@ -153,7 +151,7 @@ impl ReadView {
         };
         let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
         let early = self.base_rows(series, &(i64::MIN..fixed), is_loose, gaps)?.rows;
-        let gap = late_gap(&series.found.series, &early, Some(fixed));
+        let gap = late_gap(&self.name_of(series), &early, Some(fixed));
         let is_read = |gap: &Gap| {
             let mut pieces = plan.iter().flatten();
             pieces.any(|(range, _)| range.start < gap.end && gap.start < range.end)
@@ -165,7 +163,7 @@ impl ReadView {
     /// Gaps for samples without rollup on a day with dropped samples: their increase is unknown.
     pub(super) fn add_too_late(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         days: &RollupCoverage,
         covered: &CoveredParts,
@@ -176,7 +174,7 @@ impl ReadView {
                 let is_not_rolled_up =
                     |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
                 let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
-                gaps.extend(late_gap(&series.found.series, &found.rows, None));
+                gaps.extend(late_gap(&self.name_of(series), &found.rows, None));
             }
         }
         Ok(())
@@ -184,7 +182,7 @@ impl ReadView {
 
     pub(super) fn rolled_rows(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         resolution: Resolution,
         ranges: &[Range<i64>],
         gaps: &mut Vec<Gap>,
@@ -210,18 +208,18 @@ impl ReadView {
     /// Base rows as deltas from `start` on.
     pub(super) fn deltas_since(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         gathered: GatheredRows,
         start: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let (mut rows, mut predecessor) = gathered.into_settled(kind);
         if kind.is_cumulative() && rows.len() > 0 {
             let stored = self.previous_sample(series, start, gaps)?;
             predecessor = self.manifest.predecessor(stored, predecessor);
             // A series that is in no part had no sample that could have been dropped.
-            let is_new = u64::from(series.found.number.0) >= self.manifest.series;
+            let is_new = u64::from(series.number.0) >= self.manifest.series;
             if predecessor == Predecessor::Unknown && !is_new {
                 gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
             }
@@ -232,11 +230,11 @@ impl ReadView {
     /// The last sample up to `time`, in heads or parts.
     pub(super) fn previous_sample(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         time: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<Rows>> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let mut partitions: BTreeSet<i64> = self
             .manifest
             .base_parts()
@@ -260,11 +258,11 @@ impl ReadView {
     /// Days of a series with rows that no rollup covers.
     pub(super) fn unrolled_days(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         covered: &CoveredParts,
         gaps: &mut Vec<Gap>,
     ) -> Result<RollupCoverage> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let mut days = RollupCoverage::default();
         let live: BTreeSet<u64> = self.manifest.base_parts().map(|part| part.number).collect();
         for part in self.manifest.parts.values().filter(|part| part.resolution != Resolution::Base)
@@ -294,7 +292,7 @@ impl ReadView {
             }
         }
         for head in self.heads() {
-            touched.extend(head.series_range(series.found.number).map(|(start, end)| start..end));
+            touched.extend(head.series_range(series.number).map(|(start, end)| start..end));
         }
         for range in touched {
             let mut next = Some(range.end);
@@ -324,7 +322,7 @@ impl ReadView {
     /// Time of the first sample after `time`.
     pub(super) fn next_sample_time(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         time: i64,
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<i64>> {

@@ -13,12 +13,13 @@ use model::{Gap, SeriesId, SeriesKind};
 use crate::backend::ChunkLocation;
 use crate::error::{Error, Result};
 use crate::gather;
+use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
 use crate::resolution::{DAY, Resolution, slot};
 use crate::row::Rows;
 
 use super::placement::{Plan, clip_to_days, split_by_days, split_by_slots};
-use super::{ReadView, SeriesQuery, may_contain};
+use super::{ReadView, may_contain};
 
 /// Effect of dropped rows on an answer.
 #[derive(Default)]
@@ -29,14 +30,14 @@ pub(super) struct DroppedRows {
 }
 
 impl DroppedRows {
-    pub(super) fn plan_of<'p>(&'p self, series: &SeriesQuery, plan: &'p Plan) -> &'p Plan {
+    pub(super) fn plan_of<'p>(&'p self, series: &SelectedSeries, plan: &'p Plan) -> &'p Plan {
         self.plans.get(&series.id).unwrap_or(plan)
     }
 
     /// Reads the pieces of a day from a finer resolution.
     pub(super) fn read_instead(
         &mut self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         plan: &Plan,
         (day, resolution): (i64, Resolution),
         finer: Resolution,
@@ -75,7 +76,7 @@ impl ReadView {
     /// retain them. Where a finer resolution has everything known of a series, it is read instead.
     pub(super) fn dropped_gaps(
         &self,
-        series: &[&SeriesQuery],
+        series: &[&SelectedSeries],
         plan: &Plan,
         covered: &CoveredParts,
     ) -> Result<DroppedRows> {
@@ -115,7 +116,7 @@ impl ReadView {
                     self.check()?;
                     let lacks = match resolution {
                         // Texts have no rollups.
-                        _ if series.found.series.kind() == SeriesKind::Text => false,
+                        _ if series.kind == SeriesKind::Text => false,
                         Resolution::Base => {
                             !is_told
                                 && self.has_rows(series, day, coarser)
@@ -134,7 +135,7 @@ impl ReadView {
                         continue;
                     }
                     is_told = true;
-                    let series = &series.found.series;
+                    let series = self.name_of(series);
                     let reason = format!(
                         "base rows of {series} were dropped; longer columns are answered from \
                          rollups"
@@ -159,12 +160,12 @@ impl ReadView {
     /// Compares the rollups of a resolution with all other resolutions, for one series and day.
     pub(super) fn rows_of_day(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         day: i64,
         requested_resolution: Resolution,
         covered: &CoveredParts,
     ) -> Result<RowsOfDay> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let range = day..day.saturating_add(DAY);
         // The read of the answer reports damage.
         let mut gaps = Vec::new();
@@ -216,7 +217,7 @@ impl ReadView {
     /// Amount in a time range, according to the selected base parts; `None` if one is unreadable.
     pub(super) fn amount_in_base(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         filter: &mut dyn FnMut(&PartInfo) -> bool,
     ) -> Result<Option<u128>> {
@@ -240,12 +241,12 @@ impl ReadView {
     /// rows were dropped, even if others arrived since.
     pub(super) fn lacks_rows(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         start: i64,
         covered: &CoveredParts,
     ) -> Result<bool> {
         let range = start..start.saturating_add(Resolution::Base.partition());
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         // The read of the answer reports damage.
         let mut gaps = Vec::new();
         let day = slot(range.end, DAY);
@@ -287,11 +288,11 @@ impl ReadView {
     /// samples may have grown by more than the dropped ones.
     pub(super) fn lacks_readings(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         gaps: &mut Vec<Gap>,
     ) -> Result<bool> {
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let mut slots = Rows::none_of_rollup(kind);
         for resolution in [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour] {
             if slots.len() == 0 {
@@ -308,7 +309,7 @@ impl ReadView {
     /// Gaps where base rows of a series were dropped and rollups have them: the range is not empty.
     pub(super) fn dropped_samples(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
     ) -> Result<Vec<Gap>> {
         let days = self.dropped_days.get_or_init(|| {
@@ -328,7 +329,7 @@ impl ReadView {
     /// empty; reading its rows reports the damage.
     pub(super) fn has_rows(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         day: i64,
         filter: impl Fn(&PartInfo) -> bool,
     ) -> bool {

@@ -19,12 +19,12 @@ use model::Gap;
 
 use crate::chunk::{self, CumulativeChunk, TrackedSummary};
 use crate::error::Result;
-use crate::index::SeriesEntryRef;
+use crate::index::SelectedSeries;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Row, Rows};
 
 use super::increment_reader::{ChunkIncrements, DecodedChunks, IncrementReader};
-use super::{ReadView, SeriesQuery, may_contain};
+use super::{ReadView, may_contain};
 
 /// Bits of the number of values of a sample, so that sums of increments stay below 2^64.
 pub(super) const TOTAL_BITS_MAX: u32 = 62;
@@ -174,17 +174,15 @@ impl ReadView {
     /// the read, which then returns `None`, if it returns false.
     pub fn increments(
         &self,
-        series: &SeriesEntryRef,
+        series: &SelectedSeries,
         range: Range<i64>,
         reserve: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
-        let id = self.inner.index().id(series.number);
         let mut gaps = self.known_gaps(&range);
-        let query = SeriesQuery { found: SeriesEntryRef::clone(series), id };
-        gaps.extend(self.dropped_samples(&query, &range)?);
+        gaps.extend(self.dropped_samples(series, &range)?);
         let mut builder = IncrementsBuilder::default();
         let is_supported =
-            self.add_all_increments(&query, &range, &mut builder, &mut gaps, reserve)?;
+            self.add_all_increments(series, &range, &mut builder, &mut gaps, reserve)?;
         Ok((is_supported.then(|| builder.finish()).flatten(), gaps))
     }
 
@@ -193,7 +191,7 @@ impl ReadView {
     /// then sum those.
     pub(super) fn column_increases(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
@@ -225,7 +223,7 @@ impl ReadView {
 
     fn add_all_increments(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         builder: &mut IncrementsBuilder,
         gaps: &mut Vec<Gap>,
@@ -256,13 +254,13 @@ impl ReadView {
     /// Adds the samples of a partition; false if they are not supported.
     fn add_increments(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         builder: &mut IncrementsBuilder,
         gaps: &mut Vec<Gap>,
     ) -> Result<bool> {
         self.check()?;
-        let kind = series.found.series.kind();
+        let kind = series.kind;
         let mut chunks: Vec<CumulativeChunk> = Vec::new();
         let mut is_supported = true;
         for info in self.manifest.base_parts().filter(|info| may_contain(info, range)) {
@@ -279,7 +277,7 @@ impl ReadView {
         }
         let mut in_heads = Rows::empty_for(kind);
         for head in self.heads() {
-            if let Some(more) = head.rows_of(series.found.number, kind, range) {
+            if let Some(more) = head.rows_of(series.number, kind, range) {
                 in_heads.append(more);
             }
         }

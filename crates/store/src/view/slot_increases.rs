@@ -17,11 +17,12 @@ use std::ops::Range;
 use model::Gap;
 
 use crate::error::Result;
+use crate::index::SelectedSeries;
 use crate::resolution::{DAY, MINUTE, Resolution, slot};
 use crate::row::Rows;
 
+use super::ReadView;
 use super::placement::{join_ranges, split_by_days, split_by_slots};
-use super::{ReadView, SeriesQuery};
 
 /// Relative difference of two sums of the same increases, which were added in another order.
 const ROUNDING: f64 = 1e-12;
@@ -40,7 +41,7 @@ impl SlotIncreases {
     fn day(
         &mut self,
         view: &ReadView,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         day: i64,
     ) -> Result<&mut Option<DayRollup>> {
         Ok(match self.0.entry(day) {
@@ -54,7 +55,7 @@ impl SlotIncreases {
     pub(super) fn whole_slots(
         &mut self,
         view: &ReadView,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         (range, days): (&Range<i64>, &BTreeSet<i64>),
     ) -> Result<Range<i64>> {
         let mut whole = range.clone();
@@ -75,7 +76,7 @@ impl SlotIncreases {
     pub(super) fn remove_differing(
         &mut self,
         view: &ReadView,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         (range, days): (&Range<i64>, &BTreeSet<i64>),
         rows: &mut Rows,
         gaps: &mut Vec<Gap>,
@@ -99,7 +100,7 @@ impl SlotIncreases {
             let ranges = differing
                 .iter()
                 .map(|&start| start.max(piece.start)..start.saturating_add(*period).min(piece.end));
-            let name = &series.found.series;
+            let name = view.name_of(series);
             gaps.extend(join_ranges(ranges.collect()).into_iter().map(|Range { start, end }| {
                 let reason = format!(
                     "base rows of {name} differ from its rollups: some were dropped, or arrived \
@@ -154,10 +155,10 @@ fn whole_slots(range: &Range<i64>, period: i64) -> Range<i64> {
 
 /// `None` if the series has rows in the rollup of the day, but in no finer one, or if a rollup is
 /// unreadable.
-fn read_day(view: &ReadView, series: &SeriesQuery, day: i64) -> Result<Option<DayRollup>> {
+fn read_day(view: &ReadView, series: &SelectedSeries, day: i64) -> Result<Option<DayRollup>> {
     let range = day..day.saturating_add(DAY);
     for resolution in Resolution::ROLLUPS {
-        let (mut rows, mut gaps) = (Rows::none_of_rollup(series.found.series.kind()), Vec::new());
+        let (mut rows, mut gaps) = (Rows::none_of_rollup(series.kind), Vec::new());
         let range = std::slice::from_ref(&range);
         view.rolled_rows(series, resolution, range, &mut gaps, &mut rows)?;
         if !gaps.is_empty() || resolution == Resolution::Day && rows.len() > 0 {
@@ -174,7 +175,7 @@ fn read_day(view: &ReadView, series: &SeriesQuery, day: i64) -> Result<Option<Da
 
 fn base_increases(
     view: &ReadView,
-    series: &SeriesQuery,
+    series: &SelectedSeries,
     slots: &Range<i64>,
     period: i64,
 ) -> Result<BTreeMap<i64, f64>> {

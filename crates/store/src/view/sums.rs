@@ -14,6 +14,7 @@ use crate::chunk;
 use crate::error::Result;
 use crate::gather::{self, GatheredRows, KnownPredecessors};
 use crate::grid::{ColumnRun, plan};
+use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::Resolution;
@@ -21,7 +22,7 @@ use crate::row::{NumberSummary, Predecessor, Rows};
 
 use super::dropped::CoveredParts;
 use super::placement::{Placement, Plan, column_of, enclosing_range};
-use super::{ChunkVisitor, ReadView, SeriesQuery, may_contain};
+use super::{ChunkVisitor, ReadView, may_contain};
 
 impl ReadView {
     /// Calls `each` with each checked chunk of a series in a part that touches `range`; damage
@@ -83,17 +84,29 @@ impl ReadView {
     /// All base rows that ended within `range`, from the selected parts and from the heads.
     pub(super) fn base_rows(
         &self,
-        series: &SeriesQuery,
+        series: &SelectedSeries,
         range: &Range<i64>,
         filter: impl Fn(&PartInfo) -> bool,
         gaps: &mut Vec<Gap>,
     ) -> Result<GatheredRows> {
-        let kind = series.found.series.kind();
+        self.check()?;
+        let parts = self.manifest.base_parts().filter(|info| filter(info));
+        self.base_rows_of(series, range, parts, gaps)
+    }
+
+    /// The same; `parts` are the selected ones.
+    pub(super) fn base_rows_of<'p>(
+        &self,
+        series: &SelectedSeries,
+        range: &Range<i64>,
+        parts: impl Iterator<Item = &'p PartInfo>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<GatheredRows> {
+        let kind = series.kind;
         let mut rows = Rows::empty_for(kind);
         let mut predecessors = KnownPredecessors::default();
-        self.check()?;
-        for info in self.manifest.base_parts() {
-            if info.end <= range.start || info.start > range.end || !filter(info) {
+        for info in parts {
+            if info.end <= range.start || info.start > range.end {
                 continue;
             }
             self.chunks(info, &series.id, range, gaps, &mut |_, header, bytes| {
@@ -111,16 +124,14 @@ impl ReadView {
             })?;
         }
         for head in self.heads() {
-            if let Some(more) = head.rows_of(series.found.number, kind, range) {
-                rows.append(more);
-            }
+            head.add_rows(series.number, range, &mut rows, kind);
         }
         Ok(GatheredRows { rows, predecessors })
     }
 
     pub(super) fn merge_histograms(
         &self,
-        series: &[SeriesQuery],
+        series: &[SelectedSeries],
         columns: &[Range<i64>],
         points_by_start: bool,
         gaps: &mut Vec<Gap>,
@@ -129,13 +140,13 @@ impl ReadView {
         let placement = Placement { columns, points_by_start };
         let mut merge = ColumnMerge::new(columns.len());
         let covered = self.rollup_coverage();
-        let (adding, samples): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
-            series.iter().partition(|series| !series.found.series.kind().is_cumulative());
+        let (adding, samples): (Vec<&SelectedSeries>, Vec<&SelectedSeries>) =
+            series.iter().partition(|series| !series.kind.is_cumulative());
         if !adding.is_empty() {
             let plan = placement.extend_with_points(plan.clone());
             let dropped = self.dropped_gaps(&adding, &plan, &covered)?;
             gaps.extend(dropped.gaps.iter().map(|gap| placement.shown(gap.clone())));
-            let (single_series, others): (Vec<&SeriesQuery>, Vec<&SeriesQuery>) =
+            let (single_series, others): (Vec<&SelectedSeries>, Vec<&SelectedSeries>) =
                 adding.iter().partition(|series| dropped.plans.contains_key(&series.id));
             let single_series = single_series
                 .iter()
@@ -171,7 +182,7 @@ impl ReadView {
     /// Adds rollups of histograms according to the plan.
     pub(super) fn add_rollups(
         &self,
-        series: &[&SeriesQuery],
+        series: &[&SelectedSeries],
         plan: &Plan,
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
@@ -192,7 +203,7 @@ impl ReadView {
     /// Adds base histograms: where the plan uses no rollup, and rows that no rollup covers.
     pub(super) fn add_base(
         &self,
-        series: &[&SeriesQuery],
+        series: &[&SelectedSeries],
         plan: &Plan,
         covered: &CoveredParts,
         placement: Placement<'_>,
@@ -224,7 +235,7 @@ impl ReadView {
         for head in self.heads() {
             for series in series {
                 self.check()?;
-                let rows = head.rows_of(series.found.number, series.found.series.kind(), &range);
+                let rows = head.rows_of(series.number, series.kind, &range);
                 let Some(Rows::Histograms(rows)) = rows else { continue };
                 for row in rows {
                     let at = runs.partition_point(|(range, _)| range.end < row.end);
@@ -243,7 +254,7 @@ impl ReadView {
     pub(super) fn add_part(
         &self,
         info: &PartInfo,
-        series: &[&SeriesQuery],
+        series: &[&SelectedSeries],
         runs: &[ColumnRun],
         placement: Placement<'_>,
         gaps: &mut Vec<Gap>,
@@ -274,7 +285,7 @@ impl ReadView {
 
     pub(super) fn sum_numbers(
         &self,
-        series: &[SeriesQuery],
+        series: &[SelectedSeries],
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
     ) -> Result<Vec<Option<NumberSummary>>> {

@@ -12,6 +12,7 @@ use model::SeriesKind;
 
 use crate::error::Result;
 use crate::eval::Evaluation;
+use crate::eval::series::SeriesGroup;
 use crate::histogram::{DenseSum, SchemeConversion};
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
@@ -57,9 +58,6 @@ impl GrowthSums {
     }
 }
 
-/// Labels of a series, and the handles to read it.
-pub(super) type SeriesHandles = (LabelSet, Vec<SeriesHandle>);
-
 impl RangeFunctionEval<'_> {
     /// Whether sums of series may be possible.
     pub(super) fn is_summable(&self) -> bool {
@@ -72,15 +70,18 @@ impl RangeFunctionEval<'_> {
     pub(super) fn pack(
         &self,
         evaluation: &mut Evaluation<'_>,
-        pack: &[SeriesHandles],
+        pack: &[SeriesGroup],
         fetch: &SeriesFetch,
         range: &Range<i64>,
         (grouping, retained): (&Grouping, &AtomicUsize),
     ) -> Result<SeriesBatch> {
-        let stream = |evaluation: &mut Evaluation<'_>, (labels, handles): &SeriesHandles| {
-            let series = (labels.clone(), handles.as_slice());
-            self.series(evaluation, series, fetch, range, retained)
-        };
+        let stream =
+            |evaluation: &mut Evaluation<'_>, series: &SeriesGroup| -> Result<Vec<Stream>> {
+                let mut made = Vec::new();
+                let series = std::slice::from_ref(series);
+                self.series(evaluation, series, fetch, range, (retained, &mut made))?;
+                Ok(made)
+            };
         let mut sums = GrowthSums::default();
         let mut charged = 0;
         let mut is_summed = true;
@@ -90,8 +91,8 @@ impl RangeFunctionEval<'_> {
                 // Many series may have no sample in the range.
                 None => {
                     let found = stream(evaluation, series)?;
-                    evaluation.release(found.as_slice());
-                    found.is_none()
+                    evaluation.release(&found);
+                    found.is_empty()
                 }
             };
             let more = sums.samples().saturating_sub(charged);
@@ -117,7 +118,7 @@ impl RangeFunctionEval<'_> {
     fn add_series(
         &self,
         evaluation: &mut Evaluation<'_>,
-        (labels, handles): &SeriesHandles,
+        (labels, handles): &SeriesGroup,
         range: &Range<i64>,
         grouping: &Grouping,
         sums: &mut GrowthSums,
