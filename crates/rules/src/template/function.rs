@@ -195,7 +195,7 @@ const FUNCTIONS: &[TemplateFunction] = &[
     plain("toDuration", &[Any], None, |_, values| {
         let span_ns = to_float(&values[0])? * 1e9;
         // Go's conversion on amd64.
-        let fits = span_ns >= -9.223_372_036_854_775_8e18 && span_ns < 9.223_372_036_854_775_8e18;
+        let fits = (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&span_ns);
         Ok(TemplateValue::Duration(if fits { span_ns as i64 } else { i64::MIN }, true))
     }),
     plain("now", &[], None, |state, _| {
@@ -413,7 +413,7 @@ fn humanize_duration(seconds: f64) -> String {
     let sign = if seconds < 0.0 { "-" } else { "" };
     let seconds = seconds.abs();
     // Go's conversion on amd64.
-    let total = if seconds < 9.223_372_036_854_775_8e18 { seconds as i64 } else { i64::MIN };
+    let total = if seconds < 9.223_372_036_854_776e18 { seconds as i64 } else { i64::MIN };
     let (days, hours) = (total / 86_400, (total / 3_600) % 24);
     let (minutes, rest) = ((total / 60) % 60, total % 60);
     if days != 0 {
@@ -433,7 +433,7 @@ fn to_time(seconds: f64) -> Result<i64, String> {
         return Err("value is NaN or Inf".to_owned());
     }
     let nanoseconds = seconds * 1e9;
-    if !(-9.223_372_036_854_775_8e18..=9.223_372_036_854_775_8e18).contains(&nanoseconds) {
+    if !(-9.223_372_036_854_776e18..=9.223_372_036_854_776e18).contains(&nanoseconds) {
         let number = format_float(seconds, 'g', FloatPrecision::Shortest);
         return Err(format!(
             "{number} cannot be represented as a nanoseconds timestamp since it overflows int64"

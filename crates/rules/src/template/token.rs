@@ -420,5 +420,5 @@ fn is_space(c: char) -> bool {
 }
 
 fn is_alphanumeric(c: char) -> bool {
-    c == '_' || c.is_alphabetic() || (c.is_numeric() && c.to_digit(36).is_some())
+    c == '_' || c.is_alphabetic() || (c.is_numeric() && c.is_digit(36))
 }
