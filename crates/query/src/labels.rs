@@ -7,7 +7,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
-use label_table::{Label, LabelTable, SetLocation};
+use label_table::{HashedLabel, LabelTable, SetLocation};
 
 pub(crate) use label_table::LabelTableBuilder;
 
@@ -89,8 +89,10 @@ impl LabelSet {
     pub fn new<N: Into<Arc<str>>, V: Into<Arc<str>>>(
         pairs: impl IntoIterator<Item = (N, V)>,
     ) -> LabelSet {
-        let mut labels: Vec<Label> =
-            pairs.into_iter().map(|(name, value)| Label::new(name.into(), value.into())).collect();
+        let mut labels: Vec<HashedLabel> = pairs
+            .into_iter()
+            .map(|(name, value)| HashedLabel::new(name.into(), value.into()))
+            .collect();
         labels.reverse();
         labels.sort_by(|a, b| a.name.cmp(&b.name));
         labels.dedup_by(|a, b| a.name == b.name);
@@ -111,7 +113,7 @@ impl LabelSet {
     }
 
     /// Label set with a table of its own.
-    fn of_labels(labels: Vec<Label>) -> LabelSet {
+    fn of_labels(labels: Vec<HashedLabel>) -> LabelSet {
         let len = labels.len() as u32;
         LabelSet { table: Arc::new(LabelTable::of_set(labels)), start: 0, len }
     }
@@ -121,11 +123,11 @@ impl LabelSet {
         (self.start..self.start + self.len).map(|at| self.table.rank(at))
     }
 
-    fn labels(&self) -> impl Iterator<Item = &Label> {
+    fn labels(&self) -> impl Iterator<Item = &HashedLabel> {
         self.ranks().map(|rank| self.table.label(rank))
     }
 
-    fn label(&self, at: u32) -> &Label {
+    fn label(&self, at: u32) -> &HashedLabel {
         self.table.label(self.table.rank(self.start + at))
     }
 
@@ -174,21 +176,21 @@ impl LabelSet {
         if value.is_empty() && at.is_err() {
             return self.clone();
         }
-        let mut labels: Vec<Label> = self.labels().cloned().collect();
+        let mut labels: Vec<HashedLabel> = self.labels().cloned().collect();
         match at {
             Ok(at) if value.is_empty() => drop(labels.remove(at as usize)),
             Ok(at) => {
                 let name = Arc::clone(&labels[at as usize].name);
-                labels[at as usize] = Label::new(name, value.into());
+                labels[at as usize] = HashedLabel::new(name, value.into());
             }
-            Err(at) => labels.insert(at as usize, Label::new(name.into(), value.into())),
+            Err(at) => labels.insert(at as usize, HashedLabel::new(name.into(), value.into())),
         }
         LabelSet::of_labels(labels)
     }
 
     /// Labels whose names satisfy a predicate.
     pub fn filter(&self, predicate: impl Fn(&str) -> bool) -> LabelSet {
-        let is_kept = |label: &&Label| predicate(&label.name);
+        let is_kept = |label: &&HashedLabel| predicate(&label.name);
         let Some(first) = self.labels().position(|label| is_kept(&label)) else {
             return LabelSet { len: 0, table: Arc::clone(&self.table), start: self.start };
         };

@@ -33,7 +33,7 @@ pub use value::{
 use node::Definitions;
 
 /// Limit of the source text of a template: 1 MiB.
-pub const TEMPLATE_SIZE_MAX: usize = 1 << 20;
+const TEMPLATE_SIZE_MAX: usize = 1 << 20;
 
 /// A parsed template. Parse once, expand often.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use render::text::escape_control;
 use render::time::precise_time_text;
 use serde_json::Value;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 
 /// Show the active alerts of a server

@@ -11,8 +11,8 @@ use render::text::escape_control;
 use render::time::precise_time_text;
 use serde_json::Value;
 
-use crate::command::print_stdout;
 use crate::import::parse_label;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::time::{self, TimeExpr};
 

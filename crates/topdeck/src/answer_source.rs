@@ -20,8 +20,8 @@ use query::{
 use report::document;
 use store::{Cardinality, ReadView, Store, TimeColumn};
 
-use crate::command::print_message;
 use crate::journal::progress_line::ProgressLine;
+use crate::output::print_message;
 use crate::query::error_text;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::{no_match_error, open, with_dir};

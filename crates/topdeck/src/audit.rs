@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 
 /// Reconcile received, stored and lost samples per producer and stage

@@ -13,9 +13,9 @@ use render::terminal::Terminal;
 use report::CsvTable;
 
 use crate::answer_source::{AnswerSource, BreakdownThresholds};
-use crate::command::print_stdout;
 use crate::compare::resolve_range;
 use crate::hist::options::parse_quantity;
+use crate::output::print_stdout;
 use crate::query::report_gaps;
 use crate::server_client::ServerClient;
 use crate::store::{ParsedSelector, left_out_text};

@@ -7,7 +7,7 @@ use anyhow::Result;
 use report::CsvTable;
 
 use crate::answer_source::AnswerSource;
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::ServerClient;
 
 /// Show which metrics, labels and label values have the most series

@@ -8,7 +8,7 @@ use inspect::find::MatchPreference;
 use inspect::metric_patterns::MetricPatterns;
 use inspect::reference_time::ReferenceTime;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::process_argument::find_process;
 
 /// Show all metrics of a process

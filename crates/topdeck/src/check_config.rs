@@ -5,9 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::print_stdout;
 use crate::node::{ROLES, verify_settings, verify_tokens};
-use crate::output::{print_message, print_problems};
+use crate::output::{print_message, print_problems, print_stdout};
 use crate::serve::data_dir;
 use crate::settings::Settings;
 use render::text::escape_control;

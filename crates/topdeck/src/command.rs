@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{CommandFactory, FromArgMatches as _, Parser};
 
-use crate::renamed_flags;
-
-pub(crate) use crate::output::{print_message, print_stderr, print_stdout};
+use crate::output::print_message;
+use crate::subcommand_table::subcommands;
+use crate::{renamed_flags, usage_error};
 
 /// Latency observability with full distributions instead of averages.
 ///
@@ -38,26 +38,6 @@ Exit status:
   3  data is missing (`topdeck journal cat` and `tail`, `topdeck store export`), or the result of
      `topdeck load` is invalid
   4  a requirement of `topdeck load` was not met";
-
-/// Subcommands: a row has the variant of the command line, its options, and the function that runs
-/// it. Adding a subcommand takes a file, declared in `main.rs`, and a row here.
-macro_rules! subcommands {
-    ($command:ident: $($(#[$attribute:meta])* $variant:ident($options:ty) => $run:path,)+) => {
-        #[derive(clap::Subcommand)]
-        enum $command {
-            $($(#[$attribute])* $variant($options),)+
-        }
-
-        impl $command {
-            fn run(&self) -> anyhow::Result<std::process::ExitCode> {
-                match self {
-                    $($command::$variant(options) => $run(options),)+
-                }
-            }
-        }
-    };
-}
-pub(crate) use subcommands;
 
 subcommands! {
     Command:
@@ -106,6 +86,7 @@ subcommands! {
 }
 
 pub(crate) fn parse_args() -> Topdeck {
+    usage_error::set_command(Topdeck::command);
     let args: Vec<OsString> = std::env::args_os().collect();
     let matches = Topdeck::command().try_get_matches_from(&args);
     // `try_parse_from` would add the usage of the program instead of the subcommand.
@@ -123,18 +104,6 @@ impl Topdeck {
     pub(crate) fn run(&self) -> Result<ExitCode> {
         self.subcommand.run()
     }
-}
-
-/// Reports a usage error of a check that clap cannot do: exit status 2. `subcommand` is `hist`, or
-/// `journal cat`.
-pub(crate) fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
-    let mut command = Topdeck::command();
-    command.build();
-    let mut found = &mut command;
-    for name in subcommand.split(' ') {
-        found = found.find_subcommand_mut(name).expect("BUG: no such subcommand");
-    }
-    found.error(clap::error::ErrorKind::ValueValidation, message).exit()
 }
 
 /// Prints an error. A closed standard output (`| head`) is not an error.

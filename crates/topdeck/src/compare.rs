@@ -15,11 +15,12 @@ use report::CsvTable;
 use report::document::{self, CellEncoding};
 
 use crate::answer_source::AnswerSource;
-use crate::command::{exit_with_usage_error, print_stdout};
+use crate::output::print_stdout;
 use crate::query::report_gaps;
 use crate::server_client::ServerClient;
 use crate::store::ParsedSelector;
 use crate::time::{self, TimeExpr};
+use crate::usage_error::exit_with_usage_error;
 
 /// Compare two selections, or one selection at two times: distance and significance
 ///

@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap_complete::Shell;
 
 use crate::command;
+use crate::output::print_stdout;
 
 /// Print a completion script for a shell
 ///
@@ -21,6 +22,6 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut script = Vec::new();
     clap_complete::generate(options.shell, &mut command::clap_command(), "topdeck", &mut script);
-    command::print_stdout(&script)?;
+    print_stdout(&script)?;
     Ok(ExitCode::SUCCESS)
 }

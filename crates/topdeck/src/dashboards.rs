@@ -6,7 +6,7 @@ mod import;
 
 use std::process::ExitCode;
 
-use crate::command::subcommands;
+use crate::subcommand_table::subcommands;
 
 /// Import dashboards of Grafana
 #[derive(clap::Args)]

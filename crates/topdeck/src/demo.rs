@@ -22,8 +22,8 @@ use role::NodeMode;
 use synthetic::{Shop, ShopNumbers};
 use tokio::runtime;
 
-use crate::command::{print_message, print_stdout};
 use crate::node::{Node, ROLES};
+use crate::output::{print_message, print_stdout};
 use crate::serve::{ServiceEvent, Signals};
 use crate::settings::Settings;
 use crate::store::private_dir;

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use inspect::diff;
 use inspect::find::MatchPreference;
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use crate::command::subcommands;
+use crate::subcommand_table::subcommands;
 
 /// Measure this machine: clock, overhead of observation, process table
 #[derive(clap::Args)]

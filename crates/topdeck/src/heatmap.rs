@@ -25,8 +25,8 @@ use report::CsvTable;
 use store::TimeColumn;
 
 use crate::answer_source::AnswerSource;
-use crate::command::print_stdout;
 use crate::hist::options::parse_quantity;
+use crate::output::print_stdout;
 use crate::server_client::ServerClient;
 use crate::store::{ParsedSelector, left_out_text, no_match_error};
 use crate::store_arguments::StoreArguments;

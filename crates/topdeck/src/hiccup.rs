@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::background;
-use crate::command::{print_stderr, print_stdout};
+use crate::output::{print_stderr, print_stdout};
 use crate::time;
 use host::stalls::{DelayStats, JoinedScope, stalls_json, stalls_text};
 

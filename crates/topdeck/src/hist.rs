@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 
-use crate::command::{print_message, print_stdout};
 pub(crate) use crate::hist::options::Options;
+use crate::output::{print_message, print_stdout};
 use render::terminal::Terminal;
 use report::distribution::{self, CollectedInput};
 
@@ -96,5 +96,5 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
 
 /// Reports a usage error of a check that clap cannot do: exit status 2.
 fn exit_with_usage_error(message: String) -> ! {
-    crate::command::exit_with_usage_error("hist", message)
+    crate::usage_error::exit_with_usage_error("hist", message)
 }

@@ -28,7 +28,6 @@ use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use collect::{InputFormat, Unit};
 
-use crate::command::{exit_with_usage_error, print_message, print_stdout};
 use crate::hist::options::parse_unit;
 use crate::import::import_batches::ImportSummary;
 use crate::import::import_progress::ImportProgress;
@@ -38,8 +37,10 @@ use crate::import::input_source::InputSource;
 use crate::import::scan::ScanSummary;
 use crate::import::tsdb_import::TsdbOptions;
 use crate::journal::progress_line::ProgressLine;
+use crate::output::{print_message, print_stdout};
 use crate::server_client::ServerClient;
 use crate::time::{self, TimeExpr};
+use crate::usage_error::exit_with_usage_error;
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
 use render::text::escape_control;

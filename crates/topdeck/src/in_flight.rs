@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use inspect::find::{self, MatchPreference};
 use inspect::in_flight;
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
 use crate::time;
 

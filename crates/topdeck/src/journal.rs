@@ -28,7 +28,8 @@ use std::sync::Arc;
 use anyhow::{Result, anyhow};
 use journal::{Error, Journal};
 
-use crate::command::{print_message, subcommands};
+use crate::output::print_message;
+use crate::subcommand_table::subcommands;
 use render::bytes::humanize_sizes;
 use render::text::shell_quote;
 use render::time::format_duration;
@@ -83,7 +84,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 /// Reports a usage error of a check that clap cannot do: exit status 2.
 fn exit_with_usage_error(subcommand: &str, message: String) -> ! {
-    crate::command::exit_with_usage_error(&format!("journal {subcommand}"), message)
+    crate::usage_error::exit_with_usage_error(&format!("journal {subcommand}"), message)
 }
 
 /// Opens a journal, and reports records lost since it was last open.

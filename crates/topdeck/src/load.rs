@@ -25,10 +25,10 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 use crate::background;
-use crate::command::{print_message, print_stderr, print_stdout};
 pub(crate) use crate::load::options::Options;
 use crate::load::options::{Command, RunOptions};
 use crate::load::run_observer::RunObserver;
+use crate::output::{print_message, print_stderr, print_stdout};
 use load::report::push_sink::{PushSink, PushTarget};
 use load::report::run_plan::RunPlan;
 use load::report::run_report::{RequirementResult, RunReport};

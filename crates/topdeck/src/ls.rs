@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use inspect::{find, ls};
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 
 /// List the processes that export metrics in shared memory
 ///

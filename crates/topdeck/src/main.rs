@@ -52,11 +52,13 @@ mod settings;
 mod snapshot;
 mod store;
 mod store_arguments;
+mod subcommand_table;
 mod tail;
 mod targets;
 mod time;
 mod token;
 mod top;
+mod usage_error;
 mod watch;
 
 use std::process::ExitCode;

@@ -11,8 +11,8 @@ use report::{CsvTable, document};
 use serde_json::Value;
 use store::DAY;
 
-use crate::command::print_stdout;
 use crate::hist::options::parse_quantity;
+use crate::output::print_stdout;
 use crate::query::error_text;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::{open, with_dir};

@@ -6,7 +6,7 @@ use anyhow::Result;
 use inspect::find::{self, MatchPreference};
 use inspect::post_mortem;
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use crate::process_argument::find_process;
 
 /// Show the last state of a terminated process

@@ -15,7 +15,7 @@ use report::document::{self, CellEncoding};
 use report::{CsvTable, StepWindow, gap_text};
 
 use crate::answer_source::{AnswerSource, BoundedQuery};
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use crate::server_client::ServerClient;
 use crate::store_arguments::StoreArguments;
 use crate::time::{self, TimeExpr};

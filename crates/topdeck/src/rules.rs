@@ -5,7 +5,7 @@ mod test;
 
 use std::process::ExitCode;
 
-use crate::command::subcommands;
+use crate::subcommand_table::subcommands;
 
 /// Check and test rule files
 #[derive(clap::Args)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use http::Method;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 use render::text::escape_control;
 

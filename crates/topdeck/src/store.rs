@@ -27,9 +27,10 @@ use store::{Error, ReadView, SeriesEntryRef, Store};
 pub(crate) use crate::store::copy::restore_snapshot;
 pub(crate) use crate::store::create::create;
 
-use crate::command::{print_message, subcommands};
 use crate::journal::format as journal_format;
+use crate::output::print_message;
 use crate::server_client::server_of;
+use crate::subcommand_table::subcommands;
 use render::text::{plural, shell_quote};
 
 /// Time series store for histograms, counters, gauges and strings

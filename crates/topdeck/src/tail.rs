@@ -8,7 +8,7 @@ use render::terminal::Terminal;
 use render::text::{escape_control, plural};
 use serde_json::Value;
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::ParsedSelector;
 

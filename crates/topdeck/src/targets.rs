@@ -13,7 +13,7 @@ use render::time::duration_text;
 use report::CsvTable;
 use serde_json::Value;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 
 /// Show the state of the scrapes, checks and sources of a server

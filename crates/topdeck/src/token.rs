@@ -10,7 +10,7 @@ use render::table::format_table;
 use render::text::escape_control;
 use render::time::precise_time_text;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::store::private_dir;
 
 /// Create, list and remove access tokens

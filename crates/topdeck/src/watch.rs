@@ -7,7 +7,7 @@ use inspect::find::MatchPreference;
 use inspect::metric_patterns::MetricPatterns;
 use inspect::watch::{self, WatchSummary};
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::process_argument::find_process;
 use crate::process_waiter::{self, ProcessWaiter, WakeReason};
 use crate::time;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 
 /// Print a count per second
 #[derive(clap::Args)]

@@ -8,7 +8,7 @@ use model::Gap;
 use store::{ReadView, TimeColumn, TimeGrid};
 
 use super::HEATMAP;
-use super::histogram::{SelectedSeries, counts_above, estimate_rows};
+use super::histogram::{MetricSelection, counts_above, estimate_rows};
 use super::indexed_cells::CellEdges;
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
@@ -47,7 +47,7 @@ pub(super) async fn heatmap(
     };
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selection =
-            SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
+            MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
         // Without an explicit `from` or `to`, gaps before or after the data are included.
         let gaps = view.gaps(&selection.requested).into_iter().collect();
         let total = Mixture::default();
@@ -94,7 +94,7 @@ pub(super) async fn heatmap(
 
 /// A response under construction.
 struct HeatmapResponse<'a> {
-    selection: &'a SelectedSeries,
+    selection: &'a MetricSelection,
     cells: ColumnCells,
     columns: Vec<Json>,
     total: Mixture,

@@ -31,7 +31,7 @@ pub(super) async fn histogram(
     let estimate = move |view: &ReadView, _: &ActiveQuery| estimate_rows(&requested, view, now, 1);
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let selection =
-            SelectedSeries::resolve(&parameters, view, now, queries.settings.limits.series)?;
+            MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
         let (start, end) = (selection.range.start, selection.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
         let mut columns = view.histograms(&selection.series, grid)?;
@@ -96,7 +96,7 @@ pub(super) fn counts_above(limits: &[(String, f64)], mixture: &Mixture) -> Json 
 }
 
 /// Selected histogram series of one unit, and the time range.
-pub(super) struct SelectedSeries {
+pub(super) struct MetricSelection {
     pub(super) selector: String,
     pub(super) series: Vec<store::SeriesEntryRef>,
     /// Series without a unit that are not read.
@@ -108,13 +108,13 @@ pub(super) struct SelectedSeries {
     pub(super) thresholds: Vec<(String, f64)>,
 }
 
-impl SelectedSeries {
+impl MetricSelection {
     pub(super) fn resolve(
         parameters: &Parameters,
         view: &ReadView,
         now: i64,
         series_max: u64,
-    ) -> Result<SelectedSeries, ApiError> {
+    ) -> Result<MetricSelection, ApiError> {
         let written = parameters.required("selector", SELECTOR_SYNTAX)?.to_owned();
         let selector = parameters.selectors("selector")?;
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
@@ -137,7 +137,7 @@ impl SelectedSeries {
             (Err(ApiError::NotFound(_)), Some(missing)) => missing,
             (range, _) => range?,
         };
-        Ok(SelectedSeries {
+        Ok(MetricSelection {
             selector: written,
             series: found,
             left_out,

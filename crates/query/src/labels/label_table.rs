@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 /// A name with a value.
 #[derive(Clone, Debug)]
-pub(super) struct Label {
+pub(super) struct HashedLabel {
     pub(super) name: Arc<str>,
     pub(super) value: Arc<str>,
     /// Hash of both, equal in all tables.
@@ -18,14 +18,14 @@ pub(super) struct Label {
 /// Randomly keyed, so that an attacker cannot choose colliding labels.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-impl Label {
-    pub(super) fn new(name: Arc<str>, value: Arc<str>) -> Label {
+impl HashedLabel {
+    pub(super) fn new(name: Arc<str>, value: Arc<str>) -> HashedLabel {
         let hash = HASHER.hash_one((&*name, &*value));
-        Label { name, value, hash }
+        HashedLabel { name, value, hash }
     }
 
     /// By name and value. Shared texts are not read.
-    pub(super) fn cmp(&self, other: &Label) -> Ordering {
+    pub(super) fn cmp(&self, other: &HashedLabel) -> Ordering {
         let compare = |a: &Arc<str>, b: &Arc<str>| match Arc::ptr_eq(a, b) {
             true => Ordering::Equal,
             false => a.cmp(b),
@@ -38,14 +38,14 @@ impl Label {
 #[derive(Debug)]
 pub(super) struct LabelTable {
     /// Ascending.
-    labels: Vec<Label>,
+    labels: Vec<HashedLabel>,
     /// Ranks of the labels of all sets, set by set; empty if all labels are one set.
     ranks: Vec<u32>,
 }
 
 impl LabelTable {
     /// Table of one set, by ascending name.
-    pub(super) fn of_set(labels: Vec<Label>) -> LabelTable {
+    pub(super) fn of_set(labels: Vec<HashedLabel>) -> LabelTable {
         LabelTable { labels, ranks: Vec::new() }
     }
 
@@ -55,7 +55,7 @@ impl LabelTable {
     }
 
     /// Label by rank.
-    pub(super) fn label(&self, rank: u32) -> &Label {
+    pub(super) fn label(&self, rank: u32) -> &HashedLabel {
         &self.labels[rank as usize]
     }
 }
@@ -71,7 +71,7 @@ pub(super) struct SetLocation {
 /// Collects the label sets of a selection.
 #[derive(Default)]
 pub(crate) struct LabelTableBuilder {
-    labels: Vec<Label>,
+    labels: Vec<HashedLabel>,
     /// Position of each label, by name, a byte that no text has, and value.
     positions: HashMap<Box<[u8]>, u32>,
     names: Vec<Arc<str>>,
@@ -121,7 +121,7 @@ impl LabelTableBuilder {
             }
         };
         let position = self.labels.len() as u32;
-        self.labels.push(Label::new(name, String::from_utf8_lossy(value).into()));
+        self.labels.push(HashedLabel::new(name, String::from_utf8_lossy(value).into()));
         self.positions.insert(self.text.as_slice().into(), position);
         position
     }

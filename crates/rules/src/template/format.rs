@@ -20,7 +20,7 @@ const POINTER: &str = "0xc000000000";
 #[derive(Debug)]
 pub(super) struct TextSizeExceeded;
 
-type Written = Result<(), TextSizeExceeded>;
+type FormatResult = Result<(), TextSizeExceeded>;
 
 /// `values` as `print` writes them: spaces only between two values neither of which is a string.
 pub(super) fn print(values: &[TemplateValue]) -> Result<String, TextSizeExceeded> {
@@ -164,7 +164,7 @@ struct Printer {
 }
 
 impl Printer {
-    fn write(&mut self, text: &str) -> Written {
+    fn write(&mut self, text: &str) -> FormatResult {
         if self.out.len() + text.len() > TEXT_SIZE_MAX {
             return Err(TextSizeExceeded);
         }
@@ -245,7 +245,7 @@ impl Printer {
         Ok(&rest[verb.len_utf8()..])
     }
 
-    fn print(&mut self, value: &TemplateValue, verb: char, depth: usize) -> Written {
+    fn print(&mut self, value: &TemplateValue, verb: char, depth: usize) -> FormatResult {
         if verb == 'T' && depth == 0 {
             return match value {
                 TemplateValue::Nil | TemplateValue::Missing => self.pad("<nil>"),
@@ -332,13 +332,13 @@ impl Printer {
         }
     }
 
-    fn bad_verb(&mut self, value: &TemplateValue, verb: char) -> Written {
+    fn bad_verb(&mut self, value: &TemplateValue, verb: char) -> FormatResult {
         self.write(&format!("%!{verb}({}=", value.type_name()))?;
         self.print(value, 'v', 0)?;
         self.write(")")
     }
 
-    fn pad(&mut self, text: &str) -> Written {
+    fn pad(&mut self, text: &str) -> FormatResult {
         let length = text.chars().count();
         let missing = self.flags.width.unwrap_or(0).saturating_sub(length);
         let zero = self.flags.zero && !self.flags.minus;
@@ -352,14 +352,14 @@ impl Printer {
         }
     }
 
-    fn pad_without_zeros(&mut self, text: &str) -> Written {
+    fn pad_without_zeros(&mut self, text: &str) -> FormatResult {
         let zero = std::mem::replace(&mut self.flags.zero, false);
         let written = self.pad(text);
         self.flags.zero = zero;
         written
     }
 
-    fn text(&mut self, text: &str, verb: char) -> Written {
+    fn text(&mut self, text: &str, verb: char) -> FormatResult {
         if matches!(verb, 'x' | 'X') {
             return self.hexadecimal(text.as_bytes(), verb);
         }
@@ -380,7 +380,7 @@ impl Printer {
         }
     }
 
-    fn hexadecimal(&mut self, bytes: &[u8], verb: char) -> Written {
+    fn hexadecimal(&mut self, bytes: &[u8], verb: char) -> FormatResult {
         let length = self.flags.precision.unwrap_or(bytes.len()).min(bytes.len());
         let (prefix, space) = (self.flags.sharp, self.flags.space);
         let mark = if verb == 'X' { "0X" } else { "0x" };
@@ -400,7 +400,7 @@ impl Printer {
         self.pad(&out)
     }
 
-    fn integer(&mut self, value: &TemplateValue, number: i128, verb: char) -> Written {
+    fn integer(&mut self, value: &TemplateValue, number: i128, verb: char) -> FormatResult {
         let digits = match verb {
             'v' | 'd' => format!("{}", number.unsigned_abs()),
             'b' => format!("{:b}", number.unsigned_abs()),
@@ -437,7 +437,7 @@ impl Printer {
         self.pad_without_zeros(&format!("{sign}{prefix}{zeros}{digits}"))
     }
 
-    fn character(&mut self, number: i128, verb: char) -> Written {
+    fn character(&mut self, number: i128, verb: char) -> FormatResult {
         let c = u32::try_from(number).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
         match verb {
             'c' => self.pad(c.encode_utf8(&mut [0; 4])),
@@ -456,7 +456,7 @@ impl Printer {
         }
     }
 
-    fn float(&mut self, value: &TemplateValue, number: f64, verb: char) -> Written {
+    fn float(&mut self, value: &TemplateValue, number: f64, verb: char) -> FormatResult {
         let (kind, precision) = match verb {
             'v' => ('g', FloatPrecision::Shortest),
             'g' | 'G' | 'x' | 'X' => (verb, FloatPrecision::Shortest),

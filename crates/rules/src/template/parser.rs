@@ -14,14 +14,14 @@ use super::token::{PositionedToken, TemplateTokenKind, tokens};
 /// recurse: 64 levels need less than 1 MiB of stack in a debug build.
 pub(super) const NESTING_MAX: usize = 64;
 
-type Parsed<T> = Result<T, String>;
+type ParseResult<T> = Result<T, String>;
 
 /// Parses `text`, whose own tree gets the name `name`. The error is a message with name and line.
 pub(super) fn parse(
     name: &str,
     text: &str,
     is_function: &dyn Fn(&str) -> bool,
-) -> Parsed<Definitions> {
+) -> ParseResult<Definitions> {
     let mut parser = TemplateParser {
         name,
         tokens: tokens(text),
@@ -67,7 +67,7 @@ impl ListEnd {
     }
 }
 
-enum Parsing {
+enum ListItem {
     Node(TemplateNode),
     End(ListEnd),
 }
@@ -86,12 +86,12 @@ struct TemplateParser<'a> {
 }
 
 impl TemplateParser<'_> {
-    fn error<T>(&self, message: impl AsRef<str>) -> Parsed<T> {
+    fn error<T>(&self, message: impl AsRef<str>) -> ParseResult<T> {
         let line = self.tokens[self.lexed].line;
         Err(format!("template: {}:{line}: {}", self.name, message.as_ref()))
     }
 
-    fn unexpected<T>(&self, token: &PositionedToken, context: &str) -> Parsed<T> {
+    fn unexpected<T>(&self, token: &PositionedToken, context: &str) -> ParseResult<T> {
         if token.kind != TemplateTokenKind::Error {
             return self.error(format!("unexpected {} in {context}", token.describe()));
         }
@@ -130,7 +130,7 @@ impl TemplateParser<'_> {
         self.peek()
     }
 
-    fn expect(&mut self, kind: TemplateTokenKind, context: &str) -> Parsed<PositionedToken> {
+    fn expect(&mut self, kind: TemplateTokenKind, context: &str) -> ParseResult<PositionedToken> {
         let token = self.token_after_space();
         if token.kind != kind {
             return self.unexpected(&token, context);
@@ -138,7 +138,7 @@ impl TemplateParser<'_> {
         Ok(token)
     }
 
-    fn nest(&mut self) -> Parsed<()> {
+    fn nest(&mut self) -> ParseResult<()> {
         self.nesting += 1;
         match self.nesting > NESTING_MAX {
             true => self.error(format!("nesting limit ({NESTING_MAX}) reached")),
@@ -146,7 +146,7 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn define(&mut self, name: String, nodes: Vec<TemplateNode>) -> Parsed<()> {
+    fn define(&mut self, name: String, nodes: Vec<TemplateNode>) -> ParseResult<()> {
         match self.definitions.get(&name) {
             Some(existing) if !is_blank(existing) => match is_blank(&nodes) {
                 true => Ok(()),
@@ -163,7 +163,7 @@ impl TemplateParser<'_> {
     }
 
     /// The whole text; `{{define}}` is allowed only at this level.
-    fn text(&mut self) -> Parsed<Vec<TemplateNode>> {
+    fn text(&mut self) -> ParseResult<Vec<TemplateNode>> {
         let mut nodes = Vec::new();
         loop {
             let token = self.peek();
@@ -180,13 +180,13 @@ impl TemplateParser<'_> {
                 self.next = start;
             }
             match self.text_or_action()? {
-                Parsing::Node(node) => nodes.push(node),
-                Parsing::End(end) => return self.error(format!("unexpected {}", end.text())),
+                ListItem::Node(node) => nodes.push(node),
+                ListItem::End(end) => return self.error(format!("unexpected {}", end.text())),
             }
         }
     }
 
-    fn definition(&mut self) -> Parsed<()> {
+    fn definition(&mut self) -> ParseResult<()> {
         let outer = std::mem::replace(&mut self.scope, VariableScope::new());
         let token = self.token_after_space();
         let name = self.template_name(&token, "define clause")?;
@@ -197,7 +197,7 @@ impl TemplateParser<'_> {
     }
 
     /// The body of a `{{define}}` or `{{block}}`.
-    fn named_body(&mut self, name: String, context: &str) -> Parsed<()> {
+    fn named_body(&mut self, name: String, context: &str) -> ParseResult<()> {
         let (nodes, end) = self.list()?;
         if end != ListEnd::End {
             return self.error(format!("unexpected {} in {context}", end.text()));
@@ -205,13 +205,13 @@ impl TemplateParser<'_> {
         self.define(name, nodes)
     }
 
-    fn list(&mut self) -> Parsed<(Vec<TemplateNode>, ListEnd)> {
+    fn list(&mut self) -> ParseResult<(Vec<TemplateNode>, ListEnd)> {
         self.nest()?;
         let mut nodes = Vec::new();
         while self.peek_after_space().kind != TemplateTokenKind::EndOfText {
             match self.text_or_action()? {
-                Parsing::Node(node) => nodes.push(node),
-                Parsing::End(end) => {
+                ListItem::Node(node) => nodes.push(node),
+                ListItem::End(end) => {
                     self.nesting -= 1;
                     return Ok((nodes, end));
                 }
@@ -220,10 +220,10 @@ impl TemplateParser<'_> {
         self.error("unexpected EOF")
     }
 
-    fn text_or_action(&mut self) -> Parsed<Parsing> {
+    fn text_or_action(&mut self) -> ParseResult<ListItem> {
         let token = self.token_after_space();
         match token.kind {
-            TemplateTokenKind::Text => Ok(Parsing::Node(TemplateNode::Text(token.text))),
+            TemplateTokenKind::Text => Ok(ListItem::Node(TemplateNode::Text(token.text))),
             TemplateTokenKind::LeftDelimiter => {
                 self.scope.action_line = token.line;
                 let parsed = self.action()?;
@@ -234,7 +234,7 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn action(&mut self) -> Parsed<Parsing> {
+    fn action(&mut self) -> ParseResult<ListItem> {
         let token = self.token_after_space();
         let node = match token.kind {
             TemplateTokenKind::Block => self.block()?,
@@ -247,11 +247,11 @@ impl TemplateParser<'_> {
                 if !matches!(next, TemplateTokenKind::If | TemplateTokenKind::With) {
                     self.expect(TemplateTokenKind::RightDelimiter, "else")?;
                 }
-                return Ok(Parsing::End(ListEnd::Else));
+                return Ok(ListItem::End(ListEnd::Else));
             }
             TemplateTokenKind::End => {
                 self.expect(TemplateTokenKind::RightDelimiter, "end")?;
-                return Ok(Parsing::End(ListEnd::End));
+                return Ok(ListItem::End(ListEnd::End));
             }
             TemplateTokenKind::If => TemplateNode::If(self.branches("if", TemplateTokenKind::If)?),
             TemplateTokenKind::With => {
@@ -264,10 +264,10 @@ impl TemplateParser<'_> {
                 TemplateNode::Action(self.pipeline("command", TemplateTokenKind::RightDelimiter)?)
             }
         };
-        Ok(Parsing::Node(node))
+        Ok(ListItem::Node(node))
     }
 
-    fn loop_control(&mut self, text: &str, node: TemplateNode) -> Parsed<TemplateNode> {
+    fn loop_control(&mut self, text: &str, node: TemplateNode) -> ParseResult<TemplateNode> {
         self.expect(TemplateTokenKind::RightDelimiter, text)?;
         match self.scope.range_depth {
             0 => self.error(format!("{text} outside {{{{range}}}}")),
@@ -275,7 +275,7 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn branches(&mut self, context: &str, keyword: TemplateTokenKind) -> Parsed<Branches> {
+    fn branches(&mut self, context: &str, keyword: TemplateTokenKind) -> ParseResult<Branches> {
         let variable_count = self.scope.variables.len();
         let mut tried = Vec::new();
         let otherwise = loop {
@@ -296,7 +296,7 @@ impl TemplateParser<'_> {
     }
 
     /// What follows `{{else}}`.
-    fn last_list(&mut self) -> Parsed<Vec<TemplateNode>> {
+    fn last_list(&mut self) -> ParseResult<Vec<TemplateNode>> {
         let (nodes, end) = self.list()?;
         match end {
             ListEnd::End => Ok(nodes),
@@ -304,7 +304,7 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn range(&mut self) -> Parsed<TemplateNode> {
+    fn range(&mut self) -> ParseResult<TemplateNode> {
         let variable_count = self.scope.variables.len();
         let pipeline = self.pipeline("range", TemplateTokenKind::RightDelimiter)?;
         self.scope.range_depth += 1;
@@ -318,7 +318,7 @@ impl TemplateParser<'_> {
         Ok(TemplateNode::Range { pipeline, body, otherwise })
     }
 
-    fn block(&mut self) -> Parsed<TemplateNode> {
+    fn block(&mut self) -> ParseResult<TemplateNode> {
         let token = self.token_after_space();
         let name = self.template_name(&token, "block clause")?;
         let pipeline = self.pipeline("block clause", TemplateTokenKind::RightDelimiter)?;
@@ -329,7 +329,7 @@ impl TemplateParser<'_> {
         Ok(TemplateNode::Template(TemplateCall { offset: token.offset, name, pipeline }))
     }
 
-    fn template_call(&mut self) -> Parsed<TemplateNode> {
+    fn template_call(&mut self) -> ParseResult<TemplateNode> {
         let token = self.token_after_space();
         let name = self.template_name(&token, "template clause")?;
         let pipeline = match self.peek_after_space().kind {
@@ -342,7 +342,7 @@ impl TemplateParser<'_> {
         Ok(TemplateNode::Template(TemplateCall { offset: token.offset, name, pipeline }))
     }
 
-    fn template_name(&mut self, token: &PositionedToken, context: &str) -> Parsed<String> {
+    fn template_name(&mut self, token: &PositionedToken, context: &str) -> ParseResult<String> {
         match token.kind {
             TemplateTokenKind::QuotedString | TemplateTokenKind::RawString => {
                 self.string_value(token)
@@ -351,14 +351,14 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn string_value(&self, token: &PositionedToken) -> Parsed<String> {
+    fn string_value(&self, token: &PositionedToken) -> ParseResult<String> {
         match unquote(&token.text) {
             Some(value) => Ok(value),
             None => self.error("invalid syntax"),
         }
     }
 
-    fn pipeline(&mut self, context: &str, end: TemplateTokenKind) -> Parsed<Pipeline> {
+    fn pipeline(&mut self, context: &str, end: TemplateTokenKind) -> ParseResult<Pipeline> {
         let offset = self.peek_after_space().offset;
         let mut pipeline =
             Pipeline { offset, assigns: false, variables: Vec::new(), commands: Vec::new() };
@@ -394,7 +394,7 @@ impl TemplateParser<'_> {
     }
 
     /// One declared or assigned variable, if there is one. True if a second one follows.
-    fn declaration(&mut self, context: &str, pipeline: &mut Pipeline) -> Parsed<bool> {
+    fn declaration(&mut self, context: &str, pipeline: &mut Pipeline) -> ParseResult<bool> {
         let variable = self.peek_after_space();
         if variable.kind != TemplateTokenKind::Variable {
             return Ok(false);
@@ -432,7 +432,7 @@ impl TemplateParser<'_> {
     }
 
     /// Operands up to a pipe character, which is consumed, or the end of the pipeline.
-    fn command(&mut self) -> Parsed<TemplateCommand> {
+    fn command(&mut self) -> ParseResult<TemplateCommand> {
         let offset = self.peek_after_space().offset;
         let mut operands = Vec::new();
         loop {
@@ -455,7 +455,7 @@ impl TemplateParser<'_> {
         }
     }
 
-    fn operand(&mut self) -> Parsed<Option<Operand>> {
+    fn operand(&mut self) -> ParseResult<Option<Operand>> {
         let Some(first) = self.term()? else { return Ok(None) };
         if self.peek().kind != TemplateTokenKind::Field {
             return Ok(Some(first));
@@ -487,7 +487,7 @@ impl TemplateParser<'_> {
         Ok(Some(Operand { offset, kind }))
     }
 
-    fn term(&mut self) -> Parsed<Option<Operand>> {
+    fn term(&mut self) -> ParseResult<Option<Operand>> {
         let token = self.token_after_space();
         let kind = match token.kind {
             TemplateTokenKind::Identifier => {

@@ -67,8 +67,8 @@ pub(super) fn unquote(literal: &str) -> Option<String> {
     while !rest.is_empty() {
         let (piece, tail) = unquote_char(rest, '"')?;
         match piece {
-            Unquoted::Byte(byte) => bytes.push(byte),
-            Unquoted::Char(c) => bytes.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            LiteralChar::Byte(byte) => bytes.push(byte),
+            LiteralChar::Char(c) => bytes.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
         }
         rest = tail;
     }
@@ -84,28 +84,28 @@ pub(super) fn unquote_char_constant(literal: &str) -> Result<i64, String> {
         return Err(format!("malformed character constant: {literal}"));
     }
     Ok(match piece {
-        Unquoted::Byte(byte) => i64::from(byte),
-        Unquoted::Char(c) => i64::from(u32::from(c)),
+        LiteralChar::Byte(byte) => i64::from(byte),
+        LiteralChar::Char(c) => i64::from(u32::from(c)),
     })
 }
 
-enum Unquoted {
+enum LiteralChar {
     Byte(u8),
     Char(char),
 }
 
-fn unquote_char(text: &str, mark: char) -> Option<(Unquoted, &str)> {
+fn unquote_char(text: &str, mark: char) -> Option<(LiteralChar, &str)> {
     let mut chars = text.chars();
     let first = chars.next()?;
     if first == mark {
         return None;
     }
     if first != '\\' {
-        return Some((Unquoted::Char(first), chars.as_str()));
+        return Some((LiteralChar::Char(first), chars.as_str()));
     }
     let escape = chars.next()?;
     let rest = chars.as_str();
-    let simple = |c| Some((Unquoted::Char(c), rest));
+    let simple = |c| Some((LiteralChar::Char(c), rest));
     let numbered = |digits: &str, length: usize, radix: u32| -> Option<(u32, usize)> {
         let digits = digits.get(..length)?;
         let good = digits.bytes().all(|byte| char::from(byte).is_digit(radix));
@@ -123,16 +123,16 @@ fn unquote_char(text: &str, mark: char) -> Option<(Unquoted, &str)> {
         '\'' | '"' if escape == mark => simple(escape),
         'x' => {
             let (code, length) = numbered(rest, 2, 16)?;
-            Some((Unquoted::Byte(u8::try_from(code).ok()?), &rest[length..]))
+            Some((LiteralChar::Byte(u8::try_from(code).ok()?), &rest[length..]))
         }
         'u' | 'U' => {
             let (code, length) = numbered(rest, if escape == 'u' { 4 } else { 8 }, 16)?;
-            Some((Unquoted::Char(char::from_u32(code)?), &rest[length..]))
+            Some((LiteralChar::Char(char::from_u32(code)?), &rest[length..]))
         }
         '0'..='7' => {
             let digits = &text[1..];
             let (code, length) = numbered(digits, 3, 8)?;
-            Some((Unquoted::Byte(u8::try_from(code).ok()?), &digits[length..]))
+            Some((LiteralChar::Byte(u8::try_from(code).ok()?), &digits[length..]))
         }
         _ => None,
     }

@@ -1,7 +1,8 @@
 //! Tokens of a template: splits text and actions, and trims white space at `{{-` and `-}}`.
 //!
-//! A lexical error is a token ([`TemplateTokenKind::Error`]) and the last one, because the parser reports
-//! the first of several errors in the order of the text. Semantics: Go 1.26, `text/template`.
+//! A lexical error is a token ([`TemplateTokenKind::Error`]) and the last one, because the parser
+//! reports the first of several errors in the order of the text. Semantics: Go 1.26,
+//! `text/template`.
 
 use super::quote::{code_point, quoted};
 

@@ -9,8 +9,8 @@ use api::json::integer;
 use render::text::{escape_control, plural};
 use serde_json::Value;
 
-use crate::command::{print_message, print_stdout};
 use crate::dashboards::grafana::{ConvertedDashboard, ImportNote};
+use crate::output::{print_message, print_stdout};
 use crate::server_client::{RequestParameters, ServerClient};
 
 /// Path of dashboards.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 use anyhow::Result;
 
 /// Measure the cost of reading the time and the error of topdeck's clock

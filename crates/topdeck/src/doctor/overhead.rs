@@ -8,9 +8,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use host::overhead::{self, Experiment, ExperimentSettings, SOCKETS_MAX};
 
 use crate::background;
-use crate::command::{print_message, print_stdout};
 use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
+use crate::output::{print_message, print_stdout};
 
 /// Measure the overhead that monitoring tools cause on this machine
 ///

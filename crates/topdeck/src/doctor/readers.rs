@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use host::{ProcessCollector, table_readers};
 
-use crate::command::{print_message, print_stdout};
+use crate::output::{print_message, print_stdout};
 
 /// Measure the cost of several readers of the process table, with topdeck and with ps
 ///

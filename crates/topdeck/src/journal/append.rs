@@ -15,11 +15,11 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use journal::{Ack, BatchIdentity, Error, Journal, Level, Settings};
 
-use crate::command::print_message;
 use crate::journal::create::{create, creation_summary};
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::record_splitter::{ReadStatus, RecordDelimiter, RecordSplitter};
 use crate::journal::{format, open, parse, try_open, with_dir};
+use crate::output::print_message;
 use render::bytes::format_bytes;
 use render::bytes::format_rate;
 use render::text::shell_quote;

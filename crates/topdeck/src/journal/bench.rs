@@ -18,10 +18,10 @@ use hist::{Histogram, Recorder};
 use journal::{Compression, Journal, Level, Limits, ReadItem, Settings, StartPosition};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::command::print_stdout;
 use crate::journal::create::create;
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::{format, parse, with_dir};
+use crate::output::print_stdout;
 use render::bytes::format_bytes;
 use render::bytes::format_rate;
 use render::table::format_table;

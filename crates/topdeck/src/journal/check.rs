@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use journal::{CheckReport, FileDamage};
 
-use crate::command::print_stdout;
 use crate::journal::progress_line::ProgressLine;
 use crate::journal::{format, stat, with_dir};
+use crate::output::print_stdout;
 use api::json::Json::{Bool, List, Object, Text};
 use api::json::integer;
 use render::bytes::format_bytes;

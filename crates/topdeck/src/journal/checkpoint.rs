@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use journal::{Checkpoint, CheckpointKind, Error, StartPosition};
 
-use crate::command::print_stdout;
 use crate::journal::{format, open_read_only, parse, stat, with_dir};
+use crate::output::print_stdout;
 use render::text::escape_control;
 use render::text::shell_quote;
 use render::time::format_time;

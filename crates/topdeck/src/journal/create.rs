@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use journal::{Compression, Journal, LimitPolicy, Limits, Settings};
 
-use crate::command::print_stdout;
 use crate::journal::parse::{self, OptionalLimit};
 use crate::journal::{format, with_dir};
+use crate::output::print_stdout;
 use render::bytes::format_bytes;
 use render::text::escape_control;
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Result;
 use journal::{LimitPolicy, Limits};
 
-use crate::command::print_stdout;
 use crate::journal::parse::{self, OptionalLimit};
 use crate::journal::{format, open_read_only, with_dir};
+use crate::output::print_stdout;
 
 /// Show or change the retention of a journal
 ///

@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result};
 use journal::{Journal, JournalReader, Level, ReadItem, StartPosition, Subscriber};
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::command::print_message;
 use crate::journal::{format, parse, with_dir};
+use crate::output::print_message;
 
 /// Exit status: records were missing.
 pub(crate) const EXIT_GAPS: u8 = 3;

@@ -9,8 +9,8 @@ use journal::{
     Checkpoint, CheckpointKind, Error, JournalStat, Level, LimitPolicy, Limits, RecordGap,
 };
 
-use crate::command::print_stdout;
 use crate::journal::{format, try_open, with_dir};
+use crate::output::print_stdout;
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
 use render::bytes::format_bytes;

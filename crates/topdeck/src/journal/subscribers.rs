@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 use clap::Subcommand;
 use journal::{CheckpointKind, StartPosition};
 
-use crate::command::print_stdout;
 use crate::journal::{format, open_read_only, parse, stat, with_dir};
+use crate::output::print_stdout;
 use render::text::escape_control;
 use render::text::shell_quote;
 

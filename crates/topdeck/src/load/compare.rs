@@ -14,7 +14,7 @@ use hist::Mixture;
 use query::compare::{Comparison, INTERVALS_MAX};
 use render::text::{escape_control, wrap_text};
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use load::report::run_report::INVALID;
 use load::report::statistics::numbers;
 use load::report::stored_run::StoredRun;

@@ -17,6 +17,7 @@ use load::{
 
 use crate::load::options::RunOptions;
 use crate::load::write_text;
+use crate::usage_error::exit_with_usage_error;
 use render::terminal::Terminal;
 use render::text::escape_control;
 use render::value_formatter::count;
@@ -52,11 +53,7 @@ pub(crate) fn search_settings(options: &RunOptions) -> CapacitySearch {
 
 /// Reports a usage error.
 fn usage_error(message: &str) -> ! {
-    use clap::CommandFactory as _;
-    let mut command = crate::command::Topdeck::command();
-    command.build();
-    let load = command.find_subcommand_mut("load").expect("BUG: load is a subcommand");
-    load.error(clap::error::ErrorKind::ValueValidation, message).exit()
+    exit_with_usage_error("load", message.to_owned())
 }
 
 fn longest(limits: &[SloCondition]) -> Option<u64> {

@@ -7,7 +7,7 @@ use load::Sessions;
 use load::report::sessions;
 use render::terminal::Terminal;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 
 /// Share of sessions that hit a slow response
 ///

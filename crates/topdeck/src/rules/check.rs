@@ -8,7 +8,7 @@ use ::rules::{ProblemSeverity, parse_rule_file};
 use anyhow::{Context as _, Result};
 use render::text::{escape_control, plural};
 
-use crate::command::{print_stderr, print_stdout};
+use crate::output::{print_stderr, print_stdout};
 
 /// Check rule files of Prometheus
 ///

@@ -8,7 +8,7 @@ use ::rules::{RuleTestFailure, parse_rule_test_file, run_rule_tests};
 use anyhow::{Context as _, Result};
 use render::text::escape_control;
 
-use crate::command::{print_stderr, print_stdout};
+use crate::output::{print_stderr, print_stdout};
 
 /// Run the tests of rule files
 ///

@@ -7,8 +7,8 @@ use anyhow::Result;
 use journal::{Compression, Settings};
 use store::{SnapshotInfo, Store};
 
-use crate::command::print_stdout;
 use crate::journal::parse;
+use crate::output::print_stdout;
 use crate::store::{disk, open, row_count_text, with_dir};
 use render::bytes::format_bytes;
 use render::text::escape_control;

@@ -7,8 +7,8 @@ use anyhow::Result;
 use journal::{Compression, Settings};
 use store::{RetentionRule, Store};
 
-use crate::command::print_stdout;
 use crate::journal::{format, parse};
+use crate::output::print_stdout;
 use crate::store::{disk, open, retention_rules, with_dir};
 use render::text::escape_control;
 

@@ -10,7 +10,7 @@ use render::time::precise_time_text;
 use report::{Deletion, DeletionOutcome, document};
 use store::RowCount;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::store::{find_series, open, with_dir};
 use crate::store_arguments::StoreArguments;

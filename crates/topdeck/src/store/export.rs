@@ -11,8 +11,8 @@ use hist::codec::header::Temporality;
 use model::{Gap, Sample, Selector, Series, SeriesKind};
 use store::{ReadView, SeriesEntryRef};
 
-use crate::command::print_message;
 use crate::journal::progress_line::ProgressLine;
+use crate::output::print_message;
 use crate::store::{find_series, open, parse_selector, with_dir};
 use crate::time::{self, TimeExpr};
 use render::number_formatter::parse_unit;

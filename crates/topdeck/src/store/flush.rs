@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use store::{Store, StoreStat};
 
-use crate::command::{print_message, print_stdout};
 use crate::journal::progress_line::ProgressLine;
+use crate::output::{print_message, print_stdout};
 use crate::store::{open, row_count_text, with_dir};
 use render::bytes::format_bytes;
 use render::text::plural;

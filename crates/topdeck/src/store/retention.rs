@@ -9,7 +9,7 @@ use render::json::integer;
 use report::{retention_json, retention_text};
 use store::RetentionRule;
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::store::{open, retention_rules, with_dir};
 
 /// Show or replace the retention rules

@@ -7,7 +7,7 @@ use anyhow::Result;
 use model::Selector;
 use report::{StoreReport, store_json, store_text};
 
-use crate::command::print_stdout;
+use crate::output::print_stdout;
 use crate::store::{open, with_dir};
 
 /// Show the state of a store: series, parts, time range, journal, gaps, retention

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Result;
 use store::{ScrubDamage, ScrubReport};
 
-use crate::command::print_stdout;
 use crate::journal::parse;
 use crate::journal::progress_line::ProgressLine;
+use crate::output::print_stdout;
 use crate::store::{open, row_count_text, with_dir};
 use api::json::Json::{self, Bool, List, Null, Object, Text};
 use api::json::integer;
