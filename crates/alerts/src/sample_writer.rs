@@ -1,6 +1,6 @@
 //! Samples of rules on the ordinary write path: `ALERTS`, `ALERTS_FOR_STATE`, recorded series.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use collect::SeriesSink as _;
 use intake::{Intake, Producer, SeriesKeyEncoding};
@@ -14,7 +14,8 @@ const PRODUCER: &str = "rules";
 /// Writer of the samples of rules.
 pub(crate) struct SampleWriter {
     intake: Arc<Intake>,
-    producer: Producer,
+    /// Set by the first sample: a node without rules has no such source.
+    producer: OnceLock<Producer>,
 }
 
 /// What a cycle stored.
@@ -28,10 +29,16 @@ pub(crate) struct WriteOutcome {
 
 impl SampleWriter {
     pub(crate) fn new(intake: Arc<Intake>) -> SampleWriter {
-        let producer = intake.producer(PRODUCER);
-        // Rules may have nothing to write for hours.
-        producer.disable_silence_monitor();
-        SampleWriter { intake, producer }
+        SampleWriter { intake, producer: OnceLock::new() }
+    }
+
+    fn producer(&self) -> &Producer {
+        self.producer.get_or_init(|| {
+            let producer = self.intake.producer(PRODUCER);
+            // Rules may have nothing to write for hours.
+            producer.disable_silence_monitor();
+            producer
+        })
     }
 
     /// Appends the samples of a cycle as one batch, and waits until it is durable.
@@ -41,7 +48,7 @@ impl SampleWriter {
             return outcome;
         }
         let encoding = SeriesKeyEncoding::CANONICAL;
-        let mut writer = self.intake.writer_for(self.producer.id(), encoding);
+        let mut writer = self.intake.writer_for(self.producer().id(), encoding);
         for write in writes {
             let Some(value) = write.value.number() else {
                 outcome.drop(1, "a recorded histogram cannot be stored");
@@ -68,7 +75,7 @@ impl SampleWriter {
         if writer.is_empty() {
             return outcome;
         }
-        let appended = self.intake.append(&self.producer, writer);
+        let appended = self.intake.append(self.producer(), writer);
         if let Err(error) = appended.and_then(|receipt| receipt.wait_durable()) {
             let lost = std::mem::take(&mut outcome.stored);
             outcome.drop(lost, &error.to_string());

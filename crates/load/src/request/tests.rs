@@ -157,7 +157,7 @@ fn unrepresentable_requests_are_rejected() {
     check(postgres, "[[request]]\nbody-hex = 'ff'", "not valid UTF-8");
     check(postgres, "[[request]]\nheaders = { a = 'b' }", "headers");
     let many = "'a',".repeat(65_536);
-    check(postgres, &format!("[[request]]\narguments = [{many}]"), "65536 arguments");
+    check(postgres, &format!("[[request]]\narguments = [{many}]"), "65536 parameters");
     check(redis, "[[request]]", "");
     check(redis, "[[request]]\nbody = 'GET a'", "");
     check(redis, "[[request]]\narguments = ['GET', '']", "");
