@@ -1,0 +1,400 @@
+//! Settings of contacts: the `[[contact]]` tables of a settings file.
+//!
+//! A table has common keys (`name`, `kind`, times, `failover`) and the keys of its kind. A problem
+//! has the byte of the file at which it is; contacts without problems are usable.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use net::Endpoint;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::contact::{AnyContact, DeliveryError};
+use crate::contacts::CONTACTS;
+use crate::delivery_policy::DeliveryPolicy;
+
+/// Keys of every kind.
+const COMMON_KEYS: [&str; 5] = ["name", "kind", "failover", "failover_after", "give_up_after"];
+/// Maximum number of contacts.
+const CONTACTS_MAX: usize = 1000;
+/// Maximum length of a name, in bytes.
+const NAME_BYTES_MAX: usize = 64;
+
+/// A contact with its name and its times.
+#[derive(Clone, Debug)]
+pub struct ConfiguredContact {
+    /// Unique name.
+    pub name: String,
+    /// The contact.
+    pub contact: AnyContact,
+    /// Times of retries, and the failover contact.
+    pub policy: DeliveryPolicy,
+}
+
+/// A problem of a settings file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContactProblem {
+    /// Position in the file, in bytes.
+    pub byte: usize,
+    /// The problem.
+    pub what: String,
+}
+
+/// Collector of problems of one table, by key.
+#[derive(Debug, Default)]
+pub struct KeyProblems(Vec<(&'static str, String)>);
+
+impl KeyProblems {
+    /// Reports a problem of a key; if the key is absent, of its table.
+    pub fn add(&mut self, key: &'static str, what: impl fmt::Display) {
+        self.0.push((key, what.to_string()));
+    }
+
+    /// Checks a URL.
+    pub fn url(&mut self, key: &'static str, url: &str) {
+        if let Err(error) = Endpoint::parse(url) {
+            self.add(key, format!("{key}: {}; expected https://host/path", error.reason));
+        }
+    }
+
+    /// Checks that a text is not empty.
+    pub fn not_empty(&mut self, key: &'static str, text: &str) {
+        if text.trim().is_empty() {
+            self.add(key, format!("{key} is empty"));
+        }
+    }
+}
+
+/// A secret, or the file that contains it: `"…"` or `{ file = "path" }`. The file is read for each
+/// delivery, so that a new secret is used at once.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Secret {
+    /// The secret.
+    Text(String),
+    /// Path of a file.
+    File(PathBuf),
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Secret::Text(_) => f.write_str("Secret"),
+            Secret::File(path) => write!(f, "Secret({path:?})"),
+        }
+    }
+}
+
+impl Secret {
+    /// The secret, without surrounding white space. A relative path is resolved against `folder`.
+    pub(crate) fn read(&self, folder: &Path) -> Result<String, DeliveryError> {
+        let text = match self {
+            Secret::Text(text) => text.clone(),
+            Secret::File(path) => {
+                let path = folder.join(path);
+                std::fs::read_to_string(&path).map_err(|error| {
+                    let path = path.display();
+                    DeliveryError::temporary(format!("cannot read secret {path}: {error}"))
+                })?
+            }
+        };
+        Ok(text.trim().to_owned())
+    }
+
+    /// Reports an empty secret.
+    pub(crate) fn check(&self, key: &'static str, problems: &mut KeyProblems) {
+        match self {
+            Secret::Text(text) => problems.not_empty(key, text),
+            Secret::File(path) if path.as_os_str().is_empty() => {
+                problems.add(key, format!("{key}: file is empty"));
+            }
+            Secret::File(_) => {}
+        }
+    }
+
+    /// Reports an invalid URL, if the secret is in the settings.
+    pub(crate) fn check_url(&self, key: &'static str, problems: &mut KeyProblems) {
+        match self {
+            Secret::Text(url) => problems.url(key, url),
+            Secret::File(_) => self.check(key, problems),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Secret {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Secret, D::Error> {
+        deserializer.deserialize_any(SecretVisitor)
+    }
+}
+
+struct SecretVisitor;
+
+impl<'de> Visitor<'de> for SecretVisitor {
+    type Value = Secret;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text, or { file = \"path\" }")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Secret, E> {
+        Ok(Secret::Text(text.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Secret, A::Error> {
+        let mut path = None;
+        while let Some(key) = map.next_key::<String>()? {
+            match key.as_str() {
+                "file" => path = Some(map.next_value::<PathBuf>()?),
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    return Err(serde::de::Error::unknown_field(&key, &["file"]));
+                }
+            }
+        }
+        path.map(Secret::File).ok_or_else(|| serde::de::Error::missing_field("file"))
+    }
+}
+
+/// A duration such as "5m".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DurationText(pub(crate) Duration);
+
+impl<'de> Deserialize<'de> for DurationText {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let ns = collect::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
+        match ns {
+            Some(ns @ 1..) => Ok(DurationText(Duration::from_nanos(ns))),
+            _ => {
+                let expected = collect::DURATION_EXPECTED;
+                Err(serde::de::Error::custom(format!("{text:?}: {expected}, above 0")))
+            }
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct CommonSettings {
+    name: String,
+    kind: String,
+    failover: Option<String>,
+    failover_after: Option<DurationText>,
+    give_up_after: Option<DurationText>,
+}
+
+/// Reads all `[[contact]]` tables of a file. Contacts with a problem are left out.
+pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<ContactProblem>) {
+    let (mut contacts, mut problems) = (Vec::new(), Vec::new());
+    let mut positions: BTreeMap<String, usize> = BTreeMap::new();
+    let Some((key, value)) = root.iter().find(|(key, _)| key.get_ref() == "contact") else {
+        return (contacts, problems);
+    };
+    let DeValue::Array(tables) = value.get_ref() else {
+        let what = "contact is not an array of tables; write [[contact]]".to_owned();
+        return (contacts, vec![ContactProblem { byte: key.span().start, what }]);
+    };
+    if tables.len() > CONTACTS_MAX {
+        let what = format!("contacts limit ({CONTACTS_MAX}) reached");
+        problems.push(ContactProblem { byte: key.span().start, what });
+    }
+    for table in tables.iter().take(CONTACTS_MAX) {
+        match read_contact(table) {
+            Ok(contact) if positions.contains_key(&contact.name) => {
+                let what = format!("duplicate [[contact]] name {:?}", contact.name);
+                problems.push(ContactProblem { byte: key_position(table, "name"), what });
+            }
+            Ok(contact) => {
+                positions.insert(contact.name.clone(), key_position(table, "failover"));
+                contacts.push(contact);
+            }
+            Err(found) => problems.extend(found),
+        }
+    }
+    problems.extend(failover_problems(&contacts, &positions));
+    problems.sort_by_key(|problem| problem.byte);
+    (contacts, problems)
+}
+
+/// Failover contacts that do not exist, receive no alerts, or form a cycle.
+fn failover_problems(
+    contacts: &[ConfiguredContact],
+    positions: &BTreeMap<String, usize>,
+) -> Vec<ContactProblem> {
+    let failover_of = |name: &str| {
+        let contact = contacts.iter().find(|contact| contact.name == name)?;
+        contact.policy.failover.as_deref()
+    };
+    let mut problems = Vec::new();
+    for contact in contacts {
+        let Some(failover) = contact.policy.failover.as_deref() else { continue };
+        let target = contacts.iter().find(|contact| contact.name == failover);
+        let what = match target {
+            None => format!("failover {failover:?} is not the name of a contact"),
+            Some(target) if target.contact.heartbeat_interval().is_some() => {
+                format!("failover {failover:?} is a heartbeat, which receives no alerts")
+            }
+            Some(_) => {
+                let chain = std::iter::successors(Some(failover), |name| failover_of(name));
+                if !chain.take(contacts.len() + 1).any(|name| name == contact.name) {
+                    continue;
+                }
+                format!("failover {failover:?} leads back to {:?}", contact.name)
+            }
+        };
+        problems.push(ContactProblem { byte: positions[&contact.name], what });
+    }
+    problems
+}
+
+fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<ContactProblem>> {
+    let start = value.span().start;
+    let at = |byte: usize, what: String| vec![ContactProblem { byte, what }];
+    let of_toml = |error: toml::de::Error| {
+        at(error.span().map_or(start, |span| span.start), error.message().to_owned())
+    };
+    let Some(table) = value.get_ref().as_table() else {
+        return Err(at(start, "contact is not a table; write [[contact]]".to_owned()));
+    };
+    let part = |is_common: bool| -> Spanned<DeTable<'_>> {
+        let entries =
+            table.iter().filter(|(key, _)| COMMON_KEYS.contains(&&**key.get_ref()) == is_common);
+        let entries = entries.map(|(key, value)| (key.clone(), value.clone())).collect();
+        Spanned::new(start..start, entries)
+    };
+    let common = CommonSettings::deserialize(toml::de::Deserializer::from(part(true)));
+    let common = common.map_err(of_toml)?;
+    let Some(row) = CONTACTS.iter().find(|row| row.kind == common.kind) else {
+        let kinds: Vec<&str> = CONTACTS.iter().map(|row| row.kind).collect();
+        let what = format!("unknown kind {:?}; known kinds: {}", common.kind, kinds.join(", "));
+        return Err(at(key_position(value, "kind"), what));
+    };
+    let contact = (row.read)(part(false)).map_err(of_toml)?;
+    let mut keys = KeyProblems::default();
+    let name = &common.name;
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
+        keys.add("name", "invalid name; expected 1 to 64 printable bytes");
+    }
+    contact.check(&mut keys);
+    if !keys.0.is_empty() {
+        let problem = |(key, what)| ContactProblem { byte: key_position(value, key), what };
+        return Err(keys.0.into_iter().map(problem).collect());
+    }
+    let default = DeliveryPolicy::default();
+    let or = |text: Option<DurationText>, default| text.map_or(default, |text| text.0);
+    let policy = DeliveryPolicy {
+        failover_after: or(common.failover_after, default.failover_after),
+        give_up_after: or(common.give_up_after, default.give_up_after),
+        failover: common.failover,
+    };
+    Ok(ConfiguredContact { name: common.name, contact, policy })
+}
+
+/// Position of a key; if it is absent, of its table.
+fn key_position(value: &Spanned<DeValue<'_>>, key: &str) -> usize {
+    let table = value.get_ref().as_table();
+    let found = table.and_then(|table| table.keys().find(|found| found.get_ref() == key));
+    found.map_or(value.span().start, |found| found.span().start)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        let root = DeTable::parse(text).unwrap().into_inner();
+        let line = |byte: usize| text[..byte].matches('\n').count() + 1;
+        let (_, problems) = read_contacts(&root);
+        let found: Vec<String> =
+            problems.iter().map(|p| format!("{}: {}", line(p.byte), p.what)).collect();
+        assert_eq!(found, expected);
+    }
+
+    const PAGER: &str = "[[contact]]\nname = 'p'\nkind = 'pagerduty'\nrouting_key = 'r'\n";
+
+    #[test]
+    fn each_problem_has_its_line_and_the_other_contacts_go_on() {
+        let text = "\
+[[contact]]
+name = 'hook'
+kind = 'webhook'
+url = 'ftp://host/'
+
+[[contact]]
+name = 'pager'
+kind = 'pagerduty'
+routing_kee = 'r'
+
+[[contact]]
+name = 'x'
+kind = 'fax'
+
+[[contact]]
+name = 'ok'
+kind = 'ntfy'
+topic = 'alerts'
+give_up_after = '3h'
+";
+        let root = DeTable::parse(text).unwrap().into_inner();
+        let (contacts, problems) = read_contacts(&root);
+        assert_eq!(contacts.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["ok"]);
+        assert_eq!(contacts[0].policy.give_up_after, Duration::from_secs(3 * 3600));
+        let line = |byte: usize| text[..byte].matches('\n').count() + 1;
+        let lines: Vec<usize> = problems.iter().map(|problem| line(problem.byte)).collect();
+        assert_eq!(lines, [4, 9, 13]);
+        assert!(problems[0].what.starts_with("url: scheme is neither http nor https"));
+        assert!(problems[1].what.starts_with("unknown field `routing_kee`"), "{problems:?}");
+        assert!(problems[2].what.starts_with("unknown kind \"fax\"; known kinds: discord, "));
+    }
+
+    #[test]
+    fn failover_contacts_exist_and_do_not_form_a_cycle() {
+        check(PAGER, &[]);
+        let to = |name: &str| format!("{PAGER}failover = '{name}'\n");
+        check(&to("nobody"), &["5: failover \"nobody\" is not the name of a contact"]);
+        check(&to("p"), &["5: failover \"p\" leads back to \"p\""]);
+        let beat = "[[contact]]\nname = 'h'\nkind = 'heartbeat'\nurl = 'http://a'\n";
+        let expected = "5: failover \"h\" is a heartbeat, which receives no alerts";
+        check(&format!("{}{beat}", to("h")), &[expected]);
+    }
+
+    #[test]
+    fn names_are_unique() {
+        check(&format!("{PAGER}{PAGER}"), &["6: duplicate [[contact]] name \"p\""]);
+    }
+
+    #[test]
+    fn a_duration_has_a_unit() {
+        let text = format!("{PAGER}failover_after = '5'\n");
+        let root = DeTable::parse(&text).unwrap().into_inner();
+        let (_, problems) = read_contacts(&root);
+        assert!(text[problems[0].byte..].starts_with("'5'"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_secret_is_not_printed() {
+        let root = DeTable::parse(PAGER).unwrap().into_inner();
+        let (contacts, _) = read_contacts(&root);
+        assert!(
+            !format!("{contacts:?}").contains("'r'") && !format!("{contacts:?}").contains("\"r\"")
+        );
+    }
+
+    #[test]
+    fn a_secret_in_a_file_is_read_for_each_delivery() {
+        let dir = std::env::temp_dir().join(format!("topdeck-secret-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let secret = Secret::File("token".into());
+        let error = secret.read(&dir).unwrap_err();
+        assert!(matches!(error, DeliveryError::Temporary { may_have_arrived: false, .. }));
+        for text in ["first\n", " second "] {
+            std::fs::write(dir.join("token"), text).unwrap();
+            assert_eq!(secret.read(&dir).unwrap(), text.trim());
+        }
+        std::fs::remove_dir_all(dir).unwrap();
+    }
+}

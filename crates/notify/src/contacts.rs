@@ -1,0 +1,82 @@
+//! Kinds of contacts, one file each.
+//!
+//! A kind is a type with [`Contact`] and a row of [`CONTACTS`]. Each one names in its file what
+//! proves that the receiver accepted a notification.
+
+mod discord;
+mod email;
+mod heartbeat;
+mod ntfy;
+mod opsgenie;
+mod pagerduty;
+mod slack;
+mod teams;
+mod telegram;
+mod twilio;
+mod victorops;
+mod webhook;
+
+use toml::Spanned;
+use toml::de::{DeTable, Deserializer, Error};
+
+use crate::contact::{AnyContact, Contact};
+use crate::notification::{Notification, NotifiedState};
+
+/// All kinds of contacts.
+pub(crate) const CONTACTS: &[ContactRow] = &[
+    // A comment: rustfmt then writes one row per line.
+    row::<discord::DiscordContact>(),
+    row::<email::EmailContact>(),
+    row::<heartbeat::HeartbeatContact>(),
+    row::<ntfy::NtfyContact>(),
+    row::<opsgenie::OpsgenieContact>(),
+    row::<pagerduty::PagerDutyContact>(),
+    row::<slack::SlackContact>(),
+    row::<teams::TeamsContact>(),
+    row::<telegram::TelegramContact>(),
+    row::<twilio::TwilioContact>(),
+    row::<victorops::VictorOpsContact>(),
+    row::<webhook::WebhookContact>(),
+];
+
+/// Table row of a kind of contact.
+pub(crate) struct ContactRow {
+    pub(crate) kind: &'static str,
+    /// Reads the kind's keys from a table.
+    pub(crate) read: fn(Spanned<DeTable<'_>>) -> Result<AnyContact, Error>,
+}
+
+const fn row<C: Contact>() -> ContactRow {
+    ContactRow { kind: C::KIND, read: read::<C> }
+}
+
+fn read<C: Contact>(table: Spanned<DeTable<'_>>) -> Result<AnyContact, Error> {
+    C::deserialize(Deserializer::from(table)).map(AnyContact::new)
+}
+
+/// Values of the key `kind`.
+pub fn contact_kinds() -> impl Iterator<Item = &'static str> {
+    CONTACTS.iter().map(|row| row.kind)
+}
+
+/// Colour of a notification as 0xRRGGBB.
+fn color(notification: &Notification) -> u32 {
+    match (notification.state, notification.severity) {
+        (NotifiedState::Resolved, _) => 0x2e_a0_44,
+        (NotifiedState::Acknowledged, _) => 0x3b_7d_d8,
+        (NotifiedState::Unknown, _) => 0x80_80_80,
+        (NotifiedState::Firing, ..=2) => 0xd0_24_24,
+        (NotifiedState::Firing, _) => 0xe0_9b_00,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_unique_and_sorted() {
+        let kinds: Vec<_> = contact_kinds().collect();
+        assert!(kinds.is_sorted_by(|a, b| a < b), "{kinds:?}");
+    }
+}

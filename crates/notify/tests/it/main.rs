@@ -1,0 +1,11 @@
+//! Contacts against receivers on the loopback interface, and the log of deliveries on a simulated
+//! disk.
+
+mod alerts;
+mod contact_faults;
+mod crashes;
+mod delivery_log;
+mod format_page;
+mod http_receiver;
+mod mail_receiver;
+mod schemas;
