@@ -20,7 +20,6 @@ use toml::Spanned;
 use toml::de::{DeTable, Deserializer, Error};
 
 use crate::contact::{AnyContact, Contact};
-use crate::notification::{Notification, NotifiedState};
 
 /// All kinds of contacts.
 pub(crate) const CONTACTS: &[ContactRow] = &[
@@ -57,17 +56,6 @@ fn read<C: Contact>(table: Spanned<DeTable<'_>>) -> Result<AnyContact, Error> {
 /// Values of the key `kind`.
 pub fn contact_kinds() -> impl Iterator<Item = &'static str> {
     CONTACTS.iter().map(|row| row.kind)
-}
-
-/// Colour of a notification as 0xRRGGBB.
-fn color(notification: &Notification) -> u32 {
-    match (notification.state, notification.severity) {
-        (NotifiedState::Resolved, _) => 0x2e_a0_44,
-        (NotifiedState::Acknowledged, _) => 0x3b_7d_d8,
-        (NotifiedState::Unknown, _) => 0x80_80_80,
-        (NotifiedState::Firing, ..=2) => 0xd0_24_24,
-        (NotifiedState::Firing, _) => 0xe0_9b_00,
-    }
 }
 
 #[cfg(test)]

@@ -18,10 +18,10 @@ use std::time::Duration;
 use disk::{Disk, File, FileError, IoContext, OpenMode, replace_file};
 use net::ExponentialBackoff;
 
-use crate::contact::{DeliveryError, DeliveryReceipt};
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery_policy::{AttemptVerdict, BACKOFF, DeliveryPolicy, UNKNOWN_OUTCOMES_MAX};
 use crate::delivery_record::DeliveryRecord;
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::{Notification, NotificationKey};
 use state::DeliveryState;
 
@@ -117,14 +117,14 @@ pub struct LogSummary {
 
 /// Attempt of a delivery that may begin: it is durable that it does.
 #[derive(Clone, Debug)]
-pub struct DeliveryAttempt {
+pub(crate) struct DeliveryAttempt {
     pub(crate) id: u64,
     /// The notification.
-    pub notification: Arc<Notification>,
+    pub(crate) notification: Arc<Notification>,
     /// Identity at the receiver of the message on an earlier state of the alert.
-    pub previous: Option<String>,
+    pub(crate) previous: Option<String>,
     /// Whether the receiver may already have it and cannot recognize a repeat.
-    pub is_repeat: bool,
+    pub(crate) is_repeat: bool,
     is_idempotent: bool,
     attempts: u32,
     unknown_outcomes: u32,
@@ -222,10 +222,10 @@ impl DeliveryLog {
         self.state.next_due_ns(contact)
     }
 
-    /// Begins the next attempt that is due at a contact, durably. `None` if there is none. A contact
-    /// has one attempt at a time: the outcome of an attempt before, if it was not finished, is
+    /// Begins the next attempt that is due at a contact, durably. `None` if there is none. A
+    /// contact has one attempt at a time: if the one before was not finished, its outcome is
     /// unknown.
-    pub fn begin_attempt(
+    pub(crate) fn begin_attempt(
         &mut self,
         contact: &ConfiguredContact,
         now_ns: i64,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contact::{DeliveryError, DeliveryReceipt};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 
 /// Delay after the first failure, and the maximum; each is halved at random.
 pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));

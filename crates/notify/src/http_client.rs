@@ -14,7 +14,7 @@ use net::dial::{DialTimeouts, Dialer, RequestPhase, ResponseLimits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
-use crate::contact::DeliveryError;
+use crate::delivery_result::DeliveryError;
 use crate::message::one_line;
 
 /// Maximum size of a response.

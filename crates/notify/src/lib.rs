@@ -1,6 +1,6 @@
 //! Notifications of alerts: contacts, message texts, and the durable log of deliveries.
 //!
-//! A [`Notification`] says what happened to an alert; [`message`] renders it. A [`Contact`] sends
+//! A [`Notification`] says what happened to an alert; `message.rs` renders it. A [`Contact`] sends
 //! it to one receiver; kinds of contacts are files of `contacts/`, listed in `contacts.rs`. The
 //! [`DeliveryLog`] decides what is sent when, and survives crashes. Time comes in as an argument,
 //! in nanoseconds since the Unix epoch.
@@ -13,20 +13,24 @@ mod delivery;
 mod delivery_log;
 mod delivery_policy;
 mod delivery_record;
+mod delivery_result;
 mod http_client;
-pub mod message;
+mod message;
 mod mime;
 mod notification;
+mod setting_values;
 mod smtp;
 mod text_limit;
 
-pub use contact::{AnyContact, Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-pub use contact_settings::{ConfiguredContact, ContactProblem, KeyProblems, Secret, read_contacts};
+pub use contact::{AnyContact, Contact, DeliveryContext};
+pub use contact_settings::{ConfiguredContact, ContactProblem, read_contacts};
 pub use contacts::contact_kinds;
 pub use delivery::{AttemptReport, deliver_next};
-pub use delivery_log::{DeliveryAttempt, DeliveryLog, DeliveryLogError, LogLimits, LogSummary};
+pub use delivery_log::{DeliveryLog, DeliveryLogError, LogLimits, LogSummary};
 pub use delivery_policy::{AttemptVerdict, DeliveryPolicy};
 pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
+pub use delivery_result::{DeliveryError, DeliveryReceipt};
 pub use http_client::HttpClient;
 pub use notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
+pub use setting_values::KeyProblems;
 pub use text_limit::{LengthUnit, TextCut, TextLimit};

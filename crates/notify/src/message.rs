@@ -17,17 +17,17 @@ const OTHERS_MAX: usize = 10;
 
 /// Texts of a notification, without any limit of a receiver.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MessageText {
+pub(crate) struct MessageText {
     /// State, severity and name, on one line.
-    pub title: String,
+    pub(crate) title: String,
     /// What, since when and how much, on one line, without the title.
-    pub short: String,
+    pub(crate) short: String,
     /// Everything, on several lines, without the title.
-    pub long: String,
+    pub(crate) long: String,
 }
 
 /// Renders a notification. `is_repeat` marks one that the receiver may already have.
-pub fn render_message(notification: &Notification, is_repeat: bool) -> MessageText {
+pub(crate) fn render_message(notification: &Notification, is_repeat: bool) -> MessageText {
     let facts = lines(notification);
     let short: Vec<&str> = facts
         .iter()
@@ -151,6 +151,17 @@ fn others_text(names: &[String]) -> String {
         rest => format!(" and {}", plural(rest as u64, "other", "others")),
     };
     format!("Also firing: {}{rest}", shown.join(", "))
+}
+
+/// Colour of a notification as 0xRRGGBB.
+pub(crate) fn message_color(notification: &Notification) -> u32 {
+    match (notification.state, notification.severity) {
+        (NotifiedState::Resolved, _) => 0x2e_a0_44,
+        (NotifiedState::Acknowledged, _) => 0x3b_7d_d8,
+        (NotifiedState::Unknown, _) => 0x80_80_80,
+        (NotifiedState::Firing, ..=2) => 0xd0_24_24,
+        (NotifiedState::Firing, _) => 0xe0_9b_00,
+    }
 }
 
 /// Line breaks and control characters as spaces.

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use crate::contact::DeliveryError;
+use crate::delivery_result::DeliveryError;
 use crate::message::one_line;
 
 /// Maximum length of a line of a response; the standard allows 512.

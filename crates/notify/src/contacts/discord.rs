@@ -7,10 +7,11 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
-use crate::contacts::color;
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::message::message_color;
 use crate::notification::Notification;
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::TextLimit;
 
 const TITLE: TextLimit = TextLimit::characters("title", 256);
@@ -21,7 +22,7 @@ const DESCRIPTION: TextLimit = TextLimit::characters("description", 4096);
 #[serde(deny_unknown_fields)]
 pub(super) struct DiscordContact {
     /// URL of the webhook.
-    webhook_url: Secret,
+    webhook_url: ContactSecret,
 }
 
 impl Contact for DiscordContact {
@@ -46,7 +47,7 @@ impl Contact for DiscordContact {
         let mut embed = json!({
             "title": TITLE.apply(&text.title, &mut cuts),
             "description": DESCRIPTION.apply(&text.long, &mut cuts),
-            "color": color(notification),
+            "color": message_color(notification),
             "timestamp": at.to_string(),
         });
         if let Some(link) = &notification.link {

@@ -4,10 +4,11 @@
 
 use serde::Deserialize;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::mime::{MailAddresses, mail_message};
 use crate::notification::Notification;
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::smtp::{MailSecurity, MailServer};
 use crate::text_limit::TextLimit;
 
@@ -28,7 +29,7 @@ pub(super) struct EmailContact {
     /// User name at the mail server.
     user: Option<String>,
     /// Its password.
-    password: Option<Secret>,
+    password: Option<ContactSecret>,
     /// Address of the sender.
     from: String,
     /// Addresses of the receivers.

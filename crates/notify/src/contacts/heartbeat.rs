@@ -9,9 +9,10 @@ use bytes::Bytes;
 use http::{HeaderMap, Method};
 use serde::Deserialize;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{DurationText, KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::Notification;
+use crate::setting_values::{ContactSecret, DurationText, KeyProblems};
 
 /// Shortest interval.
 const INTERVAL_MIN: Duration = Duration::from_secs(5);
@@ -21,7 +22,7 @@ const INTERVAL_MIN: Duration = Duration::from_secs(5);
 #[serde(deny_unknown_fields)]
 pub(super) struct HeartbeatContact {
     /// URL of the check.
-    url: Secret,
+    url: ContactSecret,
     /// Interval: 1 min by default.
     #[serde(default = "default_interval")]
     interval: DurationText,

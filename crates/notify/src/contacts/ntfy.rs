@@ -6,10 +6,11 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::bearer_headers;
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::TextLimit;
 
 /// Not a limit of ntfy: phones show no more.
@@ -21,9 +22,9 @@ const MESSAGE: TextLimit = TextLimit::bytes("message", 4096);
 #[serde(deny_unknown_fields)]
 pub(super) struct NtfyContact {
     /// Topic.
-    topic: Secret,
+    topic: ContactSecret,
     /// Access token.
-    token: Option<Secret>,
+    token: Option<ContactSecret>,
     /// URL of the server.
     #[serde(default = "default_url")]
     url: String,
@@ -71,7 +72,7 @@ impl Contact for NtfyContact {
         if let Some(link) = &notification.link {
             body["click"] = json!(link);
         }
-        let read = |secret: &Secret| secret.read(context.folder);
+        let read = |secret: &ContactSecret| secret.read(context.folder);
         let token = self.token.as_ref().map(read).transpose()?;
         let headers = bearer_headers(token.as_deref())?;
         let reply = context.client.post_json(&self.url, headers, &body).await?;

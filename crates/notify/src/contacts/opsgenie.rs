@@ -8,10 +8,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{add_header, join_url};
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{TextCut, TextLimit};
 
 const MESSAGE: TextLimit = TextLimit::characters("message", 130);
@@ -24,7 +25,7 @@ const DETAILS: TextLimit = TextLimit::characters("details", 8000);
 #[serde(deny_unknown_fields)]
 pub(super) struct OpsgenieContact {
     /// Key of an API integration.
-    api_key: Secret,
+    api_key: ContactSecret,
     /// Names of the teams that respond.
     #[serde(default)]
     teams: Vec<String>,

@@ -11,11 +11,12 @@ use net::signature::to_hex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::message::{impact_text, time_text, value_text};
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{TextCut, TextLimit};
 
 const SUMMARY: TextLimit = TextLimit::characters("summary", 1024);
@@ -29,7 +30,7 @@ const DEDUP_KEY_CHARS_MAX: usize = 255;
 #[serde(deny_unknown_fields)]
 pub(super) struct PagerDutyContact {
     /// Integration key of the service.
-    routing_key: Secret,
+    routing_key: ContactSecret,
     /// URL of the API.
     #[serde(default = "default_url")]
     url: String,

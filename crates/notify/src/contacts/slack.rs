@@ -8,11 +8,12 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
-use crate::contacts::color;
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{HttpReply, bearer_headers, join_url};
+use crate::message::message_color;
 use crate::notification::Notification;
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{TextCut, TextLimit};
 
 /// Limit of Alertmanager.
@@ -37,9 +38,9 @@ const NOT_UPDATABLE: [&str; 3] = ["message_not_found", "cant_update_message", "e
 #[serde(deny_unknown_fields)]
 pub(super) struct SlackContact {
     /// URL of an incoming webhook.
-    webhook_url: Option<Secret>,
+    webhook_url: Option<ContactSecret>,
     /// Bot token of the Web API.
-    token: Option<Secret>,
+    token: Option<ContactSecret>,
     /// Id or name of the channel.
     channel: Option<String>,
     /// URL of the Web API.
@@ -189,7 +190,7 @@ fn message(
     let text = context.text(notification);
     let title = escape(&TITLE.apply(&text.title, cuts));
     let mut attachment = json!({
-        "color": format!("#{:06x}", color(notification)),
+        "color": format!("#{:06x}", message_color(notification)),
         "title": title,
         "text": escape(&TEXT.apply(&text.long, cuts)),
         "fallback": title,

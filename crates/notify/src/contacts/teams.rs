@@ -8,9 +8,10 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{TextCut, TextLimit};
 
 const TITLE: TextLimit = TextLimit::bytes("title", 1000);
@@ -21,7 +22,7 @@ const TEXT: TextLimit = TextLimit::bytes("text", 12_000);
 #[serde(deny_unknown_fields)]
 pub(super) struct TeamsContact {
     /// URL of the workflow or connector.
-    webhook_url: Secret,
+    webhook_url: ContactSecret,
 }
 
 impl Contact for TeamsContact {

@@ -6,10 +6,11 @@ use http::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::{LengthUnit, TextLimit};
 
 const TEXT: TextLimit = TextLimit { field: "text", length_max: 4096, unit: LengthUnit::Utf16Units };
@@ -19,7 +20,7 @@ const TEXT: TextLimit = TextLimit { field: "text", length_max: 4096, unit: Lengt
 #[serde(deny_unknown_fields)]
 pub(super) struct TelegramContact {
     /// Token of the bot.
-    token: Secret,
+    token: ContactSecret,
     /// Chat: a number, or `@channel`.
     chat_id: String,
     /// Topic of a forum.

@@ -8,10 +8,11 @@ use http::HeaderMap;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{add_header, join_url};
 use crate::notification::Notification;
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::TextLimit;
 
 const BODY: TextLimit = TextLimit::characters("body", 1600);
@@ -23,7 +24,7 @@ pub(super) struct TwilioContact {
     /// Id of the account.
     account_sid: String,
     /// Token of the account.
-    auth_token: Secret,
+    auth_token: ContactSecret,
     /// Sender: a phone number or a registered name.
     from: String,
     /// Receiver: a phone number.

@@ -8,10 +8,11 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde_json::json;
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 use crate::text_limit::TextLimit;
 
 const STATE_MESSAGE: TextLimit = TextLimit::characters("state_message", 20_480);
@@ -21,7 +22,7 @@ const STATE_MESSAGE: TextLimit = TextLimit::characters("state_message", 20_480);
 #[serde(deny_unknown_fields)]
 pub(super) struct VictorOpsContact {
     /// Key of the REST integration.
-    api_key: Secret,
+    api_key: ContactSecret,
     /// Routing key of the team.
     routing_key: String,
     /// URL of the endpoint.

@@ -14,21 +14,22 @@ use ring::hmac;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::contact::{Contact, DeliveryContext, DeliveryError, DeliveryReceipt};
-use crate::contact_settings::{KeyProblems, Secret};
+use crate::contact::{Contact, DeliveryContext};
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{add_header, bearer_headers};
 use crate::notification::{Notification, NotifiedState};
+use crate::setting_values::{ContactSecret, KeyProblems};
 
 /// Settings of a webhook.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WebhookContact {
     /// URL of the receiver.
-    url: Secret,
+    url: ContactSecret,
     /// Key of the signature.
-    hmac_key: Option<Secret>,
+    hmac_key: Option<ContactSecret>,
     /// Bearer token.
-    token: Option<Secret>,
+    token: Option<ContactSecret>,
     /// Whether the receiver recognizes a repeat by `Idempotency-Key`.
     #[serde(default)]
     idempotent: bool,
@@ -55,7 +56,7 @@ impl Contact for WebhookContact {
         notification: &Notification,
         context: &DeliveryContext<'_>,
     ) -> Result<DeliveryReceipt, DeliveryError> {
-        let read = |secret: &Secret| secret.read(context.folder);
+        let read = |secret: &ContactSecret| secret.read(context.folder);
         let token = self.token.as_ref().map(read).transpose()?;
         let mut headers = bearer_headers(token.as_deref())?;
         let body = body(notification, context).to_string();

@@ -289,6 +289,20 @@ async fn pagerduty_opens_acknowledges_and_closes_one_incident() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_is_sent_at_its_interval_and_receives_no_alerts() {
+    let contact = |keys: &str| {
+        let url = "url = 'https://beats.example/ping'";
+        contacts(&format!("[[contact]]\nname = 'h'\nkind = 'heartbeat'\n{url}\n{keys}\n"))
+            .remove(0)
+            .contact
+    };
+    assert_eq!(contact("").heartbeat_interval(), Some(Duration::from_secs(60)));
+    assert_eq!(contact("interval = '5min'").heartbeat_interval(), Some(Duration::from_secs(300)));
+    let pager = HTTP_KINDS.iter().find(|row| row.kind == "pagerduty").unwrap().start().await.1;
+    assert_eq!(pager.heartbeat_interval(), None);
+}
+
+#[tokio::test]
 async fn slack_has_one_living_message_per_alert() {
     let kind = HTTP_KINDS.iter().find(|row| row.settings.contains("xoxb")).unwrap();
     let (receiver, contact) = kind.start().await;
