@@ -83,15 +83,21 @@ pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<Contact
     (contacts, problems)
 }
 
+/// Name of a contact, followed by its failover contact, that one's failover contact, and so on.
+pub fn failover_chain<'a>(contacts: &'a [ConfiguredContact], name: &'a str) -> Vec<&'a str> {
+    let failover_of = |name: &&str| {
+        let contact = contacts.iter().find(|contact| contact.name == **name)?;
+        contact.policy.failover.as_deref()
+    };
+    // The settings have no cycle; contacts built otherwise may have one.
+    std::iter::successors(Some(name), failover_of).take(contacts.len().max(1)).collect()
+}
+
 /// Failover contacts that do not exist, receive no alerts, or form a cycle.
 fn failover_problems(
     contacts: &[ConfiguredContact],
     positions: &BTreeMap<String, usize>,
 ) -> Vec<ContactProblem> {
-    let failover_of = |name: &str| {
-        let contact = contacts.iter().find(|contact| contact.name == name)?;
-        contact.policy.failover.as_deref()
-    };
     let mut problems = Vec::new();
     for contact in contacts {
         let Some(failover) = contact.policy.failover.as_deref() else { continue };
@@ -102,8 +108,7 @@ fn failover_problems(
                 format!("failover {failover:?} is a heartbeat, which receives no alerts")
             }
             Some(_) => {
-                let chain = std::iter::successors(Some(failover), |name| failover_of(name));
-                if !chain.take(contacts.len() + 1).any(|name| name == contact.name) {
+                if !failover_chain(contacts, failover).contains(&&*contact.name) {
                     continue;
                 }
                 format!("failover {failover:?} leads back to {:?}", contact.name)

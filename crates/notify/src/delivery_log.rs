@@ -27,7 +27,7 @@ use state::DeliveryState;
 
 /// Name of the file.
 const FILE_NAME: &str = "deliveries";
-/// Maximum length of a record.
+/// Length of a record above which its notification is shortened.
 const RECORD_BYTES_MAX: usize = 256 << 10;
 /// Maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 500;
@@ -91,12 +91,6 @@ pub enum DeliveryLogError {
     SizeLimit {
         /// The limit.
         limit: u64,
-    },
-    /// A notification is too large.
-    #[error("cannot queue notification {key}: size limit (262144 bytes) exceeded")]
-    NotificationSize {
-        /// Key of the notification.
-        key: NotificationKey,
     },
 }
 
@@ -189,32 +183,55 @@ impl DeliveryLog {
     }
 
     /// Adds a delivery, durably. Returns `false` for a duplicate.
+    ///
+    /// The first of `contacts` receives the notification. The others are its failover contacts:
+    /// one that already knows the alert receives it too, so that what it was told does not stay
+    /// open.
     pub fn enqueue(
+        &mut self,
+        contacts: &[&str],
+        notification: &Notification,
+        now_ns: i64,
+    ) -> Result<bool> {
+        let mut is_new = false;
+        for (at, contact) in contacts.iter().enumerate() {
+            let key = &notification.key;
+            let is_meant = at == 0 || self.state.knows_alert(contact, &key.alert_id);
+            if is_meant && !self.state.is_known(contact, key) {
+                self.add_delivery(contact, notification, now_ns)?;
+                is_new = true;
+            }
+        }
+        Ok(is_new)
+    }
+
+    fn add_delivery(
         &mut self,
         contact: &str,
         notification: &Notification,
         now_ns: i64,
-    ) -> Result<bool> {
-        let key = &notification.key;
-        if self.state.is_known(contact, key) {
-            return Ok(false);
-        }
+    ) -> Result<()> {
         if self.state.pending_count() >= self.limits.pending_max {
-            let limit = self.limits.pending_max;
-            return Err(DeliveryLogError::PendingLimit { key: key.clone(), limit });
+            let (key, limit) = (notification.key.clone(), self.limits.pending_max);
+            return Err(DeliveryLogError::PendingLimit { key, limit });
         }
-        let mut notification = Box::new(notification.clone());
+        let mut notification = notification.clone();
         if notification.sendable_picture().is_none() {
             notification.picture = None;
         }
-        let contact = contact.to_owned();
-        let id = self.state.next_id();
-        let record = DeliveryRecord::Due { id, at_ns: now_ns, contact, notification };
+        let (id, contact) = (self.state.next_id(), contact.to_owned());
+        let due = |notification: &Notification| DeliveryRecord::Due {
+            id,
+            at_ns: now_ns,
+            contact: contact.clone(),
+            notification: Box::new(notification.clone()),
+        };
+        let mut record = due(&notification);
         if record.encode().len() > RECORD_BYTES_MAX {
-            return Err(DeliveryLogError::NotificationSize { key: key.clone() });
+            notification.shorten();
+            record = due(&notification);
         }
-        self.write(record)?;
-        Ok(true)
+        self.write(record)
     }
 
     /// Time at which the next attempt to a contact is due, if there is one; it may be in the past.

@@ -23,7 +23,7 @@ mod smtp;
 mod text_limit;
 
 pub use contact::{AnyContact, Contact, DeliveryContext};
-pub use contact_settings::{ConfiguredContact, ContactProblem, read_contacts};
+pub use contact_settings::{ConfiguredContact, ContactProblem, failover_chain, read_contacts};
 pub use contacts::contact_kinds;
 pub use delivery::{AttemptReport, deliver_next};
 pub use delivery_log::{DeliveryLog, DeliveryLogError, LogLimits, LogSummary};

@@ -10,6 +10,11 @@ use hist::Bracket;
 /// Maximum size of a picture: it is stored in the log of deliveries.
 pub(crate) const PICTURE_BYTES_MAX: usize = 64 << 10;
 
+/// Lengths of a notification that is shortened.
+const SHORT_TEXT_CHARS: usize = 2000;
+const SHORT_LABEL_CHARS: usize = 200;
+const SHORT_LABELS_MAX: usize = 50;
+
 /// Identity of a notification: the same event has the same key, also after a restart and at another
 /// site. Keys of one alert are ordered.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +130,29 @@ impl Notification {
     /// The picture, unless it is too large.
     pub(crate) fn sendable_picture(&self) -> Option<&Picture> {
         self.picture.as_ref().filter(|picture| picture.png.len() <= PICTURE_BYTES_MAX)
+    }
+}
+
+impl Notification {
+    /// Shortens a notification that is too large to store: the alert matters more than its texts.
+    pub(crate) fn shorten(&mut self) {
+        let cut = |text: &str, length_max: usize| text.chars().take(length_max).collect::<String>();
+        self.picture = None;
+        self.annotations.clear();
+        self.also_firing.clear();
+        for text in [&mut self.name, &mut self.criterion, &mut self.unit] {
+            *text = cut(text, SHORT_TEXT_CHARS);
+        }
+        let labels = self.labels.iter().take(SHORT_LABELS_MAX);
+        let label = |(name, value): (&String, &String)| {
+            (cut(name, SHORT_LABEL_CHARS), cut(value, SHORT_LABEL_CHARS))
+        };
+        self.labels = labels.map(label).collect();
+        // A URL that is cut leads nowhere.
+        self.link = self.link.take().filter(|link| link.len() <= SHORT_TEXT_CHARS);
+        let notes = cut(self.notes.as_deref().unwrap_or_default(), SHORT_TEXT_CHARS);
+        let note = "(texts, labels and picture were shortened: the alert exceeded 256 KiB)";
+        self.notes = Some(format!("{notes}\n{note}").trim_start().to_owned());
     }
 }
 

@@ -165,6 +165,12 @@ impl DeliveryState {
             || self.finished.get(&at).is_some_and(|finished| finished.key >= *key)
     }
 
+    /// Whether the contact has or will get any notification of the alert.
+    pub(super) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
+        let alert_id = alert_id.to_owned();
+        self.is_known(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
+    }
+
     pub(super) fn next_id(&self) -> u64 {
         self.id_max + 1
     }

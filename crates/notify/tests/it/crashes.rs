@@ -14,7 +14,7 @@ use disk::Disk;
 use notify::{
     AnyContact, ConfiguredContact, Contact, DeliveryContext, DeliveryError, DeliveryLog,
     DeliveryPolicy, DeliveryReceipt, KeyProblems, LogLimits, Notification, NotificationKey,
-    deliver_next,
+    deliver_next, failover_chain,
 };
 use serde::Deserialize;
 use sim::{SimDisk, SimProcess};
@@ -121,7 +121,8 @@ fn run(runtime: &Runtime, process: SimProcess, receivers: &Receivers) -> Option<
     };
     for notification in due() {
         for name in ["hook", "pager"] {
-            log.lock().unwrap().enqueue(name, &notification, now()).ok()?;
+            let names = failover_chain(&contacts, name);
+            log.lock().unwrap().enqueue(&names, &notification, now()).ok()?;
         }
         deliver(&contacts[0]).ok()?;
     }
@@ -271,7 +272,7 @@ fn a_damaged_line_costs_one_delivery_and_is_counted() {
         || DeliveryLog::open(Arc::new(disk.process()), Path::new("/data/alerts"), LIMITS).unwrap();
     let mut log = open();
     for alert in ["a", "b", "c"] {
-        log.enqueue("pager", &notification(alert, 1), START_NS).unwrap();
+        log.enqueue(&["pager"], &notification(alert, 1), START_NS).unwrap();
     }
     drop(log);
     let text = disk.contents("/data/alerts/deliveries").unwrap();

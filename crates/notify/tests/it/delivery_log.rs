@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use notify::{
     AttemptReport, AttemptVerdict, ConfiguredContact, DeliveryLog, DeliveryLogError, LogLimits,
-    NotificationKey, deliver_next,
+    NotificationKey, deliver_next, failover_chain,
 };
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
@@ -46,7 +46,8 @@ impl DeliveryBench {
 
     fn enqueue(&self, contact: &str, alert: &str, transition: u64) -> bool {
         let notification = notification(alert, transition);
-        self.log.lock().unwrap().enqueue(contact, &notification, self.now_ns).unwrap()
+        let names = failover_chain(&self.contacts, contact);
+        self.log.lock().unwrap().enqueue(&names, &notification, self.now_ns).unwrap()
     }
 
     async fn attempt(&self, contact: usize) -> Option<AttemptReport> {
@@ -251,21 +252,53 @@ fn limits_have_names_and_the_file_stays_small() {
     };
     let mut log = open(&disk, limits);
     for alert in 0..20 {
-        assert!(log.enqueue("c", &notification(&format!("a{alert}"), 1), START_NS).unwrap());
+        assert!(log.enqueue(&["c"], &notification(&format!("a{alert}"), 1), START_NS).unwrap());
     }
-    let error = log.enqueue("c", &notification("b", 1), START_NS).unwrap_err().to_string();
+    let error = log.enqueue(&["c"], &notification("b", 1), START_NS).unwrap_err().to_string();
     assert!(error.contains("pending deliveries limit (20) reached"), "{error}");
-    let mut huge = crate::alerts::huge_notification();
-    huge.key.alert_id = "huge".to_owned();
     let limits = LogLimits { pending_max: 1000, ..limits };
     let mut log = open(&disk, limits);
-    let error = log.enqueue("c", &huge, START_NS).unwrap_err().to_string();
-    assert!(error.contains("size limit (262144 bytes) exceeded"), "{error}");
-    let full = (0..1000)
-        .find_map(|alert| log.enqueue("d", &notification(&format!("x{alert}"), 1), START_NS).err());
+    let full = (0..1000).find_map(|alert| {
+        log.enqueue(&["d"], &notification(&format!("x{alert}"), 1), START_NS).err()
+    });
     let error = full.unwrap().to_string();
     assert!(error.contains("size limit (65536 bytes) reached"), "{error}");
     assert!(log.summary().bytes <= 64 << 10);
+}
+
+#[tokio::test]
+async fn what_the_failover_contact_was_told_is_resolved_there_too() {
+    let bench = DeliveryBench::start().await;
+    bench.enqueue("hook", "a", 1);
+    bench.enqueue("hook", "b", 1);
+    bench.receiver.set_fault(ReceiverFault::BadRequest);
+    assert_eq!(bench.verdict(HOOK).await, Some(AttemptVerdict::Rejected));
+    bench.receiver.set_fault(ReceiverFault::None);
+    assert_eq!(bench.verdict(HOOK).await, Some(AttemptVerdict::Delivered));
+    for alert in ["a", "b"] {
+        assert!(bench.enqueue("hook", alert, 2));
+        assert!(!bench.enqueue("hook", alert, 2));
+    }
+    while bench.verdict(HOOK).await.is_some() || bench.verdict(PAGER).await.is_some() {}
+    let mut keys = bench.take_keys();
+    keys.sort();
+    assert_eq!(keys, ["a/1", "a/2", "b/1", "b/2", "pager a", "pager a"]);
+}
+
+#[tokio::test]
+async fn an_alert_with_huge_labels_is_shortened_and_arrives() {
+    let bench = DeliveryBench::start().await;
+    let mut huge = crate::alerts::huge_notification();
+    huge.key.alert_id = "huge".to_owned();
+    assert!(bench.log.lock().unwrap().enqueue(&["hook"], &huge, START_NS).unwrap());
+    let log = Mutex::new(open(&bench.disk, LogLimits::default()));
+    let (client, now) = (client(Duration::from_secs(60)), || START_NS);
+    let contact = &bench.contacts[HOOK];
+    let sent = deliver_next(&log, contact, &client, Path::new("/"), &now).await.unwrap().unwrap();
+    assert_eq!(sent.verdict, AttemptVerdict::Delivered);
+    let body = crate::schemas::json(&bench.receiver.take_requests()[0]);
+    assert!(body["topdeck"]["notes"].as_str().unwrap().contains("exceeded 256 KiB"));
+    assert!(body["alerts"][0]["labels"].as_object().unwrap().len() <= 51);
 }
 
 #[tokio::test]
@@ -288,5 +321,5 @@ async fn a_year_of_notifications_is_compacted() {
     // The newest are remembered.
     drop(log);
     let mut log = open(&disk, limits);
-    assert!(!log.enqueue("hook", &notification("a0", 100), START_NS).unwrap());
+    assert!(!log.enqueue(&["hook"], &notification("a0", 100), START_NS).unwrap());
 }
