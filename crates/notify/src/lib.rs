@@ -18,6 +18,7 @@ mod http_client;
 mod message;
 mod mime;
 mod notification;
+mod routing;
 mod setting_values;
 mod smtp;
 mod text_limit;
@@ -32,5 +33,9 @@ pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
 pub use delivery_result::{DeliveryError, DeliveryReceipt};
 pub use http_client::HttpClient;
 pub use notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
+pub use routing::{
+    AlertGroups, AlertMatcher, AlertRoute, GroupBy, GroupNotification, GroupReason, InhibitRule,
+    MatcherError, RoutedAlert, RoutingError, RoutingTree, TimeInterval, TimeIntervalError,
+};
 pub use setting_values::KeyProblems;
 pub use text_limit::{LengthUnit, TextCut, TextLimit};

@@ -3,9 +3,11 @@
 
 mod alerts;
 mod contact_faults;
+mod contacts_page;
 mod crashes;
 mod delivery_log;
 mod format_page;
 mod http_receiver;
 mod mail_receiver;
+mod routing;
 mod schemas;
