@@ -20,7 +20,8 @@ const PEER: &str = "bench/peers/prometheus";
 const BUILD_DIR: &str = "bench/target/journal-peers/prometheus";
 /// Path of a Prometheus to use instead of the built one.
 const PROGRAM_VARIABLE: &str = "TOPDECK_PROMETHEUS";
-/// Start of the names of the tests that compare results: one in crate `query`, one in `topdeck`.
+/// Start of the names of the tests that compare results: one in crate `query`, two in
+/// `topdeck`.
 const COMPARISONS: &str = "prometheus_gives_equal_results";
 const SCRIPTS_VARIABLE: &str = "TOPDECK_PROMQLTEST";
 
@@ -43,7 +44,7 @@ pub(crate) fn compare_with_prometheus(log: &PartLog) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     let report = suite::run_ignored(log, COMPARISONS, &[(PROGRAM_VARIABLE, text(&program)?)])?;
-    ensure!(report.count() == 2, "{} tests are named {COMPARISONS}, not 2", report.count());
+    ensure!(report.count() == 3, "{} tests are named {COMPARISONS}, not 3", report.count());
     Ok(PartOutcome::Tests(report))
 }
 

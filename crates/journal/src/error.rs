@@ -180,7 +180,7 @@ pub enum Error {
     },
 
     /// Position out of range.
-    #[error("position {found} is out of range: the journal holds {first} to {end}")]
+    #[error("position {found} is out of range: the journal holds {first}..{end}")]
     PositionOutOfRange {
         /// Requested position.
         found: u64,

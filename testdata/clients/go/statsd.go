@@ -60,7 +60,8 @@ func dogStatsdTo(way, address string, count int, options []statsd.Option) error 
 
 	client := named("datadog-go", "github.com/DataDog/datadog-go/v5")
 	of := func(name string) string { return `{"` + name + `",way="` + way + `",canary="true"}` }
-	sent.distribution(client, way+" timing", of("dog.timing"), 1).print()
+	// Milliseconds are stored in nanoseconds.
+	sent.distribution(client, way+" timing", of("dog.timing"), 1e6).print()
 	sent.distribution(client, way+" distribution", of("dog.distribution"), 1).print()
 	number(client, way+" count", "exact_increase("+of("dog.count")+"[1h])", count, float64(total))
 	number(client, way+" gauge", of("dog.gauge"), count, sent[count-1])

@@ -87,7 +87,9 @@ def statsd(host, udp, tcp):
         with to.pipeline() as lines:
             lines.gauge(f"statsd.gauge.{way}", 42.5)
             lines.gauge(f"statsd.gauge.{way}", -2, delta=True)
-        distribution(client, f"{way} timing", f'{{"statsd.took.{way}"}}', values)
+        # Milliseconds are stored in nanoseconds.
+        stored = [value * 1e6 for value in values]
+        distribution(client, f"{way} timing", f'{{"statsd.took.{way}"}}', stored)
         number(client, f"{way} counter", f'exact_increase({{"statsd.counter.{way}"}}[1h])', 2_000, total)
         number(client, f"{way} gauge", f'{{"statsd.gauge.{way}"}}', 2, 40.5)
         to.close()

@@ -35,7 +35,7 @@ const DASHES = [[], [12, 4], [12, 4, 3, 4], [4, 4], [20, 4], [8, 3, 3, 3, 3, 3]]
 /** Lines that differ in hue or dashes. */
 export const MAX_STYLES = HUES * DASHES.length;
 
-/** The style of the line at an index. The first six lines differ in their dashes alone. */
+/** The style of the line at an index. The dashes alone tell the first six lines apart. */
 export function lineStyle(index: number): { colour: string; dash: readonly number[] } {
   const round = Math.floor(index / HUES);
   return {

@@ -162,6 +162,18 @@ export function fixedColumnStep(from: number, to: number, max: number, interval 
   return STEPS.filter(fits).at(-1) ?? step;
 }
 
+/** The step of what the page shows of a range: heatmaps and queries have the same columns. */
+export function rangeStep(
+  range: TimeRange,
+  [from, to]: [number, number],
+  max: number,
+  interval = 0,
+): number {
+  return isLive(range)
+    ? columnStep(to - from, max, interval)
+    : fixedColumnStep(from, to, max, interval);
+}
+
 /** How many times as many columns a fixed range may have. */
 const FINER = 4;
 

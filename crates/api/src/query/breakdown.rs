@@ -12,7 +12,7 @@ use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json;
 use crate::parameters::{Parameters, SELECTOR_SYNTAX};
-use crate::unitless::split_off_unitless;
+use crate::unitless::{left_out_json, split_off_unitless};
 use report::document;
 
 pub(super) async fn breakdown(
@@ -83,9 +83,14 @@ pub(super) async fn breakdown(
         let warnings = selection::limit_warnings(&limits, unit.as_ref(), explanation.values);
         let unit = unit.as_ref().map(ToString::to_string);
         let mut document = document::breakdown::to_json(&rectangle, unit, &explanation);
-        if let (Json::Object(fields), false) = (&mut document, warnings.is_empty()) {
-            let texts = warnings.into_iter().map(Json::Text).collect();
-            fields.push(("warnings", Json::List(texts)));
+        if let Json::Object(fields) = &mut document {
+            if !left_out.is_empty() {
+                fields.push(("left_out", left_out_json(&left_out)));
+            }
+            if !warnings.is_empty() {
+                let texts = warnings.into_iter().map(Json::Text).collect();
+                fields.push(("warnings", Json::List(texts)));
+            }
         }
         active.json_response(&document)
     };

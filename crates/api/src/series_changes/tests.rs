@@ -141,6 +141,8 @@ async fn metric_stays_answerable_beside_a_value_without_unit() {
         assert_eq!(answer["left_out"]["series"], 1);
         assert_eq!(answer["left_out"]["examples"][0]["labels"]["host"], "typo");
     }
+    let answer = server.json("/v1/breakdown?selector=latency&above=5ms").await;
+    assert_eq!((&answer["unit"], &answer["left_out"]["series"]), (&"ms".into(), &1.into()));
     // Selected alone, it is answered.
     let alone = server.json("/v1/histogram?selector=latency{host=\"typo\"}").await;
     assert_eq!((&alone["unit"], &alone["count"]), (&Value::Null, &1.into()));

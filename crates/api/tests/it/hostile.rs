@@ -264,7 +264,7 @@ fn unread_responses_are_limited() {
     assert_eq!(refused.header("retry-after"), Some("1"));
     assert_eq!(it.rejected("max_buffered_response_bytes"), 1);
     // Small responses and acknowledgements are still sent.
-    it.request("GET", "/health", "", b"").check(200, "well");
+    it.request("GET", "/health", "", b"").check(200, "healthy");
     check_responds(&it);
     drop(unread);
     while it.buffered_response_bytes() > 0 {

@@ -92,7 +92,7 @@ fn check(point: &'static str) {
         append(Level::Memory);
         thread::yield_now();
     }
-    assert_eq!(supervisor.failures(), ["thread journal panics repeatedly (3 restarts)"]);
+    assert_eq!(supervisor.failures(), ["thread journal panics repeatedly (panics: 3)"]);
     append(Level::Disk);
     let expected: Vec<u64> = (0..count).collect();
     assert_eq!(read(&journal), expected);

@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn series_are_parsed_from_keys() {
         check("ca.b|", "a.b  delta-counter");
-        check("ma|env:prod,fast,:x", "a{env=\"prod\",fast=\"true\"} ms delta-histogram");
+        check("ma|env:prod,fast,:x", "a{env=\"prod\",fast=\"true\"} ns delta-histogram");
         check("da|b:2,a:1,b:1,b:2", "a{a=\"1\",b=\"1,2\"}  delta-histogram");
         check("sa|b:", "a  gauge");
     }

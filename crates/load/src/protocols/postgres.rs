@@ -92,7 +92,7 @@ impl PostgresProtocol {
                 }
             }
         }
-        let invalid = "the database is not valid UTF-8 without NUL";
+        let invalid = "the name of the database is not UTF-8 without NUL";
         let database = decoded(database.trim_start_matches('/'), invalid)?;
         // Like psql, except that the OS user is not the default.
         let user = url.user.clone().filter(|name| !name.is_empty());

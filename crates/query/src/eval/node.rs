@@ -11,7 +11,7 @@ use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
 use super::call::FunctionCall;
-use super::range_functions::{RangeKernel, SeriesBatch, TakeBatch};
+use super::range_functions::{BatchConsumer, RangeKernel, SeriesBatch};
 use super::{binary, range_functions};
 
 /// Series of a range function that are evaluated before they are aggregated.
@@ -56,7 +56,7 @@ impl Evaluation<'_> {
         node: &PlanNode,
         steps: StepGrid,
         grouping: Option<&Grouping>,
-        take: &mut TakeBatch<'_>,
+        take: &mut BatchConsumer<'_>,
     ) -> Result<()> {
         match &node.op {
             PlanOp::RangeFunction(over) if steps.count > 0 => {

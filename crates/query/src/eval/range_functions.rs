@@ -61,8 +61,8 @@ enum WindowFn {
     Points(fn(&[SeriesPoint]) -> StepValue),
     /// Function of floats and histograms; there is at least one.
     Window(fn(&RangeWindow<'_>, &mut SeriesWarnings) -> Result<Option<StepValue>>),
-    /// GrowthKind of floats and histograms; there is at least one.
-    GrowthKind(GrowthKind),
+    /// Growth of floats and histograms; there is at least one.
+    Growth(GrowthKind),
     /// Result at steps at which no series has a sample.
     Absent,
 }
@@ -81,7 +81,7 @@ impl RangeKernel {
     }
 
     pub(crate) const fn growth(growth: GrowthKind) -> RangeKernel {
-        RangeKernel::new(WindowFn::GrowthKind(growth))
+        RangeKernel::new(WindowFn::Growth(growth))
     }
 
     const fn new(work: WindowFn) -> RangeKernel {
@@ -147,7 +147,7 @@ impl Evaluation<'_> {
         kernel: &RangeKernel,
         (span, batch, grouping): (SourceSpan, usize, Option<&Grouping>),
         steps: StepGrid,
-        take: &mut TakeBatch<'_>,
+        take: &mut BatchConsumer<'_>,
     ) -> Result<()> {
         let mut numbers = Vec::with_capacity(over.args.len());
         for arg in &over.args {
@@ -240,7 +240,7 @@ impl Evaluation<'_> {
 }
 
 /// Takes results of a range function.
-pub(crate) type TakeBatch<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) -> Result<()> + 'a;
+pub(crate) type BatchConsumer<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) -> Result<()> + 'a;
 
 /// Labels of the streams so far, which must differ.
 #[derive(Default)]
@@ -291,7 +291,7 @@ impl RangeFunctionEval<'_> {
         range: &Range<i64>,
         retained: &AtomicUsize,
     ) -> Result<Option<Stream>> {
-        if let WindowFn::GrowthKind(growth) = self.kernel.work
+        if let WindowFn::Growth(growth) = self.kernel.work
             && let Some(increments) = self.increments(evaluation, handles, range, growth)?
         {
             let held = increments.held_bytes() as u64 / SAMPLE_BYTES;
@@ -335,7 +335,7 @@ impl RangeFunctionEval<'_> {
         let drops_name = samples.drops_name;
         let series = match function.work {
             WindowFn::Points(_) | WindowFn::Absent => SeriesSamples::with_samples(samples),
-            WindowFn::Window(_) | WindowFn::GrowthKind(_) => {
+            WindowFn::Window(_) | WindowFn::Growth(_) => {
                 let uses_starts = function.uses_starts && evaluation.settings.start_timestamps;
                 SeriesSamples::split(samples, uses_starts)
             }
@@ -438,7 +438,7 @@ impl RangeFunctionEval<'_> {
         match self.kernel.work {
             WindowFn::Points(work) => Ok(Some(work(samples))),
             WindowFn::Window(work) => work(&window, warnings),
-            WindowFn::GrowthKind(growth) => Ok(rate::compute_growth(&window, growth, warnings)),
+            WindowFn::Growth(growth) => Ok(rate::compute_growth(&window, growth, warnings)),
             WindowFn::Absent => Ok(None),
         }
     }

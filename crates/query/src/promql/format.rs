@@ -16,7 +16,11 @@ impl Display for Expr {
             ExprKind::Duration(seconds) if *seconds == 0.0 && seconds.is_sign_negative() => {
                 out.write_str("-0s")
             }
-            ExprKind::Duration(seconds) => out.write_str(&show_duration((seconds * 1e9) as i64)),
+            // Parsed durations are whole milliseconds.
+            ExprKind::Duration(seconds) => {
+                let ms = (seconds * 1e3).round() as i64;
+                out.write_str(&show_duration(ms.saturating_mul(1_000_000)))
+            }
             ExprKind::Text(text) => out.write_str(&quote_text(text)),
             ExprKind::Selector(selector) => {
                 write!(out, "{selector}")?;

@@ -11,6 +11,10 @@ const UNITS: [(&str, i64); 7] = [
     ("ms", 1_000_000),
 ];
 
+const NANOS_PER_MS: i64 = 1_000_000;
+/// Milliseconds of the longest duration, 292 years.
+const MAX_MS: f64 = (i64::MAX / NANOS_PER_MS) as f64;
+
 /// Nanoseconds of a duration such as `1h30m`; a year has 365 days. `0` needs no unit.
 pub fn parse_duration(text: &str) -> Result<i64, String> {
     let invalid = || format!("not a valid duration string: {}", super::quote::quote_text(text));
@@ -47,17 +51,26 @@ pub fn parse_duration(text: &str) -> Result<i64, String> {
 }
 
 /// Seconds of a duration of an expression. Unlike in Prometheus, it may have a fraction (`1.5s`),
-/// as durations have everywhere else in topdeck.
+/// as durations have everywhere else in topdeck, of whole milliseconds.
 pub(crate) fn parse_seconds(text: &str) -> Result<f64, String> {
     let fraction = UNITS.iter().find_map(|(name, nanos)| {
         let count = text.strip_suffix(name).filter(|count| count.contains('.'))?;
         let is_plain = count.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
         let count: f64 = count.parse().ok().filter(|_| is_plain)?;
-        Some(count * *nanos as f64 / 1e9)
+        Some(count * (*nanos / NANOS_PER_MS) as f64)
     });
-    match fraction {
-        Some(seconds) => Ok(seconds),
-        None => parse_duration(text).map(|nanos| nanos as f64 / 1e9),
+    let Some(ms) = fraction else {
+        return parse_duration(text).map(|nanos| (nanos / NANOS_PER_MS) as f64 / 1e3);
+    };
+    // A decimal fraction of a unit has a rounding error.
+    let whole = ms.round();
+    if (ms - whole).abs() > 1e-9 * ms.max(1.0) {
+        let text = super::quote::quote_text(text);
+        return Err(format!("{text} is not a whole number of milliseconds"));
+    }
+    match whole < MAX_MS {
+        true => Ok(whole / 1e3),
+        false => Err("duration out of range".to_owned()),
     }
 }
 
@@ -193,9 +206,13 @@ mod tests {
 
     #[test]
     fn duration_of_an_expression_may_have_a_fraction() {
-        for (text, seconds) in [("1.5s", 1.5), ("0.25s", 0.25), ("2.5ms", 0.0025), ("1.5h", 5400.0)]
+        for (text, seconds) in
+            [("1.5s", 1.5), ("0.251s", 0.251), ("2.0ms", 0.002), ("1.5h", 5400.0)]
         {
             assert_eq!(parse_seconds(text), Ok(seconds), "{text}");
+        }
+        for text in ["2.5ms", ".63ms", "0.0001s", "300.0y", "9999999999999999999.9y"] {
+            assert!(parse_seconds(text).is_err(), "{text}");
         }
         assert_eq!(parse_seconds("1h30m"), Ok(5400.0));
         for text in ["1.5.5s", "1.5", "1.5x", "1m1.5s", "-1.5s"] {

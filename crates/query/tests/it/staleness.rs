@@ -11,8 +11,8 @@ use hist::codec::header::Temporality;
 use journal::Level;
 use model::{BatchWriter, Sample, SampleValue, Series, SeriesKind};
 use query::{
-    Language, QueryRequest, QueryWarningKind, ResultData, STALE_BITS, Settings, StoreSource,
-    execute, promql,
+    Language, QueryRequest, QueryResult, QueryWarningKind, ResultData, STALE_BITS, Settings,
+    StoreSource, execute, promql,
 };
 use sim::SimDisk;
 use store::{Options, SECOND, Store};
@@ -54,16 +54,20 @@ fn build_store() -> Store {
     store
 }
 
-/// Result at a timestamp: a number, or none.
-#[track_caller]
-fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
+/// Result of an instant query.
+fn ask(store: &Store, text: &str, second: i64) -> query::Result<QueryResult> {
     let start = START + second * SECOND;
     let options = promql::Options::default();
     let question =
         QueryRequest { text, language: Language::PromQl, start, end: start, step: 0, options };
     let view = store.view().unwrap();
-    let answer =
-        execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false)
+}
+
+/// Result at a timestamp: a number, or none.
+#[track_caller]
+fn check(store: &Store, text: &str, second: i64, expected: Option<f64>) {
+    let answer = ask(store, text, second).unwrap();
     let ResultData::Vector(streams) = answer.data else { panic!("an instant query has a vector") };
     let found = streams.first().and_then(|stream| stream.points[0].as_ref()?.number());
     assert_eq!((streams.len() < 2, found), (true, expected), "{text} at {second} s");
@@ -112,22 +116,12 @@ fn both_types_of_a_changed_series_are_returned() {
     // Gauges are not deltas: their growth is not known to be an increase.
     check(&store, "exact_increase(served[1m])", 45, Some(20.0));
     check(&store, "served{__kind=\"gauge\"}", 45, Some(30.0));
-    let question = QueryRequest {
-        text: "rate(served[1m])",
-        language: Language::PromQl,
-        start: START + 45 * SECOND,
-        end: START + 45 * SECOND,
-        step: 0,
-        options: promql::Options::default(),
-    };
-    let view = store.view().unwrap();
-    let answer =
-        execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+    let answer = ask(&store, "rate(served[1m])", 45).unwrap();
     let warnings: Vec<&str> =
         answer.warnings.of_kind(QueryWarningKind::Warning).map(|note| note.0).collect();
     assert_eq!(
         warnings,
-        ["served was sent as gauge and as counter: the samples are merged; select one \
+        ["served was sent as gauge and as cumulative-counter: the samples are merged; select one \
              with __unit or __kind, as in {__kind=\"gauge\"}"]
     );
 }
@@ -147,17 +141,8 @@ fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
     }
     let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
     store.catch_up().unwrap();
-    let ask = |text: &str| {
-        let question = QueryRequest {
-            text,
-            language: Language::PromQl,
-            start: START + 5 * SECOND,
-            end: START + 5 * SECOND,
-            step: 0,
-            options: promql::Options::default(),
-        };
-        let view = store.view().unwrap();
-        let answer = execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false);
+    let labels = |text: &str| {
+        let answer = ask(&store, text, 5);
         answer.map(|answer| match answer.data {
             ResultData::Vector(streams) => {
                 let mut found: Vec<String> =
@@ -171,16 +156,16 @@ fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
     check(&store, "count({__name__=~\"took|requests\"})", 5, Some(3.0));
     check(&store, "count(group by (__unit__) (took))", 5, Some(2.0));
     assert_eq!(
-        ask("took").unwrap(),
+        labels("took").unwrap(),
         [
             "took{__type__=\"histogram\", __unit__=\"ms\"}",
             "took{__type__=\"histogram\", __unit__=\"ns\"}"
         ]
     );
-    assert_eq!(ask("took{__unit=\"ms\"}").unwrap(), ["took"]);
-    let merged = ask("sum(rate(took[1m]))").unwrap_err().to_string();
-    let remedy = "it was sent as histogram in ns and as histogram in ms; select one with __unit, \
-                  as in {__unit=\"ms\"}, or rename or delete the others";
+    assert_eq!(labels("took{__unit=\"ms\"}").unwrap(), ["took"]);
+    let merged = labels("sum(rate(took[1m]))").unwrap_err().to_string();
+    let remedy = "it was sent as delta-histogram in ns and as delta-histogram in ms; select one \
+                  with __unit, as in {__unit=\"ms\"}, or rename or delete the others";
     assert!(merged.contains(remedy), "{merged}");
 }
 
@@ -198,17 +183,7 @@ fn bucket_that_no_bound_matches_names_the_unit_of_the_bounds() {
     let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
     store.catch_up().unwrap();
     let warnings = |text: &str| {
-        let question = QueryRequest {
-            text,
-            language: Language::PromQl,
-            start: START + 5 * SECOND,
-            end: START + 5 * SECOND,
-            step: 0,
-            options: promql::Options::default(),
-        };
-        let view = store.view().unwrap();
-        let answer =
-            execute(&StoreSource::new(&view), &question, &Settings::default(), &|| false).unwrap();
+        let answer = ask(&store, text, 5).unwrap();
         let all = answer.warnings.of_kind(QueryWarningKind::Warning);
         all.map(|warning| warning.0.to_owned()).collect::<Vec<String>>()
     };

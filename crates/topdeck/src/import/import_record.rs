@@ -17,7 +17,7 @@ use anyhow::{Result, bail};
 use render::bytes::format_bytes;
 use render::time::precise_time_text;
 
-use crate::import::input_source::FileVersion;
+use crate::import::input_source::FileFingerprint;
 use crate::import::scan::ScanSummary;
 use crate::output::print_message;
 
@@ -37,7 +37,7 @@ pub(crate) struct ImportRecord {
 #[derive(Clone, Debug, PartialEq)]
 struct ImportState {
     is_complete: bool,
-    version: FileVersion,
+    version: FileFingerprint,
     /// BLAKE3 of the content.
     content: blake3::Hash,
     producer: u64,
@@ -76,7 +76,12 @@ impl ImportRecord {
 
     /// Whether the content may be imported without counting any of it again; the error says what to
     /// do. `version` is that of the file now.
-    pub(crate) fn check(&self, name: &str, version: FileVersion, scan: &ScanSummary) -> Result<()> {
+    pub(crate) fn check(
+        &self,
+        name: &str,
+        version: FileFingerprint,
+        scan: &ScanSummary,
+    ) -> Result<()> {
         let Some(earlier) = &self.earlier else { return Ok(()) };
         if earlier.producer == scan.number {
             return Ok(());
@@ -119,9 +124,9 @@ impl ImportRecord {
 
     /// Records the start or the end of an import. Without the record a change of the file goes
     /// unnoticed, so a failure is a warning.
-    pub(crate) fn write(&self, version: FileVersion, scan: &ScanSummary, is_complete: bool) {
+    pub(crate) fn write(&self, version: FileFingerprint, scan: &ScanSummary, is_complete: bool) {
         let (content, producer) = (scan.content, scan.number);
-        let version = FileVersion { size: scan.bytes, ..version };
+        let version = FileFingerprint { size: scan.bytes, ..version };
         let state = ImportState { is_complete, version, content, producer, start: self.start };
         let dir = self.path.parent().expect("BUG: the path was joined");
         // A torn record is not parsed, and counts as none.
@@ -139,7 +144,7 @@ impl ImportRecord {
     }
 }
 
-fn describe(version: FileVersion) -> String {
+fn describe(version: FileFingerprint) -> String {
     format!("{} bytes, changed {}", version.size, precise_time_text(version.modified_ns))
 }
 
@@ -159,7 +164,7 @@ fn delete_oldest(dir: &Path, max: usize) {
 
 impl ImportState {
     fn to_text(&self) -> String {
-        let FileVersion { size, modified_ns } = self.version;
+        let FileFingerprint { size, modified_ns } = self.version;
         format!(
             "{MAGIC}\n{}\n{size} {modified_ns} {} {:016x} {}\n",
             if self.is_complete { "complete" } else { "incomplete" },
@@ -182,7 +187,7 @@ impl ImportState {
         let mut fields = lines.next()?.split(' ');
         let mut field = || fields.next();
         let version =
-            FileVersion { size: field()?.parse().ok()?, modified_ns: field()?.parse().ok()? };
+            FileFingerprint { size: field()?.parse().ok()?, modified_ns: field()?.parse().ok()? };
         let content = blake3::Hash::from_hex(field()?).ok()?;
         let producer = u64::from_str_radix(field()?, 16).ok()?;
         let start = match field()? {
@@ -200,7 +205,7 @@ mod tests {
     fn state(is_complete: bool) -> ImportState {
         ImportState {
             is_complete,
-            version: FileVersion { size: 3, modified_ns: 1_700_000_000_000_000_000 },
+            version: FileFingerprint { size: 3, modified_ns: 1_700_000_000_000_000_000 },
             content: blake3::hash(b"abc"),
             producer: 7,
             start: Some(-5),
@@ -229,7 +234,7 @@ mod tests {
         let mut scan = ScanSummary::default();
         (scan.content, scan.number, scan.prefix) = (content, number, prefix);
         let version =
-            FileVersion { size: found.len() as u64, modified_ns: 1_700_000_001_000_000_000 };
+            FileFingerprint { size: found.len() as u64, modified_ns: 1_700_000_001_000_000_000 };
         let found = record.check("a.log", version, &scan).map_err(|error| error.to_string());
         match (found, expected) {
             (Ok(()), Ok(())) => {}

@@ -21,7 +21,7 @@ pub(crate) struct InputSource {
     name: String,
     bytes: SourceBytes,
     /// Size and time of the last change of a file that can be read again by another import.
-    version: Option<FileVersion>,
+    version: Option<FileFingerprint>,
 }
 
 enum SourceBytes {
@@ -31,7 +31,7 @@ enum SourceBytes {
 
 /// What a file system says about the content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileVersion {
+pub(crate) struct FileFingerprint {
     pub(crate) size: u64,
     /// Time of the last change, in nanoseconds since the Unix epoch.
     pub(crate) modified_ns: i64,
@@ -59,7 +59,7 @@ impl InputSource {
             return Ok(InputSource { name, bytes, version: None });
         }
         let modified_ns = metadata.mtime().saturating_mul(1_000_000_000) + metadata.mtime_nsec();
-        let version = FileVersion { size: metadata.len(), modified_ns };
+        let version = FileFingerprint { size: metadata.len(), modified_ns };
         let bytes = SourceBytes::File(file, metadata.len());
         Ok(InputSource { name, bytes, version: Some(version) })
     }
@@ -70,7 +70,7 @@ impl InputSource {
     }
 
     /// Size and time of the last change; `None` for a pipe.
-    pub(crate) fn version(&self) -> Option<FileVersion> {
+    pub(crate) fn version(&self) -> Option<FileFingerprint> {
         self.version
     }
 

@@ -204,6 +204,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "overview",
         "post-mortem",
         "query",
+        "rename",
         "restore",
         "retire",
         "serve",

@@ -66,8 +66,8 @@ impl Login {
             10 => {
                 let mut methods = request.split(|byte| *byte == 0);
                 if !methods.any(|method| method == SCRAM_SHA_256.as_bytes()) {
-                    let detail = "the server supports none of SCRAM-SHA-256 without channel \
-                                  binding, MD5, clear-text password";
+                    let detail = "the server offers no SCRAM-SHA-256 without channel binding; set \
+                                  password_encryption = scram-sha-256";
                     return Err((Failure::Status, detail));
                 }
                 let scram = ScramSha256::new(self.password()?, ChannelBinding::unsupported());
@@ -97,6 +97,9 @@ impl Login {
 
     fn password(&self) -> Result<&[u8], (Failure, &'static str)> {
         let password = self.password.as_ref().map(|one| one.reveal().as_bytes());
-        password.ok_or((Failure::Status, "the server requires a password, and the target has none"))
+        password.ok_or((
+            Failure::Status,
+            "the server requires a password; add it: postgres://USER:PASSWORD@HOST",
+        ))
     }
 }

@@ -1,4 +1,4 @@
-//! GrowthKind at exact range boundaries (`anchored`, `smoothed`).
+//! Growth at exact range boundaries (`anchored`, `smoothed`).
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn is_end_interpolated<T: HasTime>(window: &RangeWindow<'_>, points: &[T], last:
     window.extension == RangeExtension::Smoothed && last > 0 && points[last].time() > window.end
 }
 
-/// GrowthKind of floats.
+/// Growth of floats.
 pub(super) fn float_growth(window: &RangeWindow<'_>, growth: GrowthKind) -> Option<f64> {
     let (left, inner, right) = at_ends(window, growth_boundary(window, window.floats)?, growth);
     let mut increase = right - left;
@@ -112,7 +112,7 @@ pub(super) fn interpolate(
     begin + (to.value - begin) * part / elapsed
 }
 
-/// GrowthKind of histograms.
+/// Growth of histograms.
 pub(super) fn histogram_growth(
     window: &RangeWindow<'_>,
     growth: GrowthKind,

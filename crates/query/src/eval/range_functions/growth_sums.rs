@@ -63,7 +63,7 @@ pub(super) type SeriesHandles = (LabelSet, Vec<SeriesHandle>);
 impl RangeFunctionEval<'_> {
     /// Whether sums of series may be possible.
     pub(super) fn is_summable(&self) -> bool {
-        matches!(self.kernel.work, WindowFn::GrowthKind(growth) if growth.is_counter)
+        matches!(self.kernel.work, WindowFn::Growth(growth) if growth.is_counter)
             && self.call.input.extension() == RangeExtension::None
             && !self.has_fixed_window()
     }
@@ -122,7 +122,7 @@ impl RangeFunctionEval<'_> {
         grouping: &Grouping,
         sums: &mut GrowthSums,
     ) -> Result<Option<bool>> {
-        let WindowFn::GrowthKind(growth) = self.kernel.work else { return Ok(Some(false)) };
+        let WindowFn::Growth(growth) = self.kernel.work else { return Ok(Some(false)) };
         let Some(increments) = self.increments(evaluation, handles, range, growth)? else {
             let is_histogram =
                 |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Histogram(_));

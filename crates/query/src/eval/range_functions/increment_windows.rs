@@ -1,4 +1,4 @@
-//! GrowthKind of a cumulative histogram by its stored increments.
+//! Growth of a cumulative histogram by its stored increments.
 //!
 //! The increase of a window is the sum of the increments between its first and its last sample,
 //! which one pass over the series yields for all windows: each increment is added to dense counts
@@ -38,7 +38,7 @@ impl RangeFunctionEval<'_> {
         Ok(increments.filter(|increments| !(uses_starts && increments.has_starts())))
     }
 
-    /// GrowthKind at each step; `None` if some increments are not supported.
+    /// Growth at each step; `None` if some increments are not supported.
     pub(super) fn growth(
         &self,
         evaluation: &mut Evaluation<'_>,

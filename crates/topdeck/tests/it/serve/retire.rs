@@ -44,7 +44,7 @@ fn a_series_is_renamed_by_command_after_a_dry_run_that_says_what_happens() {
         let run = topdeck(&[&["rename", "--server", &url], more].concat(), b"");
         (run.status, run.stdout + &run.stderr)
     };
-    let unitless = "and(__name:took,__unit:)";
+    let unitless = "and(__name:took,__unit:\"\")";
     let (status, text) = rename(&[unitless, "--unit", "ns"]);
     let expected = "would rename 1 series: took to took in ns; --yes renames\n  values are not \
                     converted: 1730 becomes 1730 ns\n  took in ns exists: the rows are added to \
