@@ -12,12 +12,14 @@ use toml::de::{DeTable, DeValue};
 use crate::contact::AnyContact;
 use crate::contacts::CONTACTS;
 use crate::delivery_policy::DeliveryPolicy;
+use crate::nearest_name::unknown_name;
+use crate::notify_problem::{NotifyProblem, table_array};
 use crate::setting_values::{DurationText, KeyProblems};
 
 /// Keys of every kind.
 const COMMON_KEYS: [&str; 5] = ["name", "kind", "failover", "failover_after", "give_up_after"];
 /// Maximum number of contacts.
-const CONTACTS_MAX: usize = 1000;
+const CONTACTS_MAX: usize = 200;
 /// Maximum length of a name, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -32,15 +34,6 @@ pub struct ConfiguredContact {
     pub policy: DeliveryPolicy,
 }
 
-/// A problem of a settings file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContactProblem {
-    /// Position in the file, in bytes.
-    pub byte: usize,
-    /// The problem.
-    pub what: String,
-}
-
 #[derive(Deserialize)]
 struct CommonSettings {
     name: String,
@@ -51,25 +44,19 @@ struct CommonSettings {
 }
 
 /// Reads all `[[contact]]` tables of a file. Contacts with a problem are left out.
-pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<ContactProblem>) {
+pub fn read_contacts(root: &DeTable<'_>) -> (Vec<ConfiguredContact>, Vec<NotifyProblem>) {
     let (mut contacts, mut problems) = (Vec::new(), Vec::new());
     let mut positions: BTreeMap<String, usize> = BTreeMap::new();
-    let Some((key, value)) = root.iter().find(|(key, _)| key.get_ref() == "contact") else {
-        return (contacts, problems);
-    };
-    let DeValue::Array(tables) = value.get_ref() else {
-        let what = "contact is not an array of tables; write [[contact]]".to_owned();
-        return (contacts, vec![ContactProblem { byte: key.span().start, what }]);
-    };
-    if tables.len() > CONTACTS_MAX {
+    let tables = table_array(root, "contact", &mut problems);
+    if let Some(first) = tables.get(CONTACTS_MAX) {
         let what = format!("contacts limit ({CONTACTS_MAX}) reached");
-        problems.push(ContactProblem { byte: key.span().start, what });
+        problems.push(NotifyProblem { byte: first.span().start, what });
     }
     for table in tables.iter().take(CONTACTS_MAX) {
         match read_contact(table) {
             Ok(contact) if positions.contains_key(&contact.name) => {
                 let what = format!("duplicate [[contact]] name {:?}", contact.name);
-                problems.push(ContactProblem { byte: key_position(table, "name"), what });
+                problems.push(NotifyProblem { byte: key_position(table, "name"), what });
             }
             Ok(contact) => {
                 positions.insert(contact.name.clone(), key_position(table, "failover"));
@@ -97,7 +84,7 @@ pub fn failover_chain<'a>(contacts: &'a [ConfiguredContact], name: &'a str) -> V
 fn failover_problems(
     contacts: &[ConfiguredContact],
     positions: &BTreeMap<String, usize>,
-) -> Vec<ContactProblem> {
+) -> Vec<NotifyProblem> {
     let mut problems = Vec::new();
     for contact in contacts {
         let Some(failover) = contact.policy.failover.as_deref() else { continue };
@@ -114,17 +101,15 @@ fn failover_problems(
                 format!("failover {failover:?} leads back to {:?}", contact.name)
             }
         };
-        problems.push(ContactProblem { byte: positions[&contact.name], what });
+        problems.push(NotifyProblem { byte: positions[&contact.name], what });
     }
     problems
 }
 
-fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<ContactProblem>> {
+fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<NotifyProblem>> {
     let start = value.span().start;
-    let at = |byte: usize, what: String| vec![ContactProblem { byte, what }];
-    let of_toml = |error: toml::de::Error| {
-        at(error.span().map_or(start, |span| span.start), error.message().to_owned())
-    };
+    let at = |byte: usize, what: String| vec![NotifyProblem { byte, what }];
+    let of_toml = |error: toml::de::Error| vec![NotifyProblem::of_toml(start, &error)];
     let Some(table) = value.get_ref().as_table() else {
         return Err(at(start, "contact is not a table; write [[contact]]".to_owned()));
     };
@@ -137,8 +122,7 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<C
     let common = CommonSettings::deserialize(toml::de::Deserializer::from(part(true)));
     let common = common.map_err(of_toml)?;
     let Some(row) = CONTACTS.iter().find(|row| row.kind == common.kind) else {
-        let kinds: Vec<&str> = CONTACTS.iter().map(|row| row.kind).collect();
-        let what = format!("unknown kind {:?}; known kinds: {}", common.kind, kinds.join(", "));
+        let what = unknown_name("kind", &common.kind, CONTACTS.iter().map(|row| row.kind));
         return Err(at(key_position(value, "kind"), what));
     };
     let contact = (row.read)(part(false)).map_err(of_toml)?;
@@ -149,7 +133,7 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<C
     }
     contact.check(&mut keys);
     if !keys.is_empty() {
-        let problem = |(key, what)| ContactProblem { byte: key_position(value, key), what };
+        let problem = |(key, what)| NotifyProblem { byte: key_position(value, key), what };
         return Err(keys.into_problems().map(problem).collect());
     }
     let default = DeliveryPolicy::default();
@@ -218,8 +202,13 @@ give_up_after = '3h'
         let lines: Vec<usize> = problems.iter().map(|problem| line(problem.byte)).collect();
         assert_eq!(lines, [4, 9, 13]);
         assert!(problems[0].what.starts_with("url: scheme is neither http nor https"));
-        assert!(problems[1].what.starts_with("unknown field `routing_kee`"), "{problems:?}");
-        assert!(problems[2].what.starts_with("unknown kind \"fax\"; known kinds: discord, "));
+        assert!(
+            problems[1]
+                .what
+                .starts_with("unknown key \"routing_kee\"; did you mean \"routing_key\"?"),
+            "{problems:?}"
+        );
+        assert!(problems[2].what.starts_with("unknown kind \"fax\"; known: discord, "));
     }
 
     #[test]

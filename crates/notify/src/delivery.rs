@@ -15,6 +15,8 @@ use crate::notification::NotificationKey;
 pub struct AttemptReport {
     /// Name of the contact.
     pub contact: String,
+    /// Time of its end, in nanoseconds since the Unix epoch.
+    pub at_ns: i64,
     /// Key of the notification.
     pub key: NotificationKey,
     /// What follows.
@@ -38,7 +40,7 @@ pub async fn deliver_next(
     folder: &Path,
     now_ns: &(dyn Fn() -> i64 + Sync),
 ) -> Result<Option<AttemptReport>, DeliveryLogError> {
-    let Some(attempt) = lock(log).begin_attempt(contact, now_ns())? else {
+    let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
         return Ok(None);
     };
     let context = DeliveryContext {
@@ -50,9 +52,11 @@ pub async fn deliver_next(
     };
     let result = contact.contact.send(&attempt.notification, &context).await;
     let (key, is_repeat) = (attempt.notification.key.clone(), attempt.is_repeat);
-    let outcome = lock(log).finish_attempt(attempt, &result, &contact.policy, now_ns())?;
+    let at_ns = now_ns();
+    let outcome = lock_log(log).finish_attempt(attempt, &result, &contact.policy, at_ns)?;
     Ok(Some(AttemptReport {
         contact: contact.name.clone(),
+        at_ns,
         key,
         verdict: outcome.verdict,
         is_repeat,
@@ -62,6 +66,6 @@ pub async fn deliver_next(
 }
 
 /// A panic elsewhere leaves a log whose file is intact.
-fn lock(log: &Mutex<DeliveryLog>) -> MutexGuard<'_, DeliveryLog> {
+pub(crate) fn lock_log(log: &Mutex<DeliveryLog>) -> MutexGuard<'_, DeliveryLog> {
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }

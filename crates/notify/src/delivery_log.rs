@@ -27,6 +27,8 @@ use state::DeliveryState;
 
 /// Name of the file.
 const FILE_NAME: &str = "deliveries";
+/// Name of the file whose lock belongs to the process that uses the directory.
+const LOCK_NAME: &str = "deliveries.lock";
 /// Length of a record above which its notification is shortened.
 const RECORD_BYTES_MAX: usize = 256 << 10;
 /// Maximum length of a note, in characters.
@@ -72,6 +74,12 @@ pub enum DeliveryLogError {
         /// Its first line.
         found: String,
     },
+    /// Another process uses the directory.
+    #[error("cannot use {}: another process uses it; stop that process", dir.display())]
+    Locked {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// Too many deliveries are unfinished.
     #[error(
         "cannot queue notification {key}: pending deliveries limit ({limit}) reached; \
@@ -107,6 +115,16 @@ pub struct LogSummary {
     pub bytes: u64,
     /// Damaged lines found at start; the deliveries of these lines are lost.
     pub damaged_lines: u64,
+}
+
+/// The newest notification of an alert to a contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NewestDelivery {
+    pub(crate) key: NotificationKey,
+    /// Time at which it was due; of a finished one, its end.
+    pub(crate) at_ns: i64,
+    /// `None` while it is unfinished.
+    pub(crate) verdict: Option<AttemptVerdict>,
 }
 
 /// Attempt of a delivery that may begin: it is durable that it does.
@@ -148,6 +166,10 @@ pub struct DeliveryLog {
     /// After an error it is not known what the file contains.
     needs_rewrite: bool,
     damaged_lines: u64,
+    /// Whether appended records wait for [`DeliveryLog::sync`].
+    defers_sync: bool,
+    needs_sync: bool,
+    lock: Box<dyn File>,
 }
 
 impl DeliveryLog {
@@ -157,6 +179,11 @@ impl DeliveryLog {
         disk.create_dir(dir).io_context("create", dir)?;
         if let Some(parent) = dir.parent() {
             disk.sync_dir(parent).io_context("fsync directory", parent)?;
+        }
+        let lock_path = dir.join(LOCK_NAME);
+        let lock = disk.open(&lock_path, OpenMode::Create).io_context("open", &lock_path)?;
+        if !lock.try_lock().io_context("lock", &lock_path)? {
+            return Err(DeliveryLogError::Locked { dir: dir.to_owned() });
         }
         let path = dir.join(FILE_NAME);
         let found = replay::read_log(&*disk, &path)?;
@@ -176,6 +203,9 @@ impl DeliveryLog {
             compacted_bytes: 0,
             needs_rewrite: false,
             damaged_lines: found.damaged_lines,
+            defers_sync: false,
+            needs_sync: false,
+            lock,
         };
         log.state.interrupt_attempts(None);
         log.compact_if_large()?;
@@ -203,6 +233,41 @@ impl DeliveryLog {
             }
         }
         Ok(is_new)
+    }
+
+    /// As [`DeliveryLog::enqueue`], but durable after [`DeliveryLog::sync`], or before an attempt
+    /// begins: many deliveries need one fsync.
+    pub(crate) fn enqueue_deferred(
+        &mut self,
+        contacts: &[&str],
+        notification: &Notification,
+        now_ns: i64,
+    ) -> Result<bool> {
+        self.defers_sync = true;
+        let result = self.enqueue(contacts, notification, now_ns);
+        self.defers_sync = false;
+        result
+    }
+
+    /// Makes everything durable. After an error the file is written anew by the next operation.
+    pub(crate) fn sync(&mut self) -> Result<()> {
+        if self.needs_rewrite {
+            return self.compact();
+        }
+        if self.needs_sync {
+            if let Err(error) = self.file.sync().io_context("fsync", &self.path) {
+                self.needs_rewrite = true;
+                return Err(error.into());
+            }
+            self.needs_sync = false;
+        }
+        Ok(())
+    }
+
+    /// Releases the lock of the directory; nothing is written afterwards.
+    pub(crate) fn release(&mut self) {
+        // The lock ends with the process at the latest.
+        let _ = self.lock.unlock();
     }
 
     fn add_delivery(
@@ -308,6 +373,49 @@ impl DeliveryLog {
         self.finish(&attempt, verdict, Some(message), note, policy, now_ns)
     }
 
+    /// Whether a contact has or will get any notification of an alert.
+    pub(crate) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
+        self.state.knows_alert(contact, alert_id)
+    }
+
+    /// Whether a contact has or will get a notification, or a newer one of the alert.
+    pub(crate) fn is_known(&self, contact: &str, key: &NotificationKey) -> bool {
+        self.state.is_known(contact, key)
+    }
+
+    /// The newest notification of an alert to a contact.
+    pub(crate) fn newest(&self, contact: &str, alert_id: &str) -> Option<NewestDelivery> {
+        self.state.newest(contact, alert_id)
+    }
+
+    /// Gives up the deliveries to contacts that are no longer configured; returns their number.
+    pub(crate) fn give_up_all_except(
+        &mut self,
+        contacts: &[ConfiguredContact],
+        now_ns: i64,
+    ) -> Result<usize> {
+        let is_configured = |name: &str| contacts.iter().any(|contact| contact.name == name);
+        let ids: Vec<u64> = self.state.pending_ids(|name| !is_configured(name)).collect();
+        for &id in &ids {
+            self.write(DeliveryRecord::Outcome {
+                id,
+                at_ns: now_ns,
+                verdict: AttemptVerdict::GivenUp,
+                is_unknown: false,
+                next_ns: 0,
+                failover: None,
+                message_id: None,
+                note: "the contact is no longer configured".to_owned(),
+            })?;
+        }
+        Ok(ids.len())
+    }
+
+    /// Unfinished deliveries of a contact, and when the oldest was due.
+    pub(crate) fn pending_of(&self, contact: &str) -> (usize, Option<i64>) {
+        self.state.pending_of(contact)
+    }
+
     /// State in numbers.
     pub fn summary(&self) -> LogSummary {
         LogSummary {
@@ -394,11 +502,15 @@ impl DeliveryLog {
             .file
             .write_all_at(line.as_bytes(), self.bytes)
             .io_context("write", &self.path)
-            .and_then(|()| self.file.sync().io_context("fsync", &self.path));
+            .and_then(|()| match self.defers_sync {
+                true => Ok(()),
+                false => self.file.sync().io_context("fsync", &self.path),
+            });
         if let Err(error) = written {
             self.needs_rewrite = true;
             return Err(error.into());
         }
+        self.needs_sync = self.defers_sync;
         self.bytes += length;
         Ok(())
     }
@@ -425,7 +537,7 @@ impl DeliveryLog {
         self.file = self.disk.open(&self.path, OpenMode::Write).io_context("open", &self.path)?;
         self.bytes = bytes.len() as u64;
         self.compacted_bytes = self.bytes;
-        self.needs_rewrite = false;
+        (self.needs_rewrite, self.needs_sync) = (false, false);
         Ok(())
     }
 }

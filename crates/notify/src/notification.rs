@@ -127,6 +127,22 @@ pub struct Notification {
 }
 
 impl Notification {
+    /// Whether the alert is violated or may be, and nobody takes care of it.
+    pub(crate) fn needs_attention(&self) -> bool {
+        matches!(self.state, NotifiedState::Firing | NotifiedState::Unknown)
+    }
+
+    /// Approximate size in memory.
+    pub(crate) fn size_bytes(&self) -> usize {
+        let maps = self.labels.iter().chain(&self.annotations);
+        let maps: usize = maps.map(|(name, value)| name.len() + value.len() + 64).sum();
+        let others: usize = self.also_firing.iter().map(|name| name.len() + 24).sum();
+        let texts = [&self.link, &self.notes].map(|text| text.as_ref().map_or(0, String::len));
+        let picture = self.picture.as_ref().map_or(0, |picture| picture.png.len());
+        let plain = self.name.len() + self.criterion.len() + self.unit.len();
+        size_of::<Notification>() + maps + others + texts.iter().sum::<usize>() + picture + plain
+    }
+
     /// The picture, unless it is too large.
     pub(crate) fn sendable_picture(&self) -> Option<&Picture> {
         self.picture.as_ref().filter(|picture| picture.png.len() <= PICTURE_BYTES_MAX)

@@ -5,14 +5,18 @@
 //! `notify/notify.go`, `inhibit/inhibit.go`, `timeinterval/timeinterval.go`).
 
 mod groups;
+mod interval_text;
 mod matcher;
+mod route_tables;
 mod time_interval;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::time::Duration;
 
 pub use groups::{AlertGroups, GroupNotification, GroupReason, RoutedAlert};
+pub(crate) use interval_text::ZoneName;
 pub use matcher::{AlertMatcher, MatcherError};
+pub(crate) use route_tables::{InhibitTable, RoutingTables, TimeIntervalTable};
 pub use time_interval::{TimeInterval, TimeIntervalError};
 
 /// Labels of an alert.
@@ -155,31 +159,64 @@ impl RoutingTree {
         options.mute_time_intervals.iter().any(contains)
             || !active.is_empty() && !active.iter().any(contains)
     }
+}
 
-    /// Whether a firing alert inhibits this one. An alert that is source and target of a rule is
-    /// not inhibited by another such alert, so that two of them cannot silence each other.
-    pub(crate) fn is_inhibited<'a>(
-        &self,
-        labels: &AlertLabels,
+/// Values of the equal labels of all sources, by rule.
+///
+/// An alert that is source and target of a rule is not inhibited by another such alert, so that two
+/// of them cannot silence each other.
+pub(crate) struct InhibitionIndex<'a> {
+    rules: Vec<InhibitionSources<'a>>,
+}
+
+struct InhibitionSources<'a> {
+    rule: &'a InhibitRule,
+    /// Of sources that are no targets.
+    pure: HashSet<Vec<&'a str>>,
+    /// Of sources that are targets, too.
+    mixed: HashSet<Vec<&'a str>>,
+}
+
+impl<'a> InhibitionIndex<'a> {
+    /// The index of the firing alerts.
+    pub(crate) fn new(
+        tree: &'a RoutingTree,
         firing: impl Iterator<Item = &'a AlertLabels> + Clone,
-    ) -> bool {
-        let matches = |matchers: &[AlertMatcher], labels: &AlertLabels| {
-            matchers.iter().all(|matcher| matcher.matches(labels))
-        };
-        let value = |labels: &AlertLabels, name: &String| -> String {
-            labels.get(name).cloned().unwrap_or_default()
-        };
-        self.inhibit_rules.iter().any(|rule| {
-            matches(&rule.target_matchers, labels) && {
-                let is_source_too = matches(&rule.source_matchers, labels);
-                firing.clone().any(|source| {
-                    matches(&rule.source_matchers, source)
-                        && !(is_source_too && matches(&rule.target_matchers, source))
-                        && rule.equal.iter().all(|name| value(labels, name) == value(source, name))
-                })
+    ) -> InhibitionIndex<'a> {
+        let sources = |rule: &'a InhibitRule| {
+            let (mut pure, mut mixed) = (HashSet::new(), HashSet::new());
+            for labels in firing.clone().filter(|labels| match_all(&rule.source_matchers, labels)) {
+                let is_target = match_all(&rule.target_matchers, labels);
+                let values = if is_target { &mut mixed } else { &mut pure };
+                values.insert(rule.equal_values(labels));
             }
+            InhibitionSources { rule, pure, mixed }
+        };
+        InhibitionIndex { rules: tree.inhibit_rules.iter().map(sources).collect() }
+    }
+
+    /// Whether a firing alert inhibits this one.
+    pub(crate) fn is_inhibited(&self, labels: &AlertLabels) -> bool {
+        self.rules.iter().any(|sources| {
+            let rule = sources.rule;
+            if !match_all(&rule.target_matchers, labels) {
+                return false;
+            }
+            let values = rule.equal_values(labels);
+            sources.pure.contains(&values)
+                || sources.mixed.contains(&values) && !match_all(&rule.source_matchers, labels)
         })
     }
+}
+
+impl InhibitRule {
+    fn equal_values<'a>(&self, labels: &'a AlertLabels) -> Vec<&'a str> {
+        self.equal.iter().map(|name| labels.get(name).map_or("", String::as_str)).collect()
+    }
+}
+
+fn match_all(matchers: &[AlertMatcher], labels: &AlertLabels) -> bool {
+    matchers.iter().all(|matcher| matcher.matches(labels))
 }
 
 impl AlertRoute {

@@ -1,7 +1,7 @@
 //! Edit distance, for the nearest known name of a misspelt one.
 
 /// Number of bytes to insert, delete or substitute, if it is at most `max`.
-pub(crate) fn edit_distance(from: &str, to: &str, max: usize) -> Option<usize> {
+pub fn edit_distance(from: &str, to: &str, max: usize) -> Option<usize> {
     if from.len().abs_diff(to.len()) > max {
         return None;
     }

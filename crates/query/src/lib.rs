@@ -80,6 +80,7 @@ pub mod testing {
 }
 
 pub use context::QueryContext;
+pub use edit_distance::edit_distance;
 pub use engine::{QueryResult, ResultData, execute};
 pub use error::{Error, Result, SourceSpan};
 pub use estimate::estimate;

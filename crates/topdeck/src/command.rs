@@ -86,6 +86,7 @@ subcommands! {
     Tail(crate::tail::Options) => crate::tail::run,
     Annotate(crate::annotate::Options) => crate::annotate::run,
     Dashboards(crate::dashboards::Options) => crate::dashboards::run,
+    Contacts(crate::contacts::Options) => crate::contacts::run,
     Targets(crate::targets::Options) => crate::targets::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]

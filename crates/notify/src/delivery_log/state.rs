@@ -1,10 +1,10 @@
 //! State of the log of deliveries: a function of its records.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{DeliveryAttempt, nanos};
+use super::{DeliveryAttempt, NewestDelivery, nanos};
 use crate::delivery_policy::AttemptVerdict;
 use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
 use crate::notification::{Notification, NotificationKey};
@@ -17,8 +17,8 @@ const DELAY_MAX: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub(super) struct DeliveryState {
     pending: BTreeMap<u64, PendingDelivery>,
-    /// Unfinished deliveries by contact and key.
-    keys: BTreeSet<(String, NotificationKey)>,
+    /// Ids of unfinished deliveries by contact and key.
+    keys: BTreeMap<(String, NotificationKey), u64>,
     /// By contact and alert.
     finished: BTreeMap<(String, String), FinishedDelivery>,
     id_max: u64,
@@ -111,7 +111,7 @@ impl DeliveryState {
 
     fn add(&mut self, id: u64, contact: String, notification: Arc<Notification>, at_ns: i64) {
         self.id_max = self.id_max.max(id);
-        self.keys.insert((contact.clone(), notification.key.clone()));
+        self.keys.insert((contact.clone(), notification.key.clone()), id);
         let delivery = PendingDelivery {
             contact,
             notification,
@@ -169,6 +169,32 @@ impl DeliveryState {
     pub(super) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
         let alert_id = alert_id.to_owned();
         self.is_known(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
+    }
+
+    pub(super) fn newest(&self, contact: &str, alert_id: &str) -> Option<NewestDelivery> {
+        let bound = |transition, reminder| {
+            let alert_id = alert_id.to_owned();
+            (contact.to_owned(), NotificationKey { alert_id, transition, reminder })
+        };
+        let mut keys = self.keys.range(bound(0, 0)..=bound(u64::MAX, u32::MAX));
+        if let Some(((_, key), id)) = keys.next_back() {
+            let due_ns = self.pending.get(id).map_or(0, |delivery| delivery.due_ns);
+            return Some(NewestDelivery { key: key.clone(), at_ns: due_ns, verdict: None });
+        }
+        let finished = self.finished.get(&(contact.to_owned(), alert_id.to_owned()))?;
+        let FinishedDelivery { key, at_ns, verdict, .. } = finished;
+        Some(NewestDelivery { key: key.clone(), at_ns: *at_ns, verdict: Some(*verdict) })
+    }
+
+    /// Ids of the unfinished deliveries to some contacts.
+    pub(super) fn pending_ids(&self, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = u64> {
+        let pending = self.pending.iter();
+        pending.filter(move |(_, delivery)| is_meant(&delivery.contact)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn pending_of(&self, contact: &str) -> (usize, Option<i64>) {
+        let of_contact = self.pending.values().filter(|delivery| delivery.contact == contact);
+        (of_contact.clone().count(), of_contact.map(|delivery| delivery.due_ns).min())
     }
 
     pub(super) fn next_id(&self) -> u64 {

@@ -60,6 +60,34 @@ impl AlertMatcher {
         Ok(AlertMatcher { name: name.to_owned(), is_negated: *is_negated, pattern })
     }
 
+    /// Parses several matchers with commas between them, in braces or not, as Alertmanager does.
+    pub(crate) fn parse_list(text: &str) -> Result<Vec<AlertMatcher>, MatcherError> {
+        let inner = text.trim();
+        let inner =
+            inner.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(inner);
+        let (mut is_quoted, mut is_escaped) = (false, false);
+        let is_separator = |c: char| {
+            match c {
+                _ if is_escaped => is_escaped = false,
+                '\\' => is_escaped = is_quoted,
+                '"' => is_quoted = !is_quoted,
+                _ => return c == ',' && !is_quoted,
+            }
+            false
+        };
+        let mut parts: Vec<&str> = inner.split(is_separator).collect();
+        if parts.last().is_some_and(|last| last.trim().is_empty()) {
+            parts.pop();
+        }
+        parts.into_iter().map(AlertMatcher::parse).collect()
+    }
+
+    /// A matcher of `match` and `match_re` of old Alertmanager files.
+    pub(crate) fn text_of(name: &str, operator: &str, value: &str) -> String {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        format!("{name}{operator}\"{value}\"")
+    }
+
     pub(crate) fn matches(&self, labels: &AlertLabels) -> bool {
         let value = labels.get(&self.name).map_or("", String::as_str);
         let is_match = match &self.pattern {
@@ -113,6 +141,25 @@ mod tests {
         check("job!~\"a.*\"", Some("abc"), false);
         check("job=~\".+\"", None, false);
         check(r#"job="a\"b\\""#, Some("a\"b\\"), true);
+    }
+
+    #[test]
+    fn a_list_of_matchers_is_split_at_commas_outside_quotes() {
+        let check = |text: &str, expected: usize| {
+            assert_eq!(
+                AlertMatcher::parse_list(text).map(|list| list.len()),
+                Ok(expected),
+                "{text}"
+            );
+        };
+        check("job=a", 1);
+        check(r#"{job="a,b\",c", zone!=x,}"#, 2);
+        check("a=b,c=~d", 2);
+        check("{}", 0);
+        assert!(AlertMatcher::parse_list("a=b,,c=d").is_err());
+        let text = AlertMatcher::text_of("job", "=~", "a\\.b\"c");
+        let labels = [("job".to_owned(), "a.b\"c".to_owned())].into();
+        assert!(AlertMatcher::parse(&text).unwrap().matches(&labels), "{text}");
     }
 
     #[test]

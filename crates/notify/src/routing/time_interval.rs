@@ -32,14 +32,18 @@ impl TimeInterval {
     /// An interval without ranges, which contains all times, in a time zone.
     pub fn new(zone: &str) -> Result<TimeInterval, TimeIntervalError> {
         let zone = TimeZone::get(zone).map_err(|_| TimeIntervalError(zone.to_owned()))?;
-        Ok(TimeInterval {
+        Ok(TimeInterval::in_zone(zone))
+    }
+
+    pub(crate) fn in_zone(zone: TimeZone) -> TimeInterval {
+        TimeInterval {
             times: Vec::new(),
             weekdays: Vec::new(),
             days_of_month: Vec::new(),
             months: Vec::new(),
             years: Vec::new(),
             zone,
-        })
+        }
     }
 
     /// Whether a time, in nanoseconds since the Unix epoch, is inside.

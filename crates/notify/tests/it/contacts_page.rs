@@ -1,6 +1,9 @@
-//! The example of `docs/contacts.md` is valid and has every kind.
+//! The examples of `docs/contacts.md` are valid and have every kind.
 
-use notify::{contact_kinds, failover_chain};
+use std::path::Path;
+
+use notify::{NotifySettings, contact_kinds, failover_chain};
+use toml::de::DeTable;
 
 use crate::alerts::contacts;
 
@@ -15,4 +18,17 @@ fn the_page_has_a_valid_example_of_each_kind() {
         assert!(PAGE.contains(&format!("| `{kind}` |")), "{kind} has no row");
     }
     assert_eq!(failover_chain(&contacts, "pager"), ["pager", "sms"]);
+}
+
+#[test]
+fn the_examples_of_the_page_are_one_valid_settings_file() {
+    let blocks = PAGE.split("```toml\n").skip(1);
+    let text: String = blocks.filter_map(|block| block.split("```").next()).collect();
+    let root = DeTable::parse(&text).unwrap().into_inner();
+    let settings = NotifySettings::read(&root, Path::new("/")).unwrap();
+    let labels = [("severity".to_owned(), "1".to_owned())].into();
+    assert_eq!(settings.routing.receivers(&labels), ["shop"]);
+    for key in NotifySettings::KEYS {
+        assert!(PAGE.contains(&format!("{key}]")) || PAGE.contains(&format!("{key} =")), "{key}");
+    }
 }

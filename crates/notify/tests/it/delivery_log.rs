@@ -27,6 +27,11 @@ struct DeliveryBench {
 }
 
 impl DeliveryBench {
+    /// Replaces the log by one on another disk: its directory is free.
+    fn close_log(&self) {
+        *self.log.lock().unwrap() = open(&SimDisk::new(9), LogLimits::default());
+    }
+
     /// The contact `hook` has no key, its failover `pager` has one.
     async fn start() -> DeliveryBench {
         let disk = SimDisk::new(1);
@@ -236,6 +241,7 @@ async fn an_outcome_that_could_not_be_written_is_not_forgotten() {
     deliver_next(&bench.log, contact, &client, Path::new("/"), &now).await.unwrap_err();
     assert_eq!(bench.verdict(HOOK).await, None);
     bench.enqueue("hook", "b", 1);
+    bench.close_log();
     let log = open(&bench.disk, LogLimits::default());
     assert_eq!((log.summary().pending, log.next_due_ns("hook")), (1, Some(START_NS)));
     assert_eq!(bench.take_keys(), ["a/1"]);
@@ -257,6 +263,7 @@ fn limits_have_names_and_the_file_stays_small() {
     let error = log.enqueue(&["c"], &notification("b", 1), START_NS).unwrap_err().to_string();
     assert!(error.contains("pending deliveries limit (20) reached"), "{error}");
     let limits = LogLimits { pending_max: 1000, ..limits };
+    drop(log);
     let mut log = open(&disk, limits);
     let full = (0..1000).find_map(|alert| {
         log.enqueue(&["d"], &notification(&format!("x{alert}"), 1), START_NS).err()
@@ -291,6 +298,7 @@ async fn an_alert_with_huge_labels_is_shortened_and_arrives() {
     let mut huge = crate::alerts::huge_notification();
     huge.key.alert_id = "huge".to_owned();
     assert!(bench.log.lock().unwrap().enqueue(&["hook"], &huge, START_NS).unwrap());
+    bench.close_log();
     let log = Mutex::new(open(&bench.disk, LogLimits::default()));
     let (client, now) = (client(Duration::from_secs(60)), || START_NS);
     let contact = &bench.contacts[HOOK];
@@ -315,6 +323,7 @@ async fn a_year_of_notifications_is_compacted() {
         assert_eq!(bench.verdict(HOOK).await, Some(AttemptVerdict::Delivered));
         assert!(bench.log.lock().unwrap().summary().bytes < 10 << 10);
     }
+    bench.close_log();
     let log = open(&disk, limits);
     assert!(log.summary().remembered <= 2 * 5 + 1, "{:?}", log.summary());
     assert_eq!(log.summary().pending, 0);

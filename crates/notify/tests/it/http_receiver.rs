@@ -84,6 +84,11 @@ impl HttpReceiver {
         *self.state.fault.lock().unwrap() = fault;
     }
 
+    /// Number of requests that were not taken.
+    pub(crate) fn request_count(&self) -> usize {
+        self.state.requests.lock().unwrap().len()
+    }
+
     /// The requests since the last call.
     pub(crate) fn take_requests(&self) -> Vec<HttpMessage> {
         std::mem::take(&mut self.state.requests.lock().unwrap())

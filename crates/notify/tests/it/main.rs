@@ -9,5 +9,8 @@ mod delivery_log;
 mod format_page;
 mod http_receiver;
 mod mail_receiver;
+mod notifier;
+mod process_kills;
 mod routing;
 mod schemas;
+mod settings;

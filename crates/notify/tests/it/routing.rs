@@ -1,6 +1,7 @@
 //! Routing of alerts on a simulated clock.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::time::Duration;
 
 use notify::{
@@ -59,7 +60,8 @@ impl RoutingBench {
     fn set(&mut self, id: &str, pairs: &[(&str, &str)], is_resolved: bool) {
         let now_ns = START_NS + self.second * SECOND_NS;
         let (id, labels) = (id.to_owned(), labels(pairs));
-        self.groups.update(&RoutedAlert { id, labels, since_ns: now_ns, is_resolved }, now_ns);
+        let alert = RoutedAlert { id, labels, since_ns: now_ns, transition: 1, is_resolved };
+        self.groups.update(&alert, now_ns);
     }
 
     /// Runs until a second; returns what was sent: second, receiver, firing and resolved ids.
@@ -71,13 +73,16 @@ impl RoutingBench {
                 break;
             }
             self.second = self.second.max(next);
-            for group in self.groups.flush_due(START_NS + self.second * SECOND_NS) {
+            let (second, now_ns) = (self.second, START_NS + self.second * SECOND_NS);
+            let flushed = self.groups.flush_due(now_ns, |group| {
                 let join = |ids: &BTreeSet<String>| {
                     ids.iter().map(String::as_str).collect::<Vec<_>>().join(" ")
                 };
                 let ids = format!("{}/{}", join(&group.firing), join(&group.resolved));
-                sent.push((self.second, group.receiver, ids, group.reason));
-            }
+                sent.push((second, group.receiver.clone(), ids, group.reason));
+                Ok::<i64, Infallible>(now_ns)
+            });
+            flushed.unwrap();
         }
         self.second = second;
         sent
@@ -157,6 +162,7 @@ fn an_alert_older_than_the_wait_is_sent_at_once_after_a_restart() {
         id: "1".to_owned(),
         labels: labels(&[("alertname", "Slow")]),
         since_ns: START_NS,
+        transition: 1,
         is_resolved: false,
     };
     bench.groups.update(&alert, now_ns);
@@ -228,4 +234,47 @@ fn intervals_are_inherited_by_child_routes() {
     let mut bench = RoutingBench::new(tree);
     bench.set("1", &[("service", "foo1")], false);
     assert_eq!(bench.run_until(10)[0].0, 5);
+}
+
+#[test]
+fn an_alert_in_a_new_state_is_reported_at_the_next_interval() {
+    let mut bench = RoutingBench::new(tree());
+    bench.set("1", &[("alertname", "Slow")], false);
+    assert_eq!(bench.run_until(60).len(), 1);
+    let alert = RoutedAlert {
+        id: "1".to_owned(),
+        labels: labels(&[("alertname", "Slow")]),
+        since_ns: START_NS,
+        transition: 2,
+        is_resolved: false,
+    };
+    bench.groups.update(&alert, START_NS + 60 * SECOND_NS);
+    assert_eq!(bench.run_until(400), [notice(330, "mails", "1/", GroupReason::NewAlerts)]);
+}
+
+#[test]
+fn a_clock_that_steps_back_an_hour_delays_no_group_by_an_hour() {
+    let mut bench = RoutingBench::new(tree());
+    bench.second = 3600;
+    bench.set("1", &[("alertname", "Slow")], false);
+    let mut sent = 0;
+    let mut flush = |now_ns: i64| {
+        let flushed = bench.groups.flush_due(now_ns, |_| {
+            sent += 1;
+            Ok::<i64, Infallible>(now_ns)
+        });
+        flushed.unwrap();
+    };
+    flush(START_NS + SECOND_NS);
+    assert_eq!(sent, 1);
+}
+
+#[test]
+fn a_group_that_could_not_be_written_is_sent_5_s_later() {
+    let mut bench = RoutingBench::new(tree());
+    bench.set("1", &[("alertname", "Slow")], false);
+    let at_ns = START_NS + 30 * SECOND_NS;
+    assert_eq!(bench.groups.flush_due(at_ns, |_| Err("disk full")), Err("disk full"));
+    let expected = notice(35, "mails", "1/", GroupReason::FirstNotification);
+    assert_eq!(bench.run_until(100), [expected]);
 }
