@@ -68,9 +68,12 @@ pub(crate) fn read_alertmanager_file(
     read_text(&text, receivers).map(|(tree, unused)| (tree, located(unused))).map_err(located)
 }
 
-type Problems = Vec<NotifyProblem>;
+type NotifyProblems = Vec<NotifyProblem>;
 
-fn read_text(text: &str, receivers: &BTreeSet<&str>) -> Result<(RoutingTree, Problems), Problems> {
+fn read_text(
+    text: &str,
+    receivers: &BTreeSet<&str>,
+) -> Result<(RoutingTree, NotifyProblems), NotifyProblems> {
     let root = read_yaml(text).map_err(|problem| vec![problem])?;
     let (start, mut value) = (root.span().start, root.into_inner());
     let DeValue::Table(root) = &mut value else {
@@ -121,8 +124,8 @@ fn read_text(text: &str, receivers: &BTreeSet<&str>) -> Result<(RoutingTree, Pro
 fn list_receivers(
     root: &DeTable<'_>,
     receivers: &BTreeSet<&str>,
-    problems: &mut Problems,
-    unused: &mut Problems,
+    problems: &mut NotifyProblems,
+    unused: &mut NotifyProblems,
 ) {
     for value in table_array(root, "receivers", problems) {
         let Some(table) = value.get_ref().as_table() else { continue };
@@ -153,7 +156,7 @@ fn list_receivers(
 }
 
 /// Replaces `match` and the like by matchers, everywhere below a value.
-fn replace_old_matchers(value: &mut Spanned<DeValue<'_>>, problems: &mut Problems) {
+fn replace_old_matchers(value: &mut Spanned<DeValue<'_>>, problems: &mut NotifyProblems) {
     match value.get_mut() {
         DeValue::Array(items) => {
             items.iter_mut().for_each(|item| replace_old_matchers(item, problems));
@@ -166,7 +169,7 @@ fn replace_old_matchers(value: &mut Spanned<DeValue<'_>>, problems: &mut Problem
     }
 }
 
-fn replace_in_table(table: &mut DeTable<'_>, problems: &mut Problems) {
+fn replace_in_table(table: &mut DeTable<'_>, problems: &mut NotifyProblems) {
     let is_old = |key: &str| OLD_MATCHERS.iter().find(|(old, ..)| *old == key);
     if table.keys().all(|key| is_old(key.get_ref()).is_none()) {
         return;

@@ -109,7 +109,8 @@ fn failover_problems(
 fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<NotifyProblem>> {
     let start = value.span().start;
     let at = |byte: usize, what: String| vec![NotifyProblem { byte, what }];
-    let of_toml = |error: toml::de::Error| vec![NotifyProblem::of_toml(start, &error)];
+    let of_toml =
+        |error: toml::de::Error| vec![NotifyProblem::of_toml(start, &error, &COMMON_KEYS)];
     let Some(table) = value.get_ref().as_table() else {
         return Err(at(start, "contact is not a table; write [[contact]]".to_owned()));
     };

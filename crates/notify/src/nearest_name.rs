@@ -18,11 +18,12 @@ pub(crate) fn unknown_name<'a>(
     }
 }
 
-/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key.
-pub(crate) fn with_nearest_key(message: &str) -> String {
+/// Rewrites serde's "unknown field `x`, expected one of `a`, `b`" with the nearest key; `more` are
+/// known, too.
+pub(crate) fn with_nearest_key(message: &str, more: &[&str]) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     match quoted.next().filter(|_| message.starts_with("unknown field")) {
-        Some(found) => unknown_name("key", found, quoted),
+        Some(found) => unknown_name("key", found, quoted.chain(more.iter().copied())),
         None => message.to_owned(),
     }
 }
@@ -35,10 +36,10 @@ mod tests {
     fn a_misspelled_key_is_named_with_the_nearest_one() {
         let message = "unknown field `reciever`, expected one of `receiver`, `routes`";
         let expected = "unknown key \"reciever\"; did you mean \"receiver\"?";
-        assert_eq!(with_nearest_key(message), expected);
+        assert_eq!(with_nearest_key(message, &[]), expected);
         let message = "unknown field `colour`, expected `name` or `steps`";
-        assert_eq!(with_nearest_key(message), "unknown key \"colour\"; known: name, steps");
-        assert_eq!(with_nearest_key("invalid type"), "invalid type");
+        assert_eq!(with_nearest_key(message, &[]), "unknown key \"colour\"; known: name, steps");
+        assert_eq!(with_nearest_key("invalid type", &[]), "invalid type");
         assert_eq!(unknown_name("receiver", "x", []), "unknown receiver \"x\"; there is none");
     }
 }

@@ -17,9 +17,10 @@ pub struct NotifyProblem {
 
 impl NotifyProblem {
     /// A problem that TOML's reader found in a table that begins at a byte.
-    pub(crate) fn of_toml(start: usize, error: &toml::de::Error) -> NotifyProblem {
+    /// `more` are keys of the table that this reader does not know.
+    pub(crate) fn of_toml(start: usize, error: &toml::de::Error, more: &[&str]) -> NotifyProblem {
         let byte = error.span().map_or(start, |span| span.start);
-        NotifyProblem { byte, what: with_nearest_key(error.message()) }
+        NotifyProblem { byte, what: with_nearest_key(error.message(), more) }
     }
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn read_table<T: DeserializeOwned>(
     match T::deserialize(Deserializer::from(table)) {
         Ok(read) => Some(read),
         Err(error) => {
-            problems.push(NotifyProblem::of_toml(start, &error));
+            problems.push(NotifyProblem::of_toml(start, &error, &[]));
             None
         }
     }

@@ -105,7 +105,7 @@ impl NotifySettings {
         let (contacts, mut problems) = read_contacts(root);
         let rotations = tables(root, "rotation", &mut problems);
         let escalations = tables(root, "escalation", &mut problems);
-        let mut names = NameTable { names: BTreeMap::new(), problems };
+        let mut names = ReceiverNames { names: BTreeMap::new(), problems };
         names.add_contacts(&contacts);
         let rotations = rotations.into_iter().filter_map(|table| names.rotation(table)).collect();
         let escalations =
@@ -205,12 +205,12 @@ enum NamedKind {
 }
 
 /// Names of all receivers: unique, and known where they are used.
-struct NameTable<'a> {
+struct ReceiverNames<'a> {
     names: BTreeMap<std::borrow::Cow<'a, str>, NamedKind>,
     problems: Vec<NotifyProblem>,
 }
 
-impl<'a> NameTable<'a> {
+impl<'a> ReceiverNames<'a> {
     fn add_contacts(&mut self, contacts: &'a [ConfiguredContact]) {
         for contact in contacts {
             let kind = match receives_alerts(contact) {

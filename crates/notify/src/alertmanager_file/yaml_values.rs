@@ -16,20 +16,20 @@ const DEPTH_MAX: usize = 64;
 /// Columns are below; longer lines have the position of their end.
 const COLUMNS: usize = 1 << 20;
 
-type YamlNode = Spanned<DeValue<'static>>;
+type FileNode = Spanned<DeValue<'static>>;
 
 /// List or mapping that has begun.
-struct OpenNode {
+struct OpenFileNode {
     position: usize,
     anchor: usize,
-    children: Vec<Option<YamlNode>>,
+    children: Vec<Option<FileNode>>,
     is_map: bool,
 }
 
 #[derive(Default)]
 struct ValueBuilder {
-    open: Vec<OpenNode>,
-    anchors: HashMap<usize, (Option<YamlNode>, usize)>,
+    open: Vec<OpenFileNode>,
+    anchors: HashMap<usize, (Option<FileNode>, usize)>,
     nodes: usize,
 }
 
@@ -47,7 +47,7 @@ fn problem(byte: usize, what: impl Into<String>) -> NotifyProblem {
 }
 
 /// The first document of a text.
-pub(super) fn read_yaml(text: &str) -> Result<YamlNode, NotifyProblem> {
+pub(super) fn read_yaml(text: &str) -> Result<FileNode, NotifyProblem> {
     let mut builder = ValueBuilder::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| {
@@ -62,7 +62,7 @@ pub(super) fn read_yaml(text: &str) -> Result<YamlNode, NotifyProblem> {
 
 impl ValueBuilder {
     /// Adds an event; returns the root when it is complete.
-    fn push(&mut self, event: Event<'_>, at: usize) -> Result<Option<YamlNode>, NotifyProblem> {
+    fn push(&mut self, event: Event<'_>, at: usize) -> Result<Option<FileNode>, NotifyProblem> {
         let (node, anchor) = match event {
             Event::Scalar(text, style, anchor, _) => {
                 let value = match (style == ScalarStyle::Plain, &*text) {
@@ -88,7 +88,7 @@ impl ValueBuilder {
                 }
                 let is_map = matches!(event, Event::MappingStart(..));
                 let children = Vec::new();
-                self.open.push(OpenNode { position: at, anchor, children, is_map });
+                self.open.push(OpenFileNode { position: at, anchor, children, is_map });
                 return Ok(None);
             }
             Event::SequenceEnd | Event::MappingEnd => {
@@ -124,7 +124,7 @@ fn nodes_limit() -> String {
 }
 
 /// Number of nodes of a tree.
-fn weight(node: Option<&YamlNode>) -> usize {
+fn weight(node: Option<&FileNode>) -> usize {
     match node.map(Spanned::get_ref) {
         Some(DeValue::Array(items)) => {
             1 + items.iter().map(|item| weight(Some(item))).sum::<usize>()
@@ -137,7 +137,7 @@ fn weight(node: Option<&YamlNode>) -> usize {
 }
 
 /// Entries of a mapping from its keys and values.
-fn entries(children: Vec<Option<YamlNode>>) -> Result<DeTable<'static>, NotifyProblem> {
+fn entries(children: Vec<Option<FileNode>>) -> Result<DeTable<'static>, NotifyProblem> {
     let mut table = DeTable::new();
     let mut children = children.into_iter();
     while let (Some(key), Some(value)) = (children.next(), children.next()) {
