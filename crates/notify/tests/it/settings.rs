@@ -269,10 +269,8 @@ fn mistakes_of_alertmanagers_file_have_line_and_column() {
     check(
         "am-receiver",
         &format!("{route}receivers:\n- name: team\n  slack_configs: []\n"),
-        &[
-            "alertmanager.yml:4:3: receiver \"team\" (it has slack_configs) is not configured; add a \
-           [[contact]], [[rotation]] or [[escalation]] of this name",
-        ],
+        &["alertmanager.yml:4:3: receiver \"team\" (it has slack_configs) is not configured; \
+             add a [[contact]], [[rotation]] or [[escalation]] of this name"],
     );
     check(
         "am-key",
