@@ -9,8 +9,8 @@ use rules::{Alert, AlertState, EvaluatedGroup, EvaluatedRule};
 /// Severity of an alert without a known value of the label `severity`.
 const SEVERITY_DEFAULT: u8 = 2;
 /// Note of an alert whose rule is gone.
-const ENDED_NOTE: &str = "The alert ended without a result of its rule: topdeck no longer evaluates \
-                          the rule, or the alert limit of its group was exceeded.";
+const ENDED_NOTE: &str = "The alert ended without a result of its rule: topdeck no longer \
+    evaluates the rule, or the alert limit of its group was exceeded.";
 
 /// Notification of the newest state of an alert; `None` while it is pending.
 pub(crate) fn notification(
