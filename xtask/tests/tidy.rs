@@ -84,6 +84,7 @@ const THREADS: &[(&str, usize, &str)] = &[
         4,
         "two supervised, one counted per attempt, one joined by its task",
     ),
+    ("crates/notify/src/notifier.rs", 3, "supervised and joined"),
     ("crates/query/src/eval/series.rs", 1, "joined"),
     ("crates/role/src/role.rs", 1, "joined by the caller, which gets the panic"),
     ("crates/store/src/store.rs", 1, "supervised"),

@@ -16,6 +16,12 @@ pub enum AlertsError {
          evaluate them on the remote"
     )]
     Agent,
+    /// The settings have contacts on an agent.
+    #[error(
+        "cannot send notifications: an agent evaluates no rules; remove the contacts, and send \
+         notifications from the remote"
+    )]
+    AgentContacts,
     /// A rule file cannot be read.
     #[error("cannot read rule file {}: {source}", path.display())]
     Read {

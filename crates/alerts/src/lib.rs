@@ -1,9 +1,10 @@
 //! Role `alerts`: evaluates the rules of rule files over the store, on the schedule of their
-//! groups.
+//! groups, and submits alerts to the notifier.
 //!
 //! ```text
 //! rule files ─► rule_loader ─► rule_worker ─► sample_writer ─► intake
 //!                               │      └────► state_file (alert-states)
+//!                               ├─► submitted_alerts ─► notifier_handle ─► notify: contacts
 //!                               ▼
 //!                            alert_board ─► prometheus_api, alert_list: HTTP
 //! ```
@@ -14,8 +15,11 @@
 
 mod alert_board;
 mod alert_list;
+mod alert_notification;
 mod error;
 mod group_metrics;
+mod notifier_handle;
+mod notifier_status;
 mod prometheus_api;
 mod role;
 mod rule_loader;
@@ -25,6 +29,7 @@ mod sample_writer;
 mod settings;
 mod state_file;
 mod store_evaluator;
+mod submitted_alerts;
 mod worker_control;
 
 pub use error::{AlertsError, Result};

@@ -1,9 +1,12 @@
-//! The role: table `[alerts]` of the settings, its thread, status and routes.
+//! The role: tables of the settings, its thread, the notifier, status and routes.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use disk::OsDisk;
 use intake::{LogLevel, Meter};
+use journal::wall_clock;
+use notify::{LogLimits, NotifierOptions};
 use role::json::Json::{Bool, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
@@ -12,18 +15,23 @@ use rules::{AlertState, EvaluatedGroup};
 
 use crate::alert_board::AlertBoard;
 use crate::error::AlertsError;
+use crate::notifier_handle::NotifierHandle;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::state_file::StateFile;
 use crate::worker_control::{ReloadedRules, WorkerControl};
-use crate::{alert_list, prometheus_api};
+use crate::{alert_list, notifier_status, prometheus_api};
 
-/// Evaluation of rules.
+/// Name of the directory of deliveries in the data directory.
+const DELIVERIES_NAME: &str = "notifications";
+
+/// Evaluation of rules, and notification of contacts.
 #[derive(Debug)]
 pub struct AlertsRole {
     board: AlertBoard,
     control: Arc<WorkerControl>,
+    notifier: NotifierHandle,
     /// `None` on an agent.
     thread: Option<JoinHandle<()>>,
     lines: Vec<String>,
@@ -31,14 +39,23 @@ pub struct AlertsRole {
 
 impl Role for AlertsRole {
     const NAME: &'static str = "alerts";
-    const KEYS: &'static [&'static str] = &["alerts"];
+    const KEYS: &'static [&'static str] = &[
+        "alerts",
+        "contact",
+        "route",
+        "inhibit",
+        "time_interval",
+        "rotation",
+        "escalation",
+        "alertmanager_config",
+    ];
     const ROUTES: &'static [&'static RouteSpec] =
         &[&alert_list::ALERTS, &alert_list::LIGHT, &prometheus_api::RULES, &prometheus_api::ALERTS];
 
     type Settings = AlertTables;
 
     fn read(document: &Document<'_>) -> Result<AlertTables, Problems> {
-        document.read(Self::KEYS)
+        AlertTables::read(document)
     }
 
     fn validate_settings(settings: &AlertTables, check: &mut SettingsCheck<'_>) {
@@ -51,6 +68,9 @@ impl Role for AlertsRole {
         if mode == Some(NodeMode::Agent) && settings.patterns().next().is_some() {
             return Err(AlertsError::Agent.into());
         }
+        if mode == Some(NodeMode::Agent) && !settings.notify.contacts.is_empty() {
+            return Err(AlertsError::AgentContacts.into());
+        }
         let rules = RuleSet::load(settings)?;
         match mode {
             None => Ok(rules.check()?),
@@ -61,7 +81,11 @@ impl Role for AlertsRole {
     fn summary(settings: &AlertTables) -> Vec<SettingsCount> {
         // A file that cannot be read is reported by `validate_files`.
         let count = RuleSet::load(settings).map_or(0, |rules| rules.rule_count());
-        vec![SettingsCount { count, one: "rule", many: "rules" }]
+        let contacts = settings.notify.contacts.len();
+        vec![
+            SettingsCount { count, one: "rule", many: "rules" },
+            SettingsCount { count: contacts, one: "contact", many: "contacts" },
+        ]
     }
 
     fn start(settings: &AlertTables, context: &RoleContext) -> Result<AlertsRole, BoxError> {
@@ -70,12 +94,15 @@ impl Role for AlertsRole {
         let board = AlertBoard::new(u64::try_from(intake.now() / 1_000_000).unwrap_or(0));
         register_metrics(intake.meter(), &board);
         let control = Arc::new(WorkerControl::default());
+        let notifier = NotifierHandle::default();
+        notifier_status::register_metrics(intake.meter(), &notifier);
         let Some(store) = intake.target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, thread: None, lines: Vec::new() });
+            return Ok(AlertsRole { board, control, notifier, thread: None, lines: Vec::new() });
         };
         let rules = RuleSet::load(settings)?;
         let mut lines = problem_lines(&rules);
+        lines.extend_from_slice(&settings.notify.unused);
         let states = StateFile::new(&context.data);
         let snapshots = states.read().unwrap_or_else(|error| {
             let kept = states.set_aside();
@@ -86,12 +113,14 @@ impl Role for AlertsRole {
             lines.push(what);
             Vec::new()
         });
+        notifier.apply(settings.notify.clone(), notifier_options(settings, context))?;
         let parts = WorkerParts {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
             states,
             board: board.clone(),
             control: Arc::clone(&control),
+            notifier: notifier.clone(),
             log: Arc::clone(&context.log),
         };
         let loaded = ReloadedRules { settings: settings.clone(), rules };
@@ -109,13 +138,13 @@ impl Role for AlertsRole {
         };
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
         let thread = Some(thread.map_err(AlertsError::Thread)?);
-        Ok(AlertsRole { board, control, thread, lines })
+        Ok(AlertsRole { board, control, notifier, thread, lines })
     }
 
     async fn reload(
         &mut self,
         settings: &AlertTables,
-        _context: &RoleContext,
+        context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
         if self.thread.is_none() {
             return Ok(Vec::new());
@@ -126,17 +155,24 @@ impl Role for AlertsRole {
         if rules.rule_count() > 0 {
             lines.push(format!("{} rules loaded", rules.rule_count()));
         }
+        lines.extend_from_slice(&settings.notify.unused);
+        let (notifier, notify) = (self.notifier.clone(), settings.notify.clone());
+        let options = notifier_options(settings, context);
+        // It waits for messages under way.
+        run_blocking(move || notifier.apply(notify, options)).await??;
         self.control.reload(ReloadedRules { settings: settings.clone(), rules });
         Ok(lines)
     }
 
     async fn stop(self) -> Result<(), BoxError> {
         self.control.stop();
-        if let Some(thread) = self.thread {
+        let (thread, notifier) = (self.thread, self.notifier);
+        run_blocking(move || {
             // The supervisor has reported a panic.
-            let _ = run_blocking(move || thread.join()).await?;
-        }
-        Ok(())
+            let _ = thread.map(JoinHandle::join);
+            notifier.stop();
+        })
+        .await
     }
 
     fn log_lines(&self) -> Vec<String> {
@@ -145,7 +181,12 @@ impl Role for AlertsRole {
 
     fn status(&self) -> Vec<StatusSection> {
         let board = self.board.clone();
-        vec![StatusSection::new("alerts", move || status_json(&board))]
+        let notifier = self.notifier.clone();
+        let notifications = move || notifier_status::status_json(notifier.status().as_ref());
+        vec![
+            StatusSection::new("alerts", move || status_json(&board)),
+            StatusSection::new("notifications", notifications),
+        ]
     }
 
     fn routes(&self) -> Vec<Route> {
@@ -162,6 +203,19 @@ impl Role for AlertsRole {
                 Ok(prometheus_api::alerts(&alerts.read()))
             }),
         ]
+    }
+}
+
+fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
+    NotifierOptions {
+        disk: Arc::new(OsDisk),
+        dir: context.data.join(DELIVERIES_NAME),
+        folder: settings.folder.clone(),
+        clock: wall_clock(),
+        supervisor: context.intake.supervisor().clone(),
+        log: Arc::clone(&context.log),
+        tls: Default::default(),
+        limits: LogLimits::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The thread that evaluates all groups, one after the other.
 //!
-//! A cycle: evaluate a copy of the group, store the states, append the samples, publish. The states
-//! are durable before anything that follows from them leaves the node.
+//! A cycle: evaluate a copy of the group, store the states, submit notifications, append the
+//! samples, publish. The states are durable before anything that follows from them leaves the node.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use intake::{EventCounter, Intake, LogFn, LogLevel};
+use notify::Notification;
 use query::{LabelSet, Settings};
 use rules::{
     Alert, CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults,
@@ -18,10 +19,12 @@ use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, state_hash};
 use crate::group_metrics::GroupMetrics;
+use crate::notifier_handle::NotifierHandle;
 use crate::sample_writer::SampleWriter;
 use crate::settings::AlertTables;
 use crate::state_file::StateFile;
 use crate::store_evaluator::StoreEvaluator;
+use crate::submitted_alerts::SubmittedAlerts;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 
 /// Longest wait: the wall clock may be set.
@@ -52,6 +55,9 @@ pub(crate) struct RuleWorker {
     dropped: EventCounter,
     board: AlertBoard,
     control: Arc<WorkerControl>,
+    notifier: NotifierHandle,
+    submitted: SubmittedAlerts,
+    submit_error: Option<String>,
     log: LogFn,
 }
 
@@ -62,6 +68,7 @@ pub(crate) struct WorkerParts {
     pub(crate) states: StateFile,
     pub(crate) board: AlertBoard,
     pub(crate) control: Arc<WorkerControl>,
+    pub(crate) notifier: NotifierHandle,
     pub(crate) log: LogFn,
 }
 
@@ -72,7 +79,7 @@ impl RuleWorker {
         loaded: ReloadedRules,
         snapshots: Vec<GroupSnapshot>,
     ) -> RuleWorker {
-        let WorkerParts { intake, store, states, board, control, log } = parts;
+        let WorkerParts { intake, store, states, board, control, notifier, log } = parts;
         let dropped = intake.meter().counter(
             "topdeck_rule_samples_dropped_total",
             "Samples of rules that were not stored",
@@ -91,6 +98,9 @@ impl RuleWorker {
             dropped,
             board,
             control,
+            notifier,
+            submitted: SubmittedAlerts::default(),
+            submit_error: None,
             log,
         };
         let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots
@@ -114,6 +124,7 @@ impl RuleWorker {
 
     /// Evaluates until stopped.
     pub(crate) fn run(&mut self) {
+        self.submit_all();
         while !self.control.is_stopping() {
             self.retire_groups();
             let wait = self.time_to_next();
@@ -186,6 +197,7 @@ impl RuleWorker {
         if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
             self.save();
         }
+        self.submit(at);
         self.write(&group, &result);
         let rule_durations = group
             .rules()
@@ -282,6 +294,45 @@ impl RuleWorker {
         }
         self.publish_all(reloaded.rules.problems().cloned().collect());
         self.save();
+        self.submit_all();
+    }
+
+    /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
+    /// are gone.
+    fn submit_all(&mut self) {
+        (0..self.groups.len()).for_each(|at| self.submit(at));
+        let groups = self.groups.iter().map(|scheduled| &scheduled.group);
+        for (key, end) in self.submitted.ends_of_removed(groups, self.intake.now()) {
+            self.submit_one(key, end);
+        }
+    }
+
+    /// Submits what the notifier does not know of a group.
+    fn submit(&mut self, at: usize) {
+        if !self.notifier.is_running() {
+            return;
+        }
+        let group = &self.groups[at].group;
+        let key = key(group);
+        for notification in self.submitted.changes(group, self.intake.now()) {
+            self.submit_one(key.clone(), notification);
+        }
+    }
+
+    /// Submits a notification; after an error it is submitted again with the next evaluation. A
+    /// failure is logged when its cause changes.
+    fn submit_one(&mut self, group: (String, String), notification: Notification) {
+        let error = match self.notifier.submit(notification.clone()) {
+            Ok(()) => {
+                self.submitted.record(group, notification);
+                None
+            }
+            Err(error) => Some(format!("alert {:?} is not sent: {error}", notification.name)),
+        };
+        if let Some(error) = error.as_ref().filter(|_| self.submit_error != error) {
+            (self.log)(LogLevel::Error, error);
+        }
+        self.submit_error = error;
     }
 
     fn publish_all(&self, problems: Vec<RuleProblem>) {

@@ -1,10 +1,11 @@
-//! Table `[alerts]` of the settings.
+//! Table `[alerts]` of the settings, and the tables of notifications.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use role::settings::{FilePath, Length, SettingsCheck, TableRef, length_or};
+use notify::{NotifyProblem, NotifySettings};
+use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, TableRef, length_or};
 use rules::{AlertTemplates, GroupDefaults};
 use serde::Deserialize;
 
@@ -16,10 +17,18 @@ const INTERVAL: Duration = Duration::from_secs(60);
 const RESEND_DELAY: Duration = Duration::from_secs(60);
 
 /// Settings tables of the role.
-#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct AlertTables {
     pub(crate) alerts: AlertsTable,
+    /// Contacts and routes; none if they have problems.
+    #[serde(skip)]
+    pub(crate) notify: NotifySettings,
+    /// Directory of the settings file, for relative paths of secrets.
+    #[serde(skip)]
+    pub(crate) folder: PathBuf,
+    #[serde(skip)]
+    notify_problems: Vec<NotifyProblem>,
 }
 
 /// `[alerts]`: rule files and how they are evaluated.
@@ -42,6 +51,18 @@ pub struct AlertsTable {
 }
 
 impl AlertTables {
+    /// Reads the tables. Problems of contacts and routes are reported by [`AlertTables::check`]:
+    /// their reader finds all at once.
+    pub(crate) fn read(document: &Document<'_>) -> Result<AlertTables, Problems> {
+        let mut tables: AlertTables = document.read(&["alerts"])?;
+        document.folder().clone_into(&mut tables.folder);
+        match NotifySettings::read(document.root(), document.folder()) {
+            Ok(notify) => tables.notify = notify,
+            Err(problems) => tables.notify_problems = problems,
+        }
+        Ok(tables)
+    }
+
     /// Patterns of rule files.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = PathBuf> {
         self.alerts.rule_files.iter().map(|path| path.to_path_buf())
@@ -79,6 +100,8 @@ impl AlertTables {
         if let Some(url) = &alerts.external_url {
             check.url(table, "external_url", url);
         }
+        let problems = self.notify_problems.iter();
+        check.problems_at(problems.map(|problem| (problem.byte, problem.what.clone())));
     }
 }
 

@@ -203,8 +203,8 @@ impl Meter {
         });
     }
 
-    /// Adds a collector of several metrics, called per snapshot.
-    pub(crate) fn register_collector(
+    /// Adds a collector of several metrics, called per snapshot: their labels may change.
+    pub fn register_collector(
         &self,
         read: impl Fn(&mut Vec<MetricSnapshot>) + Send + Sync + 'static,
     ) {

@@ -66,6 +66,7 @@ subcommands! {
     Tail(crate::tail::Options) => crate::tail::run,
     Annotate(crate::annotate::Options) => crate::annotate::run,
     Dashboards(crate::dashboards::Options) => crate::dashboards::run,
+    Contacts(crate::contacts::Options) => crate::contacts::run,
     Targets(crate::targets::Options) => crate::targets::run,
     Alerts(crate::alerts::Options) => crate::alerts::run,
     Rules(crate::rules::Options) => crate::rules::run,

@@ -13,6 +13,7 @@ mod check_config;
 mod command;
 mod compare;
 mod completions;
+mod contacts;
 mod damage;
 mod dashboards;
 mod data_folders;

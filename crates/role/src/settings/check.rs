@@ -92,6 +92,14 @@ impl<'a> SettingsCheck<'a> {
         }
     }
 
+    /// Reports problems at positions in bytes, found by an owner that reads values by itself. After
+    /// a syntax error they are not reported, because parts of the text are not in the document.
+    pub fn problems_at(&mut self, found: impl IntoIterator<Item = (usize, String)>) {
+        if !self.document.has_syntax_errors() {
+            self.problems.extend(self.document.problems_at(found));
+        }
+    }
+
     fn push(&mut self, table: TableRef<'_>, key: &str, what: impl fmt::Display) {
         self.tables.insert(self.document.start_of(table));
         self.problems.push(self.document.problem(table, key, what.to_string()));

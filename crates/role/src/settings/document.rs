@@ -101,6 +101,25 @@ impl<'a> Document<'a> {
         read.map_err(|error| Problems::of_toml(self.text, &error))
     }
 
+    /// The top level, for an owner of keys that reads values by itself.
+    pub fn root(&self) -> &DeTable<'a> {
+        &self.root
+    }
+
+    /// The directory against which relative paths are resolved.
+    pub fn folder(&self) -> &Path {
+        self.folder
+    }
+
+    /// Problems at positions in bytes, found by an owner that reads values by itself.
+    pub fn problems_at(&self, found: impl IntoIterator<Item = (usize, String)>) -> Problems {
+        let mut problems = Problems::default();
+        for (byte, what) in found {
+            problems.push(Problem::at(self.text, byte, what));
+        }
+        problems
+    }
+
     /// Returns a problem for each unknown key of a table.
     pub fn unknown_keys(&self, table: TableRef<'_>, known: &[&str]) -> Problems {
         let mut problems = Problems::default();

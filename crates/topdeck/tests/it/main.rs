@@ -4,6 +4,7 @@
 //! the diff.
 
 mod blackbox;
+mod contacts;
 mod damage;
 mod dashboard_answers;
 mod dashboards;

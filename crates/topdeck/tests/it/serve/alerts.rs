@@ -1,9 +1,13 @@
-//! Rules on a running server: states, series, HTTP, reload, kill -9.
+//! Rules on a running server: states, series, HTTP, reload, notifications, kill -9.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
 use super::client::request_at;
-use super::server_process::{ServerProcess, wait_until};
+use super::server_process::{ServerProcess, append, wait_until};
 use crate::topdeck;
 
 const SETTINGS: &str =
@@ -20,16 +24,25 @@ const DEEP: &str = "  - record: depth:max\n    expr: max(depth)\n  - alert: Deep
                     {{ $externalURL }}\"\n      topdeck_missing_data: hold\n";
 
 fn start(rules: &str) -> ServerProcess {
-    let mut server = ServerProcess::new("serve", SETTINGS);
+    start_with(SETTINGS, rules)
+}
+
+fn start_with(settings: &str, rules: &str) -> ServerProcess {
+    let mut server = ServerProcess::new("serve", settings);
     std::fs::write(server.folder.path("rules.yaml"), rules).expect("rules are written");
     server.start();
     server
 }
 
-/// Sends a value of the gauge `depth`.
+/// Sends a value of the gauge `depth` of host `a`.
 #[track_caller]
 fn send(server: &ServerProcess, value: f64) {
-    let body = format!("depth,host=a value={value}");
+    send_of(server, "a", value);
+}
+
+#[track_caller]
+fn send_of(server: &ServerProcess, host: &str, value: f64) {
+    let body = format!("depth,host={host} value={value}");
     let sent = request_at(server.address(), "POST", "/api/v2/write", &[], body.as_bytes());
     let sent = sent.expect("it answers");
     assert!(sent.status < 300, "{}", sent.text());
@@ -221,4 +234,148 @@ fn an_agent_rejects_rules() {
     let (status, said) = server.start_another(&[]);
     assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("an agent stores no data; remove rule_files from [alerts]"), "{said}");
+}
+
+/// Bodies of a webhook's requests. Each one is answered with 200.
+#[derive(Clone, Default)]
+struct ReceivedMessages(Arc<Mutex<Vec<Value>>>);
+
+impl ReceivedMessages {
+    /// Receives on a thread of its own until the test ends.
+    fn listen() -> (SocketAddr, ReceivedMessages) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let received = ReceivedMessages::default();
+        let own = received.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                own.receive(stream.expect("a connection"));
+            }
+        });
+        (address, received)
+    }
+
+    fn receive(&self, stream: TcpStream) {
+        let mut stream = BufReader::new(stream);
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            // The server was killed before its request was complete.
+            if stream.read_line(&mut line).unwrap_or(0) == 0 {
+                return;
+            }
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().expect("a length");
+            }
+        }
+        let mut body = vec![0; length];
+        if stream.read_exact(&mut body).is_err() {
+            return;
+        }
+        self.0.lock().expect("no panic").push(serde_json::from_slice(&body).expect("JSON"));
+        // The sender may be gone.
+        let _ = stream
+            .get_mut()
+            .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
+    }
+
+    fn all(&self) -> Vec<Value> {
+        self.0.lock().expect("no panic").clone()
+    }
+
+    /// Host and status of each message, sorted.
+    fn states(&self) -> Vec<String> {
+        let state = |message: &Value| {
+            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            let alert = &message["alerts"][0];
+            format!("{} {}", text(&alert["labels"]["host"]), text(&alert["status"]))
+        };
+        let mut states: Vec<String> = self.all().iter().map(state).collect();
+        states.sort();
+        states
+    }
+}
+
+/// Deliveries of the only contact as its status and its metric have them.
+fn delivered(server: &ServerProcess) -> u64 {
+    let status = server.get("/v1/status").json();
+    let contact = &status["notifications"]["contacts"][0];
+    assert_eq!(contact["last_error"], Value::Null, "{contact:#}");
+    contact["delivered"].as_u64().expect("a number")
+}
+
+#[test]
+fn a_contact_is_told_once_that_an_alert_fires_and_once_that_it_resolved() {
+    let (address, received) = ReceivedMessages::listen();
+    let settings = format!(
+        "{SETTINGS}[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \
+         \"http://{address}/\"\n[route]\nreceiver = \"hook\"\ngroup_by = [\"alertname\"]\n\
+         group_wait = \"0s\"\ngroup_interval = \"1s\"\n"
+    );
+    let mut server = start_with(&settings, &with_rules(DEEP));
+    send(&server, 7.5);
+    wait_until("it is told", || received.states() == ["a firing"]);
+    let message = received.all()[0].clone();
+    let labels = &message["alerts"][0]["labels"];
+    assert_eq!(message["groupLabels"]["alertname"], "Deep", "{message:#}");
+    assert_eq!(labels["alertname"], "Deep", "{message:#}");
+    assert_eq!((&labels["host"], &labels["severity"]), (&"a".into(), &"page".into()));
+    assert_eq!(message["topdeck"]["severity"], 1, "{message:#}");
+    // Otherwise the outcome may be unknown after the kill, and one repeat is right.
+    wait_until("it is delivered", || delivered(&server) == 1);
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("topdeck_notifications_total{contact=\"hook\"} 1\n"), "{metrics}");
+    assert!(metrics.contains("topdeck_notifications_failed_total{contact=\"hook\"} 0\n"));
+    server.kill();
+    server.start();
+    // The group of both hosts is sent: what it repeats is sent before or with the new one.
+    send_of(&server, "b", 8.0);
+    wait_until("the other one is told", || received.states().contains(&"b firing".to_owned()));
+    assert_eq!(received.states(), ["a firing", "b firing"]);
+    send(&server, 1.0);
+    wait_until("it is resolved", || received.states().contains(&"a resolved".to_owned()));
+    send_of(&server, "b", 1.0);
+    wait_until("all are resolved", || received.states().contains(&"b resolved".to_owned()));
+    assert_eq!(received.states(), ["a firing", "a resolved", "b firing", "b resolved"]);
+    let keys: Vec<Value> = received.all().iter().map(|one| one["topdeck"]["key"].clone()).collect();
+    let keys = keys.iter().filter_map(|key| key.as_str()?.split('/').next());
+    assert_eq!(keys.collect::<std::collections::BTreeSet<_>>().len(), 2, "one per alert");
+    server.stop();
+}
+
+#[test]
+fn alerts_of_a_removed_rule_are_resolved_at_contacts_that_a_reload_added() {
+    let (address, received) = ReceivedMessages::listen();
+    let server = start(&with_rules(DEEP));
+    send(&server, 7.5);
+    wait_until("it fires", || light(&server) == "red 1");
+    let more = format!(
+        "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://{address}/\"\n\
+         [route]\nreceiver = \"hook\"\ngroup_wait = \"0s\"\ngroup_interval = \"1s\"\n"
+    );
+    append(&server.settings(), &more);
+    server.reload();
+    wait_until("it is told", || received.states() == ["a firing"]);
+    std::fs::write(server.folder.path("rules.yaml"), "groups: []\n").expect("rules are written");
+    server.reload();
+    wait_until("its end is told", || received.states() == ["a firing", "a resolved"]);
+    let end = received.all()[1].clone();
+    assert!(end["topdeck"]["notes"].to_string().contains("no longer evaluates"), "{end:#}");
+}
+
+#[test]
+fn mistakes_of_contacts_are_reported_with_their_lines() {
+    let contact = "[[contact]]\nname = \"hook\"\nkind = \"webhok\"\n";
+    let server = ServerProcess::new("serve", &format!("{SETTINGS}{contact}"));
+    let checked = topdeck(&["check-config", &server.settings().display().to_string()], b"");
+    assert_eq!(checked.status, 1);
+    assert!(checked.stderr.contains("topdeck.toml:8: "), "{}", checked.stderr);
+    assert!(checked.stderr.contains("webhook"), "{}", checked.stderr);
+    assert_eq!(checked.stderr.matches("topdeck.toml:").count(), 1, "{}", checked.stderr);
+    let contact = "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://a/\"\n\
+                   [route]\nreceiver = \"hook\"\n";
+    let agent = ServerProcess::new("agent", contact);
+    let (status, said) = agent.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("an agent evaluates no rules; remove the contacts"), "{said}");
 }

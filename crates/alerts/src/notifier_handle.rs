@@ -1,0 +1,76 @@
+//! The notifier, shared by the role and the thread that evaluates rules.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use notify::{
+    Notification, Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings,
+};
+
+/// The notifier, if there are contacts. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct NotifierHandle {
+    notifier: Arc<Mutex<Option<Notifier>>>,
+    /// A lock of its own: a reload waits for messages under way.
+    status: Arc<Mutex<Option<StatusFn>>>,
+}
+
+type StatusFn = Arc<dyn Fn() -> NotifierStatus + Send + Sync>;
+
+impl std::fmt::Debug for NotifierHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("NotifierHandle").finish_non_exhaustive()
+    }
+}
+
+impl NotifierHandle {
+    /// Starts the notifier, or gives the running one other settings. Without contacts there is
+    /// none, unless it runs already: it gives up what is not delivered.
+    pub(crate) fn apply(
+        &self,
+        settings: NotifySettings,
+        options: NotifierOptions,
+    ) -> Result<(), NotifierError> {
+        let mut notifier = lock(&self.notifier);
+        match &mut *notifier {
+            Some(running) => running.reload(settings),
+            None if settings.contacts.is_empty() => Ok(()),
+            None => {
+                let started = Notifier::start(settings, options)?;
+                *lock(&self.status) = Some(Arc::new(started.status_reader()));
+                *notifier = Some(started);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether somebody can be notified.
+    pub(crate) fn is_running(&self) -> bool {
+        lock(&self.notifier).is_some()
+    }
+
+    /// Submits the state of an alert.
+    pub(crate) fn submit(&self, notification: Notification) -> Result<(), NotifierError> {
+        match &*lock(&self.notifier) {
+            Some(notifier) => notifier.submit(notification),
+            None => Err(NotifierError::Stopped),
+        }
+    }
+
+    /// Stops the notifier.
+    pub(crate) fn stop(&self) {
+        if let Some(notifier) = lock(&self.notifier).take() {
+            notifier.stop();
+        }
+    }
+
+    /// Status, if there are or were contacts.
+    pub(crate) fn status(&self) -> Option<NotifierStatus> {
+        let read = lock(&self.status).clone();
+        read.map(|read| read())
+    }
+}
+
+/// A panic leaves each of these values usable: they change in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

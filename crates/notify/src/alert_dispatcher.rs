@@ -1,0 +1,360 @@
+//! Dispatcher: from the states of alerts to deliveries in the log.
+//!
+//! It holds the newest notification of each alert in memory and no clock, thread or file of its
+//! own. What contacts were told is in the log, which recognizes duplicates: after a crash the
+//! source of the alerts submits their states again, and only what is new is sent.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use crate::delivery::lock_log;
+use crate::delivery_log::{DeliveryLog, DeliveryLogError};
+use crate::delivery_policy::AttemptVerdict;
+use crate::notification::{Notification, NotificationKey, NotifiedState};
+use crate::receiver_table::{EscalationPolicy, EscalationStep, ReceiverTable};
+use crate::routing::{AlertGroups, GroupNotification, GroupReason, RoutedAlert, RoutingTree};
+
+/// Maximum number of other alerts that a notification names.
+const OTHERS_MAX: usize = 100;
+
+type Result<T, E = DeliveryLogError> = std::result::Result<T, E>;
+
+/// All alerts that are not resolved, or whose end is not sent yet.
+#[derive(Debug)]
+pub(crate) struct AlertDispatcher {
+    receivers: ReceiverTable,
+    groups: AlertGroups,
+    alerts: BTreeMap<String, TrackedAlert>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct TrackedAlert {
+    notification: Notification,
+    /// Time from which the steps of escalations count; `None` until a group sent the alert.
+    base_ns: Option<i64>,
+    /// Next step, by escalation.
+    steps: BTreeMap<String, usize>,
+    /// Whether the contacts that know the alert have to hear of its new state at once.
+    is_untold: bool,
+}
+
+/// What one run of the dispatcher needs.
+struct DispatchRun<'a> {
+    receivers: &'a ReceiverTable,
+    log: &'a Mutex<DeliveryLog>,
+    now_ns: i64,
+    report: DispatchReport,
+}
+
+/// Result of one run.
+#[derive(Debug, Default)]
+pub(crate) struct DispatchReport {
+    /// Number of notifications that were added to the log.
+    pub(crate) told: usize,
+    pub(crate) warnings: Vec<String>,
+}
+
+impl AlertDispatcher {
+    pub(crate) fn new(receivers: ReceiverTable, routing: RoutingTree) -> AlertDispatcher {
+        let (groups, alerts) = (AlertGroups::new(routing), BTreeMap::new());
+        AlertDispatcher { receivers, groups, alerts, bytes: 0 }
+    }
+
+    /// Uses other settings for the same alerts.
+    pub(crate) fn reconfigure(
+        &mut self,
+        receivers: ReceiverTable,
+        routing: RoutingTree,
+        now_ns: i64,
+    ) {
+        let before = std::mem::replace(self, AlertDispatcher::new(receivers, routing));
+        for (_, alert) in before.alerts {
+            self.submit(alert.notification, now_ns);
+        }
+    }
+
+    /// Number of alerts.
+    pub(crate) fn alert_count(&self) -> usize {
+        self.alerts.len()
+    }
+
+    /// Number of groups.
+    pub(crate) fn group_count(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Approximate size of the alerts in memory.
+    pub(crate) fn size_bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes the state of an alert; one that is not newer than the known one is ignored.
+    pub(crate) fn submit(&mut self, notification: Notification, now_ns: i64) {
+        let id = notification.key.alert_id.clone();
+        let before = self.alerts.get(&id);
+        if before.is_some_and(|before| before.notification.key >= notification.key) {
+            return;
+        }
+        let is_reported = self.groups.update(
+            &RoutedAlert {
+                id: id.clone(),
+                labels: notification.labels.clone(),
+                since_ns: notification.since_ns,
+                transition: notification.key.transition,
+                is_resolved: notification.state == NotifiedState::Resolved,
+            },
+            now_ns,
+        );
+        let is_untold = match notification.state {
+            NotifiedState::Acknowledged => true,
+            // After a restart a group does not know what contacts were told.
+            NotifiedState::Resolved => !is_reported,
+            NotifiedState::Firing | NotifiedState::Unknown => false,
+        };
+        let before = self.alerts.remove(&id);
+        let freed = before.as_ref().map_or(0, |alert| alert.notification.size_bytes());
+        self.bytes = self.bytes.saturating_sub(freed);
+        self.bytes += notification.size_bytes();
+        // An alert that nobody takes care of any more is escalated from the first step.
+        let continued = before.filter(|before| {
+            before.notification.needs_attention() && notification.needs_attention()
+        });
+        let (base_ns, steps) =
+            continued.map(|before| (before.base_ns, before.steps)).unwrap_or_default();
+        self.alerts.insert(id, TrackedAlert { notification, base_ns, steps, is_untold });
+    }
+
+    /// Writes all deliveries that are due now to the log. After an error, which the log reports,
+    /// the rest is due again.
+    pub(crate) fn run(&mut self, log: &Mutex<DeliveryLog>, now_ns: i64) -> Result<DispatchReport> {
+        // A rest of an earlier call, if it failed.
+        lock_log(log).sync()?;
+        let AlertDispatcher { receivers, groups, alerts, .. } = self;
+        let report = DispatchReport::default();
+        let mut run = DispatchRun { receivers, log, now_ns, report };
+        for alert in alerts.values_mut().filter(|alert| alert.is_untold) {
+            for contact in run.knowing_contacts(&alert.notification) {
+                run.tell(&contact, &alert.notification)?;
+            }
+            alert.is_untold = false;
+        }
+        groups.flush_due(now_ns, |group| run.send_group(alerts, group))?;
+        for alert in alerts.values_mut() {
+            run.escalate(alert, groups)?;
+        }
+        let report = run.report;
+        lock_log(log).sync()?;
+        self.forget_resolved();
+        Ok(report)
+    }
+
+    /// Time at which [`AlertDispatcher::run`] has something to do, if nothing is submitted before.
+    pub(crate) fn next_due_ns(&self) -> Option<i64> {
+        if self.alerts.values().any(|alert| alert.is_untold) {
+            return Some(i64::MIN);
+        }
+        let steps = self.alerts.values().filter(|alert| alert.notification.needs_attention());
+        let steps = steps.flat_map(|alert| {
+            let due = |(name, next): (&String, &usize)| {
+                let step = self.receivers.escalation(name)?.steps.get(*next)?;
+                Some(alert.base_ns?.saturating_add(nanos(step.after)))
+            };
+            alert.steps.iter().filter_map(due)
+        });
+        steps.chain(self.groups.next_due_ns()).min()
+    }
+
+    fn forget_resolved(&mut self) {
+        let waiting = self.groups.resolved_ids();
+        let bytes = &mut self.bytes;
+        self.alerts.retain(|id, alert| {
+            let is_resolved = alert.notification.state == NotifiedState::Resolved;
+            let is_needed = !is_resolved || alert.is_untold || waiting.contains(id.as_str());
+            if !is_needed {
+                *bytes = bytes.saturating_sub(alert.notification.size_bytes());
+            }
+            is_needed
+        });
+    }
+}
+
+impl DispatchRun<'_> {
+    /// Returns the time at which the receiver was last told.
+    fn send_group(
+        &mut self,
+        alerts: &mut BTreeMap<String, TrackedAlert>,
+        group: &GroupNotification,
+    ) -> Result<i64> {
+        let names: BTreeSet<String> = group
+            .firing
+            .iter()
+            .filter_map(|id| alerts.get(id))
+            .map(|alert| alert.notification.name.clone())
+            .take(OTHERS_MAX + 1)
+            .collect();
+        let mut told_ns = i64::MIN;
+        for id in group.firing.iter().chain(&group.resolved) {
+            let Some(alert) = alerts.get_mut(id) else { continue };
+            let mut notification = alert.notification.clone();
+            if notification.also_firing.is_empty() {
+                let others = names.iter().filter(|name| **name != notification.name);
+                notification.also_firing = others.take(OTHERS_MAX).cloned().collect();
+            }
+            let needs_attention = notification.needs_attention();
+            if needs_attention && group.reason == GroupReason::RepeatInterval {
+                self.remind(alert, &group.receiver, &notification)?;
+                told_ns = self.now_ns;
+                continue;
+            }
+            let mut contacts = self.knowing_contacts(&notification);
+            let is_escalated = self.receivers.escalation(&group.receiver).is_some();
+            if needs_attention && is_escalated {
+                alert.base_ns.get_or_insert(self.told_ns(&notification).unwrap_or(self.now_ns));
+                alert.steps.entry(group.receiver.clone()).or_insert(0);
+            } else if needs_attention {
+                contacts.extend(self.contacts_of(&group.receiver, &notification.key, self.now_ns));
+            }
+            for contact in contacts {
+                if self.tell(&contact, &notification)? {
+                    told_ns = self.now_ns;
+                }
+            }
+            told_ns = told_ns.max(self.told_ns(&notification).unwrap_or(told_ns));
+        }
+        Ok(if told_ns == i64::MIN { self.now_ns } else { told_ns })
+    }
+
+    /// Repeats the state of an alert to those who are in charge of it now.
+    fn remind(
+        &mut self,
+        alert: &TrackedAlert,
+        receiver: &str,
+        notification: &Notification,
+    ) -> Result<()> {
+        let contacts: BTreeSet<String> = match self.receivers.escalation(receiver) {
+            Some(policy) => {
+                let reached = alert.steps.get(receiver).copied().unwrap_or(0);
+                let steps = policy.steps.iter().take(reached);
+                let receivers = steps.flat_map(|step| &step.receivers);
+                receivers.flat_map(|one| self.on_duty(one)).collect()
+            }
+            None => self.on_duty(receiver).into_iter().collect(),
+        };
+        for contact in contacts {
+            let newest = lock_log(self.log).newest(&contact, &notification.key.alert_id);
+            let transition = notification.key.transition;
+            let newest = newest.filter(|newest| newest.key.transition == transition);
+            let mut reminder = notification.clone();
+            match newest {
+                // It does not have the state yet.
+                Some(newest) if newest.verdict.is_none() => continue,
+                Some(newest) => reminder.key.reminder = newest.key.reminder.saturating_add(1),
+                None => {}
+            }
+            reminder.at_ns = self.now_ns;
+            self.tell(&contact, &reminder)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the steps of an alert's escalations that are due.
+    fn escalate(&mut self, alert: &mut TrackedAlert, groups: &AlertGroups) -> Result<()> {
+        let TrackedAlert { notification, base_ns, steps, .. } = alert;
+        let Some(base_ns) = *base_ns else { return Ok(()) };
+        if !notification.needs_attention() {
+            return Ok(());
+        }
+        for (name, next) in steps.iter_mut() {
+            let Some(policy) = self.receivers.escalation(name) else { continue };
+            while let Some(step) = policy.steps.get(*next) {
+                let due_ns = base_ns.saturating_add(nanos(step.after));
+                let before = next.checked_sub(1).and_then(|before| policy.steps.get(before));
+                let is_early = due_ns > self.now_ns;
+                let is_skipped =
+                    before.is_some_and(|before| !self.is_reachable(before, &notification.key));
+                if is_early && !is_skipped {
+                    break;
+                }
+                let audible = groups.audible_receivers(&notification.labels, self.now_ns);
+                if !audible.contains(name) {
+                    break;
+                }
+                for receiver in &step.receivers {
+                    let at_ns = due_ns.min(self.now_ns);
+                    for contact in self.contacts_of(receiver, &notification.key, at_ns) {
+                        self.tell(&contact, notification)?;
+                    }
+                }
+                if is_early {
+                    self.warn_skipped(policy, *next, &notification.key);
+                }
+                *next += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn warn_skipped(&mut self, policy: &EscalationPolicy, next: usize, key: &NotificationKey) {
+        let EscalationPolicy { name, .. } = policy;
+        self.report.warnings.push(format!(
+            "escalation {name:?} of {key}: no contact of step {next} is reachable; step {} is \
+             made at once",
+            next + 1
+        ));
+    }
+
+    /// Whether a contact of a step has the notification, may still get it, or has a failover.
+    fn is_reachable(&self, step: &EscalationStep, key: &NotificationKey) -> bool {
+        let contacts =
+            step.receivers.iter().flat_map(|one| self.contacts_of(one, key, self.now_ns));
+        contacts.into_iter().any(|name| {
+            let Some(contact) = self.receivers.contact(&name) else { return false };
+            let log = lock_log(self.log);
+            let newest = log.newest(&name, &key.alert_id);
+            let age_max_ns = nanos(contact.policy.failover_after);
+            contact.policy.failover.is_some()
+                || newest.is_some_and(|newest| match newest.verdict {
+                    Some(verdict) => verdict == AttemptVerdict::Delivered,
+                    None => newest.at_ns.saturating_add(age_max_ns) > self.now_ns,
+                })
+        })
+    }
+
+    fn contacts_of(&self, receiver: &str, key: &NotificationKey, at_ns: i64) -> Vec<String> {
+        let log = lock_log(self.log);
+        self.receivers.contacts_of(receiver, at_ns, |name| log.is_known(name, key))
+    }
+
+    fn on_duty(&self, receiver: &str) -> Vec<String> {
+        self.receivers.contacts_of(receiver, self.now_ns, |_| false)
+    }
+
+    /// Contacts that were told of the alert, or will be.
+    fn knowing_contacts(&self, notification: &Notification) -> BTreeSet<String> {
+        let log = lock_log(self.log);
+        let names = self.receivers.contacts().iter().map(|contact| &contact.name);
+        let knowing = names.filter(|name| log.knows_alert(name, &notification.key.alert_id));
+        knowing.cloned().collect()
+    }
+
+    /// Time at which a contact was last told of this state of the alert.
+    fn told_ns(&self, notification: &Notification) -> Option<i64> {
+        let log = lock_log(self.log);
+        let NotificationKey { alert_id, transition, .. } = &notification.key;
+        let contacts = self.receivers.contacts().iter();
+        let newest = contacts.filter_map(|contact| log.newest(&contact.name, alert_id));
+        newest.filter(|one| one.key.transition == *transition).map(|one| one.at_ns).max()
+    }
+
+    fn tell(&mut self, contact: &str, notification: &Notification) -> Result<bool> {
+        let chain = self.receivers.failover_chain(contact);
+        let is_new = lock_log(self.log).enqueue_deferred(&chain, notification, self.now_ns)?;
+        self.report.told += usize::from(is_new);
+        Ok(is_new)
+    }
+}
+
+fn nanos(duration: std::time::Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

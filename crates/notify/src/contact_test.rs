@@ -1,0 +1,89 @@
+//! Test message of a contact, marked as one.
+
+use std::path::Path;
+use std::time::Duration;
+
+use net::tls::ClientTls;
+
+use crate::contact::DeliveryContext;
+use crate::contact_settings::ConfiguredContact;
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::http_client::HttpClient;
+use crate::message::render_message;
+use crate::notification::{AlertImpact, Notification, NotificationKey, NotifiedState};
+
+/// Timeout of each phase of a request.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A message to one contact that says that it is a test.
+#[derive(Clone, Debug)]
+pub struct ContactTest {
+    notification: Notification,
+}
+
+impl ContactTest {
+    /// A test at a time. Tests at different times are different alerts.
+    pub fn new(contact: &str, now_ns: i64) -> ContactTest {
+        let labels = [("contact".to_owned(), contact.to_owned())].into();
+        let key = NotificationKey {
+            alert_id: format!("test-{contact}-{}", now_ns / 1_000_000),
+            transition: 1,
+            reminder: 0,
+        };
+        let notification = Notification {
+            key,
+            state: NotifiedState::Firing,
+            severity: 5,
+            name: format!("Test of contact {contact}"),
+            labels,
+            annotations: Default::default(),
+            since_ns: now_ns,
+            at_ns: now_ns,
+            criterion: "this is a test: no alert fires".to_owned(),
+            impact: AlertImpact::default(),
+            unit: String::new(),
+            threshold: None,
+            value: None,
+            link: None,
+            notes: Some("Nothing. `topdeck contacts test` sent this.".to_owned()),
+            also_firing: Vec::new(),
+            picture: None,
+        };
+        ContactTest { notification }
+    }
+
+    /// Title and text of the message, before any limit of the receiver.
+    pub fn text(&self) -> String {
+        let text = render_message(&self.notification, false);
+        format!("{}\n{}", text.title, text.long)
+    }
+
+    /// Sends the message once. A receiver that tracks alerts is then told that it is resolved.
+    /// Returns notes, such as texts that were cut.
+    pub async fn send(
+        &self,
+        contact: &ConfiguredContact,
+        tls: ClientTls,
+        folder: &Path,
+    ) -> Result<Vec<String>, DeliveryError> {
+        let client = HttpClient::new(tls, TIMEOUT);
+        let mut context = DeliveryContext {
+            client: &client,
+            folder,
+            previous: None,
+            is_repeat: false,
+            now_ns: self.notification.at_ns,
+        };
+        let receipt = contact.contact.send(&self.notification, &context).await?;
+        let DeliveryReceipt { message_id, cuts } = receipt;
+        let tracks_alerts = contact.contact.is_idempotent(&self.notification, None)
+            && contact.contact.heartbeat_interval().is_none();
+        if tracks_alerts {
+            context.previous = message_id.as_deref();
+            let mut resolved = self.notification.clone();
+            (resolved.state, resolved.key.transition) = (NotifiedState::Resolved, 2);
+            contact.contact.send(&resolved, &context).await?;
+        }
+        Ok(cuts.iter().map(ToString::to_string).collect())
+    }
+}

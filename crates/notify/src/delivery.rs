@@ -1,0 +1,71 @@
+//! One attempt: from the log of deliveries to a contact, and its outcome back.
+
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::contact::DeliveryContext;
+use crate::contact_settings::ConfiguredContact;
+use crate::delivery_log::{DeliveryLog, DeliveryLogError};
+use crate::delivery_policy::AttemptVerdict;
+use crate::http_client::HttpClient;
+use crate::notification::NotificationKey;
+
+/// Result of an attempt, for log and status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttemptReport {
+    /// Name of the contact.
+    pub contact: String,
+    /// Time of its end, in nanoseconds since the Unix epoch.
+    pub at_ns: i64,
+    /// Key of the notification.
+    pub key: NotificationKey,
+    /// What follows.
+    pub verdict: AttemptVerdict,
+    /// Whether the message was marked as a repeat.
+    pub is_repeat: bool,
+    /// Failover contact that receives the notification because of this attempt.
+    pub failover: Option<String>,
+    /// Error, or texts that were cut; may be empty.
+    pub note: String,
+}
+
+/// Makes the next attempt that is due at a contact; `None` if there is none.
+///
+/// Each contact has a task that calls it, so that a slow receiver delays no other. It waits for
+/// fsync twice. A dropped future is an attempt with an unknown outcome.
+pub async fn deliver_next(
+    log: &Mutex<DeliveryLog>,
+    contact: &ConfiguredContact,
+    client: &HttpClient,
+    folder: &Path,
+    now_ns: &(dyn Fn() -> i64 + Sync),
+) -> Result<Option<AttemptReport>, DeliveryLogError> {
+    let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
+        return Ok(None);
+    };
+    let context = DeliveryContext {
+        client,
+        folder,
+        previous: attempt.previous.as_deref(),
+        is_repeat: attempt.is_repeat,
+        now_ns: now_ns(),
+    };
+    let result = contact.contact.send(&attempt.notification, &context).await;
+    let (key, is_repeat) = (attempt.notification.key.clone(), attempt.is_repeat);
+    let at_ns = now_ns();
+    let outcome = lock_log(log).finish_attempt(attempt, &result, &contact.policy, at_ns)?;
+    Ok(Some(AttemptReport {
+        contact: contact.name.clone(),
+        at_ns,
+        key,
+        verdict: outcome.verdict,
+        is_repeat,
+        failover: outcome.failover,
+        note: outcome.note,
+    }))
+}
+
+/// A panic elsewhere leaves a log whose file is intact.
+pub(crate) fn lock_log(log: &Mutex<DeliveryLog>) -> MutexGuard<'_, DeliveryLog> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}

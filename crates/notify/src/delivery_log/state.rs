@@ -1,0 +1,324 @@
+//! State of the log of deliveries: a function of its records.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{DeliveryAttempt, NewestDelivery, nanos};
+use crate::delivery_policy::AttemptVerdict;
+use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
+use crate::notification::{Notification, NotificationKey};
+
+/// A next attempt further away than this was planned before the clock stepped back: delays are at
+/// most 5 min.
+const DELAY_MAX: Duration = Duration::from_secs(600);
+
+/// All unfinished deliveries, and the newest finished one of each contact and alert.
+#[derive(Debug, Default)]
+pub(super) struct DeliveryState {
+    pending: BTreeMap<u64, PendingDelivery>,
+    /// Ids of unfinished deliveries by contact and key.
+    keys: BTreeMap<(String, NotificationKey), u64>,
+    /// By contact and alert.
+    finished: BTreeMap<(String, String), FinishedDelivery>,
+    id_max: u64,
+}
+
+#[derive(Debug)]
+struct PendingDelivery {
+    contact: String,
+    notification: Arc<Notification>,
+    due_ns: i64,
+    next_ns: i64,
+    attempts: u32,
+    unknown_outcomes: u32,
+    is_passed_on: bool,
+    /// Begin of the attempt without an outcome, and whether it is idempotent.
+    in_flight: Option<(i64, bool)>,
+    note: String,
+}
+
+#[derive(Debug)]
+struct FinishedDelivery {
+    key: NotificationKey,
+    at_ns: i64,
+    verdict: AttemptVerdict,
+    message_id: Option<String>,
+    note: String,
+}
+
+impl DeliveryState {
+    pub(super) fn apply(&mut self, record: DeliveryRecord) {
+        match record {
+            DeliveryRecord::Due { id, at_ns, contact, notification } => {
+                self.add(id, contact, notification.into(), at_ns);
+            }
+            DeliveryRecord::Attempt { id, at_ns, is_idempotent } => {
+                if let Some(delivery) = self.pending.get_mut(&id) {
+                    delivery.interrupt();
+                    delivery.attempts += 1;
+                    delivery.in_flight = Some((at_ns, is_idempotent));
+                }
+            }
+            DeliveryRecord::Outcome {
+                id,
+                at_ns,
+                verdict,
+                is_unknown,
+                next_ns,
+                failover,
+                message_id,
+                note,
+            } => {
+                let Some(delivery) = self.pending.get_mut(&id) else { return };
+                delivery.in_flight = None;
+                delivery.unknown_outcomes += u32::from(is_unknown);
+                delivery.next_ns = next_ns;
+                delivery.note.clone_from(&note);
+                if let Some((id, contact)) = failover {
+                    delivery.is_passed_on = true;
+                    let notification = Arc::clone(&delivery.notification);
+                    self.id_max = self.id_max.max(id);
+                    if !self.is_known(&contact, &notification.key) {
+                        self.add(id, contact, notification, at_ns);
+                    }
+                }
+                if verdict != AttemptVerdict::Retry {
+                    self.finish(id, at_ns, verdict, message_id, note);
+                }
+            }
+            DeliveryRecord::Progress {
+                id,
+                attempts,
+                unknown_outcomes,
+                next_ns,
+                is_passed_on,
+                note,
+            } => {
+                if let Some(delivery) = self.pending.get_mut(&id) {
+                    (delivery.attempts, delivery.unknown_outcomes) = (attempts, unknown_outcomes);
+                    (delivery.next_ns, delivery.is_passed_on) = (next_ns, is_passed_on);
+                    delivery.note = note;
+                }
+            }
+            DeliveryRecord::Finished { contact, key, at_ns, verdict, message_id, note } => {
+                let at = (contact, key.alert_id.clone());
+                let finished = FinishedDelivery { key, at_ns, verdict, message_id, note };
+                self.finished.insert(at, finished);
+            }
+        }
+    }
+
+    fn add(&mut self, id: u64, contact: String, notification: Arc<Notification>, at_ns: i64) {
+        self.id_max = self.id_max.max(id);
+        self.keys.insert((contact.clone(), notification.key.clone()), id);
+        let delivery = PendingDelivery {
+            contact,
+            notification,
+            due_ns: at_ns,
+            next_ns: at_ns,
+            attempts: 0,
+            unknown_outcomes: 0,
+            is_passed_on: false,
+            in_flight: None,
+            note: String::new(),
+        };
+        self.pending.insert(id, delivery);
+    }
+
+    fn finish(
+        &mut self,
+        id: u64,
+        at_ns: i64,
+        verdict: AttemptVerdict,
+        message_id: Option<String>,
+        note: String,
+    ) {
+        let Some(delivery) = self.pending.remove(&id) else { return };
+        let key = delivery.notification.key.clone();
+        self.keys.remove(&(delivery.contact.clone(), key.clone()));
+        let at = (delivery.contact, key.alert_id.clone());
+        // A message of an earlier state stays the one to update.
+        let earlier = self.finished.remove(&at).and_then(|earlier| earlier.message_id);
+        let message_id = message_id.or(earlier);
+        self.finished.insert(at, FinishedDelivery { key, at_ns, verdict, message_id, note });
+    }
+
+    /// The attempts under way, of a contact or of all, were interrupted.
+    pub(super) fn interrupt_attempts(&mut self, contact: Option<&str>) {
+        let deliveries = self.pending.values_mut();
+        let is_meant =
+            |delivery: &&mut PendingDelivery| contact.is_none_or(|name| delivery.contact == name);
+        deliveries.filter(is_meant).for_each(PendingDelivery::interrupt);
+    }
+
+    /// Whether the contact has or will get this notification, or a newer one of the alert.
+    pub(super) fn is_known(&self, contact: &str, key: &NotificationKey) -> bool {
+        let last = NotificationKey {
+            alert_id: key.alert_id.clone(),
+            transition: u64::MAX,
+            reminder: u32::MAX,
+        };
+        let range = (contact.to_owned(), key.clone())..=(contact.to_owned(), last);
+        let at = (contact.to_owned(), key.alert_id.clone());
+        self.keys.range(range).next().is_some()
+            || self.finished.get(&at).is_some_and(|finished| finished.key >= *key)
+    }
+
+    /// Whether the contact has or will get any notification of the alert.
+    pub(super) fn knows_alert(&self, contact: &str, alert_id: &str) -> bool {
+        let alert_id = alert_id.to_owned();
+        self.is_known(contact, &NotificationKey { alert_id, transition: 0, reminder: 0 })
+    }
+
+    pub(super) fn newest(&self, contact: &str, alert_id: &str) -> Option<NewestDelivery> {
+        let bound = |transition, reminder| {
+            let alert_id = alert_id.to_owned();
+            (contact.to_owned(), NotificationKey { alert_id, transition, reminder })
+        };
+        let mut keys = self.keys.range(bound(0, 0)..=bound(u64::MAX, u32::MAX));
+        if let Some(((_, key), id)) = keys.next_back() {
+            let due_ns = self.pending.get(id).map_or(0, |delivery| delivery.due_ns);
+            return Some(NewestDelivery { key: key.clone(), at_ns: due_ns, verdict: None });
+        }
+        let finished = self.finished.get(&(contact.to_owned(), alert_id.to_owned()))?;
+        let FinishedDelivery { key, at_ns, verdict, .. } = finished;
+        Some(NewestDelivery { key: key.clone(), at_ns: *at_ns, verdict: Some(*verdict) })
+    }
+
+    /// Ids of the unfinished deliveries to some contacts.
+    pub(super) fn pending_ids(&self, is_meant: impl Fn(&str) -> bool) -> impl Iterator<Item = u64> {
+        let pending = self.pending.iter();
+        pending.filter(move |(_, delivery)| is_meant(&delivery.contact)).map(|(id, _)| *id)
+    }
+
+    pub(super) fn pending_of(&self, contact: &str) -> (usize, Option<i64>) {
+        let of_contact = self.pending.values().filter(|delivery| delivery.contact == contact);
+        (of_contact.clone().count(), of_contact.map(|delivery| delivery.due_ns).min())
+    }
+
+    pub(super) fn next_id(&self) -> u64 {
+        self.id_max + 1
+    }
+
+    pub(super) fn pending_count(&self) -> usize {
+        self.pending.len()
+    }
+
+    pub(super) fn remembered_count(&self) -> usize {
+        self.finished.len()
+    }
+
+    pub(super) fn unknown_outcomes(&self, id: u64) -> u32 {
+        self.pending.get(&id).map_or(0, |delivery| delivery.unknown_outcomes)
+    }
+
+    pub(super) fn undelivered(&self) -> impl Iterator<Item = (&str, &NotificationKey, &str)> {
+        let failed = |delivery: &&FinishedDelivery| delivery.verdict != AttemptVerdict::Delivered;
+        self.finished
+            .iter()
+            .filter(move |(_, delivery)| failed(delivery))
+            .map(|((contact, _), delivery)| (&**contact, &delivery.key, &*delivery.note))
+    }
+
+    /// Deliveries of a contact that no earlier one of the same alert blocks, oldest first.
+    fn unblocked(&self, contact: &str) -> impl Iterator<Item = (u64, &PendingDelivery)> {
+        let mut alerts = HashSet::new();
+        self.pending
+            .iter()
+            .filter(move |(_, delivery)| delivery.contact == contact)
+            .filter(move |(_, delivery)| alerts.insert(&*delivery.notification.key.alert_id))
+            .filter(|(_, delivery)| delivery.in_flight.is_none())
+            .map(|(id, delivery)| (*id, delivery))
+    }
+
+    pub(super) fn next_due_ns(&self, contact: &str) -> Option<i64> {
+        self.unblocked(contact).map(|(_, delivery)| delivery.next_ns).min()
+    }
+
+    pub(super) fn next_attempt(&self, contact: &str, now_ns: i64) -> Option<DeliveryAttempt> {
+        let latest_ns = now_ns.saturating_add(nanos(DELAY_MAX));
+        let is_due = |delivery: &PendingDelivery| {
+            let next_ns = delivery.next_ns;
+            delivery.attempts == 0 || next_ns <= now_ns || next_ns > latest_ns
+        };
+        let (id, delivery) = self.unblocked(contact).find(|(_, delivery)| is_due(delivery))?;
+        let at = (contact.to_owned(), delivery.notification.key.alert_id.clone());
+        Some(DeliveryAttempt {
+            id,
+            notification: Arc::clone(&delivery.notification),
+            previous: self.finished.get(&at).and_then(|finished| finished.message_id.clone()),
+            is_repeat: false,
+            is_idempotent: false,
+            attempts: delivery.attempts,
+            unknown_outcomes: delivery.unknown_outcomes,
+            due_ns: delivery.due_ns,
+            is_passed_on: delivery.is_passed_on,
+        })
+    }
+
+    /// Forgets the oldest finished notifications above the limit.
+    pub(super) fn forget_oldest(&mut self, remembered_max: usize) {
+        let Some(excess) = self.finished.len().checked_sub(remembered_max) else { return };
+        let mut times: Vec<_> =
+            self.finished.iter().map(|(at, delivery)| (delivery.at_ns, at.clone())).collect();
+        times.sort();
+        for (_, at) in times.into_iter().take(excess) {
+            self.finished.remove(&at);
+        }
+    }
+
+    /// The file with only what is still needed.
+    pub(super) fn encode(&self, remembered_max: usize) -> String {
+        let mut text = format!("topdeck deliveries {DELIVERY_LOG_VERSION}\n");
+        let mut newest: Vec<_> = self.finished.iter().collect();
+        newest.sort_by_key(|(_, delivery)| std::cmp::Reverse(delivery.at_ns));
+        for ((contact, _), delivery) in newest.into_iter().take(remembered_max).rev() {
+            let FinishedDelivery { key, at_ns, verdict, message_id, note } = delivery;
+            let record = DeliveryRecord::Finished {
+                contact: contact.clone(),
+                key: key.clone(),
+                at_ns: *at_ns,
+                verdict: *verdict,
+                message_id: message_id.clone(),
+                note: note.clone(),
+            };
+            text.push_str(&record.encode());
+        }
+        for (&id, delivery) in &self.pending {
+            delivery.records(id).iter().for_each(|record| text.push_str(&record.encode()));
+        }
+        text
+    }
+}
+
+impl PendingDelivery {
+    fn interrupt(&mut self) {
+        if let Some((_, false)) = self.in_flight.take() {
+            self.unknown_outcomes += 1;
+        }
+    }
+
+    fn records(&self, id: u64) -> Vec<DeliveryRecord> {
+        let mut records = vec![DeliveryRecord::Due {
+            id,
+            at_ns: self.due_ns,
+            contact: self.contact.clone(),
+            notification: Box::new((*self.notification).clone()),
+        }];
+        if self.attempts > 0 {
+            records.push(DeliveryRecord::Progress {
+                id,
+                attempts: self.attempts - u32::from(self.in_flight.is_some()),
+                unknown_outcomes: self.unknown_outcomes,
+                next_ns: self.next_ns,
+                is_passed_on: self.is_passed_on,
+                note: self.note.clone(),
+            });
+        }
+        if let Some((at_ns, is_idempotent)) = self.in_flight {
+            records.push(DeliveryRecord::Attempt { id, at_ns, is_idempotent });
+        }
+        records
+    }
+}

@@ -1,0 +1,130 @@
+//! Delivery policy: when a failed delivery is repeated, passed on, and given up.
+
+use std::time::Duration;
+
+use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+
+/// Delay after the first failure, and the maximum; each is halved at random.
+pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// Maximum number of attempts whose outcome is unknown, at a receiver that cannot recognize a
+/// repeat: one delivery and one repeat.
+pub(crate) const UNKNOWN_OUTCOMES_MAX: u32 = 2;
+
+/// Times of retries of a contact, and its failover contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeliveryPolicy {
+    /// Name of the contact that also receives what this one did not.
+    pub failover: Option<String>,
+    /// Age of an undelivered notification at which the failover contact receives it: 5 min by
+    /// default. A permanent error passes it on at once.
+    pub failover_after: Duration,
+    /// Age of an undelivered notification after which it is not sent again: 6 h by default.
+    pub give_up_after: Duration,
+}
+
+impl Default for DeliveryPolicy {
+    fn default() -> DeliveryPolicy {
+        DeliveryPolicy {
+            failover: None,
+            failover_after: Duration::from_secs(300),
+            give_up_after: Duration::from_secs(6 * 3600),
+        }
+    }
+}
+
+/// Consequence of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AttemptVerdict {
+    /// The receiver accepted the notification.
+    Delivered,
+    /// It is sent again.
+    Retry,
+    /// The receiver rejected it.
+    Rejected,
+    /// It is not sent again: too old, or a further repeat could be one too many.
+    GivenUp,
+}
+
+impl AttemptVerdict {
+    pub(crate) const ALL: [AttemptVerdict; 4] = [
+        AttemptVerdict::Delivered,
+        AttemptVerdict::Retry,
+        AttemptVerdict::Rejected,
+        AttemptVerdict::GivenUp,
+    ];
+
+    /// Word of the log of deliveries.
+    pub fn name(self) -> &'static str {
+        match self {
+            AttemptVerdict::Delivered => "delivered",
+            AttemptVerdict::Retry => "retry",
+            AttemptVerdict::Rejected => "rejected",
+            AttemptVerdict::GivenUp => "given-up",
+        }
+    }
+}
+
+impl DeliveryPolicy {
+    /// Consequence of an attempt `age` after the notification was due. `unknown_outcomes` includes
+    /// this attempt.
+    pub(crate) fn verdict(
+        &self,
+        result: &Result<DeliveryReceipt, DeliveryError>,
+        age: Duration,
+        unknown_outcomes: u32,
+    ) -> AttemptVerdict {
+        match result {
+            Ok(_) => AttemptVerdict::Delivered,
+            Err(DeliveryError::Permanent { .. }) => AttemptVerdict::Rejected,
+            Err(_) if age >= self.give_up_after => AttemptVerdict::GivenUp,
+            Err(_) if unknown_outcomes >= UNKNOWN_OUTCOMES_MAX => AttemptVerdict::GivenUp,
+            Err(_) => AttemptVerdict::Retry,
+        }
+    }
+
+    /// The contact that receives the notification now, if it is not delivered.
+    pub(crate) fn failover_for(&self, verdict: AttemptVerdict, age: Duration) -> Option<&str> {
+        let is_due = match verdict {
+            AttemptVerdict::Delivered => false,
+            AttemptVerdict::Retry => age >= self.failover_after,
+            AttemptVerdict::Rejected | AttemptVerdict::GivenUp => true,
+        };
+        self.failover.as_deref().filter(|_| is_due)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receiver_that_is_down_is_retried_for_hours_and_the_failover_hears_after_minutes() {
+        let policy = DeliveryPolicy { failover: Some("sms".into()), ..DeliveryPolicy::default() };
+        let down = Err(DeliveryError::temporary("connection refused"));
+        let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
+        let at = |age| {
+            let verdict = policy.verdict(&down, age, 0);
+            (verdict, policy.failover_for(verdict, age))
+        };
+        assert_eq!(at(minutes(4)), (AttemptVerdict::Retry, None));
+        assert_eq!(at(minutes(5)), (AttemptVerdict::Retry, Some("sms")));
+        assert_eq!(at(minutes(359)), (AttemptVerdict::Retry, Some("sms")));
+        assert_eq!(at(minutes(360)), (AttemptVerdict::GivenUp, Some("sms")));
+    }
+
+    #[test]
+    fn a_rejection_passes_the_notification_on_at_once() {
+        let policy = DeliveryPolicy { failover: Some("sms".into()), ..DeliveryPolicy::default() };
+        let verdict = policy.verdict(&Err(DeliveryError::permanent("400")), Duration::ZERO, 0);
+        assert_eq!(verdict, AttemptVerdict::Rejected);
+        assert_eq!(policy.failover_for(verdict, Duration::ZERO), Some("sms"));
+    }
+
+    #[test]
+    fn a_receiver_without_a_key_gets_one_repeat_at_most() {
+        let policy = DeliveryPolicy::default();
+        let lost = Err(DeliveryError::unconfirmed("timed out"));
+        assert_eq!(policy.verdict(&lost, Duration::ZERO, 1), AttemptVerdict::Retry);
+        assert_eq!(policy.verdict(&lost, Duration::ZERO, 2), AttemptVerdict::GivenUp);
+    }
+}

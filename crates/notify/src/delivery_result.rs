@@ -1,0 +1,63 @@
+//! Result of sending a notification: a receipt, or an error that says what may follow.
+
+use std::time::Duration;
+
+use crate::text_limit::TextCut;
+
+/// Proof that a receiver accepted a notification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryReceipt {
+    /// Identity of the message at the receiver, with which it can be updated.
+    pub message_id: Option<String>,
+    /// Texts that were longer than the receiver allows.
+    pub cuts: Vec<TextCut>,
+}
+
+impl DeliveryReceipt {
+    /// A receipt without an identity.
+    pub(crate) fn with_cuts(cuts: Vec<TextCut>) -> DeliveryReceipt {
+        DeliveryReceipt { message_id: None, cuts }
+    }
+}
+
+/// A receiver did not accept a notification.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DeliveryError {
+    /// A later attempt may succeed.
+    #[error("{reason}")]
+    Temporary {
+        /// Cause.
+        reason: String,
+        /// Delay requested by the receiver.
+        retry_after: Option<Duration>,
+        /// Whether the receiver may have the notification: the request was sent, and the response
+        /// is missing or does not confirm it.
+        may_have_arrived: bool,
+    },
+    /// The receiver rejects this notification, or the settings are wrong.
+    #[error("{reason}")]
+    Permanent {
+        /// Cause.
+        reason: String,
+    },
+}
+
+impl DeliveryError {
+    /// The receiver does not have the notification; a later attempt may succeed.
+    pub(crate) fn temporary(reason: impl Into<String>) -> DeliveryError {
+        let (retry_after, may_have_arrived) = (None, false);
+        DeliveryError::Temporary { reason: reason.into(), retry_after, may_have_arrived }
+    }
+
+    /// The receiver may have the notification.
+    pub(crate) fn unconfirmed(reason: impl Into<String>) -> DeliveryError {
+        let (retry_after, may_have_arrived) = (None, true);
+        DeliveryError::Temporary { reason: reason.into(), retry_after, may_have_arrived }
+    }
+
+    /// No later attempt can succeed.
+    pub(crate) fn permanent(reason: impl Into<String>) -> DeliveryError {
+        DeliveryError::Permanent { reason: reason.into() }
+    }
+}

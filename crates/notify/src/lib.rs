@@ -1,0 +1,60 @@
+//! Notifications of alerts: contacts, message texts, and the durable log of deliveries.
+//!
+//! A [`Notification`] says what happened to an alert; `message.rs` renders it. A [`Contact`] sends
+//! it to one receiver; kinds of contacts are files of `contacts/`, listed in `contacts.rs`. The
+//! [`DeliveryLog`] decides what is sent when, and survives crashes. The [`Notifier`] joins them: it
+//! routes alerts and delivers to all contacts. Time comes in as an argument, in nanoseconds since
+//! the Unix epoch.
+#![forbid(unsafe_code)]
+
+mod alert_dispatcher;
+mod alertmanager_file;
+mod contact;
+mod contact_settings;
+mod contact_test;
+mod contacts;
+mod delivery;
+mod delivery_log;
+mod delivery_policy;
+mod delivery_record;
+mod delivery_result;
+mod http_client;
+mod message;
+mod mime;
+mod nearest_name;
+mod notification;
+mod notifier;
+mod notify_problem;
+mod notify_settings;
+mod receiver_table;
+mod rotation;
+mod routing;
+mod setting_values;
+mod smtp;
+mod text_limit;
+
+pub use contact::{AnyContact, Contact, DeliveryContext};
+pub use contact_settings::{ConfiguredContact, failover_chain, read_contacts};
+pub use contact_test::ContactTest;
+pub use contacts::contact_kinds;
+pub use delivery::{AttemptReport, deliver_next};
+pub use delivery_log::{DeliveryLog, DeliveryLogError, LogLimits, LogSummary};
+pub use delivery_policy::{AttemptVerdict, DeliveryPolicy};
+pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
+pub use delivery_result::{DeliveryError, DeliveryReceipt};
+pub use http_client::HttpClient;
+pub use notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
+pub use notifier::{
+    ContactStatus, Notifier, NotifierError, NotifierOptions, NotifierStatus, TimedText,
+    UndeliveredNotification,
+};
+pub use notify_problem::NotifyProblem;
+pub use notify_settings::NotifySettings;
+pub use receiver_table::EscalationPolicy;
+pub use rotation::{OnCallRotation, OnCallShift};
+pub use routing::{
+    AlertGroups, AlertMatcher, AlertRoute, GroupBy, GroupNotification, GroupReason, InhibitRule,
+    MatcherError, RoutedAlert, RoutingError, RoutingTree, TimeInterval, TimeIntervalError,
+};
+pub use setting_values::KeyProblems;
+pub use text_limit::{LengthUnit, TextCut, TextLimit};

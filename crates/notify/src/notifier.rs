@@ -1,0 +1,391 @@
+//! Notifier: delivers the states of alerts to contacts, on threads of its own.
+//!
+//! A thread routes alerts and writes what is due to the log of deliveries; each contact has a
+//! thread that sends from the log, so that a slow or dead contact delays no other. All threads run
+//! under the supervisor. Submitted states are in memory until they are due: after a start the
+//! source submits the newest state of each alert again, and the log recognizes duplicates.
+//!
+//! Locks: the router holds the dispatcher's while it takes one of the others: inbox, log, status,
+//! contacts. No two of these are held together.
+
+mod contact_worker;
+mod status;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use disk::Disk;
+use journal::log::{LogFn, LogLevel};
+use journal::{Supervisor, WallClock};
+use net::tls::ClientTls;
+
+use crate::alert_dispatcher::AlertDispatcher;
+use crate::contact_settings::ConfiguredContact;
+use crate::delivery::lock_log;
+use crate::delivery_log::{DeliveryLog, DeliveryLogError, LogLimits};
+use crate::http_client::HttpClient;
+use crate::notification::Notification;
+use crate::notify_settings::NotifySettings;
+use contact_worker::ContactWorker;
+use status::StatusBoard;
+pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
+
+/// Maximum number of alerts that are not resolved.
+const ALERTS_MAX: usize = 100_000;
+/// Approximate memory of all alerts above which pictures are dropped.
+const PICTURES_BYTES_MAX: usize = 64 << 20;
+/// Approximate memory of all alerts above which no other one is accepted.
+const ALERTS_BYTES_MAX: usize = 256 << 20;
+/// Timeout of each phase of a request to a contact.
+const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest wait for a time that is due: the clock may step.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Wait after the log could not be written, and where a due time cannot be used yet.
+const RETRY_WAIT: Duration = Duration::from_millis(500);
+
+/// What a notifier needs from its node.
+#[derive(Clone)]
+pub struct NotifierOptions {
+    /// File system of the log.
+    pub disk: Arc<dyn Disk>,
+    /// Directory of the log; its parent exists.
+    pub dir: PathBuf,
+    /// Directory of the settings file, for relative paths of secrets.
+    pub folder: PathBuf,
+    /// Wall clock.
+    pub clock: WallClock,
+    /// Restarts threads.
+    pub supervisor: Supervisor,
+    /// Log of the node.
+    pub log: LogFn,
+    /// TLS of all contacts.
+    pub tls: ClientTls,
+    /// Limits of the log of deliveries.
+    pub limits: LogLimits,
+}
+
+impl fmt::Debug for NotifierOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotifierOptions").field("dir", &self.dir).finish_non_exhaustive()
+    }
+}
+
+/// Error of a notifier.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotifierError {
+    /// Too many alerts.
+    #[error("cannot accept the alert: alerts limit ({ALERTS_MAX}) reached; group the rules")]
+    AlertsLimit,
+    /// Too much memory.
+    #[error(
+        "cannot accept the alert: memory limit of alerts ({} MiB) reached; shorten annotations",
+        ALERTS_BYTES_MAX >> 20
+    )]
+    MemoryLimit,
+    /// It was stopped.
+    #[error("cannot accept the alert: the notifier has stopped")]
+    Stopped,
+    /// The log cannot be opened.
+    #[error(transparent)]
+    Log(#[from] DeliveryLogError),
+    /// The system has no thread.
+    #[error("cannot start a thread for notifications: {0}; raise the limit of threads")]
+    Thread(std::io::Error),
+}
+
+/// A running notifier. Dropping it stops it, without waiting for messages under way.
+#[derive(Debug)]
+pub struct Notifier {
+    shared: Arc<NotifierShared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// State of all threads.
+struct NotifierShared {
+    options: NotifierOptions,
+    log: Mutex<DeliveryLog>,
+    dispatcher: Mutex<AlertDispatcher>,
+    inbox: Mutex<Inbox>,
+    inbox_changed: Condvar,
+    status: Mutex<StatusBoard>,
+    client: HttpClient,
+    /// Contacts of the running threads.
+    workers: Mutex<Vec<Arc<ContactWorker>>>,
+    is_stopping: AtomicBool,
+}
+
+/// What the router has not seen yet.
+#[derive(Default)]
+struct Inbox {
+    /// The newest state of each alert.
+    notifications: BTreeMap<String, Notification>,
+    bytes: usize,
+    is_woken: bool,
+}
+
+impl fmt::Debug for NotifierShared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NotifierShared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Notifier {
+    /// Opens the log and starts the threads.
+    pub fn start(
+        settings: NotifySettings,
+        options: NotifierOptions,
+    ) -> Result<Notifier, NotifierError> {
+        let log = DeliveryLog::open(Arc::clone(&options.disk), &options.dir, options.limits)?;
+        let (receivers, routing) = settings.into_receivers();
+        let contacts = receivers.contacts().to_vec();
+        let shared = Arc::new(NotifierShared {
+            log: Mutex::new(log),
+            dispatcher: Mutex::new(AlertDispatcher::new(receivers, routing)),
+            inbox: Mutex::default(),
+            inbox_changed: Condvar::new(),
+            status: Mutex::default(),
+            client: HttpClient::new(options.tls.clone(), SEND_TIMEOUT),
+            workers: Mutex::default(),
+            is_stopping: AtomicBool::new(false),
+            options,
+        });
+        let mut notifier = Notifier { shared, threads: Vec::new() };
+        notifier.start_threads(contacts)?;
+        Ok(notifier)
+    }
+
+    /// Takes the new state of an alert. A state that is not newer than the known one is ignored.
+    ///
+    /// The state is in memory until it is due. The source therefore submits the newest state of
+    /// each alert after every start; of an alert that ended, too, unless it ended long before.
+    pub fn submit(&self, notification: Notification) -> Result<(), NotifierError> {
+        self.shared.submit(notification)
+    }
+
+    /// Status of contacts, alerts and the log.
+    pub fn status(&self) -> NotifierStatus {
+        self.shared.status()
+    }
+
+    /// A function that returns the status, also after the notifier has stopped.
+    pub fn status_reader(&self) -> impl Fn() -> NotifierStatus + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.status()
+    }
+
+    /// Uses other settings. Alerts and deliveries are kept; messages under way are awaited for at
+    /// most 5 s.
+    pub fn reload(&mut self, settings: NotifySettings) -> Result<(), NotifierError> {
+        self.stop_threads();
+        let (receivers, routing) = settings.into_receivers();
+        let contacts = receivers.contacts().to_vec();
+        let now_ns = self.shared.now_ns();
+        lock(&self.shared.dispatcher).reconfigure(receivers, routing, now_ns);
+        self.shared.is_stopping.store(false, Ordering::Release);
+        self.start_threads(contacts)
+    }
+
+    /// Stops; waits at most 5 s for messages under way. What is not delivered is delivered after
+    /// the next start.
+    pub fn stop(mut self) {
+        self.stop_threads();
+        lock_log(&self.shared.log).release();
+    }
+
+    fn start_threads(&mut self, contacts: Vec<ConfiguredContact>) -> Result<(), NotifierError> {
+        let shared = &self.shared;
+        let given_up = lock_log(&shared.log).give_up_all_except(&contacts, shared.now_ns())?;
+        if given_up > 0 {
+            let line = format!("{given_up} deliveries given up: contacts are not configured");
+            (shared.options.log)(LogLevel::Warn, &line);
+        }
+        let workers: Vec<_> =
+            contacts.into_iter().map(|contact| Arc::new(ContactWorker::new(contact))).collect();
+        lock(&shared.workers).clone_from(&workers);
+        lock(&shared.status).set_contacts(&workers);
+        for worker in workers {
+            let (shared, name) = (Arc::clone(shared), worker.thread_name());
+            self.threads.push(spawn(&name, move || worker.run(&shared))?);
+        }
+        let shared = Arc::clone(&self.shared);
+        self.threads.push(spawn("notify", move || shared.route())?);
+        Ok(())
+    }
+
+    fn stop_threads(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.wake();
+        for thread in self.threads.drain(..) {
+            // The supervisor has reported a panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Notifier {
+    fn drop(&mut self) {
+        self.shared.is_stopping.store(true, Ordering::Release);
+        self.shared.wake();
+    }
+}
+
+impl NotifierShared {
+    fn now_ns(&self) -> i64 {
+        (self.options.clock)()
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
+    /// Wakes all threads.
+    fn wake(&self) {
+        lock(&self.workers).iter().for_each(|worker| worker.wake());
+        self.wake_router();
+    }
+
+    fn wake_router(&self) {
+        lock(&self.inbox).is_woken = true;
+        self.inbox_changed.notify_all();
+    }
+
+    fn submit(&self, mut notification: Notification) -> Result<(), NotifierError> {
+        if self.is_stopping() {
+            return Err(NotifierError::Stopped);
+        }
+        let (count, used_bytes) = lock(&self.status).alerts_in_memory();
+        let mut inbox = lock(&self.inbox);
+        let id = &notification.key.alert_id;
+        let before = inbox.notifications.get(id);
+        if before.is_some_and(|before| before.key >= notification.key) {
+            return Ok(());
+        }
+        // The limits are soft: the router may take alerts between the two locks.
+        // An alert that ends is always accepted.
+        let is_open = notification.needs_attention();
+        if is_open && count + inbox.notifications.len() >= ALERTS_MAX && before.is_none() {
+            return Err(NotifierError::AlertsLimit);
+        }
+        let used_bytes = used_bytes + inbox.bytes;
+        if used_bytes > PICTURES_BYTES_MAX {
+            notification.picture = None;
+        }
+        if is_open && used_bytes + notification.size_bytes() > ALERTS_BYTES_MAX {
+            return Err(NotifierError::MemoryLimit);
+        }
+        inbox.bytes += notification.size_bytes();
+        if let Some(before) = inbox.notifications.insert(id.clone(), notification) {
+            inbox.bytes = inbox.bytes.saturating_sub(before.size_bytes());
+        }
+        inbox.is_woken = true;
+        drop(inbox);
+        self.inbox_changed.notify_all();
+        Ok(())
+    }
+
+    fn status(&self) -> NotifierStatus {
+        let (summary, undelivered) = {
+            let log = lock_log(&self.log);
+            (log.summary(), log.undelivered().map(UndeliveredNotification::from).collect())
+        };
+        let workers = lock(&self.workers).clone();
+        let pending: Vec<_> =
+            workers.iter().map(|worker| lock_log(&self.log).pending_of(worker.name())).collect();
+        lock(&self.status).status(summary, undelivered, &pending)
+    }
+
+    /// The router's thread.
+    fn route(&self) {
+        let thread = self.options.supervisor.thread("notify");
+        thread.run(
+            || self.is_stopping(),
+            || {
+                while !self.is_stopping() {
+                    thread.failpoint();
+                    let wait = self.route_once();
+                    self.wait_for_inbox(wait);
+                }
+            },
+        );
+    }
+
+    /// Takes what was submitted and writes what is due. Returns the time until the next call.
+    fn route_once(&self) -> Option<Duration> {
+        let mut dispatcher = lock(&self.dispatcher);
+        let now_ns = self.now_ns();
+        // An alert leaves the inbox after it was taken: a panic in between takes it again.
+        while let Some(notification) = self.first_of_inbox() {
+            let key = notification.key.clone();
+            dispatcher.submit(notification, now_ns);
+            let mut inbox = lock(&self.inbox);
+            if inbox.notifications.get(&key.alert_id).is_some_and(|newest| newest.key == key) {
+                let taken = inbox.notifications.remove(&key.alert_id);
+                let freed = taken.map_or(0, |taken| taken.size_bytes());
+                inbox.bytes = inbox.bytes.saturating_sub(freed);
+            }
+        }
+        let result = dispatcher.run(&self.log, now_ns);
+        let next_ns = dispatcher.next_due_ns();
+        let counts = (dispatcher.alert_count(), dispatcher.group_count(), dispatcher.size_bytes());
+        drop(dispatcher);
+        let error = result.as_ref().err().map(ToString::to_string);
+        let report = result.unwrap_or_default();
+        for warning in report.warnings {
+            self.warn(warning, now_ns);
+        }
+        let is_new_error = lock(&self.status).routed(counts, next_ns, error.as_deref(), now_ns);
+        if let Some(error) = error.as_ref().filter(|_| is_new_error) {
+            (self.options.log)(LogLevel::Error, error);
+        }
+        if report.told > 0 || error.is_some() {
+            lock(&self.workers).iter().for_each(|worker| worker.wake());
+        }
+        if error.is_some() {
+            return Some(RETRY_WAIT);
+        }
+        let due = next_ns?.saturating_sub(now_ns);
+        let due = Duration::from_nanos(u64::try_from(due).unwrap_or(0));
+        Some(due.clamp(RETRY_WAIT, WAIT_MAX))
+    }
+
+    fn first_of_inbox(&self) -> Option<Notification> {
+        lock(&self.inbox).notifications.values().next().cloned()
+    }
+
+    fn wait_for_inbox(&self, wait: Option<Duration>) {
+        let mut inbox = lock(&self.inbox);
+        // Without a due time, the heartbeat contacts still see that the router is alive.
+        let wait = wait.unwrap_or(WAIT_MAX);
+        if !inbox.is_woken {
+            inbox = match self.inbox_changed.wait_timeout(inbox, wait) {
+                Ok((inbox, _)) => inbox,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+        inbox.is_woken = false;
+    }
+
+    fn warn(&self, text: String, at_ns: i64) {
+        (self.options.log)(LogLevel::Warn, &text);
+        lock(&self.status).add_warning(TimedText { at_ns, text });
+    }
+}
+
+fn spawn(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, NotifierError> {
+    let thread = std::thread::Builder::new().name(name.to_owned());
+    thread.spawn(work).map_err(NotifierError::Thread)
+}
+
+/// A panic leaves each of these values usable: they change in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,257 @@
+//! Groups of alerts: when a group is sent to its receiver, and why.
+//!
+//! A group waits `group_wait` for more alerts, then is looked at each `group_interval`. It is sent
+//! if an alert is new, changed its state or is resolved, or if `repeat_interval` has elapsed.
+//! Resolved alerts are forgotten once they were sent, or were never sent as firing. What a group
+//! sent last is not stored: the caller knows it from the log of deliveries.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{AlertLabels, GroupBy, InhibitionIndex, RouteOptions, RoutingTree};
+
+/// Delay after a group could not be sent.
+const RETRY_DELAY: Duration = Duration::from_secs(5);
+
+/// State of an alert for its groups.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutedAlert {
+    /// Identity of the alert.
+    pub id: String,
+    /// Labels; they do not change while the alert exists.
+    pub labels: AlertLabels,
+    /// Time at which it began.
+    pub since_ns: i64,
+    /// Number of its state change: another one is reported as a new alert is.
+    pub transition: u64,
+    /// Whether it is resolved.
+    pub is_resolved: bool,
+}
+
+/// Why a group is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupReason {
+    /// It is new.
+    FirstNotification,
+    /// It has new alerts, or alerts in a new state.
+    NewAlerts,
+    /// Some alerts are resolved.
+    SomeResolved,
+    /// All alerts are resolved.
+    AllResolved,
+    /// `repeat_interval` has elapsed.
+    RepeatInterval,
+}
+
+/// A group that is sent now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupNotification {
+    /// Receiver.
+    pub receiver: String,
+    /// Labels of the group.
+    pub labels: AlertLabels,
+    /// Ids of the alerts that fire.
+    pub firing: BTreeSet<String>,
+    /// Ids of the alerts that are resolved.
+    pub resolved: BTreeSet<String>,
+    /// Cause.
+    pub reason: GroupReason,
+}
+
+/// All groups.
+#[derive(Debug)]
+pub struct AlertGroups {
+    tree: RoutingTree,
+    /// By path of the route and labels of the group.
+    groups: BTreeMap<(Vec<usize>, AlertLabels), AlertGroup>,
+    /// Labels of the firing alerts, for inhibition.
+    firing: BTreeMap<String, AlertLabels>,
+}
+
+#[derive(Debug)]
+struct AlertGroup {
+    options: RouteOptions,
+    alerts: BTreeMap<String, RoutedAlert>,
+    next_ns: i64,
+    was_flushed: bool,
+    last: Option<GroupContent>,
+}
+
+/// What was sent last.
+#[derive(Debug)]
+struct GroupContent {
+    /// Number of the state change, by id.
+    firing: BTreeMap<String, u64>,
+    resolved: BTreeSet<String>,
+    at_ns: i64,
+}
+
+impl AlertGroups {
+    /// No groups. [`RoutingTree::check`] finds errors of the tree.
+    pub fn new(tree: RoutingTree) -> AlertGroups {
+        AlertGroups { tree, groups: BTreeMap::new(), firing: BTreeMap::new() }
+    }
+
+    /// Adds or changes an alert; returns whether a group will report it. A resolved alert that no
+    /// group has is ignored, and one that no group sent is not reported.
+    pub fn update(&mut self, alert: &RoutedAlert, now_ns: i64) -> bool {
+        match alert.is_resolved {
+            true => self.firing.remove(&alert.id),
+            false => self.firing.insert(alert.id.clone(), alert.labels.clone()),
+        };
+        let mut is_reported = false;
+        for (path, options) in self.tree.matching(&alert.labels) {
+            let labels = group_labels(&options.group_by, &alert.labels);
+            let wait_ns = nanos(options.group_wait);
+            let at = (path, labels);
+            let known = self.groups.get(&at);
+            if alert.is_resolved && known.is_none_or(|group| !group.alerts.contains_key(&alert.id))
+            {
+                continue;
+            }
+            let was_sent = |group: &AlertGroup| {
+                group.last.as_ref().is_some_and(|last| last.firing.contains_key(&alert.id))
+            };
+            is_reported |= !alert.is_resolved || known.is_some_and(was_sent);
+            let group = self.groups.entry(at).or_insert_with(|| AlertGroup {
+                options,
+                alerts: BTreeMap::new(),
+                next_ns: now_ns.saturating_add(wait_ns),
+                was_flushed: false,
+                last: None,
+            });
+            // An alert that is already older than the wait does not wait again.
+            if !group.was_flushed && alert.since_ns.saturating_add(wait_ns) < now_ns {
+                group.next_ns = now_ns;
+            }
+            group.alerts.insert(alert.id.clone(), alert.clone());
+        }
+        is_reported
+    }
+
+    /// Time at which [`AlertGroups::flush_due`] has something to look at.
+    pub fn next_due_ns(&self) -> Option<i64> {
+        self.groups.values().map(|group| group.next_ns).min()
+    }
+
+    /// Number of groups.
+    pub(crate) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// Ids of the resolved alerts that are not sent yet.
+    pub(crate) fn resolved_ids(&self) -> BTreeSet<&str> {
+        let alerts = self.groups.values().flat_map(|group| group.alerts.values());
+        alerts.filter(|alert| alert.is_resolved).map(|alert| alert.id.as_str()).collect()
+    }
+
+    /// Receivers that may hear of an alert now: neither inhibition nor a time interval forbids it.
+    pub(crate) fn audible_receivers(&self, labels: &AlertLabels, now_ns: i64) -> Vec<String> {
+        if InhibitionIndex::new(&self.tree, self.firing.values()).is_inhibited(labels) {
+            return Vec::new();
+        }
+        let routes = self.tree.matching(labels).into_iter();
+        let audible = routes.filter(|(_, options)| !self.tree.is_muted(options, now_ns));
+        audible.map(|(_, options)| options.receiver).collect()
+    }
+
+    /// Sends the groups that are due. `send` returns the time at which the receiver was last told,
+    /// which is earlier than now if it already knew everything. After an error the group is due
+    /// again 5 s later, and the other groups wait for the next call.
+    pub fn flush_due<E>(
+        &mut self,
+        now_ns: i64,
+        mut send: impl FnMut(&GroupNotification) -> Result<i64, E>,
+    ) -> Result<(), E> {
+        let AlertGroups { tree, groups, firing } = self;
+        if groups.values().all(|group| !group.is_due(now_ns)) {
+            return Ok(());
+        }
+        let inhibition = InhibitionIndex::new(tree, firing.values());
+        for ((_, labels), group) in groups.iter_mut().filter(|(_, group)| group.is_due(now_ns)) {
+            let next_ns = now_ns.saturating_add(nanos(group.options.group_interval));
+            if tree.is_muted(&group.options, now_ns) {
+                // What is resolved meanwhile is sent after the interval.
+                (group.was_flushed, group.next_ns) = (true, next_ns);
+                continue;
+            }
+            let audible: Vec<&RoutedAlert> = group
+                .alerts
+                .values()
+                .filter(|alert| !inhibition.is_inhibited(&alert.labels))
+                .collect();
+            let of_state = |is_resolved: bool| {
+                let alerts = audible.iter().filter(move |alert| alert.is_resolved == is_resolved);
+                alerts.map(|alert| (alert.id.clone(), alert.transition))
+            };
+            let mut content = GroupContent {
+                firing: of_state(false).collect(),
+                resolved: of_state(true).map(|(id, _)| id).collect(),
+                at_ns: now_ns,
+            };
+            let handled = content.resolved.clone();
+            if let Some(reason) = group.reason(&content) {
+                let notification = GroupNotification {
+                    receiver: group.options.receiver.clone(),
+                    labels: labels.clone(),
+                    firing: content.firing.keys().cloned().collect(),
+                    resolved: content.resolved.clone(),
+                    reason,
+                };
+                match send(&notification) {
+                    Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
+                    Err(error) => {
+                        group.next_ns = now_ns.saturating_add(nanos(RETRY_DELAY));
+                        return Err(error);
+                    }
+                }
+                group.last = Some(content);
+            }
+            (group.was_flushed, group.next_ns) = (true, next_ns);
+            group.alerts.retain(|id, alert| !(alert.is_resolved && handled.contains(id)));
+        }
+        groups.retain(|_, group| !group.alerts.is_empty());
+        Ok(())
+    }
+}
+
+impl AlertGroup {
+    /// A look that is further away than any delay was planned before the clock stepped back.
+    fn is_due(&self, now_ns: i64) -> bool {
+        let delay = self.options.group_wait.max(self.options.group_interval).max(RETRY_DELAY);
+        self.next_ns <= now_ns || self.next_ns > now_ns.saturating_add(nanos(delay))
+    }
+
+    /// Why the content is sent; `None` if it is not (`notify/notify.go`, `needsUpdate`).
+    fn reason(&self, content: &GroupContent) -> Option<GroupReason> {
+        let Some(last) = &self.last else {
+            return (!content.firing.is_empty()).then_some(GroupReason::FirstNotification);
+        };
+        if content.firing.iter().any(|(id, transition)| last.firing.get(id) != Some(transition)) {
+            return Some(GroupReason::NewAlerts);
+        }
+        if content.firing.is_empty() {
+            // An inhibited alert is not resolved.
+            let is_resolved = !content.resolved.is_empty() && !last.firing.is_empty();
+            return is_resolved.then_some(GroupReason::AllResolved);
+        }
+        if !content.resolved.is_subset(&last.resolved) {
+            return Some(GroupReason::SomeResolved);
+        }
+        let repeat_ns = last.at_ns.saturating_add(nanos(self.options.repeat_interval));
+        (repeat_ns < content.at_ns).then_some(GroupReason::RepeatInterval)
+    }
+}
+
+fn group_labels(group_by: &GroupBy, labels: &AlertLabels) -> AlertLabels {
+    let is_meant = |name: &String| match group_by {
+        GroupBy::All => true,
+        GroupBy::Labels(names) => names.contains(name),
+    };
+    let kept = labels.iter().filter(|(name, _)| is_meant(name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+fn nanos(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,34 @@
+//! The examples of `docs/contacts.md` are valid and have every kind.
+
+use std::path::Path;
+
+use notify::{NotifySettings, contact_kinds, failover_chain};
+use toml::de::DeTable;
+
+use crate::alerts::contacts;
+
+const PAGE: &str = include_str!("../../../../docs/contacts.md");
+
+#[test]
+fn the_page_has_a_valid_example_of_each_kind() {
+    let example = PAGE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
+    let contacts = contacts(example.unwrap());
+    for kind in contact_kinds() {
+        assert!(contacts.iter().any(|contact| contact.contact.kind() == kind), "{kind}");
+        assert!(PAGE.contains(&format!("| `{kind}` |")), "{kind} has no row");
+    }
+    assert_eq!(failover_chain(&contacts, "pager"), ["pager", "sms"]);
+}
+
+#[test]
+fn the_examples_of_the_page_are_one_valid_settings_file() {
+    let blocks = PAGE.split("```toml\n").skip(1);
+    let text: String = blocks.filter_map(|block| block.split("```").next()).collect();
+    let root = DeTable::parse(&text).unwrap().into_inner();
+    let settings = NotifySettings::read(&root, Path::new("/")).unwrap();
+    let labels = [("severity".to_owned(), "1".to_owned())].into();
+    assert_eq!(settings.routing.receivers(&labels), ["shop"]);
+    for key in NotifySettings::KEYS {
+        assert!(PAGE.contains(&format!("{key}]")) || PAGE.contains(&format!("{key} =")), "{key}");
+    }
+}

@@ -1,0 +1,126 @@
+//! `topdeck contacts`: contacts of a settings file, and a test message to a receiver.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::thread::JoinHandle;
+
+use serde_json::Value;
+
+use crate::test_dir::TestDir;
+use crate::{TextRun, topdeck};
+
+fn run(folder: &TestDir, settings: &str, arguments: &[&str]) -> TextRun {
+    let path = folder.path().join("topdeck.toml");
+    std::fs::write(&path, settings).unwrap();
+    let config = ["--config", path.to_str().unwrap()];
+    topdeck(&[&["contacts"], arguments, &config].concat(), b"")
+}
+
+/// Takes one request, answers with a status, and returns the body.
+fn receive(listener: TcpListener, status: &'static str) -> JoinHandle<Value> {
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            stream.read_line(&mut line).unwrap();
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        let answer = format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
+        stream.get_mut().write_all(answer.as_bytes()).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    })
+}
+
+const ROUTE: &str = "[route]\nreceiver = 'hook'\n";
+
+#[test]
+fn a_test_message_says_that_it_is_one_and_the_answer_is_shown() {
+    for (status, code, shown) in [
+        ("200 OK", 0, "hook: the receiver accepted the message\n"),
+        ("403 Forbidden", 1, "topdeck: cannot send to \"hook\": 127.0.0.1:"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let settings = format!(
+            "[[contact]]\nname = 'hook'\nkind = 'webhook'\nurl = 'http://{address}/'\n{ROUTE}"
+        );
+        let receiver = receive(listener, status);
+        let run = run(&TestDir::new(), &settings, &["test", "hook"]);
+        let text = format!("{}{}", run.stdout, run.stderr);
+        assert!(text.starts_with(shown), "{text}");
+        assert_eq!(run.status, code);
+        let body = receiver.join().unwrap();
+        assert_eq!(body["commonLabels"]["alertname"], "Test of contact hook");
+        assert_eq!(body["topdeck"]["criterion"], "this is a test: no alert fires");
+    }
+}
+
+const SETTINGS: &str = "\
+[[contact]]
+name = 'hook'
+kind = 'webhook'
+url = 'http://127.0.0.1:1/'
+failover = 'phone'
+
+[[contact]]
+name = 'phone'
+kind = 'ntfy'
+topic = 'alerts'
+
+[route]
+receiver = 'shop'
+
+[[rotation]]
+name = 'primary'
+members = ['phone']
+start = '2026-01-05T09:00'
+shift = '1w'
+
+[[escalation]]
+name = 'shop'
+steps = [
+  { after = '0s', receivers = ['primary'] },
+  { after = '10min', receivers = ['hook', 'phone'] },
+]
+";
+
+#[test]
+fn contacts_rotations_and_escalations_are_listed() {
+    let run = run(&TestDir::new(), SETTINGS, &["list"]);
+    assert_eq!((run.stderr.as_str(), run.status), ("", 0));
+    let lines: Vec<Vec<&str>> =
+        run.stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(lines[1], ["hook", "webhook", "failover", "phone", "after", "5", "min"]);
+    assert_eq!(lines[2], ["phone", "ntfy"]);
+    assert_eq!(lines[3][..5], ["primary", "rotation", "phone", "on", "call"]);
+    let expected = "shop escalation at once: primary; after 10 min: hook, phone";
+    assert_eq!(lines[4].join(" "), expected);
+}
+
+#[test]
+fn a_message_is_printed_without_being_sent() {
+    // Nothing listens at the contact's address.
+    let run = run(&TestDir::new(), SETTINGS, &["test", "hook", "--print"]);
+    assert_eq!((run.stderr.as_str(), run.status), ("", 0));
+    assert!(run.stdout.starts_with("[Severity 5] Test of contact hook\n"), "{}", run.stdout);
+    assert!(run.stdout.contains("this is a test: no alert fires\n"), "{}", run.stdout);
+}
+
+#[test]
+fn mistakes_have_their_line_and_the_nearest_name() {
+    let folder = TestDir::new();
+    let run = run(&folder, SETTINGS, &["test", "hok"]);
+    let expected = "topdeck: there is no contact \"hok\"; known: hook, phone\n";
+    assert_eq!((run.stderr.as_str(), run.status), (expected, 1));
+    let run = self::run(&folder, &SETTINGS.replace("failover =", "failovr ="), &["list"]);
+    let path = folder.path().join("topdeck.toml");
+    let line = format!("{}:5: unknown key \"failovr\"; did you mean \"failover\"?", path.display());
+    assert!(run.stderr.contains(&line), "{}", run.stderr);
+    assert_eq!(run.status, 1);
+}
