@@ -67,6 +67,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ],
   ["host", { from: "-15m", to: "now" }, /Hiccups|No host/],
   ["dashboards", {}, /Import file/],
+  ["alerts", {}, /No alerts: no rules/],
   ["sources", {}, /Reconciled since|Unreconciled/],
   ["status", {}, /Healthy|Backpressure|Damaged|gaps/],
 ];
@@ -85,7 +86,8 @@ test.each(VIEWS)(
     await shows(expected);
     for (const [width, theme] of DISPLAYS) {
       expect(await visitor.obstacles(width, theme), `${width} px, ${theme}`).toEqual([]);
-      const isShown = view === "host" ? theme === "dark" : view !== "explore" && theme === "light";
+      const hasLight = !["host", "explore", "alerts"].includes(view);
+      const isShown = theme === "light" ? hasLight : view === "host";
       if (HAS_ALL_SCREENSHOTS || (isShown && width > 1_000)) {
         await visitor.screenshot(`${view}-${width}-${theme}`);
       }

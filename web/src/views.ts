@@ -2,6 +2,7 @@
 
 import type { Component } from "svelte";
 
+import Alerts from "./views/Alerts.svelte";
 import Compare from "./views/Compare.svelte";
 import Dashboards from "./views/Dashboards.svelte";
 import Explore from "./views/Explore.svelte";
@@ -26,6 +27,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "compare", title: "Compare", component: Compare },
   { name: "host", title: "Host", component: Host },
   { name: "dashboards", title: "Dashboards", component: Dashboards },
+  { name: "alerts", title: "Alerts", component: Alerts },
   { name: "sources", title: "Sources", component: Sources },
   { name: "status", title: "Status", component: Status },
 ];

@@ -13,3 +13,8 @@ test.each([
 ])("tabs of %s %j are told apart: %s", (title, settings, expected) => {
   expect(documentTitle({ view: "", settings }, title)).toBe(expected);
 });
+
+test("a view with a subject of its own has it in the tab", () => {
+  const title = documentTitle({ view: "alerts", settings: {} }, "Alerts", "2 firing");
+  expect(title).toBe("2 firing · Alerts · topdeck");
+});

@@ -5,8 +5,9 @@ import type { Route } from "./link";
 /** A longer subject is cut: tabs and bookmarks show less. */
 const MAX_SUBJECT = 60;
 
-export function documentTitle({ settings }: Route, viewTitle: string): string {
-  const subject = subjectOf(settings, viewTitle);
+/** `ownSubject`: of a view whose subject is no setting. */
+export function documentTitle({ settings }: Route, viewTitle: string, ownSubject = ""): string {
+  const subject = ownSubject || subjectOf(settings, viewTitle);
   const short =
     subject.length > MAX_SUBJECT ? `${subject.slice(0, MAX_SUBJECT - 1).trimEnd()}…` : subject;
   return [short, viewTitle, "topdeck"].filter((part) => part !== "").join(" · ");

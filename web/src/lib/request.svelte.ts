@@ -30,14 +30,15 @@ export class ServerRequest<T> {
     $effect(() => () => this.abort());
   }
 
-  async run(fetchResult: (signal: AbortSignal) => Promise<T>): Promise<void> {
+  /** `waitMs`: for how long the server may delay its response, which is not late until then. */
+  async run(fetchResult: (signal: AbortSignal) => Promise<T>, waitMs = 0): Promise<void> {
     this.controller?.abort();
     const controller = (this.controller = new AbortController());
     const sentAt = Date.now();
     [this.isPending, this.isSlow, this.lateSince, this.isCancelled] = [true, false, null, false];
     const isCurrent = () => this.controller === controller;
-    const slow = setTimeout(() => isCurrent() && (this.isSlow = true), SLOW_MS);
-    const late = setTimeout(() => isCurrent() && (this.lateSince = sentAt), LATE_MS);
+    const slow = setTimeout(() => isCurrent() && (this.isSlow = true), waitMs + SLOW_MS);
+    const late = setTimeout(() => isCurrent() && (this.lateSince = sentAt), waitMs + LATE_MS);
     try {
       const value = await fetchResult(controller.signal);
       if (!isCurrent()) return;

@@ -1,0 +1,233 @@
+/** Alerts: what fires, is unknown or pending, as it changes; rules; and what is shown without. */
+
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+
+import { Server } from "./server";
+import { HAS_ALL_SCREENSHOTS, Visitor } from "./visitor";
+
+const RULES = `groups:
+- name: shop
+  interval: 200ms
+  rules:
+  - record: depth:max
+    expr: max(depth)
+  - alert: QueueDeep
+    expr: depth > 5
+    labels: {severity: page}
+    annotations:
+      summary: "The queue of {{ $labels.host }} has {{ $value }} entries"
+      runbook_url: https://wiki.example/queue-deep
+  - alert: QueueDeepForLong
+    expr: max by (zone) (depth) > 5
+    for: 2h
+  - alert: SensorHot
+    expr: last_over_time(sensor[3s]) > 3
+    annotations: {topdeck_missing_data: hold}
+  - alert: PriceWrong
+    expr: price * on (item) rate_of_exchange > 10
+  - alert: Misspelled
+    expr: dept(depth) > 5
+`;
+
+let folder: string;
+let server: Server;
+let visitor: Visitor;
+let page: Page;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), "topdeck-rules-"));
+  await writeFile(join(folder, "shop.yaml"), RULES);
+  const settings = `[alerts]\nrule_files = [${JSON.stringify(join(folder, "*.yaml"))}]\n`;
+  server = await Server.start(false, settings);
+  visitor = await Visitor.start(server);
+  page = visitor.page;
+});
+
+afterAll(async () => {
+  await visitor?.stop();
+  await server?.stop();
+  if (folder) await rm(folder, { recursive: true, force: true });
+});
+
+const write = (lines: string) => server.post("/api/v2/write", lines);
+const main = () => page.locator("main");
+const says = (expected: RegExp) =>
+  expect.poll(() => main().innerText(), { timeout: 20_000 }).toMatch(expected);
+const card = (name: string) =>
+  page
+    .getByTestId("alerts")
+    .locator("> li", { has: page.getByRole("heading", { name, exact: true }) });
+
+/** The state of the first alert of a rule. */
+async function headline(name: string): Promise<string> {
+  const first = card(name).first();
+  if ((await first.count()) === 0) return "none";
+  return (await first.innerText()).split("\n")[0]!;
+}
+
+/** Overflow, and all findings of axe, on a phone and a desk, in both themes. */
+async function expectAccessible(name: string): Promise<void> {
+  for (const width of [390, 1360, 2560]) {
+    for (const theme of ["light", "dark"] as const) {
+      expect(await visitor.violations(width, theme), `${width} px, ${theme}`).toEqual([]);
+      if (HAS_ALL_SCREENSHOTS) await visitor.screenshot(`${name}-${width}-${theme}`);
+    }
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+test("without alerts: how many rules are evaluated; an unused rule is no good news", async () => {
+  await visitor.open("alerts", {});
+  await says(/No alerts\. 5 rules evaluated, 1 problem in rule files\./);
+  expect(await page.locator(".verdict.good").count()).toBe(0);
+  const problem = await page.getByTestId("rule-problems").innerText();
+  expect(problem).toMatch(/Not used[^]*shop\.yaml:\d+:\d+[^]*dept/);
+  expect(await page.title()).toBe("Alerts · topdeck");
+});
+
+test("an alert that fires is shown at once, with its labels, and in the tab", async () => {
+  // The page is open; it is not loaded again.
+  await write("depth,host=a,zone=north value=7.5");
+  await card("QueueDeep").waitFor({ timeout: 20_000 });
+  const firing = card("QueueDeep");
+  const text = await firing.innerText();
+  expect(text).toMatch(/^firing/);
+  for (const label of ['host="a"', 'zone="north"', 'severity="page"'])
+    expect(text).toContain(label);
+  expect(text).toMatch(/since 20\d\d-\d\d-\d\d/);
+  expect(text).toContain("The queue of a has 7.5 entries");
+  expect(text).toMatch(/7\.5 the alert is for values above 5/);
+  expect(text).toContain("fires until the condition no longer holds");
+  expect(text).toMatch(/shop\.yaml:7, group shop/);
+  await expect.poll(() => page.title()).toBe("1 firing · Alerts · topdeck");
+  const runbook = firing.getByRole("link", { name: "https://wiki.example/queue-deep" });
+  expect(await runbook.getAttribute("rel")).toContain("noreferrer");
+});
+
+test("a pending alert has its deadline, and comes after the one that fires", async () => {
+  const pending = card("QueueDeepForLong");
+  await pending.waitFor();
+  expect(await pending.innerText()).toMatch(
+    /^pending[^]*fires in (2 h|2 h \d s|1 h 59 min) if it stays so/,
+  );
+  const names = await page.getByTestId("alerts").locator("h3").allInnerTexts();
+  expect(names).toEqual(["QueueDeep", "QueueDeepForLong"]);
+  await says(/1 firing, 0 unknown, 1 pending/);
+});
+
+test("an alert whose data is missing is unknown, which is not green", async () => {
+  await write("sensor value=4");
+  await expect.poll(() => headline("SensorHot"), { timeout: 20_000 }).toBe("firing");
+  // Nothing follows within 3 s.
+  await expect.poll(() => headline("SensorHot"), { timeout: 20_000 }).toBe("unknown");
+  const unknown = await card("SensorHot").innerText();
+  expect(unknown).toMatch(/last known: firing[^]*when the condition last held; the alert is for/);
+  expect(unknown).toMatch(/no deadline: the state is held[^]*there is no data/);
+  const names = await page.getByTestId("alerts").locator("h3").allInnerTexts();
+  expect(names).toEqual(["QueueDeep", "SensorHot", "QueueDeepForLong"]);
+  await expect.poll(() => page.title()).toBe("1 firing, 1 unknown · Alerts · topdeck");
+  const colours = await page.evaluate(() => {
+    const colour = (selector: string, of: "color" | "borderLeftColor") =>
+      getComputedStyle(document.querySelector(selector)!)[of];
+    const shown = ["firing", "unknown"].flatMap((name) => [
+      colour(`[data-testid=alerts] .state.${name}`, "color"),
+      colour(`[data-testid=alerts] li.${name}`, "borderLeftColor"),
+    ]);
+    return { shown, good: colour("[data-testid=rules] .state.ok", "color") };
+  });
+  expect(colours.shown).not.toContain(colours.good);
+  expect(await page.locator(".verdict.good").count()).toBe(0);
+  const rule = page.getByTestId("rules").locator("tr", { hasText: "SensorHot" });
+  await expect.poll(async () => (await rule.innerText()).split(/\s/)[0]).toBe("unknown");
+});
+
+test("a rule that fails is first, with its file and error, and its alert says so", async () => {
+  await write("price,item=x value=20\nrate_of_exchange,item=x value=1");
+  await expect.poll(() => headline("PriceWrong"), { timeout: 20_000 }).toBe("firing");
+  // Two series match now: the query fails.
+  await write("price,item=x,shop=a value=20\nrate_of_exchange,item=x,bank=b value=1");
+  const first = page.getByTestId("rules").locator("tbody tr").first();
+  await expect
+    .poll(() => first.innerText(), { timeout: 20_000 })
+    .toMatch(/firing[^]*PriceWrong[^]*shop\.yaml:\d+[^]*failing[^]*duplicate series/);
+  const failing = await card("PriceWrong").innerText();
+  expect(failing).toMatch(/query fails[^]*no deadline: the query fails/);
+});
+
+test("the page is accessible, and nothing overflows", async () => {
+  await expectAccessible("alerts-active");
+});
+
+test("a lost connection is unknown: in grey, in the tab, and it recovers", async () => {
+  await page.route(/\/(v1|api\/v1)\//, (route) => route.abort("connectionrefused"));
+  // The poll in flight ends with the change.
+  await write("depth,host=b,zone=south value=9");
+  await expect.poll(() => page.title(), { timeout: 20_000 }).toBe("? firing · Alerts · topdeck");
+  await says(/No response since \d\d:\d\d(:\d\d)?, retrying/);
+  expect(await page.locator(".answer.stale").getByTestId("alerts").count()).toBe(1);
+  expect(await page.getByRole("alert").count(), "one message").toBe(1);
+  await page.unroute(/\/(v1|api\/v1)\//);
+  await expect
+    .poll(() => page.title(), { timeout: 20_000 })
+    .toBe("3 firing, 1 unknown · Alerts · topdeck");
+  expect(await page.locator(".answer.stale").count()).toBe(0);
+});
+
+test("the link to Explore shows the query around the start of the alert", async () => {
+  const link = card("QueueDeep").first().getByRole("link", { name: "Query in Explore" });
+  await link.click();
+  await says(/depth\{host="a", zone="north"\}/);
+  const { hash } = new URL(page.url());
+  const settings = new URLSearchParams(hash.slice(hash.indexOf("?") + 1));
+  expect([settings.get("query"), settings.get("language"), settings.get("to")]).toEqual([
+    "depth > 5",
+    "promql",
+    "now",
+  ]);
+  const from = Date.parse(settings.get("from")!);
+  expect(Date.now() - from).toBeGreaterThan(29 * 60e3);
+  await expect.poll(() => page.locator(".lines").count()).toBeGreaterThan(0);
+  expect(await page.title()).toBe("depth > 5 · Explore · topdeck");
+});
+
+test("a resolved alert disappears without a reload", async () => {
+  await visitor.open("alerts", {});
+  await card("QueueDeep").first().waitFor();
+  await write("depth,host=a,zone=north value=1\ndepth,host=b,zone=south value=1");
+  await expect.poll(() => card("QueueDeep").count(), { timeout: 20_000 }).toBe(0);
+  await expect.poll(() => page.title()).toBe("1 firing, 1 unknown · Alerts · topdeck");
+  await says(/1 firing, 1 unknown, 0 pending/);
+});
+
+test("without rule files, the page has settings that read some", async () => {
+  const empty = await Server.start(false);
+  const other = await Visitor.start(empty);
+  try {
+    await other.open("alerts", {});
+    const text = () => other.page.locator("main").innerText();
+    await expect.poll(text, { timeout: 20_000 }).toMatch(/No alerts: no rules are evaluated/);
+    expect(await text()).toMatch(/\[alerts\]\nrule_files = \["rules\/\*\.yaml"\]\nevaluation/);
+    for (const width of [390, 1360]) {
+      for (const theme of ["light", "dark"] as const) {
+        expect(await other.violations(width, theme), `${width} px, ${theme}`).toEqual([]);
+        if (HAS_ALL_SCREENSHOTS) await other.screenshot(`alerts-empty-${width}-${theme}`);
+      }
+    }
+    expect(other.errors).toEqual([]);
+  } finally {
+    await other.stop();
+    await empty.stop();
+  }
+});
+
+test("no errors, and no requests to other hosts", () => {
+  // Those of the lost connection are expected.
+  const others = visitor.errors.filter((one) => !one.includes("ERR_CONNECTION_REFUSED"));
+  expect(others).toEqual([]);
+});

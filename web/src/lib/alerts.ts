@@ -1,0 +1,220 @@
+/** Active alerts: their order, and what the page says of each. Times are in milliseconds. */
+
+import { getJson } from "./api";
+import { write } from "./link";
+import { quoted } from "./selector";
+import * as time from "./time";
+import { formatValue } from "./unit";
+
+export interface AlertJson {
+  name: string;
+  state: "pending" | "firing";
+  labels: Record<string, string>;
+  annotations: Record<string, string>;
+  /** NaN and infinities are strings. */
+  value: number | string | null;
+  since_ns: number;
+  fired_ns: number | null;
+  /** The state is an earlier one, because data is missing or the query fails. */
+  unknown_since_ns: number | null;
+  next: { at_ns: number; state: string } | null;
+  why: string;
+  is_flapping: boolean;
+  acknowledgement: { at_ns: number; until_ns: number; by: string; note: string } | null;
+  group: string;
+  file: string;
+  line: number;
+  query: string;
+}
+
+/** Response of `/v1/alerts`. */
+export interface AlertsJson {
+  revision: number;
+  light: string;
+  light_count: number;
+  alerts: AlertJson[];
+}
+
+/** Longest wait of a long poll. Values are as old as this, because they are no change. */
+export const POLL_WAIT_MS = 10_000;
+
+/** Active alerts: as soon as they differ from the earlier response, if there is one. */
+export function fetchAlerts(earlier: AlertsJson | null, signal: AbortSignal): Promise<AlertsJson> {
+  const wait = earlier ? { wait: POLL_WAIT_MS / 1e3, since: earlier.revision } : {};
+  return getJson<AlertsJson>("/v1/alerts", wait, signal);
+}
+
+/** What is shown: an alert whose data is missing is unknown, whatever its last state was. */
+export type AlertCondition = "firing" | "unknown" | "pending";
+
+/** The most severe first. */
+export const CONDITIONS: readonly AlertCondition[] = ["firing", "unknown", "pending"];
+
+export function conditionOf({ state, unknown_since_ns }: AlertJson): AlertCondition {
+  return unknown_since_ns === null ? state : "unknown";
+}
+
+/** Values of the label `severity`, by what they ask for; others are between the two. */
+const URGENT = /^(page|critical|emergency|fatal|disaster)$/i;
+const MINOR = /^(warning|warn|ticket|low|minor)$/i;
+const QUIET = /^(info|none|debug)$/i;
+
+function severityRank({ labels }: AlertJson): number {
+  const { severity = "" } = labels;
+  return URGENT.test(severity) ? 0 : MINOR.test(severity) ? 2 : QUIET.test(severity) ? 3 : 1;
+}
+
+/**
+ * The most severe first: firing, unknown, pending. Within them those that nobody acknowledged, then
+ * by the label `severity`, then the latest.
+ */
+export function sortAlerts(alerts: readonly AlertJson[]): AlertJson[] {
+  const ranks = (one: AlertJson) => [
+    CONDITIONS.indexOf(conditionOf(one)),
+    one.acknowledgement ? 1 : 0,
+    severityRank(one),
+    -one.since_ns,
+  ];
+  const keyed = alerts.map((alert) => ({ alert, ranks: ranks(alert) }));
+  keyed.sort((a, b) => {
+    const at = a.ranks.findIndex((rank, at) => rank !== b.ranks[at]);
+    return at < 0 ? 0 : a.ranks[at]! - b.ranks[at]!;
+  });
+  return keyed.map(({ alert }) => alert);
+}
+
+/** Identity of an alert, for the list. */
+export function alertKey({ file, group, line, labels }: AlertJson): string {
+  return JSON.stringify([file, group, line, Object.entries(labels).sort()]);
+}
+
+export function countConditions(alerts: readonly AlertJson[]): Record<AlertCondition, number> {
+  const counts = { firing: 0, unknown: 0, pending: 0 };
+  for (const alert of alerts) counts[conditionOf(alert)]++;
+  return counts;
+}
+
+/** `2 firing, 1 unknown`: also the subject of the tab. Pending alerts are no reason to look. */
+export function describeTab(alerts: readonly AlertJson[] | null, isConnected: boolean): string {
+  if (!alerts) return "";
+  if (!isConnected) return "? firing";
+  const { firing, unknown } = countConditions(alerts);
+  const counts = [
+    [firing, "firing"],
+    [unknown, "unknown"],
+  ] as const;
+  return counts.flatMap(([count, name]) => (count > 0 ? [`${count} ${name}`] : [])).join(", ");
+}
+
+/** Labels beside the name, as in a selector. */
+export function otherLabels({ labels }: AlertJson): string[] {
+  const others = Object.entries(labels).filter(([name]) => name !== "alertname");
+  return others.map(([name, value]) => `${name}=${quoted(value)}`);
+}
+
+/** A query that compares an expression with a number. */
+export interface LimitQuery {
+  expression: string;
+  operator: string;
+  limit: string;
+}
+
+const COMPARISON = /^(.*\S)\s*(>=|<=|==|!=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)$/is;
+const SET_OPERATOR = /[<>=!]=|[<>]|\b(?:and|or|unless)\b/i;
+
+/** Splits `expression > limit`; null if the query has another form. */
+export function splitLimit(query: string): LimitQuery | null {
+  // Comments would hide the comparison.
+  const match = query.includes("#") ? null : COMPARISON.exec(query.trim());
+  if (!match) return null;
+  const [, expression = "", operator = "", limit = ""] = match;
+  const outer = outerText(expression);
+  // A further comparison or a set operator at the same level: the value is of a part only.
+  return outer === null || SET_OPERATOR.test(outer) ? null : { expression, operator, limit };
+}
+
+/** The text outside of strings and brackets; null if they do not match. */
+function outerText(text: string): string | null {
+  let [rest, before] = [text.replace(/"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|`[^`]*`/gs, ""), ""];
+  while (rest !== before) {
+    before = rest;
+    rest = rest.replace(/\([^(){}[\]]*\)|\{[^(){}[\]]*\}|\[[^(){}[\]]*\]/g, " ");
+  }
+  return /["'`(){}[\]]/.test(rest) ? null : rest;
+}
+
+const OPERATORS: Readonly<Record<string, string>> = {
+  ">": "above",
+  ">=": "at or above",
+  "<": "below",
+  "<=": "at or below",
+  "==": "equal to",
+  "!=": "not equal to",
+};
+
+/** The value, and what it is. */
+export function describeValue(alert: AlertJson): { value: string; meaning: string } {
+  const { value, query } = alert;
+  const text = typeof value === "string" ? value : formatValue(value, "");
+  const limit = splitLimit(query);
+  // Of a firing alert that is kept firing or unknown, the value is that of an earlier evaluation.
+  const isEarlier = conditionOf(alert) === "unknown" || alert.next?.state === "inactive";
+  const when = isEarlier ? "when the condition last held; " : "";
+  if (!limit) return { value: text, meaning: `${when}result of the query` };
+  const name = OPERATORS[limit.operator]!;
+  return { value: text, meaning: `${when}the alert is for values ${name} ${limit.limit}` };
+}
+
+/** How long ago, in whole seconds. */
+export function formatAge(at: number, now: number): string {
+  const seconds = Math.floor(Math.max(now - at, 0) / 1e3);
+  return seconds === 0 ? "now" : `${time.formatDuration(seconds * 1e3)} ago`;
+}
+
+/** What comes next, if nothing changes. `isFailing`: the query of the rule fails. */
+export function describeNext(alert: AlertJson, now: number, isFailing = false): string {
+  const { next } = alert;
+  if (isFailing) return "no deadline: the query fails, and the alert keeps its state";
+  if (!next) {
+    return conditionOf(alert) === "unknown"
+      ? "no deadline: the state is held until there is a result"
+      : "fires until the condition no longer holds";
+  }
+  const left = next.at_ns / 1e6 - now;
+  const at = left < 500 ? "at the next evaluation" : `in ${time.formatDuration(roundUp(left))}`;
+  return next.state === "inactive"
+    ? `ends ${at} if the condition stays away`
+    : `fires ${at} if it stays so`;
+}
+
+/** Whole seconds: a countdown has no milliseconds. */
+function roundUp(ms: number): number {
+  return Math.ceil(ms / 1e3) * 1e3;
+}
+
+/** Time around the start of an alert that a link shows. */
+const AROUND_MS = 30 * 60e3;
+
+/** The range around the start of an alert; it ends now if the alert has just started. */
+export function alertRange({ since_ns }: AlertJson, now: number): time.TimeRange {
+  const since = since_ns / 1e6;
+  const { from, to } = time.rangeBetween(since - AROUND_MS, since + AROUND_MS);
+  return { from, to: since + AROUND_MS > now ? "now" : to };
+}
+
+export function queryLink(query: string, range: time.TimeRange): string {
+  return write({ view: "explore", settings: { language: "promql", query, ...range } });
+}
+
+/** Annotations that are shown: those of Prometheus' conventions first. */
+export function shownAnnotations({ annotations }: AlertJson): [string, string][] {
+  const first = ["summary", "description"];
+  const rank = (name: string) => (first.includes(name) ? first.indexOf(name) : first.length);
+  const shown = Object.entries(annotations).filter(([, text]) => text.trim() !== "");
+  return shown.sort(([a], [b]) => rank(a) - rank(b) || (a < b ? -1 : 1));
+}
+
+/** Whether a text is an address that a link may have: not of a script. */
+export function isWebAddress(text: string): boolean {
+  return /^https?:\/\/\S+$/i.test(text);
+}

@@ -1,0 +1,8 @@
+/** The subject of the browser's tab, if the view has one that is no setting of the address. */
+
+class TabSubject {
+  /** The view sets it, and clears it at its end. */
+  text = $state("");
+}
+
+export const tabSubject = new TabSubject();

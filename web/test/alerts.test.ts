@@ -1,0 +1,172 @@
+import { expect, test } from "vitest";
+
+import {
+  alertRange,
+  countConditions,
+  describeNext,
+  describeTab,
+  describeValue,
+  formatAge,
+  isWebAddress,
+  otherLabels,
+  queryLink,
+  shownAnnotations,
+  sortAlerts,
+  splitLimit,
+  type AlertJson,
+} from "../src/lib/alerts";
+import { read } from "../src/lib/link";
+
+const NOW = Date.UTC(2026, 10, 26, 12);
+
+function alert(changes: Partial<AlertJson> = {}): AlertJson {
+  return {
+    name: "Slow",
+    state: "firing",
+    labels: { alertname: "Slow", host: "a" },
+    annotations: {},
+    value: 7.5,
+    since_ns: (NOW - 60e3) * 1e6,
+    fired_ns: null,
+    unknown_since_ns: null,
+    next: null,
+    why: "the condition holds",
+    is_flapping: false,
+    acknowledgement: null,
+    group: "g",
+    file: "rules.yaml",
+    line: 3,
+    query: "depth > 5",
+    ...changes,
+  };
+}
+
+test("the most severe alert is first: firing, unknown, pending", () => {
+  const acknowledgement = { at_ns: 0, until_ns: 0, by: "", note: "" };
+  const severity = (severity: string) => ({ labels: { severity } });
+  const sorted = sortAlerts([
+    alert({ name: "pending", state: "pending", ...severity("page") }),
+    alert({ name: "unknown", unknown_since_ns: 1 }),
+    alert({ name: "unknown, was pending", state: "pending", unknown_since_ns: 1, since_ns: 1 }),
+    alert({ name: "acknowledged", acknowledgement, ...severity("page") }),
+    alert({ name: "info", ...severity("info") }),
+    alert({ name: "warning", ...severity("warning") }),
+    alert({ name: "earlier page", since_ns: 1, ...severity("page") }),
+    alert({ name: "page", ...severity("critical") }),
+    alert({ name: "without" }),
+  ]);
+  expect(sorted.map(({ name }) => name)).toEqual([
+    "page",
+    "earlier page",
+    "without",
+    "warning",
+    "info",
+    "acknowledged",
+    "unknown",
+    "unknown, was pending",
+    "pending",
+  ]);
+  expect(countConditions(sorted)).toEqual({ firing: 6, unknown: 2, pending: 1 });
+});
+
+test("the tab counts firing alerts, and none without a connection", () => {
+  const alerts = [alert(), alert(), alert({ unknown_since_ns: 1 }), alert({ state: "pending" })];
+  expect(describeTab(alerts, true)).toBe("2 firing, 1 unknown");
+  expect(describeTab(alerts.slice(0, 2), true)).toBe("2 firing");
+  expect(describeTab(alerts.slice(3), true)).toBe("");
+  expect(describeTab(alerts, false)).toBe("? firing");
+  expect(describeTab([], false)).toBe("? firing");
+  expect(describeTab(null, true)).toBe("");
+});
+
+test("a firing alert whose data is missing is unknown: it is neither firing nor resolved", () => {
+  const unknown = alert({ unknown_since_ns: 1 });
+  expect(countConditions([unknown])).toEqual({ firing: 0, unknown: 1, pending: 0 });
+  expect(describeNext(unknown, NOW)).toMatch(/^no deadline: the state is held/);
+  expect(describeValue(unknown).meaning).toMatch(/^when the condition last held; /);
+});
+
+test.each([
+  ["depth > 5", ["depth", ">", "5"]],
+  [
+    "sum by (zone) (rate(x[5m])) / 3>=  -1.5e3",
+    ["sum by (zone) (rate(x[5m])) / 3", ">=", "-1.5e3"],
+  ],
+  ['up{job="a > b"} == 0', ['up{job="a > b"}', "==", "0"]],
+  ["(a > 1 or b) != .5", ["(a > 1 or b)", "!=", ".5"]],
+  ["a > 1 and b < 2", null],
+  ["a > b > 2", null],
+  ["a unless b > 2", null],
+  ["a > bool 2", null],
+  ["5 < depth", null],
+  ["absent(up)", null],
+  ["a > 1 # comment > 2", null],
+  ["f(a > 2", null],
+])("the condition of %s is %j", (query, expected) => {
+  const found = splitLimit(query);
+  expect(found && [found.expression, found.operator, found.limit]).toEqual(expected);
+});
+
+test.each([
+  [alert(), "7.5", "the alert is for values above 5"],
+  [alert({ query: "up == 0", value: 0 }), "0", "the alert is for values equal to 0"],
+  [alert({ query: "absent(up)", value: 1 }), "1", "result of the query"],
+  [alert({ value: "+Inf" }), "+Inf", "the alert is for values above 5"],
+  [alert({ value: 12_345 }), "12.3k", "the alert is for values above 5"],
+])("a value is shown with its meaning: %#", (one, value, meaning) =>
+  expect(describeValue(one)).toEqual({ value, meaning }),
+);
+
+test.each([
+  [{ at: 80_000, state: "firing" }, "fires in 1 min 20 s if it stays so"],
+  [{ at: 79_100, state: "firing" }, "fires in 1 min 20 s if it stays so"],
+  [{ at: 100, state: "firing" }, "fires at the next evaluation if it stays so"],
+  [{ at: -5_000, state: "firing" }, "fires at the next evaluation if it stays so"],
+  [{ at: 300_000, state: "inactive" }, "ends in 5 min if the condition stays away"],
+])("the next deadline %j: %s", ({ at, state }, expected) => {
+  const next = { at_ns: (NOW + at) * 1e6, state };
+  expect(describeNext(alert({ next }), NOW)).toBe(expected);
+});
+
+test("an alert of a query that fails has no deadline", () => {
+  const pending = alert({ state: "pending", next: { at_ns: NOW * 1e6, state: "firing" } });
+  expect(describeNext(pending, NOW, true)).toMatch(/^no deadline: the query fails/);
+});
+
+test.each([
+  [0, "now"],
+  [999, "now"],
+  [-5_000, "now"],
+  [61_900, "1 min 1 s ago"],
+])("an age of %d ms is %s", (age, expected) => expect(formatAge(NOW - age, NOW)).toBe(expected));
+
+test("an alert without a deadline fires until the condition no longer holds", () =>
+  expect(describeNext(alert(), NOW)).toBe("fires until the condition no longer holds"));
+
+test("the link to Explore has the query, and a range around the start of the alert", () => {
+  const recent = alert();
+  expect(alertRange(recent, NOW)).toEqual({ from: "2026-11-26T11:29Z", to: "now" });
+  const old = alert({ since_ns: (NOW - 86_400e3) * 1e6 });
+  const range = alertRange(old, NOW);
+  expect(range).toEqual({ from: "2026-11-25T11:30Z", to: "2026-11-25T12:30Z" });
+  expect(read(queryLink('x{a="b"} > 5', range))).toEqual({
+    view: "explore",
+    settings: { language: "promql", query: 'x{a="b"} > 5', ...range },
+  });
+});
+
+test("labels and annotations: the summary first, empty ones and the name left out", () => {
+  expect(otherLabels(alert({ labels: { alertname: "x", host: 'a"b' } }))).toEqual(['host="a\\"b"']);
+  const annotations = { runbook_url: "https://x/y", empty: " ", description: "d", summary: "s" };
+  expect(shownAnnotations(alert({ annotations })).map(([name]) => name)).toEqual([
+    "summary",
+    "description",
+    "runbook_url",
+  ]);
+});
+
+test("a script is no link", () => {
+  expect(isWebAddress("https://wiki.example/runbook")).toBe(true);
+  expect(isWebAddress("javascript:alert(1)")).toBe(false);
+  expect(isWebAddress("see https://wiki.example")).toBe(false);
+});
