@@ -1,35 +1,38 @@
-/** Views of the page, in the order of the navigation. A view is added by its file and its row. */
+/**
+ * Views of the page, in the order of the navigation. A view is added by its file and its row. The
+ * browser loads the code of a view when it is first opened.
+ */
 
 import type { Component } from "svelte";
 
-import Alerts from "./views/Alerts.svelte";
-import Compare from "./views/Compare.svelte";
-import Dashboards from "./views/Dashboards.svelte";
-import Explore from "./views/Explore.svelte";
-import Host from "./views/Host.svelte";
-import Overview from "./views/Overview.svelte";
-import Sources from "./views/Sources.svelte";
-import Spectrum from "./views/Spectrum.svelte";
-import Status from "./views/Status.svelte";
+const loadAlerts = () => import("./views/Alerts.svelte");
+const loadCompare = () => import("./views/Compare.svelte");
+const loadDashboards = () => import("./views/Dashboards.svelte");
+const loadExplore = () => import("./views/Explore.svelte");
+const loadHost = () => import("./views/Host.svelte");
+const loadOverview = () => import("./views/Overview.svelte");
+const loadSources = () => import("./views/Sources.svelte");
+const loadSpectrum = () => import("./views/Spectrum.svelte");
+const loadStatus = () => import("./views/Status.svelte");
 
 /** `name` is the view's path in the address, `title` its text in the navigation. */
 interface ViewRow {
   name: string;
   title: string;
-  component: Component;
+  load: () => Promise<{ default: Component }>;
 }
 
 /** The first view is the default. */
 export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
-  { name: "overview", title: "Overview", component: Overview },
-  { name: "explore", title: "Explore", component: Explore },
-  { name: "spectrum", title: "Spectrum", component: Spectrum },
-  { name: "compare", title: "Compare", component: Compare },
-  { name: "host", title: "Host", component: Host },
-  { name: "dashboards", title: "Dashboards", component: Dashboards },
-  { name: "alerts", title: "Alerts", component: Alerts },
-  { name: "sources", title: "Sources", component: Sources },
-  { name: "status", title: "Status", component: Status },
+  { name: "overview", title: "Overview", load: loadOverview },
+  { name: "explore", title: "Explore", load: loadExplore },
+  { name: "spectrum", title: "Spectrum", load: loadSpectrum },
+  { name: "compare", title: "Compare", load: loadCompare },
+  { name: "host", title: "Host", load: loadHost },
+  { name: "dashboards", title: "Dashboards", load: loadDashboards },
+  { name: "alerts", title: "Alerts", load: loadAlerts },
+  { name: "sources", title: "Sources", load: loadSources },
+  { name: "status", title: "Status", load: loadStatus },
 ];
 
 /** The row of a view; the default view's if the name is unknown. */

@@ -71,10 +71,53 @@ impl Asset {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
-    /// Maximum transfer size of the first page view, in bytes.
-    const GZIP_BYTES_MAX: usize = 128 << 10;
+    /// Maximum transfer size of the first page view, whichever it is, in bytes.
+    const FIRST_VIEW_BYTES_MAX: usize = 120 << 10;
+    /// Maximum size of all views in the binary, in bytes.
+    const GZIP_BYTES_MAX: usize = 176 << 10;
+
+    /// Adds a script, and the scripts that load with it.
+    fn add_scripts(path: &str, loaded: &mut BTreeSet<&'static str>) {
+        let script = find_asset(path).unwrap_or_else(|| panic!("{path} is missing"));
+        if !loaded.insert(script.path) {
+            return;
+        }
+        let text = String::from_utf8(script.decompress()).unwrap();
+        for start in ["from\"./", "import\"./", "from`./", "import`./"] {
+            for (at, _) in text.match_indices(start) {
+                let name = &text[at + start.len()..];
+                let end = name.find(['"', '`']).unwrap();
+                add_scripts(&format!("/assets/{}", &name[..end]), loaded);
+            }
+        }
+    }
+
+    #[test]
+    fn each_view_is_small_as_the_first_one() {
+        let scripts = || assets().iter().filter(|file| file.path.ends_with(".js"));
+        let is_entry = |file: &&Asset| file.path.starts_with("/assets/index-");
+        let Some(entry) = scripts().find(is_entry) else { return };
+        let others: usize = assets()
+            .iter()
+            .filter(|file| !file.path.ends_with(".js"))
+            .map(|file| file.gzip_bytes.len())
+            .sum();
+        let mut views = 0;
+        for view in scripts() {
+            let mut loaded = BTreeSet::new();
+            add_scripts(entry.path, &mut loaded);
+            add_scripts(view.path, &mut loaded);
+            let scripts = loaded.iter().map(|path| find_asset(path).unwrap().gzip_bytes.len());
+            let bytes = scripts.sum::<usize>() + others;
+            assert!(bytes <= FIRST_VIEW_BYTES_MAX, "{bytes} bytes with {}", view.path);
+            views += 1;
+        }
+        assert!(views > 9, "{views} scripts");
+    }
 
     #[test]
     fn assets_are_small_and_complete() {

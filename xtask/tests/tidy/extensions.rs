@@ -77,7 +77,7 @@ fn add(repo: &RepoFiles, extension: &Extension) -> Result<AddedSize, (String, St
         return fails(&[FOLDER, example].concat(), "is missing");
     }
     if !is_declaration(&declaration.line) || is_declaration(&row.line) {
-        return fails(LIST, "a declaration is `mod NAME;` or `import …`, and a row is none");
+        return fails(LIST, "a declaration is `mod NAME;` or `… => import(…)`, and a row is none");
     }
     let mut texts: BTreeMap<&str, String> = BTreeMap::new();
     for inserted in [row, declaration] {
@@ -101,7 +101,7 @@ fn add(repo: &RepoFiles, extension: &Extension) -> Result<AddedSize, (String, St
 /// Whether the language requires the line for a new file.
 fn is_declaration(line: &str) -> bool {
     let line = line.trim_start_matches("pub(crate) ");
-    line.starts_with("mod ") || line.starts_with("import ")
+    line.starts_with("mod ") || (line.starts_with("const ") && line.contains(" => import("))
 }
 
 /// Why the example is not tested. The page view is: it has no test of its own, and `cargo xtask
@@ -200,7 +200,7 @@ mod tests {
     fn an_import_as_row_is_found() {
         let list = ENTRY.replace("line = 'y'", "line = 'mod y;'");
         let problem = "testdata/extensions/extensions.toml:1: a declaration is `mod NAME;` or \
-                       `import …`, and a row is none: update the entry `role` of \
+                       `… => import(…)`, and a row is none: update the entry `role` of \
                        testdata/extensions/extensions.toml";
         check_with(&[(LIST, &list)], &[problem]);
     }
