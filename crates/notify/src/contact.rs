@@ -23,8 +23,10 @@ pub trait Contact: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
     fn check(&self, problems: &mut KeyProblems);
 
     /// Whether the receiver recognizes a second delivery of this notification by its key, so that a
-    /// repeat is harmless. `previous` is [`DeliveryContext::previous`].
-    fn is_idempotent(&self, notification: &Notification, previous: Option<&str>) -> bool;
+    /// repeat is harmless. `previous` is [`DeliveryContext::previous`]. Most receivers have no keys.
+    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
+        false
+    }
 
     /// Interval of messages that are sent while no alert fires (dead man's switch). Such a contact
     /// receives no alerts.

@@ -67,10 +67,6 @@ impl Contact for EmailContact {
         }
     }
 
-    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
-        false
-    }
-
     async fn send(
         &self,
         notification: &Notification,

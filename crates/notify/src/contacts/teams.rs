@@ -32,10 +32,6 @@ impl Contact for TeamsContact {
         self.webhook_url.check_url("webhook_url", problems);
     }
 
-    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
-        false
-    }
-
     async fn send(
         &self,
         notification: &Notification,

@@ -45,10 +45,6 @@ impl Contact for TelegramContact {
         }
     }
 
-    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
-        false
-    }
-
     async fn send(
         &self,
         notification: &Notification,

@@ -53,10 +53,6 @@ impl Contact for TwilioContact {
         }
     }
 
-    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
-        false
-    }
-
     async fn send(
         &self,
         notification: &Notification,
