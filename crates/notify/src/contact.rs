@@ -23,7 +23,8 @@ pub trait Contact: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
     fn check(&self, problems: &mut KeyProblems);
 
     /// Whether the receiver recognizes a second delivery of this notification by its key, so that a
-    /// repeat is harmless. `previous` is [`DeliveryContext::previous`]. Most receivers have no keys.
+    /// repeat is harmless. `previous` is [`DeliveryContext::previous`]. Most receivers have no
+    /// keys.
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
         false
     }
