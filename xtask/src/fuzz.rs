@@ -147,9 +147,12 @@ impl Fuzzer {
         let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
         let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
         let mut line = CommandLine::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
-        if scope == FuzzScope::All {
-            line = line.arg("--all-features");
-        }
+        line = match scope {
+            FuzzScope::All => line.arg("--all-features"),
+            // Source lines are in the output of the command that repeats a failure, which has all
+            // targets.
+            FuzzScope::Decoders => line.env("CARGO_PROFILE_RELEASE_DEBUG", "false"),
+        };
         if std::env::var_os("CI").is_none() {
             // The next build on this machine compiles only changed functions instead of their
             // crate.
