@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod aarch64;
+mod alertmanager;
 mod ci;
 mod ci_part;
 mod clients;

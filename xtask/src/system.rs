@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, OutputMode, run_all};
-use crate::{aarch64, clients, conformance, extensions, hostile, page, suite};
+use crate::{aarch64, alertmanager, clients, conformance, extensions, hostile, page, suite};
 
 /// Test topdeck against real peers: all parts, or the named ones
 #[derive(clap::Args)]
@@ -23,7 +23,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     run_all("cargo xtask system", PARTS.iter().filter(is_named), OutputMode::Everything)
 }
 
-const PARTS: [CiPart; 7] = [
+const PARTS: [CiPart; 8] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
@@ -44,6 +44,13 @@ const PARTS: [CiPart; 7] = [
         dependencies: &[],
         is_alone: true,
         run: |log| clients::run(log, &suite::build_topdeck(log)?),
+    },
+    CiPart {
+        name: "alertmanager",
+        description: "amtool, which is built first",
+        dependencies: &[],
+        is_alone: true,
+        run: |log| alertmanager::run(log, &suite::build_topdeck(log)?),
     },
     CiPart {
         name: "browser",

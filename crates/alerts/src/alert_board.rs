@@ -1,4 +1,4 @@
-//! Published state of rules and alerts: what HTTP, status and metrics read.
+//! Published state of rules, alerts and silences: what HTTP, status and metrics read.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt;
@@ -6,9 +6,16 @@ use std::hash::{Hash as _, Hasher as _};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use journal::WallClock;
+use notify::{ActiveSilences, RoutingTree, SilenceSet};
 use query::LabelSet;
 use rules::{Alert, AlertState, EvaluatedGroup, EvaluatedRule, RuleHealth, RuleProblem};
 use tokio::sync::watch;
+
+use crate::alert_selection::alert_labels;
+use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
+use crate::settings::AlertTables;
+use crate::silence_store::SilenceStore;
 
 /// Values of the label `severity` of alerts that need nobody: those of Prometheus' mixins.
 const QUIET_SEVERITIES: [&str; 2] = ["none", "info"];
@@ -23,6 +30,30 @@ pub(crate) struct GroupReport {
     pub(crate) rule_durations: Vec<Duration>,
 }
 
+/// Where alerts go.
+#[derive(Debug, Default)]
+pub(crate) struct RouteContext {
+    pub(crate) tree: RoutingTree,
+    /// Names of contacts, rotations and escalations.
+    pub(crate) receivers: Vec<String>,
+    /// URL under which users reach this node; empty if it is not set.
+    pub(crate) external_url: String,
+}
+
+impl RouteContext {
+    pub(crate) fn new(settings: &AlertTables) -> RouteContext {
+        let notify = &settings.notify;
+        let contacts = notify.contacts.iter().map(|contact| &contact.name);
+        let rotations = notify.rotations.iter().map(|rotation| &rotation.name);
+        let escalations = notify.escalations.iter().map(|escalation| &escalation.name);
+        RouteContext {
+            tree: notify.routing.clone(),
+            receivers: contacts.chain(rotations).chain(escalations).cloned().collect(),
+            external_url: settings.templates().external_url,
+        }
+    }
+}
+
 /// Everything published at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BoardState {
@@ -31,6 +62,12 @@ pub(crate) struct BoardState {
     pub(crate) problems: Vec<RuleProblem>,
     /// Whether the node has no store, so that nothing is evaluated.
     pub(crate) is_agent: bool,
+    pub(crate) routes: Arc<RouteContext>,
+    pub(crate) silences: SilenceSet,
+    /// Alerts from outside.
+    pub(crate) received: Vec<Arc<ReceivedAlert>>,
+    /// When it was read.
+    pub(crate) now_ns: i64,
 }
 
 /// An active alert with its place.
@@ -75,6 +112,13 @@ impl BoardState {
         })
     }
 
+    /// Alerts from outside that fire.
+    pub(crate) fn firing_received(&self) -> impl Iterator<Item = &ReceivedAlert> {
+        let firing =
+            move |alert: &&Arc<ReceivedAlert>| alert.is_firing && alert.ends_ns > self.now_ns;
+        self.received.iter().filter(firing).map(|alert| &**alert)
+    }
+
     /// All rules.
     pub(crate) fn rules(&self) -> impl Iterator<Item = &EvaluatedRule> {
         self.groups.iter().flat_map(|report| report.group.rules())
@@ -88,13 +132,21 @@ impl BoardState {
     /// Status light.
     pub(crate) fn light(&self) -> StatusLight {
         let (mut red, mut amber) = (0, self.failing_rules());
-        for ActiveAlert { labels, alert, .. } in self.active_alerts() {
-            if QUIET_SEVERITIES.contains(&labels.get("severity")) {
-                continue;
-            }
+        let silences = self.silences.active(self.now_ns);
+        let own = self.active_alerts().map(|ActiveAlert { labels, alert, .. }| {
             let is_red = alert.state == AlertState::Firing
                 && alert.acknowledgement.is_none()
                 && !alert.is_unknown();
+            let is_quiet = QUIET_SEVERITIES.contains(&labels.get("severity"));
+            (is_red, is_quiet || is_silenced(&silences, labels))
+        });
+        let received = self.firing_received().map(|alert| {
+            let severity = alert.labels.get("severity").map_or("", String::as_str);
+            let is_quiet = QUIET_SEVERITIES.contains(&severity);
+            let is_silenced = silences.is_silenced(&alert.labels);
+            (alert.acknowledgement.is_none(), is_quiet || is_silenced)
+        });
+        for (is_red, _) in own.chain(received).filter(|(_, is_quiet)| !is_quiet) {
             if is_red { red += 1 } else { amber += 1 }
         }
         match (red, amber) {
@@ -103,6 +155,12 @@ impl BoardState {
             (red, _) => StatusLight::Red(red),
         }
     }
+}
+
+/// Whether an alert of a rule is silenced.
+fn is_silenced(silences: &ActiveSilences<'_>, labels: &LabelSet) -> bool {
+    // Without silences no labels are copied.
+    silences.ids().next().is_some() && silences.is_silenced(&alert_labels(labels))
 }
 
 /// Hash of everything that a restart must not lose and that a client waits for.
@@ -123,22 +181,63 @@ pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
 }
 
 /// Board: one writer, many readers. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct AlertBoard {
     state: Arc<Mutex<BoardState>>,
     revision: watch::Sender<u64>,
+    silences: Arc<SilenceStore>,
+    received: Arc<ReceivedAlerts>,
+    clock: WallClock,
+}
+
+impl fmt::Debug for AlertBoard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AlertBoard").field("revision", &self.revision).finish_non_exhaustive()
+    }
 }
 
 impl AlertBoard {
     /// Board that begins with a revision. It differs from those before a restart, so that a client
     /// that waits for a change sees one.
-    pub(crate) fn new(revision: u64) -> AlertBoard {
-        AlertBoard { state: Arc::default(), revision: watch::Sender::new(revision) }
+    pub(crate) fn new(
+        revision: watch::Sender<u64>,
+        silences: Arc<SilenceStore>,
+        received: Arc<ReceivedAlerts>,
+        clock: WallClock,
+    ) -> AlertBoard {
+        AlertBoard { state: Arc::default(), revision, silences, received, clock }
     }
 
     /// Current state.
     pub(crate) fn read(&self) -> BoardState {
-        self.lock().clone()
+        let state = self.lock().clone();
+        let (silences, received) = (self.silences.silences(), self.received.alerts());
+        BoardState { silences, received, now_ns: (self.clock)(), ..state }
+    }
+
+    /// Current time.
+    pub(crate) fn now_ns(&self) -> i64 {
+        (self.clock)()
+    }
+
+    /// Silences.
+    pub(crate) fn silence_store(&self) -> &SilenceStore {
+        &self.silences
+    }
+
+    /// Silences, for another owner.
+    pub(crate) fn shared_silences(&self) -> Arc<SilenceStore> {
+        Arc::clone(&self.silences)
+    }
+
+    /// Alerts from outside, for another owner.
+    pub(crate) fn shared_received(&self) -> Arc<ReceivedAlerts> {
+        Arc::clone(&self.received)
+    }
+
+    /// Alerts from outside.
+    pub(crate) fn received_alerts(&self) -> &ReceivedAlerts {
+        &self.received
     }
 
     /// Changes the state.

@@ -1,15 +1,19 @@
 //! `/v1/alerts` and `/v1/light`: active alerts with their next deadline and reason, and one color.
+//! Alerts from outside are in the list, too.
 
 use std::time::Duration;
 
+use notify::{ActiveSilences, AlertLabels};
 use render::time::{duration_text, precise_time_text};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
-use rules::{Alert, AlertSettings, AlertState, RuleHealth};
+use rules::{Alert, AlertAcknowledgement, AlertSettings, AlertState, RuleHealth};
 
 use crate::alert_board::{ActiveAlert, AlertBoard, BoardState, StatusLight};
+use crate::alert_selection::{alert_labels, fingerprint};
 use crate::prometheus_api::{label_json, map_json};
+use crate::received_alerts::ReceivedAlert;
 
 /// Longest wait of a request.
 const WAIT_MAX_S: u64 = 60;
@@ -20,7 +24,10 @@ pub(crate) static ALERTS: RouteSpec = RouteSpec {
     path: "/v1/alerts",
     about: "Pending and firing alerts with their next deadline and the reason of their state.",
     parameters: &[
-        Parameter::text("state", "pending, firing, unknown or acknowledged; default: all"),
+        Parameter::text(
+            "state",
+            "pending, firing, unknown, acknowledged or silenced; default: all",
+        ),
         Parameter::integer("wait", "seconds to wait for a change, at most 60; default: 0"),
         Parameter::integer("since", "revision of the response before; waits for another one"),
     ],
@@ -60,14 +67,15 @@ pub(crate) fn light(state: &BoardState) -> Json {
 pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
     query.count("wait", 0, WAIT_MAX_S)?;
     query.count("since", 0, u64::MAX)?;
-    let is_wanted: fn(&Alert) -> bool = match query.get("state") {
+    let is_wanted: fn(&ListedAlert) -> bool = match query.get("state") {
         None => |_| true,
         Some("pending") => |alert| alert.state == AlertState::Pending,
         Some("firing") => |alert| alert.state == AlertState::Firing,
-        Some("unknown") => Alert::is_unknown,
-        Some("acknowledged") => |alert| alert.acknowledgement.is_some(),
+        Some("unknown") => |alert| alert.is_unknown,
+        Some("acknowledged") => |alert| alert.is_acknowledged,
+        Some("silenced") => |alert| !alert.silenced_by.is_empty(),
         Some(other) => {
-            let expected = "pending, firing, unknown or acknowledged";
+            let expected = "pending, firing, unknown, acknowledged or silenced";
             return Err(RouteError::Parameter {
                 name: "state".to_owned(),
                 found: other.to_owned(),
@@ -78,7 +86,10 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
     // Before the state: a change in between makes the next request return at once.
     let revision = board.revision();
     let state = board.read();
-    let active = state.active_alerts().filter(|active| is_wanted(active.alert));
+    let silences = state.silences.active(state.now_ns);
+    let own = state.active_alerts().map(|active| ListedAlert::of_rule(active, &silences));
+    let received = state.firing_received().map(|alert| ListedAlert::received(alert, &silences));
+    let active = own.chain(received).filter(is_wanted);
     let (color, count) = match state.light() {
         StatusLight::Green => ("green", 0),
         StatusLight::Amber(count) => ("amber", count),
@@ -89,11 +100,100 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
         ("revision", integer(revision)),
         ("light", Text(color.to_owned())),
         ("light_count", integer(count as u64)),
-        ("alerts", List(active.map(alert_json).collect())),
+        ("alerts", List(active.map(|alert| Object(alert.fields)).collect())),
     ]))
 }
 
-fn alert_json(active: ActiveAlert<'_>) -> Json {
+/// An alert with what selects it.
+struct ListedAlert {
+    state: AlertState,
+    is_unknown: bool,
+    is_acknowledged: bool,
+    silenced_by: Vec<String>,
+    fields: Vec<(&'static str, Json)>,
+}
+
+impl ListedAlert {
+    fn of_rule(active: ActiveAlert<'_>, silences: &ActiveSilences<'_>) -> ListedAlert {
+        let labels = alert_labels(active.labels);
+        let silenced_by: Vec<String> = silences.silencing(&labels).map(str::to_owned).collect();
+        let mut fields = rule_alert_fields(active);
+        fields.extend(common_fields(&labels, &silenced_by));
+        ListedAlert {
+            state: active.alert.state,
+            is_unknown: active.alert.is_unknown(),
+            is_acknowledged: active.alert.acknowledgement.is_some(),
+            silenced_by,
+            fields,
+        }
+    }
+
+    fn received(alert: &ReceivedAlert, silences: &ActiveSilences<'_>) -> ListedAlert {
+        let silenced_by: Vec<String> =
+            silences.silencing(&alert.labels).map(str::to_owned).collect();
+        let mut fields = received_alert_fields(alert);
+        fields.extend(common_fields(&alert.labels, &silenced_by));
+        ListedAlert {
+            state: AlertState::Firing,
+            is_unknown: false,
+            is_acknowledged: alert.acknowledgement.is_some(),
+            silenced_by,
+            fields,
+        }
+    }
+}
+
+fn common_fields(labels: &AlertLabels, silenced_by: &[String]) -> [(&'static str, Json); 2] {
+    let silenced_by = silenced_by.iter().map(|id| Text(id.clone())).collect();
+    [("fingerprint", Text(fingerprint(labels))), ("silenced_by", List(silenced_by))]
+}
+
+fn acknowledgement_json(acknowledgement: Option<&AlertAcknowledgement>) -> Json {
+    acknowledgement.map_or(Null, |ack| {
+        Object(vec![
+            ("at_ns", Integer(ack.at_ns.into())),
+            ("until_ns", Integer(ack.until_ns.into())),
+            ("by", Text(ack.by.clone())),
+            ("note", Text(ack.note.clone())),
+        ])
+    })
+}
+
+/// The same fields as of an alert of a rule; those that only rules have are empty.
+fn received_alert_fields(alert: &ReceivedAlert) -> Vec<(&'static str, Json)> {
+    let text = |text: &str| Text(text.to_owned());
+    let (updated, ends) = (precise_time_text(alert.updated_ns), precise_time_text(alert.ends_ns));
+    let why = match alert.is_timeout {
+        true => format!("received at {updated}; ends at {ends}, unless it is received again"),
+        false => format!("received at {updated}, and ends at {ends}"),
+    };
+    let next = Object(vec![
+        ("at_ns", Integer(alert.ends_ns.into())),
+        ("state", text(AlertState::Inactive.text())),
+    ]);
+    vec![
+        ("name", text(alert.labels.get("alertname").map_or("", String::as_str))),
+        ("source", text("received")),
+        ("state", text(AlertState::Firing.text())),
+        ("labels", map_json(&alert.labels)),
+        ("annotations", map_json(&alert.annotations)),
+        ("value", Null),
+        ("since_ns", Integer(alert.starts_ns.into())),
+        ("fired_ns", Integer(alert.began_ns.into())),
+        ("unknown_since_ns", Null),
+        ("next", next),
+        ("why", Text(why)),
+        ("is_flapping", Json::Bool(false)),
+        ("acknowledgement", acknowledgement_json(alert.acknowledgement.as_ref())),
+        ("group", text("")),
+        ("file", text("")),
+        ("line", integer(0)),
+        ("query", text("")),
+        ("generator_url", text(&alert.generator_url)),
+    ]
+}
+
+fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
     let ActiveAlert { report, rule, labels, alert } = active;
     let time = |time: Option<i64>| time.map_or(Null, |time| Integer(time.into()));
     let text = |text: &str| Text(text.to_owned());
@@ -102,16 +202,9 @@ fn alert_json(active: ActiveAlert<'_>) -> Json {
     let next = next.map_or(Null, |(at_ns, state)| {
         Object(vec![("at_ns", Integer(at_ns.into())), ("state", text(state))])
     });
-    let acknowledgement = alert.acknowledgement.as_ref().map_or(Null, |ack| {
-        Object(vec![
-            ("at_ns", Integer(ack.at_ns.into())),
-            ("until_ns", Integer(ack.until_ns.into())),
-            ("by", text(&ack.by)),
-            ("note", text(&ack.note)),
-        ])
-    });
-    Object(vec![
+    vec![
         ("name", text(&own.name)),
+        ("source", text("rule")),
         ("state", text(alert.state.text())),
         ("labels", label_json(labels)),
         ("annotations", map_json(&alert.annotations)),
@@ -122,12 +215,12 @@ fn alert_json(active: ActiveAlert<'_>) -> Json {
         ("next", next),
         ("why", Text(reason(active))),
         ("is_flapping", Json::Bool(rule.alerts().flap_counter(labels).is_flapping())),
-        ("acknowledgement", acknowledgement),
+        ("acknowledgement", acknowledgement_json(alert.acknowledgement.as_ref())),
         ("group", text(report.group.name())),
         ("file", text(report.group.file())),
         ("line", integer(own.position.line as u64)),
         ("query", text(&own.expression)),
-    ])
+    ]
 }
 
 /// When the state changes next if the result of the query stays as it is, and to which state.

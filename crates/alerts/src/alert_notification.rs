@@ -1,11 +1,17 @@
 //! Notification of an alert: what contacts are told.
 
+use std::collections::BTreeMap;
+
 use hist::Bracket;
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
 use query::LabelSet;
-use render::time::duration_text;
-use rules::{Alert, AlertState, EvaluatedGroup, EvaluatedRule};
+use render::time::{duration_text, precise_time_text};
+use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup, EvaluatedRule};
 
+use crate::received_alerts::ReceivedAlert;
+
+/// Criterion of an alert from outside: only its source knows it.
+const RECEIVED_CRITERION: &str = "received over /api/v2/alerts";
 /// Severity of an alert without a known value of the label `severity`.
 const SEVERITY_DEFAULT: u8 = 2;
 /// Note of an alert whose rule is gone.
@@ -19,10 +25,12 @@ pub(crate) fn notification(
     labels: &LabelSet,
     alert: &Alert,
 ) -> Option<Notification> {
-    let (state, at_ns) = match alert.state {
-        AlertState::Pending => return None,
-        AlertState::Firing => (NotifiedState::Firing, alert.fired_at_ns),
-        AlertState::Inactive => (NotifiedState::Resolved, alert.resolved_at_ns),
+    let acknowledgement = alert.acknowledgement.as_ref();
+    let (state, at_ns) = match (alert.state, acknowledgement) {
+        (AlertState::Pending, _) => return None,
+        (AlertState::Firing, None) => (NotifiedState::Firing, alert.fired_at_ns),
+        (AlertState::Firing, Some(ack)) => (NotifiedState::Acknowledged, Some(ack.at_ns)),
+        (AlertState::Inactive, _) => (NotifiedState::Resolved, alert.resolved_at_ns),
     };
     let own = rule.rule();
     let criterion = match own.alert_settings().map_or(0, |settings| settings.for_ns) {
@@ -45,11 +53,72 @@ pub(crate) fn notification(
         threshold: None,
         value: alert.value.is_finite().then(|| Bracket::exact(alert.value)),
         link: None,
-        notes: alert.annotations.get("runbook_url").cloned(),
+        notes: notes(&alert.annotations, acknowledgement),
         // The notifier names the other alerts of the message's group.
         also_firing: Vec::new(),
         picture: None,
     })
+}
+
+/// Notification of the newest state of an alert from outside.
+pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
+    let acknowledgement = alert.acknowledgement.as_ref();
+    let (state, at_ns) = match (alert.is_firing, acknowledgement) {
+        (true, None) => (NotifiedState::Firing, alert.began_ns),
+        (true, Some(ack)) => (NotifiedState::Acknowledged, ack.at_ns),
+        (false, _) => (NotifiedState::Resolved, alert.ends_ns),
+    };
+    let label = |name: &str| alert.labels.get(name).map_or("", String::as_str);
+    let name = match label("alertname") {
+        "" => "alert without a name",
+        name => name,
+    };
+    let link = Some(&alert.generator_url).filter(|url| url.starts_with("http")).cloned();
+    let mut identity = format!("received\0{}", alert.began_ns);
+    for (name, value) in &alert.labels {
+        identity.extend(["\0", name, "\0", value]);
+    }
+    Notification {
+        key: NotificationKey {
+            alert_id: identity_hash(&identity),
+            transition: alert.transition,
+            reminder: 0,
+        },
+        state,
+        severity: severity(label("severity")),
+        name: name.to_owned(),
+        labels: alert.labels.clone(),
+        annotations: alert.annotations.clone(),
+        since_ns: alert.starts_ns,
+        at_ns,
+        criterion: RECEIVED_CRITERION.to_owned(),
+        impact: AlertImpact::default(),
+        unit: String::new(),
+        threshold: None,
+        value: None,
+        link,
+        notes: notes(&alert.annotations, acknowledgement),
+        also_firing: Vec::new(),
+        picture: None,
+    }
+}
+
+/// What to do, and who works on it.
+fn notes(
+    annotations: &BTreeMap<String, String>,
+    acknowledgement: Option<&AlertAcknowledgement>,
+) -> Option<String> {
+    let runbook = annotations.get("runbook_url").cloned();
+    let Some(AlertAcknowledgement { by, note, until_ns, .. }) = acknowledgement else {
+        return runbook;
+    };
+    let until = precise_time_text(*until_ns);
+    let mut text = format!("Acknowledged by {by} until {until}");
+    if !note.is_empty() {
+        text.extend([": ", note.as_str()]);
+    }
+    text.extend(runbook.iter().flat_map(|runbook| ["\n", runbook.as_str()]));
+    Some(text)
 }
 
 /// End of an alert that is gone.
@@ -69,6 +138,10 @@ pub(crate) fn ended(firing: &Notification, now_ns: i64) -> Notification {
 pub(crate) fn alert_id(group: &EvaluatedGroup, labels: &LabelSet, alert: &Alert) -> String {
     let (file, name, since_ns) = (group.file(), group.name(), alert.active_at_ns);
     let identity = format!("{file}\0{name}\0{since_ns}\0{labels}");
+    identity_hash(&identity)
+}
+
+fn identity_hash(identity: &str) -> String {
     format!("{:032x}", u128::from_be_bytes(model::blake3_128(identity.as_bytes())))
 }
 

@@ -6,30 +6,43 @@
 //!                               │      └────► state_file (alert-states)
 //!                               ├─► submitted_alerts ─► notifier_handle ─► notify: contacts
 //!                               ▼
-//!                            alert_board ─► prometheus_api, alert_list: HTTP
+//!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
+//! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
+//! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! ```
 //! One thread evaluates all groups, one after the other. Rules and states of alerts are those of
 //! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
 //! epoch.
 #![forbid(unsafe_code)]
 
+mod acknowledgement_api;
 mod alert_board;
 mod alert_list;
 mod alert_notification;
+mod alert_selection;
+mod alertmanager_api;
+mod alertmanager_silences;
+mod alertmanager_view;
 mod error;
 mod group_metrics;
+mod json_body;
 mod notifier_handle;
 mod notifier_status;
 mod prometheus_api;
+mod received_alerts;
+mod received_file;
 mod role;
 mod rule_loader;
 mod rule_paths;
 mod rule_worker;
 mod sample_writer;
 mod settings;
+mod silence_api;
+mod silence_store;
 mod state_file;
 mod store_evaluator;
 mod submitted_alerts;
+mod submitted_received;
 mod worker_control;
 
 pub use error::{AlertsError, Result};

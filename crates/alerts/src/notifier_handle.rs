@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{
     Notification, Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings,
+    SilenceSet,
 };
 
 /// The notifier, if there are contacts. Clones share it.
@@ -12,6 +13,8 @@ pub(crate) struct NotifierHandle {
     notifier: Arc<Mutex<Option<Notifier>>>,
     /// A lock of its own: a reload waits for messages under way.
     status: Arc<Mutex<Option<StatusFn>>>,
+    /// For a notifier that starts later.
+    silences: Arc<Mutex<SilenceSet>>,
 }
 
 type StatusFn = Arc<dyn Fn() -> NotifierStatus + Send + Sync>;
@@ -37,6 +40,7 @@ impl NotifierHandle {
             None => {
                 let started = Notifier::start(settings, options)?;
                 *lock(&self.status) = Some(Arc::new(started.status_reader()));
+                started.set_silences(lock(&self.silences).clone());
                 *notifier = Some(started);
                 Ok(())
             }
@@ -46,6 +50,14 @@ impl NotifierHandle {
     /// Whether somebody can be notified.
     pub(crate) fn is_running(&self) -> bool {
         lock(&self.notifier).is_some()
+    }
+
+    /// Uses other silences from now on.
+    pub(crate) fn set_silences(&self, silences: SilenceSet) {
+        *lock(&self.silences) = silences.clone();
+        if let Some(notifier) = &*lock(&self.notifier) {
+            notifier.set_silences(silences);
+        }
     }
 
     /// Submits the state of an alert.

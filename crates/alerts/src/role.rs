@@ -6,25 +6,37 @@ use std::thread::JoinHandle;
 use disk::OsDisk;
 use intake::{LogLevel, Meter};
 use journal::wall_clock;
-use notify::{LogLimits, NotifierOptions};
-use role::json::Json::{Bool, List, Object, Text};
+use notify::{LogLimits, NotifierOptions, SilenceState};
+use role::json::Json::{self, Bool, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
-use role::{BoxError, NodeMode, Role, RoleContext, Route, RouteSpec, StatusSection, run_blocking};
+use role::{
+    BoxError, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery, RouteSpec, StatusSection,
+    WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
+};
 use rules::{AlertState, EvaluatedGroup};
+use tokio::sync::watch;
 
-use crate::alert_board::AlertBoard;
+use crate::alert_board::{AlertBoard, BoardState};
 use crate::error::AlertsError;
 use crate::notifier_handle::NotifierHandle;
+use crate::received_alerts::ReceivedAlerts;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
+use crate::silence_store::SilenceStore;
 use crate::state_file::StateFile;
 use crate::worker_control::{ReloadedRules, WorkerControl};
-use crate::{alert_list, notifier_status, prometheus_api};
+use crate::{
+    acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
+    prometheus_api, silence_api,
+};
 
 /// Name of the directory of deliveries in the data directory.
 const DELIVERIES_NAME: &str = "notifications";
+
+/// What changes of alerts are told on an agent.
+const AGENT_ERROR: &str = "an agent has no alerts; send the request to the remote";
 
 /// Evaluation of rules, and notification of contacts.
 #[derive(Debug)]
@@ -49,8 +61,28 @@ impl Role for AlertsRole {
         "escalation",
         "alertmanager_config",
     ];
-    const ROUTES: &'static [&'static RouteSpec] =
-        &[&alert_list::ALERTS, &alert_list::LIGHT, &prometheus_api::RULES, &prometheus_api::ALERTS];
+    const ROUTES: &'static [&'static RouteSpec] = &[
+        &alert_list::ALERTS,
+        &alert_list::LIGHT,
+        &prometheus_api::RULES,
+        &prometheus_api::ALERTS,
+        &silence_api::SILENCES,
+        &alertmanager_api::ALERTS,
+        &alertmanager_api::GROUPS,
+        &alertmanager_api::RECEIVERS,
+        &alertmanager_api::STATUS,
+        &alertmanager_silences::SILENCES,
+        &alertmanager_silences::SILENCE,
+    ];
+    const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
+        &acknowledgement_api::ACKNOWLEDGE,
+        &acknowledgement_api::UNACKNOWLEDGE,
+        &silence_api::CREATE_SILENCE,
+        &silence_api::EXPIRE_SILENCE,
+        &alertmanager_api::POST_ALERTS,
+        &alertmanager_silences::POST_SILENCE,
+        &alertmanager_silences::DELETE_SILENCE,
+    ];
 
     type Settings = AlertTables;
 
@@ -90,18 +122,18 @@ impl Role for AlertsRole {
 
     fn start(settings: &AlertTables, context: &RoleContext) -> Result<AlertsRole, BoxError> {
         let intake = &context.intake;
-        // Milliseconds: another revision than before the restart.
-        let board = AlertBoard::new(u64::try_from(intake.now() / 1_000_000).unwrap_or(0));
-        register_metrics(intake.meter(), &board);
         let control = Arc::new(WorkerControl::default());
         let notifier = NotifierHandle::default();
+        let mut lines = Vec::new();
+        let board = open_board(context, &control, &notifier, &mut lines);
+        register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
         let Some(store) = intake.target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, thread: None, lines: Vec::new() });
+            return Ok(AlertsRole { board, control, notifier, thread: None, lines });
         };
         let rules = RuleSet::load(settings)?;
-        let mut lines = problem_lines(&rules);
+        lines.extend(problem_lines(&rules));
         lines.extend_from_slice(&settings.notify.unused);
         let states = StateFile::new(&context.data);
         let snapshots = states.read().unwrap_or_else(|error| {
@@ -121,6 +153,8 @@ impl Role for AlertsRole {
             board: board.clone(),
             control: Arc::clone(&control),
             notifier: notifier.clone(),
+            received: board.shared_received(),
+            silences: board.shared_silences(),
             log: Arc::clone(&context.log),
         };
         let loaded = ReloadedRules { settings: settings.clone(), rules };
@@ -192,6 +226,12 @@ impl Role for AlertsRole {
     fn routes(&self) -> Vec<Route> {
         let board = || self.board.clone();
         let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
+        let (silences, silence) = (board(), board());
+        let started_ns = self.board.now_ns();
+        let of_state = |spec, answer: fn(&BoardState, &RouteQuery) -> Result<Json, RouteError>| {
+            let board = self.board.clone();
+            Route::new(spec, move |query| answer(&board.read(), query))
+        };
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
                 .with_wait(move |query| alert_list::wait(&waiting, query)),
@@ -202,8 +242,88 @@ impl Role for AlertsRole {
             Route::new(&prometheus_api::ALERTS, move |_| {
                 Ok(prometheus_api::alerts(&alerts.read()))
             }),
+            Route::new(&silence_api::SILENCES, move |query| silence_api::list(&silences, query)),
+            of_state(&alertmanager_api::ALERTS, alertmanager_api::alerts),
+            of_state(&alertmanager_api::GROUPS, alertmanager_api::groups),
+            of_state(&alertmanager_api::RECEIVERS, |state, _| {
+                Ok(alertmanager_api::receivers(state))
+            }),
+            Route::new(&alertmanager_api::STATUS, move |_| {
+                Ok(alertmanager_api::status(started_ns))
+            }),
+            of_state(&alertmanager_silences::SILENCES, alertmanager_silences::silences),
+            Route::new(&alertmanager_silences::SILENCE, move |query| {
+                alertmanager_silences::silence(&silence, query)
+            }),
         ]
     }
+
+    fn write_routes(&self) -> Vec<WriteRoute> {
+        let route = |spec, change: WriteFn| {
+            let (board, control) = (self.board.clone(), Arc::clone(&self.control));
+            let is_agent = self.thread.is_none();
+            WriteRoute::new(spec, move |request| match is_agent {
+                true => Err(RouteError::NotFound(AGENT_ERROR.to_owned())),
+                false => change(&board, &control, request),
+            })
+        };
+        vec![
+            route(&acknowledgement_api::ACKNOWLEDGE, |board, control, request| {
+                acknowledgement_api::acknowledge(control, request, board.now_ns())
+            }),
+            route(&acknowledgement_api::UNACKNOWLEDGE, |_, control, request| {
+                acknowledgement_api::unacknowledge(control, request)
+            }),
+            route(&silence_api::CREATE_SILENCE, |board, _, request| {
+                silence_api::create(board.silence_store(), request, board.now_ns())
+            }),
+            route(&silence_api::EXPIRE_SILENCE, |board, _, request| {
+                silence_api::expire(board.silence_store(), request, board.now_ns())
+            }),
+            route(&alertmanager_api::POST_ALERTS, alertmanager_api::post_alerts),
+            route(&alertmanager_silences::POST_SILENCE, |board, _, request| {
+                alertmanager_silences::post_silence(board.silence_store(), request, board.now_ns())
+            }),
+            route(&alertmanager_silences::DELETE_SILENCE, |board, _, request| {
+                alertmanager_silences::delete_silence(
+                    board.silence_store(),
+                    request,
+                    board.now_ns(),
+                )
+            }),
+        ]
+    }
+}
+
+/// Handles a request that changes something.
+type WriteFn = fn(&AlertBoard, &WorkerControl, &WriteRequest) -> Result<Json, RouteError>;
+
+/// Board with the stored silences and alerts from outside; damage is logged.
+fn open_board(
+    context: &RoleContext,
+    control: &Arc<WorkerControl>,
+    notifier: &NotifierHandle,
+    lines: &mut Vec<String>,
+) -> AlertBoard {
+    let intake = Arc::clone(&context.intake);
+    let now_ns = intake.now();
+    // Milliseconds: another revision than before the restart.
+    let revision = watch::Sender::new(u64::try_from(now_ns / 1_000_000).unwrap_or(0));
+    let (changes, woken, told) = (revision.clone(), Arc::clone(control), notifier.clone());
+    let on_change = move |silences| {
+        told.set_silences(silences);
+        changes.send_modify(|revision| *revision += 1);
+        woken.wake();
+    };
+    let (silences, problem) = SilenceStore::open(Arc::new(OsDisk), &context.data, on_change);
+    notifier.set_silences(silences.silences());
+    let (received, other) = ReceivedAlerts::open(Arc::new(OsDisk), &context.data, now_ns);
+    for what in problem.into_iter().chain(other) {
+        (context.log)(LogLevel::Error, &what);
+        lines.push(what);
+    }
+    let clock = Arc::new(move || intake.now());
+    AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
 }
 
 fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
@@ -229,7 +349,18 @@ fn register_metrics(meter: &Meter, board: &AlertBoard) {
         let labels = [("alertstate", wanted.text())];
         meter.gauge("topdeck_alerts", "Pending and firing alerts", &labels, move || {
             let state = board.read();
-            state.active_alerts().filter(|active| active.alert.state == wanted).count() as f64
+            let own = state.active_alerts().filter(|active| active.alert.state == wanted).count();
+            let received = state.firing_received().filter(|_| wanted == AlertState::Firing);
+            (own + received.count()) as f64
+        });
+    }
+    for wanted in [SilenceState::Active, SilenceState::Pending, SilenceState::Expired] {
+        let board = board.clone();
+        let labels = [("state", wanted.name())];
+        meter.gauge("topdeck_silences", "Silences", &labels, move || {
+            let state = board.read();
+            let silences = state.silences.silences().iter();
+            silences.filter(|silence| silence.state(state.now_ns) == wanted).count() as f64
         });
     }
 }
@@ -250,6 +381,8 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
         ("missed_iterations", integer(groups().map(EvaluatedGroup::missed_iterations).sum())),
         ("pending", count(AlertState::Pending)),
         ("firing", count(AlertState::Firing)),
+        ("received", integer(state.firing_received().count() as u64)),
+        ("active_silences", integer(state.silences.active(state.now_ns).ids().count() as u64)),
         ("light", Text(state.light().to_string())),
         ("problems", List(problems)),
     ])

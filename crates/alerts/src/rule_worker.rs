@@ -2,6 +2,10 @@
 //!
 //! A cycle: evaluate a copy of the group, store the states, submit notifications, append the
 //! samples, publish. The states are durable before anything that follows from them leaves the node.
+//! Between groups it makes the changes that requests and time demand.
+
+mod acknowledgement;
+mod settling;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -17,14 +21,17 @@ use rules::{
 };
 use store::Store;
 
-use crate::alert_board::{AlertBoard, GroupReport, state_hash};
+use crate::alert_board::{AlertBoard, GroupReport, RouteContext, state_hash};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
+use crate::received_alerts::ReceivedAlerts;
 use crate::sample_writer::SampleWriter;
 use crate::settings::AlertTables;
+use crate::silence_store::SilenceStore;
 use crate::state_file::StateFile;
 use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
+use crate::submitted_received::SubmittedReceived;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 
 /// Longest wait: the wall clock may be set.
@@ -58,6 +65,15 @@ pub(crate) struct RuleWorker {
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
     submit_error: Option<String>,
+    received: Arc<ReceivedAlerts>,
+    received_saved_at: Option<Instant>,
+    received_error: Option<String>,
+    submitted_received: SubmittedReceived,
+    /// Version of the alerts from outside that the notifier knows.
+    submitted_version: Option<u64>,
+    silences: Arc<SilenceStore>,
+    /// Ids of those that were active when the worker last looked.
+    active_silences: Vec<String>,
     log: LogFn,
 }
 
@@ -69,6 +85,8 @@ pub(crate) struct WorkerParts {
     pub(crate) board: AlertBoard,
     pub(crate) control: Arc<WorkerControl>,
     pub(crate) notifier: NotifierHandle,
+    pub(crate) received: Arc<ReceivedAlerts>,
+    pub(crate) silences: Arc<SilenceStore>,
     pub(crate) log: LogFn,
 }
 
@@ -79,7 +97,8 @@ impl RuleWorker {
         loaded: ReloadedRules,
         snapshots: Vec<GroupSnapshot>,
     ) -> RuleWorker {
-        let WorkerParts { intake, store, states, board, control, notifier, log } = parts;
+        let WorkerParts { intake, store, states, board, control, notifier, .. } = parts;
+        let WorkerParts { received, silences, log, .. } = parts;
         let dropped = intake.meter().counter(
             "topdeck_rule_samples_dropped_total",
             "Samples of rules that were not stored",
@@ -101,6 +120,13 @@ impl RuleWorker {
             notifier,
             submitted: SubmittedAlerts::default(),
             submit_error: None,
+            received,
+            received_saved_at: None,
+            received_error: None,
+            submitted_received: SubmittedReceived::default(),
+            submitted_version: None,
+            silences,
+            active_silences: Vec::new(),
             log,
         };
         let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots
@@ -127,14 +153,18 @@ impl RuleWorker {
         self.submit_all();
         while !self.control.is_stopping() {
             self.retire_groups();
-            let wait = self.time_to_next();
-            match self.control.wait(wait) {
+            self.settle();
+            let wait = self.time_to_next().into_iter().chain(self.time_to_change()).min();
+            let reloaded = self.control.wait(wait);
+            self.handle_requests();
+            match reloaded {
                 Some(reloaded) => self.apply(reloaded),
                 None if self.control.is_stopping() => break,
                 None => self.evaluate_due(),
             }
         }
         self.save();
+        self.save_received();
     }
 
     fn schedule(&mut self, group: EvaluatedGroup) {
@@ -166,6 +196,7 @@ impl RuleWorker {
             }
             let now_ns = self.intake.now();
             if self.groups[at].next_ns <= now_ns {
+                self.handle_requests();
                 let time_ns = self.groups[at].group.slot_before(now_ns);
                 self.evaluate(at, time_ns);
             }
@@ -300,6 +331,7 @@ impl RuleWorker {
     /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
     /// are gone.
     fn submit_all(&mut self) {
+        self.submit_received();
         (0..self.groups.len()).for_each(|at| self.submit(at));
         let groups = self.groups.iter().map(|scheduled| &scheduled.group);
         for (key, end) in self.submitted.ends_of_removed(groups, self.intake.now()) {
@@ -335,6 +367,16 @@ impl RuleWorker {
         self.submit_error = error;
     }
 
+    /// Publishes a group that changed without an evaluation.
+    fn publish_group(&self, at: usize) {
+        let group = self.groups[at].group.clone();
+        self.board.update(|state| {
+            let before = &state.groups[at];
+            let (duration, rule_durations) = (before.duration, before.rule_durations.clone());
+            state.groups[at] = Arc::new(GroupReport { group, duration, rule_durations });
+        });
+    }
+
     fn publish_all(&self, problems: Vec<RuleProblem>) {
         let report = |scheduled: &ScheduledGroup| {
             let group = scheduled.group.clone();
@@ -344,6 +386,7 @@ impl RuleWorker {
         self.board.update(|state| {
             state.groups = groups;
             state.problems = problems;
+            state.routes = Arc::new(RouteContext::new(&self.settings));
         });
         self.board.count_change();
     }

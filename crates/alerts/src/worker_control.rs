@@ -1,10 +1,22 @@
-//! Messages to the thread that evaluates rules: stop, and other rules.
+//! Messages to the thread that evaluates rules: stop, other rules, acknowledgements, and that
+//! something else has changed.
 
+use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use role::RouteError;
+use rules::AlertAcknowledgement;
+
+use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
 use crate::settings::AlertTables;
+
+/// Maximum number of acknowledgements that wait.
+const REQUESTS_MAX: usize = 1_000;
+/// How long a request waits for the evaluation of a group.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Rules and settings to be used from now on.
 #[derive(Clone, Debug)]
@@ -12,6 +24,18 @@ pub(crate) struct ReloadedRules {
     pub(crate) settings: AlertTables,
     pub(crate) rules: RuleSet,
 }
+
+/// A request to acknowledge alerts, or to remove acknowledgements.
+#[derive(Debug)]
+pub(crate) struct AcknowledgementRequest {
+    pub(crate) selection: AlertSelection,
+    /// `None` removes.
+    pub(crate) acknowledgement: Option<AlertAcknowledgement>,
+    /// Fingerprints of the selected alerts, once the change is durable.
+    pub(crate) reply: SyncSender<AcknowledgementReply>,
+}
+
+pub(crate) type AcknowledgementReply = Result<Vec<String>, RouteError>;
 
 /// Messages to the worker.
 #[derive(Debug, Default)]
@@ -24,6 +48,8 @@ pub(crate) struct WorkerControl {
 struct ControlState {
     is_stopping: bool,
     reloaded: Option<ReloadedRules>,
+    requests: VecDeque<AcknowledgementRequest>,
+    is_woken: bool,
 }
 
 impl WorkerControl {
@@ -41,11 +67,49 @@ impl WorkerControl {
         self.wake.notify_all();
     }
 
+    /// Ends a wait of the worker: alerts were received, or silences changed.
+    pub(crate) fn wake(&self) {
+        self.lock().is_woken = true;
+        self.wake.notify_all();
+    }
+
+    /// Lets the worker make a change of acknowledgements, and waits until it is durable.
+    pub(crate) fn acknowledge(
+        &self,
+        selection: AlertSelection,
+        acknowledgement: Option<AlertAcknowledgement>,
+    ) -> AcknowledgementReply {
+        let (reply, received) = sync_channel(1);
+        {
+            let mut state = self.lock();
+            if state.is_stopping {
+                let what = "cannot change acknowledgements: topdeck is shutting down; retry";
+                return Err(RouteError::Unavailable(what.to_owned()));
+            }
+            if state.requests.len() >= REQUESTS_MAX {
+                let what = "limit of 1000 waiting acknowledgements reached; retry";
+                return Err(RouteError::Limit(what.to_owned()));
+            }
+            let request = AcknowledgementRequest { selection, acknowledgement, reply };
+            state.requests.push_back(request);
+        }
+        self.wake.notify_all();
+        wait_for_reply(&received)
+    }
+
+    /// The next request.
+    pub(crate) fn next_request(&self) -> Option<AcknowledgementRequest> {
+        self.lock().requests.pop_front()
+    }
+
     /// Waits for a message or for this time; `None` without a limit. Returns other rules, if there
     /// are some.
     pub(crate) fn wait(&self, time: Option<Duration>) -> Option<ReloadedRules> {
         let state = self.lock();
-        let is_idle = |state: &mut ControlState| !state.is_stopping && state.reloaded.is_none();
+        let is_idle = |state: &mut ControlState| {
+            let has_work = state.is_stopping || state.is_woken || !state.requests.is_empty();
+            !has_work && state.reloaded.is_none()
+        };
         let mut state = match time {
             Some(time) => {
                 let waited = self.wake.wait_timeout_while(state, time, is_idle);
@@ -56,10 +120,27 @@ impl WorkerControl {
                 waited.unwrap_or_else(PoisonError::into_inner)
             }
         };
+        state.is_woken = false;
         state.reloaded.take()
     }
 
     fn lock(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait_for_reply(received: &Receiver<AcknowledgementReply>) -> AcknowledgementReply {
+    let failed = |cause: &str| {
+        let what = format!(
+            "cannot change acknowledgements: {cause}; retry, which has no effect \
+                            if the change was made"
+        );
+        Err(RouteError::Unavailable(what))
+    };
+    match received.recv_timeout(REPLY_TIMEOUT) {
+        Ok(reply) => reply,
+        Err(RecvTimeoutError::Timeout) => failed("the evaluation of a rule group takes longer"),
+        // The worker panicked, which the supervisor reports, or stops.
+        Err(RecvTimeoutError::Disconnected) => failed("the evaluation of rules was interrupted"),
     }
 }

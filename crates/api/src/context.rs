@@ -37,13 +37,22 @@ impl Context {
 
     /// Adds the routes of roles.
     pub fn with_routes(self, routes: Vec<role::Route>) -> Context {
-        let offered = OfferedRoutes::new(routes, self.offered.formats.clone());
+        let OfferedRoutes { write_routes, formats, .. } = &*self.offered;
+        let offered = OfferedRoutes::new(routes, write_routes.clone(), formats.clone());
+        Context { offered: Arc::new(offered), ..self }
+    }
+
+    /// Adds the routes of roles that change something.
+    pub fn with_write_routes(self, write_routes: Vec<role::WriteRoute>) -> Context {
+        let OfferedRoutes { routes, formats, .. } = &*self.offered;
+        let offered = OfferedRoutes::new(routes.clone(), write_routes, formats.clone());
         Context { offered: Arc::new(offered), ..self }
     }
 
     /// Adds ingest formats to those of the table.
     pub fn with_formats(self, formats: &[IngestFormatRow]) -> Context {
-        let offered = OfferedRoutes::new(self.offered.routes.clone(), formats.to_vec());
+        let OfferedRoutes { routes, write_routes, .. } = &*self.offered;
+        let offered = OfferedRoutes::new(routes.clone(), write_routes.clone(), formats.to_vec());
         Context { offered: Arc::new(offered), ..self }
     }
 

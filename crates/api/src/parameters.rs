@@ -30,8 +30,7 @@ impl<S: Sync> FromRequest<S> for Parameters {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, _: &S) -> Result<Parameters, ApiError> {
-        let mut parameters = Parameters::default();
-        parameters.parse(request.uri().query().unwrap_or(""))?;
+        let mut parameters = Parameters::from_query(request.uri().query().unwrap_or(""))?;
         let kind = request.headers().get(header::CONTENT_TYPE);
         let is_form = kind
             .and_then(|kind| kind.to_str().ok())
@@ -52,6 +51,13 @@ impl<S: Sync> FromRequest<S> for Parameters {
 }
 
 impl Parameters {
+    /// Parameters of a URL.
+    pub(crate) fn from_query(text: &str) -> Result<Parameters, ApiError> {
+        let mut parameters = Parameters::default();
+        parameters.parse(text)?;
+        Ok(parameters)
+    }
+
     fn parse(&mut self, text: &str) -> Result<(), ApiError> {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if self.0.len() >= PARAMETERS_MAX {

@@ -3,7 +3,7 @@
 
 use axum::routing::MethodRouter;
 pub(crate) use role::Parameter;
-use role::{RouteFormat, RouteSpec};
+use role::{RouteFormat, RouteSpec, WriteRouteSpec};
 
 use crate::context::Context;
 use crate::token::Scope;
@@ -114,6 +114,18 @@ impl ApiRoute {
             RouteFormat::Json => route,
             RouteFormat::Text => route.with_response(200, "text/plain", "a line"),
         }
+    }
+
+    /// A route of a role that changes something.
+    pub(crate) fn of_role_write(spec: &WriteRouteSpec) -> ApiRoute {
+        let route = ApiRoute::get(spec.path, spec.about, spec.parameters, MethodRouter::new);
+        let route = ApiRoute {
+            method: spec.method.name(),
+            body: spec.body.map(|about| (JSON, about)),
+            handler: None,
+            ..route
+        };
+        route.with_scope(Some(Scope::Alerts)).with_response(200, JSON, spec.response)
     }
 
     pub(crate) const fn with_scope(self, scope: Option<Scope>) -> ApiRoute {

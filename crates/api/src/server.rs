@@ -30,6 +30,7 @@ use crate::middleware::RequestMiddleware;
 use crate::openapi;
 use crate::prometheus::PrometheusError;
 use crate::query_service::QueryService;
+use crate::role_routes;
 use crate::token::{Scope, TokenError, TokenFile};
 use crate::web_files;
 
@@ -283,9 +284,16 @@ impl Drop for Server {
 pub(crate) fn router(context: &Context, body_bytes: usize) -> Router<Context> {
     let scoped_routes = Scope::ALL.map(|scope| {
         let scope_routes = openapi::routes(Some(scope));
+        let scope_routes = match scope {
+            Scope::Read => scope_routes.merge(role_routes::read_routes(&context.offered)),
+            Scope::Alerts => scope_routes.merge(role_routes::write_routes(&context.offered)),
+            Scope::Ingest | Scope::Admin => scope_routes,
+        };
         // axum rejects a layer over an empty router.
-        let offered = (scope == Scope::Read).then(|| openapi::offered_routes(&context.offered));
-        require_scope(offered.into_iter().fold(scope_routes, Router::merge), scope)
+        match scope_routes.has_routes() {
+            true => require_scope(scope_routes, scope),
+            false => scope_routes,
+        }
     });
     let batches = require_scope(batches::routes(), Scope::Ingest);
     let router =

@@ -17,6 +17,7 @@ use tower::ServiceExt as _;
 use crate::context::Context;
 use crate::openapi;
 use crate::query_service::QueryServiceSettings;
+use crate::role_routes;
 use crate::token::Scope;
 
 /// Start of the first point: 2020-09-13T12:30:00Z.
@@ -90,7 +91,7 @@ impl TestServer {
         let context = Context::new(intake, query_settings).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);
-        let router = router.merge(openapi::offered_routes(&context.offered));
+        let router = router.merge(role_routes::read_routes(&context.offered));
         TestServer { router: router.with_state(context.clone()), context }
     }
 

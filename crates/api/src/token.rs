@@ -27,11 +27,13 @@ pub enum Scope {
     Read,
     /// Permission to change stored data, and to create snapshots.
     Admin,
+    /// Permission to acknowledge and silence alerts, and to send alerts.
+    Alerts,
 }
 
 impl Scope {
     /// All scopes.
-    pub const ALL: [Scope; 3] = [Scope::Ingest, Scope::Read, Scope::Admin];
+    pub const ALL: [Scope; 4] = [Scope::Ingest, Scope::Read, Scope::Admin, Scope::Alerts];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -39,6 +41,7 @@ impl Scope {
             Scope::Ingest => "ingest",
             Scope::Read => "read",
             Scope::Admin => "admin",
+            Scope::Alerts => "alerts",
         }
     }
 
@@ -319,7 +322,8 @@ fn parse_line(line: &str) -> Result<Token, String> {
         ));
     };
     let scope = |text: &str| {
-        Scope::parse(text).ok_or_else(|| format!("expected ingest, read or admin, found {text:?}"))
+        Scope::parse(text)
+            .ok_or_else(|| format!("expected ingest, read, admin or alerts, found {text:?}"))
     };
     let proof = if let Some(hash) = proof.strip_prefix("blake3:") {
         let hash = blake3::Hash::from_hex(hash);
@@ -344,7 +348,7 @@ fn check_token(token: &Token) -> Result<(), String> {
         ));
     }
     if token.scopes.is_empty() {
-        return Err("a token requires a scope: ingest, read or admin".to_owned());
+        return Err("a token requires a scope: ingest, read, admin or alerts".to_owned());
     }
     match &token.credential {
         Credential::Certificate(name) if name.is_empty() || name.contains(char::is_whitespace) => {
@@ -373,7 +377,10 @@ mod tests {
         check_line("e.1 admin certificate:edge-1 7", Ok("e.1 admin certificate:edge-1 7"));
         check_line("a b", Err("expected name, scopes, credential, created; found 2 fields"));
         check_line("a b c 1", Err("expected blake3:… or certificate:…, found \"c\""));
-        check_line("a b certificate:x 1", Err("expected ingest, read or admin, found \"b\""));
+        check_line(
+            "a b certificate:x 1",
+            Err("expected ingest, read, admin or alerts, found \"b\""),
+        );
         check_line("a read blake3:00 1", Err("expected 64 hex digits after blake3:"));
         check_line("a read certificate:x y", Err("expected seconds, found \"y\""));
         check_line(

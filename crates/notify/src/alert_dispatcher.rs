@@ -13,6 +13,7 @@ use crate::delivery_policy::AttemptVerdict;
 use crate::notification::{Notification, NotificationKey, NotifiedState};
 use crate::receiver_table::{EscalationPolicy, EscalationStep, ReceiverTable};
 use crate::routing::{AlertGroups, GroupNotification, GroupReason, RoutedAlert, RoutingTree};
+use crate::silence::SilenceSet;
 
 /// Maximum number of other alerts that a notification names.
 const OTHERS_MAX: usize = 100;
@@ -26,6 +27,7 @@ pub(crate) struct AlertDispatcher {
     groups: AlertGroups,
     alerts: BTreeMap<String, TrackedAlert>,
     bytes: usize,
+    silences: SilenceSet,
 }
 
 #[derive(Debug)]
@@ -58,7 +60,14 @@ pub(crate) struct DispatchReport {
 impl AlertDispatcher {
     pub(crate) fn new(receivers: ReceiverTable, routing: RoutingTree) -> AlertDispatcher {
         let (groups, alerts) = (AlertGroups::new(routing), BTreeMap::new());
-        AlertDispatcher { receivers, groups, alerts, bytes: 0 }
+        let silences = SilenceSet::default();
+        AlertDispatcher { receivers, groups, alerts, bytes: 0, silences }
+    }
+
+    /// Uses other silences from now on.
+    pub(crate) fn set_silences(&mut self, silences: SilenceSet) {
+        self.groups.set_silences(silences.clone());
+        self.silences = silences;
     }
 
     /// Uses other settings for the same alerts.
@@ -69,6 +78,7 @@ impl AlertDispatcher {
         now_ns: i64,
     ) {
         let before = std::mem::replace(self, AlertDispatcher::new(receivers, routing));
+        self.set_silences(before.silences);
         for (_, alert) in before.alerts {
             self.submit(alert.notification, now_ns);
         }

@@ -18,6 +18,7 @@ mod delivery_log;
 mod delivery_policy;
 mod delivery_record;
 mod delivery_result;
+mod fingerprint;
 mod http_client;
 mod message;
 mod mime;
@@ -30,6 +31,8 @@ mod receiver_table;
 mod rotation;
 mod routing;
 mod setting_values;
+mod silence;
+mod silence_file;
 mod smtp;
 mod text_limit;
 
@@ -42,6 +45,7 @@ pub use delivery_log::{DeliveryLog, DeliveryLogError, LogLimits, LogSummary};
 pub use delivery_policy::{AttemptVerdict, DeliveryPolicy};
 pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
 pub use delivery_result::{DeliveryError, DeliveryReceipt};
+pub use fingerprint::label_fingerprint;
 pub use http_client::HttpClient;
 pub use notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
 pub use notifier::{
@@ -53,8 +57,11 @@ pub use notify_settings::NotifySettings;
 pub use receiver_table::EscalationPolicy;
 pub use rotation::{OnCallRotation, OnCallShift};
 pub use routing::{
-    AlertGroups, AlertMatcher, AlertRoute, GroupBy, GroupNotification, GroupReason, InhibitRule,
-    MatcherError, RoutedAlert, RoutingError, RoutingTree, TimeInterval, TimeIntervalError,
+    AlertGroupPlace, AlertGroups, AlertLabels, AlertMatcher, AlertRoute, GroupBy,
+    GroupNotification, GroupReason, InhibitRule, InhibitionIndex, MatcherError, Recurrence,
+    RecurrenceError, RoutedAlert, RoutingError, RoutingTree, TimeInterval, TimeIntervalError,
 };
 pub use setting_values::KeyProblems;
+pub use silence::{ActiveSilences, Silence, SilenceError, SilenceSet, SilenceState};
+pub use silence_file::{SILENCE_FILE_VERSION, SilenceFileError, decode_silences, encode_silences};
 pub use text_limit::{LengthUnit, TextCut, TextLimit};

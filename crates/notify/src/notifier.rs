@@ -31,6 +31,7 @@ use crate::delivery_log::{DeliveryLog, DeliveryLogError, LogLimits};
 use crate::http_client::HttpClient;
 use crate::notification::Notification;
 use crate::notify_settings::NotifySettings;
+use crate::silence::SilenceSet;
 use contact_worker::ContactWorker;
 use status::StatusBoard;
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
@@ -166,6 +167,12 @@ impl Notifier {
     /// each alert after every start; of an alert that ended, too, unless it ended long before.
     pub fn submit(&self, notification: Notification) -> Result<(), NotifierError> {
         self.shared.submit(notification)
+    }
+
+    /// Uses other silences from now on. They are kept by reloads, not by restarts.
+    pub fn set_silences(&self, silences: SilenceSet) {
+        lock(&self.shared.dispatcher).set_silences(silences);
+        self.shared.wake_router();
     }
 
     /// Status of contacts, alerts and the log.

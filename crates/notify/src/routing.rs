@@ -7,20 +7,22 @@
 mod groups;
 mod interval_text;
 mod matcher;
+mod recurrence;
 mod route_tables;
 mod time_interval;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 pub use groups::{AlertGroups, GroupNotification, GroupReason, RoutedAlert};
 pub(crate) use interval_text::ZoneName;
 pub use matcher::{AlertMatcher, MatcherError};
+pub use recurrence::{Recurrence, RecurrenceError};
 pub(crate) use route_tables::{InhibitTable, RoutingTables, TimeIntervalTable};
 pub use time_interval::{TimeInterval, TimeIntervalError};
 
 /// Labels of an alert.
-pub(crate) type AlertLabels = BTreeMap<String, String>;
+pub type AlertLabels = BTreeMap<String, String>;
 
 /// Labels by which the alerts of a route are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,6 +67,19 @@ pub struct InhibitRule {
     pub target_matchers: Vec<AlertMatcher>,
     /// Labels whose values are equal; a missing label equals an empty one.
     pub equal: Vec<String>,
+}
+
+/// Group of an alert.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AlertGroupPlace {
+    /// Receiver.
+    pub receiver: String,
+    /// Position of the route in the tree.
+    pub route: Vec<usize>,
+    /// Labels of the group.
+    pub labels: AlertLabels,
+    /// Names of the time intervals that keep the route silent now.
+    pub muted_by: Vec<String>,
 }
 
 /// The tree of routes, inhibition and time intervals.
@@ -133,6 +148,18 @@ impl RoutingTree {
         self.matching(labels).into_iter().map(|(_, options)| options.receiver).collect()
     }
 
+    /// Groups of an alert: where each of its routes puts it.
+    pub fn group_places(&self, labels: &AlertLabels, now_ns: i64) -> Vec<AlertGroupPlace> {
+        let routes = self.matching(labels).into_iter();
+        let place = |(route, options): (Vec<usize>, RouteOptions)| AlertGroupPlace {
+            labels: groups::group_labels(&options.group_by, labels),
+            muted_by: self.muting_intervals(&options, now_ns),
+            receiver: options.receiver,
+            route,
+        };
+        routes.map(place).collect()
+    }
+
     /// Routes of an alert: index path and options.
     pub(crate) fn matching(&self, labels: &AlertLabels) -> Vec<(Vec<usize>, RouteOptions)> {
         let default = RouteOptions {
@@ -151,13 +178,20 @@ impl RoutingTree {
 
     /// Whether time intervals keep a route silent.
     pub(crate) fn is_muted(&self, options: &RouteOptions, now_ns: i64) -> bool {
-        let contains = |name: &String| {
-            let intervals = self.time_intervals.get(name).map(Vec::as_slice).unwrap_or_default();
+        !self.muting_intervals(options, now_ns).is_empty()
+    }
+
+    /// Names of the time intervals that keep a route silent.
+    fn muting_intervals(&self, options: &RouteOptions, now_ns: i64) -> Vec<String> {
+        let contains = |name: &&String| {
+            let intervals = self.time_intervals.get(*name).map(Vec::as_slice).unwrap_or_default();
             intervals.iter().any(|interval| interval.contains(now_ns))
         };
+        let muting = options.mute_time_intervals.iter().filter(contains);
         let active = &options.active_time_intervals;
-        options.mute_time_intervals.iter().any(contains)
-            || !active.is_empty() && !active.iter().any(contains)
+        let is_outside = !active.iter().any(|name| contains(&name));
+        let outside = active.iter().filter(|_| is_outside);
+        muting.chain(outside).cloned().collect()
     }
 }
 
@@ -165,30 +199,38 @@ impl RoutingTree {
 ///
 /// An alert that is source and target of a rule is not inhibited by another such alert, so that two
 /// of them cannot silence each other.
-pub(crate) struct InhibitionIndex<'a> {
+#[derive(Debug)]
+pub struct InhibitionIndex<'a> {
     rules: Vec<InhibitionSources<'a>>,
 }
 
+/// Numbers of sources by the values of the equal labels.
+type SourceNumbers<'a> = HashMap<Vec<&'a str>, usize>;
+
+#[derive(Debug)]
 struct InhibitionSources<'a> {
     rule: &'a InhibitRule,
     /// Of sources that are no targets.
-    pure: HashSet<Vec<&'a str>>,
+    pure: SourceNumbers<'a>,
     /// Of sources that are targets, too.
-    mixed: HashSet<Vec<&'a str>>,
+    mixed: SourceNumbers<'a>,
 }
 
 impl<'a> InhibitionIndex<'a> {
     /// The index of the firing alerts.
-    pub(crate) fn new(
+    pub fn new(
         tree: &'a RoutingTree,
         firing: impl Iterator<Item = &'a AlertLabels> + Clone,
     ) -> InhibitionIndex<'a> {
         let sources = |rule: &'a InhibitRule| {
-            let (mut pure, mut mixed) = (HashSet::new(), HashSet::new());
-            for labels in firing.clone().filter(|labels| match_all(&rule.source_matchers, labels)) {
+            let (mut pure, mut mixed) = (SourceNumbers::new(), SourceNumbers::new());
+            for (number, labels) in firing.clone().enumerate() {
+                if !match_all(&rule.source_matchers, labels) {
+                    continue;
+                }
                 let is_target = match_all(&rule.target_matchers, labels);
                 let values = if is_target { &mut mixed } else { &mut pure };
-                values.insert(rule.equal_values(labels));
+                values.entry(rule.equal_values(labels)).or_insert(number);
             }
             InhibitionSources { rule, pure, mixed }
         };
@@ -197,14 +239,22 @@ impl<'a> InhibitionIndex<'a> {
 
     /// Whether a firing alert inhibits this one.
     pub(crate) fn is_inhibited(&self, labels: &AlertLabels) -> bool {
-        self.rules.iter().any(|sources| {
+        self.inhibiting_source(labels).is_some()
+    }
+
+    /// Number of a firing alert that inhibits this one, in the order in which they were given.
+    pub fn inhibiting_source(&self, labels: &AlertLabels) -> Option<usize> {
+        self.rules.iter().find_map(|sources| {
             let rule = sources.rule;
             if !match_all(&rule.target_matchers, labels) {
-                return false;
+                return None;
             }
             let values = rule.equal_values(labels);
-            sources.pure.contains(&values)
-                || sources.mixed.contains(&values) && !match_all(&rule.source_matchers, labels)
+            let mixed = || match match_all(&rule.source_matchers, labels) {
+                true => None,
+                false => sources.mixed.get(&values),
+            };
+            sources.pure.get(&values).or_else(mixed).copied()
         })
     }
 }

@@ -11,11 +11,13 @@ mod role;
 mod roles;
 mod route;
 pub mod settings;
+mod write_route;
 
 pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
 pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
 pub use route::{
     Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,
 };
+pub use write_route::{WriteHandler, WriteMethod, WriteRequest, WriteRoute, WriteRouteSpec};
 
 pub use render::json;

@@ -9,6 +9,7 @@ use intake::{Intake, LogFn};
 use crate::json::Json;
 use crate::route::{Route, RouteSpec};
 use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
+use crate::write_route::{WriteRoute, WriteRouteSpec};
 
 /// Any error of a role. Its text is shown to users.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -55,6 +56,8 @@ pub trait Role: Sized + Send + 'static {
     const KEYS: &'static [&'static str];
     /// Its routes of the HTTP API.
     const ROUTES: &'static [&'static RouteSpec] = &[];
+    /// Its routes that change something.
+    const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[];
 
     /// Its part of the settings file: a field for each of [`Role::KEYS`]. The attributes
     /// `#[serde(default, deny_unknown_fields)]` make keys optional and reject misspelled keys.
@@ -119,6 +122,11 @@ pub trait Role: Sized + Send + 'static {
     /// Routes of the HTTP API, those of [`Role::ROUTES`]. They are requested once, after the start:
     /// a handler must keep working after reloads.
     fn routes(&self) -> Vec<Route> {
+        Vec::new()
+    }
+
+    /// The same for [`Role::WRITE_ROUTES`].
+    fn write_routes(&self) -> Vec<WriteRoute> {
         Vec::new()
     }
 }

@@ -15,6 +15,7 @@ use intake::LogFn;
 use crate::role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use crate::route::{Route, RouteSpec};
 use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
+use crate::write_route::{WriteRoute, WriteRouteSpec};
 
 /// Settings of one role; its [`Role::Settings`].
 type AnySettings = dyn Any + Send + Sync;
@@ -31,6 +32,8 @@ pub trait ErasedRole: Sync + fmt::Debug {
     fn keys(&self) -> &'static [&'static str];
     /// [`Role::ROUTES`].
     fn routes(&self) -> &'static [&'static RouteSpec];
+    /// [`Role::WRITE_ROUTES`].
+    fn write_routes(&self) -> &'static [&'static WriteRouteSpec];
     #[doc(hidden)]
     fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems>;
     #[doc(hidden)]
@@ -86,6 +89,10 @@ impl<R: Role> ErasedRole for RoleEntry<R> {
         R::ROUTES
     }
 
+    fn write_routes(&self) -> &'static [&'static WriteRouteSpec] {
+        R::WRITE_ROUTES
+    }
+
     fn read(&self, document: &Document<'_>) -> Result<Arc<AnySettings>, Problems> {
         Ok(Arc::new(R::read(document)?))
     }
@@ -135,6 +142,7 @@ pub trait RunningRole: Send {
     fn log_lines(&self) -> Vec<String>;
     fn status(&self) -> Vec<StatusSection>;
     fn routes(&self) -> Vec<Route>;
+    fn write_routes(&self) -> Vec<WriteRoute>;
 }
 
 impl<R: Role> RunningRole for R {
@@ -160,6 +168,10 @@ impl<R: Role> RunningRole for R {
 
     fn routes(&self) -> Vec<Route> {
         Role::routes(self)
+    }
+
+    fn write_routes(&self) -> Vec<WriteRoute> {
+        Role::write_routes(self)
     }
 }
 
@@ -280,18 +292,40 @@ impl RunningRoles {
         let mut routes = Vec::new();
         for (row, role) in &self.0 {
             let role_routes = role.routes();
-            let paths = |specs: &mut dyn Iterator<Item = &'static RouteSpec>| {
-                let mut paths: Vec<&str> = specs.map(|spec| spec.path).collect();
-                paths.sort_unstable();
-                paths
-            };
-            let (described, answered) = (
-                paths(&mut row.routes().iter().copied()),
-                paths(&mut role_routes.iter().map(|route| route.spec)),
+            assert_described(
+                row.name(),
+                row.routes().iter().map(|spec| ("get", spec.path)),
+                role_routes.iter().map(|route| ("get", route.spec.path)),
             );
-            assert_eq!(described, answered, "BUG: routes of the role {}", row.name());
             routes.extend(role_routes);
         }
         routes
     }
+
+    /// The same for [`Role::write_routes`].
+    pub fn write_routes(&self) -> Vec<WriteRoute> {
+        let mut routes = Vec::new();
+        for (row, role) in &self.0 {
+            let role_routes = role.write_routes();
+            assert_described(
+                row.name(),
+                row.write_routes().iter().map(|spec| (spec.method.name(), spec.path)),
+                role_routes.iter().map(|route| (route.spec.method.name(), route.spec.path)),
+            );
+            routes.extend(role_routes);
+        }
+        routes
+    }
+}
+
+/// Checks that the described routes, by method and path, are those that have handlers.
+fn assert_described<'a>(
+    role: &str,
+    described: impl Iterator<Item = (&'a str, &'a str)>,
+    answered: impl Iterator<Item = (&'a str, &'a str)>,
+) {
+    let (mut described, mut answered): (Vec<_>, Vec<_>) = (described.collect(), answered.collect());
+    described.sort_unstable();
+    answered.sort_unstable();
+    assert_eq!(described, answered, "BUG: routes of the role {role}");
 }

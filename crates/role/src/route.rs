@@ -15,7 +15,7 @@ use crate::json::Json;
 pub struct RouteSpec {
     /// Value of the label `kind` of the metric `topdeck_query_duration`.
     pub name: &'static str,
-    /// The path, without variable parts.
+    /// The path, with variable parts in braces, which are parameters.
     pub path: &'static str,
     /// Description, one sentence.
     pub about: &'static str,
@@ -131,6 +131,14 @@ pub enum RouteError {
         /// Description of valid values.
         expected: String,
     },
+    /// The body is invalid: 400.
+    BadRequest(String),
+    /// What the request names does not exist: 404.
+    NotFound(String),
+    /// A limit is reached: 429.
+    Limit(String),
+    /// The change could not be made; a repetition may succeed: 503.
+    Unavailable(String),
 }
 
 /// Parameters of a request, in request order. All names are in the route's description.

@@ -55,7 +55,7 @@ impl AlertState {
     }
 }
 
-/// AlertAcknowledgement of an alert: somebody works on it. It ends at its expiry, or when the alert
+/// Acknowledgement of an alert: somebody works on it. It ends at its expiry, or when the alert
 /// resolves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertAcknowledgement {
@@ -94,7 +94,7 @@ pub struct Alert {
     pub keep_firing_since_ns: Option<i64>,
     /// First evaluation since which there is no data.
     pub unknown_since_ns: Option<i64>,
-    /// AlertAcknowledgement.
+    /// Acknowledgement.
     pub acknowledgement: Option<AlertAcknowledgement>,
     /// Number of the last change of state, unique among the alerts of the rule.
     pub transition: u64,
@@ -269,17 +269,45 @@ impl AlertTable {
     }
 
     /// Acknowledges an alert. Returns whether there is a pending or firing one with these labels.
-    pub fn acknowledge(
+    ///
+    /// The same person with the same note only moves the expiry; else it is a change of state.
+    pub(crate) fn acknowledge(
         &mut self,
         labels: &LabelSet,
-        acknowledgement: AlertAcknowledgement,
+        mut acknowledgement: AlertAcknowledgement,
     ) -> bool {
-        match self.alerts.get_mut(labels) {
-            Some(alert) if alert.state != AlertState::Inactive => {
-                alert.acknowledgement = Some(acknowledgement);
-                true
-            }
-            _ => false,
+        let Some(alert) = self.active_alert(labels) else { return false };
+        let before = alert.acknowledgement.take();
+        let is_same = |before: &AlertAcknowledgement| {
+            (&before.by, &before.note) == (&acknowledgement.by, &acknowledgement.note)
+        };
+        let known_at_ns = before.filter(is_same).map(|before| before.at_ns);
+        acknowledgement.at_ns = known_at_ns.unwrap_or(acknowledgement.at_ns);
+        alert.acknowledgement = Some(acknowledgement);
+        if known_at_ns.is_none() {
+            self.count_transition(labels);
+        }
+        true
+    }
+
+    /// Removes the acknowledgement of an alert. Returns whether there is a pending or firing one
+    /// with these labels.
+    pub(crate) fn unacknowledge(&mut self, labels: &LabelSet) -> bool {
+        let Some(alert) = self.active_alert(labels) else { return false };
+        if alert.acknowledgement.take().is_some() {
+            self.count_transition(labels);
+        }
+        true
+    }
+
+    fn active_alert(&mut self, labels: &LabelSet) -> Option<&mut Alert> {
+        self.alerts.get_mut(labels).filter(|alert| alert.state != AlertState::Inactive)
+    }
+
+    fn count_transition(&mut self, labels: &LabelSet) {
+        if let Some(alert) = self.alerts.get_mut(labels) {
+            self.transitions += 1;
+            alert.transition = self.transitions;
         }
     }
 
@@ -400,12 +428,18 @@ impl AlertTable {
         }
     }
 
-    fn expire_acknowledgements(&mut self, time_ns: i64) {
+    /// Removes the acknowledgements that have expired, which is a change of state. Returns whether
+    /// there are some.
+    pub(crate) fn expire_acknowledgements(&mut self, time_ns: i64) -> bool {
+        let before = self.transitions;
         for alert in self.alerts.values_mut() {
-            if !alert.is_acknowledged(time_ns) {
+            if alert.acknowledgement.is_some() && !alert.is_acknowledged(time_ns) {
                 alert.acknowledgement = None;
+                self.transitions += 1;
+                alert.transition = self.transitions;
             }
         }
+        self.transitions != before
     }
 
     fn count_flaps(&mut self) {

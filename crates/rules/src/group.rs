@@ -205,6 +205,25 @@ impl EvaluatedGroup {
         self.rules.get_mut(rule).is_some_and(|rule| rule.table.acknowledge(labels, acknowledgement))
     }
 
+    /// Removes the acknowledgement of an alert of a rule. Returns whether there is a pending or
+    /// firing one.
+    pub fn unacknowledge(&mut self, rule: usize, labels: &LabelSet) -> bool {
+        self.rules.get_mut(rule).is_some_and(|rule| rule.table.unacknowledge(labels))
+    }
+
+    /// Removes the acknowledgements that have expired. Returns whether there are some. An
+    /// evaluation removes them, too.
+    pub fn expire_acknowledgements(&mut self, time_ns: i64) -> bool {
+        let expire = |rule: &mut EvaluatedRule| rule.table.expire_acknowledgements(time_ns);
+        self.rules.iter_mut().map(expire).fold(false, |any, one| any | one)
+    }
+
+    /// Earliest expiry of an acknowledgement.
+    pub fn next_expiry_ns(&self) -> Option<i64> {
+        let alerts = self.rules.iter().flat_map(|rule| rule.table.alerts.values());
+        alerts.filter_map(|alert| Some(alert.acknowledgement.as_ref()?.until_ns)).min()
+    }
+
     /// Evaluates all rules at a time.
     pub fn evaluate(&mut self, time_ns: i64, inputs: &CycleInputs<'_>) -> CycleResult {
         let missed_iterations = self.count_missed(time_ns);

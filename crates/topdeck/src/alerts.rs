@@ -1,4 +1,6 @@
-//! `topdeck alerts`: active alerts of a server.
+//! `topdeck alerts`: active alerts of a server, and their acknowledgement.
+
+mod acknowledge;
 
 use std::process::ExitCode;
 
@@ -11,16 +13,21 @@ use serde_json::Value;
 
 use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
+use crate::subcommand_table::subcommands;
+pub(crate) use acknowledge::AuthorArgument;
 
-/// Show the active alerts of a server
+/// Show the active alerts of a server, and acknowledge them
 ///
 /// One line per pending or firing alert: since when, its value, and why it is in its state. The
 /// first line is the status light: red with the number of firing alerts that nobody acknowledged;
 /// amber with the number of pending, acknowledged and unknown ones and of rules that fail; or
 /// green.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER)]
+#[command(after_long_help = AFTER, args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
+    #[command(subcommand)]
+    subcommand: Option<Command>,
+
     /// Print JSON, as `/v1/alerts` responds
     #[arg(long)]
     json: bool,
@@ -29,10 +36,17 @@ pub(crate) struct Options {
     server: ServerClient,
 }
 
+subcommands! {
+    Command:
+    Ack(acknowledge::AcknowledgeOptions) => acknowledge::acknowledge,
+    Unack(acknowledge::UnacknowledgeOptions) => acknowledge::unacknowledge,
+}
+
 const AFTER: &str = "\
 Examples:
   topdeck alerts
   topdeck alerts --server https://north.example:7717 --token-file token --json
+  topdeck alerts ack 0cb2f34e1a2b3c4d --for 2h --note 'disk is replaced'
 
 Exit status:
   0  the status light is green or amber
@@ -44,6 +58,9 @@ Exit status:
 const RED: u8 = 3;
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if let Some(subcommand) = &options.subcommand {
+        return subcommand.run();
+    }
     let answer = options.server.get("/v1/alerts", RequestParameters::default())?;
     let text = match options.json {
         true => format!("{answer}\n"),
@@ -62,18 +79,33 @@ fn alerts_text(answer: &Value) -> Option<String> {
     if alerts.is_empty() {
         return Some(format!("{light}\n"));
     }
-    let columns =
-        [("state", false), ("since", false), ("alert", false), ("value", true), ("why", false)];
+    let columns = [
+        ("fingerprint", false),
+        ("state", false),
+        ("since", false),
+        ("alert", false),
+        ("value", true),
+        ("why", false),
+    ];
     let mut table = TextTable::new(&columns);
     for alert in alerts {
         let labels = alert["labels"].as_object()?;
         let others = labels.iter().filter(|(name, _)| *name != "alertname");
         let others: Vec<String> = others.map(|(name, value)| format!("{name}={value}")).collect();
         let name = alert["name"].as_str()?;
-        let is_unknown = !alert["unknown_since_ns"].is_null();
-        let state = alert["state"].as_str()?;
+        let mut state = alert["state"].as_str()?.to_owned();
+        let is_silenced = alert["silenced_by"].as_array().is_some_and(|ids| !ids.is_empty());
+        let marks = [
+            ("unknown", !alert["unknown_since_ns"].is_null()),
+            ("acknowledged", !alert["acknowledgement"].is_null()),
+            ("silenced", is_silenced),
+        ];
+        for (mark, _) in marks.iter().filter(|(_, is_set)| *is_set) {
+            state.extend([", ", mark]);
+        }
         table.row(vec![
-            if is_unknown { format!("{state}, unknown") } else { state.to_owned() },
+            alert["fingerprint"].as_str()?.to_owned(),
+            state,
             precise_time_text(alert["since_ns"].as_i64()?),
             escape_control(&format!("{name}{{{}}}", others.join(", "))),
             alert["value"].as_f64().map_or_else(String::new, |value| value.to_string()),
@@ -94,13 +126,15 @@ mod tests {
                 "name": "Slow", "state": "firing", "labels": {"alertname": "Slow", "host": "a"},
                 "value": 2.5, "since_ns": 1_700_000_000_000_000_000_i64,
                 "unknown_since_ns": 1_700_000_000_000_000_000_i64, "why": "there is no data",
+                "fingerprint": "0cb2f34e1a2b3c4d", "silenced_by": ["a"],
+                "acknowledgement": {"by": "ann"},
             }],
         });
         let text = alerts_text(&answer).expect("a valid response");
         assert!(text.starts_with("red 1\n"), "{text}");
-        let line = text.lines().last().expect("a line");
-        for part in ["firing, unknown", "Slow{host=\"a\"}", "2.5", "there is no data"] {
-            assert!(line.contains(part), "{text}");
+        let state = "firing, unknown, acknowledged, silenced";
+        for part in ["0cb2f34e1a2b3c4d", state, "Slow{host=\"a\"}", "2.5", "there is no data"] {
+            assert!(text.contains(part), "{part}: {text}");
         }
         let green = serde_json::json!({"light": "green", "light_count": 0, "alerts": []});
         assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));

@@ -69,6 +69,7 @@ subcommands! {
     Contacts(crate::contacts::Options) => crate::contacts::run,
     Targets(crate::targets::Options) => crate::targets::run,
     Alerts(crate::alerts::Options) => crate::alerts::run,
+    Silences(crate::silences::Options) => crate::silences::run,
     Rules(crate::rules::Options) => crate::rules::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]

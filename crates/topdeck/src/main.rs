@@ -50,6 +50,7 @@ mod server_client;
 mod server_log;
 mod server_session;
 mod settings;
+mod silences;
 mod snapshot;
 mod store;
 mod store_arguments;

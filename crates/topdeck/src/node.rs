@@ -83,7 +83,8 @@ impl Node {
         let roles =
             RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
         let context = api::Context::new(Arc::clone(&intake), settings.node.query_service(data))
-            .with_routes(roles.routes());
+            .with_routes(roles.routes())
+            .with_write_routes(roles.write_routes());
         context.queries.set_sections(roles.status());
         let trimmer = trimmer(&intake, log);
         // Last: a client that sees a healthy server may use all roles.
@@ -456,7 +457,9 @@ mod tests {
     #[test]
     fn the_openapi_document_has_the_routes_of_all_roles() {
         let offered = ROLES.iter().flat_map(|role| role.routes().iter().copied());
-        expect_file!["../../../docs/openapi.json"].assert_eq(&api::openapi_document(offered));
+        let writes = ROLES.iter().flat_map(|role| role.write_routes().iter().copied());
+        let document = api::openapi_document(offered, writes);
+        expect_file!["../../../docs/openapi.json"].assert_eq(&document);
     }
 
     #[test]

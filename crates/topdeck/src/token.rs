@@ -66,7 +66,8 @@ enum TokenCommand {
 
 fn parse_scope(text: &str) -> Result<Scope, String> {
     Scope::parse(text).ok_or_else(|| {
-        "expected ingest, read or admin; separate several scopes by spaces: read admin".to_owned()
+        "expected ingest, read, admin or alerts; separate several scopes by spaces: read alerts"
+            .to_owned()
     })
 }
 

@@ -204,3 +204,33 @@ fn a_plain_request_to_tls_is_counted() {
     authority.request(it.address, None, &authority.path("ca.crt")).unwrap().check(200, "");
     assert_eq!((it.rejected("handshake"), it.count("a")), (1, 1));
 }
+
+#[test]
+fn routes_that_change_alerts_need_their_scope_and_know_the_token() {
+    let dir = TestDir::new();
+    let file = dir.0.join("tokens");
+    let mut tokens = TokenFile::open(&file).unwrap();
+    let operator = tokens.add("operator", &[Scope::Alerts], 1).unwrap();
+    let reader = tokens.add("reader", &[Scope::Read, Scope::Admin], 1).unwrap();
+    let mut settings = local_settings(None);
+    (settings.tokens, settings.tokens_required) = (Some(file), true);
+    let it = ServerFixture::with(settings);
+    let (path, operator, reader) = ("/api/v2/offered", bearer(&operator), bearer(&reader));
+    it.post(path, "", "x").check(401, "token with scope alerts required");
+    it.post(path, &reader, "x").check(403, "token reader lacks scope alerts");
+    it.post(path, &operator, "x").check(200, "- operator x");
+    it.post(&format!("{path}?unknown=1"), &operator, "x").check(200, "- operator x");
+    assert_eq!(it.post(path, &operator, "none").body, b"");
+    // Clients of Alertmanager read an error as a text.
+    assert_eq!(it.post(path, &operator, "bad").body, b"\"it is bad\"");
+    let own = |path: &str, body: &[u8]| it.request("DELETE", path, &operator, body);
+    own("/v1/offered/a%20b", b"x").check(200, "a b operator x");
+    own("/v1/offered/a", b"bad").check(400, "{\"error\":\"it is bad\"}");
+    own("/v1/offered/a?unknown=1", b"x").check(400, "unknown parameter");
+    it.request("GET", path, &reader, b"").check(405, "method GET is not allowed");
+    let described = it.request("GET", "/v1/openapi.json", "", b"").body;
+    let described: serde_json::Value = serde_json::from_slice(&described).unwrap();
+    let operation = &described["paths"]["/v1/offered/{id}"]["delete"];
+    assert_eq!(operation["parameters"][0]["in"], "path", "{operation:#}");
+    assert_eq!(operation["security"][0]["token"][0], "alerts", "{operation:#}");
+}

@@ -35,6 +35,38 @@ static OFFERED: role::RouteSpec = role::RouteSpec {
     format: role::RouteFormat::Json,
 };
 
+/// Routes of a role that change something: they answer with what they get.
+static OFFERED_WRITES: [role::WriteRouteSpec; 2] = [
+    offered_write(role::WriteMethod::Post, "/api/v2/offered", &[]),
+    offered_write(
+        role::WriteMethod::Delete,
+        "/v1/offered/{id}",
+        &[role::Parameter::text("id", "an id")],
+    ),
+];
+
+const fn offered_write(
+    method: role::WriteMethod,
+    path: &'static str,
+    parameters: &'static [role::Parameter],
+) -> role::WriteRouteSpec {
+    let (about, response) = ("Echo.", "the request");
+    role::WriteRouteSpec { method, path, about, parameters, body: Some("any"), response }
+}
+
+fn echo(request: &role::WriteRequest) -> Result<api::json::Json, role::RouteError> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    match &*request.body {
+        b"bad" => Err(role::RouteError::BadRequest("it is bad".to_owned())),
+        b"none" => Ok(api::json::Json::Null),
+        body => {
+            let (id, token) = (request.query.get("id"), request.token_name.as_deref());
+            let said = [id.unwrap_or("-"), token.unwrap_or("-"), &text(body)].join(" ");
+            Ok(api::json::Json::Text(said))
+        }
+    }
+}
+
 /// Any loopback port.
 pub(crate) fn local_settings(tls: Option<ServerTls>) -> Settings {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -126,7 +158,8 @@ impl ServerFixture {
             api::QueryServiceSettings { snapshots_dir: Some(snapshots), ..Default::default() };
         let offered = role::Route::new(&OFFERED, |_| Ok(api::json::integer(7)));
         let context = Context::new(Arc::clone(&intake), query_settings).with_routes(vec![offered]);
-        let context = context.with_formats(formats);
+        let writes = OFFERED_WRITES.iter().map(|spec| role::WriteRoute::new(spec, echo));
+        let context = context.with_write_routes(writes.collect()).with_formats(formats);
         let server = runtime.block_on(Server::start(settings, context))?;
         let address = server.addresses()[0];
         Ok(ServerFixture { runtime, server: Some(server), intake, store, address })

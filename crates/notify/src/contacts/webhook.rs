@@ -7,8 +7,6 @@
 //!
 //! Format: Alertmanager, `template/template.go` and `notify/webhook/webhook.go`.
 
-use std::collections::BTreeMap;
-
 use net::signature::to_hex;
 use ring::hmac;
 use serde::Deserialize;
@@ -16,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
+use crate::fingerprint::label_fingerprint;
 use crate::http_client::{add_header, bearer_headers};
 use crate::notification::{Notification, NotifiedState};
 use crate::setting_values::{ContactSecret, KeyProblems};
@@ -94,6 +93,8 @@ fn body(notification: &Notification, context: &DeliveryContext<'_>) -> Value {
         // Alertmanager's zero time.
         _ => "0001-01-01T00:00:00Z".to_owned(),
     };
+    let pairs = labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let fingerprint = label_fingerprint(pairs);
     let link = notification.link.as_deref().unwrap_or_default();
     let external_url = link.split("/#").next().unwrap_or_default();
     json!({
@@ -115,7 +116,7 @@ fn body(notification: &Notification, context: &DeliveryContext<'_>) -> Value {
             "startsAt": time_text(notification.since_ns),
             "endsAt": ends_at,
             "generatorURL": link,
-            "fingerprint": format!("{:016x}", fingerprint(&labels)),
+            "fingerprint": fingerprint,
         }],
         "topdeck": own_fields(notification, context),
     })
@@ -159,16 +160,6 @@ fn time_text(ns: i64) -> String {
     jiff::Timestamp::from_nanosecond(ns.into()).unwrap_or_default().to_string()
 }
 
-/// FNV-1a of 64 bits over the sorted labels, each name and value followed by the byte 255
-/// (prometheus/common, `model/signature.go`).
-fn fingerprint(labels: &BTreeMap<String, String>) -> u64 {
-    let texts = labels.iter().flat_map(|(name, value)| [name, value]);
-    let bytes = texts.flat_map(|text| text.bytes().chain([255]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |sum: u64, byte| {
-        (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -178,10 +169,5 @@ mod tests {
     fn the_signature_is_hmac_sha256() {
         let expected = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(sign(b"Jefe", b"what do ya want for nothing?"), expected);
-    }
-
-    #[test]
-    fn no_labels_have_the_fingerprint_of_prometheus() {
-        assert_eq!(format!("{:016x}", fingerprint(&BTreeMap::new())), "cbf29ce484222325");
     }
 }

@@ -4,11 +4,15 @@
 //! if an alert is new, changed its state or is resolved, or if `repeat_interval` has elapsed.
 //! Resolved alerts are forgotten once they were sent, or were never sent as firing. What a group
 //! sent last is not stored: the caller knows it from the log of deliveries.
+//!
+//! An alert that fires while it is silenced or inhibited is sent by the first look after that. The
+//! end of a silenced alert is left to the caller: only those hear of it who know the alert.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{AlertLabels, GroupBy, InhibitionIndex, RouteOptions, RoutingTree};
+use crate::silence::SilenceSet;
 
 /// Delay after a group could not be sent.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
@@ -66,6 +70,7 @@ pub struct AlertGroups {
     groups: BTreeMap<(Vec<usize>, AlertLabels), AlertGroup>,
     /// Labels of the firing alerts, for inhibition.
     firing: BTreeMap<String, AlertLabels>,
+    silences: SilenceSet,
 }
 
 #[derive(Debug)]
@@ -89,7 +94,13 @@ struct GroupContent {
 impl AlertGroups {
     /// No groups. [`RoutingTree::check`] finds errors of the tree.
     pub fn new(tree: RoutingTree) -> AlertGroups {
-        AlertGroups { tree, groups: BTreeMap::new(), firing: BTreeMap::new() }
+        let (groups, firing) = (BTreeMap::new(), BTreeMap::new());
+        AlertGroups { tree, groups, firing, silences: SilenceSet::default() }
+    }
+
+    /// Uses other silences from now on.
+    pub fn set_silences(&mut self, silences: SilenceSet) {
+        self.silences = silences;
     }
 
     /// Adds or changes an alert; returns whether a group will report it. A resolved alert that no
@@ -99,6 +110,10 @@ impl AlertGroups {
             true => self.firing.remove(&alert.id),
             false => self.firing.insert(alert.id.clone(), alert.labels.clone()),
         };
+        if alert.is_resolved && self.silences.active(now_ns).is_silenced(&alert.labels) {
+            self.forget(&alert.id);
+            return false;
+        }
         let mut is_reported = false;
         for (path, options) in self.tree.matching(&alert.labels) {
             let labels = group_labels(&options.group_by, &alert.labels);
@@ -129,6 +144,16 @@ impl AlertGroups {
         is_reported
     }
 
+    fn forget(&mut self, id: &str) {
+        for group in self.groups.values_mut() {
+            group.alerts.remove(id);
+            if let Some(last) = &mut group.last {
+                last.firing.remove(id);
+            }
+        }
+        self.groups.retain(|_, group| !group.alerts.is_empty());
+    }
+
     /// Time at which [`AlertGroups::flush_due`] has something to look at.
     pub fn next_due_ns(&self) -> Option<i64> {
         self.groups.values().map(|group| group.next_ns).min()
@@ -145,9 +170,11 @@ impl AlertGroups {
         alerts.filter(|alert| alert.is_resolved).map(|alert| alert.id.as_str()).collect()
     }
 
-    /// Receivers that may hear of an alert now: neither inhibition nor a time interval forbids it.
+    /// Receivers that may hear of an alert now: no silence, inhibition or time interval forbids it.
     pub(crate) fn audible_receivers(&self, labels: &AlertLabels, now_ns: i64) -> Vec<String> {
-        if InhibitionIndex::new(&self.tree, self.firing.values()).is_inhibited(labels) {
+        if self.silences.active(now_ns).is_silenced(labels)
+            || InhibitionIndex::new(&self.tree, self.firing.values()).is_inhibited(labels)
+        {
             return Vec::new();
         }
         let routes = self.tree.matching(labels).into_iter();
@@ -163,11 +190,12 @@ impl AlertGroups {
         now_ns: i64,
         mut send: impl FnMut(&GroupNotification) -> Result<i64, E>,
     ) -> Result<(), E> {
-        let AlertGroups { tree, groups, firing } = self;
+        let AlertGroups { tree, groups, firing, silences } = self;
         if groups.values().all(|group| !group.is_due(now_ns)) {
             return Ok(());
         }
         let inhibition = InhibitionIndex::new(tree, firing.values());
+        let silences = silences.active(now_ns);
         for ((_, labels), group) in groups.iter_mut().filter(|(_, group)| group.is_due(now_ns)) {
             let next_ns = now_ns.saturating_add(nanos(group.options.group_interval));
             if tree.is_muted(&group.options, now_ns) {
@@ -179,6 +207,7 @@ impl AlertGroups {
                 .alerts
                 .values()
                 .filter(|alert| !inhibition.is_inhibited(&alert.labels))
+                .filter(|alert| !silences.is_silenced(&alert.labels))
                 .collect();
             let of_state = |is_resolved: bool| {
                 let alerts = audible.iter().filter(move |alert| alert.is_resolved == is_resolved);
@@ -231,7 +260,7 @@ impl AlertGroup {
             return Some(GroupReason::NewAlerts);
         }
         if content.firing.is_empty() {
-            // An inhibited alert is not resolved.
+            // An inhibited or silenced alert is not resolved.
             let is_resolved = !content.resolved.is_empty() && !last.firing.is_empty();
             return is_resolved.then_some(GroupReason::AllResolved);
         }
@@ -243,7 +272,7 @@ impl AlertGroup {
     }
 }
 
-fn group_labels(group_by: &GroupBy, labels: &AlertLabels) -> AlertLabels {
+pub(super) fn group_labels(group_by: &GroupBy, labels: &AlertLabels) -> AlertLabels {
     let is_meant = |name: &String| match group_by {
         GroupBy::All => true,
         GroupBy::Labels(names) => names.contains(name),

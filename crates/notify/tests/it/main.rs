@@ -14,3 +14,4 @@ mod process_kills;
 mod routing;
 mod schemas;
 mod settings;
+mod silence_page;

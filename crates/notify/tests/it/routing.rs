@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use notify::{
     AlertGroups, AlertMatcher, AlertRoute, GroupBy, GroupReason, InhibitRule, RoutedAlert,
-    RoutingError, RoutingTree, TimeInterval,
+    RoutingError, RoutingTree, Silence, SilenceSet, TimeInterval,
 };
 
 use crate::alerts::{SECOND_NS, START_NS};
@@ -277,4 +277,54 @@ fn a_group_that_could_not_be_written_is_sent_5_s_later() {
     assert_eq!(bench.groups.flush_due(at_ns, |_| Err("disk full")), Err("disk full"));
     let expected = notice(35, "mails", "1/", GroupReason::FirstNotification);
     assert_eq!(bench.run_until(100), [expected]);
+}
+
+fn silence(matcher: &str, from: i64, to: i64) -> Silence {
+    Silence {
+        id: matcher.to_owned(),
+        matchers: matchers(&[matcher]),
+        starts_ns: START_NS + from * SECOND_NS,
+        ends_ns: START_NS + to * SECOND_NS,
+        recurrences: Vec::new(),
+        created_by: "ann".to_owned(),
+        comment: String::new(),
+        annotations: BTreeMap::new(),
+        updated_ns: START_NS,
+    }
+}
+
+#[test]
+fn a_silenced_alert_is_sent_when_the_silence_ends_if_it_still_fires() {
+    use GroupReason::*;
+    let mut bench = RoutingBench::new(tree());
+    bench.groups.set_silences(SilenceSet::new(vec![silence("host=a", 0, 1000)]));
+    bench.set("1", &[("alertname", "Slow"), ("host", "a")], false);
+    bench.set("2", &[("alertname", "Slow"), ("host", "b")], false);
+    assert_eq!(bench.run_until(900), [notice(30, "mails", "2/", FirstNotification)]);
+    assert_eq!(bench.run_until(1500), [notice(1230, "mails", "1 2/", NewAlerts)]);
+}
+
+#[test]
+fn an_alert_that_ends_while_it_is_silenced_is_left_to_those_who_know_it() {
+    use GroupReason::*;
+    let mut bench = RoutingBench::new(tree());
+    bench.set("1", &[("alertname", "Slow"), ("host", "a")], false);
+    assert_eq!(bench.run_until(60), [notice(30, "mails", "1/", FirstNotification)]);
+    bench.groups.set_silences(SilenceSet::new(vec![silence("host=a", 60, 1000)]));
+    let ended = RoutedAlert {
+        id: "1".to_owned(),
+        labels: labels(&[("alertname", "Slow"), ("host", "a")]),
+        since_ns: START_NS,
+        transition: 2,
+        is_resolved: true,
+    };
+    assert!(!bench.groups.update(&ended, START_NS + 100 * SECOND_NS), "no group reports it");
+    assert_eq!(bench.run_until(2000), []);
+    // Many short alerts during a long silence leave nothing behind.
+    bench.groups.set_silences(SilenceSet::new(vec![silence("host=a", 0, 100_000)]));
+    for id in 10..20 {
+        bench.set(&id.to_string(), &[("alertname", "Slow"), ("host", "a")], false);
+        bench.set(&id.to_string(), &[("alertname", "Slow"), ("host", "a")], true);
+    }
+    assert_eq!(bench.groups.next_due_ns(), None);
 }

@@ -212,6 +212,52 @@ fn an_acknowledgement_ends_when_the_alert_resolves() {
 }
 
 #[test]
+fn an_acknowledgement_is_a_change_of_state_and_its_repetition_is_none() {
+    let mut node = node_with_alert(&down_rule(""), 1);
+    let transition = |node: &SimulatedNode| {
+        let mut alerts = node.group.rules()[0].alerts().alerts();
+        alerts.next().map(|(_, alert)| alert.transition)
+    };
+    assert_eq!(transition(&node), Some(1));
+    assert!(acknowledge(&mut node, MINUTE) && acknowledge(&mut node, HOUR));
+    assert_eq!(transition(&node), Some(2));
+    assert_eq!(node.group.next_expiry_ns(), Some(node.time_ns + HOUR));
+    // The expiry needs no evaluation, so a query that fails does not prolong it.
+    assert!(!node.group.expire_acknowledgements(node.time_ns + HOUR - 1));
+    assert!(node.group.expire_acknowledgements(node.time_ns + HOUR));
+    assert_eq!((transition(&node), node.group.next_expiry_ns()), (Some(3), None));
+    let alert = labels("{alertname=\"Down\", instance=\"a\"}");
+    assert!(acknowledge(&mut node, HOUR) && node.group.unacknowledge(0, &alert));
+    assert!(node.group.unacknowledge(0, &alert), "again, without effect");
+    assert_eq!(transition(&node), Some(5));
+}
+
+#[test]
+fn an_alert_that_becomes_worse_is_not_acknowledged() {
+    let rules = "  - alert: Down\n    expr: up == 0\n    labels:\n      severity: '{{ if \
+                 $labels.instance }}{{ with query \"worst\" }}page{{ else }}warning{{ end }}\
+                 {{ end }}'\n";
+    let mut node = node_with_alert(&crate::harness::with_rules(rules), 1);
+    let warning = labels("{alertname=\"Down\", instance=\"a\", severity=\"warning\"}");
+    let acknowledgement = AlertAcknowledgement {
+        at_ns: node.time_ns,
+        until_ns: node.time_ns + HOUR,
+        by: "ann".to_owned(),
+        note: String::new(),
+    };
+    assert!(node.group.acknowledge(0, &warning, acknowledgement));
+    node.set("worst", 1.0);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    let alerts = node.group.rules()[0].alerts().alerts();
+    let firing: Vec<(String, bool)> = alerts
+        .filter(|(_, alert)| alert.state == rules::AlertState::Firing)
+        .map(|(labels, alert)| (labels.get("severity").to_owned(), alert.acknowledgement.is_some()))
+        .collect();
+    assert_eq!(firing, [("page".to_owned(), false)]);
+}
+
+#[test]
 fn an_alert_that_comes_and_goes_is_flapping() {
     let text = down_rule("");
     let mut node = SimulatedNode::new(&text);

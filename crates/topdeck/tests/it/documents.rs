@@ -176,6 +176,8 @@ fn every_subcommand_has_a_page_and_completions() {
     assert_eq!(token, ["add", "list", "remove"].map(|name| format!("topdeck-token-{name}.1")));
     let one = [
         "agent",
+        "alerts-ack",
+        "alerts-unack",
         "alerts",
         "annotate",
         "audit",
@@ -215,6 +217,10 @@ fn every_subcommand_has_a_page_and_completions() {
         "rules-test",
         "rules",
         "serve",
+        "silences-add",
+        "silences-expire",
+        "silences-list",
+        "silences",
         "snapshot",
         "store",
         "tail",

@@ -1,5 +1,6 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
+mod alert_actions;
 mod alerts;
 pub(crate) mod client;
 mod command;

@@ -14,20 +14,20 @@ const SETTINGS: &str =
     "[alerts]\nrule_files = [\"rules*.yaml\"]\nexternal_url = \"http://deck/\"\n";
 
 /// Group of rules with an interval of 200 ms.
-fn with_rules(rules: &str) -> String {
+pub(super) fn with_rules(rules: &str) -> String {
     format!("groups:\n- name: g\n  interval: 200ms\n  rules:\n{rules}")
 }
 
-const DEEP: &str = "  - record: depth:max\n    expr: max(depth)\n  - alert: Deep\n    \
+pub(super) const DEEP: &str = "  - record: depth:max\n    expr: max(depth)\n  - alert: Deep\n    \
                     expr: depth > 5\n    for: 1s\n    labels: {severity: page}\n    annotations:\n\
                     \x20     summary: \"{{ $labels.host }} is {{ $value }}, see \
                     {{ $externalURL }}\"\n      topdeck_missing_data: hold\n";
 
-fn start(rules: &str) -> ServerProcess {
+pub(super) fn start(rules: &str) -> ServerProcess {
     start_with(SETTINGS, rules)
 }
 
-fn start_with(settings: &str, rules: &str) -> ServerProcess {
+pub(super) fn start_with(settings: &str, rules: &str) -> ServerProcess {
     let mut server = ServerProcess::new("serve", settings);
     std::fs::write(server.folder.path("rules.yaml"), rules).expect("rules are written");
     server.start();
@@ -36,7 +36,7 @@ fn start_with(settings: &str, rules: &str) -> ServerProcess {
 
 /// Sends a value of the gauge `depth` of host `a`.
 #[track_caller]
-fn send(server: &ServerProcess, value: f64) {
+pub(super) fn send(server: &ServerProcess, value: f64) {
     send_of(server, "a", value);
 }
 
@@ -48,11 +48,11 @@ fn send_of(server: &ServerProcess, host: &str, value: f64) {
     assert!(sent.status < 300, "{}", sent.text());
 }
 
-fn light(server: &ServerProcess) -> String {
+pub(super) fn light(server: &ServerProcess) -> String {
     server.get("/v1/light").text().trim_end().to_owned()
 }
 
-fn alerts(server: &ServerProcess) -> Value {
+pub(super) fn alerts(server: &ServerProcess) -> Value {
     server.get("/v1/alerts").json()
 }
 
@@ -238,11 +238,11 @@ fn an_agent_rejects_rules() {
 
 /// Bodies of a webhook's requests. Each one is answered with 200.
 #[derive(Clone, Default)]
-struct ReceivedMessages(Arc<Mutex<Vec<Value>>>);
+pub(super) struct ReceivedMessages(Arc<Mutex<Vec<Value>>>);
 
 impl ReceivedMessages {
     /// Receives on a thread of its own until the test ends.
-    fn listen() -> (SocketAddr, ReceivedMessages) {
+    pub(super) fn listen() -> (SocketAddr, ReceivedMessages) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let received = ReceivedMessages::default();
@@ -279,7 +279,7 @@ impl ReceivedMessages {
             .write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n");
     }
 
-    fn all(&self) -> Vec<Value> {
+    pub(super) fn all(&self) -> Vec<Value> {
         self.0.lock().expect("no panic").clone()
     }
 

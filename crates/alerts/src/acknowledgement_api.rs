@@ -1,0 +1,127 @@
+//! `/v1/alerts/acknowledge` and `/v1/alerts/unacknowledge`.
+
+use role::json::Json::{self, Integer, List, Object};
+use role::json::integer;
+use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec};
+use rules::AlertAcknowledgement;
+use serde::Deserialize;
+
+use crate::alert_selection::AlertSelection;
+use crate::json_body::{bad_request, parse_length, parse_time, read_body, text};
+use crate::silence_api::author;
+use crate::worker_control::WorkerControl;
+
+/// Expiry, if none is given.
+const LENGTH_NS: i64 = 3600 * 1_000_000_000;
+/// Longest time until the expiry.
+const LENGTH_MAX_NS: i64 = 31 * 24 * LENGTH_NS;
+/// Longest author in bytes.
+const AUTHOR_BYTES_MAX: usize = 256;
+/// Longest note in bytes.
+const NOTE_BYTES_MAX: usize = 4 << 10;
+
+/// Acknowledgement.
+pub(crate) static ACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
+    method: WriteMethod::Post,
+    path: "/v1/alerts/acknowledge",
+    about: "Acknowledges alerts: escalations and reminders of them stop.",
+    parameters: &[],
+    body: Some(
+        "{\"fingerprint\": … or \"matchers\": [\"alertname=\\\"Slow\\\"\"], \"for\": \"2h\" or \
+         \"until\": time, \"author\": …, \"note\": …}; default: for 1h, at most 31 days; the \
+         default author is the name of the token",
+    ),
+    response: "fingerprints of the acknowledged alerts; stored durably",
+};
+
+/// Its removal.
+pub(crate) static UNACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
+    method: WriteMethod::Post,
+    path: "/v1/alerts/unacknowledge",
+    about: "Removes the acknowledgement of alerts: contacts are notified of those that fire.",
+    parameters: &[],
+    body: Some("{\"fingerprint\": … or \"matchers\": [\"alertname=\\\"Slow\\\"\"]}"),
+    response: "fingerprints of the alerts; stored durably",
+};
+
+const EXAMPLE: &str = "an object such as {\"fingerprint\": \"cbf29ce484222325\", \"for\": \"2h\", \
+                       \"note\": \"on it\"}";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AcknowledgeBody {
+    fingerprint: Option<String>,
+    #[serde(default)]
+    matchers: Vec<String>,
+    #[serde(rename = "for")]
+    length: Option<String>,
+    until: Option<String>,
+    author: Option<String>,
+    #[serde(default)]
+    note: String,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UnacknowledgeBody {
+    fingerprint: Option<String>,
+    #[serde(default)]
+    matchers: Vec<String>,
+}
+
+/// Acknowledges alerts.
+pub(crate) fn acknowledge(
+    control: &WorkerControl,
+    request: &WriteRequest,
+    now_ns: i64,
+) -> Result<Json, RouteError> {
+    let body: AcknowledgeBody = read_body(&request.body, EXAMPLE)?;
+    let selection = AlertSelection::new(body.fingerprint, &body.matchers)?;
+    let until = body.until.as_deref().map_or(Ok(None), |text| parse_time("until", text))?;
+    let until_ns = match (body.length, until) {
+        (Some(_), Some(_)) => return Err(bad_request("expected for or until, found both")),
+        (Some(length), None) => now_ns.saturating_add(parse_length("for", &length)?),
+        (None, Some(until_ns)) => until_ns,
+        (None, None) => now_ns.saturating_add(LENGTH_NS),
+    };
+    if until_ns <= now_ns {
+        return Err(bad_request("until: the time is in the past, expected a later one"));
+    }
+    if until_ns > now_ns.saturating_add(LENGTH_MAX_NS) {
+        let what = "limit of 31 days of an acknowledgement exceeded; use a shorter time, or a \
+                    silence";
+        return Err(bad_request(what));
+    }
+    let by = author(body.author, request);
+    for (what, found, max) in
+        [("author", by.len(), AUTHOR_BYTES_MAX), ("note", body.note.len(), NOTE_BYTES_MAX)]
+    {
+        if found > max {
+            let error = format!("limit of {max} bytes of {what} exceeded ({found}); shorten it");
+            return Err(bad_request(error));
+        }
+    }
+    let acknowledgement = AlertAcknowledgement { at_ns: now_ns, until_ns, by, note: body.note };
+    let mut fields = vec![("schema", integer(1)), ("until_ns", Integer(until_ns.into()))];
+    fields.push(change(control, selection, Some(acknowledgement))?);
+    Ok(Object(fields))
+}
+
+/// Removes acknowledgements.
+pub(crate) fn unacknowledge(
+    control: &WorkerControl,
+    request: &WriteRequest,
+) -> Result<Json, RouteError> {
+    let body: UnacknowledgeBody = read_body(&request.body, EXAMPLE)?;
+    let selection = AlertSelection::new(body.fingerprint, &body.matchers)?;
+    Ok(Object(vec![("schema", integer(1)), change(control, selection, None)?]))
+}
+
+fn change(
+    control: &WorkerControl,
+    selection: AlertSelection,
+    acknowledgement: Option<AlertAcknowledgement>,
+) -> Result<(&'static str, Json), RouteError> {
+    let fingerprints = control.acknowledge(selection, acknowledgement)?;
+    Ok(("fingerprints", List(fingerprints.into_iter().map(text).collect())))
+}

@@ -1,0 +1,66 @@
+//! Selection of alerts: by fingerprint, or by matchers of their labels.
+
+use notify::{AlertLabels, AlertMatcher, label_fingerprint};
+use query::LabelSet;
+use role::RouteError;
+
+use crate::json_body::{bad_request, parse_matchers};
+
+/// Which alerts a request means.
+#[derive(Clone, Debug)]
+pub(crate) enum AlertSelection {
+    /// The one with this fingerprint.
+    Fingerprint(String),
+    /// Those that all of these match.
+    Matchers(Vec<AlertMatcher>),
+}
+
+impl AlertSelection {
+    /// Reads a selection; exactly one of both is needed.
+    pub(crate) fn new(
+        fingerprint: Option<String>,
+        matchers: &[String],
+    ) -> Result<AlertSelection, RouteError> {
+        let matchers = parse_matchers(matchers.iter().map(String::as_str))?;
+        let is_hex =
+            |text: &String| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        match fingerprint {
+            Some(_) if !matchers.is_empty() => {
+                Err(bad_request("expected fingerprint or matchers, found both"))
+            }
+            Some(text) if is_hex(&text) => {
+                Ok(AlertSelection::Fingerprint(text.to_ascii_lowercase()))
+            }
+            Some(text) => {
+                let expected = "16 hexadecimal digits as in /v1/alerts";
+                Err(bad_request(format!("fingerprint: found {text:?}, expected {expected}")))
+            }
+            None if matchers.iter().all(|matcher| matcher.matches(&AlertLabels::new())) => {
+                let what = "cannot select alerts: no matcher, or all match alerts without these \
+                            labels; add fingerprint, or a matcher such as severity=\"page\"";
+                Err(bad_request(what))
+            }
+            None => Ok(AlertSelection::Matchers(matchers)),
+        }
+    }
+
+    /// Whether an alert is selected.
+    pub(crate) fn contains(&self, labels: &AlertLabels) -> bool {
+        match self {
+            AlertSelection::Fingerprint(wanted) => fingerprint(labels) == *wanted,
+            AlertSelection::Matchers(matchers) => {
+                matchers.iter().all(|matcher| matcher.matches(labels))
+            }
+        }
+    }
+}
+
+/// Fingerprint of an alert, as Prometheus computes it.
+pub(crate) fn fingerprint(labels: &AlertLabels) -> String {
+    label_fingerprint(labels.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+}
+
+/// Labels of an alert of a rule.
+pub(crate) fn alert_labels(labels: &LabelSet) -> AlertLabels {
+    labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}

@@ -1,0 +1,364 @@
+//! Alerts from outside, as an Alertmanager receives them: in memory, and durable in the file
+//! `received-alerts` of the data directory.
+//!
+//! The semantics are those of Alertmanager 0.35 (`api/v2/api.go`, `types/types.go`, `Merge`): an
+//! alert without an end ends 5 minutes after it was last received; one that overlaps the known one
+//! of the same labels is merged with it. A new state is written before it is confirmed; an end that
+//! only moves is written with the next one, or after 10 s. Time in which the node was down does not
+//! count: an alert that fired gets 5 more minutes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use disk::{Disk, read_file, replace_file};
+use notify::AlertLabels;
+use rules::AlertAcknowledgement;
+
+use crate::received_file::{decode_received, encode_received};
+
+/// Name in the data directory; `docs/formats/received-alerts.md`.
+const FILE_NAME: &str = "received-alerts";
+/// Maximum size of the file.
+const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Alertmanager's default of `resolve_timeout`.
+pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
+/// How long a resolved alert is kept: as long as those of rules.
+const RESOLVED_RETENTION_NS: i64 = rules::RESOLVED_RETENTION_NS;
+/// Maximum number of alerts: that of the notifier.
+pub(crate) const ALERTS_MAX: usize = 100_000;
+
+/// An alert from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ReceivedAlert {
+    pub(crate) labels: AlertLabels,
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// Begin, as its source says.
+    pub(crate) starts_ns: i64,
+    /// End, or when it counts as ended.
+    pub(crate) ends_ns: i64,
+    /// When it was last received.
+    pub(crate) updated_ns: i64,
+    /// Whether the source gave no end.
+    pub(crate) is_timeout: bool,
+    pub(crate) generator_url: String,
+    /// When it was first received since it last resolved: with the labels its identity.
+    pub(crate) began_ns: i64,
+    pub(crate) is_firing: bool,
+    /// Number of its last change of state.
+    pub(crate) transition: u64,
+    pub(crate) acknowledgement: Option<AlertAcknowledgement>,
+}
+
+/// An alert of a request, with its times completed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SubmittedAlert {
+    pub(crate) labels: AlertLabels,
+    pub(crate) annotations: BTreeMap<String, String>,
+    pub(crate) starts_ns: i64,
+    pub(crate) ends_ns: i64,
+    pub(crate) is_timeout: bool,
+    pub(crate) generator_url: String,
+}
+
+/// Why alerts were not stored.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ReceivedAlertsError {
+    /// A limit.
+    #[error("cannot accept alerts: limit of {ALERTS_MAX} alerts reached; group them at the source")]
+    Count,
+    /// The file cannot be written.
+    #[error("cannot store alerts: {0}; send them again")]
+    Write(String),
+}
+
+/// All alerts from outside.
+pub(crate) struct ReceivedAlerts {
+    disk: Arc<dyn Disk>,
+    path: PathBuf,
+    state: Mutex<ReceivedState>,
+    /// Version of the state in the file. Held while the file is written, so that requests that wait
+    /// for each other share a write.
+    written: Mutex<u64>,
+}
+
+#[derive(Default)]
+struct ReceivedState {
+    alerts: BTreeMap<AlertLabels, Arc<ReceivedAlert>>,
+    /// Number of changes.
+    version: u64,
+    /// Version of the last change that must be durable before anything follows from it.
+    durable_version: u64,
+}
+
+impl fmt::Debug for ReceivedAlerts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReceivedAlerts").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl ReceivedAlerts {
+    /// Reads the file. If it is damaged, it is kept under another name, and the problem is
+    /// returned: the sources send what fires again.
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        data: &Path,
+        now_ns: i64,
+    ) -> (ReceivedAlerts, Option<String>) {
+        let path = data.join(FILE_NAME);
+        let (alerts, problem) = match read_alerts(&*disk, &path) {
+            Ok(alerts) => (alerts, None),
+            Err(cause) => {
+                let kept = path.with_added_extension("damaged");
+                let kept = match disk.rename(&path, &kept) {
+                    Ok(()) => format!(", kept as {}", kept.display()),
+                    Err(_) => String::new(),
+                };
+                (Vec::new(), Some(format!("{cause}{kept}; alerts from outside begin anew")))
+            }
+        };
+        let mut state = ReceivedState::default();
+        for mut alert in alerts {
+            if alert.is_firing {
+                alert.ends_ns = alert.ends_ns.max(now_ns.saturating_add(RESOLVE_TIMEOUT_NS));
+            }
+            state.alerts.insert(alert.labels.clone(), Arc::new(alert));
+        }
+        let (state, written) = (Mutex::new(state), Mutex::default());
+        (ReceivedAlerts { disk, path, state, written }, problem)
+    }
+
+    /// All alerts: firing ones, and resolved ones for 15 minutes.
+    pub(crate) fn alerts(&self) -> Vec<Arc<ReceivedAlert>> {
+        lock(&self.state).alerts.values().cloned().collect()
+    }
+
+    /// Number that changes with each change of a state.
+    pub(crate) fn state_version(&self) -> u64 {
+        lock(&self.state).durable_version
+    }
+
+    /// Takes alerts. What they change is durable when it returns. Returns whether a state changed.
+    pub(crate) fn put(
+        &self,
+        alerts: Vec<SubmittedAlert>,
+        now_ns: i64,
+    ) -> Result<bool, ReceivedAlertsError> {
+        let mut is_changed = false;
+        let mut is_full = false;
+        {
+            let mut state = lock(&self.state);
+            for new in alerts {
+                let count = state.alerts.len();
+                match state.alerts.get_mut(&new.labels) {
+                    Some(known) => is_changed |= merge(Arc::make_mut(known), new, now_ns),
+                    None if count >= ALERTS_MAX => is_full = true,
+                    // The end of an alert that nobody knows.
+                    None if new.ends_ns <= now_ns => {}
+                    None => {
+                        let alert = ReceivedAlert::new(new, now_ns);
+                        state.alerts.insert(alert.labels.clone(), Arc::new(alert));
+                        is_changed = true;
+                    }
+                }
+            }
+            state.count(is_changed);
+        }
+        self.write_changes()?;
+        if is_full { Err(ReceivedAlertsError::Count) } else { Ok(is_changed) }
+    }
+
+    /// Changes alerts; `change` returns whether the state of one changed, which is durable when
+    /// this returns. Returns whether any did.
+    pub(crate) fn change(
+        &self,
+        mut change: impl FnMut(&mut ReceivedAlert) -> bool,
+    ) -> Result<bool, ReceivedAlertsError> {
+        let is_changed = {
+            let mut state = lock(&self.state);
+            let mut is_changed = false;
+            for alert in state.alerts.values_mut() {
+                let mut new = ReceivedAlert::clone(alert);
+                if change(&mut new) {
+                    *alert = Arc::new(new);
+                    is_changed = true;
+                }
+            }
+            state.count(is_changed);
+            is_changed
+        };
+        self.write_changes()?;
+        Ok(is_changed)
+    }
+
+    /// Ends alerts and acknowledgements whose time is over, and forgets alerts that resolved long
+    /// ago. Returns whether a state changed. It is durable when this returns.
+    pub(crate) fn settle(&self, now_ns: i64) -> Result<bool, ReceivedAlertsError> {
+        if self.next_deadline_ns().is_none_or(|deadline_ns| deadline_ns > now_ns) {
+            // After a failed write.
+            return self.write_changes().map(|()| false);
+        }
+        lock(&self.state)
+            .alerts
+            .retain(|_, alert| alert.is_firing || alert.forgotten_ns() > now_ns);
+        self.change(|alert| alert.settle(now_ns))
+    }
+
+    /// Time at which [`ReceivedAlerts::settle`] has something to do.
+    pub(crate) fn next_deadline_ns(&self) -> Option<i64> {
+        let state = lock(&self.state);
+        let deadline = |alert: &Arc<ReceivedAlert>| {
+            let expiry = alert.acknowledgement.as_ref().map(|ack| ack.until_ns);
+            let end_ns = match alert.is_firing {
+                true => alert.ends_ns,
+                false => alert.forgotten_ns(),
+            };
+            expiry.map_or(end_ns, |expiry_ns| expiry_ns.min(end_ns))
+        };
+        state.alerts.values().map(deadline).min()
+    }
+
+    /// Writes ends that only moved, if there are some.
+    pub(crate) fn write_all(&self) -> Result<(), ReceivedAlertsError> {
+        let version = lock(&self.state).version;
+        self.write_version(version)
+    }
+
+    fn write_changes(&self) -> Result<(), ReceivedAlertsError> {
+        let version = lock(&self.state).durable_version;
+        self.write_version(version)
+    }
+
+    fn write_version(&self, version: u64) -> Result<(), ReceivedAlertsError> {
+        let mut written = lock(&self.written);
+        if *written >= version {
+            return Ok(());
+        }
+        let (alerts, version) = {
+            let state = lock(&self.state);
+            (state.alerts.values().cloned().collect::<Vec<_>>(), state.version)
+        };
+        let text = encode_received(alerts.iter().map(|alert| &**alert));
+        replace_file(&*self.disk, &self.path, text.as_bytes())
+            .map_err(|error| ReceivedAlertsError::Write(error.to_string()))?;
+        *written = version;
+        Ok(())
+    }
+}
+
+impl ReceivedState {
+    fn count(&mut self, is_state_change: bool) {
+        self.version += 1;
+        if is_state_change {
+            self.durable_version = self.version;
+        }
+    }
+}
+
+impl ReceivedAlert {
+    fn new(new: SubmittedAlert, now_ns: i64) -> ReceivedAlert {
+        ReceivedAlert {
+            labels: new.labels,
+            annotations: new.annotations,
+            starts_ns: new.starts_ns,
+            ends_ns: new.ends_ns,
+            updated_ns: now_ns,
+            is_timeout: new.is_timeout,
+            generator_url: new.generator_url,
+            began_ns: now_ns,
+            is_firing: true,
+            transition: 1,
+            acknowledgement: None,
+        }
+    }
+
+    /// Acknowledges a firing alert, or removes its acknowledgement; returns whether it changed.
+    pub(crate) fn acknowledge(&mut self, new: Option<&AlertAcknowledgement>) -> bool {
+        let is_same = |a: &AlertAcknowledgement, b: &AlertAcknowledgement| {
+            (&a.by, &a.note) == (&b.by, &b.note)
+        };
+        match (&mut self.acknowledgement, new) {
+            (None, None) => return false,
+            // Only the expiry moves.
+            (Some(before), Some(new)) if is_same(before, new) => {
+                let is_moved = before.until_ns != new.until_ns;
+                before.until_ns = new.until_ns;
+                return is_moved;
+            }
+            (before, new) => *before = new.cloned(),
+        }
+        self.transition += 1;
+        true
+    }
+
+    /// When a resolved alert is forgotten. Its source may have given an end long ago.
+    fn forgotten_ns(&self) -> i64 {
+        self.ends_ns.max(self.updated_ns).saturating_add(RESOLVED_RETENTION_NS)
+    }
+
+    fn settle(&mut self, now_ns: i64) -> bool {
+        let before = self.transition;
+        if self.is_firing && self.ends_ns <= now_ns {
+            self.is_firing = false;
+            self.acknowledgement = None;
+            self.transition += 1;
+        }
+        if self.acknowledgement.as_ref().is_some_and(|ack| ack.until_ns <= now_ns) {
+            self.acknowledgement = None;
+            self.transition += 1;
+        }
+        self.transition != before
+    }
+}
+
+/// Merges a newer alert into the known one of the same labels; returns whether its state or its
+/// annotations changed.
+fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
+    let has_ended = known.settle(now_ns);
+    let is_overlapping = new.ends_ns > known.starts_ns && new.ends_ns < known.ends_ns
+        || new.starts_ns > known.starts_ns && new.starts_ns < known.ends_ns;
+    let is_resolved = new.ends_ns <= now_ns;
+    if is_resolved && !known.is_firing {
+        return has_ended;
+    }
+    let (mut starts_ns, mut ends_ns) = (new.starts_ns, new.ends_ns);
+    if is_overlapping {
+        starts_ns = starts_ns.min(known.starts_ns);
+        // A later end that was given, rather than a timeout, holds.
+        if !is_resolved && known.ends_ns > ends_ns && !known.is_timeout {
+            ends_ns = known.ends_ns;
+        }
+    }
+    let is_text_changed =
+        (&known.annotations, &known.generator_url) != (&new.annotations, &new.generator_url);
+    (known.starts_ns, known.ends_ns) = (starts_ns, ends_ns);
+    (known.annotations, known.generator_url) = (new.annotations, new.generator_url);
+    (known.is_timeout, known.updated_ns) = (new.is_timeout, now_ns);
+    if !known.is_firing {
+        known.is_firing = true;
+        known.began_ns = now_ns;
+        known.transition += 1;
+        return true;
+    }
+    known.settle(now_ns) || is_text_changed
+}
+
+fn read_alerts(disk: &dyn Disk, path: &Path) -> Result<Vec<ReceivedAlert>, String> {
+    let failed = |cause: String| format!("cannot read received alerts: {cause}");
+    let bytes = read_file(disk, path, FILE_BYTES_MAX);
+    let Some(bytes) = bytes.map_err(|error| failed(error.to_string()))? else {
+        return Ok(Vec::new());
+    };
+    let text = String::from_utf8(bytes).map_err(|_| failed("the file is not text".to_owned()))?;
+    decode_received(&text).map_err(|error| error.to_string())
+}
+
+/// A panic leaves each of these values usable: they change in single steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

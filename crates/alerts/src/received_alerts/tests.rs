@@ -1,0 +1,177 @@
+//! Alerts from outside on a clock that the tests set, with files in a temporary directory.
+
+use disk::OsDisk;
+use journal::random_id;
+
+use super::*;
+
+const MINUTE: i64 = 60 * 1_000_000_000;
+
+/// Alerts in a directory of their own, which is removed at the end.
+struct StoredAlerts {
+    dir: PathBuf,
+    alerts: ReceivedAlerts,
+}
+
+impl StoredAlerts {
+    fn new() -> StoredAlerts {
+        let dir = std::env::temp_dir().join(format!("topdeck-received-{:x}", random_id()));
+        std::fs::create_dir(&dir).unwrap();
+        let alerts = ReceivedAlerts::open(Arc::new(OsDisk), &dir, 0).0;
+        StoredAlerts { dir, alerts }
+    }
+
+    /// What a server finds that starts after a kill.
+    fn reopen(&mut self, now_ns: i64) -> Option<String> {
+        let (alerts, problem) = ReceivedAlerts::open(Arc::new(OsDisk), &self.dir, now_ns);
+        self.alerts = alerts;
+        problem
+    }
+
+    /// Firing, transition and end in minutes of the only alert.
+    fn only(&self) -> (bool, u64, i64) {
+        let [alert] = &self.alerts.alerts()[..] else { panic!("not one alert") };
+        (alert.is_firing, alert.transition, alert.ends_ns / MINUTE)
+    }
+}
+
+impl Drop for StoredAlerts {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// An alert with times in minutes.
+fn alert(name: &str, starts: i64, ends: i64) -> SubmittedAlert {
+    SubmittedAlert {
+        labels: [("alertname".to_owned(), name.to_owned())].into(),
+        annotations: BTreeMap::new(),
+        starts_ns: starts * MINUTE,
+        ends_ns: ends * MINUTE,
+        is_timeout: false,
+        generator_url: String::new(),
+    }
+}
+
+#[test]
+fn an_alert_fires_until_its_end_unless_it_is_received_again() {
+    let stored = StoredAlerts::new();
+    assert!(stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap());
+    // Prometheus sends a later end each minute: no change of state.
+    assert!(!stored.alerts.put(vec![alert("a", 0, 5)], MINUTE).unwrap());
+    assert_eq!(stored.only(), (true, 1, 5));
+    assert_eq!(stored.alerts.next_deadline_ns(), Some(5 * MINUTE));
+    assert!(!stored.alerts.settle(4 * MINUTE).unwrap());
+    assert!(stored.alerts.settle(5 * MINUTE).unwrap());
+    assert_eq!(stored.only(), (false, 2, 5));
+    // Again: it fires anew, as another alert.
+    let began_ns = stored.alerts.alerts()[0].began_ns;
+    assert!(stored.alerts.put(vec![alert("a", 6, 10)], 6 * MINUTE).unwrap());
+    assert_eq!(stored.only(), (true, 3, 10));
+    assert_ne!(stored.alerts.alerts()[0].began_ns, began_ns);
+    // Its source resolves it.
+    assert!(stored.alerts.put(vec![alert("a", 6, 7)], 7 * MINUTE).unwrap());
+    assert_eq!(stored.only(), (false, 4, 7));
+    assert!(!stored.alerts.put(vec![alert("a", 6, 7)], 8 * MINUTE).unwrap(), "repeated");
+    assert!(!stored.alerts.settle(21 * MINUTE).unwrap());
+    assert_eq!(stored.alerts.alerts().len(), 1);
+    assert!(!stored.alerts.settle(22 * MINUTE).unwrap());
+    assert_eq!(stored.alerts.alerts().len(), 0, "it is forgotten after 15 minutes");
+    assert!(!stored.alerts.put(vec![alert("b", 0, 1)], 22 * MINUTE).unwrap(), "an unknown end");
+    assert_eq!(stored.alerts.alerts().len(), 0);
+}
+
+#[test]
+fn overlapping_alerts_are_merged_as_in_alertmanager() {
+    let stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 0, 60)], 0).unwrap();
+    // The begin stays; a given end is not shortened by a timeout.
+    let again = SubmittedAlert { is_timeout: true, ..alert("a", 10, 15) };
+    stored.alerts.put(vec![again], 10 * MINUTE).unwrap();
+    let merged = stored.alerts.alerts()[0].clone();
+    assert_eq!((merged.starts_ns, merged.ends_ns), (0, 60 * MINUTE));
+    // The end of a timeout is replaced by any newer one.
+    let stored = StoredAlerts::new();
+    stored.alerts.put(vec![SubmittedAlert { is_timeout: true, ..alert("a", 0, 5) }], 0).unwrap();
+    stored.alerts.put(vec![alert("a", 1, 3)], MINUTE).unwrap();
+    assert_eq!(stored.only(), (true, 1, 3));
+}
+
+#[test]
+fn states_survive_a_kill_and_time_without_the_server_ends_nothing() {
+    let mut stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap();
+    let acknowledgement = AlertAcknowledgement {
+        at_ns: 0,
+        until_ns: 200 * MINUTE,
+        by: "ann".to_owned(),
+        note: String::new(),
+    };
+    assert!(stored.alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).unwrap());
+    assert!(!stored.alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).unwrap());
+    assert_eq!(stored.reopen(60 * MINUTE), None);
+    assert_eq!(stored.only(), (true, 2, 65));
+    assert_eq!(stored.alerts.alerts()[0].acknowledgement, Some(acknowledgement));
+    assert!(stored.alerts.settle(65 * MINUTE).unwrap());
+    assert_eq!(stored.alerts.alerts()[0].acknowledgement, None);
+    stored.reopen(66 * MINUTE);
+    assert_eq!(stored.only(), (false, 3, 65));
+}
+
+#[test]
+fn an_acknowledgement_expires_and_its_removal_has_one_effect() {
+    let stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 0, 100)], 0).unwrap();
+    let until = |minutes: i64| AlertAcknowledgement {
+        at_ns: 0,
+        until_ns: minutes * MINUTE,
+        by: "ann".to_owned(),
+        note: String::new(),
+    };
+    stored.alerts.change(|alert| alert.acknowledge(Some(&until(10)))).unwrap();
+    // The same with another expiry is no other state.
+    stored.alerts.change(|alert| alert.acknowledge(Some(&until(20)))).unwrap();
+    assert_eq!(stored.only(), (true, 2, 100));
+    assert!(!stored.alerts.settle(19 * MINUTE).unwrap());
+    assert!(stored.alerts.settle(20 * MINUTE).unwrap());
+    assert_eq!(stored.only(), (true, 3, 100));
+    assert!(!stored.alerts.change(|alert| alert.acknowledge(None)).unwrap());
+    assert_eq!(stored.only(), (true, 3, 100));
+}
+
+#[test]
+fn a_write_that_fails_is_an_error_and_is_made_later() {
+    let mut stored = StoredAlerts::new();
+    let blocked = stored.dir.join("received-alerts.new");
+    std::fs::create_dir(&blocked).unwrap();
+    let error = stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap_err().to_string();
+    assert!(error.starts_with("cannot store alerts: ") && error.ends_with("send them again"));
+    assert!(stored.alerts.settle(0).is_err(), "nothing follows from a state that is not durable");
+    std::fs::remove_dir(&blocked).unwrap();
+    assert!(stored.alerts.settle(0).is_ok());
+    stored.reopen(0);
+    assert_eq!(stored.only(), (true, 1, 5));
+}
+
+#[test]
+fn a_damaged_file_is_kept() {
+    let mut stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap();
+    let path = stored.dir.join("received-alerts");
+    let text = std::fs::read_to_string(&path).unwrap().replace("alertname a", "alertname b");
+    std::fs::write(&path, &text).unwrap();
+    let problem = stored.reopen(0).unwrap();
+    assert!(problem.contains("the checksum does not match, kept as "), "{problem}");
+    assert_eq!(std::fs::read_to_string(path.with_added_extension("damaged")).unwrap(), text);
+}
+
+#[test]
+fn an_alert_whose_end_was_long_ago_is_kept_until_it_was_told() {
+    let stored = StoredAlerts::new();
+    stored.alerts.put(vec![alert("a", 100, 104)], 100 * MINUTE).unwrap();
+    assert!(stored.alerts.put(vec![alert("a", 1, 1)], 101 * MINUTE).unwrap());
+    assert!(!stored.alerts.settle(115 * MINUTE).unwrap());
+    assert_eq!(stored.only(), (false, 2, 1));
+    stored.alerts.settle(116 * MINUTE).unwrap();
+    assert_eq!(stored.alerts.alerts().len(), 0);
+}
