@@ -74,3 +74,14 @@ test("a difference over time is exported with a cell where the shares differ", (
       "1970-01-01T00:00:00.000Z,1970-01-01T00:01:00.000Z,10,100,-0.5\r\n",
   );
 });
+
+test("names of percentiles have room before the maximum, and on a narrow chart", () => {
+  const names = (count: number, isNarrow: boolean) => {
+    const cells = [{ lower: 1, upper: 10, count }];
+    const of = { title: "latency", distribution: new Distribution(cells), unit: "ms" };
+    return spectrumDrawing(of, name, isNarrow).xTicks.map((tick) => tick.text);
+  };
+  expect(names(1_001, false)).toEqual(["min", "p50", "p90", "p99", "max"]);
+  expect(names(10_000, true)).toEqual(["min", "p90", "p99", "p99.9", "max"]);
+  expect(names(2, false)).toEqual(["min", "max"]);
+});

@@ -79,10 +79,14 @@ export function histogramCsv({ distribution, unit }: Omit<Subject, "title">): st
   ]);
 }
 
-/** Percentiles over an axis of nines, with their bounds. */
+/** Nines between the last percentile on the axis and the maximum, so that their names fit. */
+const MIN_DISTANCE = 0.4;
+
+/** Percentiles over an axis of nines, with their bounds. A narrow chart has fewer names. */
 export function spectrumDrawing(
   { title, distribution, unit }: Subject,
   colour: ChartDrawing["colour"],
+  isNarrow = false,
 ): ChartDrawing {
   const scale = scaleOf(distribution);
   const quantiles = percentiles.spectrumQuantiles(distribution.count);
@@ -93,7 +97,10 @@ export function spectrumDrawing(
       const value = distribution.quantile(q)?.[end];
       return value === undefined ? null : Math.min(Math.max(scale.share(value), 0), 1);
     });
-  const nines = Array.from({ length: Math.max(Math.ceil(last) - 1, 0) }, (_, at) => at + 1);
+  const nines = Array.from(
+    { length: Math.max(Math.floor(last - MIN_DISTANCE), 0) },
+    (_, at) => at + 1,
+  );
   return {
     title,
     lines: [
@@ -106,11 +113,14 @@ export function spectrumDrawing(
     y: [0, 1],
     xTicks: [
       { at: 0, text: "min" },
-      { at: percentiles.axisPosition(0.5), text: "p50" },
+      ...(last < 2 * MIN_DISTANCE || isNarrow
+        ? []
+        : [{ at: percentiles.axisPosition(0.5), text: "p50" }]),
       ...nines.map((at) => ({
         at,
         text: percentiles.percentileName(percentiles.quantileAt(at)),
       })),
+      { at: last, text: "max" },
     ],
     yTicks: scale.ticks(12).map((at) => ({ at: scale.share(at), text: formatValue(at, unit) })),
     threshold: null,
