@@ -515,8 +515,9 @@ impl Source for PrometheusSource<'_> {
         self.stored.time_range(&handles, range)
     }
 
-    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
-        self.stored.gaps(range)
+    fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
+        let handles = self.stored_handles(series);
+        self.stored.gaps(&handles.iter().collect::<Vec<_>>(), range)
     }
 
     fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {
