@@ -92,7 +92,8 @@ fn layout_warning(name: &str) -> String {
     let histogram = name.strip_suffix("_bucket").unwrap_or(name);
     format!(
         "{name}: the selected histograms have bucket layouts without common edges, so a sum by le \
-         may be too small, and a quantile of it too high; use histogram_quantile(…, sum(rate({histogram}[…])))"
+         may be too small, and a quantile of it too high; use histogram_quantile(…, \
+         sum(rate({histogram}[…])))"
     )
 }
 
