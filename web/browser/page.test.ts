@@ -505,3 +505,46 @@ test("compare says which side is faster, and B has presets", async () => {
     .poll(() => page.getByTestId("comparison").innerText(), { timeout: 20_000 })
     .toMatch(/p50 [\d.]+ ms against [\d.]+ ms \([−+±]\d+ %\), p99/);
 });
+
+// An instant, as in a link of another program, was "not a valid range".
+test("the heatmap of an instant is that of the minute before it", async () => {
+  const instant = new Date(end - 3 * HOUR).toISOString();
+  await explore({ from: instant, to: instant });
+  const response = await server.ask<HistogramJson>("/v1/histogram", {
+    selector: "latency",
+    from: new Date(end - 3 * HOUR - 60e3).toISOString(),
+    to: instant,
+  });
+  expect(response.count).toBeGreaterThan(0);
+  const drawn = Number(await page.locator(".heatmap").getAttribute("data-drawn"));
+  expect(drawn).toBe(response.count);
+});
+
+// A phone showed the options first, then the chart, and the number two screens below.
+test("on a phone the number is above the options and the chart", async () => {
+  await page.setViewportSize({ width: 390, height: 800 });
+  await explore({ threshold: "1s" });
+  const top = async (what: string) => (await page.locator(what).first().boundingBox())!.y;
+  const number = await top('[data-testid="above-threshold"]');
+  expect(number).toBeLessThan(await top("#threshold"));
+  expect(await top("#threshold")).toBeLessThan(await top(".heatmap"));
+  expect(number).toBeLessThan(800 / 2);
+  await page.setViewportSize({ width: 1360, height: 900 });
+});
+
+// The list of metrics had no filter, and no keys.
+test("a metric is found in the list by a part of its name, with keys only", async () => {
+  await open("explore", {});
+  const filter = page.getByLabel("Filter");
+  await filter.fill("tenc");
+  await expect.poll(() => page.getByRole("link", { name: "latency", exact: true }).count()).toBe(1);
+  await filter.press("ArrowDown");
+  expect(await page.evaluate(() => document.activeElement?.textContent?.trim())).toBe("latency");
+  await page.keyboard.press("ArrowUp");
+  await filter.fill("no such metric");
+  await page.getByText("No metric contains").waitFor();
+  await filter.fill("latency");
+  await filter.press("Enter");
+  await page.locator(".heatmap[data-drawn]").waitFor();
+  expect(page.url()).toContain("selector=latency");
+});

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { listMetrics, nameParts } from "../src/lib/metricLines";
+import { filterMetrics, listMetrics, nameParts } from "../src/lib/metricLines";
 
 // `doctor_recorded` was listed twice with the same text, and each metric of topdeck in ns and s.
 test("a metric has one line, and one of topdeck is not listed again in seconds", () => {
@@ -33,4 +33,14 @@ test("a long name is broken after a separator, not inside a word", () => {
   expect(nameParts(name)).toEqual(["topdeck_", "heap_", "trim.", "duration_", "seconds"]);
   for (const other of ["latency", "a__b_", "_", "a/b-c"])
     expect(nameParts(other).join("")).toBe(other);
+});
+
+test("the list of metrics is filtered by parts of name and help text", () => {
+  const line = (name: string, help: string) => ({ name, series: 1, units: "", help });
+  const lines = [line("http_duration", "Time of a request"), line("db_wait", "Time in a queue")];
+  const found = (filter: string) => filterMetrics(lines, filter).map(({ name }) => name);
+  expect(found("")).toEqual(["http_duration", "db_wait"]);
+  expect(found(" DB ")).toEqual(["db_wait"]);
+  expect(found("time http")).toEqual(["http_duration"]);
+  expect(found("request queue")).toEqual([]);
 });

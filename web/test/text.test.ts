@@ -7,6 +7,7 @@ import { locateError, formatLabels } from "../src/lib/query";
 import * as time from "../src/lib/time";
 import {
   formatBracket,
+  formatCellCount,
   formatCount,
   formatFrequency,
   formatInput,
@@ -50,7 +51,25 @@ test.each([
   ["5\u03bcs", "ns", 5e3],
   ["1e999", "ns", null],
   ["fast", "ns", null],
+  // A product of doubles would be 0.7000000000000001, inside the bucket above the bound 0.7.
+  ["700ms", "s", 0.7],
+  ["0.1us", "s", 1e-7],
+  ["35e-1ms", "s", 0.0035],
+  ["90min", "h", 1.5],
+  ["1.1kB", "B", 1100],
 ])("%s in %s is %d", (text, unit, expected) => expect(parseValue(text, unit)).toBe(expected));
+
+// The legend of a rate had "2" for 2.4 values, and "0.025" without a word for parts of a value.
+test.each([
+  [2.4, false, "2.4"],
+  [0.983, false, "0.983"],
+  [1_204, true, "1,204"],
+  [0.025, true, "1/40"],
+  [2.4, true, "2"],
+  [0, true, "0"],
+])("a cell with %d values, whole %s, has %s in the legend", (count, isWhole, expected) =>
+  expect(formatCellCount(count, isWhole)).toBe(expected),
+);
 
 test.each([
   [1.53e6, "ns", "1.53ms"],
@@ -159,7 +178,7 @@ test("a time without an offset is UTC in every time zone", () =>
 
 test("an invalid range is an error, and the limits of time are kept", () => {
   expect(() => time.requireRange({ from: "now", to: "-1h" }, 0)).toThrow(
-    /not a valid range; use times such as/,
+    /it ends before it starts; use times such as/,
   );
   const ends: [number, number] = [-9.2e12, 9.2e12];
   expect(time.resolveRange(time.shiftRange(ends, 0.5), 0)).not.toBeNull();
@@ -269,4 +288,13 @@ test("a bare number asks for its unit, that of the values first", () => {
 test("a rate of 0.983 values per second is not rounded to 1", () => {
   expect(formatFrequency(0.9827, false)).toBe("0.983");
   expect(formatFrequency(1_204, true)).toBe("1,204");
+});
+
+// A link to an instant was "not a valid range".
+test("a range from an instant to the same instant is the minute before it", () => {
+  const instant = "2026-11-22T05:00Z";
+  const at = Date.parse(instant);
+  expect(time.requireRange({ from: instant, to: instant }, 0)).toEqual([at - 60e3, at]);
+  expect(time.requireRange({ from: "now", to: "now" }, at)).toEqual([at - 60e3, at]);
+  expect(() => time.requireRange({ from: "soon", to: "now" }, 0)).toThrow(/not a valid range/);
 });

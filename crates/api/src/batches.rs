@@ -17,7 +17,7 @@ use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::{Intake, Receipt};
 use journal::BatchIdentity;
-use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest};
+use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest, Gap};
 use net::forward_protocol::{
     ACKED_SEQUENCE_HEADER, AGENT_HEADER, CONTENT_TYPE, IMPORT_PREFIX, KEY_HEADER, PATH,
     REJECTED_SEQUENCE_HEADER, SIGNATURE_HEADER,
@@ -267,6 +267,14 @@ fn append_batch(
     if let Some(receipt) = intake.find_duplicate(earlier)? {
         return Ok(receipt);
     }
+    // Here all series of the agent are of one producer; its gaps name producers of its own.
+    let batch = batch
+        .with_mapped_gaps(&mut |gap| {
+            if gap.reason == Gap::UNCLEAN_SHUTDOWN {
+                gap.producer = Some(identity.producer);
+            }
+        })
+        .map_err(refuse)?;
     Ok(intake.append_encoded(identity, agent, &batch)?)
 }
 

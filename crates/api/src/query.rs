@@ -144,7 +144,7 @@ const OVERVIEW: &[Parameter] = &[
     Parameter::integer("limit", "maximum number of rows; default 80, at most 5,000"),
     Parameter::text(
         "budget",
-        "time for reads; default: 80ms, at most 60s; incomplete counts the rows whose history \
+        "CPU time for reads; default: 80ms, at most 60s; incomplete counts the rows whose history \
          was not read in it",
     ),
     TIMEOUT,

@@ -55,8 +55,9 @@ async fn list_texts(context: Context, parameters: Parameters) -> Result<JsonBody
         let (mut told, mut found, mut bytes) = (Vec::new(), 0u64, 0);
         // A point is before its interval's end.
         let range = from.saturating_sub(1)..to.saturating_add(1);
-        let mut gaps: BTreeSet<Gap> = view.gaps(&range).into_iter().collect();
-        for series in view.select(&wanted) {
+        let selected = view.select(&wanted);
+        let mut gaps: BTreeSet<Gap> = view.gaps_of(&selected, &range).into_iter().collect();
+        for series in selected {
             active.check_cancelled()?;
             let mut last = None;
             let missing = view.samples(&series, range.clone(), &mut |sample| {

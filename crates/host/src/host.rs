@@ -36,7 +36,7 @@ impl HostCollector {
         let (notes, live) = (sources.warnings().to_vec(), sources.live.clone());
         let supervised = intake.supervisor().thread("host");
         let mut worker = HostWorker {
-            producer: intake.producer("host"),
+            producer: intake.volatile_producer("host"),
             host,
             sources,
             last_end: began,
@@ -104,6 +104,9 @@ impl HostWorker {
         }
         let stopped = self.sources.stop();
         let last = retry_final_scrape(|| self.read(intake.now()));
+        if last.is_ok() {
+            intake.end_volatile_producer(&self.producer);
+        }
         stopped.and(last.map_err(Error::from))
     }
 

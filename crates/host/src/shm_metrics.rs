@@ -150,8 +150,8 @@ fn collect(
     let supervised = intake.supervisor().thread("programs");
     let mut worker = ShmWorker {
         // The name must not change: a producer's identity is a hash of its name.
-        producer: intake.producer("programs"),
-        sums_producer: intake.producer(SUMS_PRODUCER),
+        producer: intake.volatile_producer("programs"),
+        sums_producer: intake.volatile_producer(SUMS_PRODUCER),
         sums_max: SUMMED_PROCESSES_MAX,
         collector,
         host,
@@ -201,6 +201,10 @@ impl ShmWorker {
         let last = retry_final_scrape(|| self.read(intake.now()));
         // Otherwise the next start reports the same values again, which changes nothing.
         let _ = self.collector.save();
+        if last.is_ok() {
+            intake.end_volatile_producer(&self.producer);
+            intake.end_volatile_producer(&self.sums_producer);
+        }
         Ok(last?)
     }
 

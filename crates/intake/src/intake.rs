@@ -15,7 +15,9 @@ use crate::error::{Error, Result};
 use crate::group_commit::{GroupCommit, Receipt};
 use crate::housekeeping;
 use crate::ingest_writer::IngestWriter;
-use crate::intake_state::{BatchOutcomes, IdentityRejections, IntakeState, batch_bytes_max, lock};
+use crate::intake_state::{
+    BatchOutcomes, IdentityRejections, IntakeState, SELF_PRODUCER, batch_bytes_max, lock,
+};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::known_keys::{KnownKeys, ProducerKey};
 use crate::ledger_file::LedgerFile;
@@ -268,10 +270,31 @@ impl Intake {
         self.shared.ledger_reader.unclean_stop()
     }
 
-    /// Declares that a source runs whose buffered data is lost if the process is killed. The next
-    /// start after a kill then writes a gap. Durable on return.
-    pub fn declare_volatile_source(&self) -> Result<()> {
-        self.shared.ledger_reader.declare_volatile()
+    /// Declares that sources start whose buffered data is lost if the process is killed. The next
+    /// start after a kill then writes a gap for each of their producers. Until
+    /// [`Intake::finish_volatile_start`], the gap concerns any series. Durable on return.
+    pub fn begin_volatile_start(&self) -> Result<()> {
+        self.shared.ledger_reader.begin_volatile_start()
+    }
+
+    /// Declares that these sources have started and have their producers.
+    pub fn finish_volatile_start(&self) {
+        // The self metrics of an interval are in memory too.
+        let own = self.producer(SELF_PRODUCER);
+        self.shared.ledger_reader.finish_volatile_start(own.id());
+    }
+
+    /// The producer of a source whose buffered data is lost if the process is killed.
+    pub fn volatile_producer(&self, name: &str) -> Producer {
+        let producer = self.producer(name);
+        self.shared.ledger_reader.add_volatile_producer(producer.id());
+        producer
+    }
+
+    /// Declares that the source of a volatile producer has stopped and has appended all of its data.
+    pub fn end_volatile_producer(&self, producer: &Producer) {
+        let end = self.shared.target.journal().watermarks().end;
+        self.shared.ledger_reader.remove_volatile_producer(producer.id(), end);
     }
 
     /// Declares that data accepted without acknowledgement could not be passed on before the

@@ -29,7 +29,7 @@ use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
 /// Producer of the self metrics.
-const SELF_PRODUCER: &str = "topdeck";
+pub(crate) const SELF_PRODUCER: &str = "topdeck";
 /// Duration of one wait for the batch that records the unclean shutdown.
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a batch behind other batches of its producer that wait for journal space.
@@ -462,12 +462,15 @@ impl IntakeState {
         self.append(&self.producer(SELF_PRODUCER), writer).map(drop)
     }
 
-    /// Writes the gap of the unclean shutdown to the journal; retried later after a failure.
+    /// Writes the gaps of the unclean shutdown to the journal; retried later after a failure.
     pub(crate) fn report_unclean_shutdown(&self) {
         use collect::SeriesSink as _;
-        let Some(gap) = self.ledger_reader.unclean_shutdown_gap() else { return };
+        let gaps = self.ledger_reader.unclean_shutdown_gaps();
+        if gaps.is_empty() {
+            return;
+        }
         let mut writer = self.writer(SeriesKeyEncoding::CANONICAL);
-        writer.gap(gap);
+        gaps.into_iter().for_each(|gap| writer.gap(gap));
         let mut telling = lock(&self.shutdown_gap_receipt);
         if telling.is_none() {
             match self.append(&self.producer(SELF_PRODUCER), writer) {

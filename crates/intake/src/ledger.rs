@@ -5,7 +5,7 @@
 //! Checkpoints, reloads and further reads do not change the result: records before the position are
 //! skipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::catch_unwind;
 
 use journal::{BatchIdentity, producer_origin, with_origin};
@@ -113,6 +113,8 @@ pub struct Ledger {
     pub(crate) is_closed: bool,
     /// Whether sources were running that lose buffered data in a kill.
     pub(crate) is_volatile: bool,
+    /// Producers of these sources; empty if they are not known.
+    pub(crate) volatile_producers: BTreeSet<u64>,
     pub(crate) entries: BTreeMap<u64, LedgerEntry>,
     /// Shared entry of producers beyond the maximum and records without a producer.
     pub(crate) unattributed: LedgerEntry,
@@ -129,6 +131,7 @@ impl Ledger {
             saved_at: begun,
             is_closed: false,
             is_volatile: false,
+            volatile_producers: BTreeSet::new(),
             entries: BTreeMap::new(),
             unattributed: LedgerEntry { name: "others".to_owned(), ..LedgerEntry::default() },
         }

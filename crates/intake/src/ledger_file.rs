@@ -27,8 +27,12 @@ use crate::error::{Error, Result};
 use crate::ledger::{EPOCHS_MAX, Ledger, LedgerEntry, PRODUCERS_MAX};
 
 const TITLE: &str = "topdeck book ";
-/// Format version that is written, and the only one that is read.
-pub const VERSION: u32 = 1;
+/// Format version that is written.
+pub const VERSION: u32 = 2;
+/// The oldest version that is read: it has no `volatile` lines.
+const VERSION_OLDEST: u32 = 1;
+/// Maximum number of `volatile` lines: listeners and sources of the host are far fewer.
+pub(crate) const VOLATILE_PRODUCERS_MAX: usize = 4096;
 /// Maximum file size in bytes: about the size with the maximum number of producers and the longest
 /// names and reasons.
 const BYTES_MAX: u64 = 64 << 20;
@@ -73,7 +77,8 @@ impl LedgerFile {
         }
         if let Some(found) = unsupported_version(&bytes) {
             return Err(Error::JournalFailed(format!(
-                "{}: format version {found} is not supported; this topdeck reads version {VERSION}",
+                "{}: format version {found} is not supported; this topdeck reads \
+                 versions up to {VERSION}",
                 self.path.display()
             )));
         }
@@ -112,9 +117,13 @@ fn version(text: &str) -> Option<u32> {
 
 fn unsupported_version(bytes: &[u8]) -> Option<u32> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let version = version(text).filter(|&version| version != VERSION)?;
+    let version = version(text).filter(|&version| !is_read(version))?;
     let (body, last) = split_last_line(text);
     (last == checksum_line(body)).then_some(version)
+}
+
+fn is_read(version: u32) -> bool {
+    (VERSION_OLDEST..=VERSION).contains(&version)
 }
 
 /// Escapes a text as one non-empty word.
@@ -147,6 +156,9 @@ impl Ledger {
         line(format_args!("saved {}", self.saved_at));
         let state = if self.is_closed { "closed" } else { "open" };
         line(format_args!("state {state} {}", if self.is_volatile { "lossy" } else { "whole" }));
+        for producer in &self.volatile_producers {
+            line(format_args!("volatile {producer:x}"));
+        }
         let entries = self.entries.iter().map(|(&id, entry)| (Some(id), entry));
         for (id, entry) in entries.chain([(None, &self.unattributed)]) {
             let id = id.map_or("-".to_owned(), |id| format!("{id:x}"));
@@ -192,7 +204,7 @@ impl Ledger {
     pub fn decode(bytes: &[u8]) -> Result<Ledger, String> {
         let text = std::str::from_utf8(bytes).map_err(|_| "not UTF-8".to_owned())?;
         let (body, last) = split_last_line(text);
-        if version(text) != Some(VERSION) {
+        if !version(text).is_some_and(is_read) {
             return Err("the first line is not that of a ledger".to_owned());
         }
         if last != checksum_line(body) {
@@ -223,6 +235,12 @@ impl Ledger {
                 let [state, lossy] = split_words(rest)?;
                 self.is_closed = ["open", "closed"].iter().position(|&word| word == state)? == 1;
                 self.is_volatile = ["whole", "lossy"].iter().position(|&word| word == lossy)? == 1;
+            }
+            "volatile" => {
+                let producers = &mut self.volatile_producers;
+                let producer = u64::from_str_radix(rest, 16).ok()?;
+                (producers.len() < VOLATILE_PRODUCERS_MAX && producers.insert(producer))
+                    .then_some(())?;
             }
             "producer" => {
                 let (id, entry) = parse_entry(rest)?;

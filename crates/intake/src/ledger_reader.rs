@@ -3,7 +3,7 @@
 //! The ledger is written with its position, and only then the subscriber is moved to this position.
 //! So the journal always retains records that the ledger on disk does not count; and as only
 //! durable records are counted, the ledger never counts a record that the journal loses. Lock
-//! order: `subscriber`, `ledger`, `recent`.
+//! order: `subscriber`, `volatile_sources`, `ledger`, `recent`.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ledger::{CountedRecord, Ledger};
 use crate::ledger_file::{LedgerFile, LedgerLoad};
 use crate::recent_batches::{BatchSums, RecentBatches};
+use crate::volatile_sources::{UncleanShutdown, VolatileSources};
 use crate::write_target::WriteTarget;
 
 /// Name of the subscriber and of its ledger.
@@ -39,12 +40,10 @@ pub(crate) struct LedgerReader {
     recent: Option<Mutex<RecentBatches>>,
     /// The ledger at the start of this process, with all records of earlier processes.
     previous: Ledger,
-    /// The possible loss of the previous process, until it is in the journal.
-    unclean_shutdown: Mutex<Option<Gap>>,
-    /// The same, for the log.
+    /// What a kill loses, and what the previous process may have lost.
+    volatile_sources: Mutex<VolatileSources>,
+    /// Interval of the possible loss of the previous process, for the log.
     last_stop: Option<Gap>,
-    /// Whether sources run that lose buffered data in a kill.
-    is_volatile: AtomicBool,
     has_new_names: AtomicBool,
     /// Whether the last read failed: records that the subscriber returned may be uncounted.
     has_failed: AtomicBool,
@@ -101,13 +100,7 @@ impl LedgerReader {
             true => Ledger::new(journal.id(), subscriber.position(), now),
             false => load_ledger(&file, journal.id(), &mut subscriber, now, &mut notes)?,
         };
-        let killed = (ledger.is_volatile && !ledger.is_closed).then(|| Gap {
-            start: ledger.saved_at.min(now),
-            end: now,
-            producer: None,
-            lost: None,
-            reason: Gap::UNCLEAN_SHUTDOWN.to_owned(),
-        });
+        let volatile_sources = VolatileSources::after(&ledger, now);
         let recent = home.store().map(|_| {
             let disk = journal.disk().clone();
             let mut recent = RecentBatches::open(disk, ledger_dir(home), journal.id());
@@ -123,9 +116,8 @@ impl LedgerReader {
             subscriber: Mutex::new(subscriber),
             previous: ledger.clone(),
             ledger: Mutex::new(ledger),
-            last_stop: killed.clone(),
-            unclean_shutdown: Mutex::new(killed),
-            is_volatile: AtomicBool::new(false),
+            last_stop: volatile_sources.unclean_shutdown().and_then(UncleanShutdown::summary),
+            volatile_sources: Mutex::new(volatile_sources),
             has_new_names: AtomicBool::new(false),
             has_failed: AtomicBool::new(false),
             supervisor: home.supervisor().clone(),
@@ -133,12 +125,7 @@ impl LedgerReader {
             warnings: notes,
         };
         reader.read_new()?;
-        {
-            let mut ledger = lock(&reader.ledger);
-            // An unclean shutdown is reported again until its gap is in the journal.
-            (ledger.is_closed, ledger.is_volatile) =
-                (false, lock(&reader.unclean_shutdown).is_some());
-        }
+        lock(&reader.ledger).is_closed = false;
         reader.previous = reader.ledger();
         // On a full disk, queries still work, and remotes still fetch records, which frees space.
         if let Err(error) = reader.save(false) {
@@ -194,10 +181,11 @@ impl LedgerReader {
         self.has_new_names.store(false, Ordering::Relaxed);
         self.unsaved_bytes.store(0, Ordering::Relaxed);
         let ledger = {
-            let killed = lock(&self.unclean_shutdown);
+            let mut sources = lock(&self.volatile_sources);
             let mut ledger = lock(&self.ledger);
-            ledger.is_closed = is_closed && killed.is_none();
-            ledger.saved_at = killed.as_ref().map_or_else(|| (self.clock.0)(), |gap| gap.start);
+            ledger.is_closed = is_closed && sources.unclean_shutdown().is_none();
+            let durable = ledger.position();
+            sources.write_to(&mut ledger, durable, (self.clock.0)());
             ledger.clone()
         };
         if let Some(recent) = &self.recent {
@@ -238,11 +226,11 @@ impl LedgerReader {
             || self.unsaved_bytes.load(Ordering::Relaxed) > UNSAVED_BYTES_MAX
     }
 
-    /// Records that a kill loses data from now on; durable on return.
-    pub(crate) fn declare_volatile(&self) -> Result<()> {
-        self.is_volatile.store(true, Ordering::Relaxed);
-        let was_lossy = std::mem::replace(&mut lock(&self.ledger).is_volatile, true);
-        if !was_lossy && let Err(error) = self.save(false) {
+    /// Records that sources start whose data a kill loses; durable on return. Until all of them
+    /// have started, their producers are not known.
+    pub(crate) fn begin_volatile_start(&self) -> Result<()> {
+        let is_new = lock(&self.volatile_sources).begin_start();
+        if is_new && let Err(error) = self.save(false) {
             // Retried with the next names; until then a kill leaves no gap.
             self.has_new_names.store(true, Ordering::Relaxed);
             return Err(error);
@@ -250,9 +238,26 @@ impl LedgerReader {
         Ok(())
     }
 
-    /// The possible loss of the previous process, if it was killed.
-    pub(crate) fn unclean_shutdown_gap(&self) -> Option<Gap> {
-        lock(&self.unclean_shutdown).clone()
+    /// Records that all sources have started; `producer` is one of theirs. The ledger is written
+    /// with the next names.
+    pub(crate) fn finish_volatile_start(&self, producer: u64) {
+        lock(&self.volatile_sources).finish_start(producer);
+        self.has_new_names.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_volatile_producer(&self, producer: u64) {
+        lock(&self.volatile_sources).add(producer);
+    }
+
+    /// Records that a source has stopped; its batches end before a position.
+    pub(crate) fn remove_volatile_producer(&self, producer: u64, end: u64) {
+        lock(&self.volatile_sources).remove(producer, end);
+    }
+
+    /// The possible loss of the previous process, if it was killed: one gap for each producer.
+    pub(crate) fn unclean_shutdown_gaps(&self) -> Vec<Gap> {
+        let sources = lock(&self.volatile_sources);
+        sources.unclean_shutdown().map(|lost| lost.gaps.clone()).unwrap_or_default()
     }
 
     /// The possible loss that this process found at its start.
@@ -260,10 +265,9 @@ impl LedgerReader {
         self.last_stop.as_ref()
     }
 
-    /// Called when the gap is in the journal.
+    /// Called when the gaps are in the journal.
     pub(crate) fn clear_unclean_shutdown(&self) {
-        *lock(&self.unclean_shutdown) = None;
-        lock(&self.ledger).is_volatile = self.is_volatile.load(Ordering::Relaxed);
+        lock(&self.volatile_sources).clear_unclean_shutdown();
     }
 
     /// Last counted sequence of a producer epoch.

@@ -32,6 +32,7 @@ mod series_cache;
 mod settings;
 mod silence_monitor;
 mod space_monitor;
+mod volatile_sources;
 mod write_target;
 
 mod acknowledged_damage;

@@ -207,7 +207,7 @@ impl SilenceMonitor {
                     let line = format!(
                         "source {} is retired after {} of silence",
                         name_of(*id),
-                        seconds(retire_after)
+                        duration_text(retire_after)
                     );
                     lines.push((LogLevel::Info, line));
                 }
@@ -221,14 +221,14 @@ impl SilenceMonitor {
                         "source {} is silent: no batch for {}, usually one every {}; check that \
                          it runs and reaches this server",
                         name_of(*id),
-                        seconds(silence),
-                        seconds(interval)
+                        duration_text(silence),
+                        duration_text(interval)
                     );
                     lines.push((LogLevel::Warn, line));
                 }
                 (false, Some(since)) => {
                     history.silent_since = None;
-                    let after = seconds(history.last.saturating_sub(since));
+                    let after = duration_text(history.last.saturating_sub(since));
                     let line = format!("source {} sends again after {after}", name_of(*id));
                     lines.push((LogLevel::Info, line));
                 }
@@ -258,9 +258,15 @@ impl SilenceMonitor {
     }
 }
 
-/// `62 s`.
-fn seconds(ns: i64) -> String {
-    format!("{} s", ns / 1_000_000_000)
+/// Whole seconds or, from an hour on, minutes: `62 s`, `5 min 30 s`, `2 h`.
+fn duration_text(ns: i64) -> String {
+    let seconds = ns / 1_000_000_000;
+    let (parts, rest, name) = match seconds {
+        ..120 => return format!("{seconds} s"),
+        120..3_600 => (format!("{} min", seconds / 60), seconds % 60, "s"),
+        _ => (format!("{} h", seconds / 3_600), seconds / 60 % 60, "min"),
+    };
+    if rest == 0 { parts } else { format!("{parts} {rest} {name}") }
 }
 
 #[cfg(test)]
@@ -327,7 +333,7 @@ mod tests {
             [
                 "251 warn source p1 is silent: no batch for 51 s, usually one every 10 s; check \
                  that it runs and reaches this server",
-                "351 info source p1 sends again after 150 s",
+                "351 info source p1 sends again after 2 min 30 s",
             ]
         );
     }
@@ -391,7 +397,7 @@ mod tests {
         watch.send(21, 10);
         watch.wait(1_000);
         assert_eq!(watch.lines.len(), 2, "{:?}", watch.lines);
-        assert_eq!(watch.lines[1], "801 info source p1 is retired after 600 s of silence");
+        assert_eq!(watch.lines[1], "801 info source p1 is retired after 10 min of silence");
         assert_eq!(watch.monitor.sources(watch.now, &|_| String::new()), []);
     }
 

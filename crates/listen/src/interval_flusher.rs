@@ -157,7 +157,9 @@ impl IntervalFlusher {
             lost.add_aggregate(DropReason::JournalFull, &aggregate);
         }
         self.shared.counters.count_drops(&lost);
-        if !self.retained.is_empty() {
+        if self.retained.is_empty() {
+            self.intake.end_volatile_producer(&self.shared.counters.producer);
+        } else {
             // Writes the rows or, if they are lost, only the gap: otherwise a gap would not be
             // recorded before the next start.
             self.intake.mark_unclean_shutdown();

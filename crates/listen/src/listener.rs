@@ -74,7 +74,7 @@ impl Listener {
                 .max(1),
             counters: ListenerCounters::new(
                 intake.meter(),
-                intake.producer(settings.format.name()),
+                intake.volatile_producer(settings.format.name()),
                 settings.format.name(),
             ),
             recent_errors: RecentErrors::new(

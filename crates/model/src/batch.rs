@@ -203,7 +203,7 @@ impl BatchWriter {
     pub fn finish(mut self) -> Batch {
         self.close();
         put_gaps(&mut self.out, &self.gaps);
-        Batch { bytes: self.out, samples: self.count }
+        Batch { bytes: self.out, samples: self.count, has_gaps: !self.gaps.is_empty() }
     }
 }
 
@@ -234,6 +234,7 @@ fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
 pub struct Batch {
     bytes: Vec<u8>,
     samples: u64,
+    has_gaps: bool,
 }
 
 impl Batch {
@@ -241,14 +242,16 @@ impl Batch {
     /// passed.
     pub fn decode(bytes: Vec<u8>) -> Result<Batch> {
         let mut samples = 0;
-        for entry in BatchReader::new(&bytes)? {
+        let mut reader = BatchReader::new(&bytes)?;
+        for entry in reader.by_ref() {
             let entry = entry?;
             if let SampleValue::Histogram(histogram) = entry.decode()? {
                 check_count(&format!("series {}", entry.series.id()), &histogram)?;
             }
             samples = u64::saturating_add(samples, 1);
         }
-        Ok(Batch { bytes, samples })
+        let has_gaps = !reader.gaps().is_empty();
+        Ok(Batch { bytes, samples, has_gaps })
     }
 
     /// The encoded batch.
@@ -299,7 +302,7 @@ impl Batch {
             }
         }
         out.extend_from_slice(&self.bytes[copied..]);
-        Ok(Batch { bytes: out, samples: self.samples })
+        Ok(Batch { bytes: out, samples: self.samples, has_gaps: self.has_gaps })
     }
 }
 
@@ -337,9 +340,32 @@ impl Batch {
     /// The same batch with additional gaps.
     pub fn with_gaps(self, gaps: impl Iterator<Item = Gap>) -> Batch {
         let gaps: Vec<Gap> = gaps.collect();
-        let Batch { bytes: mut out, samples } = self;
+        let Batch { bytes: mut out, samples, has_gaps } = self;
         put_gaps(&mut out, &gaps);
-        Batch { bytes: out, samples }
+        Batch { bytes: out, samples, has_gaps: has_gaps || !gaps.is_empty() }
+    }
+}
+
+impl Batch {
+    /// The same batch with each gap changed by `map`. Without gaps, nothing is copied.
+    pub fn with_mapped_gaps(self, map: &mut dyn FnMut(&mut Gap)) -> Result<Batch> {
+        if !self.has_gaps {
+            return Ok(self);
+        }
+        let mut reader = self.read();
+        let mut writer = BatchWriter::default();
+        for entry in reader.by_ref() {
+            let entry = entry?;
+            if entry.starts_group {
+                writer.begin_copy(&entry);
+            }
+            writer.copy(&entry);
+        }
+        for mut gap in reader.gaps().iter().cloned() {
+            map(&mut gap);
+            writer.gap(gap);
+        }
+        Ok(writer.finish())
     }
 }
 
@@ -555,6 +581,36 @@ mod tests {
         assert!(
             writer.finish().with_canonical_keys(&mut |_| Some(series(3).canonical_key())).is_err()
         );
+    }
+
+    #[test]
+    fn gaps_are_mapped_and_samples_kept() {
+        let gap = |producer| Gap {
+            start: 1,
+            end: 2,
+            producer,
+            lost: None,
+            reason: Gap::UNCLEAN_SHUTDOWN.to_owned(),
+        };
+        let write = |gaps: &[Gap]| {
+            let mut writer = BatchWriter::default();
+            for number in 0..8 {
+                let series = series(number);
+                writer.series(&series);
+                for end in 1..3 {
+                    let value = value(series.kind(), end as f64);
+                    writer.sample(&Sample { start: end - 1, end, value }).unwrap();
+                }
+            }
+            gaps.iter().for_each(|gap| writer.gap(gap.clone()));
+            writer.finish()
+        };
+        let mut map = |gap: &mut Gap| gap.producer = Some(7);
+        let both = Batch::decode(write(&[gap(None), gap(Some(3))]).bytes().to_vec()).unwrap();
+        let mapped = both.with_mapped_gaps(&mut map).unwrap();
+        assert_eq!(mapped, write(&[gap(Some(7)), gap(Some(7))]));
+        let without = write(&[]);
+        assert_eq!(without.clone().with_mapped_gaps(&mut map).unwrap(), without);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! ones. A count exists only where it is exact: if the bounds of a sender have changed and the new
 //! buckets cross the old bound, the series of the old bound ends, as in Prometheus.
 
+use std::collections::BTreeSet;
+
 use crate::histogram::{BucketGrid, FloatHistogram, GoNumber};
 
 /// Part of a classic histogram.
@@ -51,41 +53,113 @@ fn count_up_to(histogram: &FloatHistogram, bound: f64) -> Option<f64> {
 /// Bounds of the buckets of a histogram over time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BucketBounds {
-    /// In ascending order.
-    pub(crate) all: Vec<f64>,
-    grid: Option<BucketGrid>,
-    has_explicit_bounds: bool,
-    has_changed_grid: bool,
+    /// Whether the histogram has samples.
+    has_samples: bool,
+    explicit: Vec<f64>,
+    /// Fine buckets that have values, by grid: a sender may change it.
+    fine: Vec<FineBuckets>,
+}
+
+/// Buckets of a grid that have values.
+#[derive(Clone, Debug)]
+struct FineBuckets {
+    grid: BucketGrid,
+    /// Ends of the buckets around zero.
+    zero: Vec<f64>,
+    /// The greatest distance from zero at which a bucket is cut.
+    zero_threshold: f64,
+    positive: BTreeSet<i32>,
+    /// By the index of their magnitude.
+    negative: BTreeSet<i32>,
 }
 
 impl BucketBounds {
     /// Adds the bounds of a histogram: all of them if they are explicit.
     pub(crate) fn add(&mut self, histogram: &FloatHistogram) {
-        match &histogram.grid {
-            BucketGrid::Custom(custom) => {
-                self.has_explicit_bounds = true;
-                self.all.extend(custom.iter());
-            }
-            grid => {
-                let is_same = self.grid.get_or_insert_with(|| grid.clone()) == grid;
-                self.has_changed_grid |= !is_same;
-                let filled = histogram.buckets().filter(|bucket| bucket.count != 0.0);
-                self.all.extend(filled.flat_map(|bucket| [bucket.lower, bucket.upper]));
-            }
+        self.has_samples = true;
+        if let BucketGrid::Custom(custom) = &histogram.grid {
+            self.explicit.extend(custom.iter().filter(|bound| bound.is_finite()));
+            sort_bounds(&mut self.explicit);
+            return;
         }
-        self.all.retain(|bound| bound.is_finite());
-        self.all.push(f64::INFINITY);
-        sort_bounds(&mut self.all);
+        let at = match self.fine.iter().position(|of| of.grid == histogram.grid) {
+            Some(at) => at,
+            None => {
+                self.fine.push(FineBuckets::new(histogram.grid.clone()));
+                self.fine.len() - 1
+            }
+        };
+        self.fine[at].add(histogram);
     }
 
-    /// Grid of which all bounds are edges, so that every histogram with it has a count for each.
-    pub(crate) fn grid(&self) -> Option<&BucketGrid> {
-        self.grid.as_ref().filter(|_| !self.has_explicit_bounds && !self.has_changed_grid)
+    /// All bounds, in ascending order. The ends of fine buckets that fold into `target` are those
+    /// of its buckets; then every histogram that folds into it has a count for each of them.
+    pub(crate) fn all(&self, target: Option<&BucketGrid>) -> Vec<f64> {
+        let mut all = self.explicit.clone();
+        self.fine.iter().for_each(|buckets| buckets.add_ends(target, &mut all));
+        if self.has_samples {
+            all.push(f64::INFINITY);
+        }
+        sort_bounds(&mut all);
+        all
     }
 
-    /// Whether fine buckets of other widths were added: not all bounds are edges of all of them.
-    pub(crate) fn has_changed_grid(&self) -> bool {
-        self.has_changed_grid
+    /// Grids of fine buckets.
+    pub(crate) fn fine_grids(&self) -> impl Iterator<Item = &BucketGrid> {
+        self.fine.iter().map(|buckets| &buckets.grid)
+    }
+
+    /// Whether it has explicit bounds, at least at times.
+    pub(crate) fn has_explicit(&self) -> bool {
+        !self.explicit.is_empty()
+    }
+
+    /// Widths of the buckets around zero.
+    pub(crate) fn zero_thresholds(&self) -> impl Iterator<Item = f64> {
+        self.fine.iter().map(|buckets| buckets.zero_threshold)
+    }
+}
+
+impl FineBuckets {
+    fn new(grid: BucketGrid) -> FineBuckets {
+        FineBuckets {
+            grid,
+            zero: Vec::new(),
+            zero_threshold: 0.0,
+            positive: BTreeSet::new(),
+            negative: BTreeSet::new(),
+        }
+    }
+
+    fn add(&mut self, histogram: &FloatHistogram) {
+        let filled = |counts: &[(i32, f64)]| {
+            counts.iter().filter(|of| of.1 != 0.0).map(|of| of.0).collect::<Vec<i32>>()
+        };
+        self.positive.extend(filled(&histogram.positive));
+        self.negative.extend(filled(&histogram.negative));
+        self.zero_threshold = self.zero_threshold.max(histogram.zero_threshold);
+        if histogram.zero_count != 0.0 {
+            let zero =
+                histogram.buckets().find(|bucket| bucket.lower <= 0.0 && bucket.upper >= 0.0);
+            self.zero.extend(zero.iter().flat_map(|bucket| [bucket.lower, bucket.upper]));
+            sort_bounds(&mut self.zero);
+        }
+    }
+
+    fn add_ends(&self, target: Option<&BucketGrid>, all: &mut Vec<f64>) {
+        let target =
+            target.filter(|target| self.grid.common(target).is_ok_and(|common| common == **target));
+        let ends = |index: i32| {
+            let (lower, upper) = match target {
+                Some(target) => target.edges(self.grid.fold(index, target)),
+                None => self.grid.edges(index),
+            };
+            [lower, upper].map(|end| end.max(self.zero_threshold))
+        };
+        let positive = self.positive.iter().flat_map(|&index| ends(index));
+        let negative = self.negative.iter().flat_map(|&index| ends(index).map(|end| -end));
+        let finite = |bound: &f64| bound.is_finite();
+        all.extend(positive.chain(negative).chain(self.zero.iter().copied()).filter(finite));
     }
 }
 
@@ -123,7 +197,7 @@ mod tests {
         let mut bounds = BucketBounds::default();
         bounds.add(histogram);
         let found: Vec<(String, f64)> = bounds
-            .all
+            .all(None)
             .into_iter()
             .map(|bound| (bound_label(bound), ClassicPart::Bucket(bound).value(histogram).unwrap()))
             .collect();

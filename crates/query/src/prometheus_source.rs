@@ -194,7 +194,8 @@ impl<'a> PrometheusSource<'a> {
                         BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
-                    buckets.push(FoundBuckets { labels, kind, histogram, bounds });
+                    let (own, bounds) = (bounds, Vec::new());
+                    buckets.push(FoundBuckets { labels, kind, histogram, own, bounds });
                     continue;
                 }
             };
@@ -203,8 +204,8 @@ impl<'a> PrometheusSource<'a> {
                 found.push(self.add(labels, kind, SourceSeries::Classic(series)));
             }
         }
+        let warnings = found_buckets::share_bounds(&mut buckets);
         if matches!(search, BucketSearch::Samples(_)) {
-            let warnings = found_buckets::share_bounds(&mut buckets);
             warnings.into_iter().for_each(|warning| self.add_hint(warning));
         }
         self.add_buckets(selector, buckets, &stored, &mut found);
@@ -219,9 +220,9 @@ impl<'a> PrometheusSource<'a> {
         stored: &HashSet<LabelSet>,
         found: &mut Vec<SeriesHandle>,
     ) {
-        for FoundBuckets { labels, kind, histogram, bounds } in buckets {
-            let mut is_selected = bounds.all.is_empty();
-            for &bound in &bounds.all {
+        for FoundBuckets { labels, kind, histogram, bounds, .. } in buckets {
+            let mut is_selected = bounds.is_empty();
+            for &bound in &bounds {
                 let bucket = selection::bucket_labels(selector, &labels, kind, bound);
                 let Some(bucket) = bucket else { continue };
                 is_selected = true;
@@ -232,7 +233,7 @@ impl<'a> PrometheusSource<'a> {
                 }
             }
             if !is_selected {
-                self.add_hint(bound_hint(labels.name(), &histogram.unit, &bounds.all));
+                self.add_hint(bound_hint(labels.name(), &histogram.unit, &bounds));
             }
         }
     }
@@ -514,8 +515,9 @@ impl Source for PrometheusSource<'_> {
         self.stored.time_range(&handles, range)
     }
 
-    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
-        self.stored.gaps(range)
+    fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
+        let handles = self.stored_handles(series);
+        self.stored.gaps(&handles.iter().collect::<Vec<_>>(), range)
     }
 
     fn estimate_rows(&self, series: u64, range: &Range<i64>, step: Option<i64>) -> u64 {

@@ -84,9 +84,9 @@ pub trait Source: Sync {
         Ok((range.start < range.end).then_some(range))
     }
 
-    /// Known gaps in a range (start exclusive, end inclusive) of any series: no selector matches a
-    /// series whose rows are all missing.
-    fn gaps(&self, _range: &Range<i64>) -> Vec<Gap> {
+    /// Known gaps in a range (start exclusive, end inclusive) that may concern some series, or one
+    /// that is not stored: no selector matches a series whose rows are all missing.
+    fn gaps(&self, _series: &[&SeriesHandle], _range: &Range<i64>) -> Vec<Gap> {
         Vec::new()
     }
 

@@ -228,8 +228,8 @@ impl Source for StoreSource<'_> {
         Ok((start < end).then_some(start..end))
     }
 
-    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
-        self.view.gaps(range)
+    fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
+        self.view.gaps_of(&self.resolve_handles(series), range)
     }
 
     fn select_count(&self, selector: &Selector) -> Result<u64> {

@@ -61,9 +61,25 @@ pub fn date(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + next, month, day)
 }
 
-/// Formatted duration.
+/// Duration for a sentence, exact: `2 h`, `1 h 30 min`, `12.5 s`.
 pub fn duration_text(ns: i64) -> String {
-    ValueFormatter::new(Some(&Unit::Nanoseconds)).exact(ns as f64)
+    const UNITS: [(i64, &str); 3] =
+        [(S_PER_DAY * NS_PER_S, "d"), (3_600 * NS_PER_S, "h"), (60 * NS_PER_S, "min")];
+    let seconds = |ns: i64| ValueFormatter::new(Some(&Unit::Nanoseconds)).exact(ns as f64);
+    let mut parts: Vec<String> = Vec::new();
+    let mut rest = ns;
+    for (unit_ns, name) in UNITS {
+        let count = rest / unit_ns;
+        if count != 0 {
+            parts.push(format!("{count} {name}"));
+            // The sign is that of the first part.
+            rest = (rest % unit_ns).saturating_abs();
+        }
+    }
+    if rest != 0 || parts.is_empty() {
+        parts.push(seconds(rest));
+    }
+    parts.join(" ")
 }
 
 /// Duration in the largest unit that divides it: `30d`.
@@ -132,6 +148,25 @@ mod tests {
             if month > 12 {
                 (year, month) = (year + 1, 1);
             }
+        }
+    }
+
+    /// The reason of an alert said "once it held for 7,200 s".
+    #[test]
+    fn durations_are_in_hours_and_minutes() {
+        for (ns, expected) in [
+            (0, "0 ns"),
+            (1_500_000, "1.5 ms"),
+            (12 * NS_PER_S + NS_PER_S / 2, "12.5 s"),
+            (60 * NS_PER_S, "1 min"),
+            (62 * NS_PER_S, "1 min 2 s"),
+            (7_200 * NS_PER_S, "2 h"),
+            (5_400 * NS_PER_S, "1 h 30 min"),
+            (-5_400 * NS_PER_S, "-1 h 30 min"),
+            (90_000 * NS_PER_S + 1_000_000, "1 d 1 h 1 ms"),
+            (30 * 86_400 * NS_PER_S, "30 d"),
+        ] {
+            assert_eq!(duration_text(ns), expected, "{ns}");
         }
     }
 

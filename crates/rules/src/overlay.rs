@@ -190,8 +190,8 @@ impl Source for OverlaySource<'_> {
         Ok(total)
     }
 
-    fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
-        self.source.gaps(range)
+    fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
+        self.source.gaps(&stored_references(series), range)
     }
 
     fn select_count(&self, selector: &Selector) -> query::Result<u64> {

@@ -27,6 +27,9 @@ pub trait StorageWriter: Send + Sync + Debug {
     /// is set.
     fn add_series(&self, series: &[(Option<u64>, Vec<u8>)], durably: bool) -> Result<()>;
 
+    /// Appends further producers of series that were added before; durability as above.
+    fn add_producers(&self, producers: &[(SeriesId, u64)], durably: bool) -> Result<()>;
+
     /// Appends deletions of series, durably and in one write.
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()>;
 }
@@ -60,6 +63,13 @@ pub enum SeriesRecord<'a> {
         /// The producer that it counts for; `None` for series stored before producers were
         /// recorded.
         producer: Option<u64>,
+    },
+    /// Another producer than the one that the series counts for sent it too.
+    Sent {
+        /// The series.
+        id: SeriesId,
+        /// The producer.
+        producer: u64,
     },
     /// The series was deleted.
     Deleted(SeriesId),

@@ -89,6 +89,7 @@ impl StoreInner {
                     keys.insert(id, key.to_owned());
                 }
             }
+            SeriesRecord::Sent { .. } => {}
             SeriesRecord::Deleted(id) => {
                 let key = keys.remove(&id);
                 let series = key.and_then(|key| Series::from_canonical_key(&key).ok());

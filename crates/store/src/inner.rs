@@ -150,20 +150,43 @@ impl StoreInner {
         self.state().failure.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Appends missing canonical keys to the series file; returns the number in the file. They
+    /// Appends missing canonical keys and producers to the series file; returns the number in the file. They
     /// survive a process crash, and with `durably` also a power loss.
     pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
         let _turn = lock(&self.keys_lock);
         let key_count = self.stored_keys.load(Ordering::Relaxed);
-        let series: Vec<(Option<u64>, Vec<u8>)> = {
-            let index = self.index();
+        let (producers, series) = {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            // Their series are among those read here or stored before.
+            let producers = index.take_unstored_producers();
             let new = (key_count..index.len() as u64).map(|number| SeriesNumber(number as u32));
-            new.map(|number| (index.producer(number), index.key(number).to_owned())).collect()
+            let series: Vec<(Option<u64>, Vec<u8>)> =
+                new.map(|number| (index.producer(number), index.key(number).to_owned())).collect();
+            (producers, series)
         };
-        self.storage.add_series(&series, durably)?;
-        let key_count = key_count.saturating_add(series.len() as u64);
-        self.stored_keys.store(key_count, Ordering::Relaxed);
-        Ok(key_count)
+        let stored = self.storage.add_series(&series, durably && producers.is_empty());
+        let stored = stored.and_then(|()| {
+            let key_count = key_count.saturating_add(series.len() as u64);
+            self.stored_keys.store(key_count, Ordering::Relaxed);
+            self.append_producers(&producers, durably)?;
+            Ok(key_count)
+        });
+        if stored.is_err() {
+            let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+            index.put_back_unstored_producers(producers);
+        }
+        stored
+    }
+
+    fn append_producers(&self, producers: &[(SeriesNumber, u64)], durably: bool) -> Result<()> {
+        if producers.is_empty() {
+            return Ok(());
+        }
+        let ids: Vec<(SeriesId, u64)> = {
+            let index = self.index();
+            producers.iter().map(|&(number, producer)| (index.id(number), producer)).collect()
+        };
+        self.storage.add_producers(&ids, durably)
     }
 
     /// Returns an open part.

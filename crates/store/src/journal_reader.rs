@@ -399,7 +399,17 @@ impl StoreInner {
         let index = self.index();
         let known = index.number(&id);
         let number = match (known, series) {
-            (Some(number), _) => number,
+            (Some(number), _) => {
+                if let Some(producer) = producer
+                    && !index.has_producer(number, producer)
+                {
+                    drop(index);
+                    let mut index = self.index.write().unwrap_or_else(PoisonError::into_inner);
+                    index.add_producer(number, producer);
+                    return Ok((number, index.kind(number)));
+                }
+                number
+            }
             (None, SeriesRef::Id(id)) => return Err(Error::UnknownSeries { id: *id }),
             (None, SeriesRef::Key(key)) => {
                 drop(index);

@@ -120,6 +120,12 @@ impl StorageWriter for LocalBackend {
         })
     }
 
+    fn add_producers(&self, producers: &[(SeriesId, u64)], durably: bool) -> Result<()> {
+        self.append(durably, |writer| {
+            producers.iter().for_each(|(id, producer)| writer.add_producer(id, *producer));
+        })
+    }
+
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()> {
         self.append(true, |writer| ids.iter().for_each(|id| writer.delete(id)))
     }

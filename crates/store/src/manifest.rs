@@ -4,7 +4,7 @@
 //! It is readable text, one fact a line:
 //!
 //! ```text
-//! topdeck store 2
+//! topdeck store 3
 //! generation N                      incremented by each commit
 //! journal ID POSITION               contains this journal up to this position (exclusive)
 //! series N                          minimum number of keys in the series file
@@ -20,7 +20,8 @@
 //! a colon, and comma-separated numbers of base parts and ranges of them; days are separated by
 //! semicolons. `DROPPED` is `dropped` where a rule by selector dropped rows of some series from the
 //! part. Version 1 has no `DROPPED`: there, a rollup counts as `dropped` if a rule limits its
-//! resolution. Specification: `docs/formats/manifest.md`.
+//! resolution. Up to version 2, the series file has no records of further producers.
+//! Specification: `docs/formats/manifest.md`.
 
 #![cfg_attr(
     not(test),
@@ -40,7 +41,7 @@ use crate::resolution::{DAY, Resolution};
 
 const TITLE: &str = "topdeck store ";
 /// The version written.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// The oldest version read.
 const VERSION_OLDEST: u32 = 1;
 /// Fields of a `part` line.

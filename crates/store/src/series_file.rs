@@ -8,6 +8,7 @@
 //!                 kind 1: u64, the producer that the series of the records after it count for; one byte, 0, if
 //!                         it is not known
 //!                 kind 2: the id of a deleted series; it may be added again later
+//!                 kind 3: the id of a series, and u64, another producer that sent it
 //! ```
 //! Numbers are little-endian. The producer is unknown at the start and after damage.
 
@@ -25,6 +26,8 @@ const KIND_SHIFT: u32 = 24;
 const KEY: u32 = 0;
 const PRODUCER: u32 = 1;
 const DELETED: u32 = 2;
+const SENT: u32 = 3;
+const SENT_BYTES: usize = size_of::<SeriesId>() + size_of::<u64>();
 
 /// Encodes what is appended to the file.
 #[derive(Clone, Debug, Default)]
@@ -47,6 +50,14 @@ impl SeriesWriter {
             self.producer = producer;
         }
         self.record(KEY, canonical_key);
+    }
+
+    pub(crate) fn add_producer(&mut self, id: &SeriesId, producer: u64) {
+        let mut payload = [0; SENT_BYTES];
+        let (of_id, of_producer) = payload.split_at_mut(id.0.len());
+        of_id.copy_from_slice(&id.0);
+        of_producer.copy_from_slice(&producer.to_le_bytes());
+        self.record(SENT, &payload);
     }
 
     pub(crate) fn delete(&mut self, id: &SeriesId) {
@@ -97,6 +108,7 @@ pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64
                 each(SeriesRecord::Added { key: canonical_key, producer })
             }
             SeriesFileRecord::Producer(found) => producer = found,
+            SeriesFileRecord::Sent(id, producer) => each(SeriesRecord::Sent { id, producer }),
             SeriesFileRecord::Deleted(id) => each(SeriesRecord::Deleted(id)),
         }
         writer.intact_end = bytes.len().saturating_sub(rest.len()) as u64;
@@ -109,6 +121,7 @@ pub(crate) fn read(bytes: &[u8], each: &mut dyn FnMut(SeriesRecord<'_>)) -> (u64
 enum SeriesFileRecord<'a> {
     Key(&'a [u8]),
     Producer(Option<u64>),
+    Sent(SeriesId, u64),
     Deleted(SeriesId),
 }
 
@@ -129,6 +142,11 @@ fn record(bytes: &[u8]) -> Option<(SeriesFileRecord<'_>, &[u8])> {
         KEY => SeriesFileRecord::Key(payload),
         PRODUCER if payload == [0] => SeriesFileRecord::Producer(None),
         PRODUCER => SeriesFileRecord::Producer(Some(u64::from_le_bytes(payload.try_into().ok()?))),
+        SENT => {
+            let (id, producer) = payload.split_first_chunk()?;
+            let producer = u64::from_le_bytes(producer.try_into().ok()?);
+            SeriesFileRecord::Sent(SeriesId(*id), producer)
+        }
         DELETED => SeriesFileRecord::Deleted(SeriesId(payload.try_into().ok()?)),
         _ => return None,
     };
@@ -146,6 +164,9 @@ mod tests {
                 SeriesRecord::Added { key: canonical_key, producer } => {
                     format!("{} {producer:?}", String::from_utf8_lossy(canonical_key))
                 }
+                SeriesRecord::Sent { id, producer } => {
+                    format!("sent {} Some({producer})", id.0[0])
+                }
                 SeriesRecord::Deleted(id) => format!("deleted {}", id.0[0]),
             });
         });
@@ -158,6 +179,7 @@ mod tests {
         writer.add(Some(7), b"a");
         writer.add(Some(7), b"b");
         writer.delete(&SeriesId([3; 16]));
+        writer.add_producer(&SeriesId([4; 16]), 9);
         writer.add(Some(8), b"c");
         writer.add(None, b"from a part");
         writer.take_pending().1
@@ -167,8 +189,15 @@ mod tests {
     fn records_round_trip_and_can_be_appended_to() {
         let mut bytes = file();
         let (found, damaged, mut writer) = lines(&bytes);
-        let all =
-            ["old None", "a Some(7)", "b Some(7)", "deleted 3", "c Some(8)", "from a part None"];
+        let all = [
+            "old None",
+            "a Some(7)",
+            "b Some(7)",
+            "deleted 3",
+            "sent 4 Some(9)",
+            "c Some(8)",
+            "from a part None",
+        ];
         assert_eq!((found, damaged), (all.map(str::to_owned).to_vec(), 0));
         writer.add(Some(8), b"d");
         let (at, more) = writer.take_pending();

@@ -462,10 +462,32 @@ impl ReadView {
 
     /// Known gaps within a time range, of any series, by time.
     pub fn gaps(&self, range: &Range<i64>) -> Vec<Gap> {
+        sorted(self.known_gaps(range))
+    }
+
+    /// Known gaps within a time range that may concern some series, by time. Without series, those
+    /// that may concern one that is not stored.
+    pub fn gaps_of(&self, series: &[impl AsRef<SelectedSeries>], range: &Range<i64>) -> Vec<Gap> {
+        let series: Vec<SelectedSeries> = series.iter().map(|found| *found.as_ref()).collect();
+        sorted(self.known_gaps_of(&series, range))
+    }
+
+    /// Recorded gaps that touch `range` and may concern some series.
+    fn known_gaps_of(&self, series: &[SelectedSeries], range: &Range<i64>) -> Vec<Gap> {
         let mut gaps = self.known_gaps(range);
-        gaps.sort();
-        gaps.dedup();
+        self.retain_gaps_of(series, &mut gaps);
         gaps
+    }
+
+    /// Leaves out gaps of producers that sent none of some series.
+    fn retain_gaps_of(&self, series: &[SelectedSeries], gaps: &mut Vec<Gap>) {
+        if gaps.iter().all(|gap| gap.affected_producer().is_none()) {
+            return;
+        }
+        let producers = self.inner.index().producers_of(series);
+        gaps.retain(|gap| {
+            gap.affected_producer().is_none_or(|producer| producers.may_contain(producer))
+        });
     }
 
     /// Recorded gaps that touch `range`.
@@ -475,6 +497,12 @@ impl ReadView {
         gaps.retain(|gap| overlaps(gap, range));
         gaps
     }
+}
+
+fn sorted(mut gaps: Vec<Gap>) -> Vec<Gap> {
+    gaps.sort();
+    gaps.dedup();
+    gaps
 }
 
 /// Whether the first row of a rollup chunk is a point-in-time value. False for an unreadable chunk;
@@ -513,7 +541,7 @@ impl<T> ColumnIter<'_, T> {
         let ranges: Vec<Range<i64>> = (self.next..end).map(|at| self.grid.column(at)).collect();
         self.next = end;
         let Some(all) = enclosing_range(ranges.iter()) else { return Ok(()) };
-        let mut gaps = self.view.known_gaps(&all);
+        let mut gaps = self.view.known_gaps_of(&self.series_queries, &all);
         let values = (self.read_columns)(self.view, &self.series_queries, &ranges, &mut gaps)?;
         gaps.sort();
         gaps.dedup();

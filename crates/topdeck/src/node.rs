@@ -78,10 +78,11 @@ impl Node {
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         reserve_first_segment(&intake, log);
         // Before any role accepts data.
-        declare_volatile_sources(&settings, &intake, log);
+        begin_volatile_start(&settings, &intake, log);
         let role_context = role_context(&intake, &settings, data);
         let roles =
             RunningRoles::start(&settings.roles, &role_context).map_err(Error::from_boxed)?;
+        finish_volatile_start(&settings, &intake);
         let context = api::Context::new(Arc::clone(&intake), settings.node.query_service(data))
             .with_routes(roles.routes())
             .with_write_routes(roles.write_routes());
@@ -151,9 +152,10 @@ impl Node {
         settings.roles.validate_files(Some(self.mode)).map_err(Error::from_boxed)?;
         self.server.reload()?;
         // Before any role accepts data.
-        declare_volatile_sources(&settings, &self.intake, self.log);
+        begin_volatile_start(&settings, &self.intake, self.log);
         let context = role_context(&self.intake, &settings, &self.data);
         let reloaded = self.roles.reload(&settings.roles, &context).await;
+        finish_volatile_start(&settings, &self.intake);
         self.context.queries.set_sections(self.roles.status());
         notes.extend(reloaded.map_err(Error::from_boxed)?);
         self.keep(&settings.node)?;
@@ -282,13 +284,20 @@ fn reserve_first_segment(intake: &Intake, log: ServerLog) {
 }
 
 /// Roles with data in memory lose it if the process is killed: the next start reports that.
-fn declare_volatile_sources(settings: &Settings, intake: &Intake, log: ServerLog) {
+fn begin_volatile_start(settings: &Settings, intake: &Intake, log: ServerLog) {
     let buffers_in_memory = settings.roles.buffers_in_memory();
     // If the disk is full, it is written with the ledger once there is space.
-    if buffers_in_memory && let Err(error) = intake.declare_volatile_source() {
+    if buffers_in_memory && let Err(error) = intake.begin_volatile_start() {
         log.warn(format_args!(
             "cannot record the start for the detection of unclean shutdowns: {error}"
         ));
+    }
+}
+
+/// The roles have started, each with its producers: a kill concerns only their series.
+fn finish_volatile_start(settings: &Settings, intake: &Intake) {
+    if settings.roles.buffers_in_memory() {
+        intake.finish_volatile_start();
     }
 }
 

@@ -10,7 +10,7 @@ import {
 } from "./distribution";
 import { PersistedValue } from "./persisted";
 import { serverClock } from "./serverClock.svelte";
-import { rangeBetween, type TimeRange } from "./time";
+import { rangeBetween, requireRange, type TimeRange } from "./time";
 
 /** A request that failed: rejected by the server, or without a response. */
 export class ApiError extends Error {
@@ -293,6 +293,22 @@ export function heatmapQuery({ selector, start, end, step }: Heatmap): {
     promql: isTagSearch ? null : `sum(exact_increase(${selector}[${step}ms]))`,
     path: "/v1/heatmap",
     parameters: { selector, ...range, step: `${step}ms` },
+  };
+}
+
+/** The query of a distribution, for other clients: a range that ends now is fixed. */
+export function histogramQuery(
+  selector: string,
+  range: TimeRange,
+  now: number,
+): ReturnType<typeof heatmapQuery> {
+  const [start, end] = requireRange(range, now);
+  const isTagSearch = /^\s*(and|or|not)\(/.test(selector);
+  const length = `${Math.round(end - start)}ms`;
+  return {
+    promql: isTagSearch ? null : `sum(exact_increase(${selector}[${length}] @ ${end / 1e3}))`,
+    path: "/v1/histogram",
+    parameters: { selector, ...rangeParameters(rangeBetween(start, end)) },
   };
 }
 

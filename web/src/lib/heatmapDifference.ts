@@ -1,9 +1,12 @@
 /** The difference of two heatmaps: for each cell, its share of the column in B less that in A. */
 
 import type { Heatmap } from "./api";
+import { csvRows, type ChartDrawing, type DrawnCell } from "./chartDrawing";
 import type { Rgb } from "./colour";
 import { binRows } from "./raster";
 import type { Scale } from "./scale";
+import * as time from "./time";
+import { formatValue } from "./unit";
 
 export interface HeatmapDifference {
   columns: number;
@@ -66,4 +69,72 @@ export function differencePixels(
     }
   }
   return image;
+}
+
+/** Start and end of a column, in milliseconds. */
+function columnTimes(of: Heatmap, column: number): readonly [number, number] {
+  const start = of.start + column * of.step;
+  return [start, start + of.step];
+}
+
+/** The difference as a file. */
+export function differenceDrawing(
+  { columns, rows, values, max }: HeatmapDifference,
+  of: Heatmap,
+  scale: Scale,
+  title: string,
+  isDark: boolean,
+  colour: ChartDrawing["colour"],
+): ChartDrawing {
+  const { a, b } = SIDES[isDark ? "dark" : "light"];
+  const cells: DrawnCell[] = [];
+  for (let column = 0; column < columns; column++) {
+    for (let row = 0; row < rows; row++) {
+      const value = values[column * rows + row]!;
+      if (!(Math.abs(value) > 0)) continue;
+      const strength = Math.sqrt(Math.abs(value) / max).toFixed(2);
+      cells.push({
+        x: columnTimes(of, column),
+        y: [row / rows, (row + 1) / rows],
+        colour: `rgb(${(value > 0 ? b : a).join(" ")} / ${strength})`,
+      });
+    }
+  }
+  const end = of.start + columns * of.step;
+  return {
+    title: `${title}: blue A, orange B`,
+    cells,
+    lines: [],
+    positions: [],
+    x: [of.start, end],
+    y: [0, 1],
+    xTicks: time
+      .timeTicks(of.start, end, 9)
+      .map((at) => ({ at, text: time.formatTick(at, end - of.start) })),
+    yTicks: scale.ticks(12).map((at) => ({ at: scale.share(at), text: formatValue(at, of.unit) })),
+    threshold: null,
+    colour,
+  };
+}
+
+/** A row per cell with a difference: its share of the column in B less that in A. */
+export function differenceCsv(
+  { columns, rows, values }: HeatmapDifference,
+  of: Heatmap,
+  scale: Scale,
+): string {
+  const named = (name: string) => (of.unit === "" ? name : `${name} (${of.unit})`);
+  const lines = [["start", "end", named("lower"), named("upper"), "share in B less that in A"]];
+  for (let column = 0; column < columns; column++) {
+    for (let row = 0; row < rows; row++) {
+      const value = values[column * rows + row]!;
+      if (!(Math.abs(value) > 0)) continue;
+      lines.push([
+        ...columnTimes(of, column).map((ms) => new Date(ms).toISOString()),
+        ...[row, row + 1].map((edge) => String(Number(scale.value(edge / rows).toPrecision(6)))),
+        String(Number(value.toPrecision(6))),
+      ]);
+    }
+  }
+  return csvRows(lines);
 }

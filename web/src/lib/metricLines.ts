@@ -35,6 +35,15 @@ export function listMetrics(
   });
 }
 
+/** Lines that contain all words of a filter, in the name or the help text. */
+export function filterMetrics(lines: readonly MetricLine[], filter: string): MetricLine[] {
+  const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+  return lines.filter(({ name, help = "" }) => {
+    const text = `${name} ${help}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
 /** Parts of a name, after each of which a line may end. */
 export function nameParts(name: string): string[] {
   return name.match(/[^_.:/-]*[_.:/-]+|[^_.:/-]+$/g) ?? [name];

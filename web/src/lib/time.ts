@@ -40,10 +40,17 @@ function parseUnbounded(text: string, now: number): number {
 /** Remedy in error messages. */
 export const EXPECTED = "use times such as -6h, now or 2026-11-22T05:00Z, the earlier first";
 
-/** Both ends in milliseconds; null if one is invalid or they are not in order. */
+/** Length of the range of an instant: no value has the length 0. */
+const INSTANT = 60e3;
+
+/**
+ * Both ends in milliseconds; null if one is invalid or they are not in order. An instant, which
+ * has equal ends, is the minute before it.
+ */
 export function resolveRange(range: TimeRange, now: number): [number, number] | null {
   const [from, to] = [parseTime(range.from, now), parseTime(range.to, now)];
-  return from !== null && to !== null && from < to ? [from, to] : null;
+  if (from === null || to === null || from > to) return null;
+  return [from === to ? to - INSTANT : from, to];
 }
 
 /** The same, as an error. */
@@ -51,7 +58,9 @@ export function requireRange(range: TimeRange, now: number): [number, number] {
   const resolved = resolveRange(range, now);
   if (resolved) return resolved;
   const [from, to] = [range.from.slice(0, 40), range.to.slice(0, 40)];
-  throw new Error(`cannot use the range "${from}" to "${to}": not a valid range; ${EXPECTED}`);
+  const isParsed = [range.from, range.to].every((text) => parseTime(text, now) !== null);
+  const cause = isParsed ? "it ends before it starts" : "not a valid range";
+  throw new Error(`cannot use the range "${from}" to "${to}": ${cause}; ${EXPECTED}`);
 }
 
 /** Shifts by a fraction of the length; a negative one is backwards. */

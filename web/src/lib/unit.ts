@@ -136,6 +136,15 @@ export function formatFrequency(number: number, isWhole: boolean): string {
   return isWhole ? formatCount(number) : formatValue(number, "");
 }
 
+/**
+ * A count of the values in a cell of a heatmap. Whole values of a bucket that is higher than a cell
+ * are spread over several: `1/40` of a value in each. Fractions of a rate have three digits.
+ */
+export function formatCellCount(count: number, isWhole: boolean): string {
+  if (!isWhole) return formatValue(count, "");
+  return count > 0 && count < 0.75 ? `1/${formatCount(1 / count)}` : formatCount(count);
+}
+
 /** A share: `3.1 %`, `99.97 %`; 0 % and 100 % only if exact. */
 export function formatShare(share: number): string {
   const percent = share * 100;
@@ -153,9 +162,21 @@ export function parseValue(text: string, unit: string): number | null {
     text.trim().replace("\u03bc", "µ"),
   );
   if (!found) return null;
-  const [number, named] = [Number(found[1]), found[2] ?? ""];
-  const limit = number * (factor(named, unit) ?? NaN);
+  const [number, named] = [found[1]!, found[2] ?? ""];
+  const limit = scaleDecimal(number, factor(named, unit) ?? [NaN, NaN]);
   return Number.isFinite(limit) ? limit : null;
+}
+
+/**
+ * A decimal number times a quotient, rounded once if that is a power of ten: 700 ms is 0.7 s, the
+ * bound of a bucket, and not 0.7000000000000001 s, which is inside the next one.
+ */
+function scaleDecimal(text: string, [by, divisor]: readonly [number, number]): number {
+  const exponent = Math.round(Math.log10(by / divisor));
+  const isPower = Math.abs(by / divisor / 10 ** exponent - 1) < 1e-9;
+  if (!isPower) return (Number(text) * by) / divisor;
+  const [digits, own] = text.toLowerCase().split("e");
+  return Number(`${digits}e${Number(own ?? 0) + exponent}`);
 }
 
 /** A threshold, which needs a unit if the values have one: `0.25` may be seconds or ms. */
@@ -174,12 +195,13 @@ export function unitsOf(unit: string): string[] {
   return unit in NANOSECONDS ? [unit, ...times.filter((name) => name !== unit)] : [unit];
 }
 
-/** The factor from a named unit to `unit`. */
-function factor(named: string, unit: string): number | null {
-  if (named === "" || named === unit) return 1;
+/** The quotient of a named unit and `unit`. */
+function factor(named: string, unit: string): readonly [number, number] | null {
+  if (named === "" || named === unit) return [1, 1];
   const [from, to] = [NANOSECONDS[named], NANOSECONDS[unit]];
-  if (from !== undefined && to !== undefined) return from / to;
-  return PREFIXES.find(([, prefix]) => named === prefix + unit)?.[0] ?? null;
+  if (from !== undefined && to !== undefined) return [from, to];
+  const prefix = PREFIXES.find(([, prefix]) => named === prefix + unit);
+  return prefix ? [prefix[0], 1] : null;
 }
 
 function digits(number: number): string {

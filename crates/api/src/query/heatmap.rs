@@ -49,7 +49,7 @@ pub(super) async fn heatmap(
         let selection =
             MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
         // Without an explicit `from` or `to`, gaps before or after the data are included.
-        let gaps = view.gaps(&selection.requested).into_iter().collect();
+        let gaps = view.gaps_of(&selection.series, &selection.requested).into_iter().collect();
         let total = Mixture::default();
         let (columns, bytes) = (Vec::new(), 0);
         let mut response = HeatmapResponse {

@@ -37,7 +37,7 @@ pub(super) async fn histogram(
         let mut columns = view.histograms(&selection.series, grid)?;
         let mut column = columns.next().expect("BUG: a grid of one column is empty")?;
         // Without an explicit `to`, gaps after the last point are included.
-        column.gaps.extend(view.gaps(&selection.requested));
+        column.gaps.extend(view.gaps_of(&selection.series, &selection.requested));
         column.gaps.sort();
         column.gaps.dedup();
         active.check_cancelled()?;

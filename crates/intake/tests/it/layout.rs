@@ -20,7 +20,53 @@ fn example() -> Ledger {
     let reason = "the kernel's buffer was full".to_owned();
     let gap = Gap { start: 5, end: 9, producer: None, lost: Some(2), reason };
     ledger.add_loss(Some(0x1d), &gap);
-    ledger
+    let text = String::from_utf8(ledger.encode()).unwrap();
+    let text = text.replace("state open whole\n", "state open lossy\nvolatile 1d\nvolatile 2e\n");
+    Ledger::decode(&with_checksum(&text)).unwrap()
+}
+
+/// The text with a checksum that is correct.
+fn with_checksum(text: &str) -> Vec<u8> {
+    let body = &text[..text.rfind("checksum ").unwrap()];
+    format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes()
+}
+
+/// A ledger of version 1, as released.
+const VERSION_1: &str = "topdeck book 1
+journal 00000000000000000000000000000007 3 6
+begun 1000000000
+saved 1000000000
+state open whole
+producer 1d statsd%20udp 1 1 4 1 0 0
+boot b007 1
+loss 1 2 0 5 9 the%20kernel's%20buffer%20was%20full
+producer - others 0 0 0 0 1 0
+checksum 4638d73e
+";
+
+#[test]
+fn ledger_of_version_1_is_read() {
+    let ledger = Ledger::decode(VERSION_1.as_bytes()).unwrap();
+    assert_eq!(ledger.total(), example().total());
+    let written = String::from_utf8(ledger.encode()).unwrap();
+    let expected = with_checksum(&VERSION_1.replace("book 1", "book 2"));
+    assert_eq!(written.as_bytes(), expected);
+}
+
+#[test]
+fn ledger_of_a_later_version_is_rejected_with_its_version() {
+    let disk = sim::SimDisk::new(1);
+    let intake = crate::fixture::new_journal_intake(&disk, &std::sync::Arc::default());
+    let file = intake.ledger_file("remote").unwrap();
+    let later = LEDGER_VERSION + 1;
+    let bytes = with_checksum(&VERSION_1.replace("book 1", &format!("book {later}")));
+    let path = std::path::Path::new(crate::fixture::DIR).join("ledgers/remote");
+    let process = disk.process();
+    let remote = disk::Disk::open(&process, &path, disk::OpenMode::CreateNew).unwrap();
+    remote.write_all_at(&bytes, 0).unwrap();
+    let error = file.load().unwrap_err().to_string();
+    let expected = format!("format version {later} is not supported");
+    assert!(error.contains(&expected), "{error}");
 }
 
 #[test]

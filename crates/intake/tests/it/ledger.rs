@@ -286,7 +286,7 @@ fn self_losses(intake: &Intake) -> Vec<String> {
 fn kill_of_a_volatile_source_is_a_gap() {
     let mut life = CrashHarness::new(1);
     assert!(life.open(None));
-    life.intake().declare_volatile_source().unwrap();
+    life.intake().begin_volatile_start().unwrap();
     // Clean shutdown.
     assert!(life.step(LedgerStep::Stop) && life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
@@ -294,7 +294,7 @@ fn kill_of_a_volatile_source_is_a_gap() {
     // No volatile source: nothing could be lost.
     assert!(life.open(None));
     assert_eq!(self_losses(life.intake()), Vec::<String>::new());
-    life.intake().declare_volatile_source().unwrap();
+    life.intake().begin_volatile_start().unwrap();
     assert!(life.open(None));
     let losses = self_losses(life.intake());
     assert!(losses.len() == 1 && losses[0].starts_with("topdeck was killed"), "{losses:?}");
@@ -306,6 +306,69 @@ fn kill_of_a_volatile_source_is_a_gap() {
     let own = ledger.entries().values().find(|entry| entry.name == "topdeck").unwrap();
     assert_eq!((own.losses[0].gaps, own.losses[0].gaps_of_unknown_size), (1, 1));
     assert!(own.losses[0].start < own.losses[0].end);
+}
+
+/// Hosts of which a series has the gap of the kill.
+fn hosts_with_gaps(store: &store::Store) -> Vec<String> {
+    let view = store.view().unwrap();
+    let mut found = view.select(&model::Selector::parse("latency").unwrap());
+    let all = i64::MIN..i64::MAX;
+    found.retain(|series| !view.gaps_of(&[series], &all).is_empty());
+    let mut hosts: Vec<String> =
+        found.iter().map(|found| found.series.labels()[0].1.clone()).collect();
+    hosts.sort();
+    hosts
+}
+
+/// A user sent over HTTP only, and each kill of the server marked all series as incomplete.
+#[test]
+fn kill_is_a_gap_only_in_series_of_volatile_producers() {
+    let (disk, now) = (SimDisk::new(1), Arc::new(AtomicI64::new(0)));
+    let (intake, store) = new_store_intake(&disk, &now, |_| {});
+    let send = |intake: &Intake, name: &str, hosts: &[&str]| {
+        let mut writer = intake.writer(KEY_ENCODING);
+        hosts.iter().for_each(|host| write(&mut writer, host, 1));
+        intake.append(&intake.producer(name), writer).unwrap().wait_durable().unwrap();
+    };
+    intake.begin_volatile_start().unwrap();
+    intake.volatile_producer("statsd");
+    intake.finish_volatile_start();
+    send(&intake, "http", &["http", "both"]);
+    send(&intake, "statsd", &["statsd", "both"]);
+    intake.checkpoint_ledger().unwrap();
+    assert_eq!(hosts_with_gaps(&store), [""; 0]);
+    drop((intake, store));
+    let (intake, store) = reopen_store_intake(&disk, &now, |_| {});
+    assert_eq!(hosts_with_gaps(&store), ["both", "statsd"]);
+    let losses = |name: &str| {
+        let ledger = saved_ledger(&intake);
+        let entry = ledger.entries().values().find(|entry| entry.name == name).cloned();
+        entry.map_or(0, |entry| entry.losses.len())
+    };
+    intake.checkpoint_ledger().unwrap();
+    assert_eq!((losses("statsd"), losses("http")), (1, 0), "the audit names the source");
+    drop((intake, store));
+    // Nothing was volatile in the last process.
+    let (_intake, store) = reopen_store_intake(&disk, &now, |_| {});
+    assert_eq!(hosts_with_gaps(&store), ["both", "statsd"]);
+    let gaps = store.view().unwrap().gaps(&(i64::MIN..i64::MAX));
+    assert_eq!(gaps.len(), 2, "one of statsd, one of topdeck's own metrics: {gaps:?}");
+}
+
+/// Which sources run is not known before all have started.
+#[test]
+fn kill_during_the_start_is_a_gap_in_all_series() {
+    let (disk, now) = (SimDisk::new(1), Arc::new(AtomicI64::new(0)));
+    let (intake, store) = new_store_intake(&disk, &now, |_| {});
+    let mut writer = intake.writer(KEY_ENCODING);
+    write(&mut writer, "http", 1);
+    intake.append(&intake.producer("http"), writer).unwrap().wait_durable().unwrap();
+    intake.begin_volatile_start().unwrap();
+    intake.volatile_producer("statsd");
+    intake.checkpoint_ledger().unwrap();
+    drop((intake, store));
+    let (_intake, store) = reopen_store_intake(&disk, &now, |_| {});
+    assert_eq!(hosts_with_gaps(&store), ["http"]);
 }
 
 #[test]

@@ -180,12 +180,16 @@ impl MetricQuery {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
-    /// Reports gaps in the slots, whichever metric they are in: a metric without any rows is not
-    /// found.
-    fn report_gaps(&self, evaluation: &mut Evaluation<'_>, steps: StepGrid) {
+    /// Reports gaps in the slots of the metrics, or of one that is not found because it has no rows.
+    fn report_gaps(
+        &self,
+        evaluation: &mut Evaluation<'_>,
+        metrics: &[(LabelSet, Vec<SeriesHandle>)],
+        steps: StepGrid,
+    ) {
         let range = self.grid(steps).range();
         // A sample at the start of a slot belongs to it.
-        evaluation.report_gaps(&(range.start.saturating_sub(1)..range.end));
+        evaluation.report_gaps(metrics, &(range.start.saturating_sub(1)..range.end));
     }
 
     /// Columns of the slots; a value at the end of a column belongs to the column.
@@ -240,8 +244,8 @@ impl MetricQuery {
         evaluation: &mut Evaluation<'_>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        self.report_gaps(evaluation, steps);
         let mut metrics = self.metrics(evaluation)?;
+        self.report_gaps(evaluation, &metrics, steps);
         if metrics.is_empty() && self.metric.is_some() {
             metrics.push((LabelSet::default(), Vec::new()));
         }
@@ -340,8 +344,8 @@ impl MetricQuery {
         by: Option<&[String]>,
         steps: StepGrid,
     ) -> Result<Vec<Stream>> {
-        self.report_gaps(evaluation, steps);
         let metrics = self.metrics(evaluation)?;
+        self.report_gaps(evaluation, &metrics, steps);
         let mut groups: BTreeMap<Vec<String>, (Vec<LabelSet>, Vec<&SeriesHandle>)> =
             BTreeMap::new();
         if by.is_none() {

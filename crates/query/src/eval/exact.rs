@@ -61,7 +61,7 @@ impl Evaluation<'_> {
         }
         if handles.is_empty() {
             // A series whose rows are all lost is not found; it is reported as a gap.
-            self.report_gaps(&range);
+            self.report_gaps(&[], &range);
             return Ok(Vec::new());
         }
         // Distributions and numbers with the same name form two groups.

@@ -95,7 +95,7 @@ impl Evaluation<'_> {
     ) -> Result<Vec<f64>> {
         match node.op {
             PlanOp::Duration(seconds) => {
-                let number = seconds * self.units_per_second(of)?;
+                let number = duration_in_unit(seconds, self.units_per_second(of)?);
                 Ok(vec![number; steps.count])
             }
             _ => self.scalar(node, steps),
@@ -187,4 +187,36 @@ fn range_kernel(call: &RangeFunctionCall, span: SourceSpan) -> Result<&'static R
     let names = promql::names_with_extension(extension).join(", ");
     let message = format!("{word} modifier can only be used with: {names} - not with {name}");
     Err(Error::Execution { span, message })
+}
+
+/// A duration in another unit, rounded once: 1.1 s are 1100 ms, the bound of a bucket, and not
+/// 1100.0000000000002 ms, which is inside the next one.
+fn duration_in_unit(seconds: f64, units_per_second: f64) -> f64 {
+    /// Doubles below it have all whole nanoseconds.
+    const EXACT_NS: f64 = 9e15;
+    let ns = (seconds * 1e9).round();
+    match ns.abs() < EXACT_NS {
+        true => ns / (1e9 / units_per_second),
+        false => seconds * units_per_second,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::duration_in_unit;
+
+    /// `histogram_count_above(1100ms, x)` with a bound at 1100 ms was a range.
+    #[test]
+    fn durations_are_the_doubles_of_bounds_in_their_unit() {
+        for (seconds, units_per_second, expected) in [
+            (1.1, 1e3, 1100.0),
+            (0.7, 1.0, 0.7),
+            (0.0035, 1e6, 3500.0),
+            (0.25, 1e9, 2.5e8),
+            (90.0, 1.0 / 60.0, 1.5),
+            (1e9, 1e9, 1e18),
+        ] {
+            assert_eq!(duration_in_unit(seconds, units_per_second), expected, "{seconds}");
+        }
+    }
 }

@@ -43,8 +43,8 @@ impl Evaluation<'_> {
         let lookback = self.settings.lookback;
         let range =
             fetch.shift.apply(steps.start).saturating_sub(lookback)..fetch.shift.apply(steps.end());
-        self.report_gaps(&range);
         let series = self.series(fetch, &range)?;
+        self.report_gaps(&series, &range);
         let retained = AtomicUsize::new(0);
         self.map_packs(&series, &range, steps, &|evaluation, pack, streams| {
             let mut latest: Vec<LatestPoints> = pack.iter().map(|_| Default::default()).collect();
@@ -123,8 +123,9 @@ impl Evaluation<'_> {
         fetch: &SeriesFetch,
         range: &Range<i64>,
     ) -> Result<Vec<SeriesGroup>> {
-        self.report_gaps(range);
-        self.series(fetch, range)
+        let series = self.series(fetch, range)?;
+        self.report_gaps(&series, range);
+        Ok(series)
     }
 
     /// Maps the samples of each series of a pack. Returns their number, which is charged.
@@ -235,10 +236,11 @@ impl Evaluation<'_> {
         Ok(increments)
     }
 
-    /// Reports gaps in a range, whichever series they are in: a read of existing series covers only
-    /// the time for which they have rows.
-    pub(crate) fn report_gaps(&mut self, range: &Range<i64>) {
-        self.gaps.extend(self.source.gaps(range));
+    /// Reports gaps in a range: a read of existing series covers only the time for which they have
+    /// rows, and a series whose rows are all missing is not found.
+    pub(crate) fn report_gaps(&mut self, series: &[SeriesGroup], range: &Range<i64>) {
+        let handles: Vec<&SeriesHandle> = series.iter().flat_map(|(_, same)| same).collect();
+        self.gaps.extend(self.source.gaps(&handles, range));
     }
 
     /// Selected series in the order of their labels: numbers and distributions with the same labels

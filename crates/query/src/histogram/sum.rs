@@ -287,7 +287,7 @@ impl BucketGrid {
     }
 
     /// Bucket of `coarser`, a result of [`Self::common`], into which bucket `index` folds.
-    pub(super) fn fold(&self, index: i32, coarser: &BucketGrid) -> i32 {
+    pub(crate) fn fold(&self, index: i32, coarser: &BucketGrid) -> i32 {
         let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
         match (self, coarser) {
             (own, coarser) if own == coarser => index,

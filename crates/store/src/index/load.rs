@@ -36,10 +36,18 @@ impl SeriesIndex {
                     refused.push(format!("canonical key: {error}"));
                 }
             }
+            SeriesRecord::Sent { id, producer } => {
+                if let Some(number) = index.number(&id) {
+                    index.restore_producer(number, producer);
+                }
+            }
             SeriesRecord::Deleted(id) => deleted.add(&index, &id),
         };
         let damaged = storage.list_series(&mut read)?;
         let deleted = deleted.finish(&mut index);
+        if damaged > 0 {
+            index.set_producers_unknown();
+        }
         if damaged > 0 || (index.len() as u64) < manifest.series {
             notes.push(format!(
                 "{} canonical keys of {} are corrupt; parts have copies",

@@ -1,6 +1,6 @@
 //! Canonical keys of all series, with ids and producers.
 //!
-//! A deleted series keeps its number and id with an empty key: 22 bytes until the store is
+//! A deleted series keeps its number and id with an empty key: 24 bytes until the store is
 //! reopened.
 
 #![cfg_attr(
@@ -10,6 +10,7 @@
 
 use model::SeriesId;
 
+use super::producer_sets::ProducerSet;
 use super::producer_table::ProducerNumber;
 use super::table::capacity_bytes;
 
@@ -32,6 +33,8 @@ struct KeyChunk {
     ends: Vec<u32>,
     ids: Vec<SeriesId>,
     producers: Vec<ProducerNumber>,
+    /// Other producers.
+    others: Vec<ProducerSet>,
 }
 
 /// Text inside the key of a series.
@@ -83,6 +86,7 @@ impl SeriesKeys {
         chunk.ends.push(chunk.bytes.len() as u32);
         chunk.ids.push(id);
         chunk.producers.push(producer_number);
+        chunk.others.push(ProducerSet::default());
         let number = self.len;
         // The index holds at most 2^32 − 1 series.
         self.len = number.saturating_add(1);
@@ -107,6 +111,16 @@ impl SeriesKeys {
     pub(super) fn producer_number(&self, number: u32) -> ProducerNumber {
         let (chunk, at) = self.chunk_of(number);
         chunk.producers[at]
+    }
+
+    pub(super) fn other_producers(&self, number: u32) -> ProducerSet {
+        let (chunk, at) = self.chunk_of(number);
+        chunk.others[at]
+    }
+
+    pub(super) fn set_other_producers(&mut self, number: u32, producers: ProducerSet) {
+        let at = number as usize % CHUNK_SERIES;
+        self.chunks[(number >> CHUNK_BITS) as usize].others[at] = producers;
     }
 
     /// Clears the keys of live series, ascending by number. No text may be located in them any
@@ -159,12 +173,13 @@ impl SeriesKeys {
 
     pub(super) fn memory_bytes(&self) -> usize {
         let in_chunk = |chunk: &KeyChunk| -> usize {
-            let KeyChunk { bytes, ends, ids, producers } = chunk;
+            let KeyChunk { bytes, ends, ids, producers, others } = chunk;
             let all = [
                 capacity_bytes(bytes),
                 capacity_bytes(ends),
                 capacity_bytes(ids),
                 capacity_bytes(producers),
+                capacity_bytes(others),
             ];
             all.iter().sum()
         };

@@ -178,7 +178,7 @@ impl ReadView {
         range: Range<i64>,
         reserve: &mut dyn FnMut(u64) -> bool,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
-        let mut gaps = self.known_gaps(&range);
+        let mut gaps = self.known_gaps_of(std::slice::from_ref(series), &range);
         gaps.extend(self.dropped_samples(series, &range)?);
         let mut builder = IncrementsBuilder::default();
         let is_supported =

@@ -75,6 +75,7 @@ impl SampleReader<'_> {
         self.series = self.series.saturating_add(1);
         let series = series.as_ref();
         let mut gaps = self.gaps.clone();
+        self.view.retain_gaps_of(std::slice::from_ref(series), &mut gaps);
         gaps.extend(self.view.dropped_samples(series, &self.range)?);
         for (piece, parts) in &self.partitions {
             let rows = self.view.base_rows_of(series, piece, parts.iter().copied(), &mut gaps)?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use disk::{Disk, OpenMode};
 use hist::codec::header::Temporality;
+use journal::BatchIdentity;
 use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind};
 use sim::SimDisk;
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
@@ -27,8 +28,11 @@ const QUICK_STEP: i64 = 30 * SECOND;
 /// Samples of the day, and one of the next.
 const HOURS: i64 = 25;
 
-/// Version 1 in its first form, and since chunks record predecessors; version 2.
-const FOLDERS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
+/// Version 1 in its first form, and since chunks record predecessors; versions 2 and 3.
+const FOLDERS: [&str; 4] = ["v1", "v1-predecessors", "v2", "v3"];
+
+/// Second producer of the texts, in version 3.
+const OTHER_PRODUCER: u64 = 8;
 
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/store").join(name)
@@ -100,13 +104,17 @@ fn filled_store(world: &StoreFixture) -> Store {
         ];
         ingest(&store, 100 + hour as u64, &rows);
     }
-    let mut batch = BatchWriter::default();
-    batch.series(&release());
-    for (end, text) in texts() {
-        batch.sample(&sample(end, end, text)).unwrap();
+    let (first, others) = texts().split_first().map(|(&a, rest)| (vec![a], rest.to_vec())).unwrap();
+    for (texts, producer) in [(first, identity(200).producer), (others, OTHER_PRODUCER)] {
+        let mut batch = BatchWriter::default();
+        batch.series(&release());
+        for (end, text) in texts {
+            batch.sample(&sample(end, end, text)).unwrap();
+        }
+        batch.gap(gap());
+        let identity = BatchIdentity { producer, ..identity(200) };
+        let _ack = store.ingest(Some(identity), &batch.finish(), journal::Level::Disk).unwrap();
     }
-    batch.gap(gap());
-    let _ack = store.ingest(Some(identity(200)), &batch.finish(), journal::Level::Disk).unwrap();
     store.flush().unwrap();
     world.set_now(START + DAY + 2 * HOUR);
     store.maintain().unwrap();
@@ -309,6 +317,29 @@ fn with_part(change: impl Fn(&mut Vec<u8>)) -> GoldenFiles {
     files
 }
 
+/// Up to version 2, all that is known is the producer that a series counts for.
+#[test]
+fn producers_of_every_version_are_read() {
+    for (folder, with_gap) in [("v2", vec![]), ("v3", vec!["release"])] {
+        let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+        let mut batch = BatchWriter::default();
+        let killed = Gap {
+            producer: Some(OTHER_PRODUCER),
+            reason: Gap::UNCLEAN_SHUTDOWN.to_owned(),
+            ..gap()
+        };
+        batch.gap(killed.clone());
+        let identity = BatchIdentity { producer: 9, ..identity(1) };
+        let _ack = store.ingest(Some(identity), &batch.finish(), journal::Level::Disk).unwrap();
+        let view = store.view().unwrap();
+        let mut found = view.select(&Selector::All);
+        let range = START..START + DAY;
+        found.retain(|series| view.gaps_of(&[series], &range).contains(&killed));
+        let names: Vec<&str> = found.iter().map(|found| found.series.name()).collect();
+        assert_eq!(names, with_gap, "{folder}");
+    }
+}
+
 /// Reasons of the gaps of `files`.
 fn reasons(files: &GoldenFiles) -> Vec<String> {
     let (_world, store) = restore_store(files).unwrap();
@@ -354,7 +385,7 @@ fn manifest_of_another_version_is_rejected() {
     let (_, bytes) = files.iter_mut().find(|(name, _)| name == Path::new("manifest")).unwrap();
     let sound = bytes.clone();
     let text =
-        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 3");
+        String::from_utf8(bytes.clone()).unwrap().replace("topdeck store 1", "topdeck store 4");
     let body = &text[..text.trim_end().rfind('\n').unwrap() + 1];
     *bytes = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes())).into_bytes();
     // An older copy beside it does not count: its content may be outdated.
@@ -362,8 +393,8 @@ fn manifest_of_another_version_is_rejected() {
         files.retain(|(name, _)| name != Path::new("manifest.copy"));
         files.extend(copy.map(|bytes| ("manifest.copy".into(), bytes)));
         let error = restore_store(&files).map(|_| ()).unwrap_err();
-        assert!(matches!(error, Error::Version { found: 3, supported: 2, .. }), "{error}");
-        let expected = "cannot read /golden/manifest: format version 3, supported 2; use a newer \
+        assert!(matches!(error, Error::Version { found: 4, supported: 3, .. }), "{error}");
+        let expected = "cannot read /golden/manifest: format version 4, supported 3; use a newer \
                         topdeck";
         assert_eq!(error.to_string(), expected);
     }

@@ -43,7 +43,7 @@ fn pages_list_magic_numbers_limits_and_versions() {
     told(MANIFEST, format!("| `topdeck store {MANIFEST_VERSION}` |"));
     let names = MANIFEST_PART_FIELDS.join(" ");
     told(MANIFEST, format!("| `part {names}` |"));
-    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/store/v2/manifest");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/store/v3/manifest");
     let golden = std::fs::read_to_string(golden).unwrap();
     let part = golden.lines().find(|line| line.starts_with("part ")).expect("it has parts");
     assert_eq!(part.split(' ').count(), 1 + MANIFEST_PART_FIELDS.len(), "{part}");

@@ -27,6 +27,7 @@ mod power_loss;
 #[path = "../../../journal/tests/it/processes.rs"]
 #[allow(dead_code, reason = "the journal's tests use more of it")]
 mod processes;
+mod producers;
 mod rules;
 mod sigkill;
 mod snapshots;

@@ -27,6 +27,7 @@ struct MemoryState {
 #[derive(Debug)]
 enum MemoryRecord {
     Added { key: Vec<u8>, producer: Option<u64> },
+    Sent { id: SeriesId, producer: u64 },
     Deleted(SeriesId),
 }
 
@@ -63,6 +64,12 @@ impl StorageWriter for MemoryStorage {
         Ok(())
     }
 
+    fn add_producers(&self, producers: &[(SeriesId, u64)], _durably: bool) -> Result<()> {
+        let records = producers.iter().map(|&(id, producer)| MemoryRecord::Sent { id, producer });
+        self.0.lock().unwrap().series.extend(records);
+        Ok(())
+    }
+
     fn delete_series(&self, ids: &[SeriesId]) -> Result<()> {
         self.0.lock().unwrap().series.extend(ids.iter().map(|id| MemoryRecord::Deleted(*id)));
         Ok(())
@@ -89,6 +96,7 @@ impl StorageReader for MemoryStorage {
                 MemoryRecord::Added { key, producer } => {
                     SeriesRecord::Added { key, producer: *producer }
                 }
+                &MemoryRecord::Sent { id, producer } => SeriesRecord::Sent { id, producer },
                 MemoryRecord::Deleted(id) => SeriesRecord::Deleted(*id),
             });
         }

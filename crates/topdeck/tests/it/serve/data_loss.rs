@@ -228,6 +228,29 @@ fn datagrams_of_a_killed_server_are_a_gap() {
     await_stored(&deck, left);
 }
 
+/// A user who sends over HTTP, with the default listeners on, saw each kill as a gap of his data.
+#[test]
+fn kill_is_no_gap_of_values_sent_over_http() {
+    let mut deck = statsd_server();
+    deck.start();
+    datagrams(&deck);
+    let answer = request(deck.port, "POST", "/v1/record?metric=http_took&unit=ms", &[], b"5\n");
+    assert_eq!(answer.expect("it answers").status, 200);
+    wait_until("datagrams are stored", || stored(&deck).is_some_and(|stored| stored > 0));
+    wait_until("the ledger names the listeners", || {
+        let ledger = deck.folder.path("data/store/journal/ledgers/ledger");
+        std::fs::read_to_string(ledger).is_ok_and(|ledger| ledger.contains("\nvolatile "))
+    });
+    deck.kill();
+    deck.start();
+    let gaps = |metric: &str| {
+        let answer = deck.get(&format!("/v1/histogram?selector={metric}")).json();
+        answer["gaps"].as_array().expect("a list of gaps").len()
+    };
+    wait_until("the gap is stored", || gaps("took") > 0);
+    assert_eq!(gaps("http_took"), 0);
+}
+
 /// A request in progress is answered although the server is asked to stop.
 #[test]
 fn clean_stop_loses_no_request() {
