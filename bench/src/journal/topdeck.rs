@@ -75,13 +75,13 @@ pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
     APPEND_CONFIGS.iter().map(|way| Box::new(way) as Box<dyn AppendContender>).collect()
 }
 
-fn open(folder: &Path, codec: Compression, buffer_bytes: u64, alone: bool) -> Result<Journal> {
+fn open(dir: &Path, codec: Compression, buffer_bytes: u64, alone: bool) -> Result<Journal> {
     let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
     let settings = Settings { codec, buffer_bytes, limits, ..Settings::default() };
-    Journal::create(&OsDisk, folder, journal::random_id(), 0, &settings)?;
+    Journal::create(&OsDisk, dir, journal::random_id(), 0, &settings)?;
     // No contender in this table calls fsync, so the fsync of topdeck, one per second, is disabled.
     let options = Options { is_exclusive: alone, sync_interval: None, ..Options::default() };
-    Ok(Journal::open(Arc::new(OsDisk), folder, &options)?)
+    Ok(Journal::open(Arc::new(OsDisk), dir, &options)?)
 }
 
 fn append(journal: &Journal, messages: &[u8], batch: usize) -> Result<()> {
@@ -106,15 +106,15 @@ impl AppendContender for &AppendConfig {
         ContenderLabel::new(self.name, PROMISES)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let folder = folder.join("journal");
-        let journal = open(&folder, self.codec, self.buffer_bytes, self.exclusive)?;
-        let mut cost = JournalCost::measure(&folder, messages.len() / SIZE, || {
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let dir = dir.join("journal");
+        let journal = open(&dir, self.codec, self.buffer_bytes, self.exclusive)?;
+        let mut cost = JournalCost::measure(&dir, messages.len() / SIZE, || {
             append(&journal, messages, self.batch)
         })?;
         // Releases unused allocated space.
         journal.close()?;
-        cost.stored_bytes = stored_bytes(&folder)?;
+        cost.stored_bytes = stored_bytes(&dir)?;
         Ok(cost)
     }
 }
@@ -131,14 +131,14 @@ impl AckContender for TopdeckDurable {
 
     fn acknowledge(
         &self,
-        folder: &Path,
+        dir: &Path,
         producers: usize,
         time: Duration,
         messages: &Messages,
     ) -> Result<AckStats> {
-        let folder = folder.join("journal");
-        let journal = open(&folder, Compression::default(), MIB, false)?;
-        let result = run_producers(&folder, producers, time, messages, |_| {
+        let dir = dir.join("journal");
+        let journal = open(&dir, Compression::default(), MIB, false)?;
+        let result = run_producers(&dir, producers, time, messages, |_| {
             let journal = &journal;
             Ok(Box::new(move |message| {
                 let ack = journal.append(message, Level::Disk)?;
@@ -187,8 +187,8 @@ impl ReadContender for TopdeckReader {
         ContenderLabel::new(self.name(), PROMISES)
     }
 
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        let journal = open(&folder.join("journal"), self.codec, MIB, false)?;
+    fn prepare(&self, dir: &Path, messages: &[u8]) -> Result<()> {
+        let journal = open(&dir.join("journal"), self.codec, MIB, false)?;
         for subscriber in 0..self.subscribers {
             journal.add_subscriber(&subscriber.to_string(), StartPosition::First, true)?;
         }
@@ -197,10 +197,10 @@ impl ReadContender for TopdeckReader {
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let folder = folder.join("journal");
-        let journal = Journal::open(Arc::new(OsDisk), &folder, &Options::default())?;
-        JournalCost::measure(&folder, self.subscribers * messages.len() / SIZE, || {
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let dir = dir.join("journal");
+        let journal = Journal::open(Arc::new(OsDisk), &dir, &Options::default())?;
+        JournalCost::measure(&dir, self.subscribers * messages.len() / SIZE, || {
             thread::scope(|scope| {
                 let readers: Vec<_> = (0..self.subscribers)
                     .map(|subscriber| {

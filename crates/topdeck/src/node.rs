@@ -23,7 +23,7 @@ use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::data_folders::{STORE_FOLDER, rename_old_folders};
+use crate::data_dirs::{STORE_DIR, rename_old_dirs};
 use crate::server_client::LOCK_FILE;
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
@@ -73,7 +73,7 @@ impl Node {
         verify_settings(Some(mode), &settings, data)?;
         let log = settings.node.server_log();
         let home = open_target(mode, &settings.node, data)?;
-        rename_old_folders(data)?.iter().for_each(|line| log.info(line));
+        rename_old_dirs(data)?.iter().for_each(|line| log.info(line));
         let intake_settings = intake::Settings { log: log.function(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         reserve_first_segment(&intake, log);
@@ -223,7 +223,7 @@ fn server_url(settings: &Settings, server: &api::Server) -> String {
 /// Writes the address to the lock file of the store, which this process has locked: a command that
 /// finds the store in use names the server, and the default server of commands is found by it.
 fn publish_address(data: &Path, url: &str, log: ServerLog) {
-    let path = data.join(STORE_FOLDER).join(LOCK_FILE);
+    let path = data.join(STORE_DIR).join(LOCK_FILE);
     if let Err(error) = std::fs::write(&path, format!("{url}\n")) {
         log.warn(format_args!(
             "cannot write the address of the server to {}: {error}; commands need --server",
@@ -321,7 +321,7 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
 }
 
 fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<WriteTarget> {
-    let dir = data.join(if mode == NodeMode::Serve { STORE_FOLDER } else { "journal" });
+    let dir = data.join(if mode == NodeMode::Serve { STORE_DIR } else { "journal" });
     private_dir(&dir)?;
     let segment_bytes = if mode == NodeMode::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
     let limits = journal::Limits {

@@ -13,7 +13,7 @@ use crate::basics::{TestDir, drain};
 
 const NOW: i64 = 1_700_000_000_000_000_000;
 
-fn folder(name: &str) -> PathBuf {
+fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/journal").join(name)
 }
 
@@ -61,7 +61,7 @@ fn make(dir: &Path, codec: Compression) {
 #[track_caller]
 fn check(name: &str) {
     let dir = TestDir::new();
-    copy(&folder(name), &dir.0);
+    copy(&directory(name), &dir.0);
     let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!((report.damages.as_slice(), report.records), (&[][..], BATCHES * 3), "{name}");
     let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
@@ -97,7 +97,7 @@ fn journals_of_version_1_are_read() {
         ("v1-lz4", Compression::Lz4),
         ("v1-zstd", Compression::Zstd),
     ] {
-        let golden = folder(name);
+        let golden = directory(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             let _ = std::fs::remove_dir_all(&golden);
             let dir = TestDir::new();
@@ -115,7 +115,7 @@ fn journals_of_version_1_are_read() {
 /// exist only in the buffer.
 #[test]
 fn a_buffer_of_version_1_is_read() {
-    let golden = folder("v1-killed");
+    let golden = directory("v1-killed");
     let batch: [&[u8]; 2] = [b"two", b""];
     let tagged = Some(BatchIdentity { producer: 4, epoch: 5, sequence: 6 });
     if std::env::var_os("UPDATE_EXPECT").is_some() {
@@ -157,7 +157,7 @@ fn written_bytes_match_the_golden_file() {
         ["journal", "segments/0000000000000000.seg", "checkpoints/middle", "checkpoints/site%20A"]
     {
         let now = std::fs::read(dir.0.join(file)).unwrap();
-        let then = std::fs::read(folder("v1-none").join(file)).unwrap();
+        let then = std::fs::read(directory("v1-none").join(file)).unwrap();
         assert!(now == then, "{file} differs: a changed byte is a new version");
     }
 }

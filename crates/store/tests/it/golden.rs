@@ -28,9 +28,9 @@ const QUICK_STEP: i64 = 30 * SECOND;
 const HOURS: i64 = 25;
 
 /// Version 1 in its first form, and since chunks record predecessors; version 2.
-const FOLDERS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
+const DIRS: [&str; 3] = ["v1", "v1-predecessors", "v2"];
 
-fn folder(name: &str) -> PathBuf {
+fn dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/store").join(name)
 }
 
@@ -125,14 +125,14 @@ fn write_golden() {
     store.set_retention(vec![rule]).unwrap();
     while store.maintain().unwrap() {}
     store.snapshot(&world.disk, Path::new("/snapshot")).unwrap();
-    let folder = folder(FOLDERS[FOLDERS.len() - 1]);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("parts")).unwrap();
+    let dir = dir(DIRS[DIRS.len() - 1]);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(dir.join("parts")).unwrap();
     for (path, _) in disk.files() {
         // The copy of the manifest equals the manifest, and the lock is empty.
         match path.strip_prefix("/snapshot") {
             Ok(name) if !name.ends_with("manifest.copy") && !name.ends_with("lock") => {
-                std::fs::write(folder.join(name), disk.contents(&path).unwrap()).unwrap();
+                std::fs::write(dir.join(name), disk.contents(&path).unwrap()).unwrap();
             }
             _ => {}
         }
@@ -143,16 +143,16 @@ fn write_golden() {
 type GoldenFiles = Vec<(PathBuf, Vec<u8>)>;
 
 fn golden() -> GoldenFiles {
-    golden_of(FOLDERS[0])
+    golden_of(DIRS[0])
 }
 
 fn golden_of(name: &str) -> GoldenFiles {
-    let folder = folder(name);
+    let dir = dir(name);
     let mut files = Vec::new();
     for name in ["manifest", "series"] {
-        files.push((name.into(), std::fs::read(folder.join(name)).unwrap()));
+        files.push((name.into(), std::fs::read(dir.join(name)).unwrap()));
     }
-    for entry in std::fs::read_dir(folder.join("parts")).unwrap() {
+    for entry in std::fs::read_dir(dir.join("parts")).unwrap() {
         let path = entry.unwrap().path();
         files.push((
             Path::new("parts").join(path.file_name().unwrap()),
@@ -200,11 +200,11 @@ fn ends(samples: Vec<Sample>) -> Vec<(i64, SampleValue)> {
 
 #[test]
 fn samples_of_every_version_are_read() {
-    FOLDERS.iter().for_each(|name| check_samples(name));
+    DIRS.iter().for_each(|name| check_samples(name));
 }
 
-fn check_samples(folder: &str) {
-    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+fn check_samples(dir: &str) {
+    let (_world, store) = restore_store(&golden_of(dir)).unwrap();
     let report = store.verify(None, &mut |_| {}).unwrap();
     assert_eq!((report.damage, store.stat().unwrap().warnings), (vec![], vec![]));
     let parts = store.stat().unwrap().parts;
@@ -245,11 +245,11 @@ fn hours(grid: TimeGrid, column: u64) -> impl Iterator<Item = i64> + Clone {
 /// Each step is answered from another resolution, the last from the base.
 #[test]
 fn rollups_of_every_version_are_read() {
-    FOLDERS.iter().for_each(|name| check_rollups(name));
+    DIRS.iter().for_each(|name| check_rollups(name));
 }
 
-fn check_rollups(folder: &str) {
-    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+fn check_rollups(dir: &str) {
+    let (_world, store) = restore_store(&golden_of(dir)).unwrap();
     for step in [DAY, HOUR, 5 * MINUTE, MINUTE, 30 * SECOND] {
         let grid =
             TimeGrid { start: START, step, columns: ((DAY + HOUR) as u64).div_ceil(step as u64) };
@@ -265,7 +265,7 @@ fn check_rollups(folder: &str) {
                 .map(|at| at as f64 + 1.0);
             let expected: Vec<f64> = quick.chain(hours.clone().flat_map(latencies)).collect();
             let found = &latencies_found[at];
-            let context = format!("{folder}: columns of {step} ns, the one of {}", range.start);
+            let context = format!("{dir}: columns of {step} ns, the one of {}", range.start);
             assert_eq!(found.value.count(), expected.len() as u64, "{context}");
             assert_eq!(found.value.sum().estimate, expected.iter().sum::<f64>(), "{context}");
             let is_in_gap = gap().start < range.end && range.start < gap().end;
