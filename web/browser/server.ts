@@ -29,13 +29,9 @@ export class Server {
     const program =
       process.env["TOPDECK_BIN"] ??
       resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(
-      program,
-      ["serve", "--config", config, "--data-dir", join(dir, "data")],
-      {
-        stdio: ["ignore", "pipe", "pipe"],
-      },
-    );
+    const child = spawn(program, ["serve", "--config", config, "--data-dir", join(dir, "data")], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let output = "";
     child.stdout.on("data", (data) => (output += data));
     child.stderr.on("data", (data) => (output += data));

@@ -57,8 +57,11 @@ impl StoreBench {
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
         let dir = directory.path().join(DIR);
         let limits = journal::Limits { bytes_max: None, ..journal::Settings::default().limits };
-        let settings =
-            journal::Settings { codec: journal::Compression::Zstd, limits, ..Default::default() };
+        let settings = journal::Settings {
+            compression: journal::Compression::Zstd,
+            limits,
+            ..Default::default()
+        };
         Store::create(&disk, &dir, &settings)?;
         let now = Arc::new(AtomicI64::new(0));
         let clock = Arc::clone(&now);

@@ -96,7 +96,7 @@ impl Role for AlertsRole {
         let control = Arc::new(WorkerControl::default());
         let notifier = NotifierHandle::default();
         notifier_status::register_metrics(intake.meter(), &notifier);
-        let Some(store) = intake.target().store() else {
+        let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
             return Ok(AlertsRole { board, control, notifier, thread: None, lines: Vec::new() });
         };

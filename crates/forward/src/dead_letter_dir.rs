@@ -1,10 +1,11 @@
 //! Dead letters: batches that a remote rejects. `dead-letter/REMOTE/SEQUENCE.request` is a forward
 //! request that can be sent again by hand (see `docs/agent.md`); `SEQUENCE.batch` has the raw bytes
 //! of a journal record that cannot be a forward request; `SEQUENCE.reason` has the reason, one
-//! line.
+//! line. SEQUENCE is that of the batch in the forward protocol: its position in the journal plus
+//! one.
 //!
-//! The size limit per remote is [`BYTES_MAX`]. Beyond it, a batch is dropped; its gap is sent as
-//! usual.
+//! The size limit per remote is [`BYTES_MAX`]. Beyond it, a batch is dropped, and a gap is sent in
+//! its place, as for every dead letter.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -337,13 +337,13 @@ impl Journal {
             Ok(mut held) => held.set(position, mapped.now(), true)?,
             // Only the name is known: assume a subscriber that pins records, which loses nothing.
             Err(Error::CheckpointCorrupt { .. }) => {
-                let moved = mapped.now();
+                let committed_at = mapped.now();
                 let kind = CheckpointKind::Subscriber;
                 let name = name.to_owned();
                 let checkpoint = Checkpoint {
                     name,
                     position,
-                    committed_at: moved,
+                    committed_at,
                     kind,
                     pins_records: true,
                     is_degraded: false,

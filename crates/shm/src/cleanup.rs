@@ -107,7 +107,7 @@ fn exited_since(path: &Path) -> Option<(u64, bool)> {
     if identity.boot != this_process.boot || identity.pid_namespace != this_process.pid_namespace {
         return None;
     }
-    if words[header::STATE] == state::ENDED {
+    if words[header::STATE] == state::EXITED {
         return Some((words[header::ENDED], true));
     }
     let is_replaced = words[header::STATE] == state::REPLACED;

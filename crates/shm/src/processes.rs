@@ -304,7 +304,7 @@ impl Namespaces {
     ) -> ProcessState {
         use crate::layout::state;
         match words[header::STATE] {
-            state::ENDED => return ProcessState::Exited,
+            state::EXITED => return ProcessState::Exited,
             state::REPLACED => return ProcessState::Replaced,
             _ => {}
         }

@@ -269,7 +269,7 @@ impl MetricsFileWriter {
 
     /// Counts a dropped record.
     pub(crate) fn count_lost_record(&self) {
-        self.word(header::LOST_RECORDS).fetch_add(1, Ordering::Relaxed);
+        self.word(header::LOST_VALUES).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Marks the shared lane as used.
@@ -280,7 +280,7 @@ impl MetricsFileWriter {
     /// Marks the process as exited regularly.
     pub(crate) fn mark_exited(&self) {
         self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);
-        self.word(header::STATE).store(state::ENDED, Ordering::Release);
+        self.word(header::STATE).store(state::EXITED, Ordering::Release);
     }
 
     fn lane_entry(&self, lane: usize) -> &U64Cells<4> {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, anyhow};
 use collect::SeriesSink;
 use hist::codec::header::Temporality;
-use intake::{Intake, Producer, Receipt, SeriesKeyEncoding};
+use intake::{Intake, PendingAck, Producer, SeriesKeyEncoding};
 use model::{Sample, SampleValue, Series, SeriesKind};
 use render::json::Json::{self, List, Object, Text};
 use render::json::integer;
@@ -253,8 +253,8 @@ impl ShopWriter<'_> {
         last = self.write_intervals(rounded_start - day..rounded_start, fine)?.or(last);
         last = self.write_intervals(rounded_start..self.start, INTERVAL_NS)?.or(last);
         self.write_events()?;
-        if let Some(receipt) = last {
-            receipt.wait_durable()?;
+        if let Some(pending_ack) = last {
+            pending_ack.wait_durable()?;
         }
         Ok(self.start)
     }
@@ -271,8 +271,8 @@ impl ShopWriter<'_> {
         Ok(())
     }
 
-    /// Writes a range in intervals; returns the receipt of the last batch.
-    fn write_intervals(&self, range: Range<i64>, length: i64) -> Result<Option<Receipt>> {
+    /// Writes a range in intervals; returns the pending acknowledgement of the last batch.
+    fn write_intervals(&self, range: Range<i64>, length: i64) -> Result<Option<PendingAck>> {
         let encoding = SeriesKeyEncoding::CANONICAL;
         let new_batch = || self.intake.writer_for(self.producer.id(), encoding);
         let (mut batch, mut last, mut start) = (new_batch(), None, range.start);

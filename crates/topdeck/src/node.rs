@@ -115,7 +115,7 @@ impl Node {
         let limit = getrlimit(Resource::As);
         lines.extend(address_space_warning(limit.current).map(warn));
         // Damage and losses found when the store was opened.
-        let store = self.intake.target().store();
+        let store = self.intake.write_target().store();
         let stat = store.and_then(|store| store.stat().ok());
         lines.extend(stat.into_iter().flat_map(|stat| stat.warnings).map(warn));
         lines.extend(self.roles.log_lines().into_iter().map(info));
@@ -161,7 +161,8 @@ impl Node {
     }
 
     fn keep(&self, settings: &NodeSettings) -> Result<()> {
-        let (Some(store), Some(rules)) = (self.intake.target().store(), &settings.store.retention)
+        let (Some(store), Some(rules)) =
+            (self.intake.write_target().store(), &settings.store.retention)
         else {
             return Ok(());
         };
@@ -274,8 +275,8 @@ fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
 /// A new data directory on a disk without space: the journal is full from the start, and the log,
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake, log: ServerLog) {
-    if let Err(error) = intake.target().journal().reserve_first_segment() {
-        let dir = intake.target().journal().dir().display().to_string();
+    if let Err(error) = intake.write_target().journal().reserve_first_segment() {
+        let dir = intake.write_target().journal().dir().display().to_string();
         log.error(format_args!("cannot store new data in {dir} yet: {error}"));
     }
 }
@@ -329,7 +330,7 @@ fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<W
         ..journal::Settings::default().limits
     };
     let journal = journal::Settings {
-        codec: journal::Compression::Lz4,
+        compression: journal::Compression::Lz4,
         segment_bytes,
         dedup_producers: DEDUP_PRODUCERS,
         limits,

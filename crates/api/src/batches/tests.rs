@@ -127,7 +127,8 @@ fn check(said: ResponseParts, expected: (u16, Option<u64>, Option<u64>, &str)) {
 
 /// Sizes of the durable journal records.
 fn durable(here: &TestNode) -> Vec<usize> {
-    let mut reader = here.context.intake.target().journal().reader(StartPosition::First).unwrap();
+    let mut reader =
+        here.context.intake.write_target().journal().reader(StartPosition::First).unwrap();
     reader.set_level(journal::Level::Disk);
     let mut sizes = Vec::new();
     while let Some(item) = reader.next().unwrap() {
@@ -234,13 +235,13 @@ async fn full_journal_returns_retry_after_and_position() {
             age_max: None,
             on_full: journal::LimitPolicy::Reject,
         },
-        codec: journal::Compression::None,
+        compression: journal::Compression::None,
         ..journal::Settings::default()
     };
     let here = agent_node(&small);
     here.context
         .intake
-        .target()
+        .write_target()
         .journal()
         .add_subscriber("slow", StartPosition::First, true)
         .unwrap();

@@ -159,7 +159,7 @@ fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<Process
 fn check_threads(how: BuildMode) {
     let Some((_, left)) = run("threads", how, &[]) else { return };
     let [left] = &left[..] else { panic!("{} files", left.len()) };
-    assert!(left.process.has_exited && left.process.lost_records == 0, "{:?}", left.process);
+    assert!(left.process.has_exited && left.process.lost_values == 0, "{:?}", left.process);
     let (threads, each) = (4 * 6, 20_000u64);
     assert_eq!(
         left.value("inline_total"),

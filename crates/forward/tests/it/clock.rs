@@ -38,7 +38,7 @@ async fn clock_step_loses_nothing() {
                 intake.checkpoint_ledger().unwrap();
             }
         }
-        let position = intake.target().journal().watermarks().end;
+        let position = intake.write_target().journal().watermarks().end;
         wait_caught_up(&forward, position).await;
         let audit = intake.audit().unwrap();
         for account in &audit.producers {

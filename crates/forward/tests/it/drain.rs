@@ -65,7 +65,7 @@ async fn drain() {
         (0..BATCHES).for_each(|_| put_text(&writing, &mut dice));
     };
     tokio::task::spawn_blocking(fill).await.unwrap();
-    let _ = intake.target().journal().flush(journal::Level::Disk).unwrap();
+    let _ = intake.write_target().journal().flush(journal::Level::Disk).unwrap();
     let before = resident();
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let mut most = 0;

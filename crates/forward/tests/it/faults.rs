@@ -160,7 +160,7 @@ async fn removed_remote_is_listed_until_its_subscriber_is_removed() {
     let orphans = forward.orphaned_subscribers().unwrap();
     let found: Vec<_> = orphans.iter().map(|it| (it.name.as_str(), it.position, it.lag)).collect();
     assert_eq!(found, [("b", 0, 1)]);
-    intake.target().journal().remove_checkpoint("site b").unwrap();
+    intake.write_target().journal().remove_checkpoint("site b").unwrap();
     assert!(forward.orphaned_subscribers().unwrap().is_empty());
     stop_all(forward, intake).await;
 }
@@ -179,7 +179,7 @@ async fn store_ids_are_sent_as_canonical_keys() {
     // The first batch has the canonical key, the others the series id; the remote's `take` checks
     // this.
     (0..5).for_each(|_| put(&intake, 4));
-    assert_ne!(intake.target().store().unwrap().key(&latencies().id()), None);
+    assert_ne!(intake.write_target().store().unwrap().key(&latencies().id()), None);
     let remote = TestRemote::start(|| ResponseFault::None).await;
     let settings = settings(&dir.0, &[("a", &remote.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();

@@ -18,7 +18,7 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     let intake = open(&dir.0, journal::wall_clock());
     (0..5).for_each(|_| put(&intake, 7));
     // A record that is not a batch, written by another program.
-    intake.target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
+    intake.write_target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
     put(&intake, 7);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 7).await;
@@ -85,7 +85,7 @@ async fn dropped_records_are_reported_as_a_gap() {
         // The ledger has read the records that are dropped next, on any machine.
         let _read = intake.audit().unwrap();
     }
-    let first = intake.target().journal().watermarks().first;
+    let first = intake.write_target().journal().watermarks().first;
     assert!(first > 0, "nothing was dropped");
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, written).await;

@@ -56,7 +56,7 @@ pub(crate) fn heap(part: ChildArguments) {
 /// Peak memory in kB of a process that writes this many megabytes and then reads them.
 fn check(megabytes: u64) {
     let dir = TestDir::new("backlog");
-    dir.create(&Settings { codec: Compression::None, ..sizes(1 << 20, 16 << 20) });
+    dir.create(&Settings { compression: Compression::None, ..sizes(1 << 20, 16 << 20) });
     let records = megabytes << 10;
     let journal = dir.journal();
     let mut child = ChildProcess::start("heap", &[journal.to_str().unwrap(), &records.to_string()]);

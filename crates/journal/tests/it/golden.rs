@@ -37,14 +37,19 @@ fn identity(batch: u64) -> Option<BatchIdentity> {
     })
 }
 
-fn make(dir: &Path, codec: Compression) {
+fn make(dir: &Path, compression: Compression) {
     let limits = Limits {
         bytes_max: Some(1 << 20),
         age_max: Some(Duration::from_secs(3600)),
         on_full: LimitPolicy::DropOldest,
     };
-    let settings =
-        Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, dedup_producers: 4, limits };
+    let settings = Settings {
+        compression,
+        buffer_bytes: 4096,
+        segment_bytes: 16 << 10,
+        dedup_producers: 4,
+        limits,
+    };
     Journal::create(&OsDisk, dir, 0x00112233445566778899aabbccddeeff, NOW, &settings).unwrap();
     let journal = Journal::open(Arc::new(OsDisk), dir, &options()).unwrap();
     journal.add_subscriber("site A", StartPosition::First, true).unwrap();
@@ -92,7 +97,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn journals_of_version_1_are_read() {
-    for (name, codec) in [
+    for (name, compression) in [
         ("v1-none", Compression::None),
         ("v1-lz4", Compression::Lz4),
         ("v1-zstd", Compression::Zstd),
@@ -101,7 +106,7 @@ fn journals_of_version_1_are_read() {
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             let _ = std::fs::remove_dir_all(&golden);
             let dir = TestDir::new();
-            make(&dir.0, codec);
+            make(&dir.0, compression);
             copy(&dir.0, &golden);
             // Lock files are empty, and the buffer of a closed journal is recreated.
             std::fs::remove_dir_all(golden.join("locks")).unwrap();
@@ -122,7 +127,7 @@ fn a_buffer_of_version_1_is_read() {
         let _ = std::fs::remove_dir_all(&golden);
         let dir = TestDir::new();
         let settings = Settings {
-            codec: Compression::None,
+            compression: Compression::None,
             buffer_bytes: BUFFER_BYTES_MIN,
             segment_bytes: SEGMENT_BYTES_MIN,
             dedup_producers: 1,

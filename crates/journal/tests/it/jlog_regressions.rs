@@ -38,9 +38,9 @@ fn all(journal: &Journal) -> (Vec<Vec<u8>>, Vec<GapReason>) {
 
 #[test]
 fn jlog_1_a_message_larger_than_the_buffer_overwrites_nothing() {
-    for codec in [Compression::None, Compression::Lz4] {
+    for compression in [Compression::None, Compression::Lz4] {
         let directory = TestDir::new("jlog-1");
-        directory.create(&Settings { codec, ..sizes(4 << 10, 64 << 10) });
+        directory.create(&Settings { compression, ..sizes(4 << 10, 64 << 10) });
         let journal = directory.open();
         let mut expected = Vec::new();
         for i in 0..60u8 {
@@ -86,7 +86,7 @@ fn kill_at_any_operation_keeps_other_processes_data() {
 #[test]
 fn jlog_5_a_flipped_bit_is_never_served() {
     let directory = TestDir::new("jlog-5");
-    directory.create(&Settings { codec: Compression::None, ..sizes(4 << 10, 16 << 10) });
+    directory.create(&Settings { compression: Compression::None, ..sizes(4 << 10, 16 << 10) });
     let journal = directory.open();
     let expected: Vec<Vec<u8>> = (0..40u8).map(|i| vec![i; 60]).collect();
     for record in &expected {
@@ -131,9 +131,9 @@ fn jlog_6_a_reader_does_not_lag_behind_the_buffer() {
 #[test]
 fn jlog_7_compression_never_grows_the_data() {
     let mut random = Xorshift64::new(7);
-    for codec in [Compression::Lz4, Compression::Zstd] {
+    for compression in [Compression::Lz4, Compression::Zstd] {
         let directory = TestDir::new("jlog-7");
-        directory.create(&Settings { codec, ..sizes(64 << 10, 16 << 20) });
+        directory.create(&Settings { compression, ..sizes(64 << 10, 16 << 20) });
         let journal = directory.open();
         let mut raw = 0;
         for _ in 0..20_000 {
@@ -153,7 +153,11 @@ fn jlog_7_compression_never_grows_the_data() {
             .sum();
         let heads = report.frames * (layout::FRAME_BYTES as u64 + layout::FRAME_ALIGN);
         let most = raw + heads + report.segments * layout::SEGMENT_BYTES as u64;
-        assert!(stored <= most, "{codec:?}: {stored} bytes for {raw}, {} frames", report.frames);
+        assert!(
+            stored <= most,
+            "{compression:?}: {stored} bytes for {raw}, {} frames",
+            report.frames
+        );
     }
 }
 

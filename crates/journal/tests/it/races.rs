@@ -459,7 +459,7 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
 fn after_a_full_journal_has_room_again_every_process_can_append() {
     let directory = TestDir::new("full");
     let limits = Limits { bytes_max: Some(48 << 10), age_max: None, on_full: LimitPolicy::Reject };
-    directory.create(&Settings { limits, codec: Compression::None, ..tiny() });
+    directory.create(&Settings { limits, compression: Compression::None, ..tiny() });
     let journal = directory.open();
     journal.add_subscriber("s", StartPosition::First, true).unwrap();
     let mut child = start_server(&directory.journal(), "default");

@@ -152,7 +152,7 @@ fn threads_beyond_lanes_lose_nothing() {
         process.shared_lane_threads > 0,
         "400 threads at once have more than 255 lanes: {process:?}"
     );
-    assert_eq!(process.lost_records, 0);
+    assert_eq!(process.lost_values, 0);
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn full_file_system_is_an_error() {
     let seen = files.first().map(|path| {
         let MetricValue::Histogram(took) = value(path, "took") else { panic!("no histogram") };
         let process = MetricsFileReader::attach(path).expect("a file").process();
-        (count(path, "done_total"), took.count(), process.lost_records)
+        (count(path, "done_total"), took.count(), process.lost_values)
     });
     drop(mounted);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));

@@ -11,7 +11,7 @@ use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind}
 use sim::SimDisk;
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
 use store::{
-    DAY, Error, HOUR, MINUTE, NumberSummary, Resolution, RetentionRule, SECOND, Store, TimeGrid,
+    DAY, Error, HOUR, MINUTE, NumberAggregate, Resolution, RetentionRule, SECOND, Store, TimeGrid,
 };
 
 use crate::fixture::{
@@ -229,7 +229,7 @@ fn check_samples(dir: &str) {
     assert!(samples(&store, &requests()).iter().all(|sample| sample.start == START));
 }
 
-fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberSummary>> {
+fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberAggregate>> {
     let view = store.view().unwrap();
     let found = view.select(&Selector::parse(series.name()).unwrap());
     let columns = view.numbers(&found, grid).unwrap();
@@ -273,13 +273,14 @@ fn check_rollups(dir: &str) {
 
             let expected: Vec<f64> = hours.clone().map(|hour| 3.0 * hour as f64 + 1.0).collect();
             assert_eq!(totals_found[at].value.count(), expected.len() as u64, "{context}");
-            let sum = |found: &Option<NumberSummary>| found.map_or(0.0, |found| found.sum.value());
+            let sum =
+                |found: &Option<NumberAggregate>| found.map_or(0.0, |found| found.sum.value());
             assert_eq!(sum(&requests[at]), hours.clone().count() as f64 * 10.0, "{context}");
             let expected: f64 = hours.clone().map(|hour| hour as f64 + 0.5).sum();
             assert_eq!(sum(&hits[at]), expected, "{context}");
             let expected: Vec<f64> = hours.map(|hour| hour as f64 - 12.0).collect();
             let found = load[at].map(|found| {
-                let NumberSummary { count, nan, sum, min, max, first, last } = found;
+                let NumberAggregate { count, nan, sum, min, max, first, last } = found;
                 (count, nan, sum.value(), [min, max, first, last])
             });
             let expected = expected.first().zip(expected.last()).map(|(&first, &last)| {

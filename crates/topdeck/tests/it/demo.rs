@@ -98,7 +98,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     let first = &found["labels"][0];
     let value = first["values"][0]["value"].as_str().unwrap();
     assert!(value == "3.8.0" || value == "pay-2", "{first}");
-    // A week, counters, gauges, texts, annotations, a dashboard, scrapes and checks.
+    // A week, counters, gauges, texts, annotations, a dashboard, scrape targets and checks.
     let week = demo.query("sum(exact_increase(request_duration[7d]))");
     assert!(week["data"][0]["points"][0]["value"]["count"].as_u64() > Some(1_000_000), "{week}");
     for (series, streams) in

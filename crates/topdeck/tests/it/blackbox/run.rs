@@ -305,7 +305,7 @@ impl BlackboxRun {
         }
         let at = self.rng.below(sent.requests.len() as u64) as usize;
         let (request, rows) = sent.requests[at].clone();
-        // A point-in-time histogram that is sent again after rows were dropped is a new one.
+        // A gauge histogram that is sent again after rows were dropped is a new one.
         let is_dropped = rows.iter().any(|row| row.end <= self.dropped);
         if sent.model.kind == ModelKind::Points && is_dropped {
             return;

@@ -250,8 +250,8 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
         })
         .collect();
     let (producer, mut dice) = (intake.producer("test"), 1u64);
-    let (mut rows, mut time, mut receipt) = (0, 0, None);
-    while intake.target().journal().stat().unwrap().segment_bytes < bytes {
+    let (mut rows, mut time, mut pending_ack) = (0, 0, None);
+    while intake.write_target().journal().stat().unwrap().segment_bytes < bytes {
         for _ in 0..10 {
             let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
             for (key, series) in &series {
@@ -266,9 +266,9 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
             }
             time += 1_000_000_000;
             rows += ROWS;
-            receipt = Some(intake.append(&producer, writer).unwrap());
+            pending_ack = Some(intake.append(&producer, writer).unwrap());
         }
-        receipt.as_ref().unwrap().wait_durable().unwrap();
+        pending_ack.as_ref().unwrap().wait_durable().unwrap();
     }
     intake.stop();
     rows
