@@ -11,9 +11,9 @@ set -eu
 cd "$(dirname "$0")/.."
 
 suite=trixie
-folder=/var/tmp/topdeck-fresh
-root=$folder/root
-steps=$folder/steps.txt
+dir=/var/tmp/topdeck-fresh
+root=$dir/root
+steps=$dir/steps.txt
 failed=0
 
 main() {
@@ -21,12 +21,12 @@ main() {
         inside
     fi
     check_tools
-    mkdir -p "$folder"
+    mkdir -p "$dir"
     # A second run would delete the root of the first.
-    exec 9>"$folder.lock"
-    flock --nonblock 9 || fail "another make fresh runs, in $folder"
-    rm -rf "$folder"
-    mkdir -p "$folder"
+    exec 9>"$dir.lock"
+    flock --nonblock 9 || fail "another make fresh runs, in $dir"
+    rm -rf "$dir"
+    mkdir -p "$dir"
     : >"$steps"
     started=$(date +%s)
     step "a bare Debian root ($suite)" make_root
@@ -121,7 +121,7 @@ mount_caches() {
     done
 }
 
-# share HERE THERE: a folder of this machine, read-only
+# share HERE THERE: a directory of this machine, read-only
 share() {
     [ -d "$1" ] || return 0
     mkdir -p "$root$2"

@@ -83,24 +83,24 @@ def parse_options():
     parser.add_argument("binaries", nargs="+", metavar="NAME=BINARY")
     options = parser.parse_args()
     pairs = [one.split("=", 1) for one in options.binaries]
-    # Each server has its own folder.
+    # Each server has its own directory.
     options.binaries = [(name, os.path.abspath(binary)) for name, binary in pairs]
     return options
 
 
 def run_once(binary, bodies, lines, settle_s):
-    folder = tempfile.mkdtemp(prefix="topdeck-alloc-", dir=os.environ.get("TMPDIR", "/var/tmp"))
+    dir = tempfile.mkdtemp(prefix="topdeck-alloc-", dir=os.environ.get("TMPDIR", "/var/tmp"))
     port = free_port()
-    config = os.path.join(folder, "topdeck.toml")
+    config = os.path.join(dir, "topdeck.toml")
     with open(config, "w") as file:
         file.write(f'[http]\nlisten = ["127.0.0.1:{port}"]\n'
                    "[http.limits]\nmax_buffered_response_bytes = 1073741824\n"
                    "[host]\nprocfs = false\nblock_io = false\nrun_queue = false\n"
                    "processes = false\nhiccup = false\nshm_metrics = false\n")
-    log = open(os.path.join(folder, "log"), "w+")
+    log = open(os.path.join(dir, "log"), "w+")
     server = subprocess.Popen(
-        [binary, "serve", "--config", config, "--data-dir", os.path.join(folder, "data")],
-        cwd=folder, stdout=log, stderr=log)
+        [binary, "serve", "--config", config, "--data-dir", os.path.join(dir, "data")],
+        cwd=dir, stdout=log, stderr=log)
     try:
         await_ready(server, port, log)
         return measure(server.pid, port, bodies, lines, settle_s)
@@ -112,7 +112,7 @@ def run_once(binary, bodies, lines, settle_s):
             server.kill()
             server.wait()
         log.close()
-        shutil.rmtree(folder)
+        shutil.rmtree(dir)
 
 
 def measure(pid, port, bodies, lines, settle_s):

@@ -51,22 +51,22 @@ def main():
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("binary", type=os.path.abspath)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        fill(options, folder)
-        with open(f"{folder}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{folder}/data"\n{SETTINGS}')
-        with open(f"{folder}/log", "w") as log:
-            command = [options.binary, "serve", "--config", f"{folder}/topdeck.toml"]
+    with tempfile.TemporaryDirectory() as dir:
+        fill(options, dir)
+        with open(f"{dir}/topdeck.toml", "w") as settings:
+            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
+        with open(f"{dir}/log", "w") as log:
+            command = [options.binary, "serve", "--config", f"{dir}/topdeck.toml"]
             server = subprocess.Popen(command, stderr=log)
         try:
-            measure(options, server.pid, server_url(f"{folder}/log"))
+            measure(options, server.pid, server_url(f"{dir}/log"))
         finally:
             server.terminate()
             server.wait()
 
 
-def fill(options, folder):
-    pattern = f"{folder}/pattern.frames"
+def fill(options, dir):
+    pattern = f"{dir}/pattern.frames"
     size = ["--series", str(options.services), "--minutes", str(PATTERN_MINUTES)]
     subprocess.run([options.binary, "gen", "http", *size, "--out", pattern], check=True)
     services, minutes = {}, {}
@@ -77,8 +77,8 @@ def fill(options, folder):
             row = (f'{head}"service":"{service}",{labels}', rest)
             minutes.setdefault(int(start), []).append(row)
     minutes = [minutes[start] for start in sorted(minutes)]
-    command = [options.binary, "import", "--create", f"{folder}/data/store", "--format", "frames"]
-    environment = {**os.environ, "XDG_STATE_HOME": f"{folder}/state"}
+    command = [options.binary, "import", "--create", f"{dir}/data/store", "--format", "frames"]
+    environment = {**os.environ, "XDG_STATE_HOME": f"{dir}/state"}
     importer = subprocess.Popen([*command, "-"], stdin=subprocess.PIPE, env=environment, text=True)
     for number, start in enumerate(starts()):
         times = f'"start_ns":{start},"end_ns":{start + MINUTE_NS},'

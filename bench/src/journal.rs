@@ -41,21 +41,21 @@ pub(crate) trait AppendContender {
         MILLION
     }
 
-    /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty folder.
-    /// The measurement ends when the operating system has all of them, so that a crash of the
-    /// process would lose none.
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
+    /// Appends the messages, of `messages::SIZE` bytes each, to a new journal in an empty
+    /// directory. The measurement ends when the operating system has all of them, so that a crash
+    /// of the process would lose none.
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
 /// A journal whose acknowledgement means that a message survives a power failure.
 pub(crate) trait AckContender {
     fn label(&self) -> ContenderLabel;
 
-    /// Runs producers on a new journal in an empty folder for a time. Each appends a message and
+    /// Runs producers on a new journal in an empty directory for a time. Each appends a message and
     /// waits until it is durable before it appends the next one.
     fn acknowledge(
         &self,
-        folder: &Path,
+        dir: &Path,
         producers: usize,
         time: Duration,
         messages: &Messages,
@@ -71,11 +71,11 @@ pub(crate) trait ReadContender {
         MILLION
     }
 
-    /// Writes a journal to an empty folder; not measured.
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()>;
+    /// Writes a journal to an empty directory; not measured.
+    fn prepare(&self, dir: &Path, messages: &[u8]) -> Result<()>;
 
     /// Reads everything that `prepare` wrote, accesses each byte, and verifies completeness.
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost>;
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost>;
 }
 
 /// Name of a row, and the guarantees that make it comparable.
@@ -115,7 +115,7 @@ fn count(effort: &Effort, messages: usize) -> usize {
 /// File system of the journals, for the report.
 fn file_system() -> String {
     match scratch::target() {
-        Ok(folder) => scratch::describe(&folder),
+        Ok(dir) => scratch::describe(&dir),
         Err(error) => format!("{error:#}"),
     }
 }
@@ -158,13 +158,13 @@ mod tests {
     #[track_caller]
     fn check(journal: &dyn ReadContender) {
         let messages = Messages::new(2 * COUNT);
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let (all, others) = messages.first(2 * COUNT).split_at(messages.first(COUNT).len());
-        journal.prepare(folder.path(), all).unwrap();
+        journal.prepare(dir.path(), all).unwrap();
         for _ in 0..2 {
-            journal.read(folder.path(), all).unwrap();
+            journal.read(dir.path(), all).unwrap();
         }
-        assert!(journal.read(folder.path(), others).is_err(), "{}", journal.label().name);
+        assert!(journal.read(dir.path(), others).is_err(), "{}", journal.label().name);
     }
 
     #[test]
@@ -183,8 +183,8 @@ mod tests {
             fjall::append_contenders(),
         ];
         for way in all.into_iter().flatten() {
-            let folder = tempfile::tempdir().unwrap();
-            let cost = way.append(folder.path(), messages.first(COUNT)).unwrap();
+            let dir = tempfile::tempdir().unwrap();
+            let cost = way.append(dir.path(), messages.first(COUNT)).unwrap();
             assert_eq!(cost.messages, COUNT);
             // LZ4 stores less than was appended, but not less than a fifth.
             assert!(cost.stored_bytes > 20 * COUNT as u64, "{}: {cost:?}", way.label().name);
@@ -194,10 +194,10 @@ mod tests {
     #[test]
     fn acknowledgements_are_counted_with_their_latencies() {
         let messages = Messages::new(100);
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let time = Duration::from_millis(30);
         let result =
-            raft_engine::RaftEngineDurable.acknowledge(folder.path(), 3, time, &messages).unwrap();
+            raft_engine::RaftEngineDurable.acknowledge(dir.path(), 3, time, &messages).unwrap();
         assert!(result.count >= 3 && result.wall >= time);
         assert!(result.median_us <= result.p99_us && result.p99_us <= result.max_us);
     }

@@ -72,10 +72,10 @@ fn model() -> Option<String> {
 }
 
 fn commit() -> Option<String> {
-    let folder = env!("CARGO_MANIFEST_DIR");
-    let commit = output("git", &["-C", folder, "rev-parse", "--short=12", "HEAD"])?;
-    let crates = format!("{folder}/../crates");
-    let changed = output("git", &["-C", folder, "status", "--porcelain", "--", &crates])?;
+    let dir = env!("CARGO_MANIFEST_DIR");
+    let commit = output("git", &["-C", dir, "rev-parse", "--short=12", "HEAD"])?;
+    let crates = format!("{dir}/../crates");
+    let changed = output("git", &["-C", dir, "status", "--porcelain", "--", &crates])?;
     Some(if changed.is_empty() { commit } else { format!("{commit} with changes") })
 }
 

@@ -51,12 +51,12 @@ struct Options {
     /// Run only this comparison; repeatable; print the report, write no files
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(COMPARISONS.map(|(name, _)| name)))]
     only: Vec<String>,
-    /// Folder for the report, its samples and its images
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory for the report, its samples and its images
+    #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Run one query of the store in this folder and print the memory used: `query` starts such a
-    /// process, which does nothing else
-    #[arg(long, value_name = "FOLDER", hide = true)]
+    /// Run one query of the store in this directory and print the memory used: `query` starts such
+    /// a process, which does nothing else
+    #[arg(long, value_name = "DIR", hide = true)]
     memory_of: Option<PathBuf>,
     /// Record into shared memory COUNT times on each of two threads, or until killed if 0: `shm`
     /// observes this process
@@ -130,8 +130,8 @@ const ROUNDS_QUICK: usize = 3;
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    if let Some(folder) = &options.memory_of {
-        println!("{}", query::topdeck::query_memory(folder, options.caql)?);
+    if let Some(dir) = &options.memory_of {
+        println!("{}", query::topdeck::query_memory(dir, options.caql)?);
         return Ok(());
     }
     if let Some(count) = options.record_shm {
@@ -178,8 +178,8 @@ fn main() -> Result<()> {
     }
     says("done");
     let report = markdown(&machine, &effort, &sections);
-    if let Some(folder) = &options.out {
-        return write(&report, &sections, folder, folder);
+    if let Some(dir) = &options.out {
+        return write(&report, &sections, dir, dir);
     }
     let bench = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (docs, results) = (bench.join("../docs"), bench.join("results"));
@@ -246,8 +246,8 @@ fn insert_section(report: &str, title: &str, section: &str, first: bool) -> Stri
 }
 
 fn write(report: &str, sections: &[ReportSection], docs: &Path, results: &Path) -> Result<()> {
-    for folder in [docs, results] {
-        fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    for dir in [docs, results] {
+        fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
     }
     let mut files = vec![(docs.join(REPORT), report.to_owned())];
     for section in sections {

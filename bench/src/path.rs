@@ -50,8 +50,8 @@ pub(crate) struct PathOptions {
     /// Rounds of each query, and of ingest
     #[arg(long, value_name = "COUNT", default_value_t = 3)]
     path_rounds: usize,
-    /// Folder that keeps the loaded data; a run that finds them there sends nothing
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory that keeps the loaded data; a run that finds them there sends nothing
+    #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
 
@@ -143,14 +143,14 @@ fn run_all(options: &PathOptions, effort: &Effort) -> Result<PathRun> {
     }
     ensure!(!peers.is_empty(), "no server");
     // Deleted on drop.
-    let scratch = scratch::folder()?;
+    let scratch = scratch::dir()?;
     let scale = if effort.quick { SCALE_QUICK } else { options.scale };
     let table = PathTable::new(columns, own);
     let mut run = PathRun {
         peers,
         table: if scale == 1.0 { table } else { table.without_limits() },
         remarks,
-        folder: options.keep.clone().unwrap_or_else(|| scratch.path().to_owned()),
+        dir: options.keep.clone().unwrap_or_else(|| scratch.path().to_owned()),
         scale,
         rounds: if effort.quick { 1 } else { options.path_rounds },
         query: options.query.clone(),
@@ -206,7 +206,7 @@ const METHOD: &str = "Each server is a process of its own with its default setti
                       median of up to five that follow it. Peak RSS is VmHWM, reset before \
                       the query. “Settled” is until the server was idle and Prometheus had \
                       moved everything older than three hours to blocks. “On disk” is \
-                      everything in the data folder after a clean stop. The dashboard has 20 \
+                      everything in the data directory after a clean stop. The dashboard has 20 \
                       panels with 360 steps over 6 hours of B, over six connections, and is \
                       reloaded every 10 s while the second half of B arrives within a \
                       minute, 12,000 histograms per second. Growth loads counters with five \

@@ -118,7 +118,7 @@ pub(crate) struct ReportTable {
 
 /// An image that accompanies a table.
 pub(crate) struct ReportPlot {
-    /// File name in the folder of the report.
+    /// File name in the directory of the report.
     pub(crate) file: &'static str,
     /// Alternative text.
     pub(crate) alt: String,

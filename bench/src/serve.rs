@@ -225,7 +225,7 @@ fn run_once(who: ServerKind, bodies: &Bodies, pace: RequestPace) -> Result<Inges
 
 fn method(effort: &Effort) -> String {
     let mut text = format!(
-        "Real servers as separate processes, each with an empty folder on the same disk, loaded \
+        "Real servers as separate processes, each with an empty directory on the same disk, loaded \
          over loopback by this program, which shares the two CPUs with them. Requests are \
          encoded before the measurement. CPU time is that of the whole process, user and system, \
          from `/proc/PID/stat`; that of the senders is listed separately.\n\nNumbers: {LANES} \

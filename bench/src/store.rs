@@ -26,7 +26,7 @@ const METHOD: &str = "Data set A is one disk over a week: 10,080 one-minute hist
                       a web service over a day: 1,440,000 histograms with 134.5 used buckets. \
                       `topdeck gen` generates both, so the exact values are known. The third set \
                       is 1,000 gauges over a day, one number per minute. Each set is sent to a \
-                      server that has just been started with an empty folder, over HTTP on this \
+                      server that has just been started with an empty directory, over HTTP on this \
                       machine, in requests that were encoded before; A over one connection, B \
                       and the gauges over two. The store of topdeck runs in the process of the \
                       benchmark, gets the same data as encoded batches, and validates them like \

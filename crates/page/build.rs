@@ -57,8 +57,8 @@ fn main() {
     fs::write(out.join("files.rs"), list).expect("the build's own directory can be written");
 }
 
-fn collect_files(root: &Path, folder: &Path, files: &mut Vec<(String, PathBuf)>) {
-    for entry in fs::read_dir(folder).expect("a directory that was just found") {
+fn collect_files(root: &Path, dir: &Path, files: &mut Vec<(String, PathBuf)>) {
+    for entry in fs::read_dir(dir).expect("a directory that was just found") {
         let path = entry.expect("a directory that can be read").path();
         if path.is_dir() {
             collect_files(root, &path, files);

@@ -34,15 +34,15 @@ const RULES = `groups:
     expr: dept(depth) > 5
 `;
 
-let folder: string;
+let dir: string;
 let server: Server;
 let visitor: Visitor;
 let page: Page;
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "topdeck-rules-"));
-  await writeFile(join(folder, "shop.yaml"), RULES);
-  const settings = `[alerts]\nrule_files = [${JSON.stringify(join(folder, "*.yaml"))}]\n`;
+  dir = await mkdtemp(join(tmpdir(), "topdeck-rules-"));
+  await writeFile(join(dir, "shop.yaml"), RULES);
+  const settings = `[alerts]\nrule_files = [${JSON.stringify(join(dir, "*.yaml"))}]\n`;
   server = await Server.start(false, settings);
   visitor = await Visitor.start(server);
   page = visitor.page;
@@ -51,7 +51,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await visitor?.stop();
   await server?.stop();
-  if (folder) await rm(folder, { recursive: true, force: true });
+  if (dir) await rm(dir, { recursive: true, force: true });
 });
 
 const write = (lines: string) => server.post("/api/v2/write", lines);

@@ -8,8 +8,8 @@ import { promisify } from "node:util";
 
 const run = promisify(execFile);
 
-/** Folders for the file. */
-const FOLDERS = [tmpdir(), resolve(import.meta.dirname, "..")];
+/** Directories for the file. */
+const DIRS = [tmpdir(), resolve(import.meta.dirname, "..")];
 /** File system type of tmpfs (`TMPFS_MAGIC` of linux/magic.h). */
 const IN_MEMORY = 0x01021994;
 const SECONDS = 2;
@@ -25,17 +25,17 @@ export async function fio(): Promise<IoCounts | string> {
   if (!(await run("fio", ["--version"]).catch(() => null)))
     return "fio is not installed (apt-get install fio)";
   let why = "";
-  for (const parent of FOLDERS) {
+  for (const parent of DIRS) {
     if ((await statfs(parent)).type === IN_MEMORY) {
       why = `${parent} is in memory`;
       continue;
     }
-    const folder = await mkdtemp(join(parent, "topdeck-fio-"));
+    const dir = await mkdtemp(join(parent, "topdeck-fio-"));
     try {
       // A limited rate: slow and fast machines do the same.
       const job = [
         "--name=topdeck",
-        `--directory=${folder}`,
+        `--directory=${dir}`,
         "--size=32M",
         "--bs=4k",
         "--rw=randrw",
@@ -55,9 +55,9 @@ export async function fio(): Promise<IoCounts | string> {
       return { read: report.jobs[0]!.read.total_ios, write: report.jobs[0]!.write.total_ios };
     } catch (error) {
       const cause = error instanceof Error ? error.message : String(error);
-      why = `fio cannot do direct I/O in ${folder}: ${cause}`;
+      why = `fio cannot do direct I/O in ${dir}: ${cause}`;
     } finally {
-      await rm(folder, { recursive: true, force: true });
+      await rm(dir, { recursive: true, force: true });
     }
   }
   return why;

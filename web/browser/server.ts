@@ -12,14 +12,14 @@ const ROOT = resolve(import.meta.dirname, "../..");
 export class Server {
   private constructor(
     private readonly process: ChildProcess,
-    private readonly folder: string,
+    private readonly dir: string,
     readonly url: string,
   ) {}
 
   /** `host`: whether the host is measured, or its settings. `all`: settings outside of tables. */
   static async start(host: boolean | string, all = ""): Promise<Server> {
-    const folder = await mkdtemp(join(tmpdir(), "topdeck-page-"));
-    const config = join(folder, "topdeck.toml");
+    const dir = await mkdtemp(join(tmpdir(), "topdeck-page-"));
+    const config = join(dir, "topdeck.toml");
     const off = `[host]\n${COLLECTORS.map((name) => `${name} = false\n`).join("")}`;
     const table = typeof host === "string" ? `[host]\n${host}` : host ? "" : off;
     await writeFile(
@@ -29,13 +29,9 @@ export class Server {
     const program =
       process.env["TOPDECK_BIN"] ??
       resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(
-      program,
-      ["serve", "--config", config, "--data-dir", join(folder, "data")],
-      {
-        stdio: ["ignore", "pipe", "pipe"],
-      },
-    );
+    const child = spawn(program, ["serve", "--config", config, "--data-dir", join(dir, "data")], {
+      stdio: ["ignore", "pipe", "pipe"],
+    });
     let output = "";
     child.stdout.on("data", (data) => (output += data));
     child.stderr.on("data", (data) => (output += data));
@@ -49,8 +45,8 @@ export class Server {
       child.stderr.on("data", look);
       child.once("exit", () => done(undefined));
     });
-    if (url) return new Server(child, folder, url);
-    await rm(folder, { recursive: true, force: true });
+    if (url) return new Server(child, dir, url);
+    await rm(dir, { recursive: true, force: true });
     throw new Error(`topdeck did not start: ${output}`);
   }
 
@@ -64,7 +60,7 @@ export class Server {
       this.process.kill("SIGTERM");
       await ended;
     }
-    await rm(this.folder, { recursive: true, force: true });
+    await rm(this.dir, { recursive: true, force: true });
   }
 
   async ask<T>(path: string, parameters: Record<string, string> = {}): Promise<T> {

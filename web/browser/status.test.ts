@@ -28,14 +28,14 @@ test("acknowledged damage is listed quietly, with times and note, and is no prob
   await page.route("**/v1/status", async (route) => {
     const response = await route.fetch();
     const status = (await response.json()) as Record<string, unknown>;
-    expect([status["damage"], status["acknowledged"]]).toEqual([[], []]);
+    expect([status["damage"], status["acknowledged_damage"]]).toEqual([[], []]);
     const damage = [
       { location, records: 1, remedy: "repair", since_ns: found_ns, acknowledged: true },
     ];
-    const acknowledged = [
+    const acknowledged_damage = [
       { location, records: 1, found_ns, acknowledged_ns, note: "disk replaced" },
     ];
-    await route.fulfill({ response, json: { ...status, damage, acknowledged } });
+    await route.fulfill({ response, json: { ...status, damage, acknowledged_damage } });
   });
   await visitor.open("status", {});
   const card = page.getByTestId("acknowledged");

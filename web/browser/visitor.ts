@@ -136,13 +136,13 @@ export class Visitor {
     );
   }
 
-  /** Writes a screenshot, if there is a folder for them. */
+  /** Writes a screenshot, if there is a directory for them. */
   async screenshot(name: string): Promise<void> {
     if (!SCREENSHOTS) return;
-    const folder = resolve(import.meta.dirname, "../..", SCREENSHOTS);
-    await mkdir(folder, { recursive: true });
+    const dir = resolve(import.meta.dirname, "../..", SCREENSHOTS);
+    await mkdir(dir, { recursive: true });
     await settled(this.page);
-    await this.page.screenshot({ path: join(folder, `${name}.png`), fullPage: true });
+    await this.page.screenshot({ path: join(dir, `${name}.png`), fullPage: true });
   }
 
   /** The sum of all cells on the screen. */

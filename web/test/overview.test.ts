@@ -39,7 +39,7 @@ function row(changes: Partial<OverviewRow> = {}): OverviewRow {
     aboveToday: exact(0),
     countNow: 1_200,
     countToday: 5_000,
-    threshold: { value: 0.25, source: "user", learnedFrom: null },
+    threshold: { value: 0.25, origin: "user", learnedFrom: null },
     unusual: null,
     rate: 4,
     p50: null,
@@ -145,8 +145,8 @@ test("an unknown row says why", () => {
 
 test("thresholds say where they come from, and ratios why they are unknown", () => {
   const WEEK = 7 * 24 * HOUR;
-  expect(describeThreshold({ value: 1, source: "p99", learnedFrom: WEEK })).toBe("p99 of 7 d");
-  expect(describeThreshold({ value: 1, source: "user", learnedFrom: null })).toBe("yours");
+  expect(describeThreshold({ value: 1, origin: "p99", learnedFrom: WEEK })).toBe("p99 of 7 d");
+  expect(describeThreshold({ value: 1, origin: "user", learnedFrom: null })).toBe("yours");
   const unknown = { ratio: null, reason: "history too short", days: 2 } as const;
   expect(describeUnusual(unknown)).toBe("history too short (2 of 3 d)");
   expect(describeUnusual({ ratio: exact(3.24), days: 7 })).toBe("3.2×");

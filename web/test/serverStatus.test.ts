@@ -122,7 +122,7 @@ test("acknowledged damage is no problem, and stays listed, the latest first", ()
       { location: "records 8..9", records: 1, remedy: "repair", acknowledged: false },
     ],
     quarantined: [{ input: "record 5", reason: "it panicked 3 times", acknowledged: true }],
-    acknowledged: [entry("records 3..4", NOW - 2 * MINUTE), entry("record 5", NOW - MINUTE)],
+    acknowledged_damage: [entry("records 3..4", NOW - 2 * MINUTE), entry("record 5", NOW - MINUTE)],
   });
   expect(findProblems(seen).map((one) => one.what)).toEqual([
     "Damaged: records 8..9, 1 record lost.",

@@ -15,18 +15,18 @@ const NO_NOUNS = new RegExp(
 /** One name, one idea: parts of responses and properties of components are local to their file. */
 const LOCAL = /^(Props|Labels)$|Json$/;
 
-function sources(folder: string): { name: string; text: string }[] {
-  const names = readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" });
+function sources(dir: string): { name: string; text: string }[] {
+  const names = readdirSync(join(ROOT, dir), { recursive: true, encoding: "utf8" });
   return names
     .filter((name) => /\.(ts|svelte|css)$/.test(name))
     .map((name) => ({
-      name: `${folder}/${name}`,
-      text: readFileSync(join(ROOT, folder, name), "utf8"),
+      name: `${dir}/${name}`,
+      text: readFileSync(join(ROOT, dir, name), "utf8"),
     }));
 }
 
-test.each(["src", "browser", "test"])("lines of %s have at most 100 columns", (folder) => {
-  const long = sources(folder).flatMap(({ name, text }) =>
+test.each(["src", "browser", "test"])("lines of %s have at most 100 columns", (dir) => {
+  const long = sources(dir).flatMap(({ name, text }) =>
     text
       .split("\n")
       .flatMap((line, at) => ([...line].length > MAX_WIDTH ? [`${name}:${at + 1}`] : [])),

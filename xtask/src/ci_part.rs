@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn second_run_in_a_build_folder_reports_the_first() {
+    fn second_run_in_a_build_directory_reports_the_first() {
         // If `make test` runs this test, it holds the lock.
         if let Ok(_lock) = lock_runs() {
             let error = lock_runs().unwrap_err();

@@ -37,22 +37,22 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
         return Ok(PartOutcome::Skipped(reason.to_owned()));
     }
     let tools = ClientTools::provide(log)?;
-    let folder = TempFolder::new("clients")?;
+    let dir = TempDir::new("clients")?;
     let skipped = tools.missing.clone();
     let mut sent = Vec::new();
 
     let mut exporter = tools.go.as_deref().map(ClientExporter::start).transpose()?;
     let scrapes =
         exporter.as_ref().map_or_else(String::new, |exporter| scrape_settings(&exporter.address));
-    let mut deck = TopdeckServer::start(topdeck, &folder.0, &scrapes)?;
+    let mut deck = TopdeckServer::start(topdeck, &dir.0, &scrapes)?;
     let prometheus = match (&exporter, &tools.prometheus) {
         (Some(exporter), Some(program)) => {
-            Some(start_prometheus(program, &folder.0, &exporter.address, &deck)?)
+            Some(start_prometheus(program, &dir.0, &exporter.address, &deck)?)
         }
         _ => None,
     };
     if let Some(go) = &tools.go {
-        sent.extend(go_clients(go, &deck, &folder.0)?);
+        sent.extend(go_clients(go, &deck, &dir.0)?);
     }
     if let Some(python) = &tools.python {
         sent.extend(python_clients(python, &deck)?);
@@ -101,14 +101,14 @@ fn client_count(sent: &[SeriesExpectation]) -> usize {
     names.len()
 }
 
-fn go_clients(go: &Path, deck: &TopdeckServer, folder: &Path) -> Result<Vec<SeriesExpectation>> {
+fn go_clients(go: &Path, deck: &TopdeckServer, dir: &Path) -> Result<Vec<SeriesExpectation>> {
     let http = deck.http();
     let mut sent = read_sent(Command::new(go).args(["otlp", &http]))?;
-    let socket = folder.join("statsd.sock");
+    let socket = dir.join("statsd.sock");
     sent.extend(read_sent(Command::new(go).args(["statsd", &deck.udp()]).arg(socket))?);
     let trap = format!("http://{http}/module/httptrap/c640d8cb-7b9a-4f36-8b0e-6a2f0ad1e7a1/secret");
     sent.extend(read_sent(Command::new(go).args(["trap", &trap]))?);
-    let log = folder.join("pauses.hlog");
+    let log = dir.join("pauses.hlog");
     sent.extend(read_sent(Command::new(go).arg("hlog").arg(&log))?);
     let log = log.to_str().context("the directory name is not UTF-8")?;
     deck.curl(&["--data-binary", &format!("@{log}")], "/v1/hlog?metric=hdr_pause")?;
@@ -184,7 +184,7 @@ fn scrape_settings(address: &str) -> String {
 /// both protocol versions.
 fn start_prometheus(
     program: &Path,
-    folder: &Path,
+    dir: &Path,
     exporter: &str,
     deck: &TopdeckServer,
 ) -> Result<KillOnDropProcess> {
@@ -204,12 +204,12 @@ fn start_prometheus(
         write("1", "prometheus.WriteRequest"),
         write("2", "io.prometheus.write.v2.Request")
     );
-    let path = folder.join("prometheus.yml");
+    let path = dir.join("prometheus.yml");
     fs::write(&path, settings)?;
-    let log = fs::File::create(folder.join("prometheus.log"))?;
+    let log = fs::File::create(dir.join("prometheus.log"))?;
     let child = Command::new(program)
         .arg(format!("--config.file={}", path.display()))
-        .arg(format!("--storage.tsdb.path={}", folder.join("prometheus").display()))
+        .arg(format!("--storage.tsdb.path={}", dir.join("prometheus").display()))
         .arg("--web.listen-address=127.0.0.1:0")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
@@ -273,20 +273,20 @@ fn read_sent(command: &mut Command) -> Result<Vec<SeriesExpectation>> {
 }
 
 /// A temporary directory, deleted on drop.
-pub(crate) struct TempFolder(pub(crate) PathBuf);
+pub(crate) struct TempDir(pub(crate) PathBuf);
 
-impl TempFolder {
+impl TempDir {
     /// `of` is part of the directory name.
-    pub(crate) fn new(of: &str) -> Result<TempFolder> {
+    pub(crate) fn new(of: &str) -> Result<TempDir> {
         // PIDs are reused, and a killed process may have left its directory.
         let number = RandomState::new().hash_one(std::process::id());
         let path = std::env::temp_dir().join(format!("topdeck-{of}-{number:x}"));
         fs::create_dir(&path).with_context(|| format!("cannot make {}", path.display()))?;
-        Ok(TempFolder(path))
+        Ok(TempDir(path))
     }
 }
 
-impl Drop for TempFolder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

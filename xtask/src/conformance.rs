@@ -31,8 +31,8 @@ pub(crate) fn run_scripts(log: &PartLog) -> Result<PartOutcome> {
         Ok(module) => module,
         Err(reason) => return Ok(PartOutcome::Skipped(format!("{reason:#}"))),
     };
-    let folder = module.join("promql/promqltest/testdata");
-    test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &folder)
+    let dir = module.join("promql/promqltest/testdata");
+    test(log, "prometheus_scripts", SCRIPTS_VARIABLE, &dir)
 }
 
 /// Compares answers with a Prometheus, if one is available: those of the query engine, and those of
@@ -85,9 +85,9 @@ fn fetch_module(log: &PartLog) -> Result<PathBuf> {
     );
     let fetch = CommandLine::new(&format!("go -C {PEER} mod download {MODULE}"));
     fetch.run(log).context("cannot download the Prometheus module")?;
-    let folder =
+    let dir =
         CommandLine::new(&format!("go -C {PEER} list -m -f {{{{.Dir}}}} {MODULE}")).stdout()?;
-    Ok(PathBuf::from(String::from_utf8(folder)?.trim()))
+    Ok(PathBuf::from(String::from_utf8(dir)?.trim()))
 }
 
 /// Path of the program, built or not.

@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let mut writer = None;
     for target in &targets {
-        let path = folder(target).join("topdeck");
+        let path = dir(target).join("topdeck");
         check_binary(target, &path)?;
         match target.starter() {
             Ok(starter) => {
@@ -119,14 +119,14 @@ fn build(target: &DistTarget) -> Result<()> {
 /// Strips the binary and stores its debug information beside it, under the name that gdb looks for.
 fn split_debug_info(target: &DistTarget) -> Result<()> {
     let built = builds().join(target.triple).join("release").join("topdeck");
-    let folder = folder(target);
+    let dir = dir(target);
     // Removes files of older builds.
-    if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("removing {}", folder.display()))?;
+    if dir.exists() {
+        fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
     }
-    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     let objcopy = objcopy()?;
-    let (program, debug) = (folder.join("topdeck"), folder.join("topdeck.debug"));
+    let (program, debug) = (dir.join("topdeck"), dir.join("topdeck.debug"));
     let line = || CommandLine::from_path(&objcopy);
     line().arg("--only-keep-debug").arg(path_text(&built)?).arg(path_text(&debug)?).run(&log())?;
     let link = format!("--add-gnu-debuglink={}", path_text(&debug)?);
@@ -140,9 +140,9 @@ fn split_debug_info(target: &DistTarget) -> Result<()> {
 
 /// `llvm-objcopy` handles all targets and comes with Rust.
 fn objcopy() -> Result<PathBuf> {
-    let folder = CommandLine::new("rustc --print target-libdir").stdout()?;
-    let folder = PathBuf::from(String::from_utf8(folder)?.trim());
-    let beside = folder.parent().context("the library directory has no parent")?;
+    let dir = CommandLine::new("rustc --print target-libdir").stdout()?;
+    let dir = PathBuf::from(String::from_utf8(dir)?.trim());
+    let beside = dir.parent().context("the library directory has no parent")?;
     let objcopy = beside.join("bin/rust-objcopy");
     ensure!(
         objcopy.exists(),
@@ -187,32 +187,32 @@ fn read(path: &Path) -> Result<(u64, ElfHeaders)> {
     Ok((bytes.len() as u64, elf))
 }
 
-fn write_completions(program: &DistProgram, folder: &Path) -> Result<()> {
-    recreate_folder(folder)?;
+fn write_completions(program: &DistProgram, dir: &Path) -> Result<()> {
+    recreate_dir(dir)?;
     for (shell, file) in COMPLETIONS {
         let text = program.stdout(&["completions", shell])?;
         ensure!(!text.is_empty(), "`topdeck completions {shell}` wrote nothing");
-        fs::write(folder.join(file), text)?;
+        fs::write(dir.join(file), text)?;
     }
-    print_progress(&format!("{} completions in {}", COMPLETIONS.len(), folder.display()));
+    print_progress(&format!("{} completions in {}", COMPLETIONS.len(), dir.display()));
     Ok(())
 }
 
-fn write_man_pages(program: &DistProgram, folder: &Path) -> Result<()> {
-    recreate_folder(folder)?;
-    program.stdout(&["man", path_text(folder)?])?;
-    let page_count = fs::read_dir(folder)?.count();
+fn write_man_pages(program: &DistProgram, dir: &Path) -> Result<()> {
+    recreate_dir(dir)?;
+    program.stdout(&["man", path_text(dir)?])?;
+    let page_count = fs::read_dir(dir)?.count();
     ensure!(page_count > 0, "`topdeck man` wrote nothing");
-    print_progress(&format!("{page_count} man pages in {}", folder.display()));
+    print_progress(&format!("{page_count} man pages in {}", dir.display()));
     Ok(())
 }
 
 /// Removes files of older binaries.
-fn recreate_folder(folder: &Path) -> Result<()> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+fn recreate_dir(dir: &Path) -> Result<()> {
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))?;
     }
-    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))
+    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))
 }
 
 fn triples() -> [&'static str; 2] {
@@ -224,7 +224,7 @@ fn dist() -> PathBuf {
     root().join("target/dist")
 }
 
-fn folder(target: &DistTarget) -> PathBuf {
+fn dir(target: &DistTarget) -> PathBuf {
     dist().join(target.triple)
 }
 

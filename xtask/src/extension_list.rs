@@ -5,7 +5,7 @@ use anyhow::{Context as _, Result, bail};
 use toml::{Table, Value};
 
 /// Directory of the list and of the files it names.
-pub(crate) const FOLDER: &str = "testdata/extensions/";
+pub(crate) const DIR: &str = "testdata/extensions/";
 /// The list.
 pub(crate) const LIST: &str = "testdata/extensions/extensions.toml";
 
@@ -14,7 +14,7 @@ pub(crate) const LIST: &str = "testdata/extensions/extensions.toml";
 pub(crate) struct Extension {
     /// Such as `role`.
     pub(crate) kind: String,
-    /// Path of its file in [`FOLDER`].
+    /// Path of its file in [`DIR`].
     pub(crate) example: String,
     /// Path of its file once it is added.
     pub(crate) file: String,

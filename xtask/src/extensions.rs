@@ -18,7 +18,7 @@ use self::checks::CHECKS;
 use self::extended_server::ExtendedServer;
 use crate::ci_part::PartOutcome;
 use crate::command_line::{CommandLine, root, target};
-use crate::extension_list::{self, Extension, FOLDER, LIST};
+use crate::extension_list::{self, DIR, Extension, LIST};
 use crate::page;
 use crate::part_log::PartLog;
 use crate::test_report::{SkippedTest, TestEnd, TestReport};
@@ -76,18 +76,18 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
 
 /// A clone of the last commit in the build directory.
 struct ExtendedClone {
-    folder: PathBuf,
+    dir: PathBuf,
     build: PathBuf,
 }
 
 impl ExtendedClone {
     /// Makes the clone, or finds that of an earlier run.
     fn make(log: &PartLog) -> Result<ExtendedClone> {
-        let folder = target().join("extensions/clone");
-        let clone = ExtendedClone { folder, build: target().join("extensions/target") };
-        if !clone.folder.join(".git").exists() {
+        let dir = target().join("extensions/clone");
+        let clone = ExtendedClone { dir, build: target().join("extensions/target") };
+        if !clone.dir.join(".git").exists() {
             let line = CommandLine::new("git clone --quiet --shared");
-            line.arg(&path_text(root())).arg(&path_text(&clone.folder)).run(log)?;
+            line.arg(&path_text(root())).arg(&path_text(&clone.dir)).run(log)?;
         }
         Ok(clone)
     }
@@ -96,7 +96,7 @@ impl ExtendedClone {
     fn extended_files(&self) -> Result<Vec<FileVersion>> {
         let names = self.git("diff --cached --name-only --diff-filter=AM").stdout()?;
         let names = String::from_utf8(names)?;
-        names.lines().map(|name| FileVersion::read(self.folder.join(name))).collect()
+        names.lines().map(|name| FileVersion::read(self.dir.join(name))).collect()
     }
 
     /// Checks out the last commit.
@@ -109,16 +109,16 @@ impl ExtendedClone {
     /// Adds the files and lines of all extensions.
     fn add_extensions(&self, log: &PartLog) -> Result<Vec<Extension>> {
         let read = |path: &str| {
-            let path = self.folder.join(path);
+            let path = self.dir.join(path);
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
         };
         let write = |path: &str, text: String| {
-            let path = self.folder.join(path);
+            let path = self.dir.join(path);
             fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
         };
         let extensions = extension_list::parse(&read(LIST)?)?;
         for extension in &extensions {
-            write(&extension.file, read(&[FOLDER, &extension.example].concat())?)?;
+            write(&extension.file, read(&[DIR, &extension.example].concat())?)?;
             for line in [&extension.row, &extension.declaration] {
                 let text = line.insert(&read(&line.file)?);
                 let text = text.map_err(|why| anyhow!("cannot change {}: {why}", line.file))?;
@@ -165,12 +165,12 @@ impl ExtendedClone {
         if let Some(reason) = page::install_packages(log)? {
             return Ok(Some(reason));
         }
-        let link = self.folder.join("web/node_modules");
+        let link = self.dir.join("web/node_modules");
         if !link.exists() {
             let packages = root().join("web/node_modules");
             std::os::unix::fs::symlink(packages, &link).context("cannot link web/node_modules")?;
         }
-        let web = path_text(&self.folder.join("web"));
+        let web = path_text(&self.dir.join("web"));
         let npm = |script: &str| {
             let line = CommandLine::new("npm --no-update-notifier --prefix");
             line.arg(&web).arg("run").arg(script).run(log)
@@ -189,11 +189,11 @@ impl ExtendedClone {
     }
 
     fn manifest(&self) -> String {
-        path_text(&self.folder.join("Cargo.toml"))
+        path_text(&self.dir.join("Cargo.toml"))
     }
 
     fn git(&self, arguments: &str) -> CommandLine {
-        let line = CommandLine::new("git -C").arg(&path_text(&self.folder));
+        let line = CommandLine::new("git -C").arg(&path_text(&self.dir));
         arguments.split(' ').fold(line, CommandLine::arg)
     }
 }

@@ -220,9 +220,9 @@ impl Fuzzer {
         // Findings are stored in the directory of the target.
         let name = &target.name;
         let [corpus, artifacts] = ["corpus", "artifacts"].map(|of| format!("fuzz/{of}/{name}"));
-        for folder in [&corpus, &artifacts] {
-            let made = fs::create_dir_all(root().join(folder));
-            made.with_context(|| format!("cannot make {folder}"))?;
+        for dir in [&corpus, &artifacts] {
+            let made = fs::create_dir_all(root().join(dir));
+            made.with_context(|| format!("cannot make {dir}"))?;
         }
         let line = self.bounded(target).arg(&corpus);
         Ok(line

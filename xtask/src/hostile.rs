@@ -29,7 +29,7 @@ use anyhow::{Result, ensure};
 use self::attack_target::AttackTarget;
 use self::innocent_client::{ClientLatencies, InnocentClient, METRIC};
 use crate::ci_part::PartOutcome;
-use crate::clients::TempFolder;
+use crate::clients::TempDir;
 use crate::command_line::CommandLine;
 use crate::part_log::PartLog;
 use crate::suite;
@@ -83,7 +83,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
         Some(path) => PathBuf::from(path),
         None => suite::build_topdeck(log)?,
     };
-    let folder = TempFolder::new("hostile")?;
+    let dir = TempDir::new("hostile")?;
     let named = std::env::var(VARIABLE).ok();
     let is_named = |attack: &&Attack| named.as_ref().is_none_or(|name| name == attack.name);
     let mut report = TestReport::default();
@@ -91,7 +91,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     for attack in attacks::ALL.iter().filter(is_named) {
         let began = Instant::now();
         let name = attack.name.replace(|c: char| !c.is_alphanumeric(), "-");
-        let made = attack.run_against(&topdeck, &folder.0.join(name));
+        let made = attack.run_against(&topdeck, &dir.0.join(name));
         let (row, wrong) = match made {
             Ok(made) => (made.row(), made.failures),
             Err(error) => (format!("{:22} {error:#}", attack.name), vec![format!("{error:#}")]),
@@ -113,8 +113,8 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
 }
 
 impl Attack {
-    fn run_against(&self, program: &Path, folder: &Path) -> Result<AttackReport> {
-        let scene = AttackTarget::new(program, folder, self.store, self.limits)?;
+    fn run_against(&self, program: &Path, dir: &Path) -> Result<AttackReport> {
+        let scene = AttackTarget::new(program, dir, self.store, self.limits)?;
         let innocent = InnocentClient::new(&scene.innocent_token);
         let address = || scene.address();
         let ((), idle) = innocent.run_during(&address, || sleep(IDLE));

@@ -20,8 +20,8 @@ const SEARCH: &str = "blackbox::soak_answers_from_outside_are_those_of_the_model
 const SEARCH_SECONDS_MAX: u32 = 600;
 
 pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
-    let folder = target().join("mutations");
-    let clone = folder.join("clone");
+    let dir = target().join("mutations");
+    let clone = dir.join("clone");
     if clone.exists() {
         fs::remove_dir_all(&clone).context("cannot remove the clone of an earlier run")?;
     }
@@ -39,7 +39,7 @@ pub(crate) fn run(log: &PartLog) -> Result<PartOutcome> {
     patches.sort();
     ensure!(!patches.is_empty(), "testdata/mutations contains no patch");
     let manifest = text(&clone.join("Cargo.toml"));
-    let build = text(&folder.join("target"));
+    let build = text(&dir.join("target"));
     let git = || CommandLine::new("git -C").arg(&text(&clone));
     let cargo = |before: &str| {
         let line = CommandLine::new(&format!("{before} cargo test --locked -p topdeck --test it"));

@@ -180,18 +180,18 @@ fn npm(what: &str) -> CommandLine {
 /// Builds web/dist. Unchanged files are not written, because cargo would rebuild the program.
 fn bundle(log: &PartLog) -> Result<()> {
     let made = target().join("ci/page");
-    let folder = made.to_str().context("the path of the build directory is not UTF-8")?;
+    let dir = made.to_str().context("the path of the build directory is not UTF-8")?;
     let line = npm("run").arg("build").arg("--").arg("--emptyOutDir").arg("--outDir");
-    line.arg(folder).run(log)?;
+    line.arg(dir).run(log)?;
     mirror(&made, &root().join("web/dist"))
 }
 
 /// Makes the directory `to` equal to `from`.
 fn mirror(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to).with_context(|| format!("cannot make {}", to.display()))?;
-    let names = |folder: &Path| -> Result<BTreeSet<OsString>> {
+    let names = |dir: &Path| -> Result<BTreeSet<OsString>> {
         let entries =
-            fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+            fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
         entries.map(|entry| Ok(entry?.file_name())).collect()
     };
     let made = names(from)?;
@@ -268,8 +268,8 @@ mod tests {
 
     #[test]
     fn a_mirrored_file_that_is_the_same_is_not_written() {
-        let folder = std::env::temp_dir().join(format!("topdeck-mirror-{}", std::process::id()));
-        let (from, to) = (folder.join("from"), folder.join("to"));
+        let dir = std::env::temp_dir().join(format!("topdeck-mirror-{}", std::process::id()));
+        let (from, to) = (dir.join("from"), dir.join("to"));
         fs::create_dir_all(from.join("assets")).unwrap();
         fs::write(from.join("index.html"), "a").unwrap();
         fs::write(from.join("assets/old.js"), "b").unwrap();
@@ -281,6 +281,6 @@ mod tests {
         assert_eq!(fs::read(to.join("assets/new.js")).unwrap(), b"c");
         assert!(!to.join("assets/old.js").exists());
         assert_eq!(fs::metadata(to.join("index.html")).unwrap().modified().unwrap(), written);
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -37,9 +37,9 @@ impl PartLog {
     /// A log whose commands write to `target/ci/NAME.log`, truncated first.
     pub(crate) fn file(name: &str) -> Result<PartLog> {
         LazyLock::force(&START);
-        let folder = target().join("ci");
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let path = folder.join(format!("{name}.log"));
+        let dir = target().join("ci");
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let path = dir.join(format!("{name}.log"));
         let file =
             File::create(&path).with_context(|| format!("cannot make {}", path.display()))?;
         Ok(PartLog { name: name.to_owned(), file: Some((file, path)) })

@@ -30,10 +30,9 @@ fn count_in_sources(prefix: &str) -> Result<u64> {
     Ok(count)
 }
 
-fn count_below(folder: &Path, prefix: &str) -> Result<u64> {
+fn count_below(dir: &Path, prefix: &str) -> Result<u64> {
     let mut count = 0;
-    let entries =
-        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     for entry in entries {
         let path = entry?.path();
         if path.is_dir() {

@@ -55,7 +55,7 @@ struct TestProgram {
     name: String,
     path: PathBuf,
     /// Directory of its package, which is the working directory under cargo.
-    folder: PathBuf,
+    dir: PathBuf,
     /// Such as `cargo test -p topdeck-hist --test it`.
     command: String,
     threads: usize,
@@ -324,7 +324,7 @@ impl TestProgram {
         Ok(TestProgram {
             name: format!("{} {name}", package.name),
             path: text(&message["executable"])?.into(),
-            folder: Path::new(&manifest).parent().expect("BUG: it is in a directory").to_owned(),
+            dir: Path::new(&manifest).parent().expect("BUG: it is in a directory").to_owned(),
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
             alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },
@@ -338,9 +338,9 @@ impl TestProgram {
         command
             .args(JSON_ARGUMENTS.split(' '))
             .arg(format!("--test-threads={threads}"))
-            .current_dir(&self.folder)
+            .current_dir(&self.dir)
             .stdin(Stdio::null())
-            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.dir)
             .env("RUSTC_BOOTSTRAP", "1");
         command
     }

@@ -58,14 +58,14 @@ impl Workspace {
     pub(crate) fn closure(&self, name: &str) -> Result<Vec<String>> {
         let mut found = BTreeSet::new();
         let mut waiting = vec![root().join("crates").join(name)];
-        while let Some(folder) = waiting.pop() {
-            let package = self.package(&folder.join("Cargo.toml"))?;
-            if found.insert(folder) {
+        while let Some(dir) = waiting.pop() {
+            let package = self.package(&dir.join("Cargo.toml"))?;
+            if found.insert(dir) {
                 waiting.extend(package.uses.iter().cloned());
             }
         }
-        let relative = |folder: PathBuf| {
-            let path = folder.strip_prefix(root()).expect("BUG: a package outside the repository");
+        let relative = |dir: PathBuf| {
+            let path = dir.strip_prefix(root()).expect("BUG: a package outside the repository");
             format!("{}/", path.display())
         };
         Ok(found.into_iter().map(relative).collect())

@@ -124,7 +124,7 @@ const PUBLIC_ITEMS: &[&str] = &[
     "FILLING",
     "HEARTBEAT_BYTES",
     "INCOMPATIBLE",
-    "LOST_RECORDS",
+    "LOST_VALUES",
     "PAGE_MAX",
     "PID_NAMESPACE",
     "REJECTED_SERIES",

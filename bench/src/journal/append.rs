@@ -9,7 +9,7 @@ use super::{ContenderTurns, MILLION, PROMISES, jlog, rounds, run_turns, scratch,
 
 const METHOD: &str = "CPU time of all threads (user and system), and messages per second of wall \
                       time, from the first append until all messages are in the page cache; \
-                      fsync is not requested. Each round uses a new journal in an empty folder; \
+                      fsync is not requested. Each round uses a new journal in an empty directory; \
                       opening and closing are not counted. “1000 each” appends a thousand \
                       messages per call, the other rows one message per call. “Stored” is the \
                       disk space of the files at the end, “written” is the number of bytes \
@@ -41,9 +41,9 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         rounds(effort),
         |at| -> anyhow::Result<JournalCost> {
             let one = &contenders[at];
-            let folder = scratch::folder()?;
+            let dir = scratch::dir()?;
             let count = super::count(effort, one.messages());
-            one.append(folder.path(), messages.first(count))
+            one.append(dir.path(), messages.first(count))
         },
     );
     let counts: Vec<usize> =

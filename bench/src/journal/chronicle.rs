@@ -52,14 +52,14 @@ fn command(mode: &str, places: &ProgramPaths) -> Result<Command> {
 }
 
 fn build() -> Result<PathBuf> {
-    let folder = program::build_folder("chronicle")?;
+    let dir = program::build_dir("chronicle")?;
     program::run_tool(Command::new("java").arg("-version"))?;
     let mut build = Command::new("mvn");
     build.args(["--quiet", "--batch-mode", "compile", "--file"]);
-    build.arg(program::source_folder("chronicle").join("pom.xml"));
-    build.arg(format!("-Dtopdeck.build={}", folder.display()));
+    build.arg(program::source_dir("chronicle").join("pom.xml"));
+    build.arg(format!("-Dtopdeck.build={}", dir.display()));
     program::run_tool(&mut build)?;
-    Ok(folder)
+    Ok(dir)
 }
 
 struct ChronicleAppender;
@@ -69,8 +69,8 @@ impl AppendContender for ChronicleAppender {
         ContenderLabel::new(name(), PROMISES)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let places = ProgramPaths::new(folder, messages)?;
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let places = ProgramPaths::new(dir, messages)?;
         let mut command = command("append", &places)?;
         program::run_program(&mut command, &places, program::message_count(messages))
     }
@@ -83,12 +83,12 @@ impl ReadContender for ChronicleReader {
         ContenderLabel::new(format!("{}, tailer", name()), PROMISES)
     }
 
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        ChronicleAppender.append(folder, messages).map(|_| ())
+    fn prepare(&self, dir: &Path, messages: &[u8]) -> Result<()> {
+        ChronicleAppender.append(dir, messages).map(|_| ())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let places = ProgramPaths::new(folder, messages)?;
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let places = ProgramPaths::new(dir, messages)?;
         let mut command = command("read", &places)?;
         program::run_program(&mut command, &places, program::message_count(messages))
     }

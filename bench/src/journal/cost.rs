@@ -28,9 +28,9 @@ pub(crate) struct JournalCost {
 }
 
 impl JournalCost {
-    /// Measures `work`, which handles `messages` in this process and leaves its files in `folder`.
+    /// Measures `work`, which handles `messages` in this process and leaves its files in `dir`.
     pub(crate) fn measure(
-        folder: &Path,
+        dir: &Path,
         messages: usize,
         work: impl FnOnce() -> Result<()>,
     ) -> Result<JournalCost> {
@@ -43,7 +43,7 @@ impl JournalCost {
             wall: passed,
             cpu,
             written_bytes,
-            stored_bytes: stored_bytes(folder)?,
+            stored_bytes: stored_bytes(dir)?,
         })
     }
 
@@ -62,10 +62,10 @@ fn written_bytes() -> Option<u64> {
     counters.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok())
 }
 
-/// Disk space of all files of a folder: holes do not count, allocated blocks do.
-pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
+/// Disk space of all files of a directory: holes do not count, allocated blocks do.
+pub(super) fn stored_bytes(dir: &Path) -> io::Result<u64> {
     let mut sum = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         sum += match entry.file_type()?.is_dir() {
             true => stored_bytes(&entry.path())?,
@@ -75,15 +75,15 @@ pub(super) fn stored_bytes(folder: &Path) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// The block device of a folder.
+/// The block device of a directory.
 pub(crate) struct DiskDevice {
     statistics: String,
 }
 
 impl DiskDevice {
-    /// `None` if the folder is on no device with statistics.
-    pub(crate) fn for_folder(folder: &Path) -> Option<DiskDevice> {
-        let device = fs::metadata(folder).ok()?.dev();
+    /// `None` if the directory is on no device with statistics.
+    pub(crate) fn for_dir(dir: &Path) -> Option<DiskDevice> {
+        let device = fs::metadata(dir).ok()?.dev();
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let found = DiskDevice { statistics: format!("/sys/dev/block/{major}:{minor}/stat") };
         found.written_bytes().is_some().then_some(found)
@@ -100,13 +100,13 @@ impl DiskDevice {
 }
 
 /// Writes dirty pages to the device, so that they are not counted in the next measurement.
-pub(crate) fn flush_page_cache(folder: &Path) -> io::Result<()> {
-    Ok(rustix::fs::syncfs(fs::File::open(folder)?)?)
+pub(crate) fn flush_page_cache(dir: &Path) -> io::Result<()> {
+    Ok(rustix::fs::syncfs(fs::File::open(dir)?)?)
 }
 
-/// Type of the file system of a folder, from the list of mounts.
-pub(crate) fn file_system(folder: &Path) -> Option<String> {
-    let device = fs::metadata(folder).ok()?.dev();
+/// Type of the file system of a directory, from the list of mounts.
+pub(crate) fn file_system(dir: &Path) -> Option<String> {
+    let device = fs::metadata(dir).ok()?.dev();
     let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     // Fields: id, parent, major:minor, root, mount point, …, “-”, type, source, options.
@@ -120,22 +120,22 @@ mod tests {
 
     #[test]
     fn holes_take_no_storage() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("full"), vec![1; 1 << 16]).unwrap();
-        let sparse = fs::File::create(folder.path().join("sparse")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("full"), vec![1; 1 << 16]).unwrap();
+        let sparse = fs::File::create(dir.path().join("sparse")).unwrap();
         sparse.set_len(1 << 30).unwrap();
-        let stored = stored_bytes(folder.path()).unwrap();
+        let stored = stored_bytes(dir.path()).unwrap();
         assert!((1 << 16..1 << 20).contains(&stored), "{stored}");
     }
 
     #[test]
     fn work_of_other_threads_counts() {
-        let folder = tempfile::tempdir().unwrap();
+        let dir = tempfile::tempdir().unwrap();
         let spin = || {
             let until = cpu_time_of_program() + Duration::from_millis(20);
             while cpu_time_of_program() < until {}
         };
-        let cost = JournalCost::measure(folder.path(), 1, || {
+        let cost = JournalCost::measure(dir.path(), 1, || {
             std::thread::spawn(spin).join().expect("no panic");
             Ok(())
         });

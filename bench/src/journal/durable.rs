@@ -63,8 +63,8 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
             contenders.iter().map(|one| one.label()).collect(),
             rounds(effort),
             |at| -> Result<AckStats> {
-                let folder = scratch::folder()?;
-                contenders[at].acknowledge(folder.path(), producers, time, &messages)
+                let dir = scratch::dir()?;
+                contenders[at].acknowledge(dir.path(), producers, time, &messages)
             },
         );
         let rows = DurableFigures::new(producers, &result);
@@ -184,7 +184,7 @@ pub(crate) type ProducerFn<'a> = Box<dyn FnMut(&[u8]) -> Result<()> + Send + 'a>
 /// Runs the producers of a journal in this process; `connect` prepares each of them before the
 /// measurement.
 pub(crate) fn run_producers<'a>(
-    folder: &Path,
+    dir: &Path,
     producers: usize,
     time: Duration,
     messages: &Messages,
@@ -192,8 +192,8 @@ pub(crate) fn run_producers<'a>(
 ) -> Result<AckStats> {
     let ready: Vec<ProducerFn> = (0..producers).map(connect).collect::<Result<_>>()?;
     let start = Barrier::new(producers + 1);
-    flush_page_cache(folder)?;
-    let device = DiskDevice::for_folder(folder);
+    flush_page_cache(dir)?;
+    let device = DiskDevice::for_dir(dir);
     let before = device.as_ref().and_then(DiskDevice::written_bytes);
     let worked: Vec<ProducerRun> = std::thread::scope(|scope| {
         let start = &start;

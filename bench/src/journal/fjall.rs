@@ -24,8 +24,8 @@ pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
     vec![Box::new(FjallAppender { batch: BATCH }), Box::new(FjallAppender { batch: 1 })]
 }
 
-fn open(folder: &Path) -> Result<(Database, Keyspace)> {
-    let database = Database::builder(folder).open()?;
+fn open(dir: &Path) -> Result<(Database, Keyspace)> {
+    let database = Database::builder(dir).open()?;
     let messages = database.keyspace("messages", KeyspaceCreateOptions::default)?;
     Ok((database, messages))
 }
@@ -62,9 +62,9 @@ impl AppendContender for FjallAppender {
         if self.batch == 1 { 500_000 } else { super::MILLION }
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let (database, keyspace) = open(folder)?;
-        JournalCost::measure(folder, messages.len() / SIZE, || {
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let (database, keyspace) = open(dir)?;
+        JournalCost::measure(dir, messages.len() / SIZE, || {
             append(&database, &keyspace, self.batch, messages)
         })
     }
@@ -79,14 +79,14 @@ impl AckContender for FjallDurable {
 
     fn acknowledge(
         &self,
-        folder: &Path,
+        dir: &Path,
         producers: usize,
         time: Duration,
         messages: &Messages,
     ) -> Result<AckStats> {
-        let (database, keyspace) = open(folder)?;
+        let (database, keyspace) = open(dir)?;
         let number = AtomicU64::new(0);
-        run_producers(folder, producers, time, messages, |_| {
+        run_producers(dir, producers, time, messages, |_| {
             let (database, keyspace, number) = (&database, &keyspace, &number);
             Ok(Box::new(move |message| {
                 let mut write = database.batch().durability(Some(PersistMode::SyncData));
@@ -105,18 +105,18 @@ impl ReadContender for FjallReader {
         ContenderLabel::new("fjall", PROMISES)
     }
 
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        let (database, keyspace) = open(folder)?;
+    fn prepare(&self, dir: &Path, messages: &[u8]) -> Result<()> {
+        let (database, keyspace) = open(dir)?;
         append(&database, &keyspace, BATCH, messages)?;
         // The state after a while: most of a journal is in sorted files.
         keyspace.rotate_memtable_and_wait()?;
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let (_database, keyspace) = open(folder)?;
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let (_database, keyspace) = open(dir)?;
         let mut touched = ReadChecksum::default();
-        let cost = JournalCost::measure(folder, messages.len() / SIZE, || {
+        let cost = JournalCost::measure(dir, messages.len() / SIZE, || {
             for item in keyspace.iter() {
                 touched.add(&item.value()?);
             }

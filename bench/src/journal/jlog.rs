@@ -1,8 +1,8 @@
 //! JLog 2.6.0, the journal that topdeck replaces: measured if a program is provided, otherwise
 //! quoted.
 //!
-//! `TOPDECK_BENCH_JLOG` is the path of the program. It is called as `PROGRAM FOLDER COUNT MODE`,
-//! writes COUNT messages of 100 bytes to a new journal in the folder, and prints one line: wall
+//! `TOPDECK_BENCH_JLOG` is the path of the program. It is called as `PROGRAM DIR COUNT MODE`,
+//! writes COUNT messages of 100 bytes to a new journal in the directory, and prints one line: wall
 //! time in seconds, CPU time in seconds, and bytes on disk, separated by tabs. The modes are those
 //! below and `read`, which also writes but measures only the read. The messages of the other
 //! contenders are in the file that `TOPDECK_BENCH_MESSAGES` names; the program may use its own.
@@ -114,8 +114,8 @@ pub(crate) fn quoted_reading() -> Option<ReportTable> {
     Some(table)
 }
 
-fn run(folder: &Path, mode: &str, messages: &[u8]) -> Result<JournalCost> {
-    let places = ProgramPaths::new(folder, messages)?;
+fn run(dir: &Path, mode: &str, messages: &[u8]) -> Result<JournalCost> {
+    let places = ProgramPaths::new(dir, messages)?;
     let count = program::message_count(messages);
     let mut command = Command::new(env::var_os(PROGRAM).context("no program is set")?);
     command.arg(&places.journal).arg(count.to_string()).arg(mode);
@@ -128,8 +128,8 @@ impl AppendContender for &JlogMode {
         ContenderLabel::new(self.name, self.promises)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        run(folder, self.argument, messages)
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        run(dir, self.argument, messages)
     }
 }
 
@@ -144,7 +144,7 @@ impl ReadContender for JlogReader {
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        run(folder, "read", messages)
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        run(dir, "read", messages)
     }
 }

@@ -16,15 +16,15 @@ use super::cost::{JournalCost, stored_bytes};
 use super::messages::SIZE;
 use super::scratch;
 
-/// Build folder of a peer, in cargo's target folder.
-pub(crate) fn build_folder(peer: &str) -> Result<PathBuf> {
-    let folder = scratch::target()?.join("journal-peers").join(peer);
-    fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
-    Ok(folder)
+/// Build directory of a peer, in cargo's target directory.
+pub(crate) fn build_dir(peer: &str) -> Result<PathBuf> {
+    let dir = scratch::target()?.join("journal-peers").join(peer);
+    fs::create_dir_all(&dir).with_context(|| format!("creating {}", dir.display()))?;
+    Ok(dir)
 }
 
-/// Source folder of a peer.
-pub(crate) fn source_folder(peer: &str) -> PathBuf {
+/// Source directory of a peer.
+pub(crate) fn source_dir(peer: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers").join(peer)
 }
 
@@ -49,10 +49,10 @@ pub(crate) struct ProgramPaths {
 }
 
 impl ProgramPaths {
-    /// Writes the messages to a file; the folder of the journal exists, or the program creates it.
-    pub(crate) fn new(folder: &Path, messages: &[u8]) -> Result<ProgramPaths> {
-        let places =
-            ProgramPaths { journal: folder.join("journal"), messages: folder.join("messages") };
+    /// Writes the messages to a file; the directory of the journal exists, or the program creates
+    /// it.
+    pub(crate) fn new(dir: &Path, messages: &[u8]) -> Result<ProgramPaths> {
+        let places = ProgramPaths { journal: dir.join("journal"), messages: dir.join("messages") };
         fs::create_dir_all(&places.journal)?;
         fs::write(&places.messages, messages)?;
         Ok(places)

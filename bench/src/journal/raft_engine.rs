@@ -32,8 +32,8 @@ pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
     vec![Box::new(RaftEngineAppender { batch: BATCH }), Box::new(RaftEngineAppender { batch: 1 })]
 }
 
-fn open(folder: &Path) -> Result<Engine> {
-    let dir = folder.to_str().expect("cargo's target folder is valid UTF-8").to_owned();
+fn open(directory: &Path) -> Result<Engine> {
+    let dir = directory.to_str().expect("cargo's target directory is valid UTF-8").to_owned();
     Ok(Engine::open(Config { dir, ..Config::default() })?)
 }
 
@@ -70,9 +70,9 @@ impl AppendContender for RaftEngineAppender {
         if self.batch == 1 { 250_000 } else { super::MILLION }
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let engine = open(folder)?;
-        JournalCost::measure(folder, messages.len() / SIZE, || {
+    fn append(&self, directory: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let engine = open(directory)?;
+        JournalCost::measure(directory, messages.len() / SIZE, || {
             append(&engine, self.batch, messages)
         })
     }
@@ -87,13 +87,13 @@ impl AckContender for RaftEngineDurable {
 
     fn acknowledge(
         &self,
-        folder: &Path,
+        directory: &Path,
         producers: usize,
         time: Duration,
         messages: &Messages,
     ) -> Result<AckStats> {
-        let engine = open(folder)?;
-        run_producers(folder, producers, time, messages, |at| {
+        let engine = open(directory)?;
+        run_producers(directory, producers, time, messages, |at| {
             // Entries of a region are consecutive, so each producer has its own region.
             let (engine, region) = (&engine, REGION + at as u64);
             let mut writes = LogBatch::default();
@@ -116,15 +116,15 @@ impl ReadContender for RaftEngineReader {
         ContenderLabel::new("raft-engine (LZ4)", PROMISES)
     }
 
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        append(&open(folder)?, BATCH, messages)
+    fn prepare(&self, directory: &Path, messages: &[u8]) -> Result<()> {
+        append(&open(directory)?, BATCH, messages)
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
+    fn read(&self, directory: &Path, messages: &[u8]) -> Result<JournalCost> {
         let mut touched = ReadChecksum::default();
         let count = messages.len() / SIZE;
-        let engine = open(folder)?;
-        let cost = JournalCost::measure(folder, count, || {
+        let engine = open(directory)?;
+        let cost = JournalCost::measure(directory, count, || {
             let mut entries = Vec::new();
             let (mut next, end) = (1, count as u64 + 1);
             while next < end {

@@ -39,17 +39,17 @@ pub(crate) fn run(effort: &Effort) -> ReportSection {
         .iter()
         .zip(&counts)
         .map(|(one, &count)| {
-            let folder = scratch::folder()?;
-            one.prepare(folder.path(), messages.first(count))?;
-            Ok(folder)
+            let dir = scratch::dir()?;
+            one.prepare(dir.path(), messages.first(count))?;
+            Ok(dir)
         })
         .collect();
     let result = run_turns(
         contenders.iter().map(|one| one.label()).collect(),
         rounds(effort),
         |at| -> Result<JournalCost> {
-            let folder = prepared[at].as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
-            contenders[at].read(folder.path(), messages.first(counts[at]))
+            let dir = prepared[at].as_ref().map_err(|error| anyhow::anyhow!("{error:#}"))?;
+            contenders[at].read(dir.path(), messages.first(counts[at]))
         },
     );
     section.method += &format!(

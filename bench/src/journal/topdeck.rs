@@ -24,7 +24,7 @@ const PROMISES_DISK: &str = "checksum, visible, kill, power";
 /// A mode of appending, and the JLog mode to compare with.
 struct AppendConfig {
     name: &'static str,
-    codec: Compression,
+    compression: Compression,
     buffer_bytes: u64,
     exclusive: bool,
     /// Messages per call.
@@ -46,12 +46,12 @@ const APPEND_CONFIGS: [AppendConfig; 8] = [
 
 const fn append_config(
     name: &'static str,
-    codec: Compression,
+    compression: Compression,
     buffer_bytes: u64,
     alone: bool,
     batch: usize,
 ) -> AppendConfig {
-    AppendConfig { name, codec, buffer_bytes, exclusive: alone, batch }
+    AppendConfig { name, compression, buffer_bytes, exclusive: alone, batch }
 }
 
 /// Rows compared with those of JLog, in the order of its modes, and the required speedup by wall
@@ -75,13 +75,13 @@ pub(crate) fn append_contenders() -> Vec<Box<dyn AppendContender>> {
     APPEND_CONFIGS.iter().map(|way| Box::new(way) as Box<dyn AppendContender>).collect()
 }
 
-fn open(folder: &Path, codec: Compression, buffer_bytes: u64, alone: bool) -> Result<Journal> {
+fn open(dir: &Path, compression: Compression, buffer_bytes: u64, alone: bool) -> Result<Journal> {
     let limits = Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject };
-    let settings = Settings { codec, buffer_bytes, limits, ..Settings::default() };
-    Journal::create(&OsDisk, folder, journal::random_id(), 0, &settings)?;
+    let settings = Settings { compression, buffer_bytes, limits, ..Settings::default() };
+    Journal::create(&OsDisk, dir, journal::random_id(), 0, &settings)?;
     // No contender in this table calls fsync, so the fsync of topdeck, one per second, is disabled.
     let options = Options { is_exclusive: alone, sync_interval: None, ..Options::default() };
-    Ok(Journal::open(Arc::new(OsDisk), folder, &options)?)
+    Ok(Journal::open(Arc::new(OsDisk), dir, &options)?)
 }
 
 fn append(journal: &Journal, messages: &[u8], batch: usize) -> Result<()> {
@@ -106,15 +106,15 @@ impl AppendContender for &AppendConfig {
         ContenderLabel::new(self.name, PROMISES)
     }
 
-    fn append(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let folder = folder.join("journal");
-        let journal = open(&folder, self.codec, self.buffer_bytes, self.exclusive)?;
-        let mut cost = JournalCost::measure(&folder, messages.len() / SIZE, || {
+    fn append(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let dir = dir.join("journal");
+        let journal = open(&dir, self.compression, self.buffer_bytes, self.exclusive)?;
+        let mut cost = JournalCost::measure(&dir, messages.len() / SIZE, || {
             append(&journal, messages, self.batch)
         })?;
         // Releases unused allocated space.
         journal.close()?;
-        cost.stored_bytes = stored_bytes(&folder)?;
+        cost.stored_bytes = stored_bytes(&dir)?;
         Ok(cost)
     }
 }
@@ -131,14 +131,14 @@ impl AckContender for TopdeckDurable {
 
     fn acknowledge(
         &self,
-        folder: &Path,
+        dir: &Path,
         producers: usize,
         time: Duration,
         messages: &Messages,
     ) -> Result<AckStats> {
-        let folder = folder.join("journal");
-        let journal = open(&folder, Compression::default(), MIB, false)?;
-        let result = run_producers(&folder, producers, time, messages, |_| {
+        let dir = dir.join("journal");
+        let journal = open(&dir, Compression::default(), MIB, false)?;
+        let result = run_producers(&dir, producers, time, messages, |_| {
             let journal = &journal;
             Ok(Box::new(move |message| {
                 let ack = journal.append(message, Level::Disk)?;
@@ -154,17 +154,17 @@ impl AckContender for TopdeckDurable {
 /// Concurrent subscribers, each of which reads everything from the segments.
 pub(crate) struct TopdeckReader {
     pub(crate) subscribers: usize,
-    pub(crate) codec: Compression,
+    pub(crate) compression: Compression,
 }
 
 /// Readers with a target: messages per second and subscriber.
 pub(crate) const READERS: [TopdeckReader; 2] = [
-    TopdeckReader { subscribers: 1, codec: Compression::None },
-    TopdeckReader { subscribers: 4, codec: Compression::None },
+    TopdeckReader { subscribers: 1, compression: Compression::None },
+    TopdeckReader { subscribers: 4, compression: Compression::None },
 ];
 
 pub(crate) fn read_contenders() -> Vec<Box<dyn ReadContender>> {
-    let lz4 = TopdeckReader { subscribers: 1, codec: Compression::Lz4 };
+    let lz4 = TopdeckReader { subscribers: 1, compression: Compression::Lz4 };
     READERS
         .into_iter()
         .chain([lz4])
@@ -174,10 +174,10 @@ pub(crate) fn read_contenders() -> Vec<Box<dyn ReadContender>> {
 
 impl TopdeckReader {
     pub(crate) fn name(&self) -> String {
-        let codec = if self.codec == Compression::Lz4 { ", LZ4" } else { "" };
+        let compression = if self.compression == Compression::Lz4 { ", LZ4" } else { "" };
         match self.subscribers {
-            1 => format!("topdeck, one subscriber{codec}"),
-            many => format!("topdeck, {many} subscribers at once{codec}"),
+            1 => format!("topdeck, one subscriber{compression}"),
+            many => format!("topdeck, {many} subscribers at once{compression}"),
         }
     }
 }
@@ -187,8 +187,8 @@ impl ReadContender for TopdeckReader {
         ContenderLabel::new(self.name(), PROMISES)
     }
 
-    fn prepare(&self, folder: &Path, messages: &[u8]) -> Result<()> {
-        let journal = open(&folder.join("journal"), self.codec, MIB, false)?;
+    fn prepare(&self, dir: &Path, messages: &[u8]) -> Result<()> {
+        let journal = open(&dir.join("journal"), self.compression, MIB, false)?;
         for subscriber in 0..self.subscribers {
             journal.add_subscriber(&subscriber.to_string(), StartPosition::First, true)?;
         }
@@ -197,10 +197,10 @@ impl ReadContender for TopdeckReader {
         Ok(())
     }
 
-    fn read(&self, folder: &Path, messages: &[u8]) -> Result<JournalCost> {
-        let folder = folder.join("journal");
-        let journal = Journal::open(Arc::new(OsDisk), &folder, &Options::default())?;
-        JournalCost::measure(&folder, self.subscribers * messages.len() / SIZE, || {
+    fn read(&self, dir: &Path, messages: &[u8]) -> Result<JournalCost> {
+        let dir = dir.join("journal");
+        let journal = Journal::open(Arc::new(OsDisk), &dir, &Options::default())?;
+        JournalCost::measure(&dir, self.subscribers * messages.len() / SIZE, || {
             thread::scope(|scope| {
                 let readers: Vec<_> = (0..self.subscribers)
                     .map(|subscriber| {

@@ -14,8 +14,8 @@ use super::tools::{Tool, ToolResult, ToolRun};
 
 /// The result of a tool, and the nanoseconds from each request packet to the response packet.
 pub(crate) fn run_with_capture(tool: Tool, plan: &ToolRun) -> Result<(ToolResult, Histogram)> {
-    let folder = tempfile::tempdir()?;
-    let file = folder.path().join("packets");
+    let dir = tempfile::tempdir()?;
+    let file = dir.path().join("packets");
     let port = plan.url.trim_end_matches('/').rsplit(':').next();
     let port: u16 = port.and_then(|port| port.parse().ok()).context("a port in the URL")?;
     let filter = format!("tcp port {port}");

@@ -21,21 +21,21 @@ const PORT: u16 = 18_097;
 /// nginx on the second CPU; its response has five bytes.
 pub(crate) struct Nginx {
     process: Child,
-    _folder: tempfile::TempDir,
+    _dir: tempfile::TempDir,
     pub(crate) url: String,
 }
 
 impl Nginx {
     pub(crate) fn start() -> Result<Nginx> {
-        let folder = tempfile::tempdir()?;
-        let path = folder.path().display();
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().display();
         let settings = format!(
             "worker_processes 1; daemon off; pid {path}/pid; error_log {path}/errors;\nevents {{ \
              worker_connections 20000; }}\nhttp {{ access_log off; keepalive_requests \
              100000000;\nserver {{ listen 127.0.0.1:{PORT} backlog=4096; location / {{ return 200 \
              \"hello\"; }} }} }}\n"
         );
-        let file = folder.path().join("settings");
+        let file = dir.path().join("settings");
         std::fs::write(&file, settings)?;
         let process = Command::new("taskset")
             .args(["-c", "1", "nginx", "-c"])
@@ -44,7 +44,7 @@ impl Nginx {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start nginx with taskset")?;
-        let nginx = Nginx { process, _folder: folder, url: format!("http://127.0.0.1:{PORT}/") };
+        let nginx = Nginx { process, _dir: dir, url: format!("http://127.0.0.1:{PORT}/") };
         for _ in 0..100 {
             if std::net::TcpStream::connect(("127.0.0.1", PORT)).is_ok() {
                 return Ok(nginx);

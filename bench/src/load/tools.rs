@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::journal::program::{build_folder, run_tool, source_folder, version};
+use crate::journal::program::{build_dir, run_tool, source_dir, version};
 
 const VEGETA: &str = include_str!("../../peers/vegeta/go.mod");
 const K6: &str = include_str!("../../peers/k6/go.mod");
@@ -171,7 +171,7 @@ impl Tool {
                 .env("USERS", K6_USERS.to_string())
                 .args(["run", "--quiet", "--no-usage-report", "--summary-trend-stats"])
                 .arg("avg,p(50),p(99),p(99.9),p(99.99),max")
-                .arg(source_folder("k6").join("rate.js")),
+                .arg(source_dir("k6").join("rate.js")),
         };
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         Ok(command)
@@ -279,8 +279,7 @@ pub(crate) fn topdeck_figure(said: &ToolResult, name: &str) -> Option<f64> {
 
 fn find_installed(name: &str) -> Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found =
-        std::env::split_paths(&path).map(|folder| folder.join(name)).find(|one| one.is_file());
+    let found = std::env::split_paths(&path).map(|dir| dir.join(name)).find(|one| one.is_file());
     match found {
         Some(found) => Ok(found),
         None => bail!("{name} is not installed"),
@@ -297,11 +296,11 @@ fn k6() -> Result<PathBuf> {
 }
 
 fn build_go_tool(name: &str, version: &str, package: &str) -> Result<PathBuf> {
-    let program = build_folder(name)?.join(format!("{name}-{version}"));
+    let program = build_dir(name)?.join(format!("{name}-{version}"));
     if !program.exists() {
         eprintln!("        building {name} …");
         let mut build = Command::new("go");
-        build.current_dir(source_folder(name));
+        build.current_dir(source_dir(name));
         build.args(["build", "-mod=readonly", "-o"]).arg(&program);
         run_tool(build.arg(package)).with_context(|| format!("building {name}"))?;
     }
@@ -309,7 +308,7 @@ fn build_go_tool(name: &str, version: &str, package: &str) -> Result<PathBuf> {
 }
 
 fn oha() -> Result<PathBuf> {
-    let root = build_folder(&format!("oha-{OHA}"))?;
+    let root = build_dir(&format!("oha-{OHA}"))?;
     let program = root.join("bin/oha");
     if !program.exists() {
         eprintln!("        building oha …");

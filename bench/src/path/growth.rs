@@ -119,15 +119,15 @@ fn check(query: usize, body: &[u8], series: usize) -> Result<()> {
     Ok(())
 }
 
-/// Measures one server with an empty folder.
+/// Measures one server with an empty directory.
 pub(crate) fn measure(
     kind: PathServerKind,
     program: &Path,
-    folder: &Path,
+    dir: &Path,
     load: &Workload,
 ) -> Result<GrowthFigures> {
     let series = load.points as usize / SAMPLES;
-    let mut server = PathServer::start(kind, program, folder)?;
+    let mut server = PathServer::start(kind, program, dir)?;
     let (ingest_cpu, more) = fill(&mut server, load)?;
     let paths = paths(kind);
     let queries = std::array::from_fn(|query| {
@@ -137,7 +137,7 @@ pub(crate) fn measure(
     // VictoriaMetrics writes its newest data within seconds. The drop of a process is kill -9.
     std::thread::sleep(BEFORE_KILL);
     drop(server);
-    let restart = restart(kind, program, folder, &paths[SEARCH], series)?;
+    let restart = restart(kind, program, dir, &paths[SEARCH], series)?;
     let bytes_per_series = more as f64 / series as f64;
     Ok(GrowthFigures { ingest_cpu, bytes_per_series, queries, restart })
 }
@@ -146,12 +146,12 @@ pub(crate) fn measure(
 fn restart(
     kind: PathServerKind,
     program: &Path,
-    folder: &Path,
+    dir: &Path,
     path: &str,
     series: usize,
 ) -> Result<Option<Duration>> {
     let start = wall_time();
-    let server = PathServer::start(kind, program, folder)?;
+    let server = PathServer::start(kind, program, dir)?;
     let mut found = None;
     while found.is_none() && wall_time() - start < RESTART_MAX {
         let answer = server.connect()?.get(path)?;
@@ -186,10 +186,10 @@ pub(crate) fn histograms(series: usize) -> Workload {
 pub(crate) fn measure_histograms(
     kind: PathServerKind,
     program: &Path,
-    folder: &Path,
+    dir: &Path,
     load: &Workload,
 ) -> Result<(f64, f64)> {
-    let mut server = PathServer::start(kind, program, folder)?;
+    let mut server = PathServer::start(kind, program, dir)?;
     let (cpu, more) = fill(&mut server, load)?;
     server.stop()?;
     let points = load.points as f64;

@@ -28,7 +28,7 @@ pub(crate) struct PathIngest {
     pub(crate) memory_bytes: u64,
     /// Bytes that it caused to be written to the device, until it had stopped.
     pub(crate) written_bytes: u64,
-    /// Size of the data folder after the stop.
+    /// Size of the data directory after the stop.
     pub(crate) disk_bytes: u64,
 }
 

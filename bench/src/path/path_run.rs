@@ -34,7 +34,7 @@ pub(crate) struct PathRun {
     pub(crate) peers: Vec<PathPeer>,
     pub(crate) table: PathTable,
     pub(crate) remarks: Vec<String>,
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     /// Part of the data.
     pub(crate) scale: f64,
     pub(crate) rounds: usize,
@@ -124,8 +124,8 @@ impl PathRun {
         self.compare(query, expected, &answers);
     }
 
-    fn folder_of(&self, peer: &PathPeer, part: &str) -> PathBuf {
-        self.folder.join(format!("{}-{part}-{}", peer.kind.key(), self.scale))
+    fn dir_of(&self, peer: &PathPeer, part: &str) -> PathBuf {
+        self.dir.join(format!("{}-{part}-{}", peer.kind.key(), self.scale))
     }
 
     fn fail(&mut self, peer: &PathPeer, part: &str, what: &str, error: &anyhow::Error) {
@@ -135,19 +135,19 @@ impl PathRun {
         self.remarks.push(text);
     }
 
-    /// Sends the data in each round to a server with an empty folder; the last one keeps them. Data
-    /// that an earlier run kept have the cost of their ingest beside them.
+    /// Sends the data in each round to a server with an empty directory; the last one keeps them.
+    /// Data that an earlier run kept have the cost of their ingest beside them.
     fn load(&mut self, peer: &PathPeer, set: PathSet, load: &Workload) -> Result<()> {
-        let folder = self.folder_of(peer, set.name());
-        let mark = folder.join("loaded");
+        let dir = self.dir_of(peer, set.name());
+        let mark = dir.join("loaded");
         let mut costs = Vec::new();
         if let Ok(text) = fs::read_to_string(&mark) {
             costs.extend(text.lines().filter_map(PathIngest::parse));
         } else {
             for round in 0..self.rounds {
                 progress(&format!("{}, round {round}: ingest, {} …", set.name(), peer.kind.key()));
-                let mut cost = ingest::send(start_empty(peer, &folder)?, load)?;
-                cost.disk_bytes = disk_bytes(&folder.join("data"))?;
+                let mut cost = ingest::send(start_empty(peer, &dir)?, load)?;
+                cost.disk_bytes = disk_bytes(&dir.join("data"))?;
                 costs.push(cost);
             }
             let lines: Vec<String> = costs.iter().map(PathIngest::line).collect();
@@ -162,9 +162,9 @@ impl PathRun {
     /// Ingest at a rate, during which no request should be deferred.
     fn load_at_rate(&mut self, peer: &PathPeer, load: &Workload) -> Result<()> {
         progress(&format!("B: ingest at {RATE} per second, {} …", peer.kind.key()));
-        let folder = self.folder_of(peer, "paced");
+        let dir = self.dir_of(peer, "paced");
         for _ in 0..self.rounds {
-            let server = start_empty(peer, &folder)?;
+            let server = start_empty(peer, &dir)?;
             let sent = AtomicU64::new(0);
             let deferred = ingest::stream(&server, load, 0.0..1.0, Some(RATE), &sent)?;
             server.stop()?;
@@ -172,7 +172,7 @@ impl PathRun {
             let measure = measure.with(Some(PathLimit::AtMost(0.0)));
             self.table.add(measure, peer.column, deferred as f64);
         }
-        Ok(fs::remove_dir_all(&folder)?)
+        Ok(fs::remove_dir_all(&dir)?)
     }
 
     fn note_ingest(&mut self, set: PathSet, column: usize, load: &Workload, found: &PathIngest) {
@@ -218,10 +218,10 @@ impl PathRun {
         over: &str,
         column: usize,
     ) -> Result<AnswerValues> {
-        let folder = self.folder_of(peer, query.set.name());
-        drop_page_cache(&folder.join("data"))?;
+        let dir = self.dir_of(peer, query.set.name());
+        drop_page_cache(&dir.join("data"))?;
         let kind = peer.kind;
-        let mut server = PathServer::start(kind, &peer.program, &folder)?;
+        let mut server = PathServer::start(kind, &peer.program, &dir)?;
         server.process.wait_until_idle()?;
         server.process.forget_memory();
         let path = query.path(dataset, kind, over);
@@ -313,8 +313,8 @@ impl PathRun {
     /// after the other.
     fn rest(&mut self, peer: &PathPeer, dataset: &Dataset, queries: &[PathQuery]) -> Result<()> {
         progress(&format!("B: after the queries, {} …", peer.kind.key()));
-        let folder = self.folder_of(peer, PathSet::B.name());
-        let mut server = PathServer::start(peer.kind, &peer.program, &folder)?;
+        let dir = self.dir_of(peer, PathSet::B.name());
+        let mut server = PathServer::start(peer.kind, &peer.program, &dir)?;
         let (light, heavy) = (PathQuery::light(), PathQuery::heaviest());
         for (number, over) in peer.kind.functions().iter().enumerate() {
             let [light, heavy] = [light, heavy].map(|one| one.path(dataset, peer.kind, over));
@@ -385,11 +385,11 @@ impl PathRun {
         column: usize,
     ) -> Result<()> {
         progress(&format!("dashboard: {}, {over} …", peer.kind.key()));
-        let folder = self.folder_of(peer, "dashboard");
-        let mut server = start_empty(peer, &folder)?;
+        let dir = self.dir_of(peer, "dashboard");
+        let mut server = start_empty(peer, &dir)?;
         let times = dashboard::run(&mut server, dataset, load, over)?;
         server.stop()?;
-        fs::remove_dir_all(&folder)?;
+        fs::remove_dir_all(&dir)?;
         if let Some(error) = &times.first_error {
             let text = format!("{}, dashboard, {over}: {error}.", peer.kind.name());
             if !self.remarks.contains(&text) {
@@ -428,11 +428,11 @@ impl PathRun {
                         continue;
                     }
                     progress(&format!("growth, round {round}: {}, {size} …", peer.kind.key()));
-                    let folder = self.folder_of(&peer, "growth");
-                    if folder.exists() {
-                        fs::remove_dir_all(&folder)?;
+                    let dir = self.dir_of(&peer, "growth");
+                    if dir.exists() {
+                        fs::remove_dir_all(&dir)?;
                     }
-                    match growth::measure(peer.kind, &peer.program, &folder, &load) {
+                    match growth::measure(peer.kind, &peer.program, &dir, &load) {
                         Ok(figures) => {
                             self.note_growth(peer.column, size, &figures);
                             all[at].push(figures);
@@ -458,12 +458,11 @@ impl PathRun {
                 }
                 for _ in 0..self.rounds {
                     progress(&format!("growth: {}, {size} histograms …", peer.kind.key()));
-                    let folder = self.folder_of(&peer, "growth");
-                    if folder.exists() {
-                        fs::remove_dir_all(&folder)?;
+                    let dir = self.dir_of(&peer, "growth");
+                    if dir.exists() {
+                        fs::remove_dir_all(&dir)?;
                     }
-                    let found =
-                        growth::measure_histograms(peer.kind, &peer.program, &folder, &load);
+                    let found = growth::measure_histograms(peer.kind, &peer.program, &dir, &load);
                     let (cpu_us, bytes) = match found {
                         Ok(found) => found,
                         Err(error) => {
@@ -544,11 +543,11 @@ impl PathRun {
     }
 }
 
-fn start_empty(peer: &PathPeer, folder: &Path) -> Result<PathServer> {
-    if folder.exists() {
-        fs::remove_dir_all(folder)?;
+fn start_empty(peer: &PathPeer, dir: &Path) -> Result<PathServer> {
+    if dir.exists() {
+        fs::remove_dir_all(dir)?;
     }
-    PathServer::start(peer.kind, &peer.program, folder)
+    PathServer::start(peer.kind, &peer.program, dir)
 }
 
 /// Text of a cell: the server's reason if it gave one.

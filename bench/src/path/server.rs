@@ -1,4 +1,4 @@
-//! Servers of a run, started on a folder that outlives them, so that a query can be asked of a
+//! Servers of a run, started on a directory that outlives them, so that a query can be asked of a
 //! server that has just started.
 
 use std::fs::{self, File};
@@ -43,7 +43,7 @@ impl PathServerKind {
         matches!(self, PathServerKind::Victoria | PathServerKind::VictoriaOwn)
     }
 
-    /// Short name, for folders and progress.
+    /// Short name, for directories and progress.
     pub(crate) fn key(self) -> &'static str {
         match self {
             PathServerKind::Topdeck => "topdeck",
@@ -165,14 +165,14 @@ fn victoria_version() -> &'static str {
 }
 
 fn build_victoria() -> Result<PathBuf> {
-    let folder = program::build_folder("victoriametrics")?;
-    let program = folder.join(format!("victoria-metrics-{}", victoria_version()));
+    let dir = program::build_dir("victoriametrics")?;
+    let program = dir.join(format!("victoria-metrics-{}", victoria_version()));
     if !program.exists() {
         program::run_tool(Command::new("go").arg("version"))?;
         eprintln!("        building VictoriaMetrics {}, once …", victoria_version());
-        let made = folder.join("made");
+        let made = dir.join("made");
         let mut build = Command::new("go");
-        build.current_dir(program::source_folder("victoriametrics"));
+        build.current_dir(program::source_dir("victoriametrics"));
         build.args(["build", "-mod=readonly", "-o"]).arg(&made);
         build.arg(format!("{VICTORIA_MODULE}/app/victoria-metrics"));
         program::run_tool(&mut build)?;
@@ -202,12 +202,12 @@ pub(crate) struct PathServer {
 }
 
 impl PathServer {
-    /// Starts it on a folder and waits until it is ready.
-    pub(crate) fn start(kind: PathServerKind, program: &Path, folder: &Path) -> Result<PathServer> {
-        fs::create_dir_all(folder)?;
+    /// Starts it on a directory and waits until it is ready.
+    pub(crate) fn start(kind: PathServerKind, program: &Path, dir: &Path) -> Result<PathServer> {
+        fs::create_dir_all(dir)?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let log = folder.join("log");
-        let process = PeerServer::start(&mut kind.command(program, folder, port)?, &log)?;
+        let log = dir.join("log");
+        let process = PeerServer::start(&mut kind.command(program, dir, port)?, &log)?;
         let mut started = PathServer { kind, process, port };
         let path = match kind {
             PathServerKind::Topdeck => "/metrics",
@@ -253,10 +253,10 @@ impl PathServer {
     }
 }
 
-/// Bytes that the files of a folder take on the disk, recursively.
-pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
+/// Bytes that the files of a directory take on the disk, recursively.
+pub(crate) fn disk_bytes(dir: &Path) -> Result<u64> {
     let mut sum = 0;
-    for_each_file(folder, &mut |path| {
+    for_each_file(dir, &mut |path| {
         // A block of `st_blocks` is 512 bytes, whatever that of the file system.
         sum += fs::metadata(path)?.blocks() * 512;
         Ok(())
@@ -264,9 +264,9 @@ pub(crate) fn disk_bytes(folder: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-/// Drops the files of a folder from the page cache.
-pub(crate) fn drop_page_cache(folder: &Path) -> Result<()> {
-    for_each_file(folder, &mut |path| {
+/// Drops the files of a directory from the page cache.
+pub(crate) fn drop_page_cache(dir: &Path) -> Result<()> {
+    for_each_file(dir, &mut |path| {
         let file = File::open(path)?;
         // Only clean pages are dropped.
         file.sync_data()?;
@@ -274,8 +274,8 @@ pub(crate) fn drop_page_cache(folder: &Path) -> Result<()> {
     })
 }
 
-fn for_each_file(folder: &Path, act: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
+fn for_each_file(dir: &Path, act: &mut dyn FnMut(&Path) -> Result<()>) -> Result<()> {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() {

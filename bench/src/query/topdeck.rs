@@ -144,10 +144,10 @@ pub(crate) fn run_b(work: &StoreWork, store: &Store, all: &mut [QueryResults]) -
 
 /// Memory of the query of B, in a separate process that only opens the store and runs the query:
 /// this process has held all requests.
-pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()> {
+pub(crate) fn run_b_memory(dir: &Path, all: &mut [QueryResults]) -> Result<()> {
     for ((dialect, name), results) in DIALECTS.into_iter().zip(all) {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--memory-of").arg(folder);
+        command.arg("--memory-of").arg(dir);
         if dialect == Dialect::Caql {
             command.arg("--caql");
         }
@@ -164,11 +164,11 @@ pub(crate) fn run_b_memory(folder: &Path, all: &mut [QueryResults]) -> Result<()
 }
 
 /// Peak resident size of this process after a query of a store with B or a part of it.
-pub(crate) fn query_memory(folder: &Path, is_caql: bool) -> Result<u64> {
+pub(crate) fn query_memory(dir: &Path, is_caql: bool) -> Result<u64> {
     let dialect = if is_caql { Dialect::Caql } else { Dialect::PromQl };
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
     let options = Options { has_background_thread: false, ..Options::default() };
-    let store = Store::open(disk, folder, &options)?;
+    let store = Store::open(disk, dir, &options)?;
     let question = over_dataset(&Dataset::http(), 5, dialect.counts_of_b(None));
     let answer = execute(&store, dialect, &question)?;
     let ResultData::Matrix(streams) = &answer.data else { bail!("the response is not a matrix") };

@@ -1,4 +1,4 @@
-//! Servers under test, each with its own folder on the disk of the build folder.
+//! Servers under test, each with its own directory on the disk of the build directory.
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
@@ -71,7 +71,7 @@ pub(crate) struct ServerNode {
     pub(crate) port: u16,
     /// Port of StatsD, if enabled.
     pub(crate) statsd: u16,
-    pub(crate) folder: TempDir,
+    pub(crate) dir: TempDir,
 }
 
 /// Mode and settings of `topdeck`.
@@ -87,13 +87,13 @@ pub(crate) enum ServerRole {
 
 impl ServerNode {
     pub(crate) fn start(who: ServerKind, role: ServerRole) -> Result<ServerNode> {
-        let folder = scratch::folder()?;
+        let dir = scratch::dir()?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let statsd = UdpSocket::bind(("127.0.0.1", 0))?.local_addr()?.port();
-        let data = folder.path().join("data");
+        let data = dir.path().join("data");
         let (mut command, ready) = match who {
             ServerKind::Topdeck => {
-                let config = folder.path().join("topdeck.toml");
+                let config = dir.path().join("topdeck.toml");
                 fs::write(&config, settings(role, port, statsd))?;
                 let mut command = Command::new(build_topdeck()?);
                 let role = matches!(role, ServerRole::Serve | ServerRole::ServeWithHost);
@@ -102,7 +102,7 @@ impl ServerNode {
                 (command, "/metrics")
             }
             ServerKind::Prometheus => {
-                let config = folder.path().join("prometheus.yml");
+                let config = dir.path().join("prometheus.yml");
                 fs::write(&config, "global: {}\n")?;
                 let mut command = Command::new(prometheus::program()?);
                 command.arg(format!("--config.file={}", config.display()));
@@ -123,9 +123,9 @@ impl ServerNode {
                 (command, "/health")
             }
         };
-        command.current_dir(folder.path());
-        let server = PeerServer::start(&mut command, &folder.path().join("log"))?;
-        let mut started = ServerNode { server, port, statsd, folder };
+        command.current_dir(dir.path());
+        let server = PeerServer::start(&mut command, &dir.path().join("log"))?;
+        let mut started = ServerNode { server, port, statsd, dir };
         let until = wall_time() + START_TIMEOUT;
         loop {
             started.server.check_alive().with_context(|| started.log())?;
@@ -140,12 +140,12 @@ impl ServerNode {
 
     /// The log.
     fn log(&self) -> String {
-        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
     /// The Unix socket of StatsD.
     pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.path().join("statsd.sock")
+        self.dir.path().join("statsd.sock")
     }
 
     /// A value of its metrics page: the sum of all lines with this prefix that contain all `parts`.
@@ -158,9 +158,9 @@ impl ServerNode {
     }
 
     pub(crate) fn stop(self) -> Result<()> {
-        let ServerNode { server, folder, .. } = self;
+        let ServerNode { server, dir, .. } = self;
         server.stop()?;
-        Ok(folder.close()?)
+        Ok(dir.close()?)
     }
 }
 
@@ -180,21 +180,21 @@ fn settings(role: ServerRole, port: u16, statsd: u16) -> String {
 
 /// The program of this tree, with the release profile.
 pub(crate) fn build_topdeck() -> Result<PathBuf> {
-    let folder = program::build_folder("topdeck")?;
+    let dir = program::build_dir("topdeck")?;
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut build = Command::new("cargo");
     if !root.join("web/dist/index.html").exists() {
         build.env("TOPDECK_WITHOUT_PAGE", "1");
     }
     build.current_dir(root);
-    build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&folder);
+    build.args(["build", "--release", "--package", "topdeck", "--target-dir"]).arg(&dir);
     program::run_tool(&mut build)?;
-    Ok(folder.join("release/topdeck"))
+    Ok(dir.join("release/topdeck"))
 }
 
-/// Debian's package, installed or unpacked into the peers folder.
+/// Debian's package, installed or unpacked into the peers directory.
 fn find_victoria() -> Result<PathBuf> {
-    let unpacked = program::build_folder("victoria-metrics")?.join("usr/bin/victoria-metrics");
+    let unpacked = program::build_dir("victoria-metrics")?.join("usr/bin/victoria-metrics");
     let found = [unpacked, PathBuf::from("/usr/bin/victoria-metrics")];
     let found = found.into_iter().find(|path| path.exists());
     found.context("not installed (Debian package victoria-metrics)")
@@ -202,8 +202,8 @@ fn find_victoria() -> Result<PathBuf> {
 
 /// From the file name of the package: the program does not report its version.
 fn victoria_version() -> Option<String> {
-    let folder = program::build_folder("victoria-metrics").ok()?;
-    let mut names = fs::read_dir(folder).ok()?.flatten().map(|entry| entry.file_name());
+    let dir = program::build_dir("victoria-metrics").ok()?;
+    let mut names = fs::read_dir(dir).ok()?.flatten().map(|entry| entry.file_name());
     let name = names.find_map(|name| name.into_string().ok().filter(|it| it.ends_with(".deb")))?;
     Some(name.split(['_', '+']).nth(1)?.to_owned())
 }

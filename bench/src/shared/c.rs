@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::add_note;
 use crate::Effort;
-use crate::journal::program::{build_folder, run_tool, source_folder};
+use crate::journal::program::{build_dir, run_tool, source_dir};
 use crate::report::{ReportSection, ReportTable, ReportTarget, Samples};
 
 /// Operations of `bindings/c/bench.c`, with targets in nanoseconds.
@@ -63,7 +63,7 @@ pub(crate) fn abi(effort: &Effort, section: &mut ReportSection) {
 
 fn abi_samples(effort: &Effort) -> Result<[Vec<Samples>; 2]> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    // The Makefile determines the build folder of the library, independent of this program's.
+    // The Makefile determines the build directory of the library, independent of this program's.
     let mut build = Command::new("make");
     run_tool(
         build.arg("-C").arg(root.join("bindings/c")).arg("all").env_remove("CARGO_TARGET_DIR"),
@@ -104,8 +104,8 @@ pub(crate) fn pcp(effort: &Effort, section: &mut ReportSection) {
 }
 
 fn pcp_samples(effort: &Effort) -> Result<Vec<Samples>> {
-    let source = source_folder("pcp");
-    let program = build_folder("pcp")?.join("pcp");
+    let source = source_dir("pcp");
+    let program = build_dir("pcp")?.join("pcp");
     let mut build = Command::new("cc");
     build.arg("-O2").arg(source.join("pcp.c")).arg("-o").arg(&program);
     run_tool(build.args(["-lpcp_mmv", "-lpcp", "-pthread"]))?;

@@ -89,19 +89,19 @@ fn build(work: &StoreWork) -> Result<PathBuf> {
 }
 
 fn build_dir() -> Result<PathBuf> {
-    Ok(program::build_folder("prometheus")?.join(format!("prometheus-{}", version())))
+    Ok(program::build_dir("prometheus")?.join(format!("prometheus-{}", version())))
 }
 
 /// The program, built if it does not exist.
 pub(crate) fn program() -> Result<PathBuf> {
     let program = build_dir()?;
     if !program.exists() {
-        let folder = program::build_folder("prometheus")?;
+        let dir = program::build_dir("prometheus")?;
         program::run_tool(Command::new("go").arg("version"))?;
         eprintln!("        building {}, which takes minutes …", name());
-        let made = folder.join("made");
+        let made = dir.join("made");
         let mut build = Command::new("go");
-        build.current_dir(program::source_folder("prometheus"));
+        build.current_dir(program::source_dir("prometheus"));
         build.args(["build", "-mod=readonly", "-o"]).arg(&made).arg(PACKAGE);
         program::run_tool(&mut build)?;
         fs::rename(made, &program)?;
@@ -109,23 +109,23 @@ pub(crate) fn program() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Prometheus with its own folder.
+/// Prometheus with its own directory.
 pub(crate) struct PrometheusServer {
     server: PeerServer,
     port: u16,
-    folder: TempDir,
+    dir: TempDir,
 }
 
 impl PrometheusServer {
     fn start(program: &Path) -> Result<PrometheusServer> {
-        let folder = scratch::folder()?;
-        let config = folder.path().join("prometheus.yml");
+        let dir = scratch::dir()?;
+        let config = dir.path().join("prometheus.yml");
         fs::write(&config, "global: {}\n")?;
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let mut command = Command::new(program);
-        command.current_dir(folder.path());
+        command.current_dir(dir.path());
         command.arg(format!("--config.file={}", config.display()));
-        command.arg(format!("--storage.tsdb.path={}", folder.path().join("data").display()));
+        command.arg(format!("--storage.tsdb.path={}", dir.path().join("data").display()));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
         command.args([
             "--web.enable-remote-write-receiver",
@@ -134,8 +134,8 @@ impl PrometheusServer {
             "--storage.tsdb.retention.time=10y",
             "--log.level=error",
         ]);
-        let server = PeerServer::start(&mut command, &folder.path().join("log"))?;
-        let mut started = PrometheusServer { server, port, folder };
+        let server = PeerServer::start(&mut command, &dir.path().join("log"))?;
+        let mut started = PrometheusServer { server, port, dir };
         let until = wall_time() + START_TIMEOUT;
         loop {
             started.server.check_alive()?;
@@ -209,9 +209,9 @@ impl PrometheusServer {
         let answer = self.connect()?.post(path, "", &[])?.into_body().context("a snapshot")?;
         let answer: Value = serde_json::from_slice(&answer)?;
         let name = answer["data"]["name"].as_str().context("a snapshot without a name")?;
-        let folder = self.folder.path().join("data/snapshots").join(name);
-        let bytes = folder_bytes(&folder)?;
-        fs::remove_dir_all(folder)?;
+        let dir = self.dir.path().join("data/snapshots").join(name);
+        let bytes = dir_bytes(&dir)?;
+        fs::remove_dir_all(dir)?;
         Ok(bytes)
     }
 
@@ -255,9 +255,9 @@ impl PrometheusServer {
     }
 
     fn stop(self) -> Result<()> {
-        let PrometheusServer { server, folder, .. } = self;
+        let PrometheusServer { server, dir, .. } = self;
         server.stop()?;
-        Ok(folder.close()?)
+        Ok(dir.close()?)
     }
 }
 
@@ -277,13 +277,13 @@ fn write(connection: &mut BenchConnection, request: &[u8]) -> Result<BenchRespon
     connection.post("/api/v1/write", REMOTE_WRITE_HEADERS, request)
 }
 
-/// Bytes of all files in a folder, recursively.
-fn folder_bytes(folder: &Path) -> Result<u64> {
+/// Bytes of all files in a directory, recursively.
+fn dir_bytes(dir: &Path) -> Result<u64> {
     let mut sum = 0;
-    for entry in fs::read_dir(folder)? {
+    for entry in fs::read_dir(dir)? {
         let entry = entry?;
         let data = entry.metadata()?;
-        sum += if data.is_dir() { folder_bytes(&entry.path())? } else { data.len() };
+        sum += if data.is_dir() { dir_bytes(&entry.path())? } else { data.len() };
     }
     Ok(sum)
 }

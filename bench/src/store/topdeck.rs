@@ -27,8 +27,8 @@ use crate::query::{self, QueryResults};
 pub(crate) const NAME: &str = "topdeck";
 /// Minutes per batch with one series; otherwise a batch contains all series of a minute.
 const MINUTES_ALONE: usize = 60;
-/// In the folder of a [`StoreBench`].
-const FOLDER: &str = "store";
+/// In the directory of a [`StoreBench`].
+const DIR: &str = "store";
 
 /// Figures that only topdeck has.
 pub(crate) struct TopdeckFigures {
@@ -44,21 +44,24 @@ pub(crate) struct TopdeckFigures {
     pub(crate) query_results: Vec<QueryResults>,
 }
 
-/// A store with its own folder and a clock that follows the data.
+/// A store with its own directory and a clock that follows the data.
 pub(crate) struct StoreBench {
-    folder: TempDir,
+    directory: TempDir,
     now: Arc<AtomicI64>,
     pub(crate) store: Store,
 }
 
 impl StoreBench {
     fn new(grace: i64) -> Result<StoreBench> {
-        let folder = scratch::folder()?;
+        let directory = scratch::dir()?;
         let disk: Arc<dyn Disk> = Arc::new(OsDisk);
-        let dir = folder.path().join(FOLDER);
+        let dir = directory.path().join(DIR);
         let limits = journal::Limits { bytes_max: None, ..journal::Settings::default().limits };
-        let settings =
-            journal::Settings { codec: journal::Compression::Zstd, limits, ..Default::default() };
+        let settings = journal::Settings {
+            compression: journal::Compression::Zstd,
+            limits,
+            ..Default::default()
+        };
         Store::create(&disk, &dir, &settings)?;
         let now = Arc::new(AtomicI64::new(0));
         let clock = Arc::clone(&now);
@@ -68,7 +71,7 @@ impl StoreBench {
             clock: Arc::new(move || clock.load(Ordering::Relaxed)),
             ..Options::default()
         };
-        Ok(StoreBench { store: Store::open(disk, &dir, &options)?, folder, now })
+        Ok(StoreBench { store: Store::open(disk, &dir, &options)?, directory, now })
     }
 
     /// Ingests batches, each with its end time, and runs the maintenance that a server would.
@@ -130,17 +133,17 @@ impl StoreBench {
     }
 
     fn close(self) -> Result<()> {
-        let StoreBench { folder, store, .. } = self;
+        let StoreBench { directory, store, .. } = self;
         drop(store);
-        Ok(folder.close()?)
+        Ok(directory.close()?)
     }
 
-    /// Closes the store and passes its folder to a function that opens it again.
+    /// Closes the store and passes its directory to a function that opens it again.
     fn close_and<T>(self, then: impl FnOnce(&Path) -> Result<T>) -> Result<T> {
-        let StoreBench { folder, store, .. } = self;
+        let StoreBench { directory, store, .. } = self;
         drop(store);
-        let result = then(&folder.path().join(FOLDER))?;
-        folder.close()?;
+        let result = then(&directory.path().join(DIR))?;
+        directory.close()?;
         Ok(result)
     }
 }
@@ -433,7 +436,7 @@ fn run_b(work: &StoreWork, own: &mut TopdeckFigures) -> Result<()> {
     drop(batches);
     query::topdeck::run_b(work, &bench.store, &mut own.query_results)?;
     let results = &mut own.query_results;
-    bench.close_and(|folder| query::topdeck::run_b_memory(folder, results))
+    bench.close_and(|directory| query::topdeck::run_b_memory(directory, results))
 }
 
 fn query_b(

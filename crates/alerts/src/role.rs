@@ -128,7 +128,7 @@ impl Role for AlertsRole {
         let board = open_board(context, &control, &notifier, &mut lines);
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
-        let Some(store) = intake.target().store() else {
+        let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
             return Ok(AlertsRole { board, control, notifier, thread: None, lines });
         };

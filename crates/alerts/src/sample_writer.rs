@@ -76,7 +76,7 @@ impl SampleWriter {
             return outcome;
         }
         let appended = self.intake.append(self.producer(), writer);
-        if let Err(error) = appended.and_then(|receipt| receipt.wait_durable()) {
+        if let Err(error) = appended.and_then(|pending_ack| pending_ack.wait_durable()) {
             let lost = std::mem::take(&mut outcome.stored);
             outcome.drop(lost, &error.to_string());
         }

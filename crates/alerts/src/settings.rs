@@ -55,8 +55,8 @@ impl AlertTables {
     /// their reader finds all at once.
     pub(crate) fn read(document: &Document<'_>) -> Result<AlertTables, Problems> {
         let mut tables: AlertTables = document.read(&["alerts"])?;
-        document.folder().clone_into(&mut tables.folder);
-        match NotifySettings::read(document.root(), document.folder()) {
+        document.dir().clone_into(&mut tables.folder);
+        match NotifySettings::read(document.root(), document.dir()) {
             Ok(notify) => tables.notify = notify,
             Err(problems) => tables.notify_problems = problems,
         }

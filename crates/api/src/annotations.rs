@@ -200,8 +200,8 @@ async fn add(
         intake.append(&producer, writer)
     });
     let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-    let receipt = appended.await.map_err(bug)??;
-    receipt.until_durable().await?;
+    let pending_ack = appended.await.map_err(bug)??;
+    pending_ack.until_durable().await?;
     let json = Object(vec![("schema", integer(1)), ("annotation", annotation.to_json())]);
     Ok((StatusCode::CREATED, context.queries.json_response(&json)?))
 }

@@ -15,7 +15,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
-use intake::{Intake, Receipt};
+use intake::{Intake, PendingAck};
 use journal::BatchIdentity;
 use model::{Batch, FORWARD_REQUEST_BYTES_MAX, ForwardRequest, Gap};
 use net::forward_protocol::{
@@ -113,9 +113,9 @@ async fn handle_batches(
     };
     // Other requests need not wait for the disk.
     drop(turn);
-    if let Some(receipt) = answer.receipt.take() {
+    if let Some(pending_ack) = answer.pending_ack.take() {
         // One wait for all: batches before the last one are durable with it.
-        receipt.until_durable().await?;
+        pending_ack.until_durable().await?;
     }
     Ok(answer)
 }
@@ -123,7 +123,7 @@ async fn handle_batches(
 /// Waits until the rows in memory are within the limit of one head. Live data may fill several
 /// heads; the data of an import exist already, and can wait for the disk.
 async fn wait_for_flush(intake: &Intake) {
-    let Some(store) = intake.target().store() else { return };
+    let Some(store) = intake.write_target().store() else { return };
     while store.head_and_pending_bytes() > store.options().head_bytes_max {
         tokio::time::sleep(IMPORT_POLL_INTERVAL).await;
     }
@@ -189,8 +189,8 @@ fn decompress(body: &[u8], limits: &BodyLimits) -> Result<Vec<u8>, ErrorResponse
 /// Outcome of a forward request.
 #[derive(Debug, Default)]
 struct ForwardOutcome {
-    /// Receipt of the last appended batch.
-    receipt: Option<Receipt>,
+    /// Pending acknowledgement of the last appended batch.
+    pending_ack: Option<PendingAck>,
     accepted: Option<u64>,
     appended: u64,
     duplicates: u64,
@@ -230,8 +230,10 @@ fn append_batches(
         // The sender asks where to continue.
         let found = [producer, earlier].map(|producer| intake.find_last_sequence(producer, epoch));
         for found in found {
-            if let Some((last, receipt)) = found?.filter(|found| Some(found.0) > answer.accepted) {
-                (answer.accepted, answer.receipt) = (Some(last), Some(receipt));
+            if let Some((last, pending_ack)) =
+                found?.filter(|found| Some(found.0) > answer.accepted)
+            {
+                (answer.accepted, answer.pending_ack) = (Some(last), Some(pending_ack));
             }
         }
     }
@@ -239,13 +241,13 @@ fn append_batches(
         let identity = BatchIdentity { producer, epoch, sequence };
         let earlier = BatchIdentity { producer: earlier, ..identity };
         match append_batch(intake, agent, (identity, earlier), batch) {
-            Ok(receipt) => {
-                match receipt.is_duplicate() {
+            Ok(pending_ack) => {
+                match pending_ack.is_duplicate() {
                     true => answer.duplicates += 1,
                     false => answer.appended += 1,
                 }
                 answer.accepted = Some(sequence);
-                answer.receipt = Some(receipt);
+                answer.pending_ack = Some(pending_ack);
             }
             Err(problem) => {
                 answer.failure = Some(BatchFailure { sequence, response: problem });
@@ -261,11 +263,11 @@ fn append_batch(
     agent: &str,
     (identity, earlier): (BatchIdentity, BatchIdentity),
     batch: &[u8],
-) -> Result<Receipt, ErrorResponse> {
+) -> Result<PendingAck, ErrorResponse> {
     let refuse = |error: model::Error| ErrorResponse::bad_request(error.to_string());
     let batch = Batch::decode(batch.to_owned()).map_err(refuse)?;
-    if let Some(receipt) = intake.find_duplicate(earlier)? {
-        return Ok(receipt);
+    if let Some(pending_ack) = intake.find_duplicate(earlier)? {
+        return Ok(pending_ack);
     }
     // Here all series of the agent are of one producer; its gaps name producers of its own.
     let batch = batch

@@ -91,22 +91,22 @@ fn checked_name(name: &str) -> Result<&str, ApiError> {
     }
 }
 
-fn dashboard_path(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}{SUFFIX}"))
+fn dashboard_path(dir: &Path, name: &str) -> PathBuf {
+    dir.join(format!("{name}{SUFFIX}"))
 }
 
 /// Names, sorted.
-fn dashboard_names(folder: &Path) -> Result<Vec<String>, ApiError> {
-    let found = list_entries(folder)?;
+fn dashboard_names(dir: &Path) -> Result<Vec<String>, ApiError> {
+    let found = list_entries(dir)?;
     let names = found.iter().filter_map(|entry| entry.strip_suffix(SUFFIX));
     Ok(names.filter(|name| checked_name(name).is_ok()).map(str::to_owned).collect())
 }
 
 async fn list(context: Context) -> Result<JsonBody, ApiError> {
-    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
+    let (dir, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let work = move |_: &_| {
-        let told = dashboard_names(&folder)?.into_iter().map(|name| {
-            let text = fs::read(dashboard_path(&folder, &name)).unwrap_or_default();
+        let told = dashboard_names(&dir)?.into_iter().map(|name| {
+            let text = fs::read(dashboard_path(&dir, &name)).unwrap_or_default();
             let board: Value = serde_json::from_slice(&text).unwrap_or_default();
             let title = board["title"].as_str().unwrap_or(&name).to_owned();
             Object(vec![("name", Text(name)), ("title", Text(title))])
@@ -118,8 +118,8 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
 }
 
 /// Reads a dashboard, if it exists, migrated to the current schema, with the ETag of the result.
-fn read_dashboard(folder: &Path, name: &str) -> Result<Option<String>, ApiError> {
-    let path = dashboard_path(folder, name);
+fn read_dashboard(dir: &Path, name: &str) -> Result<Option<String>, ApiError> {
+    let path = dashboard_path(dir, name);
     match fs::read_to_string(&path) {
         Ok(text) => Ok(Some(migration::migrate(text))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -152,10 +152,10 @@ fn with_etag(tag: String, answer: JsonBody) -> impl IntoResponse + use<> {
 }
 
 async fn read(context: Context, Named(name): Named<String>) -> Result<impl IntoResponse, ApiError> {
-    let folder = dashboards_dir(&context)?;
+    let dir = dashboards_dir(&context)?;
     checked_name(&name)?;
     let work = move |_: &_| {
-        let text = read_dashboard(&folder, &name)?.ok_or_else(|| not_found(&name))?;
+        let text = read_dashboard(&dir, &name)?.ok_or_else(|| not_found(&name))?;
         Ok(with_etag(etag::etag(text.as_bytes()), JsonBody(text)))
     };
     context.run_light("dashboards", None, work).await
@@ -167,7 +167,7 @@ async fn write(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<impl IntoResponse, ApiError> {
-    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
+    let (dir, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     if body.len() > BYTES_MAX {
         let bytes = body.len();
@@ -186,14 +186,14 @@ async fn write(
     }
     let work = move |_: &_| {
         let _alone = queries.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        check_if_match(&headers, &name, read_dashboard(&folder, &name)?.as_deref())?;
-        let there = dashboard_names(&folder)?;
+        check_if_match(&headers, &name, read_dashboard(&dir, &name)?.as_deref())?;
+        let there = dashboard_names(&dir)?;
         if there.len() >= DASHBOARDS_MAX && !there.contains(&name) {
             return Err(ApiError::BadRequest(format!(
                 "limit of {DASHBOARDS_MAX} dashboards reached; delete one first"
             )));
         }
-        write_file(&folder, &name, &body).map_err(|error| io_error(&folder, &error))?;
+        write_file(&dir, &name, &body).map_err(|error| io_error(&dir, &error))?;
         // The body was parsed as JSON: it is UTF-8.
         let tag = etag::etag(migration::migrate(String::from_utf8_lossy(&body).into()).as_bytes());
         let answer =
@@ -204,13 +204,13 @@ async fn write(
 }
 
 /// The old file stays until the new one is complete and durable.
-fn write_file(folder: &Path, name: &str, board: &[u8]) -> io::Result<()> {
-    if !folder.exists() {
-        fs::create_dir_all(folder)?;
+fn write_file(dir: &Path, name: &str, board: &[u8]) -> io::Result<()> {
+    if !dir.exists() {
+        fs::create_dir_all(dir)?;
         // The directory entry has to be durable too.
-        folder.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
+        dir.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())?;
     }
-    let path = dashboard_path(folder, name);
+    let path = dashboard_path(dir, name);
     disk::replace_file(&OsDisk, &path, board).map_err(|error| {
         // A failed write leaves no file on a full disk.
         let _ = fs::remove_file(path.with_added_extension("new"));
@@ -223,16 +223,16 @@ async fn remove(
     Named(name): Named<String>,
     headers: HeaderMap,
 ) -> Result<JsonBody, ApiError> {
-    let (folder, queries) = (dashboards_dir(&context)?, context.queries.clone());
+    let (dir, queries) = (dashboards_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     let work = move |_: &_| {
         let _alone = queries.dashboards_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = read_dashboard(&folder, &name)?;
+        let now = read_dashboard(&dir, &name)?;
         check_if_match(&headers, &name, now.as_deref())?;
         now.ok_or_else(|| not_found(&name))?;
-        let path = dashboard_path(&folder, &name);
+        let path = dashboard_path(&dir, &name);
         fs::remove_file(&path)
-            .and_then(|()| File::open(&folder)?.sync_all())
+            .and_then(|()| File::open(&dir)?.sync_all())
             .map_err(|error| io_error(&path, &error))?;
         queries.json_response(&Object(vec![("schema", integer(2)), ("deleted", Text(name))]))
     };

@@ -70,7 +70,7 @@ async fn report(context: &Context) -> HealthReport {
 /// The report: a summary line, and a line for each damaged location, each quarantined input, and
 /// for silent sources. These do not make the check fail: a restart would not remove them.
 fn check_health(intake: &Intake) -> Result<String, String> {
-    let stat = intake.target().journal().stat().map_err(|error| error.to_string())?;
+    let stat = intake.write_target().journal().stat().map_err(|error| error.to_string())?;
     if stat.is_failed {
         let what = "cannot write to the journal; see /v1/status and restart topdeck";
         return Err(what.to_owned());

@@ -22,15 +22,15 @@ pub(crate) fn is_valid_name(name: &str, others: &[u8]) -> bool {
 
 /// Names in a directory, sorted; empty if the directory does not exist. Names that are not UTF-8
 /// are skipped.
-pub(crate) fn list_entries(folder: &Path) -> Result<Vec<String>, ApiError> {
-    let entries = match fs::read_dir(folder) {
+pub(crate) fn list_entries(dir: &Path) -> Result<Vec<String>, ApiError> {
+    let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(io_error(folder, &error)),
+        Err(error) => return Err(io_error(dir, &error)),
     };
     let mut names = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(|error| io_error(folder, &error))?;
+        let entry = entry.map_err(|error| io_error(dir, &error))?;
         names.extend(entry.file_name().into_string().ok());
     }
     names.sort();

@@ -235,7 +235,7 @@ impl QueryService {
     pub(crate) fn store(&self) -> Result<Arc<Store>, ApiError> {
         let none = "an agent stores no data; query a remote that it forwards to";
         self.intake
-            .target()
+            .write_target()
             .store()
             .map(Arc::clone)
             .ok_or_else(|| ApiError::NotFound(none.to_owned()))

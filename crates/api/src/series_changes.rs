@@ -363,7 +363,7 @@ fn copy_rows(
     };
     let key = new.canonical_key();
     let (mut writer, mut rows, mut outcome) = (None, 0, Ok(()));
-    let mut receipts = Vec::new();
+    let mut pending_acks = Vec::new();
     let mut append = |sample: &Sample| -> Result<(), ApiError> {
         let mut batch = match writer.take() {
             Some(batch) => batch,
@@ -376,7 +376,7 @@ fn copy_rows(
         batch.sample(sample).map_err(|error| failed(&error))?;
         rows += 1;
         match batch.is_half_full() {
-            true => receipts.push(intake.append(&producer, batch).map_err(|it| failed(&it))?),
+            true => pending_acks.push(intake.append(&producer, batch).map_err(|it| failed(&it))?),
             false => writer = Some(batch),
         }
         Ok(())
@@ -388,10 +388,10 @@ fn copy_rows(
     })?;
     outcome?;
     if let Some(batch) = writer {
-        receipts.push(intake.append(&producer, batch).map_err(|error| failed(&error))?);
+        pending_acks.push(intake.append(&producer, batch).map_err(|error| failed(&error))?);
     }
-    for receipt in receipts {
-        receipt.wait_durable().map_err(|error| failed(&error))?;
+    for pending_ack in pending_acks {
+        pending_ack.wait_durable().map_err(|error| failed(&error))?;
     }
     Ok(rows)
 }

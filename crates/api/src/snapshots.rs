@@ -78,15 +78,15 @@ async fn create(
     parameters: Parameters,
 ) -> Result<(StatusCode, JsonBody), ApiError> {
     let parameters = parameters.reject_unknown(CREATE)?;
-    let (folder, store) = (snapshots_dir(&context)?, context.queries.store()?);
+    let (dir, store) = (snapshots_dir(&context)?, context.queries.store()?);
     let now = jiff::Timestamp::from_nanosecond(context.intake.now().into()).unwrap_or_default();
     let now = now.strftime("%Y%m%dT%H%M%S.%3fZ").to_string();
     let name = checked_name(parameters.get("name").unwrap_or(&now))?.to_owned();
     let queries = context.queries.clone();
     let work = move |_: &_| {
         let _alone = queries.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        std::fs::create_dir_all(&folder).map_err(|error| io_error(&folder, &error))?;
-        let path = folder.join(&name);
+        std::fs::create_dir_all(&dir).map_err(|error| io_error(&dir, &error))?;
+        let path = dir.join(&name);
         if is_complete(&path) {
             return Err(ApiError::BadRequest(format!("parameter name: snapshot {name:?} exists")));
         }
@@ -106,11 +106,11 @@ async fn create(
 }
 
 async fn list(context: Context) -> Result<JsonBody, ApiError> {
-    let (folder, queries) = (snapshots_dir(&context)?, context.queries.clone());
+    let (dir, queries) = (snapshots_dir(&context)?, context.queries.clone());
     let work = move |_: &_| {
-        let names = list_entries(&folder)?.into_iter().filter(|name| checked_name(name).is_ok());
+        let names = list_entries(&dir)?.into_iter().filter(|name| checked_name(name).is_ok());
         let snapshots = names.map(|name| {
-            let is_complete = is_complete(&folder.join(&name));
+            let is_complete = is_complete(&dir.join(&name));
             Object(vec![("name", Text(name)), ("complete", Bool(is_complete))])
         });
         let snapshots = List(snapshots.collect());
@@ -120,11 +120,11 @@ async fn list(context: Context) -> Result<JsonBody, ApiError> {
 }
 
 async fn remove(context: Context, Named(name): Named<String>) -> Result<JsonBody, ApiError> {
-    let (folder, queries) = (snapshots_dir(&context)?, context.queries.clone());
+    let (dir, queries) = (snapshots_dir(&context)?, context.queries.clone());
     let name = checked_name(&name)?.to_owned();
     let work = move |_: &_| {
         let _alone = queries.snapshots_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let path = folder.join(&name);
+        let path = dir.join(&name);
         // Manifests first: after a crash the rest is an incomplete snapshot.
         for manifest in MANIFESTS {
             match std::fs::remove_file(path.join(manifest)) {

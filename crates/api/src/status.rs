@@ -28,13 +28,13 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
     let work = move |_: &_| {
         let now = shared.intake.now();
         let failed = |error: journal::Error| ApiError::Internal(error.to_string());
-        let (store, journal) = match shared.intake.target().store() {
+        let (store, journal) = match shared.intake.write_target().store() {
             Some(store) => {
                 let stat = store.stat()?;
                 (self::store_json(&stat), self::journal_json(&stat.journal))
             }
             None => {
-                let stat = shared.intake.target().journal().stat().map_err(failed)?;
+                let stat = shared.intake.write_target().journal().stat().map_err(failed)?;
                 (Null, self::journal_json(&stat))
             }
         };
@@ -45,13 +45,13 @@ async fn status(context: Context) -> Result<JsonBody, ApiError> {
             ("start_time_ns", Integer(shared.queries.started_at.into())),
             ("store", store),
             ("journal", journal),
-            ("data", data_json(shared.intake.target().journal().dir())),
+            ("data", data_json(shared.intake.write_target().journal().dir())),
         ];
         let supervisor = shared.intake.supervisor();
         fields.push(("threads", threads_json(supervisor)));
         fields.push(("quarantined", damage_report::quarantined_json(supervisor)));
         fields.push(("damage", damage_report::damage_json(supervisor)));
-        fields.push(("acknowledged", damage_report::acknowledged_json(supervisor)));
+        fields.push(("acknowledged_damage", damage_report::acknowledged_json(supervisor)));
         fields.push(("sources", sources_json(&shared.intake.sources())));
         fields.extend(shared.queries.status_sections());
         shared.queries.json_response(&Object(fields))

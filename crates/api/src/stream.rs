@@ -3,7 +3,7 @@
 //! ```text
 //! : topdeck
 //!
-//! event: row
+//! event: sample
 //! data: {"name":"latency","labels":{"host":"a"},"kind":"delta-histogram","unit":"ms","start_ns":0,"end_ns":10000000000,"value":{…}}
 //! ```
 //!

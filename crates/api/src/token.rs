@@ -241,26 +241,26 @@ impl TokenFile {
     ) -> Result<bool, TokenError> {
         let write = |source| TokenError::File { action: "write", path: self.path.clone(), source };
         // The lock is on the directory: a lock file would be another file shared by two users.
-        let folder = File::open(parent_dir(&self.path)).map_err(write)?;
-        folder.lock().map_err(write)?;
+        let directory = File::open(parent_dir(&self.path)).map_err(write)?;
+        directory.lock().map_err(write)?;
         let mut tokens = TokenFile::open(&self.path)?;
         let is_changed = change(&mut tokens)?;
         if is_changed {
-            tokens.write(&folder).map_err(write)?;
+            tokens.write(&directory).map_err(write)?;
         }
         *self = tokens;
         Ok(is_changed)
     }
 
     /// Replaces the file durably and atomically; only its owner can read the new one.
-    fn write(&self, folder: &File) -> io::Result<()> {
+    fn write(&self, directory: &File) -> io::Result<()> {
         let mut text = "# name scopes credential created\n".to_owned();
         self.tokens.iter().for_each(|token| text.push_str(&format!("{token}\n")));
         let mut new = self.path.clone().into_os_string();
         new.push(format!(".{:032x}", journal::random_id()));
         let mut options = File::options();
         let mut file = options.write(true).create_new(true).mode(0o600).open(&new)?;
-        let written = set_owner(&file, &self.path, folder)
+        let written = set_owner(&file, &self.path, directory)
             .and_then(|()| file.write_all(text.as_bytes()))
             .and_then(|()| file.sync_all())
             .and_then(|()| std::fs::rename(&new, &self.path));
@@ -269,31 +269,31 @@ impl TokenFile {
             let _ = std::fs::remove_file(&new);
         }
         written?;
-        folder.sync_all()
+        directory.sync_all()
     }
 }
 
 fn parent_dir(path: &Path) -> &Path {
     match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
         _ => Path::new("."),
     }
 }
 
 /// Keeps a file that root writes readable for topdeck's user: its owner becomes that of the old
 /// file, or of the directory.
-fn set_owner(file: &File, path: &Path, folder: &File) -> io::Result<()> {
+fn set_owner(file: &File, path: &Path, directory: &File) -> io::Result<()> {
     let made = file.metadata()?;
     if made.uid() != 0 {
         return Ok(());
     }
     let before = match std::fs::metadata(path) {
         Ok(before) => before,
-        Err(missing) if missing.kind() == io::ErrorKind::NotFound => folder.metadata()?,
+        Err(missing) if missing.kind() == io::ErrorKind::NotFound => directory.metadata()?,
         Err(error) => return Err(error),
     };
     // An earlier topdeck let root replace a user's file: root's ownership is not kept.
-    let owner = if before.uid() == 0 { folder.metadata()? } else { before };
+    let owner = if before.uid() == 0 { directory.metadata()? } else { before };
     match (owner.uid(), owner.gid()) == (made.uid(), made.gid()) {
         true => Ok(()),
         false => fchown(file, Some(owner.uid()), Some(owner.gid())),
@@ -393,7 +393,7 @@ mod tests {
 
     #[test]
     fn token_file_stores_no_secret_and_finds_its_owner() {
-        let dir = empty_folder();
+        let dir = empty_dir();
         let path = dir.join("tokens");
         let mut tokens = TokenFile::open(&path).unwrap();
         let secret = tokens.add("web", &[Scope::Ingest], 3).unwrap();
@@ -422,7 +422,7 @@ mod tests {
         std::fs::remove_dir_all(dir).unwrap();
     }
 
-    fn empty_folder() -> PathBuf {
+    fn empty_dir() -> PathBuf {
         let dir = std::env::temp_dir().join(format!("topdeck-tokens-{:x}", journal::random_id()));
         std::fs::create_dir(&dir).unwrap();
         dir
@@ -430,7 +430,7 @@ mod tests {
 
     #[test]
     fn concurrent_writers_lose_no_token() {
-        let dir = empty_folder();
+        let dir = empty_dir();
         let path = dir.join("tokens");
         std::thread::scope(|scope| {
             for writer in 0..8 {
@@ -451,7 +451,7 @@ mod tests {
     /// Only root can change a file's owner: the test does nothing for other users.
     #[test]
     fn file_written_by_root_keeps_its_owner() {
-        let dir = empty_folder();
+        let dir = empty_dir();
         let path = dir.join("tokens");
         let owner = || {
             let found = std::fs::metadata(&path).unwrap();

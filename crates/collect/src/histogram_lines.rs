@@ -15,7 +15,7 @@ use crate::decoded_sample::{DecodedSample, DecodedValue, SampleSink};
 use crate::input_error::{InputError, InputPosition, quote};
 use crate::lines::{self, InputLine};
 
-/// Reads histograms without name and time. `decode` returns `None` for a line that is no text of
+/// Reads histograms without name and time. `decode` returns `None` for a line that is not in
 /// the format.
 pub(crate) fn read(
     input: &mut dyn BufRead,

@@ -1,10 +1,11 @@
 //! Dead letters: batches that a remote rejects. `dead-letter/REMOTE/SEQUENCE.request` is a forward
 //! request that can be sent again by hand (see `docs/agent.md`); `SEQUENCE.batch` has the raw bytes
 //! of a journal record that cannot be a forward request; `SEQUENCE.reason` has the reason, one
-//! line.
+//! line. SEQUENCE is that of the batch in the forward protocol: its position in the journal plus
+//! one.
 //!
-//! The size limit per remote is [`BYTES_MAX`]. Beyond it, a batch is dropped; its gap is sent as
-//! usual.
+//! The size limit per remote is [`BYTES_MAX`]. Beyond it, a batch is dropped, and a gap is sent in
+//! its place, as for every dead letter.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -27,13 +28,13 @@ pub(crate) enum DeadLetter<'a> {
 
 #[derive(Clone, Debug)]
 pub(crate) struct DeadLetterDir {
-    folder: PathBuf,
+    directory: PathBuf,
     bytes_max: u64,
 }
 
 impl DeadLetterDir {
-    pub(crate) fn new(folder: &Path, remote: &str) -> DeadLetterDir {
-        DeadLetterDir { folder: folder.join(remote), bytes_max: BYTES_MAX }
+    pub(crate) fn new(directory: &Path, remote: &str) -> DeadLetterDir {
+        DeadLetterDir { directory: directory.join(remote), bytes_max: BYTES_MAX }
     }
 
     /// Writes a batch durably. Returns its path, or `None` if the size limit is reached.
@@ -45,28 +46,27 @@ impl DeadLetterDir {
     ) -> Result<Option<PathBuf>> {
         let (DeadLetter::Request(bytes) | DeadLetter::RawBatch(bytes)) = *dead_letter;
         let kind = if let DeadLetter::Request(_) = dead_letter { "request" } else { "batch" };
-        let failed =
-            |path: &Path, source| Error::Folder { path: path.display().to_string(), source };
+        let failed = |path: &Path, source| Error::Dir { path: path.display().to_string(), source };
         // Accessible to the owner only.
-        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder);
-        created.map_err(|error| failed(&self.folder, error))?;
-        let used = self.bytes().map_err(|error| failed(&self.folder, error))?;
+        let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory);
+        created.map_err(|error| failed(&self.directory, error))?;
+        let used = self.bytes().map_err(|error| failed(&self.directory, error))?;
         if used.saturating_add(bytes.len() as u64) > self.bytes_max {
             return Ok(None);
         }
         let name = format!("{sequence:020}");
-        let path = self.folder.join(format!("{name}.{kind}"));
+        let path = self.directory.join(format!("{name}.{kind}"));
         write_file(&path, bytes).map_err(|error| failed(&path, error))?;
-        let reason = self.folder.join(format!("{name}.reason"));
+        let reason = self.directory.join(format!("{name}.reason"));
         write_file(&reason, format!("{cause}\n").as_bytes())
             .map_err(|error| failed(&reason, error))?;
-        let folder = File::open(&self.folder).and_then(|folder| folder.sync_all());
-        folder.map_err(|error| failed(&self.folder, error))?;
+        let directory = File::open(&self.directory).and_then(|directory| directory.sync_all());
+        directory.map_err(|error| failed(&self.directory, error))?;
         Ok(Some(path))
     }
 
     fn bytes(&self) -> std::io::Result<u64> {
-        fs::read_dir(&self.folder)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
+        fs::read_dir(&self.directory)?.map(|entry| Ok(entry?.metadata()?.len())).sum()
     }
 }
 

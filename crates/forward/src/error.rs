@@ -37,7 +37,7 @@ pub enum Error {
     Store(#[from] store::Error),
     /// Error of the dead letter directory.
     #[error("{path}: {source}")]
-    Folder {
+    Dir {
         /// Directory or file.
         path: String,
         /// System error.

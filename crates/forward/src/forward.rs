@@ -49,7 +49,7 @@ impl Forward {
         let remotes = forward.settings.remotes.clone();
         let signer = match remotes.is_empty() {
             true => None,
-            false => Some(Arc::new(key::open(forward.intake.target().journal().dir())?)),
+            false => Some(Arc::new(key::open(forward.intake.write_target().journal().dir())?)),
         };
         let task = |signer: &Arc<Signer>, remote| forward.remote_task(remote, signer, &stopped);
         let tasks: Vec<RemoteTask> = signer
@@ -76,15 +76,15 @@ impl Forward {
         let target = remote.target()?;
         let subscriber = format!("{PREFIX}{}", remote.name);
         let (position, is_new) = self.ensure_subscriber(&subscriber)?;
-        let ledger = Arc::new(RemoteProgress::open(&self.intake, &subscriber, position, is_new)?);
+        let progress = Arc::new(RemoteProgress::open(&self.intake, &subscriber, position, is_new)?);
         // Without ALPN, the protocol is HTTP/1.1: one request is in flight at a time.
         let dialer = Dialer::for_target(&target, &remote.tls, &[], DialTimeouts::default())
             .map_err(|error| remote.invalid(error.to_string()))?;
-        let board = StatusCell::new(RemoteStatus {
+        let status = StatusCell::new(RemoteStatus {
             name: remote.name.clone(),
             url: remote.url.clone(),
-            position: ledger.position(),
-            warning: ledger.warning.clone(),
+            position: progress.position(),
+            warning: progress.warning.clone(),
             ..RemoteStatus::default()
         });
         Ok(RemoteTask {
@@ -96,17 +96,17 @@ impl Forward {
             dialer,
             signer: Arc::clone(signer),
             settings: self.settings.clone(),
-            metrics: RemoteMetrics::new(&self.intake, &remote.name, &board),
+            metrics: RemoteMetrics::new(&self.intake, &remote.name, &status),
             intake: Arc::clone(&self.intake),
-            status: board,
-            progress: ledger,
+            status,
+            progress,
             stop: stop.clone(),
         })
     }
 
     /// Creates the subscriber if it is missing. Returns its position, and whether it is new.
     fn ensure_subscriber(&self, name: &str) -> Result<(u64, bool)> {
-        let journal = self.intake.target().journal();
+        let journal = self.intake.write_target().journal();
         match journal.checkpoint(name) {
             Ok(checkpoint) => Ok((checkpoint.position, false)),
             Err(journal::Error::NoCheckpoint { .. }) => {
@@ -169,20 +169,23 @@ impl ForwardStatusHandle {
     /// Status of each remote.
     pub fn status(&self) -> Vec<RemoteStatus> {
         let Some(intake) = self.intake.upgrade() else { return Vec::new() };
-        self.statuses.iter().map(|board| board.snapshot(intake.target().journal())).collect()
+        self.statuses
+            .iter()
+            .map(|status| status.snapshot(intake.write_target().journal()))
+            .collect()
     }
 
     /// Subscribers of removed remotes, see [`Forward::orphaned_subscribers`].
     pub fn orphaned_subscribers(&self) -> Result<Vec<OrphanedSubscriber>> {
         let Some(intake) = self.intake.upgrade() else { return Ok(Vec::new()) };
-        let stat = intake.target().journal().stat()?;
+        let stat = intake.write_target().journal().stat()?;
         let found = stat.checkpoints.iter().filter(|it| it.kind == CheckpointKind::Subscriber);
         let orphans = found.filter_map(|it| {
             let name = it.name.strip_prefix(PREFIX)?;
             let lag = stat.watermarks.end.saturating_sub(it.position);
             let is_used = self.names.iter().any(|used| used == name);
-            let (name, position, moved) = (name.to_owned(), it.position, it.committed_at);
-            (!is_used).then_some(OrphanedSubscriber { name, position, committed: moved, lag })
+            let (name, position, committed_at) = (name.to_owned(), it.position, it.committed_at);
+            (!is_used).then_some(OrphanedSubscriber { name, position, committed_at, lag })
         });
         Ok(orphans.collect())
     }

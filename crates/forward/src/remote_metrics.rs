@@ -50,8 +50,9 @@ impl RemoteMetrics {
             "records not acknowledged by a remote",
             labels,
             move || {
-                weak.upgrade()
-                    .map_or(0.0, |intake| board.snapshot(intake.target().journal()).lag as f64)
+                weak.upgrade().map_or(0.0, |intake| {
+                    board.snapshot(intake.write_target().journal()).lag as f64
+                })
             },
         );
         RemoteMetrics {

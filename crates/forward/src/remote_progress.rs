@@ -23,7 +23,7 @@ pub(crate) const SAVE_BYTES: u64 = 32 << 20;
 #[derive(Debug)]
 pub(crate) struct RemoteProgress {
     file: LedgerFile,
-    pending: Mutex<PendingAck>,
+    pending: Mutex<UnsavedLedger>,
     /// Everything before this position may be at the remote without an acknowledgement: a response
     /// was lost.
     unacknowledged: AtomicU64,
@@ -32,7 +32,7 @@ pub(crate) struct RemoteProgress {
 }
 
 #[derive(Debug)]
-struct PendingAck {
+struct UnsavedLedger {
     ledger: Ledger,
     unsaved_bytes: u64,
     /// Time of the first unwritten change.
@@ -55,7 +55,7 @@ impl RemoteProgress {
         is_new: bool,
     ) -> Result<RemoteProgress> {
         let file = intake.ledger_file(stage)?;
-        let journal = intake.target().journal();
+        let journal = intake.write_target().journal();
         let (id, end) = (journal.id(), journal.watermarks().end);
         let (ledger, reason) = match file.load()? {
             _ if is_new => (None, None),
@@ -74,7 +74,7 @@ impl RemoteProgress {
             reason.map(|reason| format!("ledger restarted at position {position}: {reason}"));
         let ledger = ledger.unwrap_or_else(|| Ledger::new(id, position, intake.now()));
         // Also if the ledger is ahead of the subscriber, which is then to be advanced.
-        let open = Mutex::new(PendingAck {
+        let open = Mutex::new(UnsavedLedger {
             ledger,
             unsaved_bytes: 0,
             unsaved_since: Some(Instant::now()),
@@ -82,7 +82,7 @@ impl RemoteProgress {
         Ok(RemoteProgress { file, pending: open, unacknowledged: AtomicU64::new(0), warning: note })
     }
 
-    fn lock(&self) -> MutexGuard<'_, PendingAck> {
+    fn lock(&self) -> MutexGuard<'_, UnsavedLedger> {
         self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

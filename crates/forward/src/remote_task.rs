@@ -175,7 +175,7 @@ impl RemoteTask {
             let mut reader = match reader {
                 Some(reader) => reader,
                 None => ForwardReader::open(
-                    intake.target(),
+                    intake.write_target(),
                     &remote,
                     &subscriber,
                     dead_letters,

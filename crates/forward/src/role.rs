@@ -112,7 +112,7 @@ impl Role for ForwardRole {
     fn start(settings: &ForwardTables, context: &RoleContext) -> Result<ForwardRole, BoxError> {
         let settings = settings.settings(context)?;
         let forward = Forward::start(settings.clone(), Arc::clone(&context.intake))?;
-        let journal_dir = context.intake.target().journal().dir().to_owned();
+        let journal_dir = context.intake.write_target().journal().dir().to_owned();
         Ok(ForwardRole { settings, forward, journal_dir })
     }
 
@@ -204,7 +204,7 @@ fn orphan_json(orphan: &OrphanedSubscriber) -> Json {
     Object(vec![
         ("name", Text(orphan.name.clone())),
         ("position", integer(orphan.position)),
-        ("committed_ns", Integer(orphan.committed.into())),
+        ("committed_ns", Integer(orphan.committed_at.into())),
         ("lag", integer(orphan.lag)),
     ])
 }

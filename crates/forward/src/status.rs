@@ -44,7 +44,7 @@ pub struct OrphanedSubscriber {
     /// Acknowledged position.
     pub position: u64,
     /// Time of the last change of the position, in nanoseconds since the Unix epoch.
-    pub committed: i64,
+    pub committed_at: i64,
     /// Records retained for it.
     pub lag: u64,
 }

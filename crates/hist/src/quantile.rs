@@ -3,7 +3,7 @@
 //! A quantile is given by `q` from 0 to 1. Definitions differ in their rank and in the position of
 //! a value inside its bucket; every bracket contains the order statistic of its definition.
 //!
-//! `q` is a rounded decimal: if `q * n` is a whole number except for the last digit of `q`, it is
+//! `q` is a rounded decimal: if `q * n` is a whole number except for one ulp of `q`, it is
 //! treated as that number, so the 0.07-quantile of 100 values is the 7th, not the 8th. Ranks use
 //! integer arithmetic and are correct for any count.
 
@@ -115,7 +115,7 @@ impl Histogram {
             return below;
         }
         let above = self.order_statistic(rank.wrapping_add(1));
-        // Part of the way that corresponds to the last digit of `q`, a rounded decimal.
+        // Part of the way that corresponds to one ulp of `q`, a rounded decimal.
         let uncertainty = n as f64 * (q - q.next_down());
         let (low, high) = ((part - uncertainty).max(0.0), (part + uncertainty).min(1.0));
         // If the signs differ, rounding errors are relative to the ends, not to their difference.
@@ -132,7 +132,7 @@ impl Histogram {
         .widen()
     }
 
-    /// libcircllhist divides the bucket into `count + 1` gaps and returns the end of gap
+    /// libcircllhist divides the bucket into `count + 1` equal parts and returns the end of part
     /// `rank - before`.
     fn circllhist(&self, rank: f64, nearest_rank: u64) -> Bracket {
         let (position, count, before) = self.position_of_rank(nearest_rank);
@@ -144,12 +144,12 @@ impl Histogram {
 
     fn hdr_upper(&self, q: f64, rank: u64) -> Bracket {
         let (cell, _) = self.cell_of_rank(rank);
-        // On a grid of whole numbers the largest value of a bucket is whole.
-        let rank_integer = match self.scheme() {
+        // In buckets with integer edges, the largest value of a bucket is an integer.
+        let is_integer_grid = match self.scheme() {
             Scheme::LogLinear2(grid) => grid.floor() >= grid.bits().into(),
             _ => false,
         };
-        let end = if rank_integer { |x: f64| x.floor() } else { |x| x };
+        let end = if is_integer_grid { |x: f64| x.floor() } else { |x| x };
         self.clamp_to_rank(rank, if q == 0.0 { cell.lower } else { end(cell.upper) })
     }
 
@@ -255,7 +255,7 @@ fn exact_nearest_rank(q: f64, n: u64) -> u64 {
 }
 
 /// Integral and fractional part of `q * n`, `q` within 0..=1. A product that differs from a whole
-/// number by at most the last digit of `q` is treated as that number.
+/// number by at most one ulp of `q` is treated as that number.
 fn split_product(q: f64, n: u64) -> (u64, f64) {
     // Zero may be negative.
     let q = q.abs();

@@ -48,9 +48,9 @@ fn main() {
 
 /// Cost of publishing these processes, and of a viewer.
 fn publish(processes: &ProcessCollector, scrapes: usize) {
-    let folder = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a directory on a tmpfs");
-    let mut writer = TableWriter::new(&folder).expect("a writer");
+    let dir = std::path::PathBuf::from(format!("/dev/shm/topdeck-cost-{}", std::process::id()));
+    std::fs::create_dir(&dir).expect("a directory on a tmpfs");
+    let mut writer = TableWriter::new(&dir).expect("a writer");
     let ticks_per_second = ProcessCollector::ticks_per_second();
     let taken =
         CollectionInfo { started_ns: 0, unix_ns: 0, method: processes.method(), ticks_per_second };
@@ -65,7 +65,7 @@ fn publish(processes: &ProcessCollector, scrapes: usize) {
         viewing.push(cpu_time_ns() - between);
     }
     drop(writer);
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&dir);
     let median = |mut costs: Vec<u64>| {
         costs.sort_unstable();
         costs[costs.len() / 2]

@@ -133,7 +133,7 @@ impl HostWorker {
         }
         let outcome = self.intake.append(&self.producer, writer);
         self.scrape.record(began.elapsed());
-        let receipt = outcome.inspect_err(|_| {
+        let pending_ack = outcome.inspect_err(|_| {
             self.deferred.add(1);
             let (start, lost) = self.lost_gauges.unwrap_or((end, 0));
             self.lost_gauges = Some((start, lost + gauges));
@@ -141,6 +141,6 @@ impl HostWorker {
         self.sources.commit();
         self.last_end = end;
         self.lost_gauges = None;
-        receipt.wait_durable()
+        pending_ack.wait_durable()
     }
 }

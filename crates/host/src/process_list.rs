@@ -36,8 +36,8 @@ pub(crate) static ROUTE: RouteSpec = RouteSpec {
 pub(crate) struct PublishedTable {
     /// Name of the host.
     pub(crate) host: String,
-    /// Directory of the table; `None` for [`shm::folder`].
-    pub(crate) folder: Option<PathBuf>,
+    /// Directory of the table; `None` for [`shm::metrics_dir`].
+    pub(crate) dir: Option<PathBuf>,
     /// Running programs with metrics in shared memory.
     pub(crate) live: LivePrograms,
 }
@@ -77,12 +77,12 @@ fn read(
     published: Option<&PublishedTable>,
 ) -> Result<(ProcessTable, Option<ProcessTable>), String> {
     let off = "this topdeck publishes no processes: set processes = true in [host] of its settings";
-    let folder = published.ok_or(off)?.folder.clone();
+    let dir = published.ok_or(off)?.dir.clone();
     let failed = |error: &dyn std::fmt::Display| {
         format!("the process table of this host cannot be read: {error}")
     };
-    let folder = folder.map_or_else(shm::folder, Ok).map_err(|error| failed(&error))?;
-    let two = process_table::read_newest_two(&folder.join(process_table::FILE_NAME));
+    let dir = dir.map_or_else(shm::metrics_dir, Ok).map_err(|error| failed(&error))?;
+    let two = process_table::read_newest_two(&dir.join(process_table::FILE_NAME));
     two.map_err(|error| failed(&error))
 }
 

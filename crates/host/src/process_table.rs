@@ -61,8 +61,8 @@ impl SourceSettings for ProcessTableSettings {
         let started = fallback_reason.get().map_or(Ok(()), |reason| Err(reason.clone()));
         let has_fallen_back = started.is_err();
         opening.note(PROGRAM, PROCFS_FALLBACK, started);
-        let folder = opening.folder.map(Path::to_owned);
-        let (thread, unpublished) = publish(processes, folder, opening.intake)?;
+        let dir = opening.dir.map(Path::to_owned);
+        let (thread, unpublished) = publish(processes, dir, opening.intake)?;
         let text = |reason| format!("process table not published: {reason}");
         let note = |reason| Note { collector: PROGRAM, text: text(reason) };
         opening.notes.extend(unpublished.map(note));
@@ -102,13 +102,13 @@ impl HostSource for TablePublisher {
 /// if so.
 fn publish(
     processes: ProcessCollector,
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     intake: &Intake,
 ) -> Result<(CollectorThread<()>, Option<String>)> {
     let meter = intake.meter();
     let mut worker = TableWorker {
         processes,
-        folder,
+        dir,
         writer: None,
         scrape: meter.histogram(
             "topdeck_host_processes_scrape_duration",
@@ -131,7 +131,7 @@ fn publish(
 /// State of the process table thread.
 struct TableWorker {
     processes: ProcessCollector,
-    folder: Option<PathBuf>,
+    dir: Option<PathBuf>,
     writer: Option<TableWriter>,
     scrape: LatencyHistogram,
     publish_errors: EventCounter,
@@ -163,11 +163,11 @@ impl TableWorker {
         let writer = match self.writer.take() {
             Some(writer) => writer,
             None => {
-                let folder = match &self.folder {
-                    Some(folder) => folder.clone(),
-                    None => shm::folder().map_err(|error| error.to_string())?,
+                let dir = match &self.dir {
+                    Some(dir) => dir.clone(),
+                    None => shm::metrics_dir().map_err(|error| error.to_string())?,
                 };
-                TableWriter::new(&folder).map_err(|error| error.to_string())?
+                TableWriter::new(&dir).map_err(|error| error.to_string())?
             }
         };
         let writer = self.writer.insert(writer);

@@ -105,7 +105,7 @@ impl HostRole {
         let published = self.running.as_ref().filter(|(settings, _)| settings.has_process_table());
         self.processes.publish(published.map(|(settings, host)| PublishedTable {
             host: settings.host.clone(),
-            folder: settings.folder.clone(),
+            dir: settings.dir.clone(),
             live: host.live_programs(),
         }));
     }

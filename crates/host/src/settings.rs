@@ -17,8 +17,8 @@ use crate::source_table::SOURCES;
 pub struct Settings {
     /// Host name: the label `host` of all series.
     pub host: String,
-    /// Directory of the process table; `None`, the default, for [`shm::folder`].
-    pub folder: Option<PathBuf>,
+    /// Directory of the process table; `None`, the default, for [`shm::metrics_dir`].
+    pub dir: Option<PathBuf>,
     pub(crate) sources: Vec<SourceHandle>,
 }
 
@@ -125,7 +125,7 @@ impl HostTables {
     }
 
     fn sources_of(&self, host: impl Into<String>) -> Settings {
-        Settings { host: host.into(), folder: None, sources: self.sources.clone() }
+        Settings { host: host.into(), dir: None, sources: self.sources.clone() }
     }
 }
 

@@ -115,7 +115,7 @@ impl SourceSettings for ShmMetricsSettings {
             generations_max: self.shm_generations,
             short_lived_ns: i64::try_from(self.shm_short_lived.0.as_nanos()).unwrap_or(i64::MAX),
         };
-        let journal = opening.intake.target().journal();
+        let journal = opening.intake.write_target().journal();
         let file = GenerationFile::open(Arc::clone(journal.disk()), journal.dir());
         let (meter, live) = (opening.intake.meter(), opening.live.clone());
         let collector = ShmCollector::new(meter, options, file, live);
@@ -227,8 +227,8 @@ impl ShmWorker {
         let appended =
             self.intake.append_with_identity(identity, SEQUENCE_JUMP_MAX, SUMS_PRODUCER, writer);
         match appended {
-            Ok(receipt) => {
-                receipt.wait_durable()?;
+            Ok(pending_ack) => {
+                pending_ack.wait_durable()?;
                 self.collector.settle_sums(true, sums.rejected);
                 self.sums_max = SUMMED_PROCESSES_MAX;
                 Ok(())
@@ -248,9 +248,9 @@ impl ShmWorker {
     fn settle_sums(&mut self, rejected: u64) -> intake::Result<()> {
         let pending = self.collector.table.pending_identity(self.sums_producer.id());
         let Some(identity) = pending else { return Ok(()) };
-        let receipt = self.intake.find_duplicate(identity)?;
-        let is_accepted = receipt.is_some();
-        receipt.map_or(Ok(()), |receipt| receipt.wait_durable())?;
+        let pending_ack = self.intake.find_duplicate(identity)?;
+        let is_accepted = pending_ack.is_some();
+        pending_ack.map_or(Ok(()), |pending_ack| pending_ack.wait_durable())?;
         self.collector.settle_sums(is_accepted, rejected);
         Ok(())
     }
@@ -273,8 +273,8 @@ impl ShmWorker {
         let gauges = out.gauges;
         let outcome = out.finish();
         self.scrape.record(began.elapsed());
-        let receipt = match outcome {
-            Ok(receipt) => receipt,
+        let pending_ack = match outcome {
+            Ok(pending_ack) => pending_ack,
             Err(error) => {
                 self.deferred.add(1);
                 let (start, lost) = self.lost_gauges.unwrap_or((end, 0));
@@ -284,7 +284,7 @@ impl ShmWorker {
             }
         };
         self.lost_gauges = None;
-        let safe = receipt.map_or(Ok(()), |receipt| receipt.wait_durable());
+        let safe = pending_ack.map_or(Ok(()), |pending_ack| pending_ack.wait_durable());
         match safe {
             Ok(()) => self.collector.commit(),
             Err(_) => self.collector.rollback(),

@@ -70,8 +70,8 @@ pub(crate) struct Note {
 pub(crate) struct Opening<'a> {
     /// Host name.
     pub(crate) host: &'a str,
-    /// Directory of the process table; `None` for [`shm::folder`].
-    pub(crate) folder: Option<&'a Path>,
+    /// Directory of the process table; `None` for [`shm::metrics_dir`].
+    pub(crate) dir: Option<&'a Path>,
     pub(crate) intake: &'a Arc<Intake>,
     /// Where a collector of programs publishes those that run.
     pub(crate) live: LivePrograms,
@@ -85,12 +85,12 @@ pub(crate) struct Opening<'a> {
 impl<'a> Opening<'a> {
     pub(crate) fn new(
         host: &'a str,
-        folder: Option<&'a Path>,
+        dir: Option<&'a Path>,
         intake: &'a Arc<Intake>,
     ) -> Opening<'a> {
         let (types, programs, notes) = (OnceCell::new(), Vec::new(), Vec::new());
         let live = LivePrograms::default();
-        Opening { host, folder, intake, live, types, programs, notes }
+        Opening { host, dir, intake, live, types, programs, notes }
     }
 
     /// The kernel's BTF, or why it is unavailable.

@@ -37,7 +37,7 @@ impl Sources {
         started_at: i64,
         intake: &Arc<Intake>,
     ) -> Result<Sources> {
-        let mut opening = Opening::new(&settings.host, settings.folder.as_deref(), intake);
+        let mut opening = Opening::new(&settings.host, settings.dir.as_deref(), intake);
         let mut all = Vec::new();
         for source in &settings.sources {
             all.extend(source.open(&mut opening)?);

@@ -27,11 +27,10 @@ pub fn measure_published(
     samples: u32,
     processes: &mut ProcessCollector,
 ) -> io::Result<Duration> {
-    let folder =
-        MemoryDir(PathBuf::from(format!("/dev/shm/topdeck-doctor-{}", std::process::id())));
-    std::fs::create_dir(&folder.0)
-        .map_err(|error| with_subject(error, &format!("making {}", folder.0.display())))?;
-    let mut writer = TableWriter::new(&folder.0).map_err(io::Error::other)?;
+    let dir = MemoryDir(PathBuf::from(format!("/dev/shm/topdeck-doctor-{}", std::process::id())));
+    std::fs::create_dir(&dir.0)
+        .map_err(|error| with_subject(error, &format!("making {}", dir.0.display())))?;
+    let mut writer = TableWriter::new(&dir.0).map_err(io::Error::other)?;
     let path = writer.path().to_owned();
     let ticks_per_second = ProcessCollector::ticks_per_second();
     let before = thread_cpu_time();

@@ -63,7 +63,7 @@ fn process_json(process: &MatchedProcess) -> Json {
         ("state", Text(process.state_text().to_owned())),
         ("file", Text(attached.metrics_file().path.display().to_string())),
         ("start_time_ns", this_process.map_or(Null, |of| Integer(of.created_unix_ns.into()))),
-        ("lost_records", count(this_process.map(|of| of.lost_records))),
+        ("lost_values", count(this_process.map(|of| of.lost_values))),
         ("rejected_series", count(this_process.map(|of| of.rejected_series))),
         ("threads_without_own_lane", count(this_process.map(|of| of.shared_lane_threads))),
     ])

@@ -230,15 +230,15 @@ fn no_match_message(
 
 /// Advice if no process has metrics.
 pub fn no_metrics_advice() -> String {
-    let folder = match std::env::var(shm::ENV_VARIABLE) {
-        Ok(folder) if !folder.is_empty() && folder != "off" => {
-            format!(" ({folder} was searched too)")
+    let dir = match std::env::var(shm::ENV_VARIABLE) {
+        Ok(dir) if !dir.is_empty() && dir != "off" => {
+            format!(" ({dir} was searched too)")
         }
         _ => String::new(),
     };
     format!(
         "a program has metrics once it has used one; if it runs with another {0} than this, set \
-         {0} to the same directory{folder}, or name its file",
+         {0} to the same directory{dir}, or name its file",
         shm::ENV_VARIABLE
     )
 }

@@ -63,7 +63,7 @@ pub(crate) fn heading_lines(process: &MatchedProcess) -> Vec<String> {
         precise_time_text(of.created_unix_ns / 1_000_000 * 1_000_000)
     ));
     let missing = [
-        (of.lost_records, "records lost for lack of space"),
+        (of.lost_values, "values lost for lack of space"),
         (
             of.rejected_series,
             "series rejected for lack of space: missing, or counted in overflow=\"true\" of their \

@@ -1,4 +1,4 @@
-//! Acknowledged damage: a file in the journal's folder, with a line for each acknowledgement.
+//! Acknowledged damage: a file in the journal's directory, with a line for each acknowledgement.
 //!
 //! ```text
 //! JOURNAL TIME FOUND RECORDS LOCATION NOTE
@@ -17,7 +17,7 @@ use model::text_file::{escape_word, split_words, unescape_word};
 
 use crate::error::{Error, Result};
 
-/// File name, in the journal's folder.
+/// File name, in the journal's directory.
 const FILE: &str = "acknowledged-damage";
 /// Maximum number of lines: years of daily acknowledgements. Beyond it, damage stays reported.
 const LINES_MAX: usize = 4096;

@@ -133,14 +133,14 @@ impl GroupCommit {
         self.shared.in_flight.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A receipt for the batch that ends at `position`, with `bytes` reserved.
-    pub(crate) fn receipt(
+    /// A pending acknowledgement for the batch that ends at `position`, with `bytes` reserved.
+    pub(crate) fn pending_ack(
         &self,
         position: u64,
         bytes: u64,
         level: Level,
         repeated: bool,
-    ) -> Receipt {
+    ) -> PendingAck {
         let waits = level == Level::Disk;
         let mut request = lock(&self.shared.request);
         let (reached, is_broken) = {
@@ -160,7 +160,7 @@ impl GroupCommit {
         }
         drop(request);
         let reached = self.shared.durable.subscribe();
-        Receipt {
+        PendingAck {
             position,
             needs_sync: waits,
             is_duplicate: repeated,
@@ -299,10 +299,10 @@ impl CommitState {
     }
 }
 
-/// Receipt of an appended batch; acknowledge the sender once it is durable.
+/// Pending acknowledgement of an appended batch; acknowledge the sender once it is durable.
 #[derive(Debug)]
 #[must_use = "acknowledge the sender only when the batch is durable"]
-pub struct Receipt {
+pub struct PendingAck {
     position: u64,
     needs_sync: bool,
     is_duplicate: bool,
@@ -310,7 +310,7 @@ pub struct Receipt {
     shared: Arc<CommitState>,
 }
 
-impl Receipt {
+impl PendingAck {
     /// Whether the batch is a duplicate.
     pub fn is_duplicate(&self) -> bool {
         self.is_duplicate
@@ -337,7 +337,7 @@ impl Receipt {
         }
     }
 
-    /// Like [`Receipt::wait_durable`] with a timeout; `None` after the timeout.
+    /// Like [`PendingAck::wait_durable`] with a timeout; `None` after the timeout.
     pub(crate) fn wait_durable_timeout(&self, time: Duration) -> Option<Result<()>> {
         let until = Instant::now() + time;
         loop {
@@ -359,7 +359,7 @@ impl Receipt {
         }
     }
 
-    /// Like [`Receipt::wait_durable`], async.
+    /// Like [`PendingAck::wait_durable`], async.
     pub async fn until_durable(mut self) -> Result<()> {
         loop {
             let reached = self.durable.borrow_and_update().clone();

@@ -12,7 +12,7 @@ use model::{Batch, Gap, SeriesId};
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
 use crate::error::{Error, Result};
-use crate::group_commit::{GroupCommit, Receipt};
+use crate::group_commit::{GroupCommit, PendingAck};
 use crate::housekeeping;
 use crate::ingest_writer::IngestWriter;
 use crate::intake_state::{
@@ -142,7 +142,7 @@ impl Intake {
     }
 
     /// The write target.
-    pub fn target(&self) -> &WriteTarget {
+    pub fn write_target(&self) -> &WriteTarget {
         &self.shared.target
     }
 
@@ -195,7 +195,7 @@ impl Intake {
     }
 
     /// Appends the writer's rows as the producer's next batch.
-    pub fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
+    pub fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<PendingAck> {
         self.shared.append(producer, writer)
     }
 
@@ -207,26 +207,31 @@ impl Intake {
         jump_max: u64,
         name: &str,
         writer: IngestWriter,
-    ) -> Result<Receipt> {
+    ) -> Result<PendingAck> {
         self.shared.check_sequence(identity, jump_max)?;
         self.shared.silence.record(identity.producer, self.now());
-        let receipt = self.shared.append_written(identity, writer)?;
+        let pending_ack = self.shared.append_written(identity, writer)?;
         self.shared.record_sequence(identity);
         self.shared.ledger_reader.set_name(identity.producer, name);
-        Ok(receipt)
+        Ok(pending_ack)
     }
 
-    /// A receipt, if the batch was accepted under the identity that its sender had in an earlier
-    /// version.
-    pub fn find_duplicate(&self, earlier: BatchIdentity) -> Result<Option<Receipt>> {
+    /// A pending acknowledgement, if the batch was accepted under the identity that its sender had
+    /// in an earlier version.
+    pub fn find_duplicate(&self, earlier: BatchIdentity) -> Result<Option<PendingAck>> {
         match self.shared.target.has_taken(earlier)? {
             true => Ok(Some(self.shared.repeated())),
             false => Ok(None),
         }
     }
 
-    /// The last accepted sequence of a producer epoch, and a receipt of everything up to it.
-    pub fn find_last_sequence(&self, producer: u64, epoch: u64) -> Result<Option<(u64, Receipt)>> {
+    /// The last accepted sequence of a producer epoch, and a pending acknowledgement of everything
+    /// up to it.
+    pub fn find_last_sequence(
+        &self,
+        producer: u64,
+        epoch: u64,
+    ) -> Result<Option<(u64, PendingAck)>> {
         let last = self.shared.target.last_sequence(producer, epoch)?;
         Ok(last.map(|last| (last, self.shared.receipt_of_all())))
     }
@@ -238,12 +243,12 @@ impl Intake {
         identity: BatchIdentity,
         name: &str,
         batch: &Batch,
-    ) -> Result<Receipt> {
+    ) -> Result<PendingAck> {
         self.shared.check_sequence(identity, REQUEST_JUMP_MAX)?;
         self.shared.silence.record(identity.producer, self.now());
-        let receipt = self.shared.append_encoded(identity, name, batch)?;
+        let pending_ack = self.shared.append_encoded(identity, name, batch)?;
         self.shared.record_sequence(identity);
-        Ok(receipt)
+        Ok(pending_ack)
     }
 
     /// Whether the owner of a key may send as a producer (trust on first use): the first key shown
@@ -469,7 +474,7 @@ mod tests {
                         .unwrap();
                 }
             }
-            intake.append(&producer, writer).and_then(|receipt| receipt.wait_durable())
+            intake.append(&producer, writer).and_then(|pending_ack| pending_ack.wait_durable())
         };
         take(&["a"], 1).unwrap();
         assert!(matches!(take(&["b", "a"], 10_000), Err(Error::TooLarge { .. })));

@@ -13,7 +13,7 @@ use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
 use crate::error::{Error, Result};
-use crate::group_commit::{GroupCommit, Receipt};
+use crate::group_commit::{GroupCommit, PendingAck};
 use crate::ingest_writer::{IngestWriter, SeriesAdmission};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
@@ -67,8 +67,8 @@ pub(crate) struct IntakeState {
     pub(crate) warnings: Mutex<Vec<String>>,
     pub(crate) outcomes: BatchOutcomes,
     pub(crate) append_latency: LatencyHistogram,
-    /// Receipt of the batch that records the unclean shutdown, until it is durable.
-    pub(crate) shutdown_gap_receipt: Mutex<Option<Receipt>>,
+    /// Pending acknowledgement of the batch that records the unclean shutdown, until it is durable.
+    pub(crate) shutdown_gap_receipt: Mutex<Option<PendingAck>>,
     /// Whether data was lost at shutdown; only the next start can record it.
     pub(crate) is_unclean: AtomicBool,
     /// Maximum size of a batch, in bytes.
@@ -182,7 +182,7 @@ impl IntakeState {
         }
     }
 
-    pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<Receipt> {
+    pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<PendingAck> {
         self.silence.record_from(producer, (self.settings.clock)());
         let mut sequence = lock_sequence(&producer.0.sequence)?;
         // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
@@ -197,7 +197,7 @@ impl IntakeState {
         &self,
         identity: BatchIdentity,
         writer: IngestWriter,
-    ) -> Result<Receipt> {
+    ) -> Result<PendingAck> {
         let IngestWriter {
             new_series: told,
             referenced_series: named,
@@ -230,13 +230,13 @@ impl IntakeState {
             }
             done => done,
         };
-        let receipt =
+        let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         // A duplicate is not in the journal, and the canonical keys in it need not be either.
-        if !receipt.is_duplicate() {
+        if !pending_ack.is_duplicate() {
             told.iter().for_each(|known| known.set_registered());
         }
-        Ok(receipt)
+        Ok(pending_ack)
     }
 
     pub(crate) fn append_encoded(
@@ -244,7 +244,7 @@ impl IntakeState {
         identity: BatchIdentity,
         name: &str,
         batch: &Batch,
-    ) -> Result<Receipt> {
+    ) -> Result<PendingAck> {
         if self.target.store().is_none()
             && let Some(id) = first_by_id(batch)
         {
@@ -255,22 +255,22 @@ impl IntakeState {
         let batch = within.as_ref().unwrap_or(batch);
         let (counts, _) = counts::count_batch(batch.bytes())?;
         let append = || self.target.append(identity, batch);
-        let receipt =
+        let pending_ack =
             self.append_counted(batch.bytes().len(), identity.producer, &counts, append)?;
         if !name.is_empty() {
             self.ledger_reader.set_name(identity.producer, name);
         }
-        Ok(receipt)
+        Ok(pending_ack)
     }
 
-    pub(crate) fn repeated(&self) -> Receipt {
+    pub(crate) fn repeated(&self) -> PendingAck {
         self.outcomes.duplicate.add(1);
         self.receipt_of_all()
     }
 
-    /// Receipt of all batches in the journal; none of them is the caller's.
-    pub(crate) fn receipt_of_all(&self) -> Receipt {
-        self.group_commit.receipt(
+    /// Pending acknowledgement of all batches in the journal; none of them is the caller's.
+    pub(crate) fn receipt_of_all(&self) -> PendingAck {
+        self.group_commit.pending_ack(
             self.target.journal().watermarks().end,
             0,
             self.settings.level,
@@ -404,7 +404,7 @@ impl IntakeState {
         producer: u64,
         counts: &ProducerCounts,
         append: impl FnOnce() -> Result<Ack, store::Error>,
-    ) -> Result<Receipt> {
+    ) -> Result<PendingAck> {
         let level = self.settings.level;
         let size = bytes;
         let bytes = if level == Level::Disk { bytes as u64 } else { 0 };
@@ -433,7 +433,7 @@ impl IntakeState {
                 self.count_accepted(producer, counts);
             }
         }
-        Ok(self.group_commit.receipt(ack.positions.end, bytes, level, ack.is_duplicate))
+        Ok(self.group_commit.pending_ack(ack.positions.end, bytes, level, ack.is_duplicate))
     }
 
     pub(crate) fn check_backlog(&self, bytes: u64) -> Result<()> {
@@ -474,13 +474,15 @@ impl IntakeState {
         let mut telling = lock(&self.shutdown_gap_receipt);
         if telling.is_none() {
             match self.append(&self.producer(SELF_PRODUCER), writer) {
-                Ok(receipt) => *telling = Some(receipt),
+                Ok(pending_ack) => *telling = Some(pending_ack),
                 Err(error) => self
                     .add_audit_warning(format!("cannot record the unclean shutdown yet: {error}")),
             }
         }
         // A full journal may take long; other callers must not wait for it.
-        match telling.as_ref().and_then(|receipt| receipt.wait_durable_timeout(GAP_DURABLE_TIMEOUT))
+        match telling
+            .as_ref()
+            .and_then(|pending_ack| pending_ack.wait_durable_timeout(GAP_DURABLE_TIMEOUT))
         {
             Some(Ok(())) => self.ledger_reader.clear_unclean_shutdown(),
             Some(Err(error)) => {

@@ -26,7 +26,7 @@ const SUBSCRIBER_NAME: &str = "ledger";
 /// The same in earlier versions.
 const OLD_SUBSCRIBER_NAME: &str = "books";
 /// Directory of the ledgers, in the journal's directory.
-const FOLDER: &str = "ledgers";
+const DIR: &str = "ledgers";
 /// Maximum bytes that are counted and not yet written, about one segment of the usual size.
 const UNSAVED_BYTES_MAX: u64 = 16 << 20;
 
@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Directory of a journal's ledgers.
 pub(crate) fn ledger_dir(home: &WriteTarget) -> PathBuf {
-    home.journal().dir().join(FOLDER)
+    home.journal().dir().join(DIR)
 }
 
 impl LedgerReader {

@@ -1,8 +1,8 @@
 //! Write path: batches are appended to the journal before the sender is acknowledged.
 //!
 //! A source fills an [`IngestWriter`] with rows and passes it to [`Intake::append`]. It gets a
-//! [`Receipt`]: the batch is in the journal, and [`Receipt::wait_durable`] or
-//! [`Receipt::until_durable`] return when it has reached the configured durability level.
+//! [`PendingAck`]: the batch is in the journal, and [`PendingAck::wait_durable`] or
+//! [`PendingAck::until_durable`] return when it has reached the configured durability level.
 //! Concurrent senders share one sync (group commit). A batch has an identity, its own or a
 //! generated one, so that a duplicate is counted once. Each producer has an entry in the ledger.
 #![forbid(unsafe_code)]
@@ -41,7 +41,7 @@ mod audit;
 pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
 pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
-pub use group_commit::Receipt;
+pub use group_commit::PendingAck;
 pub use ingest_writer::IngestWriter;
 pub use intake::{Intake, REQUEST_JUMP_MAX, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX};
 pub use journal::log::{LogFn, LogLevel};

@@ -80,8 +80,8 @@ pub(crate) struct RecentBatches {
 
 impl RecentBatches {
     /// Opens the batches of a journal, in the directory of its ledgers.
-    pub(crate) fn open(disk: Arc<dyn Disk>, folder: PathBuf, journal: u128) -> RecentBatches {
-        let path = folder.join(FILE);
+    pub(crate) fn open(disk: Arc<dyn Disk>, dir: PathBuf, journal: u128) -> RecentBatches {
+        let path = dir.join(FILE);
         // Unreadable batches are unknown; the audit reports that.
         let bytes = read(&*disk, &path).unwrap_or_default();
         let batches: VecDeque<BatchCounts> = parse(&bytes, journal).into();

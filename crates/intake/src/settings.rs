@@ -20,7 +20,7 @@ pub struct Settings {
     /// retryable error.
     pub in_flight_bytes_max: u64,
     /// Whether background threads sync the journal, update the ledger and write the self metrics;
-    /// default: `true`. Otherwise a waiting receipt syncs, and
+    /// default: `true`. Otherwise a waiting pending acknowledgement syncs, and
     /// [`Intake::checkpoint_ledger`](crate::Intake::checkpoint_ledger) updates the ledger.
     pub background: bool,
     /// Whether self counters and histograms are also in shared memory, for `topdeck top` and other

@@ -89,8 +89,8 @@ pub fn repair(
     let paths = Paths::new(dir);
     // First check that the directory is a journal.
     settings(disk, &paths)?;
-    for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
-        disk.create_dir(&folder).io_context("create", &folder)?;
+    for directory in [paths.segments(), paths.checkpoints(), paths.locks()] {
+        disk.create_dir(&directory).io_context("create", &directory)?;
     }
     let guard = OpenLock::begin(disk, &paths)?;
     let _alone = HandleLocks::begin(disk, &paths, true, &guard)?;

@@ -40,7 +40,7 @@ impl Checkpoint {
         let mut payload = [0; PAYLOAD_BYTES];
         let mut fields = FieldTable::into(&CHECKPOINT, &mut payload[..]);
         fields.put("position", &self.position.to_le_bytes());
-        fields.put("committed", &self.committed_at.to_le_bytes());
+        fields.put("committed_at", &self.committed_at.to_le_bytes());
         fields.put(
             "kind",
             &[match self.kind {
@@ -57,7 +57,7 @@ impl Checkpoint {
         Checkpoint {
             name: name.to_owned(),
             position: fields.u64("position"),
-            committed_at: fields.i64("committed"),
+            committed_at: fields.i64("committed_at"),
             kind: if fields.u8("kind") == 0 {
                 CheckpointKind::Subscriber
             } else {
@@ -205,8 +205,8 @@ impl LockedCheckpoint {
     }
 
     /// Sets the position; durably, or only visible to other processes.
-    pub(crate) fn set(&mut self, position: u64, moved: i64, durably: bool) -> Result<()> {
-        let checkpoint = Checkpoint { position, committed_at: moved, ..self.get() };
+    pub(crate) fn set(&mut self, position: u64, committed_at: i64, durably: bool) -> Result<()> {
+        let checkpoint = Checkpoint { position, committed_at, ..self.get() };
         self.file.write(&checkpoint.payload())?;
         if durably { self.file.sync() } else { Ok(()) }
     }

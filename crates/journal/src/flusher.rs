@@ -14,7 +14,7 @@ use std::sync::Arc;
 use disk::{File, FileError, IoContext, OpenMode};
 
 use crate::buffer::{FAIL_STOP, FULL, FlushMark};
-use crate::codec::Compressor;
+use crate::compression::Compressor;
 use crate::error::{Error, FullReason, Result};
 use crate::frame::{self, FrameBody};
 use crate::gap::GapSet;
@@ -92,7 +92,7 @@ pub(crate) enum FlushOutcome {
 
 impl SegmentFlusher {
     pub(crate) fn new(mapped: &MappedJournal) -> Result<SegmentFlusher> {
-        let compressor = Compressor::new(mapped.stored_settings.settings.codec);
+        let compressor = Compressor::new(mapped.stored_settings.settings.compression);
         Ok(SegmentFlusher {
             lease_file: handle_locks::open(&*mapped.disk, &mapped.paths, "flusher")?,
             holds_lease: false,

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use crate::codec;
+use crate::compression;
 use crate::layout::{FRAME, FRAME_ALIGN, FRAME_BYTES, FRAME_MAGIC, FieldTable, field};
 use crate::level::BatchIdentity;
 use crate::settings::Compression;
@@ -30,7 +30,7 @@ pub(crate) struct FrameHeader {
     pub(crate) raw_bytes: u32,
     pub(crate) time_min: i64,
     pub(crate) time_max: i64,
-    pub(crate) codec: Compression,
+    pub(crate) compression: Compression,
     body_crc: u32,
 }
 
@@ -51,7 +51,7 @@ impl FrameHeader {
             raw_bytes: fields.u32("raw_bytes"),
             time_min: fields.i64("time_min"),
             time_max: fields.i64("time_max"),
-            codec: codec::codec_from_number(fields.u8("codec"))?,
+            compression: compression::compression_from_number(fields.u8("compression"))?,
             body_crc: fields.u32("body_crc"),
         };
         // A record takes at least the byte of its length, so a frame has at most as many records as
@@ -108,10 +108,10 @@ pub(crate) fn encode_frame(
     out: &mut Vec<u8>,
     content: FrameBody,
     raw: &[u8],
-    compressor: &mut codec::Compressor,
+    compressor: &mut compression::Compressor,
     salt: u32,
 ) {
-    let (codec, stored) = compressor.compress(raw);
+    let (compression, stored) = compressor.compress(raw);
     let at = out.len();
     out.resize(at.saturating_add(FRAME_BYTES), 0);
     out.extend_from_slice(stored);
@@ -131,7 +131,7 @@ pub(crate) fn encode_frame(
     fields.put("first_position", &content.first.to_le_bytes());
     fields.put("time_min", &content.time_min.to_le_bytes());
     fields.put("time_max", &content.time_max.to_le_bytes());
-    fields.put("codec", &[codec::codec_number(codec)]);
+    fields.put("compression", &[compression::compression_number(compression)]);
     let crc = head_crc(head, salt);
     head[field(&FRAME, "header_crc")].copy_from_slice(&crc.to_le_bytes());
 }
@@ -275,7 +275,7 @@ impl<'a> Iterator for RecordIter<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codec::Compressor;
+    use crate::compression::Compressor;
 
     const ID: BatchIdentity = BatchIdentity { producer: 7, epoch: u64::MAX, sequence: 300 };
 

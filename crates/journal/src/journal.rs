@@ -84,8 +84,8 @@ impl Journal {
             matches!(disk.list(above), Err(error) if error.kind() == std::io::ErrorKind::NotFound)
         });
         let changed = missing.count().saturating_add(1);
-        for folder in [&paths.dir, &paths.segments(), &paths.checkpoints(), &paths.locks()] {
-            disk.create_dir(folder).io_context("create", folder)?;
+        for directory in [&paths.dir, &paths.segments(), &paths.checkpoints(), &paths.locks()] {
+            disk.create_dir(directory).io_context("create", directory)?;
         }
         let _guard = OpenLock::begin(disk, &paths)?;
         match StoredSettings::read(disk, &paths) {
@@ -100,13 +100,13 @@ impl Journal {
         // On a full disk they could not be created later, and a power loss removes files created
         // later.
         HandleLocks::prepare(disk, &paths)?;
-        for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
-            disk.sync_dir(&folder).io_context("fsync directory", &folder)?;
+        for directory in [paths.segments(), paths.checkpoints(), paths.locks()] {
+            disk.sync_dir(&directory).io_context("fsync directory", &directory)?;
         }
         // Last, because this file makes the directory a journal.
         stored_settings.create(disk, &paths)?;
-        for folder in above.into_iter().take(changed) {
-            disk.sync_dir(folder).io_context("fsync parent directory of", folder)?;
+        for directory in above.into_iter().take(changed) {
+            disk.sync_dir(directory).io_context("fsync parent directory of", directory)?;
         }
         Ok(())
     }
@@ -124,8 +124,8 @@ impl Journal {
                 }
                 (Err(error), _) => return Err(error),
             };
-        for folder in [paths.segments(), paths.checkpoints(), paths.locks()] {
-            disk.create_dir(&folder).io_context("create", &folder)?;
+        for directory in [paths.segments(), paths.checkpoints(), paths.locks()] {
+            disk.create_dir(&directory).io_context("create", &directory)?;
         }
         let guard = OpenLock::begin(&*disk, &paths)?;
         let handle_locks = HandleLocks::begin(&*disk, &paths, options.is_exclusive, &guard)?;
@@ -337,13 +337,13 @@ impl Journal {
             Ok(mut held) => held.set(position, mapped.now(), true)?,
             // Only the name is known: assume a subscriber that pins records, which loses nothing.
             Err(Error::CheckpointCorrupt { .. }) => {
-                let moved = mapped.now();
+                let committed_at = mapped.now();
                 let kind = CheckpointKind::Subscriber;
                 let name = name.to_owned();
                 let checkpoint = Checkpoint {
                     name,
                     position,
-                    committed_at: moved,
+                    committed_at,
                     kind,
                     pins_records: true,
                     is_degraded: false,

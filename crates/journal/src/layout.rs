@@ -1,8 +1,8 @@
 //! Layout of the journal's files, as in `docs/formats/journal.md`.
 //!
 //! All numbers are little-endian, lengths and offsets in bytes, times in nanoseconds since the Unix
-//! epoch, checksums CRC-32C (Castagnoli). A table lists (name, offset, size); each ends at its size
-//! constant.
+//! epoch, checksums CRC-32C (Castagnoli). A table lists (name, offset, size); a test compares
+//! the tables with the page.
 
 #![cfg_attr(
     not(test),
@@ -49,7 +49,7 @@ pub const FRAME: [Field; 11] = [
     ("first_position", 24, 8),
     ("time_min", 32, 8),
     ("time_max", 40, 8),
-    ("codec", 48, 1),
+    ("compression", 48, 1),
     ("reserved", 49, 7),
 ];
 /// Size of [`FRAME`].
@@ -81,15 +81,19 @@ pub const SETTINGS: [Field; 9] = [
     ("bytes_max", 40, 8),
     ("age_max", 48, 8),
     ("dedup_producers", 56, 4),
-    ("codec", 60, 1),
+    ("compression", 60, 1),
     ("on_full", 61, 1),
 ];
+/// Size of [`SETTINGS`].
+const SETTINGS_BYTES: usize = 62;
 /// The first bytes of each copy of the settings.
 pub const SETTINGS_MAGIC: [u8; 8] = *b"tdJsetng";
 
 /// Payload of a checkpoint.
 pub const CHECKPOINT: [Field; 4] =
-    [("position", 0, 8), ("committed", 8, 8), ("kind", 16, 1), ("pins_records", 17, 1)];
+    [("position", 0, 8), ("committed_at", 8, 8), ("kind", 16, 1), ("pins_records", 17, 1)];
+/// Size of [`CHECKPOINT`].
+const CHECKPOINT_BYTES: usize = 18;
 /// The first bytes of each copy of a checkpoint.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"tdJcheck";
 
@@ -100,7 +104,7 @@ pub const GAPS: [Field; 5] =
 pub(crate) const GAPS_BYTES: usize = 24;
 /// First bytes of the gaps file.
 pub const GAPS_MAGIC: [u8; 8] = *b"tdJgaps1";
-/// Gap, before its producers.
+/// Gap, before its producers. `complete`: times and producers describe exactly these positions.
 pub const GAP: [Field; 8] = [
     ("first_position", 0, 8),
     ("end_position", 8, 8),
@@ -124,7 +128,8 @@ pub const GAP_PRODUCER: [Field; 5] = [
 /// Size of [`GAP_PRODUCER`].
 pub(crate) const GAP_PRODUCER_BYTES: usize = 40;
 
-/// Entry of the buffer, before its optional words and its body.
+/// Entry of the buffer: the records of one append. Before the body it may have the identity of a
+/// batch and the number of records (`docs/formats/journal.md`).
 pub const ENTRY: [Field; 4] =
     [("crc", 0, 4), ("length", 4, 4), ("first_position", 8, 8), ("time", 16, 8)];
 /// Size of [`ENTRY`].
@@ -135,8 +140,8 @@ const _: () = {
     check_contiguous(&PRODUCER, PRODUCER_BYTES);
     check_contiguous(&FRAME, FRAME_BYTES);
     check_contiguous(&SUPERBLOCK, SUPERBLOCK_BYTES);
-    check_contiguous(&SETTINGS, 62);
-    check_contiguous(&CHECKPOINT, 18);
+    check_contiguous(&SETTINGS, SETTINGS_BYTES);
+    check_contiguous(&CHECKPOINT, CHECKPOINT_BYTES);
     check_contiguous(&GAPS, GAPS_BYTES);
     check_contiguous(&GAP, GAP_BYTES);
     check_contiguous(&GAP_PRODUCER, GAP_PRODUCER_BYTES);
@@ -162,7 +167,7 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..])
 }
 
-/// Index of a field in its table.
+/// Byte range of a field.
 pub(crate) const fn field(fields: &[Field], name: &str) -> std::ops::Range<usize> {
     let mut i = 0;
     while i < fields.len() {

@@ -36,7 +36,7 @@
 mod buffer;
 mod check;
 mod checkpoint;
-mod codec;
+mod compression;
 mod error;
 mod eviction;
 mod flusher;

@@ -8,7 +8,7 @@ use disk::{Disk, IoContext, OpenMode};
 
 use crate::buffer::{AppendLockGuard, Buffer};
 use crate::checkpoint::RetentionHolds;
-use crate::codec;
+use crate::compression;
 use crate::error::{Error, FullReason, Result};
 use crate::handle_locks::{HandleLocks, LivenessProbe};
 use crate::layout::{FieldTable, SETTINGS, SETTINGS_MAGIC};
@@ -31,7 +31,7 @@ impl StoredSettings {
     fn payload(&self) -> [u8; PAYLOAD_BYTES] {
         let mut payload = [0; PAYLOAD_BYTES];
         let mut fields = FieldTable::into(&SETTINGS, &mut payload[..]);
-        let Settings { codec, buffer_bytes, segment_bytes, dedup_producers, limits } =
+        let Settings { compression, buffer_bytes, segment_bytes, dedup_producers, limits } =
             self.settings;
         let age_max = limits
             .age_max
@@ -43,7 +43,7 @@ impl StoredSettings {
         fields.put("bytes_max", &limits.bytes_max.unwrap_or(u64::MAX).to_le_bytes());
         fields.put("age_max", &age_max.to_le_bytes());
         fields.put("dedup_producers", &dedup_producers.to_le_bytes());
-        fields.put("codec", &[codec::codec_number(codec)]);
+        fields.put("compression", &[compression::compression_number(compression)]);
         fields.put(
             "on_full",
             &[match limits.on_full {
@@ -61,7 +61,8 @@ impl StoredSettings {
             id: fields.u128("journal_id"),
             created: fields.i64("created"),
             settings: Settings {
-                codec: codec::codec_from_number(fields.u8("codec")).unwrap_or(Compression::None),
+                compression: compression::compression_from_number(fields.u8("compression"))
+                    .unwrap_or(Compression::None),
                 buffer_bytes: fields.u64("buffer_bytes"),
                 segment_bytes: fields.u64("segment_bytes"),
                 dedup_producers: fields.u32("dedup_producers"),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use disk::{Disk, File, FileError, IoContext, OpenMode};
 
-use crate::codec::Decompressor;
+use crate::compression::Decompressor;
 use crate::error::{Error, Result};
 use crate::frame::{self, FrameHeader, RecordIter};
 use crate::layout::{
@@ -281,7 +281,7 @@ impl SegmentScan {
         raw: &mut Vec<u8>,
     ) -> bool {
         raw.resize(head.raw_bytes as usize, 0);
-        self.decompressor.decompress(head.codec, &self.window[body], raw)
+        self.decompressor.decompress(head.compression, &self.window[body], raw)
             && RecordIter::new(raw, head.first).contains_exactly(u64::from(head.records))
     }
 

@@ -41,7 +41,7 @@ pub struct Limits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Compression of new frames.
-    pub codec: Compression,
+    pub compression: Compression,
     /// Size of the pre-commit buffer: a power of two of bytes, [`BUFFER_BYTES_MIN`] to
     /// [`BUFFER_BYTES_MAX`]. With 128 KiB or more, there is space for appends while a frame is
     /// written.
@@ -73,7 +73,7 @@ impl Default for Settings {
     /// appends at the limit.
     fn default() -> Settings {
         Settings {
-            codec: Compression::default(),
+            compression: Compression::default(),
             buffer_bytes: 1 << 20,
             segment_bytes: 16 << 20,
             dedup_producers: 1024,

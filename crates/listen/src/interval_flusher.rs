@@ -335,7 +335,7 @@ impl IntervalFlusher {
         if !writer.is_empty() {
             // No sender waits for a response, so the write does not wait for durability.
             match self.intake.append(&self.shared.counters.producer, writer) {
-                Ok(receipt) => drop(receipt),
+                Ok(pending_ack) => drop(pending_ack),
                 Err(error) => return (count, Err(error)),
             }
         }
@@ -358,7 +358,7 @@ impl IntervalFlusher {
             &mut writer,
         );
         match self.intake.append(&self.shared.counters.producer, writer) {
-            Ok(receipt) => drop(receipt),
+            Ok(pending_ack) => drop(pending_ack),
             Err(error) if error.is_retryable() => return false,
             Err(error) => self.shared.recent_errors.push(format!("a gap: {error}")),
         }

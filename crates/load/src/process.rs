@@ -226,10 +226,10 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let wrong = |cause: String| Error::Program { name: name.display().to_string(), cause };
     let is_file = |path: &Path| path.is_file();
     let is_allowed = |path: &Path| access(path, Access::EXEC_OK).is_ok();
-    let folders = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
+    let dirs = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
     let candidates: Vec<PathBuf> = match name.as_bytes().contains(&b'/') {
         true => vec![PathBuf::from(name)],
-        false => std::env::split_paths(&folders).map(|folder| folder.join(name)).collect(),
+        false => std::env::split_paths(&dirs).map(|dir| dir.join(name)).collect(),
     };
     // An empty name would match the directories themselves, which are no files.
     if let Some(found) = candidates.iter().find(|path| is_file(path) && is_allowed(path)) {
@@ -244,6 +244,6 @@ fn find(name: &OsStr) -> Result<PathBuf, Error> {
         None if candidates.len() == 1 && candidates[0].as_os_str() == name => {
             "no such file; give its path".to_owned()
         }
-        None => format!("not found in PATH ({}); install it, or give its path", folders.display()),
+        None => format!("not found in PATH ({}); install it, or give its path", dirs.display()),
     }))
 }

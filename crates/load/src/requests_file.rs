@@ -10,20 +10,20 @@ use crate::template::Template;
 const WEIGHT_MAX: f64 = 1e300;
 
 impl Requests {
-    /// Parses a requests file (`docs/load.md`). Relative paths in it are resolved against `folder`.
-    pub fn parse(text: &str, folder: &std::path::Path) -> Result<Requests, RequestsError> {
+    /// Parses a requests file (`docs/load.md`). Relative paths in it are resolved against `dir`.
+    pub fn parse(text: &str, dir: &std::path::Path) -> Result<Requests, RequestsError> {
         let config: RequestsConfig = toml::from_str(text)?;
         if config.request.is_empty() {
             return Err(RequestsError::Empty);
         }
         let mut variables = Vec::new();
         for (name, values) in config.variables {
-            let values = values.read(&name, folder)?;
+            let values = values.read(&name, dir)?;
             variables.push((name, values));
         }
         let names: Vec<String> = variables.iter().map(|one| one.0.clone()).collect();
         let requests = config.request.into_iter().enumerate();
-        let requests = requests.map(|(number, one)| one.read(number, &names, folder));
+        let requests = requests.map(|(number, one)| one.read(number, &names, dir));
         let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
         let heaviest = requests.iter().max_by(|a, b| a.weight.total_cmp(&b.weight));
         if let Some(Request { name, weight, .. }) =
@@ -73,11 +73,11 @@ enum ValuesConfig {
 }
 
 fn file<T>(
-    folder: &std::path::Path,
+    dir: &std::path::Path,
     name: &str,
     read: impl Fn(&std::path::Path) -> std::io::Result<T>,
 ) -> Result<T, RequestsError> {
-    let path = folder.join(name);
+    let path = dir.join(name);
     read(&path).map_err(|error| RequestsError::File { path: path.display().to_string(), error })
 }
 
@@ -94,7 +94,7 @@ fn hex(text: &str) -> Result<Vec<u8>, RequestsError> {
 }
 
 impl ValuesConfig {
-    fn read(self, name: &str, folder: &std::path::Path) -> Result<VariableValues, RequestsError> {
+    fn read(self, name: &str, dir: &std::path::Path) -> Result<VariableValues, RequestsError> {
         let none = || RequestsError::NoValue { name: name.to_owned() };
         let values = match self {
             ValuesConfig::OneOf(all) => all,
@@ -103,7 +103,7 @@ impl ValuesConfig {
             }
             ValuesConfig::Between { .. } => return Err(none()),
             ValuesConfig::Lines { file: name } => {
-                let lines = file(folder, &name, |path| std::fs::read_to_string(path))?;
+                let lines = file(dir, &name, |path| std::fs::read_to_string(path))?;
                 lines.lines().map(str::to_owned).collect()
             }
         };
@@ -116,7 +116,7 @@ impl RequestConfig {
         self,
         number: usize,
         names: &[String],
-        folder: &std::path::Path,
+        dir: &std::path::Path,
     ) -> Result<Request, RequestsError> {
         let template = |text: &str| Template::parse(text, names);
         let has_more = self.method.is_some()
@@ -128,9 +128,7 @@ impl RequestConfig {
         let body = match (self.body.or(self.sql), self.body_file, self.body_hex) {
             (Some(text), _, _) => template(&text)?,
             // A file is sent unchanged: its braces are not variables.
-            (None, Some(name), _) => {
-                Template::bytes(file(folder, &name, |path| std::fs::read(path))?)
-            }
+            (None, Some(name), _) => Template::bytes(file(dir, &name, |path| std::fs::read(path))?),
             (None, None, Some(text)) => Template::bytes(hex(&text)?),
             (None, None, None) => Template::default(),
         };

@@ -76,9 +76,9 @@ pub struct TrialMeasurement {
     /// Service times. Nanoseconds.
     pub service: Histogram,
     /// Failed requests.
-    pub failed: u64,
+    pub failed_requests: u64,
     /// Share of requests without a known outcome because the generator stalled.
-    pub unknown_share: f64,
+    pub unknown_outcome_share: f64,
     /// Validity warnings of the run.
     pub warnings: Vec<ValidityWarning>,
 }
@@ -89,8 +89,8 @@ impl From<&RunResult> for TrialMeasurement {
         TrialMeasurement {
             response: tally.response.clone(),
             service: tally.service.clone(),
-            failed: tally.failures(),
-            unknown_share: (tally.not_sent + tally.observed_late) as f64
+            failed_requests: tally.failures(),
+            unknown_outcome_share: (tally.not_sent + tally.observed_late) as f64
                 / tally.scheduled.max(1) as f64,
             warnings: run.warnings.clone(),
         }
@@ -132,7 +132,7 @@ pub struct SustainedRate {
     /// Per second.
     pub rate: f64,
     /// Confirmation trials that passed.
-    pub passed: u32,
+    pub passed_runs: u32,
     /// Confirmation trials.
     pub runs: u32,
 }
@@ -208,7 +208,7 @@ impl Default for CapacitySearch {
 impl SloCondition {
     /// Whether a trial passes.
     pub fn is_met(&self, measurement: &TrialMeasurement) -> bool {
-        self.requirement.is_met_by(&measurement.response, measurement.failed)
+        self.requirement.is_met_by(&measurement.response, measurement.failed_requests)
     }
 }
 
@@ -291,7 +291,7 @@ impl<E> SearchState<'_, E> {
         for attempt in 1.. {
             let measurement =
                 (self.measure)(TrialSpec { rate, duration_ns, number: self.trials.len() })?;
-            let is_clear = measurement.unknown_share <= UNKNOWN_SHARE_MAX;
+            let is_clear = measurement.unknown_outcome_share <= UNKNOWN_SHARE_MAX;
             let is_generator_limited =
                 measurement.warnings.iter().any(is_generator_limited) || !is_clear;
             let is_passed = passes(&measurement) && is_clear;
@@ -392,14 +392,14 @@ impl<E> SearchState<'_, E> {
     ) -> Result<(Option<SustainedRate>, UpperBound), E> {
         let runs = self.search.confirmations;
         for lowered in 0.. {
-            let (mut passed, mut is_generator_limited) = (0, false);
+            let (mut passed_runs, mut is_generator_limited) = (0, false);
             for _ in 0..runs {
                 let outcome = self.run_trial(rate, TrialPurpose::Confirmation, passes)?;
-                passed += u32::from(outcome == TrialOutcome::Passed);
+                passed_runs += u32::from(outcome == TrialOutcome::Passed);
                 is_generator_limited |= outcome == TrialOutcome::GeneratorLimited;
             }
-            if f64::from(passed) >= PASS_SHARE_MIN * f64::from(runs) {
-                return Ok((Some(SustainedRate { rate, passed, runs }), upper_bound));
+            if f64::from(passed_runs) >= PASS_SHARE_MIN * f64::from(runs) {
+                return Ok((Some(SustainedRate { rate, passed_runs, runs }), upper_bound));
             }
             upper_bound = if is_generator_limited {
                 UpperBound::GeneratorLimited(rate)
@@ -422,13 +422,16 @@ impl<E> SearchState<'_, E> {
         let lowest = self.trials.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
         let base = lowest.map_or(0.0, |step| p99(&step.measurement.service));
         let together = move |one: &TrialMeasurement| {
-            let all = one.response.count() + one.failed;
-            p99(&one.response) <= KNEE_FACTOR * base && one.failed as f64 <= 0.01 * all as f64
+            let all = one.response.count() + one.failed_requests;
+            p99(&one.response) <= KNEE_FACTOR * base
+                && one.failed_requests as f64 <= 0.01 * all as f64
         };
         // Earlier trials are reused: the majority decides for each rate.
         let mut known: Vec<(f64, i32, bool)> = Vec::new();
-        for step in
-            self.trials.iter().filter(|step| step.measurement.unknown_share <= UNKNOWN_SHARE_MAX)
+        for step in self
+            .trials
+            .iter()
+            .filter(|step| step.measurement.unknown_outcome_share <= UNKNOWN_SHARE_MAX)
         {
             let vote = if together(&step.measurement) { 1 } else { -1 };
             match known.iter_mut().find(|one| one.0 == step.rate) {
@@ -481,7 +484,7 @@ impl SustainedRate {
             return (0.0, 1.0);
         }
         let n = f64::from(self.runs);
-        let share = f64::from(self.passed) / n;
+        let share = f64::from(self.passed_runs) / n;
         let middle = share + Z * Z / (2.0 * n);
         let half = Z * (share * (1.0 - share) / n + Z * Z / (4.0 * n * n)).sqrt();
         let scale = 1.0 + Z * Z / n;
@@ -503,7 +506,7 @@ impl fmt::Display for SearchResult {
                     "sustained: {least}{} ({} of {} confirmation runs passed, 95 % confidence: \
                      {:.0} to {:.0} % of all runs)",
                     format_rate(sustained.rate),
-                    sustained.passed,
+                    sustained.passed_runs,
                     sustained.runs,
                     from * 100.0,
                     to * 100.0

@@ -1,7 +1,7 @@
 //! Data model: series, samples, gaps, batches.
 //!
-//! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened in
-//! `[start, end)`.
+//! Times are nanoseconds since the Unix epoch, as `i64`. A sample is what happened
+//! from `start` to `end`; no decoder knows to which side a value at an end belongs.
 //!
 //! ```
 //! use hist::Histogram;

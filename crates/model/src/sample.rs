@@ -4,8 +4,8 @@ use hist::Histogram;
 
 use crate::series::SeriesKind;
 
-/// Value of a series for the interval `[start, end)`, in nanoseconds since the Unix epoch, or at
-/// the instant `end` if both are equal.
+/// Value of a series for the interval from `start` to `end`, in nanoseconds since the Unix epoch,
+/// or at the instant `end` if both are equal.
 ///
 /// In a cumulative series `end` is the sample's timestamp, and `start` the time from which it
 /// counts, or `end` if the source does not report it.

@@ -290,7 +290,7 @@ impl Role for PullRole {
         self.pull.reload(&settings.settings()?).await?;
         let mut lines = Vec::new();
         if self.settings != *settings {
-            lines.push("scrapes and checks reloaded".to_owned());
+            lines.push("scrape targets and checks reloaded".to_owned());
             self.settings = settings.clone();
         }
         Ok(lines)

@@ -1,4 +1,4 @@
-//! Settings of scrapes and checks.
+//! Settings of scrape targets and checks.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -134,7 +134,7 @@ pub(crate) fn resolve_target(common: &JobCommon<'_>) -> Result<(Endpoint, Dialer
     Ok((target, dialer.map_err(|cause| Error::Tls { job: job(), cause })?))
 }
 
-/// Settings common to scrapes and checks.
+/// Settings common to scrape targets and checks.
 pub(crate) struct JobCommon<'a> {
     pub(crate) kind: &'static str,
     pub(crate) name: &'a str,

@@ -3,7 +3,7 @@
 //! [`parse`] builds a tree from a text, [`Signature`] describes each function, and [`bind()`]
 //! resolves functions and argument values so that the tree can be evaluated.
 //!
-//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`SOURCES_MAX`] and `ARGUMENTS_MAX` together
+//! Limits: [`EXPRESSION_BYTES_MAX`], [`DEPTH_MAX`], [`INPUTS_MAX`] and `ARGUMENTS_MAX` together
 //! bound the cost of parsing untrusted text.
 
 mod aggregate;
@@ -81,7 +81,7 @@ pub(crate) const EXPRESSION_BYTES_MAX: usize = 256 << 10;
 /// Maximum depth of a tree. A pipe of n calls has depth n. Functions that walk a tree are
 /// recursive.
 pub const DEPTH_MAX: usize = 100;
-/// Maximum number of sources of a call, and of operands in a chain of one operator.
-pub(crate) const SOURCES_MAX: usize = 1000;
+/// Maximum number of inputs of a call, and of operands in a chain of one operator.
+pub(crate) const INPUTS_MAX: usize = 1000;
 /// Maximum number of arguments of a call.
 pub(crate) const ARGUMENTS_MAX: usize = 1000;

@@ -41,7 +41,7 @@ pub enum ResultData {
     /// Streams over a range.
     Matrix(Vec<Stream>),
     /// Raw samples.
-    Points(Vec<SeriesPoints>),
+    RawSamples(Vec<SeriesPoints>),
 }
 
 impl ResultData {
@@ -53,7 +53,7 @@ impl ResultData {
             ResultData::Vector(streams) | ResultData::Matrix(streams) => {
                 streams.iter().map(Stream::samples).sum()
             }
-            ResultData::Points(all) => {
+            ResultData::RawSamples(all) => {
                 let samples = all.iter().flat_map(|series| &series.points);
                 samples.map(|sample| sample.value.samples()).sum()
             }
@@ -198,7 +198,7 @@ fn execute_promql(
                 series.labels = series.labels.without_metadata();
             }
             samples.sort_by(|a, b| a.labels.cmp(&b.labels));
-            Ok(ResultData::Points(samples))
+            Ok(ResultData::RawSamples(samples))
         }
         (_, promql::ValueType::Scalar) => Ok(ResultData::Scalar(evaluation.scalar(node, steps)?)),
         _ => {

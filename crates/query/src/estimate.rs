@@ -146,7 +146,7 @@ impl CostEstimate<'_> {
 mod tests {
     use hist::Mixture;
     use model::{Selector, SeriesKind};
-    use store::{HOUR, MINUTE, NumberSummary, SECOND, TimeGrid};
+    use store::{HOUR, MINUTE, NumberAggregate, SECOND, TimeGrid};
 
     use super::*;
     use crate::labels::LabelSet;
@@ -185,7 +185,7 @@ mod tests {
             &self,
             _: &[&SeriesHandle],
             _: TimeGrid,
-        ) -> Result<ColumnRead<Option<NumberSummary>>> {
+        ) -> Result<ColumnRead<Option<NumberAggregate>>> {
             panic!("nothing is read")
         }
     }

@@ -46,7 +46,7 @@ pub enum BucketGrid {
     Custom(Arc<[f64]>),
     /// Buckets of another scheme, as numbered by `hist`; values beyond the last one are under
     /// `i32::MAX`.
-    Native(Scheme),
+    Scheme(Scheme),
 }
 
 /// Histogram with counts that may be fractional or negative.

@@ -173,7 +173,7 @@ fn caql_max_queries(text: &str) -> Vec<MaxQuery> {
     let mut root = &expr;
     // `label` calls do not change values.
     while let caql::CaqlExprKind::Call(call) = &root.kind
-        && let ("label", [source]) = (call.name.as_str(), &call.sources[..])
+        && let ("label", [source]) = (call.name.as_str(), &call.inputs[..])
     {
         root = source;
     }
@@ -196,8 +196,8 @@ fn caql_max_expression(text: &str, expr: &caql::CaqlExpr) -> Option<String> {
         _ => return None,
     };
     let of = |source: &caql::CaqlExpr| text.get(source.span.start..source.span.end);
-    let sources: Vec<&str> = call.sources.iter().map(of).collect::<Option<_>>()?;
-    Some(format!("{maximum}(){{{}}}", sources.join(", ")))
+    let inputs: Vec<&str> = call.inputs.iter().map(of).collect::<Option<_>>()?;
+    Some(format!("{maximum}(){{{}}}", inputs.join(", ")))
 }
 
 fn collect_caql_max_queries(text: &str, expr: &caql::CaqlExpr, questions: &mut Vec<String>) {
@@ -208,7 +208,7 @@ fn collect_caql_max_queries(text: &str, expr: &caql::CaqlExpr, questions: &mut V
         return;
     }
     let children = match &expr.kind {
-        caql::CaqlExprKind::Call(call) => &call.sources,
+        caql::CaqlExprKind::Call(call) => &call.inputs,
         caql::CaqlExprKind::Operation { operands, .. } => operands,
         caql::CaqlExprKind::Literal(_) => return,
     };

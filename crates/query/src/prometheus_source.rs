@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use hist::Mixture;
 use model::{Gap, Selector, Series, SeriesKind};
-use store::{HistogramIncrements, NumberSummary, TimeGrid};
+use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
 use crate::classic_part::{self, BucketBounds, ClassicPart};
 use crate::context::QueryContext;
@@ -367,12 +367,12 @@ impl<'a> PrometheusSource<'a> {
         &self,
         series: &ClassicSeries,
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         let mut read = self.stored.histograms(&series.histogram.of_histograms(), grid)?;
         converted_unit::divide_mixtures(&mut read, series.histogram.divisor);
         let value = |mixture: &Mixture| {
             let histogram = (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))?;
-            series.part.value(&histogram).map(NumberSummary::of_number)
+            series.part.value(&histogram).map(NumberAggregate::of_number)
         };
         Ok(ColumnRead { values: read.values.iter().map(value).collect(), gaps: read.gaps })
     }
@@ -584,7 +584,7 @@ impl Source for PrometheusSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         let entries: Vec<Option<Arc<SourceSeries>>> =
             series.iter().map(|handle| self.entry(handle)).collect();
         let mut stored: BTreeMap<u64, Vec<&SeriesHandle>> = BTreeMap::new();

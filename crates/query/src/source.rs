@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use store::{HistogramIncrements, NumberSummary, TimeGrid};
+use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
 use crate::error::Result;
 use crate::labels::LabelSet;
@@ -146,5 +146,5 @@ pub trait Source: Sync {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>>;
+    ) -> Result<ColumnRead<Option<NumberAggregate>>>;
 }

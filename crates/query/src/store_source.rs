@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
 use store::{
-    ColumnIter, HistogramIncrements, NumberSummary, ReadView, SampleReader, SelectedSeries,
+    ColumnIter, HistogramIncrements, NumberAggregate, ReadView, SampleReader, SelectedSeries,
     TimeColumn, TimeGrid,
 };
 
@@ -298,8 +298,8 @@ impl Source for StoreSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
-        let bytes = |_: &Option<NumberSummary>| size_of::<Option<NumberSummary>>() as u64;
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+        let bytes = |_: &Option<NumberAggregate>| size_of::<Option<NumberAggregate>>() as u64;
         self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
     }
 }

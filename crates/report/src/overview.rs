@@ -77,10 +77,10 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     let name = row["name"].as_str().unwrap_or("").to_owned();
     let name = service.chain([name]).collect::<Vec<_>>().join(" ");
     let threshold = row["threshold"]["value"].as_f64();
-    let source = match row["threshold"]["source"].as_str() {
+    let origin = match row["threshold"]["origin"].as_str() {
         Some("p99") => learned_text(&row["threshold"]),
         None if row["unusual"].is_null() => "not read yet".to_owned(),
-        source => source.unwrap_or("too few values").to_owned(),
+        origin => origin.unwrap_or("too few values").to_owned(),
     };
     let age = row["latest_ns"].as_i64().map(|latest| duration_text(rounded_age(now - latest)));
     vec![
@@ -94,12 +94,12 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
             _ => count("above_now"),
         },
         count("above_today"),
-        match (threshold, row["threshold"]["source"].as_str()) {
+        match (threshold, row["threshold"]["origin"].as_str()) {
             (Some(value), Some("p99")) => numbers.estimate(value),
             (Some(value), _) => numbers.exact(value),
             (None, _) => "none".to_owned(),
         },
-        source,
+        origin,
         unusual_text(&row["unusual"]),
         format!("{:.1}/s", row["rate"].as_f64().unwrap_or(0.0)),
         value("p50"),

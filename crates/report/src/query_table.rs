@@ -55,8 +55,8 @@ impl ResultPage<'_> {
             }
             ResultData::Vector(streams) => self.vector(streams),
             ResultData::Matrix(streams) => self.matrix(streams),
-            ResultData::Points(series) if series.is_empty() => return format!("{NO_RESULT}\n"),
-            ResultData::Points(series) => self.samples(series),
+            ResultData::RawSamples(series) if series.is_empty() => return format!("{NO_RESULT}\n"),
+            ResultData::RawSamples(series) => self.samples(series),
         }
         for maxima in self.maxima.iter().filter(|maxima| !maxima.is_per_stream) {
             self.text.push_str(&format!("  {}\n", merged_maxima_line(maxima)));

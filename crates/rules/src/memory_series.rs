@@ -6,7 +6,7 @@ use std::ops::Range;
 use hist::Mixture;
 use model::{Selector, Series, SeriesKind};
 use query::{ColumnRead, LabelSet, NAME, SeriesHandle, SeriesPoint, Source, StepValue};
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 /// Series with their samples by time.
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Source for MemorySeries {
         &self,
         _: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
         // PromQL reads the samples of gauges.
         Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
     }

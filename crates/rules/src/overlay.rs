@@ -12,7 +12,7 @@ use query::{
     ColumnRead, LabelSet, Language, NAME, QueryContext, QueryRequest, ResultData, SeriesHandle,
     SeriesPoint, Settings, Source, StepValue, StoredMetric, execute, promql,
 };
-use store::{HistogramIncrements, NumberSummary, TimeGrid};
+use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 
@@ -99,7 +99,7 @@ impl OverlayEvaluator for SourceEvaluator<'_> {
                     value: StepValue::Number(number),
                 })
                 .collect()),
-            ResultData::Text(_) | ResultData::Matrix(_) | ResultData::Points(_) => {
+            ResultData::Text(_) | ResultData::Matrix(_) | ResultData::RawSamples(_) => {
                 Err(RuleQueryError("rule result is not a vector or scalar".to_owned()))
             }
         }
@@ -254,7 +254,7 @@ impl Source for OverlaySource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> query::Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
         self.source.numbers(&stored_references(series), grid)
     }
 }

@@ -35,13 +35,13 @@ impl Default for FileRetention {
 
 /// Removes files beyond the limits from a directory and returns their number. Files that cannot be
 /// read or removed are skipped.
-pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
+pub fn remove_expired(dir: &Path, limits: FileRetention) -> usize {
     // Processes in a container remove their own files.
-    if folder.starts_with("/proc") {
+    if dir.starts_with("/proc") {
         return 0;
     }
-    let mut removed = unfinished_files(folder).filter(|path| fs::remove_file(path).is_ok()).count();
-    let mut exited_files: Vec<(u64, bool, PathBuf)> = metrics_files(folder)
+    let mut removed = unfinished_files(dir).filter(|path| fs::remove_file(path).is_ok()).count();
+    let mut exited_files: Vec<(u64, bool, PathBuf)> = metrics_files(dir)
         .filter_map(|path| {
             let (since, has_ended) = exited_since(&path)?;
             Some((since, has_ended, path))
@@ -65,8 +65,8 @@ pub fn remove_expired(folder: &Path, limits: FileRetention) -> usize {
 }
 
 /// Files of processes that died while creating them.
-fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+fn unfinished_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let modified_at = || fs::symlink_metadata(path).and_then(|found| found.modified()).ok();
@@ -81,8 +81,8 @@ fn unfinished_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
 const UNFINISHED: Duration = Duration::from_secs(60);
 
 /// Files of a directory that may be metrics files of this user.
-pub(crate) fn metrics_files(folder: &Path) -> impl Iterator<Item = PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+pub(crate) fn metrics_files(dir: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| {
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         path.extension().is_some_and(|end| end == layout::EXTENSION) && !name.starts_with('.')
@@ -107,7 +107,7 @@ fn exited_since(path: &Path) -> Option<(u64, bool)> {
     if identity.boot != this_process.boot || identity.pid_namespace != this_process.pid_namespace {
         return None;
     }
-    if words[header::STATE] == state::ENDED {
+    if words[header::STATE] == state::EXITED {
         return Some((words[header::ENDED], true));
     }
     let is_replaced = words[header::STATE] == state::REPLACED;

@@ -23,9 +23,9 @@ pub const BYTES_MAX: u64 = 64 << 20;
 /// Limit of files per directory.
 pub const NAMES_MAX: usize = 1 << 16;
 /// Prefix of the JVM's directories; the user name follows.
-const JVM_FOLDER: &str = "hsperfdata_";
+const JVM_DIR: &str = "hsperfdata_";
 /// Default locations of PCP's temporary directory: Debian and Red Hat, and PCP's own default.
-const PCP_FOLDERS: [&str; 2] = ["/var/lib/pcp/tmp", "/var/tmp"];
+const PCP_DIRS: [&str; 2] = ["/var/lib/pcp/tmp", "/var/tmp"];
 /// Bytes of `/etc/pcp.conf` that are read.
 const CONF_BYTES_MAX: u64 = 1 << 16;
 
@@ -62,7 +62,7 @@ pub enum Error {
 pub struct ForeignFile {
     /// For display only: the path may refer to another file by now.
     pub path: PathBuf,
-    folder: Arc<OwnedFd>,
+    dir: Arc<OwnedFd>,
 }
 
 /// A JVM's file.
@@ -92,16 +92,16 @@ pub fn find_jvm_files(root: &Path) -> io::Result<Vec<JvmFile>> {
         return Ok(Vec::new());
     };
     let mut jvms = Vec::new();
-    for folder_name in list_names(&tmp, |name| name.starts_with(JVM_FOLDER)) {
-        let user = &folder_name[JVM_FOLDER.len()..];
+    for dir_name in list_names(&tmp, |name| name.starts_with(JVM_DIR)) {
+        let user = &dir_name[JVM_DIR.len()..];
         // The JVM refuses a directory that is a symbolic link too.
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
-        let Ok(folder) = fs::openat(&tmp, &*folder_name, flags, Mode::empty()) else { continue };
-        let folder = Arc::new(folder);
-        for name in list_names(&folder, |name| name.bytes().all(|byte| byte.is_ascii_digit())) {
+        let Ok(dir) = fs::openat(&tmp, &*dir_name, flags, Mode::empty()) else { continue };
+        let dir = Arc::new(dir);
+        for name in list_names(&dir, |name| name.bytes().all(|byte| byte.is_ascii_digit())) {
             let Ok(pid) = name.parse() else { continue };
-            let path = root.join("tmp").join(&folder_name).join(name);
-            let file = ForeignFile { path, folder: folder.clone() };
+            let path = root.join("tmp").join(&dir_name).join(name);
+            let file = ForeignFile { path, dir: dir.clone() };
             jvms.push(JvmFile { pid, user: user.to_owned(), file });
         }
     }
@@ -116,34 +116,30 @@ pub(crate) fn find_mmv_files(
     root: &Path,
     pcp_tmp_dir: Option<&OsStr>,
 ) -> io::Result<Vec<ForeignFile>> {
-    let root_folder = open_root(root)?;
-    let conf = open_file_below(&root_folder, "etc/pcp.conf".as_ref()).and_then(|file| {
+    let root_dir = open_root(root)?;
+    let conf = open_file_below(&root_dir, "etc/pcp.conf".as_ref()).and_then(|file| {
         let mut text = Vec::new();
         io::Read::read_to_end(&mut io::Read::take(file, CONF_BYTES_MAX), &mut text).ok()?;
         parse_pcp_tmp_dir(&String::from_utf8_lossy(&text))
     });
-    let mut folders: Vec<PathBuf> =
-        pcp_tmp_dir.map(PathBuf::from).into_iter().chain(conf).collect();
-    folders.extend(PCP_FOLDERS.map(PathBuf::from));
+    let mut dirs: Vec<PathBuf> = pcp_tmp_dir.map(PathBuf::from).into_iter().chain(conf).collect();
+    dirs.extend(PCP_DIRS.map(PathBuf::from));
     let mut visited = Vec::new();
     let mut files = Vec::new();
-    for search_dir in folders {
+    for search_dir in dirs {
         // A relative path has no known base.
         let Ok(search_dir) = search_dir.join("mmv").strip_prefix("/").map(Path::to_path_buf) else {
             continue;
         };
-        let Some(folder) = open_dir_below(&root_folder, &search_dir) else { continue };
-        let Ok(stat) = fs::fstat(&folder) else { continue };
+        let Some(dir) = open_dir_below(&root_dir, &search_dir) else { continue };
+        let Ok(stat) = fs::fstat(&dir) else { continue };
         if visited.contains(&(stat.st_dev, stat.st_ino)) {
             continue;
         }
         visited.push((stat.st_dev, stat.st_ino));
-        let folder = Arc::new(folder);
-        for name in list_names(&folder, |name| !name.starts_with('.')) {
-            files.push(ForeignFile {
-                path: root.join(&search_dir).join(name),
-                folder: folder.clone(),
-            });
+        let dir = Arc::new(dir);
+        for name in list_names(&dir, |name| !name.starts_with('.')) {
+            files.push(ForeignFile { path: root.join(&search_dir).join(name), dir: dir.clone() });
         }
     }
     Ok(files)
@@ -162,11 +158,11 @@ impl ForeignFile {
         let not_a_file = || Error::NotAFile { path: self.path.clone() };
         let name = self.path.file_name().unwrap_or_default();
         // Checked before opening too, because opening a device may have side effects.
-        let stat = fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        let stat = fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
         }
-        let file = fs::openat(&self.folder, name, FLAGS, Mode::empty()).map_err(failed)?;
+        let file = fs::openat(&self.dir, name, FLAGS, Mode::empty()).map_err(failed)?;
         let stat = fs::fstat(&file).map_err(failed)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(not_a_file());
@@ -239,7 +235,7 @@ fn open_beneath(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
 }
 
 fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<OwnedFd> {
-    let mut folder: Option<OwnedFd> = None;
+    let mut dir: Option<OwnedFd> = None;
     let mut names = path.components().peekable();
     while let Some(name) = names.next() {
         let std::path::Component::Normal(name) = name else { return None };
@@ -247,15 +243,15 @@ fn open_without_links(root: &OwnedFd, path: &Path, flags: OFlags) -> Option<Owne
             Some(_) => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
             None => flags,
         };
-        let at = folder.as_ref().unwrap_or(root);
-        folder = Some(fs::openat(at, name, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?);
+        let at = dir.as_ref().unwrap_or(root);
+        dir = Some(fs::openat(at, name, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?);
     }
-    folder
+    dir
 }
 
 /// Accepted names in a directory, sorted. Names that are not UTF-8 belong to no known format.
-fn list_names(folder: &OwnedFd, filter: impl Fn(&str) -> bool) -> Vec<String> {
-    let Ok(entries) = Dir::read_from(folder) else { return Vec::new() };
+fn list_names(dir: &OwnedFd, filter: impl Fn(&str) -> bool) -> Vec<String> {
+    let Ok(entries) = Dir::read_from(dir) else { return Vec::new() };
     let entries = entries.map_while(Result::ok);
     let name = |entry: DirEntry| {
         entry.file_name().to_str().ok().filter(|name| filter(name)).map(str::to_owned)

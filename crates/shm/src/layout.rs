@@ -55,7 +55,7 @@ pub const HEADER: [Field; 32] = [
     ("command", 224, 8),
     ("rejected_series", 232, 8),
     ("shared_lane_threads", 240, 8),
-    ("lost_records", 248, 8),
+    ("lost_values", 248, 8),
 ];
 
 /// Indexes of the header fields, in words.
@@ -135,7 +135,7 @@ pub mod header {
     /// Number of threads that found no lane of their own.
     pub const SHARED_LANE_THREADS: usize = word("shared_lane_threads");
     /// Number of records lost for lack of space for their cells.
-    pub const LOST_RECORDS: usize = word("lost_records");
+    pub const LOST_VALUES: usize = word("lost_values");
     /// Number of used words of the header.
     pub const WORDS: usize = super::HEADER.len();
 }
@@ -146,8 +146,8 @@ pub mod state {
     pub const BUILDING: u64 = 0;
     /// The process runs, or died.
     pub const LIVE: u64 = 1;
-    /// The process exited regularly.
-    pub const ENDED: u64 = 2;
+    /// The process exited by itself.
+    pub const EXITED: u64 = 2;
     /// The process called `exec`, or a later file of the same process replaced this one.
     pub const REPLACED: u64 = 3;
 }

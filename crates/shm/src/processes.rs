@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::files::{self, ForeignFile};
 use crate::identity::{self, ProcessIdentity};
 use crate::layout::header;
-use crate::{attached_process, cleanup, folder, source};
+use crate::{attached_process, cleanup, metrics_dir, source};
 
 /// Metrics file found on this host.
 #[derive(Clone, Debug)]
@@ -103,8 +103,8 @@ pub fn list_metrics_files() -> (Vec<MetricsFile>, Vec<crate::Error>) {
     let (mut found, mut problems) = (Vec::new(), Vec::new());
     let roots = namespaces.roots();
     let mut visited = HashSet::new();
-    let folders = roots.iter().flat_map(|(root, _)| folder::metric_folders(root));
-    for path in folders.flat_map(|folder| cleanup::metrics_files(&folder).collect::<Vec<_>>()) {
+    let dirs = roots.iter().flat_map(|(root, _)| metrics_dir::metric_dirs(root));
+    for path in dirs.flat_map(|dir| cleanup::metrics_files(&dir).collect::<Vec<_>>()) {
         let Ok(metadata) = fs::symlink_metadata(&path) else { continue };
         // Several namespaces may share a directory.
         if !visited.insert((metadata.dev(), metadata.ino())) {
@@ -304,7 +304,7 @@ impl Namespaces {
     ) -> ProcessState {
         use crate::layout::state;
         match words[header::STATE] {
-            state::ENDED => return ProcessState::Exited,
+            state::EXITED => return ProcessState::Exited,
             state::REPLACED => return ProcessState::Replaced,
             _ => {}
         }

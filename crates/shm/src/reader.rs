@@ -1,4 +1,4 @@
-//! Metrics file reader: lock-free, without cooperation of the process, also after its exit.
+//! Metrics file reader: lock-free, without cooperation of the process, also after its end.
 
 mod catalog;
 mod value;
@@ -36,10 +36,10 @@ pub struct ProcessInfo {
     pub created_unix_ns: i64,
     /// Creation time of the file: nanoseconds of `CLOCK_MONOTONIC`.
     pub created_ns: u64,
-    /// Whether the process exited regularly.
+    /// Whether the process exited by itself.
     pub has_exited: bool,
-    /// Time of exit, or when the process was found dead: nanoseconds of `CLOCK_MONOTONIC`; 0 if
-    /// unknown.
+    /// Time at which the process exited, or was found terminated: nanoseconds of
+    /// `CLOCK_MONOTONIC`; 0 if unknown.
     pub ended_ns: u64,
     /// Number of series.
     pub series: usize,
@@ -48,8 +48,8 @@ pub struct ProcessInfo {
     /// Series rejected for lack of space: missing, or counted under `overflow="true"` of their
     /// name.
     pub rejected_series: u64,
-    /// Records lost for lack of space.
-    pub lost_records: u64,
+    /// Values lost for lack of space.
+    pub lost_values: u64,
     /// Threads that found no lane of their own.
     pub shared_lane_threads: u64,
     /// Memory of the file in bytes.
@@ -81,7 +81,7 @@ impl MetricsFileReader {
         self.source.path()
     }
 
-    /// Reads new registrations; and copies the values if the file is not mapped.
+    /// Reads new registrations, and copies the values if the file is not mapped.
     pub fn refresh(&mut self) -> Result<()> {
         if let Some(now) = self.source.live_header()
             && now[header::LANES_USED] == self.header[header::LANES_USED]
@@ -109,12 +109,12 @@ impl MetricsFileReader {
             command: text(header::COMMAND),
             created_unix_ns: word(header::CREATED_UNIX) as i64,
             created_ns: word(header::CREATED),
-            has_exited: word(header::STATE) == layout::state::ENDED,
+            has_exited: word(header::STATE) == layout::state::EXITED,
             ended_ns: word(header::ENDED),
             series: self.catalog.len(),
             lanes: self.lanes(),
             rejected_series: word(header::REJECTED_SERIES),
-            lost_records: word(header::LOST_RECORDS),
+            lost_values: word(header::LOST_VALUES),
             shared_lane_threads: word(header::SHARED_LANE_THREADS),
             bytes: self.source.bytes(),
         }
@@ -164,7 +164,8 @@ impl MetricsFileReader {
         (first..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
-    /// Current values of some series, within the read budget of one full read.
+    /// Current values of some series. Together they may read as many bytes as one read of all
+    /// series: the limit protects from files whose contents are forged.
     pub fn values(&self, places: &[usize]) -> Result<Vec<MetricValue>> {
         let budget = self.source.budget();
         places.iter().map(|&at| self.value_within(&budget, at)).collect()
@@ -184,8 +185,10 @@ impl MetricsFileReader {
     /// other kinds. The fast way to read many: series registered consecutively are read in one
     /// pass.
     pub fn counts(&self, values: &mut [u64]) -> Result<()> {
-        let lanes = (0..self.lanes()).filter(|&lane| lane > 0 || self.source.is_shared());
-        let lanes: Vec<_> = lanes.map(|lane| (lane, self.source.small_reserved(lane))).collect();
+        // Lane 0 is that of all threads without a lane of their own.
+        let lanes = (0..self.lanes()).filter(|&lane| lane > 0 || self.source.uses_shared_lane());
+        let lanes: Vec<_> =
+            lanes.map(|lane| (lane, self.source.reserved_small_cells(lane))).collect();
         let mut done = 0;
         for run in self.catalog.runs() {
             let end = (run.first + run.count).min(values.len());
@@ -201,7 +204,7 @@ impl MetricsFileReader {
                 if is_first {
                     values[have..].fill(0);
                 }
-                self.source.add_small(lane, run.small, &mut values[..have], is_first)?;
+                self.source.add_small_cells(lane, run.small, &mut values[..have], is_first)?;
                 is_first = false;
             }
             if is_first {

@@ -267,12 +267,12 @@ impl FileSource {
     }
 
     /// Bytes of small cells with space in a lane.
-    pub(crate) fn small_reserved(&self, lane: usize) -> usize {
+    pub(crate) fn reserved_small_cells(&self, lane: usize) -> usize {
         self.lane_entry(lane, 0).min(layout::SMALL_BYTES as u64) as usize
     }
 
     /// Whether a thread recorded in the shared lane.
-    pub(crate) fn is_shared(&self) -> bool {
+    pub(crate) fn uses_shared_lane(&self) -> bool {
         self.lane_entry(0, 2) != 0
     }
 
@@ -310,7 +310,7 @@ impl FileSource {
     }
 
     /// Adds consecutive small cells of a lane to `sums`, or stores them there.
-    pub(crate) fn add_small(
+    pub(crate) fn add_small_cells(
         &self,
         lane: usize,
         offset: usize,

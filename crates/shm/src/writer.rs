@@ -17,7 +17,7 @@ use crate::layout::{self, PAGE, header, state};
 use crate::map::Map;
 use crate::registry::{FileSpace, Registry};
 use crate::sync::{AtomicU64, Ordering};
-use crate::{cleanup, folder};
+use crate::{cleanup, metrics_dir};
 
 /// Writer of this process' metrics file.
 #[derive(Debug)]
@@ -49,26 +49,26 @@ impl MetricsFileWriter {
     /// Creates the file of this process. A forked process starts with the registrations of its
     /// parent.
     pub(crate) fn create(parent: Option<&MetricsFileWriter>) -> Result<MetricsFileWriter> {
-        let (folder_path, folder) = folder::open_own_folder()?;
-        cleanup::remove_expired(&folder_path, cleanup::FileRetention::default());
+        let (dir_path, dir) = metrics_dir::open_own_dir()?;
+        cleanup::remove_expired(&dir_path, cleanup::FileRetention::default());
         let identity = ProcessIdentity::current();
         let created = clock::now();
         let name = format!("{}-{created:x}.{}", identity.pid, layout::EXTENSION);
-        let path = folder_path.join(&name);
+        let path = dir_path.join(&name);
         let temporary = format!(".{name}");
         let flags =
             OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&folder, &temporary, flags, Mode::from_raw_mode(0o640))
+        let file = openat(&dir, &temporary, flags, Mode::from_raw_mode(0o640))
             .map_err(|cause| Error::io("making", &path)(cause.into()))?;
         let result = MetricsFileWriter::fill(&path, file, &identity, created, parent);
         let result = result.and_then(|writer| {
-            renameat(&folder, &temporary, &folder, &name)
+            renameat(&dir, &temporary, &dir, &name)
                 .map_err(|cause| Error::io("naming", &path)(cause.into()))?;
             Ok(writer)
         });
         if result.is_err() {
             // An incomplete file is useless and may have filled the file system.
-            let _ = rustix::fs::unlinkat(&folder, &temporary, rustix::fs::AtFlags::empty());
+            let _ = rustix::fs::unlinkat(&dir, &temporary, rustix::fs::AtFlags::empty());
         }
         result
     }
@@ -269,7 +269,7 @@ impl MetricsFileWriter {
 
     /// Counts a dropped record.
     pub(crate) fn count_lost_record(&self) {
-        self.word(header::LOST_RECORDS).fetch_add(1, Ordering::Relaxed);
+        self.word(header::LOST_VALUES).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Marks the shared lane as used.
@@ -280,7 +280,7 @@ impl MetricsFileWriter {
     /// Marks the process as exited regularly.
     pub(crate) fn mark_exited(&self) {
         self.word(header::ENDED).store(clock::now(), Ordering::Relaxed);
-        self.word(header::STATE).store(state::ENDED, Ordering::Release);
+        self.word(header::STATE).store(state::EXITED, Ordering::Release);
     }
 
     fn lane_entry(&self, lane: usize) -> &U64Cells<4> {
@@ -371,7 +371,7 @@ fn reserve_space(path: &Path, file: &File, offset: usize, bytes: usize) -> Resul
     loop {
         match fallocate(file, FallocateFlags::empty(), offset as u64, bytes as u64) {
             Err(rustix::io::Errno::INTR) => {}
-            result => return result.map_err(folder::no_space_error(path, bytes)),
+            result => return result.map_err(metrics_dir::no_space_error(path, bytes)),
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) type InodeId = u64;
 /// Directory entry: directory or file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DirEntry {
-    Folder,
+    Dir,
     File(InodeId),
 }
 
@@ -44,7 +44,7 @@ pub(super) struct DirState {
 impl DirState {
     pub(super) fn get(&self, path: &Path) -> Option<DirEntry> {
         match path.parent() {
-            None => Some(DirEntry::Folder),
+            None => Some(DirEntry::Dir),
             Some(_) => self.current.get(path).copied(),
         }
     }
@@ -58,7 +58,7 @@ impl DirState {
     pub(super) fn files(&self) -> impl Iterator<Item = (&Path, InodeId)> {
         self.current.iter().filter_map(|(path, entry)| match entry {
             DirEntry::File(id) => Some((path.as_path(), *id)),
-            DirEntry::Folder => None,
+            DirEntry::Dir => None,
         })
     }
 
@@ -68,7 +68,7 @@ impl DirState {
         let entries = self.current.values().chain(self.durable.values()).chain(log);
         let file = |entry: &DirEntry| match entry {
             DirEntry::File(id) => Some(*id),
-            DirEntry::Folder => None,
+            DirEntry::Dir => None,
         };
         entries.filter_map(file).collect()
     }
@@ -87,12 +87,12 @@ impl DirState {
             }
             NameOrder::Journal => {
                 // A rename from another directory includes the earlier changes there.
-                let mut folders = BTreeSet::from([dir.to_owned()]);
+                let mut directories = BTreeSet::from([dir.to_owned()]);
                 let mut is_due = vec![false; log.len()];
                 for (changes, is_due) in log.iter().zip(&mut is_due).rev() {
-                    *is_due = changes.iter().any(|(path, _)| folders.contains(parent(path)));
+                    *is_due = changes.iter().any(|(path, _)| directories.contains(parent(path)));
                     if *is_due {
-                        folders.extend(changes.iter().map(|(path, _)| parent(path).to_owned()));
+                        directories.extend(changes.iter().map(|(path, _)| parent(path).to_owned()));
                     }
                 }
                 for (changes, is_due) in log.iter_mut().zip(is_due) {
@@ -153,7 +153,7 @@ impl DirState {
         let mut left = NameTable::new();
         for (path, entry) in std::mem::take(&mut self.durable) {
             let above = parent(&path);
-            if above.parent().is_none() || left.get(above) == Some(&DirEntry::Folder) {
+            if above.parent().is_none() || left.get(above) == Some(&DirEntry::Dir) {
                 left.insert(path, entry);
             }
         }
@@ -221,8 +221,8 @@ mod tests {
         names.change(vec![(from.into(), None), (to.into(), Some(DirEntry::File(id)))]);
     }
 
-    fn folder(names: &mut DirState, path: &str) {
-        names.change(vec![(path.into(), Some(DirEntry::Folder))]);
+    fn directory(names: &mut DirState, path: &str) {
+        names.change(vec![(path.into(), Some(DirEntry::Dir))]);
     }
 
     #[test]
@@ -246,10 +246,10 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_is_for_one_folder() {
+    fn a_sync_is_for_one_directory() {
         let make = |names: &mut DirState| {
-            folder(names, "/x");
-            folder(names, "/y");
+            directory(names, "/x");
+            directory(names, "/y");
             names.sync(Path::new("/"), NameOrder::Journal);
             put(names, "/x/a", 1);
             put(names, "/y/a", 2);
@@ -259,10 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn a_rename_between_folders_takes_both_with_it() {
+    fn a_rename_between_directories_takes_both_with_it() {
         let base = |names: &mut DirState| {
-            folder(names, "/x");
-            folder(names, "/y");
+            directory(names, "/x");
+            directory(names, "/y");
             names.sync(Path::new("/"), NameOrder::Journal);
         };
         let make = |names: &mut DirState| {
@@ -280,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_with_its_folder() {
+    fn a_file_goes_with_its_directory() {
         let make = |names: &mut DirState| {
-            folder(names, "/x");
+            directory(names, "/x");
             put(names, "/x/a", 1);
             names.sync(Path::new("/x"), NameOrder::Journal);
         };

@@ -157,7 +157,7 @@ impl SimDisk {
         let machine = self.0.machine();
         match machine.names.get(&absolute(path.as_ref()))? {
             DirEntry::File(id) => Some(machine.inodes[&id].to_vec()),
-            DirEntry::Folder => None,
+            DirEntry::Dir => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! State of a [`super::SimDisk`]: inodes, directories, processes, faults.
 
+mod directories;
 mod files;
-mod folders;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

@@ -27,7 +27,7 @@ use crate::row::{Predecessor, Rows};
 /// began, so that they do not block smaller writes on a full disk.
 pub(crate) struct StoreChange<'a> {
     inner: &'a StoreInner,
-    /// Manifest when the change began. The caller holds `work`, so it stays current.
+    /// Manifest when the change began. The caller holds the mutex `work`, so it stays current.
     pub(crate) base_manifest: Manifest,
     /// Parts from this number on belong to this change.
     first_part: u64,

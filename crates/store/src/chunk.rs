@@ -4,8 +4,9 @@
 //! offset  size  field
 //!      0     4  magic       b"tdck"
 //!      4     1  version     1; readers refuse any other
-//!      5     1  content     0 histograms, 1 cumulative histograms, 2 numbers, 3 summaries, 4 texts,
-//!                          5 cumulative histograms with predecessor, 6 numbers with predecessor
+//!      5     1  content     0 histograms, 1 cumulative histograms, 2 numbers, 3 aggregates,
+//!                          4 texts, 5 cumulative histograms with predecessor,
+//!                          6 numbers with predecessor
 //!      6     1  resolution  0 base, 1 a minute, 2 five minutes, 3 an hour, 4 a day
 //!      7     1  reserved    0
 //!      8    16  series      series id
@@ -23,7 +24,8 @@
 //!                byte a row (2 bits each of sum, min, max: 0 unknown, 1 estimate, 2 exact); columns
 //!                of the rows' sum (high and low words), min and max, 0 where unknown
 //! 2 numbers      a column of f64
-//! 3 summaries    columns of count, nan (u64), sum's high and low words, min, max, first, last (f64)
+//! 3 aggregates   columns of count, nan (u64), sum's high and low words, min, max, first, last
+//!                (f64)
 //! 4 texts        zstd of each text as length and UTF-8
 //! 5 cumulative   the predecessor (below); length and frame of the first row unless it is a delta;
 //!                then as 1
@@ -56,7 +58,7 @@ use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 use crate::times;
 
-pub(crate) use histogram_delta::TrackedSummary;
+pub(crate) use histogram_delta::TrackedStatistics;
 pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_reading, read_times};
 
 /// First bytes of a chunk.
@@ -126,7 +128,7 @@ pub(crate) enum ChunkKind {
     /// Plain numbers.
     Numbers,
     /// Rollups of numbers.
-    Summaries,
+    Aggregates,
     /// Texts.
     Texts,
     /// Cumulative histograms with a known predecessor.
@@ -140,7 +142,7 @@ impl ChunkKind {
         ChunkKind::Histograms,
         ChunkKind::Cumulative,
         ChunkKind::Numbers,
-        ChunkKind::Summaries,
+        ChunkKind::Aggregates,
         ChunkKind::Texts,
         ChunkKind::CumulativeWithPredecessor,
         ChunkKind::NumbersWithPredecessor,
@@ -154,7 +156,7 @@ impl ChunkKind {
             Rows::Numbers(_) if is_known => ChunkKind::NumbersWithPredecessor,
             Rows::Cumulative(_) => ChunkKind::Cumulative,
             Rows::Numbers(_) => ChunkKind::Numbers,
-            Rows::Summaries(_) => ChunkKind::Summaries,
+            Rows::Aggregates(_) => ChunkKind::Aggregates,
             Rows::Texts(_) => ChunkKind::Texts,
         }
     }
@@ -251,7 +253,7 @@ pub(crate) fn encode(
                 .iter()
                 .map(|&time| match resolution {
                     Resolution::Base => row_begin(kind, time),
-                    // A row between two slots belongs to the earlier slot.
+                    // A row between two intervals belongs to the earlier interval.
                     _ => time.0.min(time.1.saturating_sub(1)),
                 })
                 .min()
@@ -267,7 +269,7 @@ pub(crate) fn encode(
 }
 
 /// The start that a chunk header records for a row. A cumulative sample may count from far back and
-/// is indexed by the time it was read. A point-in-time histogram belongs to the nanosecond before
+/// is indexed by the time it was read. A gauge histogram belongs to the nanosecond before
 /// it, as every row does by its end.
 pub(crate) fn row_begin(kind: SeriesKind, (start, end): (i64, i64)) -> i64 {
     match kind {

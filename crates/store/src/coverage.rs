@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use model::{Gap, SeriesId};
 
 use crate::manifest::{Manifest, PartInfo};
-use crate::resolution::{DAY, Resolution, slot};
+use crate::resolution::{DAY, Resolution, interval_start};
 use crate::row::{Predecessor, Rows};
 
 /// Starts of days with a base part that no rollup covers.
@@ -59,7 +59,7 @@ impl Manifest {
     /// Whether predecessors of this sample may have been dropped: it counts from before its
     /// partition, and some day since then is incomplete.
     pub(crate) fn may_have_dropped_predecessor(&self, (start, end): (i64, i64)) -> bool {
-        let partition = slot(end, Resolution::Base.partition());
+        let partition = interval_start(end, Resolution::Base.partition());
         let is_live = |number: &u64| {
             self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
         };
@@ -99,7 +99,7 @@ impl Manifest {
             Predecessor::Unknown => true,
             recorded => {
                 time >= recorded.time()
-                    && time.is_some_and(|(end, _)| self.has_all_sources(slot(end, DAY)))
+                    && time.is_some_and(|(end, _)| self.has_all_sources(interval_start(end, DAY)))
             }
         };
         if is_newer { Predecessor::Reading(sample) } else { recorded }
@@ -118,6 +118,6 @@ impl Manifest {
 impl PartInfo {
     /// The day that a base part lies in.
     pub(crate) fn day(&self) -> i64 {
-        slot(self.end, DAY)
+        interval_start(self.end, DAY)
     }
 }

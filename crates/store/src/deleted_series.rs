@@ -23,7 +23,7 @@ const CHUNKS_PER_LOOKUP: usize = 32;
 
 impl StoreInner {
     /// Removes those of `series` from the index that have no rows in any part or head. Returns
-    /// their number. The caller holds `work`.
+    /// their number. The caller holds the mutex `work`.
     pub(crate) fn forget_empty_series(&self, series: Vec<SeriesNumber>) -> Result<u64> {
         // Keys that are not written yet belong to new series, which have rows in the head.
         let manifest = Arc::clone(&self.state().manifest);

@@ -87,10 +87,10 @@ pub enum Error {
     /// A batch or its content is invalid: sender error.
     #[error(transparent)]
     Model(#[from] model::Error),
-    /// The series has a different point-in-time histogram at the same timestamp.
+    /// The series has a different gauge histogram at the same timestamp.
     #[error(
-        "series {series} already has another histogram at {time} ns; the first point-in-time \
-         histogram is kept"
+        "series {series} already has another histogram at {time} ns; the first gauge histogram \
+         is kept"
     )]
     ConflictingPoint {
         /// The series.

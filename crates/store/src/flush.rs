@@ -29,7 +29,8 @@ pub(crate) struct FlushResult {
 }
 
 impl StoreInner {
-    /// Flushes the head, and an immutable head whose flush failed before. The caller holds `work`.
+    /// Flushes the head, and an immutable head whose flush failed before. The caller holds the
+    /// mutex `work`.
     pub(crate) fn flush(&self) -> Result<bool> {
         self.check_running()?;
         self.catch_up()?;
@@ -56,18 +57,18 @@ impl StoreInner {
         // Without blocking others; little is read from here on.
         let full = self.make_durable()?;
         let whole = {
-            let mut feed = lock(&self.feed);
+            let mut subscriber = lock(&self.subscriber);
             let mut full = full;
-            if full.is_none() && feed.position() > self.journal.watermarks().durable {
+            if full.is_none() && subscriber.position() > self.journal.watermarks().durable {
                 full = self.make_durable()?;
             }
-            let is_ahead = feed.position() > self.journal.watermarks().durable;
+            let is_ahead = subscriber.position() > self.journal.watermarks().durable;
             if is_ahead {
-                self.rewind_feed(&mut feed)?;
+                self.rewind_subscriber(&mut subscriber)?;
             }
             let mut state = self.state();
             let head = state.active_head.read().unwrap_or_else(PoisonError::into_inner);
-            let position = feed.position();
+            let position = subscriber.position();
             if head.is_empty() && position == state.manifest.position {
                 return match full.filter(|_| is_ahead) {
                     Some(full) => Err(full.into()),
@@ -117,13 +118,13 @@ impl StoreInner {
         self.flush_rate.store(rate as u64, Ordering::Relaxed);
         drop(head);
         lock(&self.quarantine).clear_attempts(immutable.position);
-        lock(&self.feed).commit(immutable.position, Level::Disk)?;
+        lock(&self.subscriber).commit(immutable.position, Level::Disk)?;
         self.count_head_bytes();
         Ok(())
     }
 
     /// Reads the journal to its end, flushing whenever rows in memory reach their limit; returns
-    /// whether anything was flushed. The caller holds `work`.
+    /// whether anything was flushed. The caller holds the mutex `work`.
     pub(crate) fn drain_journal(&self) -> Result<bool> {
         let mut flushed = false;
         while self.read_batch(self.options.head_bytes_max.max(1))? {
@@ -132,8 +133,8 @@ impl StoreInner {
         Ok(flushed)
     }
 
-    /// Whether the journal is full, or nearly so, because of rows that are only in memory here.
-    pub(crate) fn is_journal_nearly_full(&self) -> Result<bool> {
+    /// Whether the journal is full, or half full of records whose rows are only in memory here.
+    pub(crate) fn is_journal_half_full(&self) -> Result<bool> {
         let position = self.state().manifest.position;
         Ok(self.journal.is_full() || self.journal.uses_half_of_limit(position)?)
     }

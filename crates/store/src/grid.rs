@@ -70,8 +70,8 @@ pub(crate) fn overlap_share(interval: &Range<i64>, range: &Range<i64>) -> f64 {
 /// A time range and the column that it belongs to.
 pub(crate) type ColumnRun = (Range<i64>, usize);
 
-/// For each resolution, the pieces of columns that consist of whole slots of it and of no coarser
-/// one, in order of time.
+/// For each resolution, the pieces of columns that consist of whole intervals of it and of no
+/// coarser one, in order of time.
 pub(crate) fn plan(columns: &[Range<i64>]) -> [Vec<ColumnRun>; 5] {
     let mut plan: [Vec<ColumnRun>; 5] = Default::default();
     for (at, column) in columns.iter().enumerate() {

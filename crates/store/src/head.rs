@@ -20,7 +20,7 @@ use crate::chunk::row_begin;
 use crate::grid::overlap_share;
 use crate::index::SeriesNumber;
 use crate::manifest::ProducerTable;
-use crate::resolution::{Resolution, slot};
+use crate::resolution::{Resolution, interval_start};
 use crate::row::{Row, Rows};
 
 /// Rows of many series.
@@ -104,7 +104,7 @@ impl Head {
         let growth = pending.bytes.capacity().saturating_sub(before);
         self.bytes = self.bytes.saturating_add(growth);
         self.rows = self.rows.saturating_add(1);
-        let partition = slot(entry.end, Resolution::Base.partition());
+        let partition = interval_start(entry.end, Resolution::Base.partition());
         let empty = || PartitionRows { rows: 0, start: i64::MAX, end: i64::MIN };
         let partition_rows = self.partitions.entry(partition).or_insert_with(empty);
         partition_rows.rows = partition_rows.rows.saturating_add(1);
@@ -155,7 +155,7 @@ impl Head {
         covers.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
 
-    /// Rows of a series that ended within `range` (by slot), in order of arrival.
+    /// Rows of a series that ended within `range` (by interval), in order of arrival.
     pub(crate) fn rows_of(
         &self,
         number: SeriesNumber,
@@ -166,8 +166,8 @@ impl Head {
         self.add_rows(number, range, &mut rows, kind).then_some(rows)
     }
 
-    /// Appends the rows of a series that ended within `range` (by slot), in order of arrival; false
-    /// if it has no rows at any time.
+    /// Appends the rows of a series that ended within `range` (by interval), in order of arrival;
+    /// false if it has no rows at any time.
     #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn add_rows(
         &self,
@@ -194,7 +194,7 @@ impl Head {
                     let value = String::from_utf8_lossy(value).into_owned();
                     rows.push(Row { start, end, value });
                 }
-                Rows::Summaries(_) => unreachable!("BUG: rollups are in no head"),
+                Rows::Aggregates(_) => unreachable!("BUG: rollups are in no head"),
             }
         }
         true
@@ -220,7 +220,7 @@ impl Head {
         rows.last_reading(time)
     }
 
-    /// Number of rows of a series that ended within `range` (by slot), without decoding values.
+    /// Number of rows of a series that ended within `range` (by interval), without decoding values.
     pub(crate) fn count_rows(
         &self,
         number: SeriesNumber,
@@ -232,7 +232,7 @@ impl Head {
         ends.filter(|end| range.contains(end)).count() as u64
     }
 
-    /// Frame of a series' point-in-time histogram at a timestamp, if this head has one.
+    /// Frame of a series' gauge histogram at a timestamp, if this head has one.
     pub(crate) fn point(&self, number: SeriesNumber, kind: SeriesKind, time: i64) -> Option<&[u8]> {
         let pending = self.series.get(&number).filter(|pending| time <= pending.time_range.1)?;
         let mut rows = pending.rows(kind);

@@ -1,10 +1,10 @@
 //! State of an open store, its locks, and its open parts.
 //!
 //! Lock order: `work` (changes parts), `admission` (shared by appends, exclusive for deleting
-//! series), `feed` (reads the journal), `state`, a head, the index, `producers` (batches read so
-//! far), `quarantine`. The producers change only under `feed`, so that position and producers are
-//! consistent under it; acknowledgements look at the producers without `feed` and never wait for
-//! the reader.
+//! series), `subscriber` (reads the journal), `state`, a head, the index, `producers` (batches read
+//! so far), `quarantine`. The producers change only under `subscriber`, so that position and
+//! producers are consistent under it; acknowledgements look at the producers without `subscriber`
+//! and never wait for the reader.
 
 #![cfg_attr(
     not(test),
@@ -53,9 +53,9 @@ pub(crate) struct StoreInner {
     pub(crate) admission: RwLock<()>,
     /// Keys of deleted series that journal batches may still name by number.
     pub(crate) deleted_keys: Mutex<DeletedSeriesKeys>,
-    pub(crate) feed: Mutex<Subscriber>,
+    pub(crate) subscriber: Mutex<Subscriber>,
     /// The last reader of the journal did not finish: the head may hold part of a record.
-    pub(crate) is_feed_interrupted: AtomicBool,
+    pub(crate) is_reading_interrupted: AtomicBool,
     /// Quarantined inputs.
     pub(crate) quarantine: Mutex<Quarantine>,
     /// Batches read from the journal.

@@ -65,7 +65,7 @@ impl Store {
     pub fn ingest_progress(&self) -> Result<IngestProgress> {
         let inner = self.inner();
         inner.catch_up()?;
-        let feed = lock(&inner.feed);
+        let subscriber = lock(&inner.subscriber);
         let state = inner.state();
         let mut gaps = state.manifest.gaps.clone();
         for head in state.heads() {
@@ -81,7 +81,7 @@ impl Store {
         let refused = of(&is_rejected);
         let missing = of(&|reason| is_missing(reason) && !is_rejected(reason));
         Ok(IngestProgress {
-            position: feed.position(),
+            position: subscriber.position(),
             flushed_position: state.manifest.position,
             rejected: refused,
             missing,
@@ -126,29 +126,29 @@ impl StoreInner {
     /// Reads the journal to its end, or until rows in memory take `bytes_max`; returns whether more
     /// is left.
     pub(crate) fn read_batch(&self, bytes_max: usize) -> Result<bool> {
-        let mut feed = lock(&self.feed);
+        let mut subscriber = lock(&self.subscriber);
         loop {
             // Stays set if anything below panics.
-            if self.is_feed_interrupted.swap(true, Ordering::Relaxed) {
-                self.rebuild(&mut feed)?;
+            if self.is_reading_interrupted.swap(true, Ordering::Relaxed) {
+                self.rebuild(&mut subscriber)?;
             }
-            let read = self.read_with(&mut feed, bytes_max);
+            let read = self.read_with(&mut subscriber, bytes_max);
             if let Ok(Err(RecordPanic { .. })) = read {
                 continue;
             }
-            self.is_feed_interrupted.store(false, Ordering::Relaxed);
+            self.is_reading_interrupted.store(false, Ordering::Relaxed);
             return read.map(|more| more.unwrap_or(true));
         }
     }
 
     fn read_with(
         &self,
-        feed: &mut Subscriber,
+        subscriber: &mut Subscriber,
         bytes_max: usize,
     ) -> Result<Result<bool, RecordPanic>> {
         let unread = self.unread_bytes.load(Ordering::Relaxed);
         while self.count_head_bytes() < bytes_max {
-            let Some(item) = feed.next()? else {
+            let Some(item) = subscriber.next()? else {
                 // Records appended in the meantime may have been read too; they count as unread
                 // until the next call.
                 self.unread_bytes.fetch_sub(unread, Ordering::Relaxed);
@@ -180,8 +180,8 @@ impl StoreInner {
 
     /// Rebuilds the head from the flushed state up to the previous read position. Processing of a
     /// record panicked: the head may hold half of the record, and counts are unreliable.
-    fn rebuild(&self, feed: &mut Subscriber) -> Result<()> {
-        let read_to = feed.position();
+    fn rebuild(&self, subscriber: &mut Subscriber) -> Result<()> {
+        let read_to = subscriber.position();
         loop {
             let (position, mut producers, mut stored) = {
                 let state = self.state();
@@ -195,9 +195,9 @@ impl StoreInner {
             };
             let mut head = Head::default();
             let mut is_whole = true;
-            feed.seek(position)?;
-            while is_whole && feed.position() < read_to {
-                let Some(item) = feed.next()? else { break };
+            subscriber.seek(position)?;
+            while is_whole && subscriber.position() < read_to {
+                let Some(item) = subscriber.next()? else { break };
                 let mut hear =
                     |identity, position| record_batch(&mut producers, identity, position).0;
                 is_whole = self.ingest_item(&mut head, &mut stored, item, &mut hear).is_ok();
@@ -213,15 +213,15 @@ impl StoreInner {
     /// Replaces the head by one with only the records that are durable in the journal, and rewinds
     /// the reader. A journal whose buffer is full gets space when its durable part is flushed; the
     /// rows dropped from the head here are read again later.
-    pub(crate) fn rewind_feed(&self, feed: &mut Subscriber) -> Result<()> {
+    pub(crate) fn rewind_subscriber(&self, subscriber: &mut Subscriber) -> Result<()> {
         let manifest = Arc::clone(&self.state().manifest);
         let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
         let mut stored = PointLookup::new_at(self, &self.state());
-        let read_to = feed.position();
-        feed.seek(manifest.position)?;
-        feed.set_level(Level::Disk);
+        let read_to = subscriber.position();
+        subscriber.seek(manifest.position)?;
+        subscriber.set_level(Level::Disk);
         let read = loop {
-            match feed.next() {
+            match subscriber.next() {
                 Ok(Some(item)) => {
                     let mut hear =
                         |identity, position| record_batch(&mut producers, identity, position).0;
@@ -239,10 +239,10 @@ impl StoreInner {
                 Err(error) => break Err(error.into()),
             }
         };
-        feed.set_level(Level::Memory);
+        subscriber.set_level(Level::Memory);
         if let Err(error) = read {
             // The head is unchanged.
-            feed.seek(read_to)?;
+            subscriber.seek(read_to)?;
             return Err(error);
         }
         let mut state = self.state();

@@ -13,14 +13,14 @@ use model::{Gap, SeriesId};
 use crate::error::Result;
 use crate::inner::StoreInner;
 use crate::manifest::Manifest;
-use crate::resolution::{DAY, slot};
+use crate::resolution::{DAY, interval_start};
 use crate::row::Rows;
 
 impl StoreInner {
-    /// End of the first slot that rollups hold of a series, if some sources of its day are gone.
-    /// The increase from a sample that arrives later to the first sample of that slot is in no
-    /// rollup, and never will be.
-    pub(crate) fn first_fixed_slot(
+    /// End of the first interval that rollups hold of a series, if some sources of its day are
+    /// gone. The increase from a sample that arrives later to the first sample of that interval is
+    /// in no rollup, and never will be.
+    pub(crate) fn first_fixed_interval(
         &self,
         manifest: &Manifest,
         id: &SeriesId,
@@ -32,12 +32,12 @@ impl StoreInner {
             let ends = locations.iter().map(|location| location.start.saturating_add(period));
             first = first.into_iter().chain(ends).min();
         }
-        Ok(first.filter(|&end| !manifest.has_all_sources(slot(end, DAY))))
+        Ok(first.filter(|&end| !manifest.has_all_sources(interval_start(end, DAY))))
     }
 }
 
-/// Gap for samples whose increase is in no rollup. `fixed` is the end of the series' first slot in
-/// rollups, if that slot cannot be rolled up again: the increase to it is unknown too.
+/// Gap for samples whose increase is in no rollup. `fixed` is the end of the series' first interval
+/// in rollups, if that interval cannot be rolled up again: the increase to it is unknown too.
 pub(crate) fn late_gap(series: &dyn fmt::Display, rows: &Rows, fixed: Option<i64>) -> Option<Gap> {
     let times = rows.times();
     let (first, last) =

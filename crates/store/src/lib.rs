@@ -126,7 +126,7 @@ pub use manifest::{PartInfo, RetentionRule, SourceParts};
 pub use options::Options;
 pub use resolution::{DAY, HOUR, MINUTE, Resolution, SECOND};
 pub use retention::DeletionResult;
-pub use row::{NumberSummary, Row};
+pub use row::{NumberAggregate, Row};
 pub use snapshot::SnapshotInfo;
 pub use stat::StoreStat;
 pub use store::Store;

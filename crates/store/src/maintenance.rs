@@ -78,7 +78,7 @@ impl StoreInner {
             MaintenancePace::Full => self.is_flush_due(),
             MaintenancePace::Limits => self.is_head_full(),
         };
-        if is_due || self.is_journal_nearly_full()? {
+        if is_due || self.is_journal_half_full()? {
             self.catch_up()?;
             match self.flush_read() {
                 // A day is rolled up only when all of it is flushed.

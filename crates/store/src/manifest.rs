@@ -140,7 +140,7 @@ pub type SourceParts = BTreeMap<i64, BTreeSet<u64>>;
 impl PartInfo {
     /// Partition of the part.
     pub(crate) fn partition(&self) -> Range<i64> {
-        crate::resolution::slot_range(self.end, self.resolution.partition())
+        crate::resolution::interval_range(self.end, self.resolution.partition())
     }
 }
 

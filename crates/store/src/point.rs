@@ -26,7 +26,7 @@ use crate::inner::{StoreInner, StoreState};
 use crate::manifest::Manifest;
 use crate::row::Rows;
 
-/// Result of comparing a point-in-time histogram with the stored one.
+/// Result of comparing a gauge histogram with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PointComparison {
     /// No histogram is stored.
@@ -37,12 +37,12 @@ pub(crate) enum PointComparison {
     Conflict,
 }
 
-/// Whether a sample is a point-in-time histogram.
+/// Whether a sample is a gauge histogram.
 pub(crate) fn is_point(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
     kind == SeriesKind::Histogram(Temporality::Delta) && entry.start == entry.end
 }
 
-/// Lookup of point-in-time histograms in the immutable head and the base.
+/// Lookup of gauge histograms in the immutable head and the base.
 pub(crate) struct PointLookup<'a> {
     inner: &'a StoreInner,
     closed: Option<Arc<RwLock<Head>>>,
@@ -60,7 +60,7 @@ impl<'a> PointLookup<'a> {
         PointLookup { inner, closed, manifest, base_end: None, last: None }
     }
 
-    /// Compares a point-in-time histogram with the stored one of the same series and timestamp, in
+    /// Compares a gauge histogram with the stored one of the same series and timestamp, in
     /// `head` and in the base.
     pub(crate) fn compare(
         &mut self,

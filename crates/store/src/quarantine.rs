@@ -27,7 +27,7 @@ pub(crate) const ATTEMPTS_MAX: u32 = 3;
 /// Maximum number of saved records; further records are skipped without saving.
 const FILES_MAX: usize = 1024;
 /// Directory of saved records, in the store's directory.
-const FOLDER: &str = "quarantine";
+const DIR: &str = "quarantine";
 const SUFFIX: &str = ".batch";
 
 pub(crate) struct Quarantine {
@@ -54,7 +54,7 @@ impl Quarantine {
         store: &Path,
         supervisor: Supervisor,
     ) -> Result<Quarantine> {
-        let dir = store.join(FOLDER);
+        let dir = store.join(DIR);
         let names = match disk.list(&dir) {
             Ok(names) => names,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
@@ -65,7 +65,7 @@ impl Quarantine {
         for position in &records {
             supervisor.quarantine_permanently(
                 record_name(*position),
-                format!("saved in {FOLDER}/{position}{SUFFIX}"),
+                format!("saved in {DIR}/{position}{SUFFIX}"),
             );
         }
         let (files, series, attempts) = (records.len(), BTreeSet::new(), HashMap::new());
@@ -94,7 +94,7 @@ impl Quarantine {
         self.records.insert(position);
         self.supervisor.quarantine_permanently(record_name(position), reason);
         if self.files >= FILES_MAX {
-            let reason = format!("quarantine limit ({FILES_MAX} records) reached in {FOLDER}");
+            let reason = format!("quarantine limit ({FILES_MAX} records) reached in {DIR}");
             return Err(Error::Damage { location: record_name(position), reason });
         }
         self.files = self.files.saturating_add(1);

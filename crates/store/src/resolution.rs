@@ -106,17 +106,17 @@ impl fmt::Display for Resolution {
     }
 }
 
-/// Start of the slot of length `period` that a sample ending at `end` belongs to: the slot that
-/// contains the last nanosecond before the end, so that a sample ending on the hour belongs to the
-/// previous hour.
-pub(crate) fn slot(end: i64, period: i64) -> i64 {
+/// Start of the interval of length `period` that a sample ending at `end` belongs to: the interval
+/// that contains the last nanosecond before the end, so that a sample ending on the hour belongs to
+/// the previous hour.
+pub(crate) fn interval_start(end: i64, period: i64) -> i64 {
     let last = end.saturating_sub(1);
     last.saturating_sub(last.rem_euclid(period))
 }
 
-/// Time range of that slot.
-pub(crate) fn slot_range(end: i64, period: i64) -> Range<i64> {
-    let start = slot(end, period);
+/// Time range of that interval.
+pub(crate) fn interval_range(end: i64, period: i64) -> Range<i64> {
+    let start = interval_start(end, period);
     start..start.saturating_add(period)
 }
 
@@ -126,11 +126,11 @@ mod tests {
 
     #[test]
     fn sample_ending_on_the_hour_belongs_to_the_hour_before() {
-        assert_eq!(slot(HOUR, HOUR), 0);
-        assert_eq!(slot(HOUR + 1, HOUR), HOUR);
-        assert_eq!(slot(0, HOUR), -HOUR);
-        assert_eq!(slot(i64::MIN, HOUR), i64::MIN);
-        assert_eq!(slot_range(1, DAY), 0..DAY);
+        assert_eq!(interval_start(HOUR, HOUR), 0);
+        assert_eq!(interval_start(HOUR + 1, HOUR), HOUR);
+        assert_eq!(interval_start(0, HOUR), -HOUR);
+        assert_eq!(interval_start(i64::MIN, HOUR), i64::MIN);
+        assert_eq!(interval_range(1, DAY), 0..DAY);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use crate::gather;
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::mutex::lock;
-use crate::resolution::{DAY, Resolution, slot};
+use crate::resolution::{DAY, Resolution, interval_start};
 use crate::row::Predecessor;
 
 /// Result of a deletion.
@@ -249,7 +249,9 @@ impl StoreInner {
         let before = change.base_manifest.clone();
         let mut gaps = Vec::new();
         let keep = |id: &SeriesId, end: i64| {
-            !(ids.contains(id) && range.contains(&end.saturating_sub(1)) && slot(end, DAY) == day)
+            !(ids.contains(id)
+                && range.contains(&end.saturating_sub(1))
+                && interval_start(end, DAY) == day)
         };
         let days = self.rollup_queue(&before, day, ids.clone())?;
         self.rollup_days(&mut change, &days, Some(&keep), &mut gaps)?;
@@ -321,7 +323,7 @@ impl StoreInner {
             let mut rows = gathered.rows;
             if ids.contains(&id) {
                 let before = rows.len() as u64;
-                let is_of = |end: i64| days.contains(&slot(end, DAY));
+                let is_of = |end: i64| days.contains(&interval_start(end, DAY));
                 let overlaps =
                     |start: i64, end: i64| is_of(end) && start < range.end && range.start < end;
                 let within = |start: i64, end: i64| range.start <= start && end <= range.end;

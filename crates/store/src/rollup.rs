@@ -32,8 +32,8 @@ use crate::inner::StoreInner;
 use crate::late_samples::late_gap;
 use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
-use crate::resolution::{DAY, Resolution, SECOND, slot};
-use crate::row::{NumberSummary, Predecessor, Row, Rows, is_between_slots, merge_into};
+use crate::resolution::{DAY, Resolution, SECOND, interval_start};
+use crate::row::{NumberAggregate, Predecessor, Row, Rows, is_between_intervals, merge_into};
 
 /// Days whose rows are closer together than this get a rollup of minutes.
 const MINUTE_ROLLUP_SPACING: i64 = 45 * SECOND;
@@ -108,7 +108,7 @@ impl StoreInner {
         for id in ids.iter().filter(|id| self.kind(id).is_some_and(SeriesKind::is_cumulative)) {
             days.extend(
                 self.next_sample_time(&later, id, day.saturating_add(DAY))?
-                    .map(|time| slot(time, DAY)),
+                    .map(|time| interval_start(time, DAY)),
             );
         }
         Ok(days)
@@ -186,7 +186,7 @@ impl StoreInner {
             self.check_open()?;
             let gathered = gather::gather_rows(&parts, &id, &ALL_TIME, gaps)?;
             let Some(mut rows) = gathered.map(|gathered| gathered.rows) else { continue };
-            rows.retain(|_, end| covers.contains_key(&slot(end, DAY)));
+            rows.retain(|_, end| covers.contains_key(&interval_start(end, DAY)));
             writing.append_rows(id, kind, rows, Predecessor::Unknown)?;
         }
         change.add(writing, covers).map(|_| ())
@@ -251,7 +251,7 @@ impl StoreInner {
             rebuilt.put(id, kind, &rows, &predecessor)?;
             if kind.is_cumulative() {
                 let fixed = match may_precede_rollups {
-                    true => self.first_fixed_slot(&change.base_manifest, &id)?,
+                    true => self.first_fixed_interval(&change.base_manifest, &id)?,
                     false => None,
                 };
                 let is_before = fixed.is_some_and(|end| rows.first_time() < Some((end, end)));
@@ -467,7 +467,7 @@ fn put_rollups(
     Ok(())
 }
 
-/// Merges histograms of a day by slot directly from chunk bytes.
+/// Merges histograms of a day by interval directly from chunk bytes.
 fn merge_day_histograms(
     parts: &[Arc<dyn Part>],
     id: &SeriesId,
@@ -477,11 +477,12 @@ fn merge_day_histograms(
 ) -> Result<Rows> {
     // The base has no period.
     let period = resolution.period().unwrap_or(DAY);
-    let slot = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
-    let slots = DAY.checked_div(period).unwrap_or(0) as usize;
-    let runs: Vec<ColumnRun> =
-        (0..slots).map(|at| (slot(at)..slot(at.saturating_add(1)), at)).collect();
-    let mut merge = ColumnMerge::new(slots);
+    let interval_start = |at: usize| day.saturating_add((at as i64).saturating_mul(period));
+    let intervals = DAY.checked_div(period).unwrap_or(0) as usize;
+    let runs: Vec<ColumnRun> = (0..intervals)
+        .map(|at| (interval_start(at)..interval_start(at.saturating_add(1)), at))
+        .collect();
+    let mut merge = ColumnMerge::new(intervals);
     // Most series have no such values.
     let mut between: Option<ColumnMerge> = None;
     let mut bytes = Vec::new();
@@ -492,16 +493,16 @@ fn merge_day_histograms(
                 let gap = |cause: String| gather::missing_chunk(&**part, &location, &cause);
                 let (times, block) = chunk::read_times(&header, &bytes).map_err(gap)?;
                 let rows = rows_in_runs(&times, &runs);
-                if !times.iter().any(|&time| is_between_slots(time, period)) {
+                if !times.iter().any(|&time| is_between_intervals(time, period)) {
                     return merge.add_block(block, &rows).map_err(gap);
                 }
                 let only = |are_between: bool| {
                     assign_columns(rows.clone(), &times, |time, at| {
-                        (is_between_slots(time, period) == are_between).then_some(at)
+                        (is_between_intervals(time, period) == are_between).then_some(at)
                     })
                 };
                 merge.add_block(block, &only(false)).map_err(gap)?;
-                let between = between.get_or_insert_with(|| ColumnMerge::new(slots));
+                let between = between.get_or_insert_with(|| ColumnMerge::new(intervals));
                 between.add_block(block, &only(true)).map_err(gap)
             });
             gaps.extend(added.err());
@@ -511,13 +512,13 @@ fn merge_day_histograms(
     for (merge, are_between) in [(Some(merge), false), (between, true)] {
         let Some(merged) = merge.map(ColumnMerge::finish) else { continue };
         gaps.extend(merged.full_columns.into_iter().map(|at| {
-            let (start, end) = (slot(at), slot(at.saturating_add(1)));
+            let (start, end) = (interval_start(at), interval_start(at.saturating_add(1)));
             let reason = format!("series {id}: {COLUMN_FULL_REASON}");
             Gap { start, end, producer: None, lost: None, reason }
         }));
         for (at, mixture) in merged.columns.into_iter().enumerate() {
-            let end = slot(at.saturating_add(1));
-            let start = if are_between { end } else { slot(at) };
+            let end = interval_start(at.saturating_add(1));
+            let start = if are_between { end } else { interval_start(at) };
             rows.extend(mixture.into_parts().into_iter().map(|value| Row { start, end, value }));
         }
     }
@@ -525,15 +526,15 @@ fn merge_day_histograms(
     Ok(Rows::Histograms(rows))
 }
 
-/// Rows by slot of `period`; none for texts.
+/// Rows by interval of `period`; none for texts.
 fn rollup_rows(rows: &Rows, period: i64) -> Rows {
     match rows {
         Rows::Histograms(rows) => Rows::Histograms(rollup_histograms(rows, period)),
-        Rows::Numbers(rows) => {
-            Rows::Summaries(rollup_numbers(rows, period, |&value| NumberSummary::of_number(value)))
-        }
-        Rows::Summaries(rows) => {
-            Rows::Summaries(rollup_numbers(rows, period, NumberSummary::clone))
+        Rows::Numbers(rows) => Rows::Aggregates(rollup_numbers(rows, period, |&value| {
+            NumberAggregate::of_number(value)
+        })),
+        Rows::Aggregates(rows) => {
+            Rows::Aggregates(rollup_numbers(rows, period, NumberAggregate::clone))
         }
         Rows::Texts(_) => Rows::Texts(Vec::new()),
         Rows::Cumulative(_) => panic!("BUG: cumulative samples are not deltas"),
@@ -542,17 +543,17 @@ fn rollup_rows(rows: &Rows, period: i64) -> Rows {
 
 fn rollup_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>> {
     let mut rolled: Vec<Row<Histogram>> = Vec::new();
-    let mut first_of_slot = 0;
+    let mut first_of_interval = 0;
     for row in rows {
-        let first = slot(row.end, period);
+        let first = interval_start(row.end, period);
         let end = first.saturating_add(period);
-        let is_between = is_between_slots((row.start, row.end), period);
+        let is_between = is_between_intervals((row.start, row.end), period);
         let start = if is_between { end } else { first };
         if rolled.last().is_none_or(|last| last.end != end) {
-            first_of_slot = rolled.len();
+            first_of_interval = rolled.len();
         }
         // Histograms of different families cannot be merged.
-        let merged = rolled[first_of_slot..]
+        let merged = rolled[first_of_interval..]
             .iter_mut()
             .any(|held| held.start == start && merge_into(&mut held.value, &row.value));
         if !merged {
@@ -565,11 +566,11 @@ fn rollup_histograms(rows: &[Row<Histogram>], period: i64) -> Vec<Row<Histogram>
 fn rollup_numbers<T>(
     rows: &[Row<T>],
     period: i64,
-    of: impl Fn(&T) -> NumberSummary,
-) -> Vec<Row<NumberSummary>> {
-    let mut rolled: Vec<Row<NumberSummary>> = Vec::new();
+    of: impl Fn(&T) -> NumberAggregate,
+) -> Vec<Row<NumberAggregate>> {
+    let mut rolled: Vec<Row<NumberAggregate>> = Vec::new();
     for row in rows {
-        let start = slot(row.end, period);
+        let start = interval_start(row.end, period);
         match rolled.last_mut() {
             Some(last) if last.start == start => last.value.add(&of(&row.value)),
             _ => {

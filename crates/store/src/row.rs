@@ -11,7 +11,7 @@ use model::SeriesKind;
 
 use crate::cumulative_value::CumulativeValue;
 
-/// A value for `[start, end)`, in nanoseconds since the Unix epoch.
+/// A value for the interval from `start` to `end`, in nanoseconds since the Unix epoch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row<T> {
     /// Start.
@@ -31,7 +31,7 @@ impl<T> Row<T> {
 
 /// Summary of numbers: count, sum, min, max, first, last.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NumberSummary {
+pub struct NumberAggregate {
     /// Number of values.
     pub count: u64,
     /// Number of NaN values; the other fields exclude them.
@@ -48,9 +48,9 @@ pub struct NumberSummary {
     pub last: f64,
 }
 
-impl NumberSummary {
+impl NumberAggregate {
     /// Summary of no number.
-    pub(crate) const EMPTY: NumberSummary = NumberSummary {
+    pub(crate) const EMPTY: NumberAggregate = NumberAggregate {
         count: 0,
         nan: 0,
         sum: CompensatedSum::ZERO,
@@ -61,16 +61,16 @@ impl NumberSummary {
     };
 
     /// Summary of one number.
-    pub fn of_number(value: f64) -> NumberSummary {
+    pub fn of_number(value: f64) -> NumberAggregate {
         if value.is_nan() {
-            return NumberSummary { nan: 1, ..NumberSummary::EMPTY };
+            return NumberAggregate { nan: 1, ..NumberAggregate::EMPTY };
         }
         let sum = CompensatedSum::new(value);
-        NumberSummary { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
+        NumberAggregate { count: 1, nan: 0, sum, min: value, max: value, first: value, last: value }
     }
 
     /// Adds numbers of the same time or later.
-    pub fn add(&mut self, later: &NumberSummary) {
+    pub fn add(&mut self, later: &NumberAggregate) {
         let nan = self.nan.saturating_add(later.nan);
         if self.count == 0 {
             *self = *later;
@@ -86,8 +86,8 @@ impl NumberSummary {
 
     /// The numbers divided by one, each quotient rounded once.
     #[must_use]
-    pub fn divide(&self, divisor: f64) -> NumberSummary {
-        NumberSummary {
+    pub fn divide(&self, divisor: f64) -> NumberAggregate {
+        NumberAggregate {
             sum: CompensatedSum::new(self.sum.value() / divisor),
             min: self.min / divisor,
             max: self.max / divisor,
@@ -142,10 +142,10 @@ impl Predecessor {
     }
 }
 
-/// Whether a row, by its start and end, is a point-in-time value on the boundary between two slots
-/// of `period`. It is stored in the earlier slot; reads that assign it to the later slot must find
-/// it, so rollups keep it separate.
-pub(crate) fn is_between_slots((start, end): (i64, i64), period: i64) -> bool {
+/// Whether a row, by its start and end, is a gauge value on the boundary between two
+/// intervals of `period`. It is stored in the earlier interval; reads that assign it to the later
+/// interval must find it, so rollups keep it separate.
+pub(crate) fn is_between_intervals((start, end): (i64, i64), period: i64) -> bool {
     start == end && end.rem_euclid(period) == 0
 }
 
@@ -157,7 +157,7 @@ pub(crate) enum Rows {
     /// Histograms cumulative since a start.
     Cumulative(Vec<Row<Histogram>>),
     Numbers(Vec<Row<f64>>),
-    Summaries(Vec<Row<NumberSummary>>),
+    Aggregates(Vec<Row<NumberAggregate>>),
     Texts(Vec<Row<String>>),
 }
 
@@ -166,7 +166,7 @@ impl Rows {
         match self {
             Rows::Histograms(rows) | Rows::Cumulative(rows) => rows.len(),
             Rows::Numbers(rows) => rows.len(),
-            Rows::Summaries(rows) => rows.len(),
+            Rows::Aggregates(rows) => rows.len(),
             Rows::Texts(rows) => rows.len(),
         }
     }
@@ -178,7 +178,7 @@ impl Rows {
         match self {
             Rows::Histograms(rows) | Rows::Cumulative(rows) => of(rows),
             Rows::Numbers(rows) => of(rows),
-            Rows::Summaries(rows) => of(rows),
+            Rows::Aggregates(rows) => of(rows),
             Rows::Texts(rows) => of(rows),
         }
     }
@@ -188,7 +188,7 @@ impl Rows {
         match self {
             Rows::Histograms(rows) | Rows::Cumulative(rows) => rows.first().map(Row::time),
             Rows::Numbers(rows) => rows.first().map(Row::time),
-            Rows::Summaries(rows) => rows.first().map(Row::time),
+            Rows::Aggregates(rows) => rows.first().map(Row::time),
             Rows::Texts(rows) => rows.first().map(Row::time),
         }
     }
@@ -211,7 +211,7 @@ impl Rows {
     pub(crate) fn empty_rollups(&self) -> Rows {
         fn of<T: CumulativeValue, R>(rows: &[Row<T>], empty: impl Fn(&T) -> R) -> Vec<Row<R>> {
             let empty = |row: &Row<T>| {
-                // It is not a point between two slots.
+                // It is not a point between two intervals.
                 let start = row.end.saturating_sub(1);
                 Row { start, end: row.end, value: empty(&row.value) }
             };
@@ -221,7 +221,7 @@ impl Rows {
             Rows::Cumulative(rows) => {
                 Rows::Histograms(of(rows, |value| Histogram::new(value.scheme().clone())))
             }
-            Rows::Numbers(rows) => Rows::Summaries(of(rows, |_| NumberSummary::EMPTY)),
+            Rows::Numbers(rows) => Rows::Aggregates(of(rows, |_| NumberAggregate::EMPTY)),
             other => panic!("BUG: {other:?} are not cumulative"),
         }
     }
@@ -231,10 +231,10 @@ impl Rows {
         let summary = |row: Row<f64>| Row {
             start: row.start,
             end: row.end,
-            value: NumberSummary::of_number(row.value),
+            value: NumberAggregate::of_number(row.value),
         };
         match self {
-            Rows::Numbers(rows) => Rows::Summaries(rows.into_iter().map(summary).collect()),
+            Rows::Numbers(rows) => Rows::Aggregates(rows.into_iter().map(summary).collect()),
             rows => rows,
         }
     }
@@ -259,7 +259,7 @@ impl Rows {
             (Rows::Histograms(rows), Rows::Histograms(more)) => rows.extend(more),
             (Rows::Cumulative(rows), Rows::Cumulative(more)) => rows.extend(more),
             (Rows::Numbers(rows), Rows::Numbers(more)) => rows.extend(more),
-            (Rows::Summaries(rows), Rows::Summaries(more)) => rows.extend(more),
+            (Rows::Aggregates(rows), Rows::Aggregates(more)) => rows.extend(more),
             (Rows::Texts(rows), Rows::Texts(more)) => rows.extend(more),
             (ours, theirs) => panic!("BUG: rows of a series are {ours:?} and {theirs:?}"),
         }
@@ -274,7 +274,7 @@ impl Rows {
                     u128::from(row.value.count()).saturating_add(row.value.nan_count().into())
                 })
                 .sum(),
-            Rows::Summaries(rows) => rows
+            Rows::Aggregates(rows) => rows
                 .iter()
                 .map(|row| u128::from(row.value.count).saturating_add(row.value.nan.into()))
                 .sum(),
@@ -296,7 +296,7 @@ impl Rows {
     pub(crate) fn none_of_rollup(kind: SeriesKind) -> Rows {
         match kind {
             SeriesKind::Histogram(_) => Rows::Histograms(Vec::new()),
-            _ => Rows::Summaries(Vec::new()),
+            _ => Rows::Aggregates(Vec::new()),
         }
     }
 
@@ -307,7 +307,7 @@ impl Rows {
                 rows.retain(|row| keep(row.start, row.end));
             }
             Rows::Numbers(rows) => rows.retain(|row| keep(row.start, row.end)),
-            Rows::Summaries(rows) => rows.retain(|row| keep(row.start, row.end)),
+            Rows::Aggregates(rows) => rows.retain(|row| keep(row.start, row.end)),
             Rows::Texts(rows) => rows.retain(|row| keep(row.start, row.end)),
         }
     }
@@ -345,7 +345,7 @@ impl Rows {
                     true
                 });
             }
-            Rows::Summaries(rows) => {
+            Rows::Aggregates(rows) => {
                 rows.sort_by_key(Row::time);
                 dedup(rows, |normalized, row| {
                     normalized.value.add(&row.value);

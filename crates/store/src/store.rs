@@ -114,8 +114,8 @@ impl Store {
             keys_lock: Mutex::default(),
             admission: RwLock::default(),
             deleted_keys: Mutex::default(),
-            feed: Mutex::new(subscriber),
-            is_feed_interrupted: AtomicBool::new(false),
+            subscriber: Mutex::new(subscriber),
+            is_reading_interrupted: AtomicBool::new(false),
             quarantine: Mutex::new(quarantine),
             producers: Mutex::new(producers),
             evicted_sequences: AtomicU64::new(0),
@@ -271,7 +271,7 @@ impl Store {
         self.delete_selected(series, range)
     }
 
-    /// The caller holds `work`, and has flushed.
+    /// The caller holds the mutex `work`, and has flushed.
     fn delete_selected(
         &self,
         series: Vec<SeriesNumber>,

@@ -3,9 +3,9 @@
 //! ```text
 //! coding  u8   0 runs, 1 columns; the shorter is written
 //! runs, until all rows are encoded, each:
-//!   rows  varint number of rows with the same gap and span, minus one
-//!   gap   zigzag ns: start minus the end of the previous row; minus 0 for the first row
-//!   span  varint ns: end minus start
+//!   rows      varint number of rows with the same distance and span, minus one
+//!   distance  zigzag ns: start minus the end of the previous row; minus 0 for the first row
+//!   span      varint ns: end minus start
 //! columns: starts, then spans, each a length and a pco stream of i64 (github.com/pcodec/pcodec)
 //! ```
 //! Rows are ordered by end. Differences wrap around.
@@ -47,17 +47,17 @@ fn put_runs(out: &mut Vec<u8>, times: &[(i64, i64)]) -> usize {
         (start.wrapping_sub(before), end.wrapping_sub(start))
     };
     while let Some((&first, others)) = rest.split_first() {
-        let (gap, span) = step(before, first);
+        let (distance, span) = step(before, first);
         before = first.1;
         rest = others;
         while let Some((&next, others)) = rest.split_first()
-            && step(before, next) == (gap, span)
+            && step(before, next) == (distance, span)
         {
             before = next.1;
             rest = others;
         }
         put_varint(out, others.len().saturating_sub(rest.len()) as u64);
-        put_zigzag(out, gap);
+        put_zigzag(out, distance);
         put_varint(out, span as u64);
         runs = runs.saturating_add(1);
     }
@@ -74,7 +74,7 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
             let mut before = 0i64;
             while times.len() < rows {
                 let more = reader.varint("rows of a run")?;
-                let (gap, span) = (reader.zigzag("gap")?, reader.varint("span")? as i64);
+                let (distance, span) = (reader.zigzag("distance")?, reader.varint("span")? as i64);
                 if more >= rows.saturating_sub(times.len()) as u64 {
                     return Err(invalid(
                         format!("run of {more} more rows"),
@@ -82,7 +82,7 @@ pub(crate) fn read(reader: &mut WireReader<'_>, rows: usize) -> model::Result<Ve
                     ));
                 }
                 for _ in 0..=more {
-                    let start = before.wrapping_add(gap);
+                    let start = before.wrapping_add(distance);
                     before = start.wrapping_add(span);
                     times.push((start, before));
                 }

@@ -12,9 +12,9 @@ mod cumulative;
 mod dropped;
 pub(crate) mod increment_reader;
 pub(crate) mod increments;
+mod interval_increases;
 mod placement;
 pub(crate) mod sample_reader;
-mod slot_increases;
 mod sums;
 
 use std::collections::BTreeSet;
@@ -36,8 +36,8 @@ use crate::head::Head;
 use crate::index::{SelectedSeries, SeriesEntryRef, SeriesKeyRef};
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo};
-use crate::resolution::{Resolution, slot};
-use crate::row::NumberSummary;
+use crate::resolution::{Resolution, interval_start};
+use crate::row::NumberAggregate;
 
 use self::placement::{enclosing_range, overlaps};
 
@@ -217,8 +217,8 @@ impl ReadView {
         parts.sort_unstable_by_key(|info| (info.resolution, std::cmp::Reverse(info.end)));
         let asked = self.series_queries(series);
         for info in parts {
-            // A rollup row ends with its slot, which may end in the future. It counts only if the
-            // whole slot follows the finer rows, which were then dropped.
+            // A rollup row ends with its interval, which may end in the future. It counts only if
+            // the whole interval follows the finer rows, which were then dropped.
             let period = info.resolution.period().unwrap_or(0);
             let follows = |end: i64| match period {
                 0 => latest < Some(end),
@@ -292,7 +292,7 @@ impl ReadView {
             let (first, last) = extent.clone().map_or((start, end), |held| (held.start, held.end));
             extent = Some(first.min(start)..last.max(end));
         };
-        // Rollup rows are whole slots: finer rows, where present, give the exact range.
+        // Rollup rows are whole intervals: finer rows, where present, give the exact range.
         let mut recorded: BTreeSet<u64> = BTreeSet::new();
         for resolution in Resolution::ALL {
             let parts_of_resolution =
@@ -312,10 +312,10 @@ impl ReadView {
                         for location in part.find(&series.id)? {
                             let start = match resolution.period() {
                                 None => location.start.saturating_sub(before(kind)),
-                                // A point-in-time row starts where its slot ends: a range that cuts
-                                // the slot would miss it.
+                                // A row of a gauge starts where its interval ends: a range that
+                                // cuts the interval would miss it.
                                 Some(period) if starts_with_point(&*part, &location, kind) => {
-                                    slot(location.start, period)
+                                    interval_start(location.start, period)
                                 }
                                 Some(_) => location.start,
                             };
@@ -353,7 +353,7 @@ impl ReadView {
         })
     }
 
-    /// Same as [`Self::histograms`], but a point-in-time histogram on a column boundary belongs to
+    /// Same as [`Self::histograms`], but a gauge histogram on a column boundary belongs to
     /// the later column. Rollups of topdeck versions that did not keep such values separate have
     /// them in the earlier column.
     pub fn histograms_by_start<'a>(
@@ -373,7 +373,7 @@ impl ReadView {
         &'a self,
         series: &[impl AsRef<SelectedSeries>],
         grid: TimeGrid,
-    ) -> Result<ColumnIter<'a, Option<NumberSummary>>> {
+    ) -> Result<ColumnIter<'a, Option<NumberAggregate>>> {
         let kinds = |kind| matches!(kind, SeriesKind::Counter(_) | SeriesKind::Gauge);
         self.columns(series, grid, kinds, "numbers", |view, asked, columns, gaps| {
             view.sum_numbers(asked, columns, gaps)
@@ -505,7 +505,7 @@ fn sorted(mut gaps: Vec<Gap>) -> Vec<Gap> {
     gaps
 }
 
-/// Whether the first row of a rollup chunk is a point-in-time value. False for an unreadable chunk;
+/// Whether the first row of a rollup chunk is a gauge value. False for an unreadable chunk;
 /// reading its rows reports the damage.
 fn starts_with_point(part: &dyn Part, location: &ChunkLocation, kind: SeriesKind) -> bool {
     if location.start == location.end {

@@ -31,12 +31,12 @@ const FRAMES: (&str, &str) = ("cells", "frames");
 
 /// Source of answers.
 pub(crate) enum AnswerSource {
-    Folder(Box<StoreFolder>),
+    Dir(Box<StoreDir>),
     Server(ServerClient),
 }
 
 /// An open store.
-pub(crate) struct StoreFolder {
+pub(crate) struct StoreDir {
     dir: PathBuf,
     store: Store,
     view: ReadView,
@@ -73,8 +73,8 @@ impl AnswerSource {
             Some(dir) => {
                 let store = open(dir)?;
                 let view = store.view().map_err(with_dir(dir))?;
-                let folder = StoreFolder { dir: dir.to_owned(), store, view };
-                Ok(AnswerSource::Folder(Box::new(folder)))
+                let directory = StoreDir { dir: dir.to_owned(), store, view };
+                Ok(AnswerSource::Dir(Box::new(directory)))
             }
         }
     }
@@ -82,7 +82,7 @@ impl AnswerSource {
     /// Directory or URL, for messages.
     pub(crate) fn name(&self) -> String {
         match self {
-            AnswerSource::Folder(folder) => folder.dir.display().to_string(),
+            AnswerSource::Dir(directory) => directory.dir.display().to_string(),
             AnswerSource::Server(server) => server.url(),
         }
     }
@@ -94,9 +94,9 @@ impl AnswerSource {
         range: Range<i64>,
     ) -> Result<SelectionSummary> {
         match self {
-            AnswerSource::Folder(folder) => {
-                let read = SelectionSummary::read(&folder.view, selector, &range);
-                read.map_err(|error| folder.error(error))
+            AnswerSource::Dir(directory) => {
+                let read = SelectionSummary::read(&directory.view, selector, &range);
+                read.map_err(|error| directory.error(error))
             }
             AnswerSource::Server(server) => {
                 let mut parameters = RequestParameters::default().with("selector", selector);
@@ -124,7 +124,7 @@ impl AnswerSource {
     /// The result of a query, or the error in its expression.
     pub(crate) fn query(&self, query: &BoundedQuery<'_>) -> Result<Result<QueryAnswer, Error>> {
         match self {
-            AnswerSource::Folder(folder) => folder.query(query),
+            AnswerSource::Dir(directory) => directory.query(query),
             AnswerSource::Server(server) => query_server(server, query).map(Ok),
         }
     }
@@ -136,11 +136,11 @@ impl AnswerSource {
         limits: Limits,
     ) -> Result<([Selection; 2], Comparison)> {
         match self {
-            AnswerSource::Folder(folder) => {
-                let source = StoreSource::new(&folder.view);
+            AnswerSource::Dir(directory) => {
+                let source = StoreSource::new(&directory.view);
                 let [a, b] = &sides;
                 let compared = query::compare::compare(&source, [a, b], limits, &|| false);
-                let comparison = compared.map_err(|error| folder.error(error))?;
+                let comparison = compared.map_err(|error| directory.error(error))?;
                 Ok((sides, comparison))
             }
             AnswerSource::Server(server) => {
@@ -169,10 +169,10 @@ impl AnswerSource {
         limits: Limits,
     ) -> Result<(HeatmapSelection, Option<String>, Breakdown)> {
         match self {
-            AnswerSource::Folder(folder) => {
-                let source = StoreSource::new(&folder.view);
+            AnswerSource::Dir(directory) => {
+                let source = StoreSource::new(&directory.view);
                 let found = query::breakdown::break_down(&source, &rectangle, limits, &|| false);
-                Ok((rectangle, unit, found.map_err(|error| folder.error(error))?))
+                Ok((rectangle, unit, found.map_err(|error| directory.error(error))?))
             }
             AnswerSource::Server(server) => {
                 let parameters = RequestParameters::default()
@@ -198,7 +198,7 @@ impl AnswerSource {
         most: usize,
     ) -> Result<Vec<TimeColumn<Mixture>>> {
         match self {
-            AnswerSource::Folder(folder) => folder.heatmap(selector, range, most),
+            AnswerSource::Dir(directory) => directory.heatmap(selector, range, most),
             AnswerSource::Server(server) => {
                 let parameters = RequestParameters::default()
                     .with("selector", selector)
@@ -215,8 +215,8 @@ impl AnswerSource {
     /// Metrics, labels and label values with the most series.
     pub(crate) fn cardinality(&self, top: u32) -> Result<Cardinality> {
         match self {
-            AnswerSource::Folder(folder) => {
-                folder.store.cardinality(top as usize).map_err(with_dir(&folder.dir))
+            AnswerSource::Dir(directory) => {
+                directory.store.cardinality(top as usize).map_err(with_dir(&directory.dir))
             }
             AnswerSource::Server(server) => {
                 let parameters = RequestParameters::default().with("top", top);
@@ -227,7 +227,7 @@ impl AnswerSource {
     }
 }
 
-impl StoreFolder {
+impl StoreDir {
     /// Error of the store with its directory; limits with the names of their flags.
     fn error(&self, error: Error) -> anyhow::Error {
         match error {

@@ -28,17 +28,17 @@ use crate::time::{self, TimeExpr};
 /// values of the heatmap are outside. Labels are sorted by divergence: 1 bit if the label
 /// determines whether a value is inside, 0 if the shares inside and outside are equal.
 #[derive(clap::Args)]
-#[command(after_long_help = AFTER, override_usage = "topdeck breakdown [OPTIONS] --above <LIMIT> [DIR] <SELECTOR>")]
+#[command(after_long_help = AFTER, override_usage = "topdeck breakdown [OPTIONS] --above <THRESHOLD> [DIR] <SELECTOR>")]
 pub(crate) struct Options {
     #[command(flatten)]
     arguments: StoreArguments<ParsedSelector>,
 
     /// Lower bound of the selection (exclusive), such as 100ms
-    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    #[arg(long, value_name = "THRESHOLD", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Quantity,
 
     /// Upper bound of the selection [default: none]
-    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    #[arg(long, value_name = "THRESHOLD", value_parser = parse_quantity, allow_hyphen_values = true)]
     up_to: Option<Quantity>,
 
     /// Start of the selection: 2026-11-09, 2026-11-09T12:30:00Z, -2h [default: start of the

@@ -77,9 +77,9 @@ mod tests {
     /// The reason why `serve` and `check-config` reject the settings.
     #[track_caller]
     fn check(text: &str, expected: &str) {
-        let folder = Path::new("/nonexistent");
-        let settings = Settings::parse(text, folder, ROLES).expect("the file alone is valid");
-        let data = data_dir(Some(folder), &settings).expect("it is given");
+        let dir = Path::new("/nonexistent");
+        let settings = Settings::parse(text, dir, ROLES).expect("the file alone is valid");
+        let data = data_dir(Some(dir), &settings).expect("it is given");
         match verify_settings(None, &settings, &data) {
             Ok(()) => assert_eq!("", expected),
             Err(error) => assert!(error.to_string().contains(expected), "{error}"),
@@ -88,16 +88,16 @@ mod tests {
 
     #[test]
     fn contents_of_files_are_checked_beside_other_errors() {
-        let folder = std::env::temp_dir().join(format!("topdeck-check-{:x}", journal::random_id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join("topdeck.toml");
-        std::fs::write(folder.join("ca.pem"), "x").expect("a file");
+        let dir = std::env::temp_dir().join(format!("topdeck-check-{:x}", journal::random_id()));
+        std::fs::create_dir_all(&dir).expect("a directory");
+        let file = dir.join("topdeck.toml");
+        std::fs::write(dir.join("ca.pem"), "x").expect("a file");
         let text = "colection_interval = \"1s\"\n[[scrape]]\nname = \"a\"\nurl = \
                     \"https://b\"\nca = \"ca.pem\"\n[[remote]]\nname = \"a/b\"\nurl = \
                     \"http://b\"\n";
         std::fs::write(&file, text).expect("a file");
         let (_, problems) = Settings::read_with_contents(&file, ROLES).expect("it is readable");
-        std::fs::remove_dir_all(&folder).expect("it exists");
+        std::fs::remove_dir_all(&dir).expect("it exists");
         let text = problems.to_string();
         let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("  | ")).collect();
         let expected = [":1: unknown key", ":3: scrape \"a\":", ":7: remote name \"a/b\" has"];

@@ -44,14 +44,14 @@ impl SettingsArgument {
     fn read_file(&self) -> Result<NotifySettings, Problems> {
         let text = std::fs::read_to_string(&self.config)
             .map_err(|error| Problems::of_file(&self.config, format!("cannot read it: {error}")))?;
-        let document = Document::parse(&text, self.folder())?;
-        let read = NotifySettings::read(document.root(), document.folder());
+        let document = Document::parse(&text, self.dir())?;
+        let read = NotifySettings::read(document.root(), document.dir());
         read.map_err(|found| {
             document.problems_at(found.into_iter().map(|problem| (problem.byte, problem.what)))
         })
     }
 
-    fn folder(&self) -> &Path {
+    fn dir(&self) -> &Path {
         self.config.parent().unwrap_or(Path::new("."))
     }
 }

@@ -54,7 +54,7 @@ Exit status:
 /// Exit status if damage is reported.
 const IS_REPORTED: u8 = 3;
 /// Keys of the status.
-const KEYS: [&str; 3] = ["damage", "quarantined", "acknowledged"];
+const KEYS: [&str; 3] = ["damage", "quarantined", "acknowledged_damage"];
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let acknowledge = |location: Option<&String>| -> Result<()> {
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
                 "schema": 1,
                 "damage": damage,
                 "quarantined": quarantined,
-                "acknowledged": acknowledged,
+                "acknowledged_damage": acknowledged,
             });
             format!("{lists}\n")
         }
@@ -124,7 +124,7 @@ fn damage_text(status: &Value) -> String {
         0 => "no damage that is not acknowledged\n".to_owned(),
         _ => reported.text(&terminal),
     };
-    let acknowledged = entries(status, "acknowledged");
+    let acknowledged = entries(status, "acknowledged_damage");
     if acknowledged.is_empty() {
         return text;
     }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Error, Result, anyhow};
 use collect::SeriesSink;
 use hist::codec::header::Temporality;
-use intake::{Intake, Producer, Receipt, SeriesKeyEncoding};
+use intake::{Intake, PendingAck, Producer, SeriesKeyEncoding};
 use model::{Sample, SampleValue, Series, SeriesKind};
 use render::json::Json::{self, List, Object, Text};
 use render::json::integer;
@@ -63,9 +63,9 @@ const HISTORY: [(i64, i64); 2] = [(7 * DAY_NS, 10 * MINUTE_NS), (DAY_NS, MINUTE_
 const METRIC: &str = "request_duration";
 
 /// Directory that is removed when the demonstration ends, however it ends.
-struct DemoFolder(PathBuf);
+struct DemoDir(PathBuf);
 
-impl Drop for DemoFolder {
+impl Drop for DemoDir {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
             print_message(format_args!("cannot remove {}: {error}", self.0.display()));
@@ -75,28 +75,28 @@ impl Drop for DemoFolder {
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let name = format!("topdeck-demo-{:016x}", journal::random_id() as u64);
-    let folder = DemoFolder(std::env::temp_dir().join(name));
-    private_dir(&folder.0)?;
+    let directory = DemoDir(std::env::temp_dir().join(name));
+    private_dir(&directory.0)?;
     let port = listen_port(options.port)?;
-    let settings = Settings::parse(&settings_text(port), &folder.0, ROLES)
+    let settings = Settings::parse(&settings_text(port), &directory.0, ROLES)
         .map_err(|problems| anyhow!("BUG: invalid settings of the demonstration: {problems}"))?;
-    write_dashboard(&folder.0)?;
+    write_dashboard(&directory.0)?;
     heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    runtime.block_on(run_until_stopped(settings, &folder.0))?;
+    runtime.block_on(run_until_stopped(settings, &directory.0))?;
     Ok(ExitCode::SUCCESS)
 }
 
-async fn run_until_stopped(settings: Settings, folder: &Path) -> Result<()> {
+async fn run_until_stopped(settings: Settings, directory: &Path) -> Result<()> {
     let mut signals = Signals::new()?;
-    let node = Node::start(NodeMode::Serve, settings, folder).await?;
+    let node = Node::start(NodeMode::Serve, settings, directory).await?;
     let writer = ShopWriter::new(node.intake());
     // Appending may wait for the disk.
     let mut written_end = tokio::task::block_in_place(|| writer.write_history())?;
-    print_stdout(welcome_text(&node.url(), folder, &writer.shop).as_bytes())?;
+    print_stdout(welcome_text(&node.url(), directory, &writer.shop).as_bytes())?;
     let mut tick = tokio::time::interval(Duration::from_nanos(INTERVAL_NS.unsigned_abs()));
     loop {
         tokio::select! {
@@ -149,7 +149,7 @@ interval = "5s"
     )
 }
 
-fn write_dashboard(folder: &Path) -> Result<()> {
+fn write_dashboard(directory: &Path) -> Result<()> {
     // Legend and unit, if there are any.
     let panel = |title: &str, text: &str, language: &str, more: &[(&'static str, &str)]| {
         let fields = [("title", title), ("text", text), ("language", language)];
@@ -189,7 +189,7 @@ fn write_dashboard(folder: &Path) -> Result<()> {
         ("title", Text("The shop".to_owned())),
         ("panels", List(panels)),
     ]);
-    let dir = folder.join("dashboards");
+    let dir = directory.join("dashboards");
     private_dir(&dir)?;
     let path = dir.join("shop.json");
     fs::File::create(&path)
@@ -197,7 +197,7 @@ fn write_dashboard(folder: &Path) -> Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn welcome_text(url: &str, folder: &Path, shop: &Shop) -> String {
+fn welcome_text(url: &str, directory: &Path, shop: &Shop) -> String {
     let incident = shop.incident();
     let time = render::time::precise_time_text;
     let server = match url.ends_with(&format!(":{}", api::PORT)) {
@@ -222,7 +222,7 @@ What to look at first:
   topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from -3h{server}
       the same by command line
 ",
-        folder.display(),
+        directory.display(),
         time(incident.start),
         time(incident.end),
     )
@@ -253,8 +253,8 @@ impl ShopWriter<'_> {
         last = self.write_intervals(rounded_start - day..rounded_start, fine)?.or(last);
         last = self.write_intervals(rounded_start..self.start, INTERVAL_NS)?.or(last);
         self.write_events()?;
-        if let Some(receipt) = last {
-            receipt.wait_durable()?;
+        if let Some(pending_ack) = last {
+            pending_ack.wait_durable()?;
         }
         Ok(self.start)
     }
@@ -271,8 +271,8 @@ impl ShopWriter<'_> {
         Ok(())
     }
 
-    /// Writes a range in intervals; returns the receipt of the last batch.
-    fn write_intervals(&self, range: Range<i64>, length: i64) -> Result<Option<Receipt>> {
+    /// Writes a range in intervals; returns the pending acknowledgement of the last batch.
+    fn write_intervals(&self, range: Range<i64>, length: i64) -> Result<Option<PendingAck>> {
         let encoding = SeriesKeyEncoding::CANONICAL;
         let new_batch = || self.intake.writer_for(self.producer.id(), encoding);
         let (mut batch, mut last, mut start) = (new_batch(), None, range.start);

@@ -56,7 +56,7 @@ pub(crate) struct Options {
     columns: Option<u16>,
 
     /// Count and share of values above this, such as 100ms. Repeatable
-    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    #[arg(long, value_name = "THRESHOLD", value_parser = parse_quantity, allow_hyphen_values = true)]
     above: Vec<Quantity>,
 
     /// Also write the heatmap to this SVG file

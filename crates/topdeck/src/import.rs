@@ -189,7 +189,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         bail!("standard input (-) can only be given once");
     }
     let mut target = match dir {
-        Some(dir) => ImportTarget::folder(dir, options.create)?,
+        Some(dir) => ImportTarget::directory(dir, options.create)?,
         None => {
             ImportTarget::Server { client: options.server.clone(), retry_for: options.retry_for }
         }

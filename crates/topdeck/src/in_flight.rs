@@ -13,7 +13,8 @@ use crate::time;
 /// Show operations in flight
 ///
 /// Shows blocked operations before they finish; a histogram has them only afterwards. Covers all
-/// running processes, or one process. For an exited process, ages refer to its last activity.
+/// running processes, or one process. For a process that has ended, ages refer to its last
+/// activity.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -21,7 +22,8 @@ pub(crate) struct Options {
     #[arg(value_name = "PROCESS")]
     process: Option<String>,
 
-    /// Count per value of a tag or label; also `process` and `metric`
+    /// Count per value of a tag of the operations or a label of their metric; also `process` and
+    /// `metric`
     #[arg(long, value_name = "TAG")]
     by: Option<String>,
 
@@ -64,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             [one] => format!("{} does not record", one.name()),
             all => format!("none of {} processes records", all.len()),
         };
-        bail!("{who} operations in flight; programs do with shm::InFlight");
+        bail!("{who} operations in flight; programs do so with `shm::InFlight`");
     }
     if let Some(least_ns) = options.older_than {
         operations.retain_older_than(least_ns);

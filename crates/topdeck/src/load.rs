@@ -176,8 +176,8 @@ fn check_writable(path: &Path) -> Result<()> {
         // Opening and closing a pipe would end it.
         Ok(_) => Ok(()),
         Err(_) => {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            std::fs::read_dir(folder.unwrap_or(Path::new("."))).map(drop)
+            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+            std::fs::read_dir(dir.unwrap_or(Path::new("."))).map(drop)
         }
     };
     found.with_context(|| format!("cannot write {}", path.display()))

@@ -16,7 +16,7 @@ mod completions;
 mod contacts;
 mod damage;
 mod dashboards;
-mod data_folders;
+mod data_dirs;
 mod demo;
 mod diff;
 mod doctor;

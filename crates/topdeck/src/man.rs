@@ -13,18 +13,18 @@ use crate::command;
 pub(crate) struct Options {
     /// Directory of the pages, created if it is missing
     #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let folder = &options.folder;
-    let written = || format!("cannot write the manual to {}", folder.display());
-    fs::create_dir_all(folder).with_context(written)?;
+    let dir = &options.dir;
+    let written = || format!("cannot write the manual to {}", dir.display());
+    fs::create_dir_all(dir).with_context(written)?;
     // The title names the version alone, not the build.
     let mut command = command::clap_command()
         .long_version(env!("CARGO_PKG_VERSION"))
         .disable_help_subcommand(true);
     command.build();
-    clap_mangen::generate_to(command, folder).with_context(written)?;
+    clap_mangen::generate_to(command, dir).with_context(written)?;
     Ok(ExitCode::SUCCESS)
 }

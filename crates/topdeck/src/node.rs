@@ -23,7 +23,7 @@ use role::{NodeMode, RoleContext, RoleEntry, RoleTable, RunningRoles};
 use rustix::process::{Resource, getrlimit};
 use store::{RetentionRule, Store};
 
-use crate::data_folders::{STORE_FOLDER, rename_old_folders};
+use crate::data_dirs::{STORE_DIR, rename_old_dirs};
 use crate::server_client::LOCK_FILE;
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, Settings};
@@ -73,7 +73,7 @@ impl Node {
         verify_settings(Some(mode), &settings, data)?;
         let log = settings.node.server_log();
         let home = open_target(mode, &settings.node, data)?;
-        rename_old_folders(data)?.iter().for_each(|line| log.info(line));
+        rename_old_dirs(data)?.iter().for_each(|line| log.info(line));
         let intake_settings = intake::Settings { log: log.function(), ..settings.node.intake() };
         let intake = Arc::new(Intake::new(home, intake_settings)?);
         reserve_first_segment(&intake, log);
@@ -117,7 +117,7 @@ impl Node {
         let limit = getrlimit(Resource::As);
         lines.extend(address_space_warning(limit.current).map(warn));
         // Damage and losses found when the store was opened.
-        let store = self.intake.target().store();
+        let store = self.intake.write_target().store();
         let stat = store.and_then(|store| store.stat().ok());
         lines.extend(stat.into_iter().flat_map(|stat| stat.warnings).map(warn));
         lines.extend(self.roles.log_lines().into_iter().map(info));
@@ -164,7 +164,8 @@ impl Node {
     }
 
     fn keep(&self, settings: &NodeSettings) -> Result<()> {
-        let (Some(store), Some(rules)) = (self.intake.target().store(), &settings.store.retention)
+        let (Some(store), Some(rules)) =
+            (self.intake.write_target().store(), &settings.store.retention)
         else {
             return Ok(());
         };
@@ -226,7 +227,7 @@ fn server_url(settings: &Settings, server: &api::Server) -> String {
 /// Writes the address to the lock file of the store, which this process has locked: a command that
 /// finds the store in use names the server, and the default server of commands is found by it.
 fn publish_address(data: &Path, url: &str, log: ServerLog) {
-    let path = data.join(STORE_FOLDER).join(LOCK_FILE);
+    let path = data.join(STORE_DIR).join(LOCK_FILE);
     if let Err(error) = std::fs::write(&path, format!("{url}\n")) {
         log.warn(format_args!(
             "cannot write the address of the server to {}: {error}; commands need --server",
@@ -277,8 +278,8 @@ fn trimmer(intake: &Intake, log: ServerLog) -> Option<HeapTrimmer> {
 /// A new data directory on a disk without space: the journal is full from the start, and the log,
 /// `/health` and senders are told. The server starts: it stores once there is space.
 fn reserve_first_segment(intake: &Intake, log: ServerLog) {
-    if let Err(error) = intake.target().journal().reserve_first_segment() {
-        let dir = intake.target().journal().dir().display().to_string();
+    if let Err(error) = intake.write_target().journal().reserve_first_segment() {
+        let dir = intake.write_target().journal().dir().display().to_string();
         log.error(format_args!("cannot store new data in {dir} yet: {error}"));
     }
 }
@@ -331,7 +332,7 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
 }
 
 fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<WriteTarget> {
-    let dir = data.join(if mode == NodeMode::Serve { STORE_FOLDER } else { "journal" });
+    let dir = data.join(if mode == NodeMode::Serve { STORE_DIR } else { "journal" });
     private_dir(&dir)?;
     let segment_bytes = if mode == NodeMode::Serve { SEGMENT_BYTES } else { SEGMENT_BYTES_AGENT };
     let limits = journal::Limits {
@@ -339,7 +340,7 @@ fn open_target(mode: NodeMode, settings: &NodeSettings, data: &Path) -> Result<W
         ..journal::Settings::default().limits
     };
     let journal = journal::Settings {
-        codec: journal::Compression::Lz4,
+        compression: journal::Compression::Lz4,
         segment_bytes,
         dedup_producers: DEDUP_PRODUCERS,
         limits,

@@ -39,7 +39,7 @@ pub(crate) struct Options {
     server: ServerClient,
 
     /// Threshold of a metric, such as latency=250ms; may be repeated
-    #[arg(long, value_name = "METRIC=LIMIT", value_parser = parse_threshold)]
+    #[arg(long, value_name = "METRIC=THRESHOLD", value_parser = parse_threshold)]
     threshold: Vec<(String, Quantity)>,
 
     /// Time of the overview of a directory [default: the end of its data]

@@ -245,7 +245,7 @@ fn collect_selectors<'a>(expr: &Expr, text: &'a str, selectors: &mut Vec<(Select
 fn is_empty(answer: &QueryResult) -> bool {
     match &answer.data {
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams.is_empty(),
-        ResultData::Points(series) => series.is_empty(),
+        ResultData::RawSamples(series) => series.is_empty(),
         _ => false,
     }
 }

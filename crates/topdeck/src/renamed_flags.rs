@@ -65,7 +65,9 @@ const RENAMED_FLAGS: &[RenamedFlag] = &[
     row("serve", "--data", "--data-dir"),
     row("store", "keep", "retention"),
     row("store", "seal", "flush"),
+    row("store create", "--codec", "--compression"),
     row("store create", "--keep", "--retention"),
+    row("store restore", "--codec", "--compression"),
     row("token add", "--certificate", "--client-cert-name"),
 ];
 

@@ -10,7 +10,7 @@ use role::NodeMode;
 use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::data_folders::default_data_dir;
+use crate::data_dirs::default_data_dir;
 use crate::node::{Node, ROLES};
 use crate::output::print_problems;
 use crate::server_log::{LogFormat, ServerLog};

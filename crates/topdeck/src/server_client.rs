@@ -13,7 +13,7 @@ use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};
 use net::tls::ClientTls;
 use serde_json::Value;
 
-use crate::data_folders::{STORE_FOLDER, default_data_dir};
+use crate::data_dirs::{STORE_DIR, default_data_dir};
 use crate::journal::progress_line::ProgressLine;
 
 /// Response timeout: a snapshot of a large store takes a while.
@@ -120,7 +120,7 @@ impl ServerClient {
     /// URL of the server: as named, else of the server that uses the default data directory, else
     /// the default address.
     pub(crate) fn url(&self) -> String {
-        let local = || default_data_dir().and_then(|data| server_of(&data.join(STORE_FOLDER)));
+        let local = || default_data_dir().and_then(|data| server_of(&data.join(STORE_DIR)));
         let default = || format!("http://127.0.0.1:{}", api::PORT);
         self.server.clone().or_else(local).unwrap_or_else(default)
     }

@@ -173,7 +173,7 @@ impl Settings {
     /// Reads and checks a file, with the keys of the given roles.
     pub(crate) fn read(path: &Path, roles: RoleTable) -> Result<Settings, Problems> {
         let text = read_text(path)?;
-        Settings::parse(&text, folder_of(path), roles).map_err(|problems| problems.in_file(path))
+        Settings::parse(&text, dir_of(path), roles).map_err(|problems| problems.in_file(path))
     }
 
     /// As [`Settings::read`], and checks the contents of the files that the settings name, and
@@ -183,15 +183,15 @@ impl Settings {
         roles: RoleTable,
     ) -> Result<(Settings, Problems), Problems> {
         let text = read_text(path)?;
-        match Settings::check(&text, folder_of(path), roles, FileContents::Checked) {
+        match Settings::check(&text, dir_of(path), roles, FileContents::Checked) {
             (Some(settings), problems) => Ok((settings, problems.in_file(path))),
             (None, problems) => Err(problems.in_file(path)),
         }
     }
 
-    /// Parses and checks text; file names in it are relative to `folder`.
-    pub(crate) fn parse(text: &str, folder: &Path, roles: RoleTable) -> Result<Settings, Problems> {
-        match Settings::check(text, folder, roles, FileContents::Unchecked) {
+    /// Parses and checks text; file names in it are relative to `dir`.
+    pub(crate) fn parse(text: &str, dir: &Path, roles: RoleTable) -> Result<Settings, Problems> {
+        match Settings::check(text, dir, roles, FileContents::Unchecked) {
             (Some(settings), problems) if problems.is_empty() => Ok(settings),
             (_, problems) => Err(problems),
         }
@@ -201,11 +201,11 @@ impl Settings {
     /// There are no settings if most of them are unknown.
     fn check(
         text: &str,
-        folder: &Path,
+        dir: &Path,
         roles: RoleTable,
         contents: FileContents,
     ) -> (Option<Settings>, Problems) {
-        let (document, mut syntax) = Document::parse_recoverable(text, folder);
+        let (document, mut syntax) = Document::parse_recoverable(text, dir);
         let Some(mut document) = document else { return (None, syntax) };
         let mut problems = document.take_renamed_keys(RENAMED_KEYS);
         let of_roles = roles.iter().flat_map(|role| role.keys().iter().copied());
@@ -257,7 +257,7 @@ fn read_text(path: &Path) -> Result<String, Problems> {
         .map_err(|error| Problems::of_file(path, format!("cannot read it: {error}")))
 }
 
-fn folder_of(path: &Path) -> &Path {
+fn dir_of(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 

@@ -37,7 +37,7 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let parameters = RequestParameters::default().with("name", &options.name);
     let response = options.server.request(Method::POST, "/v1/snapshots", parameters)?;
-    let folder = response["path"].as_str().unwrap_or("the directory of snapshots");
-    print_stdout(format!("created a snapshot in {}\n", escape_control(folder)).as_bytes())?;
+    let dir = response["path"].as_str().unwrap_or("the directory of snapshots");
+    print_stdout(format!("created a snapshot in {}\n", escape_control(dir)).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_is_optional_wherever_options_are() {
+    fn directory_is_optional_wherever_options_are() {
         check(&["s", "latency"], Some("s"), "latency");
         check(&["s", "--json", "latency"], Some("s"), "latency");
         check(&["--json", "s", "latency"], Some("s"), "latency");

@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             let data: Value = serde_json::from_str(data).context("invalid event of the server")?;
             print_event(event, &data, &terminal)?;
         }
-        rows += u64::from(event == "row");
+        rows += u64::from(event == "sample");
         Ok(match options.limit {
             Some(limit) if rows >= limit => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
@@ -72,7 +72,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn print_event(event: &str, data: &Value, terminal: &Terminal) -> Result<()> {
     let text = |name: &str| escape_control(data[name].as_str().unwrap_or(""));
     match event {
-        "row" => print_stdout(report::point_line(data, terminal).as_bytes())?,
+        "sample" => print_stdout(report::point_line(data, terminal).as_bytes())?,
         "gap" => print_message(format_args!("missing: {}", text("reason"))),
         "lagged" => {
             let dropped = plural(data["dropped"].as_u64().unwrap_or(0), "event", "events");

@@ -1,4 +1,4 @@
-//! `topdeck targets`: state of the scrapes and checks of a server, and of what sends to it.
+//! `topdeck targets`: state of the scrape targets and checks of a server, and of what sends to it.
 
 use std::process::ExitCode;
 

@@ -32,7 +32,7 @@ export function variableOf(label: string): DashboardVariable {
   return { name: NAME.test(name) ? name : `_${name}`, label };
 }
 
-/** Setting of the address with the chosen value; empty for all values. */
+/** URL parameter with the chosen value; empty for all values. */
 export function settingName({ name }: DashboardVariable): string {
   return `var_${name}`;
 }

@@ -31,7 +31,7 @@ export type Unusual =
 
 export interface RowThreshold {
   value: number;
-  source: "user" | "declared" | "p99";
+  origin: "user" | "declared" | "p99";
   /** Milliseconds of the history that a p99 is of. */
   learnedFrom: number | null;
 }
@@ -108,7 +108,7 @@ interface RowJson {
   count_today: number;
   threshold: {
     value: number;
-    source: RowThreshold["source"];
+    origin: RowThreshold["origin"];
     start_ns?: number;
     end_ns?: number;
   } | null;
@@ -193,7 +193,7 @@ function parseRow(row: RowJson): OverviewRow {
     countToday: row.count_today,
     threshold: threshold && {
       value: threshold.value,
-      source: threshold.source,
+      origin: threshold.origin,
       learnedFrom: hasHistory ? (end_ns - start_ns) / 1e6 : null,
     },
     unusual: unusual && {
@@ -246,9 +246,9 @@ export function storeThreshold(thresholds: Thresholds, name: string, text: strin
 }
 
 /** Where the threshold comes from: `p99 of the last 7 d`. */
-export function describeThreshold({ source, learnedFrom }: RowThreshold): string {
-  if (source === "user") return "yours";
-  if (source === "declared") return "declared by the program";
+export function describeThreshold({ origin, learnedFrom }: RowThreshold): string {
+  if (origin === "user") return "yours";
+  if (origin === "declared") return "declared by the program";
   return learnedFrom === null ? "p99" : `p99 of ${roundDuration(learnedFrom)}`;
 }
 

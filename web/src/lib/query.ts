@@ -41,14 +41,14 @@ export interface QueryResult {
 /** A number; query responses have infinities as strings. */
 type NumberJson = number | string;
 
-/** A histogram of the PromQL functions rate and increase: its counts are fractions. */
-interface FractionalHistogramJson {
+/** A float histogram, as of rate and increase: its counts are fractions. */
+interface FloatHistogramJson {
   count: NumberJson;
   sum: NumberJson;
   buckets: { lower: NumberJson; upper: NumberJson; count: NumberJson }[];
 }
 
-type ValueJson = NumberJson | BracketJson | DistributionJson | FractionalHistogramJson;
+type ValueJson = NumberJson | BracketJson | DistributionJson | FloatHistogramJson;
 
 interface SeriesJson {
   labels: Record<string, string>;
@@ -118,7 +118,7 @@ function parseValue(value: ValueJson): Bracket | Distribution | null {
     return Number.isNaN(number) ? null : exact(number);
   }
   if ("cells" in value) return parseDistribution(value);
-  if ("buckets" in value) return parseFractionalHistogram(value);
+  if ("buckets" in value) return parseFloatHistogram(value);
   if (!("estimate" in value)) return null;
   const bracket = parseBracket(value);
   return Number.isNaN(bracket.estimate) ? null : bracket;
@@ -131,7 +131,7 @@ function parseNumber(json: NumberJson): number {
 }
 
 /** Buckets with a negative count, which a subtraction has, cannot be drawn. */
-function parseFractionalHistogram({ sum, buckets }: FractionalHistogramJson): Distribution {
+function parseFloatHistogram({ sum, buckets }: FloatHistogramJson): Distribution {
   const cells = buckets
     .map(({ lower, upper, count }) => ({
       lower: parseNumber(lower),

@@ -83,7 +83,7 @@ export class Scale {
     );
   }
 
-  /** Round tick values, at max about `max`: powers of ten, with 2 and 5 of each if they fit. */
+  /** Round tick values, at most about `max`: powers of ten, with 2 and 5 of each if they fit. */
   ticks(max: number): number[] {
     const powers = new Set<number>();
     const span =

@@ -60,7 +60,7 @@ export interface StatusJson {
   quarantined: { input: string; reason: string; acknowledged?: boolean }[];
   damage: { location: string; records: number; remedy: string; acknowledged?: boolean }[];
   /** Absent from a server of an earlier version. */
-  acknowledged?: DamageAcknowledgement[];
+  acknowledged_damage?: DamageAcknowledgement[];
   /** Absent from a server of an earlier version. */
   sources?: SourceJson[];
   /** Absent from a server without the role. */
@@ -261,8 +261,8 @@ export function findNotes(status: StatusJson): string[] {
 }
 
 /** Acknowledged damage, the latest first. */
-export function acknowledgements({ acknowledged }: StatusJson): DamageAcknowledgement[] {
-  return [...(acknowledged ?? [])].sort((a, b) => b.acknowledged_ns - a.acknowledged_ns);
+export function acknowledgements({ acknowledged_damage }: StatusJson): DamageAcknowledgement[] {
+  return [...(acknowledged_damage ?? [])].sort((a, b) => b.acknowledged_ns - a.acknowledged_ns);
 }
 
 function capitalise(text: string): string {

@@ -2,7 +2,7 @@
 
 import { formatCount } from "./unit";
 
-/** A scrape or a check of the server's settings, from `/v1/status`. */
+/** A scrape target or a check of the server's settings, from `/v1/status`. */
 export interface TargetJson {
   kind: "scrape" | "check";
   name: string;
@@ -25,7 +25,7 @@ export function sortTargets(targets: readonly TargetJson[]): TargetJson[] {
   );
 }
 
-/** Producers of the server's own entries: an action, unlike a sender, is not expected again. */
+/** Producers of the server itself: an action of a user, unlike a sender, is not expected again. */
 const ACTIONS = new Set(["rename", "retire", "delete", "annotations"]);
 
 /** Whether a producer sends data, as opposed to an action of a user. */
@@ -47,21 +47,21 @@ export interface SourceJson {
 
 /** Counts of senders over time: the audit has totals, an operator wants rates. */
 export class SenderRates {
-  private readonly readings = new Map<string, { at: number; values: number }>();
+  private readonly previous = new Map<string, { at: number; values: number }>();
   private readonly rates = new Map<string, number | null>();
 
   /**
-   * Takes the totals at a time; returns the values per second of each sender between the last two
-   * readings, null before the second.
+   * Takes the totals at a time; returns the values (single measurements, as the audit counts them)
+   * per second of each sender between the last two calls, null before the second.
    */
   update(at: number, totals: ReadonlyMap<string, number>): ReadonlyMap<string, number | null> {
     for (const [id, values] of totals) {
-      const before = this.readings.get(id);
+      const before = this.previous.get(id);
       if (before && at <= before.at) continue;
       // The count of a server that was started again begins at zero.
       const more = before && (values >= before.values ? values - before.values : values);
       this.rates.set(id, before ? more! / ((at - before.at) / 1e3) : null);
-      this.readings.set(id, { at, values });
+      this.previous.set(id, { at, values });
     }
     return this.rates;
   }

@@ -1,4 +1,4 @@
-/** The subject of the browser's tab, if the view has one that is no setting of the address. */
+/** The subject of the browser's tab, if the view has one that is not in the URL. */
 
 class TabSubject {
   /** The view sets it, and clears it at its end. */

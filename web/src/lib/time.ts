@@ -17,7 +17,7 @@ const UNITS: Record<string, number> = {
 /** The server counts nanoseconds in 64 bits: from 1677 to 2262. */
 const MAX_MS = 9.2e12;
 
-/** Parses a time as the server does; null if it is invalid. */
+/** Parses a time of the web UI, a subset of the server's syntax; null if it is invalid. */
 export function parseTime(text: string, now: number): number | null {
   const time = parseUnbounded(text.trim(), now);
   return Math.abs(time) <= MAX_MS ? time : null;
@@ -53,7 +53,7 @@ export function resolveRange(range: TimeRange, now: number): [number, number] | 
   return [from === to ? to - INSTANT : from, to];
 }
 
-/** The same, as an error. */
+/** Like `resolveRange`, but throws an error. */
 export function requireRange(range: TimeRange, now: number): [number, number] {
   const resolved = resolveRange(range, now);
   if (resolved) return resolved;
@@ -147,10 +147,10 @@ const STEPS = [
   1e3, 2e3, 5e3, 10e3, 15e3, 30e3, 60e3, 120e3, 300e3, 600e3, 900e3, 1_800e3, 3_600e3, 7_200e3,
   10_800e3, 21_600e3, 43_200e3, 86_400e3,
 ];
-/** Interval of max sources: shorter columns would be stripes. */
+/** Interval of most series: shorter columns would show as stripes. */
 const INTERVAL = 10e3;
 
-/** A round column length of at least `interval`, for at max `max` columns. */
+/** A round column length of at least `interval`, for at most `max` columns. */
 export function columnStep(span: number, max: number, interval = 0): number {
   const least = Math.max(span >= 60 * INTERVAL ? INTERVAL : 0, interval);
   const day = 86_400e3;
@@ -160,8 +160,8 @@ export function columnStep(span: number, max: number, interval = 0): number {
 }
 
 /**
- * The step of a fixed range: a finer one if that of the screen would extend the range, which is
- * often that of a live heatmap, so that counts beside the heatmap are of the same range.
+ * The step of a fixed range: a finer one than that of a live range, if the latter would extend the
+ * range. Counts beside a heatmap are then of the same range as the heatmap.
  */
 export function fixedColumnStep(from: number, to: number, max: number, interval = 0): number {
   const step = columnStep(to - from, max, interval);
@@ -191,7 +191,7 @@ export function alignRange(from: number, to: number, step: number): [number, num
   return [Math.floor(from / step) * step, Math.ceil(to / step) * step];
 }
 
-/** Round times for an axis, at max about `max`. */
+/** Round times for an axis, at most about `max`. */
 export function timeTicks(from: number, to: number, max: number): number[] {
   const steps = [
     1, 5, 10, 50, 100, 500, 1e3, 5e3, 10e3, 30e3, 60e3, 300e3, 600e3, 1800e3, 3600e3, 10_800e3,

@@ -27,19 +27,19 @@ type ProvidedTool = std::result::Result<PathBuf, String>;
 
 impl ClientTools {
     pub(super) fn provide(log: &PartLog) -> Result<ClientTools> {
-        let folder = target().join("clients");
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        let dir = target().join("clients");
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
         let mut missing = Vec::new();
         let mut or_missing =
             |provided: ProvidedTool| provided.map_err(|reason| missing.push(reason)).ok();
-        let go = or_missing(go(log, &folder)?);
-        let python = or_missing(python(log, &folder)?);
+        let go = or_missing(go(log, &dir)?);
+        let python = or_missing(python(log, &dir)?);
         let prometheus = or_missing(prometheus().map_err(|reason| format!("{reason:#}")));
         Ok(ClientTools { go, python, prometheus, missing })
     }
 }
 
-fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
+fn go(log: &PartLog, dir: &Path) -> Result<ProvidedTool> {
     if !CommandLine::new("go version").succeeds() {
         let reason = "the clients in Go: Go is not installed (Debian package golang-go)";
         return Ok(Err(reason.to_owned()));
@@ -48,15 +48,15 @@ fn go(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
     if let Some(reason) = fetch.fetch(log)? {
         return Ok(Err(format!("the clients in Go: cannot download modules: {reason}")));
     }
-    let program = folder.join("clients-go");
+    let program = dir.join("clients-go");
     let build = format!("go -C {GO} build -mod=readonly -o");
     CommandLine::new(&build).arg(text(&program)?).arg(".").run(log)?;
     Ok(Ok(program))
 }
 
 /// Packages are reinstalled when the list of packages changes.
-fn python(log: &PartLog, folder: &Path) -> Result<ProvidedTool> {
-    let (home, list) = (folder.join("python"), folder.join("python/installed.txt"));
+fn python(log: &PartLog, dir: &Path) -> Result<ProvidedTool> {
+    let (home, list) = (dir.join("python"), dir.join("python/installed.txt"));
     let program = home.join("bin/python");
     let wanted = fs::read_to_string(root().join(REQUIREMENTS))?;
     if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {

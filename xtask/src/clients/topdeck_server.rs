@@ -18,16 +18,16 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(crate) struct TopdeckServer {
     program: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
     /// Length of the log before the last start.
     log_offset: usize,
     child: Option<Child>,
 }
 
 impl TopdeckServer {
-    /// Starts a server with its files in `folder`. `more` is appended to the settings: keys of the
+    /// Starts a server with its files in `dir`. `more` is appended to the settings: keys of the
     /// table `[http]`, then further tables.
-    pub(crate) fn start(program: &Path, folder: &Path, more: &str) -> Result<TopdeckServer> {
+    pub(crate) fn start(program: &Path, dir: &Path, more: &str) -> Result<TopdeckServer> {
         // The kernel chooses the ports, after a restart others; topdeck logs them.
         let settings = format!(
             "collection_interval = \"1s\"\n[statsd]\nudp = [\"127.0.0.1:0\"]\ntcp = \
@@ -35,9 +35,9 @@ impl TopdeckServer {
              false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = \
              false\n[http]\nlisten = [\"127.0.0.1:0\"]\n{more}"
         );
-        fs::write(folder.join("topdeck.toml"), settings)?;
-        let (program, folder) = (program.to_owned(), folder.to_owned());
-        let mut deck = TopdeckServer { program, folder, log_offset: 0, child: None };
+        fs::write(dir.join("topdeck.toml"), settings)?;
+        let (program, dir) = (program.to_owned(), dir.to_owned());
+        let mut deck = TopdeckServer { program, dir, log_offset: 0, child: None };
         deck.spawn()?;
         Ok(deck)
     }
@@ -56,7 +56,7 @@ impl TopdeckServer {
 
     /// The address that follows `word` in the log; empty before the server is ready.
     pub(crate) fn logged_address(&self, word: &str) -> String {
-        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
         let log = log.get(self.log_offset..).unwrap_or_default();
         let mut addresses =
             log.split(word).skip(1).filter_map(|text| text.split([',', '\n']).next());
@@ -66,7 +66,7 @@ impl TopdeckServer {
 
     /// The end of the log.
     pub(crate) fn log(&self) -> String {
-        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let log = fs::read_to_string(self.dir.join("log")).unwrap_or_default();
         let start = log.floor_char_boundary(log.len().saturating_sub(4_000));
         format!("topdeck said:\n{}", &log[start..])
     }
@@ -77,14 +77,14 @@ impl TopdeckServer {
     }
 
     pub(crate) fn spawn(&mut self) -> Result<()> {
-        let log = fs::File::options().create(true).append(true).open(self.folder.join("log"))?;
+        let log = fs::File::options().create(true).append(true).open(self.dir.join("log"))?;
         self.log_offset = usize::try_from(log.metadata()?.len())?;
         let child = Command::new(&self.program)
             .arg("serve")
             .arg("--config")
-            .arg(self.folder.join("topdeck.toml"))
+            .arg(self.dir.join("topdeck.toml"))
             .arg("--data-dir")
-            .arg(self.folder.join("data"))
+            .arg(self.dir.join("data"))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

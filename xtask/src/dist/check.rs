@@ -53,26 +53,26 @@ impl DistProgram<'_> {
     }
 }
 
-/// Runs the smoke test. `folder` holds the files of the server; it is created, and removed on
+/// Runs the smoke test. `dir` holds the files of the server; it is created, and removed on
 /// success. A released binary `has_page`.
-pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Result<()> {
+pub(crate) fn check(program: &DistProgram, dir: &Path, has_page: bool) -> Result<()> {
     let version = program.stdout(&["--version"])?;
     ensure!(
         version.starts_with("topdeck ") && version.contains("\nweb page: included"),
         "`topdeck --version` wrote {version:?}"
     );
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
+    if dir.exists() {
+        fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))?;
     }
-    fs::create_dir_all(folder)?;
+    fs::create_dir_all(dir)?;
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     // Only /etc/hosts may resolve the name; it need not contain ::1.
     let settings = format!(
         "[http]\nlisten = [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = \
          false\nrun_queue = false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
     );
-    fs::write(folder.join("topdeck.toml"), settings)?;
-    let mut server = DistServer::start(program, folder, port)?;
+    fs::write(dir.join("topdeck.toml"), settings)?;
+    let mut server = DistServer::start(program, dir, port)?;
     server.request("POST", "/v1/record?metric=took&unit=ms", "1730\n12\n")?;
     expect_count(&server)?;
     if has_page {
@@ -83,10 +83,10 @@ pub(crate) fn check(program: &DistProgram, folder: &Path, has_page: bool) -> Res
         .stdout(&["audit", "--server", &by_name])
         .context("cannot query the server by a name of /etc/hosts")?;
     server.kill()?;
-    let server = DistServer::start(program, folder, port).context("after SIGKILL")?;
+    let server = DistServer::start(program, dir, port).context("after SIGKILL")?;
     expect_count(&server).context("after SIGKILL")?;
     drop(server);
-    fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))
+    fs::remove_dir_all(dir).with_context(|| format!("removing {}", dir.display()))
 }
 
 /// The store reads the journal shortly after the acknowledgement.
@@ -123,13 +123,13 @@ struct DistServer {
 }
 
 impl DistServer {
-    fn start(program: &DistProgram, folder: &Path, port: u16) -> Result<DistServer> {
-        let log = folder.join("log");
+    fn start(program: &DistProgram, dir: &Path, port: u16) -> Result<DistServer> {
+        let log = dir.join("log");
         let file = fs::File::options().create(true).append(true).open(&log)?;
         let mut command = program.command();
-        command.arg("serve").arg("--config").arg(folder.join("topdeck.toml"));
-        command.arg("--data-dir").arg(folder.join("data"));
-        command.current_dir(folder).stdout(file.try_clone()?).stderr(file);
+        command.arg("serve").arg("--config").arg(dir.join("topdeck.toml"));
+        command.arg("--data-dir").arg(dir.join("data"));
+        command.current_dir(dir).stdout(file.try_clone()?).stderr(file);
         let child =
             command.spawn().with_context(|| format!("cannot start {}", program.path.display()))?;
         let mut server = DistServer { child, port, log };

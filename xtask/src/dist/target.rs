@@ -127,9 +127,9 @@ impl DistTarget {
     fn has_standard_library(&self) -> bool {
         let asked =
             CommandLine::new(&format!("rustc --print target-libdir --target {}", self.triple));
-        let Ok(folder) = asked.stdout() else { return false };
-        let folder = String::from_utf8_lossy(&folder);
-        fs::read_dir(folder.trim()).is_ok_and(|mut files| {
+        let Ok(dir) = asked.stdout() else { return false };
+        let dir = String::from_utf8_lossy(&dir);
+        fs::read_dir(dir.trim()).is_ok_and(|mut files| {
             files.any(|file| {
                 file.is_ok_and(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
             })
@@ -146,10 +146,10 @@ impl DistTarget {
             Some(zig) => PathBuf::from(zig),
             None => fetch_zig(log).with_context(|| self.missing_zig_message())?,
         };
-        let folder = tools_folder().join(self.triple);
-        fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let compiler = Compiler { cc: folder.join("cc"), ar: folder.join("ar") };
-        let cache = tools_folder().join("zig-cache");
+        let dir = tools_dir().join(self.triple);
+        fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let compiler = Compiler { cc: dir.join("cc"), ar: dir.join("ar") };
+        let cache = tools_dir().join("zig-cache");
         let (zig, cache) = (text(&zig)?, text(&cache)?);
         write_program(&compiler.cc, &compiler_script(zig, cache, self.zig))?;
         write_program(&compiler.ar, &archiver_script(zig, cache))?;
@@ -190,13 +190,13 @@ impl DistTools {
     }
 }
 
-fn tools_folder() -> PathBuf {
+fn tools_dir() -> PathBuf {
     builds().join("dist-tools")
 }
 
 /// A version change recreates the environment.
 fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
-    let home = tools_folder().join(ZIGLANG);
+    let home = tools_dir().join(ZIGLANG);
     let (done, python) = (home.join("zig-path"), home.join("bin/python"));
     if let Ok(path) = fs::read_to_string(&done) {
         return Ok(PathBuf::from(path));
@@ -205,8 +205,8 @@ fn fetch_zig(log: &PartLog) -> Result<PathBuf> {
     let install = CommandLine::from_path(&python);
     install.arg("-m").arg("pip").arg("install").arg("--quiet").arg(ZIGLANG).run(log)?;
     let says_where = "import ziglang, os; print(os.path.dirname(ziglang.__file__), end='')";
-    let folder = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
-    let zig = Path::new(&String::from_utf8(folder)?).join("zig");
+    let dir = CommandLine::from_path(&python).arg("-c").arg(says_where).stdout()?;
+    let zig = Path::new(&String::from_utf8(dir)?).join("zig");
     fs::write(&done, text(&zig)?).context("cannot write to the build directory")?;
     Ok(zig)
 }
@@ -257,15 +257,15 @@ mod tests {
 
     #[test]
     fn compiler_gets_the_zig_target_name() {
-        let folder = env::temp_dir().join(format!("topdeck-xtask-cc-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let (echo, cc) = (folder.join("echo"), folder.join("cc"));
+        let dir = env::temp_dir().join(format!("topdeck-xtask-cc-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let (echo, cc) = (dir.join("echo"), dir.join("cc"));
         write_program(&echo, "#!/bin/sh\nprintf '<%s>' \"$@\"\n").unwrap();
-        let cache = folder.to_str().unwrap();
+        let cache = dir.to_str().unwrap();
         write_program(&cc, &compiler_script(echo.to_str().unwrap(), cache, "t")).unwrap();
         let words = ["-c", "--target=x86_64-unknown-linux-musl", "a b.c", "-DX=\"y\"", ""];
         let output = Command::new(&cc).args(words).output().unwrap();
-        fs::remove_dir_all(&folder).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
         assert_eq!(
             String::from_utf8(output.stdout).unwrap(),
             "<cc><-target><t><-fno-sanitize=undefined><-fno-stack-check><-c><a b.c><-DX=\"y\"><>"

@@ -154,7 +154,7 @@ fn check_subcommand(server: &ExtendedServer) -> Result<()> {
 /// The navigation, and the view with a setting from its address.
 fn check_page_view(server: &ExtendedServer) -> Result<()> {
     let url = format!("http://{}/#/build?detail=long", server.deck.http());
-    let profile = server.folder.0.join("chromium");
+    let profile = server.dir.0.join("chromium");
     let line = CommandLine::new("timeout 120 chromium --headless --no-sandbox --disable-gpu");
     let line = line.arg("--virtual-time-budget=10000").arg("--dump-dom");
     let line = line.arg(&format!("--user-data-dir={}", profile.display())).arg(&url);

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 use super::peers;
-use crate::clients::TempFolder;
+use crate::clients::TempDir;
 use crate::clients::topdeck_server::TopdeckServer;
 
 /// Timeout of values that arrive an interval later.
@@ -19,21 +19,21 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct ExtendedServer {
     program: PathBuf,
-    pub(super) folder: TempFolder,
+    pub(super) dir: TempDir,
     pub(super) deck: TopdeckServer,
 }
 
 impl ExtendedServer {
     pub(super) fn start(program: &Path) -> Result<ExtendedServer> {
-        let folder = TempFolder::new("extensions")?;
+        let dir = TempDir::new("extensions")?;
         let tables = format!(
             "[heartbeat]\nperiod = \"20ms\"\n[stopwatch]\nudp = [\"127.0.0.1:0\"]\nprefix = \
              \"race_\"\n[[check]]\nname = \"shard\"\nheader_url = \"http://{}/\"\nheader = \
              \"x-shard\"\ninterval = \"1s\"\n",
             peers::http_server()?
         );
-        let deck = TopdeckServer::start(program, &folder.0, &tables)?;
-        Ok(ExtendedServer { program: program.to_owned(), folder, deck })
+        let deck = TopdeckServer::start(program, &dir.0, &tables)?;
+        Ok(ExtendedServer { program: program.to_owned(), dir, deck })
     }
 
     pub(super) fn stop(mut self) -> Result<()> {
@@ -79,14 +79,14 @@ impl ExtendedServer {
 
     /// `topdeck check-config` rejects these settings.
     pub(super) fn rejects(&self, settings: &str, expected: &str) -> Result<()> {
-        let path = self.folder.0.join("rejected.toml");
+        let path = self.dir.0.join("rejected.toml");
         fs::write(&path, settings).with_context(|| format!("cannot write {}", path.display()))?;
         self.fails(&["check-config", path.to_str().context("the path is not UTF-8")?], expected)
     }
 
     /// `topdeck check-config` accepts the settings of the server and prints `expected`.
     pub(super) fn accepts(&self, expected: &str) -> Result<()> {
-        let path = self.folder.0.join("topdeck.toml");
+        let path = self.dir.0.join("topdeck.toml");
         self.prints(&["check-config", path.to_str().context("the path is not UTF-8")?], expected)
     }
 

@@ -25,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct AttackTarget {
     program: PathBuf,
-    folder: PathBuf,
+    dir: PathBuf,
     server: Mutex<TopdeckServer>,
     address: Mutex<SocketAddr>,
     pid: AtomicU32,
@@ -45,12 +45,12 @@ impl AttackTarget {
     /// `store` and `limits` are settings of the tables `[store]` and `[http.limits]`.
     pub(super) fn new(
         program: &Path,
-        folder: &Path,
+        dir: &Path,
         store: &str,
         limits: &str,
     ) -> Result<AttackTarget> {
-        fs::create_dir(folder).with_context(|| format!("cannot make {}", folder.display()))?;
-        let data = folder.join("data");
+        fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+        let data = dir.join("data");
         let token = |name: &str, scopes: &[&str]| {
             let mut command = Command::new(program);
             let output = command.arg("token").arg(&data).args(["add", name]).args(scopes).output();
@@ -65,12 +65,12 @@ impl AttackTarget {
         let settings = format!(
             "tokens_required = true\n[http.limits]\n{LIMITS}{limits}[store]\n{STORE}{store}"
         );
-        let deck = TopdeckServer::start(program, folder, &settings)?;
+        let deck = TopdeckServer::start(program, dir, &settings)?;
         let address = deck.http().parse().context("the server did not log its address")?;
         let pid = AtomicU32::new(deck.pid());
         Ok(AttackTarget {
             program: program.to_owned(),
-            folder: folder.to_owned(),
+            dir: dir.to_owned(),
             server: Mutex::new(deck),
             address: Mutex::new(address),
             pid,
@@ -97,8 +97,8 @@ impl AttackTarget {
         &self.program
     }
 
-    pub(super) fn folder(&self) -> &Path {
-        &self.folder
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     pub(super) fn statsd(&self) -> String {
@@ -118,7 +118,7 @@ impl AttackTarget {
         deck.stop()?;
         let time = began.elapsed();
         self.pid.store(0, Ordering::SeqCst);
-        let store = self.folder.join("data/store");
+        let store = self.dir.join("data/store");
         let outcome = action(store.to_str().context("the directory name is not UTF-8")?);
         deck.spawn()?;
         *self.address.lock().expect("BUG: an attack panicked") = deck.http().parse()?;

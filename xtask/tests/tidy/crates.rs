@@ -99,9 +99,9 @@ fn reaches(package: &CrateManifest, name: &str, crates: &[CrateManifest]) -> boo
 pub(crate) fn dependencies_point_down(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let crates = crates(repo, &mut findings);
-    let folders = internal_dependencies(repo, &mut findings);
+    let dirs = internal_dependencies(repo, &mut findings);
     for package in &crates {
-        for dependency in package.dependencies.iter().filter(|key| folders.contains(key)) {
+        for dependency in package.dependencies.iter().filter(|key| dirs.contains(key)) {
             findings.checked += 1;
             if let Some(below) = crates.iter().find(|other| other.name == *dependency) {
                 check_edge(package, below, &mut findings);
@@ -129,13 +129,13 @@ fn check_edge(from: &CrateManifest, to: &CrateManifest, findings: &mut RuleFindi
 pub(crate) fn examples_are_tested(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for file in &repo.files {
-        let Some(folder) = file.path.strip_suffix("/Cargo.toml") else { continue };
+        let Some(dir) = file.path.strip_suffix("/Cargo.toml") else { continue };
         let Ok(manifest) = file.text.parse::<Table>() else { continue };
         findings.checked += 1;
         if lookup(&manifest, &["lib", "doctest"]) != Some(&Value::Boolean(false)) {
             continue;
         }
-        let source = format!("{folder}/src/");
+        let source = format!("{dir}/src/");
         let is_source = |path: &str| path.starts_with(&source) && path.ends_with(".rs");
         for source in repo.files.iter().filter(|file| is_source(&file.path)) {
             for line in examples(&source.text) {
@@ -214,8 +214,8 @@ struct CrateManifest<'a> {
 fn crates<'a>(repo: &'a RepoFiles, findings: &mut RuleFindings) -> Vec<CrateManifest<'a>> {
     let mut crates = Vec::new();
     for file in &repo.files {
-        let folder = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
-        let Some(name) = folder.filter(|name| !name.contains('/')) else { continue };
+        let dir = file.path.strip_prefix("crates/").and_then(|p| p.strip_suffix("/Cargo.toml"));
+        let Some(name) = dir.filter(|name| !name.contains('/')) else { continue };
         match parse_crate(name, file) {
             Ok(package) => crates.push(package),
             Err(found) => findings.add(&file.path, 1, &found, "write `layer = n` as others do"),
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_differs_from_its_folder_is_found() {
+    fn key_that_differs_from_its_directory_is_found() {
         let workspace = "[workspace.dependencies]\nhistogram = { path = 'crates/hist' }\n";
         let problem = "Cargo.toml:2: `histogram` is the crate in `crates/hist`: name the key like \
                        the directory in crates/";

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::extension_list::{Extension, FOLDER, InsertedLine, LIST, parse};
+use crate::extension_list::{DIR, Extension, InsertedLine, LIST, parse};
 use crate::repo::{RepoFiles, RuleFindings};
 
 /// The page that shows the counted result.
@@ -45,13 +45,13 @@ pub(crate) fn extensions_are_one_file_and_one_line(repo: &RepoFiles) -> RuleFind
             }
         }
         if let Some(found) = missing_test(repo, extension) {
-            let path = [FOLDER, &extension.example].concat();
+            let path = [DIR, &extension.example].concat();
             findings.add(&path, 1, &found, "include the file by its path in a test of its crate");
         }
         rows.push(table_row(extension));
     }
-    for file in repo.files.iter().filter(|file| file.path.starts_with(FOLDER)) {
-        let is_listed = |one: &Extension| file.path[FOLDER.len()..] == one.example;
+    for file in repo.files.iter().filter(|file| file.path.starts_with(DIR)) {
+        let is_listed = |one: &Extension| file.path[DIR.len()..] == one.example;
         if file.path != LIST && !extensions.iter().any(is_listed) {
             findings.add(&file.path, 1, "is not listed", &format!("list it in {LIST}, or delete"));
         }
@@ -68,13 +68,13 @@ pub(crate) fn extensions_are_one_file_and_one_line(repo: &RepoFiles) -> RuleFind
 fn add(repo: &RepoFiles, extension: &Extension) -> Result<AddedSize, (String, String)> {
     let Extension { example, file, row, declaration, .. } = extension;
     let fails = |path: &str, why: &str| Err((path.to_owned(), why.to_owned()));
-    let folder = example.split_once('/').map_or("", |(folder, _)| folder);
-    let folder = format!("{FOLDER}{folder}/");
+    let dir = example.split_once('/').map_or("", |(dir, _)| dir);
+    let dir = format!("{DIR}{dir}/");
     if repo.has(file) {
         return fails(file, "is not new");
     }
-    if repo.file(&[FOLDER, example].concat()).is_none() {
-        return fails(&[FOLDER, example].concat(), "is missing");
+    if repo.file(&[DIR, example].concat()).is_none() {
+        return fails(&[DIR, example].concat(), "is missing");
     }
     if !is_declaration(&declaration.line) || is_declaration(&row.line) {
         return fails(LIST, "a declaration is `mod NAME;` or `… => import(…)`, and a row is none");
@@ -94,7 +94,7 @@ fn add(repo: &RepoFiles, extension: &Extension) -> Result<AddedSize, (String, St
         text.lines().count() - old
     };
     let lines = texts.iter().map(added).sum::<usize>() - 1;
-    let files = repo.files.iter().filter(|file| file.path.starts_with(&folder)).count();
+    let files = repo.files.iter().filter(|file| file.path.starts_with(&dir)).count();
     Ok(AddedSize { files, lines })
 }
 
@@ -110,7 +110,7 @@ fn missing_test(repo: &RepoFiles, extension: &Extension) -> Option<String> {
     if !extension.example.ends_with(".rs") {
         return None;
     }
-    let path = [FOLDER, &extension.example].concat();
+    let path = [DIR, &extension.example].concat();
     let text = repo.file(&path).map_or("", |file| file.text.as_str());
     let includes = format!("{path}\"]");
     let is_included = |file: &&crate::repo::RepoFile| {
@@ -128,9 +128,9 @@ fn table_row(extension: &Extension) -> String {
     let Extension { kind, example, file, row, declaration } = extension;
     let name = |path: &str| path.rsplit('/').next().unwrap_or_default().to_owned();
     let link = |path: &str| format!("[{}]({path})", name(path));
-    let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let dir = file.rsplit_once('/').map_or("", |(dir, _)| dir);
     format!(
-        "| {kind} | [{}]({FOLDER}{example}) in `{folder}/` | 1 | {} | {} |\n",
+        "| {kind} | [{}]({DIR}{example}) in `{dir}/` | 1 | {} | {} |\n",
         name(example),
         link(&row.file),
         link(&declaration.file)

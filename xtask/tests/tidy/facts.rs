@@ -48,7 +48,7 @@ fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
         let found = format!("package of a registry other than the default one, {line}");
         return Some((found, "depend on a published version"));
     }
-    if names_folder(line, BUILD_MACHINE_DIR) {
+    if names_dir(line, BUILD_MACHINE_DIR) {
         let found = format!("names the directory {BUILD_MACHINE_DIR} of one machine");
         return Some((found, "write the path from the repository's root"));
     }
@@ -56,9 +56,9 @@ fn machine_path(line: &str, locked: bool) -> Option<(String, &'static str)> {
     Some((format!("names the package registry {host}"), "name the package only"))
 }
 
-/// Whether an absolute path in the line starts with `folder`; `a/b/` does not start with `/b/`.
-fn names_folder(line: &str, folder: &str) -> bool {
-    line.match_indices(folder).any(|(at, _)| {
+/// Whether an absolute path in the line starts with `dir`; `a/b/` does not start with `/b/`.
+fn names_dir(line: &str, dir: &str) -> bool {
+    line.match_indices(dir).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         !before.is_some_and(|c| c.is_alphanumeric() || "_-.~".contains(c))
     })
@@ -70,9 +70,9 @@ pub(crate) fn fuzzer_has_all_checks(repo: &RepoFiles) -> RuleFindings {
     let mut findings = RuleFindings::default();
     let fuzzer = repo.file(FUZZER).map_or("", |file| file.text.as_str());
     for file in &repo.files {
-        let Some(folder) = file.path.strip_suffix("/fuzz_regressions.rs") else { continue };
+        let Some(dir) = file.path.strip_suffix("/fuzz_regressions.rs") else { continue };
         findings.checked += 1;
-        if !fuzzer.contains(&format!("#[path = \"../../{folder}/checks")) {
+        if !fuzzer.contains(&format!("#[path = \"../../{dir}/checks")) {
             let remedy = format!("add its checks to {FUZZER}");
             findings.add(&file.path, 1, "its checks are never fuzzed", &remedy);
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_one_machine_is_found() {
+    fn a_directory_of_one_machine_is_found() {
         let found = format!("names the directory {BUILD_MACHINE_DIR} of one machine");
         check_line(&format!("cd {BUILD_MACHINE_DIR}main"), Some(&found));
         check_line(&format!("\"file://{BUILD_MACHINE_DIR}x\""), Some(&found));

@@ -59,9 +59,7 @@ fn resolve(from: &str, path: &str) -> Option<String> {
     let path = path.replace("%20", " ");
     let mut steps: Vec<&str> = match path.starts_with('/') {
         true => Vec::new(),
-        false => {
-            from.rsplit_once('/').map_or(Vec::new(), |(folder, _)| folder.split('/').collect())
-        }
+        false => from.rsplit_once('/').map_or(Vec::new(), |(dir, _)| dir.split('/').collect()),
     };
     for step in path.split('/') {
         match step {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Directories with Rust sources.
-const RUST_FOLDERS: [&str; 6] =
+const RUST_DIRS: [&str; 6] =
     ["crates/", "xtask/", "fuzz/", "bench/", "loom/", "testdata/extensions/"];
 
 /// All tracked files, and untracked files that are not ignored; sorted by path.
@@ -63,7 +63,7 @@ impl RepoFiles {
 
     pub(crate) fn rust_files(&self) -> impl Iterator<Item = &RepoFile> {
         self.files.iter().filter(|file| {
-            let is_ours = RUST_FOLDERS.iter().any(|folder| file.path.starts_with(folder));
+            let is_ours = RUST_DIRS.iter().any(|dir| file.path.starts_with(dir));
             is_ours && file.path.ends_with(".rs")
         })
     }

@@ -141,9 +141,9 @@ pub(crate) fn literal_lines(text: &str) -> BTreeSet<usize> {
 pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFindings {
     let mut findings = RuleFindings::default();
     for (path, text) in sources(repo) {
-        let Some(folder) = root_crate_prefix(path) else { continue };
+        let Some(dir) = root_crate_prefix(path) else { continue };
         findings.checked += 1;
-        let exempt = allowed.iter().any(|file| file.starts_with(folder));
+        let exempt = allowed.iter().any(|file| file.starts_with(dir));
         if !exempt && !code_only(text).contains(FORBID) {
             let remedy = &format!("add `{FORBID}` below the opening comment");
             findings.add(path, 1, "does not forbid unsafe code", remedy);
@@ -156,9 +156,9 @@ pub(crate) fn crates_forbid_unsafe(repo: &RepoFiles, allowed: &[&str]) -> RuleFi
 /// Files of fuzz/, bench/ and loom/ are exempt: the macro of the fuzzer's entry point expands to
 /// unsafe code.
 fn root_crate_prefix(path: &str) -> Option<&str> {
-    let folder = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
-    let ours = folder.starts_with("crates/") || folder.starts_with("xtask/");
-    (ours && folder.ends_with("/src/")).then_some(folder)
+    let dir = path.strip_suffix("lib.rs").or_else(|| path.strip_suffix("main.rs"))?;
+    let ours = dir.starts_with("crates/") || dir.starts_with("xtask/");
+    (ours && dir.ends_with("/src/")).then_some(dir)
 }
 
 fn sources(repo: &RepoFiles) -> impl Iterator<Item = (&str, &str)> {

@@ -20,41 +20,41 @@ use crate::limits::{BodyBudget, BodyReservation, RejectCounters};
 
 /// An agent's journal or a store in a temporary directory, removed on drop.
 struct TestNode {
-    folder: PathBuf,
+    dir: PathBuf,
     context: Context,
 }
 
 impl Drop for TestNode {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
-fn folder() -> PathBuf {
+fn dir() -> PathBuf {
     std::env::temp_dir().join(format!("topdeck-batches-{:x}", journal::random_id()))
 }
 
-fn open_node(folder: PathBuf, home: WriteTarget) -> TestNode {
+fn open_node(dir: PathBuf, home: WriteTarget) -> TestNode {
     // The journal gets no self metrics: tests count only what they send.
     let settings = intake::Settings { interval: Duration::MAX, ..Default::default() };
     let intake = Arc::new(Intake::new(home, settings).unwrap());
-    TestNode { folder, context: Context::new(intake, crate::QueryServiceSettings::default()) }
+    TestNode { dir, context: Context::new(intake, crate::QueryServiceSettings::default()) }
 }
 
 fn agent_node(settings: &journal::Settings) -> TestNode {
-    let folder = folder();
-    Journal::create(&OsDisk, &folder, journal::random_id(), 0, settings).unwrap();
+    let dir = dir();
+    Journal::create(&OsDisk, &dir, journal::random_id(), 0, settings).unwrap();
     let options =
         journal::Options { append_timeout: Duration::from_millis(50), ..Default::default() };
-    let journal = Journal::open(Arc::new(OsDisk), &folder, &options).unwrap();
-    open_node(folder, WriteTarget::Journal(Arc::new(journal)))
+    let journal = Journal::open(Arc::new(OsDisk), &dir, &options).unwrap();
+    open_node(dir, WriteTarget::Journal(Arc::new(journal)))
 }
 
 fn store_node() -> TestNode {
-    let (folder, disk): (_, Arc<dyn Disk>) = (folder(), Arc::new(OsDisk));
-    store::Store::create(&disk, &folder, &journal::Settings::default()).unwrap();
-    let store = store::Store::open(disk, &folder, &store::Options::default()).unwrap();
-    open_node(folder, WriteTarget::Store(Arc::new(store)))
+    let (dir, disk): (_, Arc<dyn Disk>) = (dir(), Arc::new(OsDisk));
+    store::Store::create(&disk, &dir, &journal::Settings::default()).unwrap();
+    let store = store::Store::open(disk, &dir, &store::Options::default()).unwrap();
+    open_node(dir, WriteTarget::Store(Arc::new(store)))
 }
 
 fn batch(by_id: bool, values: u64) -> Vec<u8> {
@@ -127,7 +127,8 @@ fn check(said: ResponseParts, expected: (u16, Option<u64>, Option<u64>, &str)) {
 
 /// Sizes of the durable journal records.
 fn durable(here: &TestNode) -> Vec<usize> {
-    let mut reader = here.context.intake.target().journal().reader(StartPosition::First).unwrap();
+    let mut reader =
+        here.context.intake.write_target().journal().reader(StartPosition::First).unwrap();
     reader.set_level(journal::Level::Disk);
     let mut sizes = Vec::new();
     while let Some(item) = reader.next().unwrap() {
@@ -234,13 +235,13 @@ async fn full_journal_returns_retry_after_and_position() {
             age_max: None,
             on_full: journal::LimitPolicy::Reject,
         },
-        codec: journal::Compression::None,
+        compression: journal::Compression::None,
         ..journal::Settings::default()
     };
     let here = agent_node(&small);
     here.context
         .intake
-        .target()
+        .write_target()
         .journal()
         .add_subscriber("slow", StartPosition::First, true)
         .unwrap();
@@ -309,11 +310,11 @@ fn identity_rejections(here: &TestNode, reason: &str) -> u64 {
 
 /// The same journal, opened by another process.
 fn reopened(mut here: TestNode) -> TestNode {
-    let folder = std::mem::take(&mut here.folder);
+    let dir = std::mem::take(&mut here.dir);
     here.context.intake.stop();
     drop(here);
-    let journal = Journal::open(Arc::new(OsDisk), &folder, &Default::default()).unwrap();
-    self::open_node(folder, WriteTarget::Journal(Arc::new(journal)))
+    let journal = Journal::open(Arc::new(OsDisk), &dir, &Default::default()).unwrap();
+    self::open_node(dir, WriteTarget::Journal(Arc::new(journal)))
 }
 
 #[track_caller]

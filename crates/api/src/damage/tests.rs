@@ -32,8 +32,8 @@ async fn health_is_well_again_after_the_damage_is_acknowledged_and_status_lists_
     assert_eq!(locations, [PLACE, "record 9 of the journal"]);
     assert_eq!(server.get("/health").await, (StatusCode::OK, "topdeck is healthy\n".to_owned()));
     let status = server.json("/v1/status").await;
-    assert_eq!(status["acknowledged"], answer["acknowledged"]);
-    assert_eq!(status["acknowledged"][0]["note"], "disk replaced");
+    assert_eq!(status["acknowledged_damage"], answer["acknowledged"]);
+    assert_eq!(status["acknowledged_damage"][0]["note"], "disk replaced");
     assert_eq!(status["damage"][0]["acknowledged"], true);
     assert_eq!(status["quarantined"][0]["acknowledged"], true);
     // Other damage is reported. The response of /health is cached for a second.

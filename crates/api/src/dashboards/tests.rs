@@ -26,9 +26,9 @@ async fn send(server: &TestServer, method: &str, uri: &str, body: &str) -> (Stat
 
 #[tokio::test]
 async fn dashboards_are_stored_unchanged() {
-    let folder =
+    let dir =
         TestDir(std::env::temp_dir().join(format!("topdeck-boards-{:x}", journal::random_id())));
-    let boards = Some(folder.0.join("boards"));
+    let boards = Some(dir.0.join("boards"));
     let server = TestServer::with_store(
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
@@ -56,7 +56,7 @@ async fn dashboards_are_stored_unchanged() {
     assert_eq!(send(&server, "GET", "/v1/dashboards/shop", "").await.0, StatusCode::NOT_FOUND);
     let (status, _) = send(&server, "PUT", "/v1/dashboards/..%2Fout", "{}").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(!folder.0.join("out.json").exists());
+    assert!(!dir.0.join("out.json").exists());
 }
 
 /// Sends a request with a header; returns status and ETag.
@@ -74,20 +74,20 @@ async fn send_with_header(
 
 #[tokio::test]
 async fn dashboard_of_schema_1_is_migrated_on_read() {
-    let folder = TestDir(
+    let dir = TestDir(
         std::env::temp_dir().join(format!("topdeck-boards-old-{:x}", journal::random_id())),
     );
     let server = TestServer::with_store(
         empty_store(),
-        QueryServiceSettings { dashboards_dir: Some(folder.0.clone()), ..Default::default() },
+        QueryServiceSettings { dashboards_dir: Some(dir.0.clone()), ..Default::default() },
     );
     let old = r#"{"schema":1,"panels":[{"text":"check_up","language":"metric"}]}"#;
-    std::fs::create_dir_all(&folder.0).unwrap();
-    std::fs::write(folder.0.join("shop.json"), old).unwrap();
+    std::fs::create_dir_all(&dir.0).unwrap();
+    std::fs::write(dir.0.join("shop.json"), old).unwrap();
     let text = send(&server, "GET", "/v1/dashboards/shop", "").await.1;
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!((&read["schema"], &read["panels"][0]["text"]), (&2.into(), &"probe_success".into()));
-    assert_eq!(std::fs::read_to_string(folder.0.join("shop.json")).unwrap(), old);
+    assert_eq!(std::fs::read_to_string(dir.0.join("shop.json")).unwrap(), old);
     // A dashboard can be changed with the ETag of a read or a write.
     let (_, tag) = send_with_header(&server, "GET", ("accept", "*/*"), "").await;
     let (status, tag) = send_with_header(&server, "PUT", ("if-match", &tag), old).await;
@@ -98,10 +98,10 @@ async fn dashboard_of_schema_1_is_migrated_on_read() {
 
 #[tokio::test]
 async fn concurrent_change_is_rejected() {
-    let folder = TestDir(
+    let dir = TestDir(
         std::env::temp_dir().join(format!("topdeck-boards-two-{:x}", journal::random_id())),
     );
-    let boards = Some(folder.0.join("boards"));
+    let boards = Some(dir.0.join("boards"));
     let server = TestServer::with_store(
         empty_store(),
         QueryServiceSettings { dashboards_dir: boards, ..Default::default() },
@@ -135,10 +135,10 @@ async fn concurrent_change_is_rejected() {
 
 #[tokio::test]
 async fn failed_write_leaves_no_file() {
-    let folder = TestDir(
+    let dir = TestDir(
         std::env::temp_dir().join(format!("topdeck-boards-full-{:x}", journal::random_id())),
     );
-    let boards = folder.0.join("boards");
+    let boards = dir.0.join("boards");
     let settings =
         QueryServiceSettings { dashboards_dir: Some(boards.clone()), ..Default::default() };
     let server = TestServer::with_store(empty_store(), settings);

@@ -10,7 +10,7 @@ use collect::Unit;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use intake::{
-    IngestWriter, Producer, Receipt, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
+    IngestWriter, PendingAck, Producer, SEQUENCE_JUMP_MAX, UNAUTHENTICATED_SEQUENCE_JUMP_MAX,
 };
 use journal::BatchIdentity;
 
@@ -304,10 +304,10 @@ impl IngestRequest {
             Ok::<_, ErrorResponse>((summary, values, self.append(&source, writer)?))
         });
         let bug = |what| ErrorResponse::new(StatusCode::INTERNAL_SERVER_ERROR, what);
-        let (summary, values, receipt) = work.await.map_err(bug)??;
-        let is_duplicate = receipt.as_ref().is_some_and(Receipt::is_duplicate);
-        if let Some(receipt) = receipt {
-            receipt.until_durable().await?;
+        let (summary, values, pending_ack) = work.await.map_err(bug)??;
+        let is_duplicate = pending_ack.as_ref().is_some_and(PendingAck::is_duplicate);
+        if let Some(pending_ack) = pending_ack {
+            pending_ack.until_durable().await?;
         }
         Ok(IngestOutcome { summary, values, is_duplicate })
     }
@@ -329,7 +329,7 @@ impl IngestRequest {
         &self,
         source: &BatchSource,
         writer: IngestWriter,
-    ) -> intake::Result<Option<Receipt>> {
+    ) -> intake::Result<Option<PendingAck>> {
         let intake = &self.context.intake;
         if writer.is_empty() {
             return Ok(None);
@@ -338,7 +338,7 @@ impl IngestRequest {
             BatchSource::Named(SenderIdentity { identity, jump_max, earlier }, name) => {
                 let repeat = earlier.map(|earlier| intake.find_duplicate(earlier)).transpose()?;
                 match repeat.flatten() {
-                    Some(receipt) => Ok(Some(receipt)),
+                    Some(pending_ack) => Ok(Some(pending_ack)),
                     None => {
                         intake.append_with_identity(*identity, *jump_max, name, writer).map(Some)
                     }

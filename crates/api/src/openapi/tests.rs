@@ -143,8 +143,8 @@ async fn a_long_poll_waits_for_the_change_or_the_stop() {
 /// Routes registered with a literal path in the sources of this crate.
 #[test]
 fn registered_routes_are_listed() {
-    fn walk(folder: &Path, each: &mut dyn FnMut(&Path, &str)) {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    fn walk(dir: &Path, each: &mut dyn FnMut(&Path, &str)) {
+        for entry in std::fs::read_dir(dir).unwrap() {
             let path = entry.unwrap().path();
             match path.is_dir() {
                 true => walk(&path, each),

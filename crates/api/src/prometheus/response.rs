@@ -29,7 +29,7 @@ pub(super) fn write_result(
         ResultData::Scalar(_) => "scalar",
         ResultData::Text(_) => "string",
         ResultData::Vector(_) => "vector",
-        ResultData::Matrix(_) | ResultData::Points(_) => "matrix",
+        ResultData::Matrix(_) | ResultData::RawSamples(_) => "matrix",
     };
     write!(out, "{{\"resultType\":\"{kind}\",\"result\":")?;
     let steps = result.steps;
@@ -72,10 +72,10 @@ pub(super) fn write_result(
                 write_series(out, &stream.labels, points)
             })?;
         }
-        ResultData::Points(all) => {
+        ResultData::RawSamples(all) => {
             write_list(out, all, |out, series| {
-                let readings = series.points.iter().map(|reading| (reading.time, &reading.value));
-                write_series(out, &series.labels, readings)
+                let samples = series.points.iter().map(|sample| (sample.time, &sample.value));
+                write_series(out, &series.labels, samples)
             })?;
         }
     }
@@ -167,7 +167,7 @@ fn write_histogram(out: &mut BoundedBuffer, histogram: &FloatHistogram) -> Resul
     out.write_char('}')
 }
 
-/// Warnings and infos of a result: notes with their positions, and gaps.
+/// Warnings and infos of a result with their positions, and gaps.
 pub(super) fn warnings_and_gaps(result: &QueryResult, text: &str) -> ResponseExtras {
     let notes = |kind| {
         let notes = result.warnings.of_kind(kind).map(|(note, span)| {
@@ -205,7 +205,7 @@ pub(super) fn truncate(result: &mut QueryResult, limit: usize) -> bool {
             streams.truncate(limit);
             true
         }
-        ResultData::Points(series) if series.len() > limit => {
+        ResultData::RawSamples(series) if series.len() > limit => {
             series.truncate(limit);
             true
         }

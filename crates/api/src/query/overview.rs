@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(row["above_today"]["estimate"], 300);
         assert_eq!((&row["count_now"], &row["count_today"]), (&json!(100), &json!(1200)));
         assert_eq!((&row["counts"], &row["state"]), (&json!("requests"), &json!("affected")));
-        assert_eq!(row["threshold"], json!({"value": 550.0, "source": "user"}));
+        assert_eq!(row["threshold"], json!({"value": 550.0, "origin": "user"}));
         assert_eq!(row["max"]["estimate"], 1000.0);
         assert_eq!(row["latest_ns"], NOW);
         assert_eq!(row["unusual"]["reason"], "history too short");
@@ -220,7 +220,7 @@ mod tests {
         let row = row(&TestServer::new(), "/v1/overview").await;
         let midnight = NOW - NOW.rem_euclid(store::DAY);
         let expected = json!({
-            "value": 1000.0, "source": "p99", "start_ns": midnight, "end_ns": NOW
+            "value": 1000.0, "origin": "p99", "start_ns": midnight, "end_ns": NOW
         });
         assert_eq!(row["threshold"], expected);
         assert_eq!((&row["above_now"]["estimate"], &row["state"]), (&json!(0), &json!("usual")));

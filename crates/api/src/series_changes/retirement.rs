@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use collect::staleness::{mark_series_stale, marker_series};
-use intake::{IngestWriter, Intake, Receipt, SeriesKeyEncoding};
+use intake::{IngestWriter, Intake, PendingAck, SeriesKeyEncoding};
 use model::{SampleValue, SeriesKind};
 use store::{ReadView, SeriesEntryRef};
 
@@ -100,12 +100,12 @@ fn append_markers(
     let failed =
         |error: &dyn std::fmt::Display| ApiError::Internal(format!("cannot retire: {error}"));
     let writer = || intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
-    let (mut batch, mut receipts, mut markers): (IngestWriter, Vec<Receipt>, u64) =
+    let (mut batch, mut pending_acks, mut markers): (IngestWriter, Vec<PendingAck>, u64) =
         (writer(), Vec::new(), 0);
     let mut append = |batch: IngestWriter| -> Result<(), ApiError> {
         markers = markers.saturating_add(batch.samples());
         if !batch.is_empty() {
-            receipts.push(intake.append(&producer, batch).map_err(|error| failed(&error))?);
+            pending_acks.push(intake.append(&producer, batch).map_err(|error| failed(&error))?);
         }
         Ok(())
     };
@@ -119,8 +119,8 @@ fn append_markers(
         }
     }
     append(batch)?;
-    for receipt in receipts {
-        receipt.wait_durable().map_err(|error| failed(&error))?;
+    for pending_ack in pending_acks {
+        pending_ack.wait_durable().map_err(|error| failed(&error))?;
     }
     Ok(markers)
 }

@@ -26,10 +26,9 @@ async fn send(server: &TestServer, method: &str, uri: &str) -> (StatusCode, Stri
 
 #[tokio::test]
 async fn snapshots_are_created_and_deleted() {
-    let folder =
-        TestDir(std::env::temp_dir().join(format!("topdeck-api-{:x}", journal::random_id())));
-    let store = empty_store_in(Arc::new(disk::OsDisk), &folder.0.join("store"));
-    let snapshots = Some(folder.0.join("snapshots"));
+    let dir = TestDir(std::env::temp_dir().join(format!("topdeck-api-{:x}", journal::random_id())));
+    let store = empty_store_in(Arc::new(disk::OsDisk), &dir.0.join("store"));
+    let snapshots = Some(dir.0.join("snapshots"));
     let server = TestServer::with_store(
         store,
         QueryServiceSettings { snapshots_dir: snapshots, ..Default::default() },
@@ -56,7 +55,7 @@ async fn snapshots_are_created_and_deleted() {
     assert_eq!(send(&server, "GET", "/v1/snapshots").await, none);
     let (status, _) = send(&server, "DELETE", "/v1/snapshots/..%2Fstore").await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
-    assert!(folder.0.join("store").exists());
+    assert!(dir.0.join("store").exists());
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ fn event(name: &str, data: &Json) -> String {
     format!("event: {name}\ndata: {data:#}\n\n")
 }
 
-/// A point of a series.
-pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
+/// A sample of a series.
+pub(super) fn sample(series: &Series, entry: &BatchEntry<'_>) -> String {
     let value = match entry.decode() {
         Ok(SampleValue::Histogram(histogram)) => {
             Object(document::distribution(&Mixture::from(*histogram)))
@@ -28,7 +28,7 @@ pub(super) fn row(series: &Series, entry: &BatchEntry<'_>) -> String {
         ("end_ns", Integer(entry.end.into())),
         ("value", value),
     ]);
-    event("row", &Object(fields))
+    event("sample", &Object(fields))
 }
 
 /// A gap.

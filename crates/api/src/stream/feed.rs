@@ -59,7 +59,7 @@ fn broadcast_batch(hub: &StreamHub, bytes: &[u8], known: &mut StreamSeriesCache)
             series = find_series(hub, entry.series, known);
         }
         if let Some(series) = &series {
-            hub.broadcast(Some(series), || event::row(series, &entry));
+            hub.broadcast(Some(series), || event::sample(series, &entry));
         }
     }
     entries.gaps().iter().for_each(|gap| hub.broadcast(None, || event::gap(gap)));
@@ -79,7 +79,7 @@ fn find_series(
     let series = match named {
         SeriesRef::Key(canonical_key) => Series::from_canonical_key(canonical_key).ok(),
         // Its canonical key precedes the first client: the store has it.
-        SeriesRef::Id(id) => match hub.intake.target().store() {
+        SeriesRef::Id(id) => match hub.intake.write_target().store() {
             // After a read error it is looked up again with the next point.
             Some(store) => store.view().ok()?.series(&id),
             None => None,

@@ -87,7 +87,7 @@ impl StreamHub {
             let failed = |error: &dyn fmt::Display| {
                 ApiError::Internal(format!("cannot read the journal: {error}"))
             };
-            let journal = self.intake.target().journal();
+            let journal = self.intake.write_target().journal();
             let reader = journal.reader(StartPosition::End).map_err(|error| failed(&error))?;
             let hub = Arc::clone(self);
             let supervised = self.intake.supervisor().thread("stream");

@@ -72,7 +72,7 @@ async fn rows_and_gaps_are_filtered_by_selector() {
         lost: Some(3),
         reason: "why".to_owned(),
     });
-    let row = "event: row\ndata: \
+    let row = "event: sample\ndata: \
                {\"name\":\"latency\",\"labels\":{},\"kind\":\"delta-histogram\",\"unit\":\"ms\",\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000010,\"value\":{\"count\":2,\"sum\":{\"lower\":6.0,\"estimate\":6.0,\"upper\":6.0},\"min\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"max\":{\"lower\":3.0,\"estimate\":3.0,\"upper\":3.0},\"cells\":[{\"lower\":3.0,\"upper\":3.0,\"count\":2}]}}\n\n";
     let gap = "event: gap\ndata: \
                {\"start_ns\":1,\"end_ns\":2,\"producer\":null,\"lost\":3,\"reason\":\"why\"}\n\n";
@@ -80,7 +80,7 @@ async fn rows_and_gaps_are_filtered_by_selector() {
     assert_eq!(some.event().await, gap);
     assert_eq!(
         all.event().await,
-        "event: row\ndata: \
+        "event: sample\ndata: \
          {\"name\":\"depth\",\"labels\":{\"host\":\"a\"},\"kind\":\"gauge\",\"unit\":null,\"start_ns\":1600000200000000000,\"end_ns\":1600000200000000000,\"value\":\"+Inf\"}\n\n"
     );
     assert_eq!(all.event().await, row);

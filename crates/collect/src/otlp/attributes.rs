@@ -21,7 +21,8 @@ use crate::input_error::{InputError, InputPosition};
 /// Nesting limit of lists and maps.
 const NESTING_MAX: u32 = 16;
 
-/// Error of an invalid attribute: the series is rejected, the request continues.
+/// Error of an invalid attribute: the point is rejected, the request continues. One of a resource
+/// or scope rejects all its points.
 pub(super) fn attribute_error(error: impl Into<InputError>) -> Error {
     let error = error.into();
     let (InputPosition::Byte(at) | InputPosition::Line(at)) = error.position;
@@ -57,7 +58,8 @@ pub(super) fn read_raw(mut bytes: &[u8], labels: &mut Labels) -> model::Result<(
     Ok(())
 }
 
-/// Converts an attribute to a label; an attribute without a value has an empty one.
+/// Converts an attribute to a label. An attribute without a value has an empty one, which a series
+/// leaves out.
 pub(super) fn parse_label(message: MessageReader<'_>) -> model::Result<(String, String)> {
     let (key, value) = parse_key_value(message).map_err(attribute_error)?;
     let value =

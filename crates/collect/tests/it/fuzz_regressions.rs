@@ -51,8 +51,8 @@ fn write_seeds() {
 fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = otlp_seeds();
     seeds.extend(ddsketch_seeds());
-    for folder in ["cli", "hist/hdr", "hist/circllhist"] {
-        for path in files(&root().join("testdata").join(folder)) {
+    for dir in ["cli", "hist/hdr", "hist/circllhist"] {
+        for path in files(&root().join("testdata").join(dir)) {
             let ends = ["txt", "prom", "json", "hlog", "tsv"];
             if path.extension().is_some_and(|end| ends.iter().any(|known| end == *known)) {
                 let bytes = fs::read(path).unwrap();

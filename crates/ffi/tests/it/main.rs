@@ -1,6 +1,6 @@
 //! Tests from outside: the header as C sees it, and programs in C.
 
-#[path = "../../../shm/tests/it/folder.rs"]
-mod folder;
 mod header;
 mod programs;
+#[path = "../../../shm/tests/it/test_dir.rs"]
+mod test_dir;

@@ -11,7 +11,7 @@ use hist::Integers;
 use shm::snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
 use shm::{MetricsFileReader, ProcessInfo};
 
-use crate::folder::TestFolder;
+use crate::test_dir::TestDir;
 
 /// Link mode of a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,8 +87,8 @@ fn test_program(how: BuildMode) -> Option<&'static Path> {
 }
 
 /// Metrics files in a directory, earliest first.
-fn readers(folder: &TestFolder) -> Vec<MetricsFileReader> {
-    let files = folder.files().into_iter();
+fn readers(dir: &TestDir) -> Vec<MetricsFileReader> {
+    let files = dir.files().into_iter();
     let mut readers: Vec<MetricsFileReader> =
         files.map(|path| MetricsFileReader::attach(&path).expect("it can be read")).collect();
     readers.sort_by_key(|reader| reader.process().created_ns);
@@ -127,10 +127,10 @@ impl ProcessOutput {
 #[track_caller]
 fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<ProcessOutput>)> {
     let program = test_program(how)?;
-    let folder = TestFolder::new()?;
+    let dir = TestDir::new()?;
     let mut child = Command::new(program)
         .arg(part)
-        .env("TOPDECK_SHM", &folder.0)
+        .env("TOPDECK_SHM", &dir.0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -148,7 +148,7 @@ fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<Process
         done.status,
         String::from_utf8_lossy(&done.stderr)
     );
-    let left = readers(&folder).into_iter().map(|mut reader| {
+    let left = readers(&dir).into_iter().map(|mut reader| {
         let metrics = reader.metrics().expect("metrics");
         ProcessOutput { process: reader.process(), metrics }
     });
@@ -159,7 +159,7 @@ fn run(part: &str, how: BuildMode, input: &[u8]) -> Option<(Vec<u8>, Vec<Process
 fn check_threads(how: BuildMode) {
     let Some((_, left)) = run("threads", how, &[]) else { return };
     let [left] = &left[..] else { panic!("{} files", left.len()) };
-    assert!(left.process.has_exited && left.process.lost_records == 0, "{:?}", left.process);
+    assert!(left.process.has_exited && left.process.lost_values == 0, "{:?}", left.process);
     let (threads, each) = (4 * 6, 20_000u64);
     assert_eq!(
         left.value("inline_total"),
@@ -364,11 +364,11 @@ fn the_samples_run() {
         [("sample", &["5"][..], "answered_total"), ("bench", &["3", "2"], "bench_total")]
     {
         let Some(program) = compile(source, BuildMode::C) else { return };
-        let Some(folder) = TestFolder::new() else { return };
-        let done = Command::new(program).args(arguments).env("TOPDECK_SHM", &folder.0).output();
+        let Some(dir) = TestDir::new() else { return };
+        let done = Command::new(program).args(arguments).env("TOPDECK_SHM", &dir.0).output();
         let done = done.expect("it runs");
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-        let mut readers = readers(&folder);
+        let mut readers = readers(&dir);
         let metrics = readers[0].metrics().expect("metrics");
         let counted = metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value);
         let expected = if source == "sample" { 20 } else { 2 * 2 * 4 * 20_000 };

@@ -40,19 +40,19 @@ impl SeededRng {
     }
 }
 
-pub(crate) fn create(folder: &Path, settings: &journal::Settings) {
-    Journal::create(&OsDisk, folder, journal::random_id(), 0, settings).unwrap();
+pub(crate) fn create(dir: &Path, settings: &journal::Settings) {
+    Journal::create(&OsDisk, dir, journal::random_id(), 0, settings).unwrap();
 }
 
 /// Opens the intake of a directory's journal.
-pub(crate) fn open(folder: &Path, clock: WallClock) -> Arc<Intake> {
-    supervised(folder, clock, Supervisor::default())
+pub(crate) fn open(dir: &Path, clock: WallClock) -> Arc<Intake> {
+    supervised(dir, clock, Supervisor::default())
 }
 
 /// As `open`, with a supervisor that restarts tasks.
-pub(crate) fn supervised(folder: &Path, clock: WallClock, supervisor: Supervisor) -> Arc<Intake> {
+pub(crate) fn supervised(dir: &Path, clock: WallClock, supervisor: Supervisor) -> Arc<Intake> {
     let options = Options { clock: Arc::clone(&clock), supervisor, ..Options::default() };
-    let journal = Journal::open(Arc::new(OsDisk), folder, &options).unwrap();
+    let journal = Journal::open(Arc::new(OsDisk), dir, &options).unwrap();
     // Self-monitoring is written once per interval: never in a test.
     let interval = Duration::MAX;
     let settings = intake::Settings { clock, interval, ..intake::Settings::default() };
@@ -79,7 +79,7 @@ pub(crate) fn put(intake: &Intake, count: u64) {
 }
 
 /// Settings with short retry delays.
-pub(crate) fn settings(folder: &Path, remotes: &[(&str, &str)]) -> Settings {
+pub(crate) fn settings(dir: &Path, remotes: &[(&str, &str)]) -> Settings {
     let remote = |&(name, url): &(&str, &str)| Remote {
         name: name.to_owned(),
         url: url.to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn settings(folder: &Path, remotes: &[(&str, &str)]) -> Settings {
     Settings {
         remotes: remotes.iter().map(remote).collect(),
         agent: "here".to_owned(),
-        dead_letter_dir: folder.join("dead-letter"),
+        dead_letter_dir: dir.join("dead-letter"),
         response_timeout: Duration::from_secs(2),
         backoff: (Duration::from_millis(1), Duration::from_millis(20)),
         rejections_max: 3,

@@ -15,19 +15,19 @@ const BATCHES: u64 = 40;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_step_loses_nothing() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
     let offset = Arc::new(AtomicI64::new(0));
     let clock: WallClock = {
         let (wall, offset) = (journal::wall_clock(), Arc::clone(&offset));
         Arc::new(move || wall() + offset.load(Ordering::SeqCst))
     };
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     let mut sent = 0;
     // The second process starts an hour before the end of the first one.
     for process in 0..2 {
-        let intake = open(&folder.0, Arc::clone(&clock));
+        let intake = open(&dir.0, Arc::clone(&clock));
         let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();
         for at in 0..BATCHES {
             offset.fetch_add(if at % 3 == 0 { -HOUR } else { HOUR / 2 }, Ordering::SeqCst);
@@ -38,7 +38,7 @@ async fn clock_step_loses_nothing() {
                 intake.checkpoint_ledger().unwrap();
             }
         }
-        let position = intake.target().journal().watermarks().end;
+        let position = intake.write_target().journal().watermarks().end;
         wait_caught_up(&forward, position).await;
         let audit = intake.audit().unwrap();
         for account in &audit.producers {

@@ -52,11 +52,11 @@ fn backlog_is_drained_in_constant_memory() {
 }
 
 async fn drain() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let intake = open(&folder.0, journal::wall_clock());
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     // The subscriber is created first: the journal retains nothing for unknown remotes.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let writing = Arc::clone(&intake);
@@ -65,7 +65,7 @@ async fn drain() {
         (0..BATCHES).for_each(|_| put_text(&writing, &mut dice));
     };
     tokio::task::spawn_blocking(fill).await.unwrap();
-    let _ = intake.target().journal().flush(journal::Level::Disk).unwrap();
+    let _ = intake.write_target().journal().flush(journal::Level::Disk).unwrap();
     let before = resident();
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let mut most = 0;

@@ -23,16 +23,16 @@ fn check_complete(remote: &TestRemote, batches: u64, count: u64) {
 /// Faults of all kinds, a sender restarted in between, a clock that steps.
 async fn run_with_faults(seed: u64) {
     let mut dice = SeededRng(seed);
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(random_faults(SeededRng(seed ^ 77), 25)).await;
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     let time = Arc::new(AtomicI64::new(1_000_000_000_000));
     let mut count = 0;
     let mut batches = 0;
     for _ in 0..3 {
         let clock = Arc::clone(&time);
-        let intake = open(&folder.0, Arc::new(move || clock.load(Ordering::Relaxed)));
+        let intake = open(&dir.0, Arc::new(move || clock.load(Ordering::Relaxed)));
         let forward = Forward::start(settings.clone(), Arc::clone(&intake)).unwrap();
         for _ in 0..10 + dice.below(10) {
             let values = 1 + dice.below(50);
@@ -45,7 +45,7 @@ async fn run_with_faults(seed: u64) {
         // Stops at an arbitrary point.
         stop_all(forward, intake).await;
     }
-    let intake = open(&folder.0, journal::wall_clock());
+    let intake = open(&dir.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     remote.wait_for_position(batches).await;
     wait_caught_up(&forward, batches).await;
@@ -71,13 +71,13 @@ async fn each_batch_arrives_once_despite_faults() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn hanging_remote_does_not_delay_others() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let hung = TestRemote::start(|| ResponseFault::Hang).await;
     let fine = TestRemote::start(|| ResponseFault::None).await;
-    let mut settings = settings(&folder.0, &[("hung", &hung.url), ("fine", &fine.url)]);
+    let mut settings = settings(&dir.0, &[("hung", &hung.url), ("fine", &fine.url)]);
     settings.response_timeout = Duration::from_secs(3600);
-    let intake = open(&folder.0, journal::wall_clock());
+    let intake = open(&dir.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     for batch in 1..=20 {
         put(&intake, 3);
@@ -95,11 +95,11 @@ async fn hanging_remote_does_not_delay_others() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unauthorized_agent_reports_it_and_loses_nothing() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(fault_sequence(&[ResponseFault::Unauthorized; 3])).await;
-    let mut settings = settings(&folder.0, &[("a", &remote.url)]);
-    let intake = open(&folder.0, journal::wall_clock());
+    let mut settings = settings(&dir.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
     put(&intake, 5);
     // Long backoff, so that the error is visible in the status.
     settings.backoff = (Duration::from_secs(3600), Duration::from_secs(3600));
@@ -115,7 +115,7 @@ async fn unauthorized_agent_reports_it_and_loses_nothing() {
     // A backoff of an hour does not delay a stop.
     stop_all(forward, intake).await;
     settings.backoff = (Duration::from_millis(1), Duration::from_millis(2));
-    let intake = open(&folder.0, journal::wall_clock());
+    let intake = open(&dir.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     remote.wait_for_position(1).await;
     stop_all(forward, intake).await;
@@ -134,12 +134,12 @@ async fn unauthorized_agent_reports_it_and_loses_nothing() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_within_grace_sends_the_rest() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let mut settings = settings(&folder.0, &[("a", &remote.url)]);
+    let mut settings = settings(&dir.0, &[("a", &remote.url)]);
     settings.stop_grace = Duration::from_secs(60);
-    let intake = open(&folder.0, journal::wall_clock());
+    let intake = open(&dir.0, journal::wall_clock());
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     (0..30).for_each(|_| put(&intake, 2));
     stop_all(forward, intake).await;
@@ -148,28 +148,28 @@ async fn stop_within_grace_sends_the_rest() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn removed_remote_is_listed_until_its_subscriber_is_removed() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let both = settings(&folder.0, &[("a", &remote.url), ("b", "http://127.0.0.1:1")]);
-    let one = settings(&folder.0, &[("a", &remote.url)]);
-    let intake = open(&folder.0, journal::wall_clock());
+    let both = settings(&dir.0, &[("a", &remote.url), ("b", "http://127.0.0.1:1")]);
+    let one = settings(&dir.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
     Forward::start(both, Arc::clone(&intake)).unwrap().stop().await;
     put(&intake, 1);
     let forward = Forward::start(one, Arc::clone(&intake)).unwrap();
     let orphans = forward.orphaned_subscribers().unwrap();
     let found: Vec<_> = orphans.iter().map(|it| (it.name.as_str(), it.position, it.lag)).collect();
     assert_eq!(found, [("b", 0, 1)]);
-    intake.target().journal().remove_checkpoint("site b").unwrap();
+    intake.write_target().journal().remove_checkpoint("site b").unwrap();
     assert!(forward.orphaned_subscribers().unwrap().is_empty());
     stop_all(forward, intake).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn store_ids_are_sent_as_canonical_keys() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
-    let place = folder.0.join("store");
+    let place = dir.0.join("store");
     store::Store::create(&disk, &place, &journal::Settings::default()).unwrap();
     let opened = store::Store::open(disk, &place, &store::Options::default()).unwrap();
     let home = WriteTarget::Store(Arc::new(opened));
@@ -179,9 +179,9 @@ async fn store_ids_are_sent_as_canonical_keys() {
     // The first batch has the canonical key, the others the series id; the remote's `take` checks
     // this.
     (0..5).for_each(|_| put(&intake, 4));
-    assert_ne!(intake.target().store().unwrap().key(&latencies().id()), None);
+    assert_ne!(intake.write_target().store().unwrap().key(&latencies().id()), None);
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     remote.wait_for_position(5).await;
     stop_all(forward, intake).await;

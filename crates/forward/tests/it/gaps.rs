@@ -10,15 +10,15 @@ use crate::remote::{ResponseFault, TestRemote};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn permanently_rejected_batch_is_dead_lettered() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
     remote.state().rejects = Some(3);
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
-    let intake = open(&folder.0, journal::wall_clock());
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
     (0..5).for_each(|_| put(&intake, 7));
     // A record that is not a batch, written by another program.
-    intake.target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
+    intake.write_target().journal().append(b"what is this", Level::Disk).unwrap().level.to_string();
     put(&intake, 7);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 7).await;
@@ -49,20 +49,20 @@ async fn permanently_rejected_batch_is_dead_lettered() {
     ];
     assert_eq!(gaps, expected);
     assert_eq!((state.gaps[0].start, state.gaps[0].end), (10, 20));
-    let kept = std::fs::read(folder.0.join("dead-letter/a/00000000000000000003.request")).unwrap();
+    let kept = std::fs::read(dir.0.join("dead-letter/a/00000000000000000003.request")).unwrap();
     let kept = model::ForwardRequest::decode(&kept).unwrap();
     assert_eq!((kept.entries.len(), kept.entries[0].0), (1, 3));
     assert_eq!(model::Batch::decode(kept.entries[0].1.to_owned()).unwrap().samples(), 1);
-    let raw = std::fs::read(folder.0.join("dead-letter/a/00000000000000000006.batch")).unwrap();
+    let raw = std::fs::read(dir.0.join("dead-letter/a/00000000000000000006.batch")).unwrap();
     assert_eq!(raw, b"what is this");
-    let why = std::fs::read_to_string(folder.0.join("dead-letter/a/00000000000000000003.reason"))
-        .unwrap();
+    let why =
+        std::fs::read_to_string(dir.0.join("dead-letter/a/00000000000000000003.reason")).unwrap();
     assert_eq!(why, "400: so!\n");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_records_are_reported_as_a_gap() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let small = journal::Settings {
         buffer_bytes: 4096,
         segment_bytes: 16 << 10,
@@ -73,10 +73,10 @@ async fn dropped_records_are_reported_as_a_gap() {
         },
         ..journal::Settings::default()
     };
-    create(&folder.0, &small);
+    create(&dir.0, &small);
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
-    let intake = open(&folder.0, journal::wall_clock());
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
+    let intake = open(&dir.0, journal::wall_clock());
     // Creates the subscriber, then stops the forwarder.
     Forward::start(settings.clone(), Arc::clone(&intake)).unwrap().stop().await;
     let written = 600;
@@ -85,7 +85,7 @@ async fn dropped_records_are_reported_as_a_gap() {
         // The ledger has read the records that are dropped next, on any machine.
         let _read = intake.audit().unwrap();
     }
-    let first = intake.target().journal().watermarks().first;
+    let first = intake.write_target().journal().watermarks().first;
     assert!(first > 0, "nothing was dropped");
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, written).await;

@@ -9,9 +9,9 @@ use crate::agent::{TestDir, create, open, put, settings, stop_all, wait_caught_u
 use crate::remote::{ResponseFault, TestRemote};
 
 /// Sends a batch from a directory's journal; returns the key of the last request.
-async fn send(folder: &Path, remote: &TestRemote, position: u64) -> [u8; 32] {
-    let intake = open(folder, journal::wall_clock());
-    let settings = settings(folder, &[("a", &remote.url)]);
+async fn send(dir: &Path, remote: &TestRemote, position: u64) -> [u8; 32] {
+    let intake = open(dir, journal::wall_clock());
+    let settings = settings(dir, &[("a", &remote.url)]);
     let forward = Forward::start(settings, Arc::clone(&intake)).unwrap();
     put(&intake, 10);
     wait_caught_up(&forward, position).await;
@@ -32,14 +32,14 @@ fn copy(from: &Path, to: &Path) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn agent_keeps_its_key_after_restart_or_restore() {
-    let (folder, restored, bare) = (TestDir::new(), TestDir::new(), TestDir::new());
-    create(&folder.0, &journal::Settings::default());
+    let (dir, restored, bare) = (TestDir::new(), TestDir::new(), TestDir::new());
+    create(&dir.0, &journal::Settings::default());
     let remote = TestRemote::start(|| ResponseFault::None).await;
-    let first = send(&folder.0, &remote, 1).await;
-    assert_eq!(send(&folder.0, &remote, 2).await, first, "started anew");
-    copy(&folder.0, &restored.0);
+    let first = send(&dir.0, &remote, 1).await;
+    assert_eq!(send(&dir.0, &remote, 2).await, first, "started anew");
+    copy(&dir.0, &restored.0);
     assert_eq!(send(&restored.0, &remote, 3).await, first, "from a copy");
-    copy(&folder.0, &bare.0);
+    copy(&dir.0, &bare.0);
     std::fs::remove_file(bare.0.join("producer-key")).unwrap();
     assert_ne!(send(&bare.0, &remote, 3).await, first, "from a copy without the key");
 }

@@ -7,13 +7,13 @@ use crate::agent::{TestDir, create, put, settings, stop_all, supervised, wait_ca
 use crate::remote::{ResponseFault, TestRemote};
 
 async fn check(point: &str, repeated: u64) {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let supervisor = Supervisor::with_injected_panics(&[(point, 2)]);
-    let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
+    let intake = supervised(&dir.0, journal::wall_clock(), supervisor.clone());
     let remote = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 3).await;
     assert_eq!((status.records, status.missing), (3, 0));
@@ -39,13 +39,13 @@ async fn panic_after_the_response_resends_duplicates() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn record_that_panics_is_dead_lettered_alone() {
-    let folder = TestDir::new();
-    create(&folder.0, &journal::Settings::default());
+    let dir = TestDir::new();
+    create(&dir.0, &journal::Settings::default());
     let supervisor = Supervisor::with_injected_panics(&[("remote a record 1", u32::MAX)]);
-    let intake = supervised(&folder.0, journal::wall_clock(), supervisor.clone());
+    let intake = supervised(&dir.0, journal::wall_clock(), supervisor.clone());
     let remote = TestRemote::start(|| ResponseFault::None).await;
     (0..3).for_each(|_| put(&intake, 10));
-    let settings = settings(&folder.0, &[("a", &remote.url)]);
+    let settings = settings(&dir.0, &[("a", &remote.url)]);
     let kept = settings.dead_letter_dir.join("a/00000000000000000002.batch");
     let forward = Forward::start(settings, std::sync::Arc::clone(&intake)).unwrap();
     let status = wait_caught_up(&forward, 3).await;

@@ -42,10 +42,10 @@ pub(crate) fn write_seeds(targets: &[TargetCheck], seeds: &[(&str, Vec<u8>)]) {
         past_findings(target).into_iter().map(|path| (*target, fs::read(path).unwrap()))
     });
     for (target, seed) in findings.chain(seeds.iter().cloned()) {
-        let folder = root().join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder).unwrap();
+        let directory = root().join("fuzz/corpus").join(target);
+        fs::create_dir_all(&directory).unwrap();
         let mut hasher = DefaultHasher::new();
         seed.hash(&mut hasher);
-        fs::write(folder.join(format!("seed-{:016x}", hasher.finish())), seed).unwrap();
+        fs::write(directory.join(format!("seed-{:016x}", hasher.finish())), seed).unwrap();
     }
 }

@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn files_have_names_locks_and_contents() {
         let disk = MemoryDisk::default();
-        let [a, b] = ["/folder/a", "/folder/b"].map(Path::new);
+        let [a, b] = ["/directory/a", "/directory/b"].map(Path::new);
         let missing = disk.open(a, OpenMode::Write).err().map(|error| error.kind());
         assert_eq!(missing, Some(io::ErrorKind::NotFound));
         let file = disk.open(a, OpenMode::CreateNew).unwrap();
@@ -103,13 +103,13 @@ mod tests {
         drop(file);
         assert!(again.try_lock_shared().unwrap());
         disk.rename(a, b).unwrap();
-        assert_eq!(disk.list(Path::new("/folder")).unwrap(), ["b"]);
+        assert_eq!(disk.list(Path::new("/directory")).unwrap(), ["b"]);
         let mut bytes = [0; 4];
         let file = disk.open(b, OpenMode::Read).unwrap();
         assert_eq!(file.read_full_at(&mut bytes, 0).unwrap(), 3);
         assert_eq!(&bytes[..3], b"abc");
         disk.remove(b).unwrap();
-        assert!(disk.list(Path::new("/folder")).unwrap().is_empty());
+        assert!(disk.list(Path::new("/directory")).unwrap().is_empty());
     }
 
     #[test]

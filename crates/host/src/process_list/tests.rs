@@ -10,16 +10,16 @@ use role::{RouteError, RouteQuery};
 use serde_json::Value;
 
 /// A directory in memory, removed on drop.
-struct Folder(PathBuf);
+struct Dir(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Option<Folder> {
+impl Dir {
+    fn new(name: &str) -> Option<Dir> {
         let path = Path::new("/dev/shm").join(format!("host-{name}-{}", std::process::id()));
-        std::fs::create_dir(&path).ok().map(|()| Folder(path))
+        std::fs::create_dir(&path).ok().map(|()| Dir(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for Dir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -55,7 +55,7 @@ fn taken(at_s: u64) -> CollectionInfo {
 
 #[test]
 fn cpu_usage_is_since_the_previous_table() {
-    let Some(folder) = Folder::new("processes") else { return };
+    let Some(dir) = Dir::new("processes") else { return };
     let list = ProcessList::default();
     let ask = |parameters: &[(&str, &str)]| -> Result<Value, RouteError> {
         let owned = parameters.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -72,13 +72,13 @@ fn cpu_usage_is_since_the_previous_table() {
     let live = LivePrograms::default();
     list.publish(Some(PublishedTable {
         host: "box".to_owned(),
-        folder: Some(folder.0.clone()),
+        dir: Some(dir.0.clone()),
         live: live.clone(),
     }));
     let missing = reason();
     assert!(missing.starts_with("the process table of this host cannot be read: "), "{missing}");
 
-    let mut writer = TableWriter::new(&folder.0).unwrap();
+    let mut writer = TableWriter::new(&dir.0).unwrap();
     writer.publish(&taken(10), &[process(2, 0, 100), process(3, 1_000, 50)]).unwrap();
     let first = ask(&[]).unwrap();
     assert_eq!(first["interval_seconds"], Value::Null);

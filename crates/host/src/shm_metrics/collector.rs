@@ -253,11 +253,11 @@ impl ShmCollector {
         let (found, problems) = shm::list_metrics_files();
         problems.iter().for_each(|problem| self.record_read_error(problem));
         let mut found_ids = HashSet::new();
-        let mut folders = HashSet::new();
+        let mut dirs = HashSet::new();
         // Earliest first, so that the earlier of two files of one process ends before the later
         // starts.
         for one in found.into_iter().rev() {
-            folders.extend(one.path.parent().map(PathBuf::from));
+            dirs.extend(one.path.parent().map(PathBuf::from));
             // This process' own metrics are stored without the collector.
             if one.identity == self.this_process {
                 continue;
@@ -289,8 +289,8 @@ impl ShmCollector {
         self.has_scanned = true;
         if self.last_cleanup.is_none_or(|swept| swept.elapsed() >= CLEANUP_INTERVAL) {
             self.last_cleanup = Some(Instant::now());
-            folders.iter().filter(|folder| is_own_folder(folder)).for_each(|folder| {
-                shm::remove_expired(folder, shm::FileRetention::default());
+            dirs.iter().filter(|dir| is_own_dir(dir)).for_each(|dir| {
+                shm::remove_expired(dir, shm::FileRetention::default());
             });
         }
     }
@@ -410,7 +410,7 @@ fn is_same_process(known: &ProcessIdentity, now: &ProcessIdentity) -> bool {
 }
 
 /// Whether the directory belongs to this user; other users remove their own files.
-fn is_own_folder(folder: &std::path::Path) -> bool {
-    let owner = std::fs::symlink_metadata(folder).map(|found| found.uid());
+fn is_own_dir(dir: &std::path::Path) -> bool {
+    let owner = std::fs::symlink_metadata(dir).map(|found| found.uid());
     owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }

@@ -26,7 +26,7 @@ use crate::shm_metrics::generation_table::{
     AssignedProcess, GenerationTable, ProgramName, SeriesShare,
 };
 
-/// File name, in the journal's folder.
+/// File name, in the journal's directory.
 const FILE: &str = "program-generations";
 const TITLE: &str = "topdeck generations 1";
 /// Maximum file size in bytes: more than all processes of a scrape take.

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use collect::staleness::mark_series_stale;
 use collect::{SeriesSink as _, VecSeriesSink};
 use hist::codec::header::Temporality;
-use intake::{IngestWriter, Intake, Producer, Receipt, SeriesKeyEncoding};
+use intake::{IngestWriter, Intake, PendingAck, Producer, SeriesKeyEncoding};
 use model::selector::kind_name;
 use model::{Gap, Sample, SampleValue, Series, SeriesKind};
 
@@ -41,7 +41,7 @@ pub(crate) struct ShmRowWriter<'a> {
     /// Unchanged series are reported again after this time, in nanoseconds.
     refresh_interval: i64,
     writer: IngestWriter,
-    receipt: Option<Receipt>,
+    pending_ack: Option<PendingAck>,
     failed: Option<intake::Error>,
     key: Vec<u8>,
     rows: usize,
@@ -70,7 +70,7 @@ impl<'a> ShmRowWriter<'a> {
             end,
             refresh_interval,
             writer: intake.writer_for(producer.id(), SeriesKeyEncoding::new("shared memory")),
-            receipt: None,
+            pending_ack: None,
             failed: None,
             key: Vec::with_capacity(256),
             rows: 0,
@@ -134,9 +134,9 @@ impl<'a> ShmRowWriter<'a> {
         self.row(context, kind, metric, histogram.count(), SampleValue::Histogram(histogram));
     }
 
-    /// Flushes the last batch and returns its receipt. The last batch becomes durable after all
-    /// others.
-    pub(crate) fn finish(mut self) -> intake::Result<Option<Receipt>> {
+    /// Flushes the last batch and returns its pending acknowledgement. The last batch becomes
+    /// durable after all others.
+    pub(crate) fn finish(mut self) -> intake::Result<Option<PendingAck>> {
         for (series, sample) in std::mem::take(&mut self.markers.rows) {
             // A key of `write_key` begins with the name of a kind, so none begins with a 0.
             self.key.clear();
@@ -151,7 +151,7 @@ impl<'a> ShmRowWriter<'a> {
         }
         match self.failed {
             Some(error) => Err(error),
-            None => Ok(self.receipt),
+            None => Ok(self.pending_ack),
         }
     }
 
@@ -160,7 +160,7 @@ impl<'a> ShmRowWriter<'a> {
             self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new("shared memory"));
         let writer = std::mem::replace(&mut self.writer, next);
         match self.intake.append(self.producer, writer) {
-            Ok(receipt) => self.receipt = Some(receipt),
+            Ok(pending_ack) => self.pending_ack = Some(pending_ack),
             Err(error) => self.failed = Some(error),
         }
     }

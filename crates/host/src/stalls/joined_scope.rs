@@ -46,9 +46,9 @@ impl JoinedScope {
             Ok(text) => {
                 let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
                 let self_cgroups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-                for (path, folder) in cgroup_folders(&text, &mounts) {
+                for (path, dir) in cgroup_dirs(&text, &mounts) {
                     if !self_cgroups.lines().any(|line| line.ends_with(&format!(":{path}"))) {
-                        all.record(format!("cgroup {path}"), enter_cgroup(&folder));
+                        all.record(format!("cgroup {path}"), enter_cgroup(&dir));
                     }
                 }
             }
@@ -76,32 +76,32 @@ impl JoinedScope {
     /// Joins a cgroup: a directory, or a path below the cgroup mount points.
     pub fn cgroup(path: &str) -> io::Result<JoinedScope> {
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        let is_cgroup = |folder: &PathBuf| folder.join("cgroup.procs").exists();
-        let mut folders: Vec<PathBuf> = vec![PathBuf::from(path)];
-        folders.retain(is_cgroup);
-        if folders.is_empty() {
+        let is_cgroup = |dir: &PathBuf| dir.join("cgroup.procs").exists();
+        let mut dirs: Vec<PathBuf> = vec![PathBuf::from(path)];
+        dirs.retain(is_cgroup);
+        if dirs.is_empty() {
             // As a path of /proc/PID/cgroup: the same path in each hierarchy with a CPU controller.
             let of_processors = cgroup_mounts(&mounts)
                 .into_iter()
                 .filter(|(options, _)| is_freezer(options.split(',')));
-            folders = of_processors
+            dirs = of_processors
                 .map(|(_, mount)| mount.join(path.trim_start_matches('/')))
                 .filter(is_cgroup)
                 .collect();
         }
-        if folders.is_empty() {
+        if dirs.is_empty() {
             return Err(io::Error::other(format!(
                 "{path} is not a cgroup: it has no cgroup.procs; use a directory below \
                  /sys/fs/cgroup"
             )));
         }
         let mut all = JoinedScope { scope: format!("cgroup {path}"), ..JoinedScope::empty() };
-        for folder in folders {
+        for dir in dirs {
             // Fails: otherwise nothing of this cgroup would be measured.
-            enter_cgroup(&folder).map_err(|error| {
-                with_subject(error, &format!("cannot join cgroup {}", folder.display()))
+            enter_cgroup(&dir).map_err(|error| {
+                with_subject(error, &format!("cannot join cgroup {}", dir.display()))
             })?;
-            all.inherited.push(format!("cgroup {}", folder.display()));
+            all.inherited.push(format!("cgroup {}", dir.display()));
         }
         Ok(all)
     }
@@ -116,8 +116,8 @@ fn is_freezer<'a>(mut controllers: impl Iterator<Item = &'a str>) -> bool {
     controllers.any(|one| ["", "cpu", "cpuset", "freezer"].contains(&one))
 }
 
-fn enter_cgroup(folder: &Path) -> Result<(), io::Error> {
-    fs::write(folder.join("cgroup.procs"), std::process::id().to_string())
+fn enter_cgroup(dir: &Path) -> Result<(), io::Error> {
+    fs::write(dir.join("cgroup.procs"), std::process::id().to_string())
 }
 
 /// Program name, and scheduling policy if it is real-time or idle (proc_pid_stat(5), fields 2 and
@@ -141,11 +141,11 @@ fn name_and_policy(stat: &str) -> (&str, Option<&'static str>) {
 fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mount = |line: &str| {
         let (before, after) = line.split_once(" - ")?;
-        let (folder, mut after) = (before.split(' ').nth(4)?, after.split(' '));
+        let (dir, mut after) = (before.split(' ').nth(4)?, after.split(' '));
         let (kind, options) = (after.next()?, after.nth(1)?);
         match kind {
-            "cgroup2" => Some((String::new(), PathBuf::from(folder))),
-            "cgroup" => Some((options.to_owned(), PathBuf::from(folder))),
+            "cgroup2" => Some((String::new(), PathBuf::from(dir))),
+            "cgroup" => Some((options.to_owned(), PathBuf::from(dir))),
             _ => None,
         }
     };
@@ -154,9 +154,9 @@ fn cgroup_mounts(mountinfo: &str) -> Vec<(String, PathBuf)> {
 
 /// Directories of `/proc/PID/cgroup`, each with its path there. Only hierarchies that can stop
 /// processes.
-fn cgroup_folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
+fn cgroup_dirs(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
     let mounts = cgroup_mounts(mountinfo);
-    let folder = |line: &str| {
+    let dir = |line: &str| {
         let mut parts = line.splitn(3, ':').skip(1);
         let (controllers, path) = (parts.next()?, parts.next()?);
         if !is_freezer(controllers.split(',')) {
@@ -169,7 +169,7 @@ fn cgroup_folders(cgroup: &str, mountinfo: &str) -> Vec<(String, PathBuf)> {
         let (_, mount) = mounts.iter().find(|(options, _)| is_meant(options))?;
         Some((path.to_owned(), mount.join(path.trim_start_matches('/'))))
     };
-    cgroup.lines().filter_map(folder).collect()
+    cgroup.lines().filter_map(dir).collect()
 }
 
 /// `0-3,8`.
@@ -213,13 +213,13 @@ mod tests {
                       rw,memory\n32 23 0:28 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 \
                       rw,nsdelegate\n33 23 0:29 / /proc rw - proc proc rw\n";
         let of = "5:memory:/m\n4:cpu,cpuacct:/a/b\n0::/x.slice\n";
-        let folder = |path: &str| PathBuf::from("/sys/fs/cgroup").join(path);
+        let dir = |path: &str| PathBuf::from("/sys/fs/cgroup").join(path);
         let expected = [
-            ("/a/b".to_owned(), folder("cpu,cpuacct/a/b")),
-            ("/x.slice".to_owned(), folder("unified/x.slice")),
+            ("/a/b".to_owned(), dir("cpu,cpuacct/a/b")),
+            ("/x.slice".to_owned(), dir("unified/x.slice")),
         ];
-        assert_eq!(cgroup_folders(of, mounts), expected);
-        assert_eq!(cgroup_folders("0::/\nodd", mounts), [("/".to_owned(), folder("unified/"))]);
-        assert_eq!(cgroup_folders(of, ""), []);
+        assert_eq!(cgroup_dirs(of, mounts), expected);
+        assert_eq!(cgroup_dirs("0::/\nodd", mounts), [("/".to_owned(), dir("unified/"))]);
+        assert_eq!(cgroup_dirs(of, ""), []);
     }
 }

@@ -188,7 +188,7 @@ fn hsperf(numbers: &[(&str, u8, u8, i64)], command: &str) -> (Vec<u8>, Vec<usize
 
 #[test]
 fn jvm_counters_have_their_units() {
-    let folder = Path::new("/tmp").join(format!("hsperfdata_topdeck-it-{}", std::process::id()));
+    let dir = Path::new("/tmp").join(format!("hsperfdata_topdeck-it-{}", std::process::id()));
     // Ticks become nanoseconds by the file's frequency; events and bytes are unchanged.
     let numbers_of = [
         ("sun.os.hrt.frequency", 6, 1, 1_000_000),
@@ -199,7 +199,7 @@ fn jvm_counters_have_their_units() {
     // Another run of this test may be under way on this host.
     let program = format!("org.example.Shop{}", std::process::id());
     let (file, places) = hsperf(&numbers_of, &format!("{program} --port 1"));
-    let started = ForeignProcess::start(|pid| folder.join(pid.to_string()), |_| file);
+    let started = ForeignProcess::start(|pid| dir.join(pid.to_string()), |_| file);
     let Some(mut jvm) = started else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(3_600));
     let host = place.start(frequent_settings());

@@ -44,7 +44,7 @@ impl HostFixture {
         interval: Duration,
         supervisor: Supervisor,
     ) -> HostFixture {
-        let dir = folder();
+        let dir = directory();
         let settings = journal::Settings {
             segment_bytes: 256 << 10,
             buffer_bytes: 128 << 10,
@@ -73,7 +73,7 @@ impl HostFixture {
         HostFixture { dir, journal, intake: Arc::new(intake) }
     }
 
-    /// Closes the journal, and keeps its folder.
+    /// Closes the journal, and keeps its directory.
     fn close(mut self) -> PathBuf {
         std::mem::take(&mut self.dir)
     }
@@ -118,7 +118,7 @@ impl Drop for HostFixture {
 
 /// A new directory: on the disk of the build, or in the temporary directory if that disk is not
 /// writable for this user.
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
     loop {

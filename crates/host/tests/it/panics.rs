@@ -15,7 +15,7 @@ fn threads_that_panic_are_run_again() {
     let keys = "procfs = true\nprocesses = true\nhiccup_interval = '1ms'\n\
                 shm_metrics = true\nshm_scrape_interval = '100ms'";
     let mut settings = only(keys);
-    settings.folder = Some(place.dir.clone());
+    settings.dir = Some(place.dir.clone());
     let host = place.start(settings);
     for thread in threads {
         wait(thread, || supervisor.restarts(thread) == 1);

@@ -145,16 +145,16 @@ fn threads_count_for_their_process_also_when_they_have_ended() {
 
 #[test]
 fn table_is_published_while_the_host_is_collected() {
-    let folder = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
+    let dir = PathBuf::from(format!("/dev/shm/topdeck-host-{}", std::process::id()));
     // Independent of the umask: a directory writable by others is refused.
-    if let Err(error) = fs::DirBuilder::new().mode(0o755).create(&folder) {
+    if let Err(error) = fs::DirBuilder::new().mode(0o755).create(&dir) {
         return println!("skipped: there is no tmpfs at /dev/shm: {error}");
     }
     let place = HostFixture::single_reading();
     let mut settings = only("processes = true");
-    settings.folder = Some(folder.clone());
+    settings.dir = Some(dir.clone());
     let host = place.start(settings.clone());
-    let path = folder.join(FILE_NAME);
+    let path = dir.join(FILE_NAME);
     // The first table exists when the role has started.
     let first = read(&path).unwrap();
     let own = first.processes.iter().find(|row| row.pid == std::process::id()).unwrap();
@@ -173,7 +173,7 @@ fn table_is_published_while_the_host_is_collected() {
     wait("it is written again", || read(&path).unwrap().generation >= 2);
     host.stop().unwrap();
     assert!(!path.exists(), "nobody writes it any more");
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
     let told = place.contents();
     assert!(told.number("host_bpf_available", &[("program", "processes")]).is_some());
 }

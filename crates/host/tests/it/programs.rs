@@ -21,7 +21,7 @@ use crate::{HostFixture, JournalContents, memory, only, unlimited, wait};
 /// Program name: other programs may run on this host.
 const NAME: &str = "host_it_programs";
 const ROLE: &str = "TOPDECK_HOST_IT_ROLE";
-/// Folder of the journal of a collector in a process of its own.
+/// Directory of the journal of a collector in a process of its own.
 const COLLECTOR: &str = "TOPDECK_HOST_IT_COLLECTOR";
 /// Printed by a program when it records, followed by the start time of its stuck operation.
 const READY: &str = "ready ";
@@ -36,11 +36,11 @@ struct RecordingProgram {
 }
 
 impl RecordingProgram {
-    fn start(memory: &MemoryFolder) -> RecordingProgram {
+    fn start(memory: &MemoryDir) -> RecordingProgram {
         RecordingProgram::start_as("program", memory)
     }
 
-    fn start_as(role: &str, memory: &MemoryFolder) -> RecordingProgram {
+    fn start_as(role: &str, memory: &MemoryDir) -> RecordingProgram {
         let mut child = Command::new(&memory.program)
             .args(["--exact", "programs::program", "--ignored", "--nocapture"])
             .env(ROLE, role)
@@ -183,7 +183,7 @@ fn number(value: &SampleValue) -> f64 {
 
 /// Compares the sum of all generations, of counters and of distributions. Returns the sums.
 #[track_caller]
-fn check(place: &HostFixture, memory: &MemoryFolder, truth: f64) -> BTreeMap<String, f64> {
+fn check(place: &HostFixture, memory: &MemoryDir, truth: f64) -> BTreeMap<String, f64> {
     let told = place.contents();
     let [counted, took] = ["total", "took"].map(|what| {
         let found = counter_totals(&told, &format!("{NAME}_{what}"), memory.name(), number);
@@ -196,14 +196,14 @@ fn check(place: &HostFixture, memory: &MemoryFolder, truth: f64) -> BTreeMap<Str
 
 /// Directory for the files of a test's programs, and their executable. In the default directory,
 /// files of other programs influence how long a file is kept.
-struct MemoryFolder {
+struct MemoryDir {
     path: PathBuf,
     program: PathBuf,
 }
 
-impl MemoryFolder {
+impl MemoryDir {
     /// `None`, with a message, if there is no memory to record into.
-    fn new() -> Option<MemoryFolder> {
+    fn new() -> Option<MemoryDir> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if !memory::has_space() {
             return None;
@@ -221,7 +221,7 @@ impl MemoryFolder {
                     // A user may not link to a file of another one.
                     let linked = fs::hard_link(&own, &program);
                     linked.or_else(|_| fs::copy(&own, &program).map(drop)).unwrap();
-                    return Some(MemoryFolder { path, program });
+                    return Some(MemoryDir { path, program });
                 }
                 // Left by another process with the same PID.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -239,7 +239,7 @@ impl MemoryFolder {
     }
 }
 
-impl Drop for MemoryFolder {
+impl Drop for MemoryDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
         let _ = fs::remove_file(&self.program);
@@ -248,7 +248,7 @@ impl Drop for MemoryFolder {
 
 #[test]
 fn killed_program_loses_and_repeats_nothing() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(1));
     // Started before the collector.
     let mut early = RecordingProgram::start(&memory);
@@ -287,7 +287,7 @@ fn killed_program_loses_and_repeats_nothing() {
 /// A user saw a series per run of each command that a build starts, kept for ever.
 #[test]
 fn short_lived_programs_are_summed_under_their_name() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(1));
     let settings = || settings("shm_short_lived = '5m'");
     let (mut truth, mut count) = (0.0, 0.0);
@@ -323,7 +323,7 @@ fn short_lived_programs_are_summed_under_their_name() {
 /// batch.
 #[test]
 fn sums_of_one_reading_may_take_several_batches() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::single_reading();
     for number in 1..=3 {
         let mut program = RecordingProgram::start_as(&format!("wide {number}"), &memory);
@@ -341,7 +341,7 @@ fn sums_of_one_reading_may_take_several_batches() {
 
 #[test]
 fn programs_above_the_limit_of_generations_are_summed_as_other() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(1));
     let settings = settings("shm_short_lived = '1ns'\nshm_generations = 1");
     let mut first = RecordingProgram::start(&memory);
@@ -384,8 +384,8 @@ fn programs_above_the_limit_of_generations_are_summed_as_other() {
 #[test]
 #[ignore = "a program that another test starts"]
 fn collector() {
-    let Some(folder) = std::env::var_os(COLLECTOR) else { return };
-    let place = HostFixture::open(folder.into(), Duration::from_millis(300));
+    let Some(directory) = std::env::var_os(COLLECTOR) else { return };
+    let place = HostFixture::open(directory.into(), Duration::from_millis(300));
     let _host = place.start(settings("shm_short_lived = '150ms'\nshm_generations = 2"));
     println!("\n{READY}");
     // Until it is killed.
@@ -396,7 +396,7 @@ fn collector() {
 /// A user lost counts, or saw them twice, after `kill -9` of topdeck.
 #[test]
 fn killed_collector_loses_and_repeats_nothing() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_millis(300));
     let dir = place.close();
     let mut early = RecordingProgram::start(&memory);
@@ -448,7 +448,7 @@ fn killed_collector_loses_and_repeats_nothing() {
 
 #[test]
 fn names_labels_texts_and_in_flight_are_read() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::single_reading();
     let mut program = RecordingProgram::start(&memory);
     program.record(5);
@@ -510,14 +510,14 @@ fn names_labels_texts_and_in_flight_are_read() {
 /// A user saw the metrics of each topdeck on the host twice: its own rows, and those of the others.
 #[test]
 fn metrics_of_other_topdecks_are_collected_only_if_asked() {
-    let (Some(memory), Some(other_memory)) = (MemoryFolder::new(), MemoryFolder::new()) else {
+    let (Some(memory), Some(other_memory)) = (MemoryDir::new(), MemoryDir::new()) else {
         return;
     };
     let mut topdeck = RecordingProgram::start_as("topdeck", &memory);
     let mut other = RecordingProgram::start(&other_memory);
     topdeck.record(1);
     other.record(1);
-    let rows = |keys: &str, memory: &MemoryFolder| {
+    let rows = |keys: &str, memory: &MemoryDir| {
         let place = HostFixture::single_reading();
         let keys = format!("shm_metrics = true\nshm_short_lived = '1ns'\n{keys}");
         place.start(only(&keys)).stop().unwrap();
@@ -532,7 +532,7 @@ fn metrics_of_other_topdecks_are_collected_only_if_asked() {
 
 #[test]
 fn unchanged_series_are_refreshed() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let place = HostFixture::new(unlimited(), Duration::from_secs(365 * 86_400));
     let program = RecordingProgram::start(&memory);
     let host = place.start(frequent_settings());
@@ -550,7 +550,7 @@ fn unchanged_series_are_refreshed() {
 
 #[test]
 fn invalid_file_is_reported_and_skipped() {
-    let Some(memory) = MemoryFolder::new() else { return };
+    let Some(memory) = MemoryDir::new() else { return };
     let path = memory.path.join(format!("1-{}.tdk", std::process::id()));
     fs::write(&path, vec![7; 10_000]).unwrap();
     let place = HostFixture::single_reading();

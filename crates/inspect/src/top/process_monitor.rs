@@ -120,7 +120,7 @@ fn sample_process(
     let (state, one) = (one.state, &one.attached);
     let counts = one.reader().map(shm::MetricsFileReader::process);
     let (dropped, rejected) =
-        counts.map_or((0, 0), |process| (process.lost_records, process.rejected_series));
+        counts.map_or((0, 0), |process| (process.lost_values, process.rejected_series));
     let (pid, program) = (one.pid(), one.program().to_owned());
     let (command, format) = (one.command().to_owned(), one.metrics_file().format.name());
     ProcessSample { path, pid, program, command, format, state, at_ns, metrics, dropped, rejected }

@@ -8,7 +8,7 @@ use sim::SimDisk;
 
 use crate::fixture::*;
 
-fn append(intake: &Intake, values: u64) -> intake::Result<intake::Receipt> {
+fn append(intake: &Intake, values: u64) -> intake::Result<intake::PendingAck> {
     let mut writer = intake.writer(KEY_ENCODING);
     write(&mut writer, "a", values);
     intake.append(&intake.producer("p"), writer)
@@ -23,11 +23,11 @@ fn senders_wait_while_the_write_backlog_is_full() {
     let intake =
         Intake::new(home, Settings { in_flight_bytes_max: 100, ..settings(&now) }).unwrap();
     // A single batch is always admitted, regardless of its size.
-    let receipt = append(&intake, 1000).unwrap();
+    let pending_ack = append(&intake, 1000).unwrap();
     assert!(intake.in_flight_bytes() > 100);
     let refused = append(&intake, 1);
     assert!(matches!(refused, Err(Error::Full { .. })), "{refused:?}");
-    receipt.wait_durable().unwrap();
+    pending_ack.wait_durable().unwrap();
     assert_eq!(intake.in_flight_bytes(), 0);
     append(&intake, 1).unwrap().wait_durable().unwrap();
     let audit = intake.audit().unwrap();
@@ -62,15 +62,15 @@ fn a_stop_with_a_full_disk_ends_and_says_what_it_gave_up() {
     let settings = Settings { interval: Duration::MAX, log, ..Settings::default() };
     let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap();
     disk.set_capacity(disk.used_bytes());
-    let receipt = append(&intake, 10).unwrap();
+    let pending_ack = append(&intake, 10).unwrap();
     let said = wait_for_line(&lines, "cannot store new data");
     assert!(said.contains("no space left on the disk"), "{said}");
     // As the host collector does.
-    let waiter = std::thread::spawn(move || receipt.wait_durable());
+    let waiter = std::thread::spawn(move || pending_ack.wait_durable());
     intake.begin_stop(Duration::ZERO);
     let outcome = waiter.join().unwrap();
     assert!(matches!(outcome, Err(Error::JournalFailed(_))), "{outcome:?}");
-    let refused = append(&intake, 10).and_then(|receipt| receipt.wait_durable());
+    let refused = append(&intake, 10).and_then(|pending_ack| pending_ack.wait_durable());
     assert!(refused.is_err_and(|error| !error.is_retryable()));
     intake.stop();
     let said = wait_for_line(&lines, "the stop gave up");
@@ -103,7 +103,7 @@ fn the_log_says_when_the_disk_fills_and_when_it_frees() {
     let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap();
     disk.set_capacity(disk.used_bytes());
     // A start without space for the first segment.
-    let refused = intake.target().journal().reserve_first_segment();
+    let refused = intake.write_target().journal().reserve_first_segment();
     assert!(matches!(refused, Err(journal::Error::Full(_))), "{refused:?}");
     wait_for_line(&lines, "cannot store new data: no space left on the disk");
     disk.set_capacity(u64::MAX);
@@ -123,8 +123,8 @@ fn senders_wait_while_the_store_head_is_full() {
     disk.set_capacity(disk.used_bytes());
     let refused = loop {
         match append(&intake, 10) {
-            Ok(receipt) => {
-                receipt.wait_durable().unwrap();
+            Ok(pending_ack) => {
+                pending_ack.wait_durable().unwrap();
                 taken += 1;
             }
             Err(error) => break error,

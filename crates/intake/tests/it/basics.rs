@@ -50,10 +50,10 @@ fn duplicate_is_acknowledged_and_counted_once() {
     let now = Arc::default();
     let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |_| {});
     let send = |sequence| {
-        let receipt =
+        let pending_ack =
             intake.append_encoded(identity(9, sequence), "agent", &batch("a", 4)).unwrap();
-        receipt.wait_durable().unwrap();
-        receipt.is_duplicate()
+        pending_ack.wait_durable().unwrap();
+        pending_ack.is_duplicate()
     };
     assert_eq!([1, 1, 2, 1].map(send), [false, true, false, true]);
     let audit = intake.audit().unwrap();
@@ -208,8 +208,8 @@ fn disk_failure_fails_waiting_and_later_appends() {
     disk.inject(Fault { operation: DiskOperation::Sync, path_contains, skip: 0, times: 1, kind });
     let mut writer = intake.writer(KEY_ENCODING);
     write(&mut writer, "a", 3);
-    let receipt = intake.append(&producer, writer).unwrap();
-    assert!(matches!(receipt.wait_durable(), Err(Error::JournalFailed(_))));
+    let pending_ack = intake.append(&producer, writer).unwrap();
+    assert!(matches!(pending_ack.wait_durable(), Err(Error::JournalFailed(_))));
     assert_eq!(intake.in_flight_bytes(), 0);
     let refused = intake.append(&producer, intake.writer(KEY_ENCODING));
     assert!(matches!(refused, Err(Error::JournalFailed(_))), "{refused:?}");

@@ -161,7 +161,7 @@ impl CrashHarness {
         let intake = self.intake();
         intake.checkpoint_ledger().unwrap();
         let ledger = saved_ledger(intake);
-        let recount = recount(intake.target().journal());
+        let recount = recount(intake.write_target().journal());
         let found: BTreeMap<_, _> =
             ledger.entries().iter().map(|(&id, entry)| (id, entry.counts)).collect();
         let found: BTreeMap<_, _> =
@@ -410,7 +410,7 @@ fn ledger_with_the_names_of_an_earlier_version_is_continued() {
     let audit = life.intake().audit().unwrap();
     assert!(audit.warnings.is_empty(), "{:?}", audit.warnings);
     assert!(audit.producers.iter().all(|account| account.is_reconciled()));
-    let old = life.intake().target().journal().checkpoint("books");
+    let old = life.intake().write_target().journal().checkpoint("books");
     assert!(matches!(old, Err(journal::Error::NoCheckpoint { .. })), "{old:?}");
 }
 

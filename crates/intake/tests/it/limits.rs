@@ -24,9 +24,9 @@ fn producer_at_its_series_limit_does_not_affect_others() {
     });
     let send = |producer, sequence, hosts: &[&str]| {
         let identity = BatchIdentity { producer, epoch: 1, sequence };
-        let receipt = intake.append_encoded(identity, "agent", &batch_of(hosts)).unwrap();
-        receipt.wait_durable().unwrap();
-        receipt.is_duplicate()
+        let pending_ack = intake.append_encoded(identity, "agent", &batch_of(hosts)).unwrap();
+        pending_ack.wait_durable().unwrap();
+        pending_ack.is_duplicate()
     };
     assert!(!send(7, 1, &["a", "x", "b", "y"]) && send(7, 1, &["a", "x", "b", "y"]));
     assert!(!send(8, 1, &["c", "a", "d"]));

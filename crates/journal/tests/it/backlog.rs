@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use journal::*;
 
-use crate::processes::{ChildArguments, ChildProcess, TestFolder, open, print_line, sizes};
+use crate::processes::{ChildArguments, ChildProcess, TestDir, open, print_line, sizes};
 
 /// Arguments: journal, number of records of 1 KiB.
 pub(crate) fn heap(part: ChildArguments) {
@@ -55,10 +55,10 @@ pub(crate) fn heap(part: ChildArguments) {
 
 /// Peak memory in kB of a process that writes this many megabytes and then reads them.
 fn check(megabytes: u64) {
-    let folder = TestFolder::new("backlog");
-    folder.create(&Settings { codec: Compression::None, ..sizes(1 << 20, 16 << 20) });
+    let dir = TestDir::new("backlog");
+    dir.create(&Settings { compression: Compression::None, ..sizes(1 << 20, 16 << 20) });
     let records = megabytes << 10;
-    let journal = folder.journal();
+    let journal = dir.journal();
     let mut child = ChildProcess::start("heap", &[journal.to_str().unwrap(), &records.to_string()]);
     for _ in 0..2 {
         let line = child.line();

@@ -41,9 +41,9 @@ impl Drop for TestDir {
     }
 }
 
-fn small(codec: Compression) -> Settings {
+fn small(compression: Compression) -> Settings {
     Settings {
-        codec,
+        compression,
         buffer_bytes: 16 << 10,
         segment_bytes: 64 << 10,
         limits: Limits { bytes_max: None, age_max: None, on_full: LimitPolicy::Reject },
@@ -88,9 +88,9 @@ fn check(journal: &Journal, count: u64) {
 
 #[test]
 fn appended_records_are_read() {
-    for codec in [Compression::None, Compression::Lz4, Compression::Zstd] {
+    for compression in [Compression::None, Compression::Lz4, Compression::Zstd] {
         let dir = TestDir::new();
-        dir.create(&small(codec));
+        dir.create(&small(compression));
         let journal = dir.open();
         for i in 0..5000 {
             let ack = journal.append(&record(i), Level::Process).unwrap();

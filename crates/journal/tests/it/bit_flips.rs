@@ -294,13 +294,13 @@ fn missing_zero_or_longer_file_loses_only_itself() {
         }
     }
     // Directories are recreated.
-    for folder in ["segments", "checkpoints", "locks"] {
+    for dir in ["segments", "checkpoints", "locks"] {
         let disk = sound.disk.fork(1);
         for (path, _) in journal_files(&disk) {
-            if path_contains(&path, folder) {
+            if path_contains(&path, dir) {
                 disk.process().remove(&path).unwrap();
             }
         }
-        check(&sound, &disk, &format!("missing all of {folder}"), AllowedLoss::File);
+        check(&sound, &disk, &format!("missing all of {dir}"), AllowedLoss::File);
     }
 }

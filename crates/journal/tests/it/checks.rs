@@ -56,7 +56,7 @@ fn intact_journal() -> &'static (SimDisk, Vec<PathBuf>) {
         let limits =
             Limits { bytes_max: Some(1 << 20), age_max: None, on_full: LimitPolicy::DropOldest };
         let settings = Settings {
-            codec: Compression::Lz4,
+            compression: Compression::Lz4,
             buffer_bytes: 4096,
             segment_bytes: 16 << 10,
             dedup_producers: 2,

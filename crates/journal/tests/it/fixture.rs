@@ -23,9 +23,13 @@ use crate::dying_process::{DyingDisk, ProcessDeath};
 pub(crate) const DIR: &str = "/data/journal";
 
 /// Minimum settings, used by most tests.
-pub(crate) fn small(codec: Compression, at_limit: LimitPolicy, bytes_max: Option<u64>) -> Settings {
+pub(crate) fn small(
+    compression: Compression,
+    at_limit: LimitPolicy,
+    bytes_max: Option<u64>,
+) -> Settings {
     Settings {
-        codec,
+        compression,
         buffer_bytes: BUFFER_BYTES_MIN,
         segment_bytes: SEGMENT_BYTES_MIN,
         dedup_producers: 8,

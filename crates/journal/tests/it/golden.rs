@@ -13,7 +13,7 @@ use crate::basics::{TestDir, drain};
 
 const NOW: i64 = 1_700_000_000_000_000_000;
 
-fn folder(name: &str) -> PathBuf {
+fn directory(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/journal").join(name)
 }
 
@@ -37,14 +37,19 @@ fn identity(batch: u64) -> Option<BatchIdentity> {
     })
 }
 
-fn make(dir: &Path, codec: Compression) {
+fn make(dir: &Path, compression: Compression) {
     let limits = Limits {
         bytes_max: Some(1 << 20),
         age_max: Some(Duration::from_secs(3600)),
         on_full: LimitPolicy::DropOldest,
     };
-    let settings =
-        Settings { codec, buffer_bytes: 4096, segment_bytes: 16 << 10, dedup_producers: 4, limits };
+    let settings = Settings {
+        compression,
+        buffer_bytes: 4096,
+        segment_bytes: 16 << 10,
+        dedup_producers: 4,
+        limits,
+    };
     Journal::create(&OsDisk, dir, 0x00112233445566778899aabbccddeeff, NOW, &settings).unwrap();
     let journal = Journal::open(Arc::new(OsDisk), dir, &options()).unwrap();
     journal.add_subscriber("site A", StartPosition::First, true).unwrap();
@@ -61,7 +66,7 @@ fn make(dir: &Path, codec: Compression) {
 #[track_caller]
 fn check(name: &str) {
     let dir = TestDir::new();
-    copy(&folder(name), &dir.0);
+    copy(&directory(name), &dir.0);
     let report = verify(&OsDisk, &dir.0, &mut |_| {}).unwrap();
     assert_eq!((report.damages.as_slice(), report.records), (&[][..], BATCHES * 3), "{name}");
     let journal = Journal::open(Arc::new(OsDisk), &dir.0, &options()).unwrap();
@@ -92,16 +97,16 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn journals_of_version_1_are_read() {
-    for (name, codec) in [
+    for (name, compression) in [
         ("v1-none", Compression::None),
         ("v1-lz4", Compression::Lz4),
         ("v1-zstd", Compression::Zstd),
     ] {
-        let golden = folder(name);
+        let golden = directory(name);
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             let _ = std::fs::remove_dir_all(&golden);
             let dir = TestDir::new();
-            make(&dir.0, codec);
+            make(&dir.0, compression);
             copy(&dir.0, &golden);
             // Lock files are empty, and the buffer of a closed journal is recreated.
             std::fs::remove_dir_all(golden.join("locks")).unwrap();
@@ -115,14 +120,14 @@ fn journals_of_version_1_are_read() {
 /// exist only in the buffer.
 #[test]
 fn a_buffer_of_version_1_is_read() {
-    let golden = folder("v1-killed");
+    let golden = directory("v1-killed");
     let batch: [&[u8]; 2] = [b"two", b""];
     let tagged = Some(BatchIdentity { producer: 4, epoch: 5, sequence: 6 });
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let _ = std::fs::remove_dir_all(&golden);
         let dir = TestDir::new();
         let settings = Settings {
-            codec: Compression::None,
+            compression: Compression::None,
             buffer_bytes: BUFFER_BYTES_MIN,
             segment_bytes: SEGMENT_BYTES_MIN,
             dedup_producers: 1,
@@ -157,7 +162,7 @@ fn written_bytes_match_the_golden_file() {
         ["journal", "segments/0000000000000000.seg", "checkpoints/middle", "checkpoints/site%20A"]
     {
         let now = std::fs::read(dir.0.join(file)).unwrap();
-        let then = std::fs::read(folder("v1-none").join(file)).unwrap();
+        let then = std::fs::read(directory("v1-none").join(file)).unwrap();
         assert!(now == then, "{file} differs: a changed byte is a new version");
     }
 }

@@ -16,7 +16,7 @@ use disk::{Disk, File, OpenMode, OsDisk, Region};
 use journal::*;
 
 use crate::processes::{
-    ChildArguments, ChildProcess, SharedCounter, TestFolder, Xorshift64, open, print_line, sizes,
+    ChildArguments, ChildProcess, SharedCounter, TestDir, Xorshift64, open, print_line, sizes,
 };
 
 fn identity(producer: u64, sequence: u64) -> Option<BatchIdentity> {
@@ -38,10 +38,10 @@ fn all(journal: &Journal) -> (Vec<Vec<u8>>, Vec<GapReason>) {
 
 #[test]
 fn jlog_1_a_message_larger_than_the_buffer_overwrites_nothing() {
-    for codec in [Compression::None, Compression::Lz4] {
-        let folder = TestFolder::new("jlog-1");
-        folder.create(&Settings { codec, ..sizes(4 << 10, 64 << 10) });
-        let journal = folder.open();
+    for compression in [Compression::None, Compression::Lz4] {
+        let directory = TestDir::new("jlog-1");
+        directory.create(&Settings { compression, ..sizes(4 << 10, 64 << 10) });
+        let journal = directory.open();
         let mut expected = Vec::new();
         for i in 0..60u8 {
             // JLog's case: twenty small records, one larger than the buffer, twenty small ones.
@@ -51,18 +51,18 @@ fn jlog_1_a_message_larger_than_the_buffer_overwrites_nothing() {
         }
         assert_eq!(all(&journal), (expected.clone(), vec![]));
         drop(journal);
-        assert_eq!(all(&folder.open()), (expected, vec![]));
+        assert_eq!(all(&directory.open()), (expected, vec![]));
     }
 }
 
 /// On any file system; `power_loss_soak.rs` fills a real one.
 #[test]
 fn jlog_2_a_full_disk_is_no_endless_loop() {
-    let folder = TestFolder::new("jlog-2");
-    folder.create(&sizes(16 << 10, 64 << 10));
+    let directory = TestDir::new("jlog-2");
+    directory.create(&sizes(16 << 10, 64 << 10));
     let disk = Arc::new(HaltingDisk { full: true, ..HaltingDisk::default() });
     let options = Options { append_timeout: Duration::from_secs(60), ..Options::default() };
-    let journal = Journal::open(disk, &folder.journal(), &options).unwrap();
+    let journal = Journal::open(disk, &directory.journal(), &options).unwrap();
     let refused = (0..1000).find_map(|_| journal.append(&[7; 500], Level::Process).err());
     assert!(matches!(refused, Some(Error::Full(FullReason::NoSpace))), "{refused:?}");
 }
@@ -85,23 +85,23 @@ fn kill_at_any_operation_keeps_other_processes_data() {
 
 #[test]
 fn jlog_5_a_flipped_bit_is_never_served() {
-    let folder = TestFolder::new("jlog-5");
-    folder.create(&Settings { codec: Compression::None, ..sizes(4 << 10, 16 << 10) });
-    let journal = folder.open();
+    let directory = TestDir::new("jlog-5");
+    directory.create(&Settings { compression: Compression::None, ..sizes(4 << 10, 16 << 10) });
+    let journal = directory.open();
     let expected: Vec<Vec<u8>> = (0..40u8).map(|i| vec![i; 60]).collect();
     for record in &expected {
         let _ = journal.append(record, Level::Process).unwrap();
     }
     journal.close().unwrap();
-    let segment = folder.journal().join("segments/0000000000000000.seg");
+    let segment = directory.journal().join("segments/0000000000000000.seg");
     let file = fs::File::options().read(true).write(true).open(segment).unwrap();
-    let bytes = fs::read(folder.journal().join("segments/0000000000000000.seg")).unwrap();
+    let bytes = fs::read(directory.journal().join("segments/0000000000000000.seg")).unwrap();
     let mut random = Xorshift64::new(5);
     for _ in 0..200 {
         let bit = random.below(bytes.len() as u64 * 8);
         let (at, flipped) = (bit / 8, bytes[bit as usize / 8] ^ 1 << (bit % 8));
         file.write_all_at(&[flipped], at).unwrap();
-        let (records, gaps) = all(&folder.open());
+        let (records, gaps) = all(&directory.open());
         let sound = records.iter().all(|record| expected.contains(record));
         assert!(sound, "bit {bit}: a record that nobody appended");
         assert!(
@@ -111,16 +111,16 @@ fn jlog_5_a_flipped_bit_is_never_served() {
         // Opening may have recorded a gap: start from the same state each time.
         file.write_all_at(&bytes, 0).unwrap();
         file.set_len(bytes.len() as u64).unwrap();
-        let _ = fs::remove_file(folder.journal().join("gaps"));
+        let _ = fs::remove_file(directory.journal().join("gaps"));
     }
 }
 
 #[test]
 fn jlog_6_a_reader_does_not_lag_behind_the_buffer() {
-    let folder = TestFolder::new("jlog-6");
-    folder.create(&Settings::default());
+    let directory = TestDir::new("jlog-6");
+    directory.create(&Settings::default());
     let lazy = Options { flush_interval: Duration::from_secs(3600), ..Options::default() };
-    let journal = open(&folder.journal(), &lazy).unwrap();
+    let journal = open(&directory.journal(), &lazy).unwrap();
     for i in 0..1000u32 {
         let _ = journal.append(&i.to_le_bytes(), Level::Process).unwrap();
     }
@@ -131,10 +131,10 @@ fn jlog_6_a_reader_does_not_lag_behind_the_buffer() {
 #[test]
 fn jlog_7_compression_never_grows_the_data() {
     let mut random = Xorshift64::new(7);
-    for codec in [Compression::Lz4, Compression::Zstd] {
-        let folder = TestFolder::new("jlog-7");
-        folder.create(&Settings { codec, ..sizes(64 << 10, 16 << 20) });
-        let journal = folder.open();
+    for compression in [Compression::Lz4, Compression::Zstd] {
+        let directory = TestDir::new("jlog-7");
+        directory.create(&Settings { compression, ..sizes(64 << 10, 16 << 20) });
+        let journal = directory.open();
         let mut raw = 0;
         for _ in 0..20_000 {
             // Incompressible.
@@ -145,15 +145,19 @@ fn jlog_7_compression_never_grows_the_data() {
         }
         journal.flush(Level::Process).unwrap();
         journal.close().unwrap();
-        let report = verify(&OsDisk, &folder.journal(), &mut |_| {}).unwrap();
+        let report = verify(&OsDisk, &directory.journal(), &mut |_| {}).unwrap();
         assert_eq!(report.records, 20_000);
-        let stored: u64 = fs::read_dir(folder.journal().join("segments"))
+        let stored: u64 = fs::read_dir(directory.journal().join("segments"))
             .unwrap()
             .map(|entry| entry.unwrap().metadata().unwrap().len())
             .sum();
         let heads = report.frames * (layout::FRAME_BYTES as u64 + layout::FRAME_ALIGN);
         let most = raw + heads + report.segments * layout::SEGMENT_BYTES as u64;
-        assert!(stored <= most, "{codec:?}: {stored} bytes for {raw}, {} frames", report.frames);
+        assert!(
+            stored <= most,
+            "{compression:?}: {stored} bytes for {raw}, {} frames",
+            report.frames
+        );
     }
 }
 
@@ -348,10 +352,10 @@ pub(crate) fn bystander_writer(part: ChildArguments) {
 fn check_kill_at_each_operation(others: bool) {
     let mut operations = 0;
     for after in 1.. {
-        let folder = TestFolder::new("each");
-        folder.create(&sizes(4 << 10, 16 << 10));
-        let (journal, acked) = (folder.journal(), folder.0.join("acked"));
-        let other_acked = folder.0.join("other");
+        let directory = TestDir::new("each");
+        directory.create(&sizes(4 << 10, 16 << 10));
+        let (journal, acked) = (directory.journal(), directory.0.join("acked"));
+        let other_acked = directory.0.join("other");
         let path = |path: &Path| path.to_str().unwrap().to_owned();
         let mut bystander = others.then(|| {
             let mut child =
@@ -368,7 +372,7 @@ fn check_kill_at_each_operation(others: bool) {
             child.expect("appended");
             child.kill();
         }
-        let journal = folder.open();
+        let journal = directory.open();
         assert_eq!(*journal.recovery_report().gaps, [], "operation {after}");
         let acked = SharedCounter::at(&acked).get();
         for sequence in acked.saturating_sub(1)..BATCHES {

@@ -72,18 +72,20 @@ fn op() -> impl Strategy<Value = ModelOp> {
 }
 
 fn settings() -> impl Strategy<Value = Settings> {
-    let codec =
+    let compression =
         prop_oneof![Just(Compression::None), Just(Compression::Lz4), Just(Compression::Zstd)];
     let at_limit = prop_oneof![Just(LimitPolicy::Reject), Just(LimitPolicy::DropOldest)];
     let bytes = prop::option::of((2..5u64).prop_map(|n| n * SEGMENT_BYTES_MIN));
     let age = prop::option::of((1..48u64).prop_map(|h| std::time::Duration::from_secs(h * 3600)));
     let buffer = prop_oneof![3 => Just(4096u64), 1 => Just(65_536)];
-    (codec, at_limit, bytes, age, buffer).prop_map(|(codec, at_limit, bytes, age, buffer)| {
-        let mut settings = small(codec, at_limit, bytes);
-        settings.limits.age_max = age;
-        settings.buffer_bytes = buffer;
-        settings
-    })
+    (compression, at_limit, bytes, age, buffer).prop_map(
+        |(compression, at_limit, bytes, age, buffer)| {
+            let mut settings = small(compression, at_limit, bytes);
+            settings.limits.age_max = age;
+            settings.buffer_bytes = buffer;
+            settings
+        },
+    )
 }
 
 /// Sequences reached by producers.

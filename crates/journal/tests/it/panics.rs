@@ -125,7 +125,7 @@ fn panic_before_sync_delays_durability() {
         let disk: Arc<dyn Disk> = Arc::new(sim.process());
         let settings = Settings {
             segment_bytes: SEGMENT_BYTES_MIN,
-            codec: Compression::None,
+            compression: Compression::None,
             ..Settings::default()
         };
         Journal::create(&*disk, Path::new(DIR), 7, 0, &settings).unwrap();

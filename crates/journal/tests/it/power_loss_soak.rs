@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use journal::*;
 
 use crate::processes::{
-    ChildArguments, ChildProcess, SharedCounter, TestFolder, Xorshift64, open, print_line,
+    ChildArguments, ChildProcess, SharedCounter, TestDir, Xorshift64, open, print_line,
     report_skipped, sizes, wait_for,
 };
 use crate::sigkill::records::{self, BatchShape, RecordLabel};
@@ -32,7 +32,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
 
 /// A file system in an image file, unmounted and removed at the end.
 struct LoopDevice {
-    folder: TestFolder,
+    dir: TestDir,
     device: String,
 }
 
@@ -43,20 +43,20 @@ impl LoopDevice {
             return Err("not root, who may mount".to_owned());
         }
         run("perl", &["-e", "1"])?;
-        let folder = TestFolder::new("loop");
-        let image = folder.0.join("image");
+        let dir = TestDir::new("loop");
+        let image = dir.0.join("image");
         std::fs::File::create(&image).unwrap().set_len(megabytes << 20).unwrap();
         let image = image.to_str().unwrap();
         run("mkfs.ext4", &["-q", "-F", image])?;
-        std::fs::create_dir(folder.0.join("mount")).unwrap();
+        std::fs::create_dir(dir.0.join("mount")).unwrap();
         let device = run("losetup", &["-f", "--show", image])?;
-        let made = LoopDevice { folder, device };
+        let made = LoopDevice { dir, device };
         made.mount()?;
         Ok(made)
     }
 
     fn mount_point(&self) -> PathBuf {
-        self.folder.0.join("mount")
+        self.dir.0.join("mount")
     }
 
     fn journal(&self) -> PathBuf {
@@ -65,7 +65,7 @@ impl LoopDevice {
 
     /// A file beside the image, unaffected by power losses.
     fn outside(&self, name: &str) -> PathBuf {
-        self.folder.0.join(name)
+        self.dir.0.join(name)
     }
 
     fn mount(&self) -> Result<(), String> {
@@ -391,12 +391,12 @@ fn count(journal: &Journal) -> u64 {
 /// appended again by their producers must not reappear from there at a later opening.
 #[test]
 fn lost_records_do_not_return_after_a_kill() {
-    let folder = TestFolder::new("stale");
+    let dir = TestDir::new("stale");
     let options = Options { has_background_thread: false, ..Options::default() };
     let settings = sizes(4 << 10, 16 << 10);
-    folder.create(&settings);
-    let buffer = folder.journal().join("buffer");
-    let journal = open(&folder.journal(), &options).unwrap();
+    dir.create(&settings);
+    let buffer = dir.journal().join("buffer");
+    let journal = open(&dir.journal(), &options).unwrap();
     // Eleven words each: the buffer holds 46.
     let append = |journal: &Journal, count: u64| {
         for _ in 0..count {
@@ -413,17 +413,17 @@ fn lost_records_do_not_return_after_a_kill() {
     let ring = bytes.len() - (4 << 10);
     let middle = ring + 1360..ring + 2720;
     bytes[middle.clone()].copy_from_slice(&first_lap[middle]);
-    for entry in std::fs::read_dir(folder.journal().join("segments")).unwrap() {
+    for entry in std::fs::read_dir(dir.journal().join("segments")).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();
     }
     std::fs::write(&buffer, bytes).unwrap();
-    let journal = open(&folder.journal(), &options).unwrap();
+    let journal = open(&dir.journal(), &options).unwrap();
     let kept = journal.recovery_report().from_buffer;
     assert!((10..46).contains(&kept), "{kept}: of some pages nothing can be told");
     append(&journal, 2);
     // All processes are killed: a copy of the files as they are.
-    let copy = folder.0.join("copy");
-    copy_folder(&folder.journal(), &copy);
+    let copy = dir.0.join("copy");
+    copy_dir(&dir.journal(), &copy);
     let journal = open(&copy, &options).unwrap();
     let mut reader = journal.reader(StartPosition::First).unwrap();
     let mut records = 0;
@@ -435,13 +435,13 @@ fn lost_records_do_not_return_after_a_kill() {
     assert_eq!(records, kept + 2);
 }
 
-fn copy_folder(from: &Path, to: &Path) {
+fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         let target = to.join(entry.file_name());
         match entry.file_type().unwrap().is_dir() {
-            true => copy_folder(&entry.path(), &target),
+            true => copy_dir(&entry.path(), &target),
             false => drop(std::fs::copy(entry.path(), target).unwrap()),
         }
     }

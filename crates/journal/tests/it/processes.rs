@@ -24,10 +24,10 @@ const ROLE_VARIABLE: &str = "TOPDECK_JOURNAL_PART";
 const LINE: &str = "child: ";
 
 /// A temporary directory, removed at the end.
-pub(crate) struct TestFolder(pub(crate) PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
-impl TestFolder {
-    pub(crate) fn new(name: &str) -> TestFolder {
+impl TestDir {
+    pub(crate) fn new(name: &str) -> TestDir {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let mut places = vec![std::env::temp_dir(), PathBuf::from(env!("CARGO_TARGET_TMPDIR"))];
         loop {
@@ -35,7 +35,7 @@ impl TestFolder {
             let place = places.last().expect("a place");
             let path = place.join(format!("topdeck-{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&path) {
-                Ok(()) => return TestFolder(path),
+                Ok(()) => return TestDir(path),
                 // Left by another process with the same id.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) if places.len() == 1 => panic!("{}: {error}", path.display()),
@@ -58,7 +58,7 @@ impl TestFolder {
     }
 }
 
-impl Drop for TestFolder {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

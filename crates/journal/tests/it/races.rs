@@ -8,7 +8,7 @@ use disk::OsDisk;
 use journal::*;
 
 use crate::processes::{
-    ChildArguments, ChildProcess, TestFolder, Xorshift64, open, print_line, sizes, wait_for,
+    ChildArguments, ChildProcess, TestDir, Xorshift64, open, print_line, sizes, wait_for,
 };
 
 const SHORT_WAIT: Duration = Duration::from_millis(300);
@@ -177,23 +177,23 @@ fn run_with_timeout<T: Send + 'static>(
 #[test]
 fn concurrent_create_succeeds_once() {
     for _ in 0..5 {
-        let folder = TestFolder::new("create");
-        let mut children = start_servers(6, &folder.journal(), "default");
+        let directory = TestDir::new("create");
+        let mut children = start_servers(6, &directory.journal(), "default");
         children.iter_mut().for_each(|child| child.send_line("create"));
         let mut said: Vec<String> = children.iter_mut().map(ChildProcess::line).collect();
         said.sort_unstable();
         assert_eq!(said, ["exists", "exists", "exists", "exists", "exists", "ok"]);
         check(&mut children[3], "open", "ok");
         check(&mut children[3], "append x", "ok");
-        assert_eq!(all(&folder.open()), [b"x"]);
+        assert_eq!(all(&directory.open()), [b"x"]);
     }
 }
 
 #[test]
 fn concurrent_open_of_a_new_journal_succeeds() {
-    let folder = TestFolder::new("open");
-    folder.create(&tiny());
-    let mut children = start_servers(12, &folder.journal(), "default");
+    let directory = TestDir::new("open");
+    directory.create(&tiny());
+    let mut children = start_servers(12, &directory.journal(), "default");
     for _ in 0..5 {
         children.iter_mut().for_each(|child| child.send_line("open"));
         children.iter_mut().for_each(|child| child.expect("ok"));
@@ -202,20 +202,20 @@ fn concurrent_open_of_a_new_journal_succeeds() {
         children.iter_mut().for_each(|child| child.send_line("drop"));
         children.iter_mut().for_each(|child| child.expect("ok"));
     }
-    assert_eq!(all(&folder.open()).len(), 60);
+    assert_eq!(all(&directory.open()).len(), 60);
 }
 
 #[test]
 fn opening_while_others_close_loses_nothing() {
-    let folder = TestFolder::new("close");
-    folder.create(&tiny());
-    let mut children = start_servers(4, &folder.journal(), "default");
+    let directory = TestDir::new("close");
+    directory.create(&tiny());
+    let mut children = start_servers(4, &directory.journal(), "default");
     for (producer, child) in children.iter_mut().enumerate() {
         child.send_line(&format!("cycles 40 {producer}"));
     }
     children.iter_mut().for_each(|child| child.expect("ok"));
     let mut next = [0; 4];
-    for record in all(&folder.open()) {
+    for record in all(&directory.open()) {
         let number = |i: usize| u64::from_le_bytes(record[i * 8..][..8].try_into().unwrap());
         assert_eq!(number(1), next[number(0) as usize]);
         next[number(0) as usize] += 1;
@@ -225,51 +225,51 @@ fn opening_while_others_close_loses_nothing() {
 
 #[test]
 fn exclusive_open_is_exclusive() {
-    let folder = TestFolder::new("alone");
-    folder.create(&tiny());
-    let mut other = start_server(&folder.journal(), "default");
-    let mut alone = start_server(&folder.journal(), "alone");
+    let directory = TestDir::new("alone");
+    directory.create(&tiny());
+    let mut other = start_server(&directory.journal(), "default");
+    let mut alone = start_server(&directory.journal(), "alone");
     check(&mut other, "open", "ok");
     check(&mut alone, "open", "busy true");
     other.kill();
     check(&mut alone, "open", "ok");
-    let mut other = start_server(&folder.journal(), "default");
+    let mut other = start_server(&directory.journal(), "default");
     check(&mut other, "open", "busy false");
     check(&mut alone, "append x", "ok");
     alone.kill();
     check(&mut other, "open", "ok");
     check(&mut other, "append y", "ok");
-    assert_eq!(all(&folder.open()), [b"x", b"y"]);
+    assert_eq!(all(&directory.open()), [b"x", b"y"]);
 }
 
 #[test]
 fn handle_limit_is_reported_and_released() {
     const MAX: usize = 128;
-    let folder = TestFolder::new("crowded");
-    folder.create(&tiny());
-    let mut child = start_server(&folder.journal(), "default");
+    let directory = TestDir::new("crowded");
+    directory.create(&tiny());
+    let mut child = start_server(&directory.journal(), "default");
     check(&mut child, "open", "ok");
     let mut handles: Vec<Journal> =
-        (1..MAX).map(|_| open(&folder.journal(), &foreground()).unwrap()).collect();
-    let crowded = open(&folder.journal(), &foreground());
+        (1..MAX).map(|_| open(&directory.journal(), &foreground()).unwrap()).collect();
+    let crowded = open(&directory.journal(), &foreground());
     assert!(matches!(crowded, Err(Error::TooManyHandles { max: MAX, .. })), "{crowded:?}");
     for (i, handle) in handles.iter().enumerate() {
         assert_eq!(handle.append(b"x", Level::Process).unwrap().positions.start, i as u64);
     }
     handles.pop();
-    handles.push(open(&folder.journal(), &foreground()).unwrap());
+    handles.push(open(&directory.journal(), &foreground()).unwrap());
     child.kill();
-    handles.push(open(&folder.journal(), &foreground()).unwrap());
+    handles.push(open(&directory.journal(), &foreground()).unwrap());
     assert_eq!(all(&handles[5]).len(), MAX - 1);
 }
 
 #[test]
 fn a_subscriber_is_one_readers_at_a_time() {
-    let folder = TestFolder::new("subscriber");
-    folder.create(&tiny());
-    let journal = folder.open();
+    let directory = TestDir::new("subscriber");
+    directory.create(&tiny());
+    let journal = directory.open();
     journal.add_subscriber("s", StartPosition::First, true).unwrap();
-    let mut children = start_servers(2, &folder.journal(), "default");
+    let mut children = start_servers(2, &directory.journal(), "default");
     for child in &mut children {
         check(child, "open", "ok");
     }
@@ -287,10 +287,10 @@ fn a_subscriber_is_one_readers_at_a_time() {
 
 #[test]
 fn records_of_another_process_are_read_at_once() {
-    let folder = TestFolder::new("at-once");
-    folder.create(&Settings::default());
-    let journal = open(&folder.journal(), &manual_options()).unwrap();
-    let mut child = start_server(&folder.journal(), "lazy");
+    let directory = TestDir::new("at-once");
+    directory.create(&Settings::default());
+    let journal = open(&directory.journal(), &manual_options()).unwrap();
+    let mut child = start_server(&directory.journal(), "lazy");
     check(&mut child, "open", "ok");
     let mut reader = journal.reader(StartPosition::End).unwrap();
     for i in 0..50 {
@@ -310,11 +310,11 @@ fn records_of_another_process_are_read_at_once() {
 #[test]
 fn waiter_is_woken_by_another_process() {
     const ROUNDS: u32 = 20;
-    let folder = TestFolder::new("woken");
-    folder.create(&Settings::default());
+    let directory = TestDir::new("woken");
+    directory.create(&Settings::default());
     let never = Options { recheck_interval: Duration::from_secs(3600), ..manual_options() };
-    let journal = open(&folder.journal(), &never).unwrap();
-    let mut child = start_server(&folder.journal(), "lazy");
+    let journal = open(&directory.journal(), &never).unwrap();
+    let mut child = start_server(&directory.journal(), "lazy");
     check(&mut child, "open", "ok");
     let mut reader = journal.reader(StartPosition::End).unwrap();
     for _ in 0..ROUNDS {
@@ -348,21 +348,21 @@ fn waiter_is_woken_by_another_process() {
 }
 
 /// Whether a thread sleeps, by its directory in `/proc`.
-fn is_asleep(folder: &str) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{folder}/stat")).unwrap();
+fn is_asleep(directory: &str) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{directory}/stat")).unwrap();
     stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
 }
 
 /// The process that writes segments is stopped, but not dead.
 #[test]
 fn append_times_out_while_the_writer_is_stopped() {
-    let folder = TestFolder::new("stopped");
-    folder.create(&tiny());
-    let mut stopped = start_server(&folder.journal(), "default");
+    let directory = TestDir::new("stopped");
+    directory.create(&tiny());
+    let mut stopped = start_server(&directory.journal(), "default");
     check(&mut stopped, "open", "ok");
     check(&mut stopped, "durable x", "ok");
     let options = Options { append_timeout: SHORT_WAIT, ..Options::default() };
-    let journal = open(&folder.journal(), &options).unwrap();
+    let journal = open(&directory.journal(), &options).unwrap();
     stopped.stop(true);
     let mut accepted = 1;
     // Only that it ends matters: its options set a timeout of 300 ms.
@@ -396,14 +396,14 @@ fn wait_for_append(journal: &Journal) -> Ack {
 /// Wherever a process is stopped, even while it holds the append lock, others do not wait forever.
 #[test]
 fn process_stopped_anywhere_blocks_no_other() {
-    let folder = TestFolder::new("stopped-anywhere");
-    folder.create(&sizes(64 << 10, 1 << 20));
+    let directory = TestDir::new("stopped-anywhere");
+    directory.create(&sizes(64 << 10, 1 << 20));
     let mut random = Xorshift64::new(9);
-    let mut child = start_server(&folder.journal(), "default");
+    let mut child = start_server(&directory.journal(), "default");
     check(&mut child, "open", "ok");
     check(&mut child, "endless", "ok");
     let options = Options { append_timeout: SHORT_WAIT, ..Options::default() };
-    let journal = std::sync::Arc::new(open(&folder.journal(), &options).unwrap());
+    let journal = std::sync::Arc::new(open(&directory.journal(), &options).unwrap());
     for _ in 0..30 {
         std::thread::sleep(random.micros(3000));
         child.stop(true);
@@ -422,12 +422,12 @@ fn process_stopped_anywhere_blocks_no_other() {
 /// A read-only process without a background thread may be the first to open a journal.
 #[test]
 fn first_opener_without_thread_blocks_no_writer() {
-    let folder = TestFolder::new("no-thread");
-    folder.create(&tiny());
-    let mut idle = start_server(&folder.journal(), "foreground");
+    let directory = TestDir::new("no-thread");
+    directory.create(&tiny());
+    let mut idle = start_server(&directory.journal(), "foreground");
     check(&mut idle, "open", "ok");
     let options = Options { append_timeout: LONG_WAIT, ..Options::default() };
-    let journal = open(&folder.journal(), &options).unwrap();
+    let journal = open(&directory.journal(), &options).unwrap();
     for i in 0..200 {
         let ack = journal.append(&[7; 100], Level::Process);
         assert!(ack.is_ok(), "{i}: {}", ack.unwrap_err());
@@ -437,14 +437,14 @@ fn first_opener_without_thread_blocks_no_writer() {
 /// The same after it has written something itself.
 #[test]
 fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
-    let folder = TestFolder::new("no-thread-idle");
-    folder.create(&tiny());
-    let mut idle = start_server(&folder.journal(), "foreground");
+    let directory = TestDir::new("no-thread-idle");
+    directory.create(&tiny());
+    let mut idle = start_server(&directory.journal(), "foreground");
     check(&mut idle, "open", "ok");
     for order in ["append x", "durable x", "large 3000"] {
         check(&mut idle, order, "ok");
         let options = Options { append_timeout: LONG_WAIT, ..Options::default() };
-        let journal = open(&folder.journal(), &options).unwrap();
+        let journal = open(&directory.journal(), &options).unwrap();
         for i in 0..200 {
             let ack = journal.append(&[7; 100], Level::Process);
             assert!(ack.is_ok(), "after {order}, {i}: {}", ack.unwrap_err());
@@ -457,12 +457,12 @@ fn a_writer_without_a_thread_that_is_idle_stalls_no_other() {
 /// A batch larger than the buffer finds the journal full in one process; later there is space.
 #[test]
 fn after_a_full_journal_has_room_again_every_process_can_append() {
-    let folder = TestFolder::new("full");
+    let directory = TestDir::new("full");
     let limits = Limits { bytes_max: Some(48 << 10), age_max: None, on_full: LimitPolicy::Reject };
-    folder.create(&Settings { limits, codec: Compression::None, ..tiny() });
-    let journal = folder.open();
+    directory.create(&Settings { limits, compression: Compression::None, ..tiny() });
+    let journal = directory.open();
     journal.add_subscriber("s", StartPosition::First, true).unwrap();
-    let mut child = start_server(&folder.journal(), "default");
+    let mut child = start_server(&directory.journal(), "default");
     check(&mut child, "open", "ok");
     // This process holds the lease, and the buffer is empty when the journal is full.
     let full = (0..100).find_map(|_| journal.append(&[7; 3000], Level::Disk).err()).unwrap();
@@ -472,7 +472,7 @@ fn after_a_full_journal_has_room_again_every_process_can_append() {
     let end = subscriber.position();
     // By another handle that does not write.
     drop(subscriber);
-    let other = folder.open();
+    let other = directory.open();
     let mut subscriber = other.subscribe("s").unwrap();
     while subscriber.next().unwrap().is_some() {}
     subscriber.commit(end, Level::Process).unwrap();
@@ -485,11 +485,11 @@ fn after_a_full_journal_has_room_again_every_process_can_append() {
 /// A subscriber that is inspected during a commit is never reported as corrupt.
 #[test]
 fn checkpoint_is_consistent_while_committed() {
-    let folder = TestFolder::new("commits");
-    folder.create(&tiny());
-    let journal = folder.open();
+    let directory = TestDir::new("commits");
+    directory.create(&tiny());
+    let journal = directory.open();
     journal.add_subscriber("s", StartPosition::First, true).unwrap();
-    let mut child = start_server(&folder.journal(), "default");
+    let mut child = start_server(&directory.journal(), "default");
     check(&mut child, "open", "ok");
     check(&mut child, "commits s", "ok");
     for i in 0..20_000 {
@@ -506,9 +506,9 @@ fn checkpoint_is_consistent_while_committed() {
 /// existing one.
 #[test]
 fn a_subscriber_is_not_given_out_after_it_was_removed() {
-    let folder = TestFolder::new("removed");
-    folder.create(&tiny());
-    let journal = folder.open();
+    let directory = TestDir::new("removed");
+    directory.create(&tiny());
+    let journal = directory.open();
     let _ = journal.append(b"x", Level::Process).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -541,10 +541,10 @@ fn a_subscriber_is_not_given_out_after_it_was_removed() {
 /// A reader as fast as the writer reaches the buffer just when it is written to a segment.
 #[test]
 fn reader_following_the_writer_sees_no_gap() {
-    let folder = TestFolder::new("heels");
-    folder.create(&tiny());
+    let directory = TestDir::new("heels");
+    directory.create(&tiny());
     let options = Options { flush_interval: Duration::ZERO, ..Options::default() };
-    let journal = open(&folder.journal(), &options).unwrap();
+    let journal = open(&directory.journal(), &options).unwrap();
     const RECORDS: u64 = 200_000;
     std::thread::scope(|scope| {
         // More threads than CPUs, so that they are preempted anywhere.

@@ -38,7 +38,7 @@ fn plain() -> Settings {
 }
 
 #[test]
-fn journal_in_new_nested_folder_survives_power_cut() {
+fn journal_in_new_nested_directory_survives_power_cut() {
     for seed in 0..20 {
         let disk = SimDisk::new(seed);
         create(&disk, &plain());

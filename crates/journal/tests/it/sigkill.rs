@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use journal::*;
 
 use crate::processes::{
-    ChildArguments, ChildProcess, SharedCounter, TestFolder, Xorshift64, open, print_line, sizes,
+    ChildArguments, ChildProcess, SharedCounter, TestDir, Xorshift64, open, print_line, sizes,
     wait_for,
 };
 
@@ -218,7 +218,7 @@ struct KillFixture {
     read_logs: Vec<(usize, u64, u64)>,
     random: Xorshift64,
     /// Last, so that it is removed after all users.
-    folder: TestFolder,
+    directory: TestDir,
 }
 
 impl KillFixture {
@@ -230,18 +230,19 @@ impl KillFixture {
         kind: &'static str,
         settings: &Settings,
     ) -> KillFixture {
-        let folder = TestFolder::new(name);
-        folder.create(settings);
-        let journal = folder.open();
+        let directory = TestDir::new(name);
+        directory.create(settings);
+        let journal = directory.open();
         journal.add_subscriber("audit", StartPosition::First, true).unwrap();
         for reader in 0..readers {
             journal.add_subscriber(&format!("r{reader}"), StartPosition::First, true).unwrap();
         }
         drop(journal);
-        let acked =
-            (0..writers).map(|i| SharedCounter::at(&folder.0.join(format!("acked-{i}")))).collect();
+        let acked = (0..writers)
+            .map(|i| SharedCounter::at(&directory.0.join(format!("acked-{i}"))))
+            .collect();
         KillFixture {
-            folder,
+            directory,
             kind,
             writers: (0..writers).map(|_| None).collect(),
             readers: (0..readers).map(|_| None).collect(),
@@ -254,7 +255,7 @@ impl KillFixture {
     }
 
     fn path(&self, name: &str) -> String {
-        self.folder.0.join(name).to_str().unwrap().to_owned()
+        self.directory.0.join(name).to_str().unwrap().to_owned()
     }
 
     fn start_writer(&mut self, i: usize, how: &str) {
@@ -269,7 +270,7 @@ impl KillFixture {
     }
 
     fn read_log_path(&self, i: usize) -> PathBuf {
-        self.folder.0.join(format!("notes-{i}"))
+        self.directory.0.join(format!("notes-{i}"))
     }
 
     fn read_log_len(&self, i: usize) -> u64 {
@@ -310,7 +311,7 @@ impl KillFixture {
     fn audit(&mut self) {
         let acked: Vec<u64> = self.acknowledged.iter().map(SharedCounter::get).collect();
         let since = Instant::now();
-        let journal = self.folder.open();
+        let journal = self.directory.open();
         assert!(journal.recovery_report().gaps.is_empty(), "{:?}", journal.recovery_report());
         assert!(
             journal.recovery_report().damaged_files.is_empty(),
@@ -496,7 +497,7 @@ fn check_many(rounds: u64, seed: u64, kind: &'static str, settings: &Settings) {
 fn check_opening(rounds: u64, seed: u64, settings: &Settings) {
     let mut world = KillFixture::new("kill-opening", seed, 2, 0, "small", settings);
     let since = Instant::now();
-    drop(world.folder.open());
+    drop(world.directory.open());
     let open_micros = since.elapsed().as_micros() as u64;
     for round in 0..rounds {
         if round % 4 == 0 {

@@ -6,9 +6,7 @@ use std::process::{Command, Stdio};
 
 use journal::*;
 
-use crate::processes::{
-    ChildArguments, ChildProcess, TestFolder, open, print_line, report_skipped,
-};
+use crate::processes::{ChildArguments, ChildProcess, TestDir, open, print_line, report_skipped};
 
 const APPENDS: u64 = 100_000;
 
@@ -34,11 +32,11 @@ fn count(others: usize) -> Option<f64> {
         report_skipped("counting system calls", "there is no strace");
         return None;
     }
-    let folder = TestFolder::new("syscalls");
+    let dir = TestDir::new("syscalls");
     // Large enough that nothing waits for the writing thread, which strace slows down.
-    folder.create(&Settings { buffer_bytes: 32 << 20, ..Settings::default() });
-    let others: Vec<Journal> = (0..others).map(|_| folder.open()).collect();
-    let (journal, log) = (folder.journal(), folder.0.join("log"));
+    dir.create(&Settings { buffer_bytes: 32 << 20, ..Settings::default() });
+    let others: Vec<Journal> = (0..others).map(|_| dir.open()).collect();
+    let (journal, log) = (dir.journal(), dir.0.join("log"));
     let before = ["strace", "-f", "-o", log.to_str().unwrap()];
     let mut child = ChildProcess::start_with(&before, "counted", &[journal.to_str().unwrap()]);
     child.send_line("go");

@@ -189,8 +189,8 @@ fn ipv4_and_ipv6_listen_on_one_port() {
 
 #[test]
 fn nothing_is_dropped_on_a_unix_socket() {
-    let (world, folder) = (ListenFixture::new(), TestDir::new());
-    let path = folder.0.join("socket");
+    let (world, dir) = (ListenFixture::new(), TestDir::new());
+    let path = dir.0.join("socket");
     let settings =
         statsd(SocketAddresses { unix: Some(path.clone()), ..SocketAddresses::default() });
     let listener = Listener::start(settings, Arc::clone(&world.intake)).unwrap();
@@ -209,8 +209,8 @@ fn nothing_is_dropped_on_a_unix_socket() {
 
 #[test]
 fn stale_unix_socket_is_replaced() {
-    let (world, folder) = (ListenFixture::new(), TestDir::new());
-    let path = folder.0.join("socket");
+    let (world, dir) = (ListenFixture::new(), TestDir::new());
+    let path = dir.0.join("socket");
     let start = || {
         let settings =
             statsd(SocketAddresses { unix: Some(path.clone()), ..SocketAddresses::default() });

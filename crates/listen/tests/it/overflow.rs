@@ -17,7 +17,7 @@ fn full_journal_fixture() -> ListenFixture {
     let settings = Settings {
         segment_bytes: 64 << 10,
         buffer_bytes: 16 << 10,
-        codec: Compression::None,
+        compression: Compression::None,
         limits,
         ..Settings::default()
     };

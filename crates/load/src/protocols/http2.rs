@@ -194,17 +194,18 @@ impl Http2 {
         self.is_ending |= matches!(ready, Poll::Ready(Err(_)));
     }
 
-    /// Starts a stream. `None` if HTTP/2 cannot represent the request.
+    /// Starts a stream. `None` if HTTP/2 cannot represent the request, or the connection does not
+    /// accept it.
     fn start_request(&mut self, request: &RenderedRequest, request_id: RequestId) -> Option<()> {
         let client = self.client.as_mut()?;
-        let (head, body, answer) = self.encoder.encode(request).ok()?;
+        let (head, body, response_kind) = self.encoder.encode(request).ok()?;
         let sent = client.sender.send_request(head, body.is_empty());
         let (response, mut sender) = sent.ok()?;
         if !body.is_empty() {
             // h2 buffers what the windows do not allow yet.
             sender.send_data(body, true).ok()?;
         }
-        let slot = self.streams.insert((request_id, Http2Stream::new(response, answer)));
+        let slot = self.streams.insert((request_id, Http2Stream::new(response, response_kind)));
         while self.wakers.len() <= slot {
             self.wakers.push(self.wake_list.waker(Some(self.wakers.len())));
         }

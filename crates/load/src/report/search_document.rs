@@ -25,8 +25,8 @@ pub fn to_json(report: &SearchReport) -> Json {
             ("purpose", text(purpose(trial))),
             ("passed", Bool(trial.is_passed)),
             ("generator_limited", Bool(trial.is_generator_limited)),
-            ("failed", integer(of.failed)),
-            ("unknown_share", number(of.unknown_share)),
+            ("failed_requests", integer(of.failed_requests)),
+            ("unknown_outcome_share", number(of.unknown_outcome_share)),
             ("warnings", List(of.warnings.iter().map(ValidityWarning::kind).map(text).collect())),
             ("response", time(&of.response)),
             ("service", time(&of.service)),
@@ -48,7 +48,7 @@ pub fn to_json(report: &SearchReport) -> Json {
                 let (lower, upper) = rate.confidence();
                 Object(vec![
                     ("rate", number(rate.rate)),
-                    ("passed", integer(rate.passed.into())),
+                    ("passed_runs", integer(rate.passed_runs.into())),
                     ("runs", integer(rate.runs.into())),
                     ("confidence_lower", number(lower)),
                     ("confidence_upper", number(upper)),

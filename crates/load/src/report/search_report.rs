@@ -105,7 +105,7 @@ pub fn text(report: &SearchReport, terminal: &Terminal) -> String {
 
 /// Table of trials.
 pub fn table(trials: &[SearchTrial]) -> TextTable {
-    let has_failed = trials.iter().any(|trial| trial.measurement.failed > 0);
+    let has_failed = trials.iter().any(|trial| trial.measurement.failed_requests > 0);
     let mut columns = vec![
         ("rate", true),
         ("duration", true),
@@ -134,7 +134,7 @@ pub fn table(trials: &[SearchTrial]) -> TextTable {
             max,
             p99(&of.service),
         ];
-        cells.extend(has_failed.then(|| count(of.failed)));
+        cells.extend(has_failed.then(|| count(of.failed_requests)));
         table.row(cells);
     }
     table

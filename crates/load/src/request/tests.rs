@@ -90,12 +90,12 @@ fn bodies_may_be_binary() {
     let requests = parsed("[[request]]\nbody-hex = '00 fF{}'".replace("{}", "\t80").as_str());
     let one = requests.unwrap().sample(&mut SplitMix64::new(1));
     assert_eq!((one.method.as_str(), &one.body[..]), ("POST", &[0, 0xff, 0x80][..]));
-    let folder = std::env::temp_dir();
+    let dir = std::env::temp_dir();
     let name = format!("topdeck-body-{}", std::process::id());
-    std::fs::write(folder.join(&name), [b'{', 0xfe]).unwrap();
-    let requests = Requests::parse(&format!("[[request]]\nbody-file = '{name}'"), &folder);
+    std::fs::write(dir.join(&name), [b'{', 0xfe]).unwrap();
+    let requests = Requests::parse(&format!("[[request]]\nbody-file = '{name}'"), &dir);
     let one = requests.unwrap().sample(&mut SplitMix64::new(1));
-    std::fs::remove_file(folder.join(&name)).unwrap();
+    std::fs::remove_file(dir.join(&name)).unwrap();
     assert_eq!(one.body, [b'{', 0xfe]);
 }
 

@@ -85,7 +85,7 @@ fn constant_search_finds_the_capacity() {
         let found = found(&search, |trial| server.measure(trial.rate, trial.duration_ns));
         let sustained = found.sustained.unwrap();
         near(sustained.rate, capacity, 0.03);
-        assert_eq!((sustained.passed, sustained.runs), (5, 5));
+        assert_eq!((sustained.passed_runs, sustained.runs), (5, 5));
         let UpperBound::TargetFailed(above) = found.upper_bound else {
             panic!("{:?}", found.upper_bound)
         };
@@ -176,8 +176,8 @@ fn failed_requests_fail_a_trial() {
     let mut server = Server::new(1e9 / 10_000.0, false, 1);
     let found = found(&search(0.99, 20.0), |trial| {
         let mut measurement = server.measure(trial.rate, trial.duration_ns);
-        measurement.failed = (trial.rate > 500.0).into();
-        measurement.failed *= measurement.response.count() / 20;
+        measurement.failed_requests = (trial.rate > 500.0).into();
+        measurement.failed_requests *= measurement.response.count() / 20;
         measurement
     });
     near(found.sustained.unwrap().rate, 500.0, 0.03);
@@ -213,8 +213,11 @@ fn stalled_trials_are_repeated() {
     let mut run = |is_always: bool| {
         found(&search(0.99, 20.0), |trial| {
             trials_run += 1;
-            let unknown_share = if is_always || trials_run % 4 == 1 { 0.3 } else { 0.0 };
-            TrialMeasurement { unknown_share, ..server.measure(trial.rate, trial.duration_ns) }
+            let unknown_outcome_share = if is_always || trials_run % 4 == 1 { 0.3 } else { 0.0 };
+            TrialMeasurement {
+                unknown_outcome_share,
+                ..server.measure(trial.rate, trial.duration_ns)
+            }
         })
     };
     near(run(false).sustained.unwrap().rate, 1_200.0, 0.03);
@@ -244,8 +247,8 @@ fn knee_without_requirements_and_errors_end_a_search() {
 
 #[test]
 fn confidence_interval_matches_tables() {
-    let check = |passed, runs, expected: (f64, f64)| {
-        let found = SustainedRate { rate: 1.0, passed, runs }.confidence();
+    let check = |passed_runs, runs, expected: (f64, f64)| {
+        let found = SustainedRate { rate: 1.0, passed_runs, runs }.confidence();
         assert!(
             (found.0 - expected.0).abs() < 5e-4 && (found.1 - expected.1).abs() < 5e-4,
             "{found:?}"

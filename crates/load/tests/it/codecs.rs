@@ -12,7 +12,7 @@ use load::{
 };
 
 use crate::fixture;
-use crate::servers::{self, ADDRESS, Folder, Hyper, OTHER_ADDRESS};
+use crate::servers::{self, ADDRESS, Dir, Hyper, OTHER_ADDRESS};
 
 /// A codec with a connection.
 struct Exchange {
@@ -284,8 +284,8 @@ fn http_1_and_2() {
 
 #[test]
 fn in_tls() {
-    let folder = Folder::new("tls");
-    let server = Hyper::secured(&folder);
+    let dir = Dir::new("tls");
+    let server = Hyper::secured(&dir);
     for (scheme, method, path, body) in [
         ("https", "GET", "/length/1000", &b""[..]),
         ("h2", "GET", "/length/1000", b""),

@@ -14,7 +14,7 @@ use load::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::fixture;
-use crate::servers::Folder;
+use crate::servers::Dir;
 
 const MS: u64 = 1_000_000;
 
@@ -254,22 +254,22 @@ fn background_processes_are_not_waited_for() {
 
 #[test]
 fn commands_receive_variables_bodies_and_numbers() {
-    let own = Folder::new("commands");
-    let folder = own.path("message");
-    std::fs::create_dir(&folder).unwrap();
+    let own = Dir::new("commands");
+    let dir = own.path("message");
+    std::fs::create_dir(&dir).unwrap();
     let text = r#"
         [variables]
         item = ["a", "b c"]
 
         [[request]]
-        command = ["sh", "-c", "cat > \"$0/$TOPDECK_REQUEST\"; echo \"$1\" >> \"$0/$TOPDECK_REQUEST\"", "FOLDER", "{item}"]
+        command = ["sh", "-c", "cat > \"$0/$TOPDECK_REQUEST\"; echo \"$1\" >> \"$0/$TOPDECK_REQUEST\"", "DIR", "{item}"]
         body = "read {item}\n"
     "#;
-    let text = text.replace("FOLDER", folder.to_str().unwrap());
+    let text = text.replace("DIR", dir.to_str().unwrap());
     let settings = Settings { threads: 2, ..described(&text) };
     let run = run(&settings);
     let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(&folder).unwrap().flatten() {
+    for entry in std::fs::read_dir(&dir).unwrap().flatten() {
         let message = std::fs::read_to_string(entry.path()).unwrap();
         assert!(["read a\na\n", "read b c\nb c\n"].contains(&message.as_str()), "{message:?}");
         numbers.push(entry.file_name().to_str().unwrap().parse::<u64>().unwrap());

@@ -17,7 +17,7 @@ use net::tls::ClientTls;
 use crate::coordinated_omission::{SLACK, compare};
 use crate::fixture;
 use crate::scheduling::{ATTEMPTS, SchedulingWatch, ThreadWaits, skipped};
-use crate::servers::{self, ADDRESS, Folder, Hyper};
+use crate::servers::{self, ADDRESS, Dir, Hyper};
 
 const MS: u64 = 1_000_000;
 /// Approximate service time on the same machine, far below the tolerance.
@@ -181,8 +181,8 @@ fn in_all(servers: &[ServerUnderTest]) {
 
 fn http_and_grpc(check: fn(&[ServerUnderTest])) {
     let (plain, none) = (Hyper::start(), ClientTls::default());
-    let folder = Folder::new("stalls");
-    let secured = Hyper::secured(&folder);
+    let dir = Dir::new("stalls");
+    let secured = Hyper::secured(&dir);
     let get = Request {
         method: "GET".to_owned(),
         path: Template::text("/length/10"),

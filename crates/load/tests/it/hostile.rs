@@ -15,7 +15,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::fixture;
 use crate::hostile_server::{ANSWER, HostileServer, hold, read_head, reset};
-use crate::servers::Folder;
+use crate::servers::Dir;
 
 const MS: u64 = 1_000_000;
 const RATE: f64 = 200.0;
@@ -380,7 +380,7 @@ fn disappears_during_the_run() {
 }
 
 /// TLS settings for a server without a trusted certificate.
-fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
+fn in_tls(address: SocketAddr, trusted: &Dir) -> Settings {
     let key = rcgen::KeyPair::generate().unwrap();
     let params = rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
     let pem = params.self_signed(&key).unwrap().pem();
@@ -394,7 +394,7 @@ fn in_tls(address: SocketAddr, trusted: &Folder) -> Settings {
 /// A connection that ends before it is ready fails the request that it was opened for.
 #[test]
 fn tls_handshake_never_ends() {
-    let trusted = Folder::new("trusted");
+    let trusted = Dir::new("trusted");
     // Reads the first bytes of the client, and closes.
     let server = HostileServer::start(|mut socket, _| {
         let _ = socket.read(&mut [0; 4096]);
@@ -451,7 +451,7 @@ fn tls_is_requested_in_plain_text() {
 #[test]
 fn tls_request_is_not_answered() {
     let server = HostileServer::start(|socket, end| hold(&socket, end));
-    let trusted = Folder::new("trusted");
+    let trusted = Dir::new("trusted");
     let settings = Settings { timeout_ns: 300 * MS, ..in_tls(server.address, &trusted) };
     few_are_made(&all_fail(&settings, &[Failure::TimedOut]));
 }
@@ -511,8 +511,8 @@ fn asks_without_end(mut stream: impl std::io::Read + std::io::Write) -> std::io:
 #[test]
 fn unbounded_client_responses_are_limited() {
     let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
-    let folder = Folder::new("answers");
-    let (certificate, private) = (folder.path("certificate"), folder.path("key"));
+    let dir = Dir::new("answers");
+    let (certificate, private) = (dir.path("certificate"), dir.path("key"));
     std::fs::write(&certificate, key.cert.pem()).unwrap();
     std::fs::write(&private, key.signing_key.serialize_pem()).unwrap();
     let tls = net::tls::ServerTls { certificate, key: private, client_ca: None };

@@ -65,8 +65,8 @@ impl ThreadWaits {
 }
 
 /// The second field of `schedstat`: nanoseconds on the run queue.
-fn waited_ns(folder: &str) -> Option<u64> {
-    let text = fs::read_to_string(format!("{folder}/schedstat")).ok()?;
+fn waited_ns(dir: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("{dir}/schedstat")).ok()?;
     text.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
@@ -75,11 +75,11 @@ fn all_waited_ns() -> HashMap<String, u64> {
     let mut processes = vec![std::process::id()];
     while let Some(pid) = processes.pop() {
         for task in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
-            let folder = task.path().to_string_lossy().into_owned();
-            let children = fs::read_to_string(format!("{folder}/children")).unwrap_or_default();
+            let dir = task.path().to_string_lossy().into_owned();
+            let children = fs::read_to_string(format!("{dir}/children")).unwrap_or_default();
             processes.extend(children.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
-            if let Some(ns) = waited_ns(&folder) {
-                all.insert(folder, ns);
+            if let Some(ns) = waited_ns(&dir) {
+                all.insert(dir, ns);
             }
         }
     }

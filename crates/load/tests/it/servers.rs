@@ -33,7 +33,7 @@ pub(crate) const OTHER_ADDRESS: &str = "127.0.0.2";
 /// A server program with its own directory, until it is dropped.
 pub(crate) struct Server {
     child: Child,
-    _folder: Folder,
+    _dir: Dir,
     _port: Socket,
     pub(crate) port: u16,
     /// Client TLS settings for this server, at [`ADDRESS`].
@@ -49,19 +49,19 @@ impl Drop for Server {
 }
 
 /// A temporary directory, deleted on drop.
-pub(crate) struct Folder(PathBuf);
+pub(crate) struct Dir(PathBuf);
 
-impl Folder {
-    pub(crate) fn new(name: &str) -> Folder {
+impl Dir {
+    pub(crate) fn new(name: &str) -> Dir {
         // An earlier process with this PID may have left one.
         for number in 0.. {
             let name = format!("topdeck-load-{name}-{}-{number}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            match std::fs::create_dir(&folder) {
+            let dir = std::env::temp_dir().join(name);
+            match std::fs::create_dir(&dir) {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 made => {
-                    made.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-                    return Folder(folder);
+                    made.unwrap_or_else(|error| panic!("{}: {error}", dir.display()));
+                    return Dir(dir);
                 }
             }
         }
@@ -73,7 +73,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Dir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -81,9 +81,9 @@ impl Drop for Folder {
 
 /// A self-signed certificate for the address of this host, which needs no name resolution, and its
 /// key, in files. It is its own CA.
-fn certificate(folder: &Path) -> (ServerTls, ClientTls) {
+fn certificate(dir: &Path) -> (ServerTls, ClientTls) {
     let own = rcgen::generate_simple_self_signed([ADDRESS.to_owned()]).unwrap();
-    let (certificate, key) = (folder.join("certificate"), folder.join("key"));
+    let (certificate, key) = (dir.join("certificate"), dir.join("key"));
     std::fs::write(&certificate, own.cert.pem()).unwrap();
     std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
     let client = ClientTls { ca: Some(certificate.clone()), ..ClientTls::default() };
@@ -110,20 +110,20 @@ pub(crate) fn postgres() -> Option<Server> {
         println!("skipped: PostgreSQL needs {POSTGRES_ROOM_BYTES} bytes in /dev/shm, has {room}");
         return None;
     }
-    let folder = Folder::new("postgres");
-    let database = folder.0.join("data");
+    let dir = Dir::new("postgres");
+    let database = dir.0.join("data");
     // It refuses to run as root.
     let user = rustix::process::geteuid().is_root().then(|| user("postgres"));
-    let above = folder.0.ancestors().skip(1);
+    let above = dir.0.ancestors().skip(1);
     if let Some((uid, _)) = user
-        && let Some(closed) = above.into_iter().find(|folder| !lets_in(folder, uid))
+        && let Some(closed) = above.into_iter().find(|dir| !lets_in(dir, uid))
     {
         println!("skipped: PostgreSQL's user {uid} may not enter {}", closed.display());
         return None;
     }
     let run = |program: &Path| {
         let mut command = Command::new(program);
-        command.current_dir(&folder.0).arg("-D").arg(&database);
+        command.current_dir(&dir.0).arg("-D").arg(&database);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         if let Some((user, group)) = user {
             command.uid(user).gid(group);
@@ -131,13 +131,13 @@ pub(crate) fn postgres() -> Option<Server> {
         command
     };
     if let Some((user, group)) = user {
-        chown(&folder.0, Some(user), Some(group)).unwrap();
+        chown(&dir.0, Some(user), Some(group)).unwrap();
     }
     let mut make = run(&initdb);
     make.args(["-U", "postgres", "--no-sync", "--locale=C", "-E", "UTF8", "-A", "trust"]);
     assert!(make.status().unwrap().success(), "initdb failed");
     std::fs::write(database.join("pg_hba.conf"), LOGINS).unwrap();
-    let (own, tls) = certificate(&folder.0);
+    let (own, tls) = certificate(&dir.0);
     // It refuses a key that others may read.
     std::fs::set_permissions(&own.key, Permissions::from_mode(0o600)).unwrap();
     if let Some((user, group)) = user {
@@ -155,7 +155,7 @@ pub(crate) fn postgres() -> Option<Server> {
     command.args(["-c", "unix_socket_directories=", "-c", "shared_buffers=8MB"]);
     // Immediate shutdown, without a checkpoint.
     let child = command.spawn().unwrap();
-    Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::QUIT })
+    Some(Server { child, _dir: dir, _port: socket, port, tls, end: Signal::QUIT })
 }
 
 /// Redis with the password `p@w`.
@@ -164,28 +164,28 @@ pub(crate) fn redis() -> Option<Server> {
         println!("skipped: Redis is not installed (redis-server)");
         return None;
     };
-    let (folder, (socket, port)) = (Folder::new("redis"), own_port());
+    let (dir, (socket, port)) = (Dir::new("redis"), own_port());
     let mut command = Command::new(redis);
-    command.current_dir(&folder.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.current_dir(&dir.0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""]);
     command.args(["--requirepass", "p@w"]);
     let tls = ClientTls::default();
     let child = command.spawn().unwrap();
-    Some(Server { child, _folder: folder, _port: socket, port, tls, end: Signal::KILL })
+    Some(Server { child, _dir: dir, _port: socket, port, tls, end: Signal::KILL })
 }
 
 /// Finds a program in `PATH`, or where distributions install PostgreSQL.
 fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let mut dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    folders.extend(versions.map(|version| version.path().join("bin")));
-    folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    dirs.extend(versions.map(|version| version.path().join("bin")));
+    dirs.iter().map(|dir| dir.join(name)).find(|path| path.is_file())
 }
 
 /// Whether a user may traverse a directory, by its mode.
-fn lets_in(folder: &Path, uid: u32) -> bool {
-    let found = std::fs::metadata(folder).unwrap();
+fn lets_in(dir: &Path, uid: u32) -> bool {
+    let found = std::fs::metadata(dir).unwrap();
     found.mode() & 0o001 != 0 || found.uid() == uid && found.mode() & 0o100 != 0
 }
 
@@ -235,8 +235,8 @@ impl Hyper {
     }
 
     /// With TLS and a self-signed certificate.
-    pub(crate) fn secured(folder: &Folder) -> Hyper {
-        let (server, client) = certificate(&folder.0);
+    pub(crate) fn secured(dir: &Dir) -> Hyper {
+        let (server, client) = certificate(&dir.0);
         Hyper::with(Some(TlsAcceptor::from(Arc::new(server.config().unwrap()))), client)
     }
 

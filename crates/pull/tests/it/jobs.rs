@@ -109,7 +109,7 @@ fn scrape_without_journal_space_leaves_a_gap() {
     let settings = journal::Settings {
         segment_bytes: 64 << 10,
         buffer_bytes: 16 << 10,
-        codec: Compression::None,
+        compression: Compression::None,
         limits: Limits { bytes_max, age_max: None, on_full: LimitPolicy::Reject },
         ..journal::Settings::default()
     };

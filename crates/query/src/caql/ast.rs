@@ -55,9 +55,9 @@ pub struct CaqlExpr {
 /// Kind of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CaqlExprKind {
-    /// Literal. Used as a source, it is a constant stream.
+    /// Literal. Used as an input, it is a constant stream.
     Literal(Literal),
-    /// Call of a function with its sources.
+    /// Call of a function with its inputs.
     Call(CallExpr),
     /// Operation: one operand for `!` and unary minus, two for comparisons, two or more for the
     /// others: a left-associative chain of one operator.
@@ -79,8 +79,8 @@ pub struct CallExpr {
     pub name_span: SourceSpan,
     /// Arguments, positional ones first.
     pub arguments: Vec<Argument>,
-    /// Sources: the piped expression first, then those in braces.
-    pub sources: Vec<CaqlExpr>,
+    /// Inputs: the piped expression first, then those in braces.
+    pub inputs: Vec<CaqlExpr>,
 }
 
 /// An argument of a call.

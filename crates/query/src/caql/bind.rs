@@ -1,6 +1,6 @@
 //! Binder: resolves functions and argument values.
 //!
-//! Properties that depend on data are not checked here: the number of streams of a source, and
+//! Properties that depend on data are not checked here: the number of streams of an input, and
 //! whether a time zone exists.
 
 use model::Selector;
@@ -31,7 +31,7 @@ pub struct BoundExpr {
 pub enum BoundKind {
     /// Constant: the same number in every slot, or no value in any slot.
     Constant(Option<f64>),
-    /// Call of a function with its sources.
+    /// Call of a function with its inputs.
     Call {
         /// Signature of the function.
         function: &'static Signature,
@@ -39,8 +39,8 @@ pub enum BoundKind {
         arguments: Arguments,
         /// Span of the function name.
         name_span: SourceSpan,
-        /// Sources; their streams are concatenated in order.
-        sources: Vec<BoundExpr>,
+        /// Inputs; their streams are concatenated in order.
+        inputs: Vec<BoundExpr>,
     },
     /// Operation; more than two operands are evaluated from the left.
     Operation {
@@ -121,7 +121,7 @@ impl Binder<'_> {
         }
         let arguments = arguments(function, call, self.context)?;
         self.count_regexes(&arguments)?;
-        match (function.inputs_kind, call.sources.is_empty()) {
+        match (function.inputs_kind, call.inputs.is_empty()) {
             (InputKind::Nothing, false) => {
                 return refused(format!(
                     "{name} takes no streams; to combine both, write pass{{…, {name}(…)}}"
@@ -134,16 +134,16 @@ impl Binder<'_> {
             }
             _ => {}
         }
-        let sources = self.bind_all(&call.sources)?;
-        for source in &sources {
-            check_input_kind(source, function.inputs_kind, name)?;
+        let inputs = self.bind_all(&call.inputs)?;
+        for input in &inputs {
+            check_input_kind(input, function.inputs_kind, name)?;
         }
         let kind = match function.output_kind {
             OutputKind::Numbers => StreamKind::Numbers,
             OutputKind::Histograms => StreamKind::Histograms,
-            OutputKind::AsInput => kind_of(&sources),
+            OutputKind::AsInput => kind_of(&inputs),
         };
-        let meaning = BoundKind::Call { function, arguments, name_span: name_place, sources };
+        let meaning = BoundKind::Call { function, arguments, name_span: name_place, inputs };
         Ok(BoundExpr { bound_kind: meaning, stream_kind: kind, span })
     }
 
@@ -202,15 +202,15 @@ fn count_in_selector(selector: &Selector) -> usize {
     }
 }
 
-fn kind_of(sources: &[BoundExpr]) -> StreamKind {
-    let mut kinds = sources.iter().map(|source| source.stream_kind);
+fn kind_of(inputs: &[BoundExpr]) -> StreamKind {
+    let mut kinds = inputs.iter().map(|input| input.stream_kind);
     let first = kinds.next().unwrap_or(StreamKind::Numbers);
     if kinds.all(|kind| kind == first) { first } else { StreamKind::Mixed }
 }
 
-/// Rejects a source of a kind that the function does not accept.
-fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<()> {
-    let (expected_kind, hint) = match (takes, source.stream_kind) {
+/// Rejects an input of a kind that the function does not accept.
+fn check_input_kind(input: &BoundExpr, takes: InputKind, name: &str) -> Result<()> {
+    let (expected_kind, hint) = match (takes, input.stream_kind) {
         (InputKind::Numbers, StreamKind::Histograms | StreamKind::Mixed) => (
             "numbers",
             "histogram:mean() or histogram:percentile(99) convert histograms to numbers, \
@@ -222,12 +222,12 @@ fn check_input_kind(source: &BoundExpr, takes: InputKind, name: &str) -> Result<
         ),
         _ => return Ok(()),
     };
-    let found = match source.stream_kind {
+    let found = match input.stream_kind {
         StreamKind::Numbers => "numbers",
         StreamKind::Histograms => "histograms",
         StreamKind::Mixed => "numbers and histograms",
     };
-    Err(parse_error(source.span, format!("{name} takes {expected_kind}, got {found}; {hint}")))
+    Err(parse_error(input.span, format!("{name} takes {expected_kind}, got {found}; {hint}")))
 }
 
 fn parse_error(span: SourceSpan, message: String) -> Error {

@@ -1,6 +1,6 @@
 //! `each:*`: elementwise operation with a constant.
 
-use super::function_table::StreamUnitRule::{Sources, Unknown};
+use super::function_table::StreamUnitRule::{SameAsInputs, Unknown};
 use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::operators::{pair, with_bounds};
@@ -32,13 +32,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_map(format!("each:{name}"), Numbers, kernel)
             .required("x", Number)
-            .unit(if keeps_unit { Sources } else { Unknown })
+            .unit(if keeps_unit { SameAsInputs } else { Unknown })
             .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::Other });
     }
     table
         .add_map("each:coalesce", Numbers, Kernel::per_step(|call| Ok(coalesce(call, "x"))))
         .required("x", Number)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_removed("each:sum", "each:add");
     table.add_removed("each:prod", "each:mul");

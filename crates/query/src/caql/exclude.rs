@@ -15,13 +15,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table
         .add_choice("exclude:tags", Either, Kernel::per_step(by_tags))
         .required("tag_query", Search)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_alias("exclude", "exclude:tags");
     table
         .add_choice("exclude:label", Either, Kernel::per_step(by_legend))
         .required("regex", Regex)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
 }
 

@@ -18,13 +18,13 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             Kernel::per_step(|call| Ok(super::elementwise::coalesce(call, "value"))),
         )
         .required("value", Number)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     let kernel = Kernel { margin, run: forward };
     table
         .add_map("fill:forward", Numbers, kernel)
         .option("limit", Duration, Absent)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
 }
 

@@ -80,7 +80,7 @@ const CONDITIONS: [&str; 6] = ["lt", "leq", "eq", "neq", "geq", "gt"];
 
 /// Properties common to all filters: they do not change numbers.
 fn add_filter(row: &mut CaqlFunctionRow) {
-    row.unit(StreamUnitRule::Sources).quantiles(QuantileRule::Kept);
+    row.unit(StreamUnitRule::SameAsInputs).quantiles(QuantileRule::Kept);
 }
 
 fn add_value_filters(table: &mut FunctionTable) {

@@ -11,7 +11,7 @@ mod smooth;
 mod tests;
 
 use super::arguments::Arguments;
-use super::function_table::StreamUnitRule::Sources;
+use super::function_table::StreamUnitRule::SameAsInputs;
 use super::function_table::{DAY_NS, FunctionTable, MINUTE_NS, SHARE};
 use super::kernel::Kernel;
 use super::signature::ArgumentType::{self, DurationOrMinutes, OneOf};
@@ -32,7 +32,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table
         .add_map("forecasting:auto", Numbers, regression)
         .required("forecast_duration", DurationOrMinutes)
-        .unit(Sources);
+        .unit(SameAsInputs);
     for (name, kernel) in [("regression", regression), ("slope", slope)] {
         table
             .add_map(format!("forecasting:{name}"), Numbers, kernel)
@@ -40,20 +40,20 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .optional("model_duration", DurationOrMinutes, DefaultValue::Duration(10 * MINUTE_NS))
             .option("step", DurationOrMinutes, DefaultValue::Duration(MINUTE_NS))
             .option("model", OneOf(&["linear", "exp"]), DefaultValue::Text("linear"))
-            .unit(Sources);
+            .unit(SameAsInputs);
     }
     table
         .add_map("forecasting:ewma", Numbers, smoothing)
         .required("alpha", SHARE)
         .option("fill", FILL, ONE)
-        .unit(Sources);
+        .unit(SameAsInputs);
     table
         .add_map("forecasting:dewma", Numbers, smoothing)
         .required("alpha", SHARE)
         .required("beta", SHARE)
         .option("fill", FILL, ONE)
         .option("forecast_duration", DurationOrMinutes, ZERO)
-        .unit(Sources);
+        .unit(SameAsInputs);
     table
         .add_map("forecasting:holt_winters", Numbers, smoothing)
         .required("alpha", SHARE)
@@ -62,7 +62,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .option("forecast_duration", DurationOrMinutes, ZERO)
         .option("fill", FILL, ONE)
         .option("period", DurationOrMinutes, DefaultValue::Duration(DAY_NS))
-        .unit(Sources);
+        .unit(SameAsInputs);
 }
 
 /// Duration in slots, as a fraction.

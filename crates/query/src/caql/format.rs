@@ -1,6 +1,6 @@
 //! Formatting of CAQL queries.
 //!
-//! A call with one source is shown as a pipe, a call with several sources with braces. Parentheses
+//! A call with one input is shown as a pipe, a call with several inputs with braces. Parentheses
 //! are shown only where they are needed.
 
 use std::fmt::{Display, Formatter, Result, Write};
@@ -82,24 +82,24 @@ fn write_operand(f: &mut Formatter<'_>, operator: Operator, operand: &CaqlExpr) 
 }
 
 fn is_piped(call: &CallExpr) -> bool {
-    call.sources.len() == 1
+    call.inputs.len() == 1
 }
 
 impl Display for CallExpr {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         if is_piped(self) {
-            write_list(f, &self.sources)?;
+            write_list(f, &self.inputs)?;
             f.write_str(" | ")?;
         }
         f.write_str(&self.name)?;
-        if !self.arguments.is_empty() || self.sources.len() < 2 {
+        if !self.arguments.is_empty() || self.inputs.len() < 2 {
             f.write_char('(')?;
             write_list(f, &self.arguments)?;
             f.write_char(')')?;
         }
-        if self.sources.len() > 1 {
+        if self.inputs.len() > 1 {
             f.write_char('{')?;
-            write_list(f, &self.sources)?;
+            write_list(f, &self.inputs)?;
             f.write_char('}')?;
         }
         Ok(())

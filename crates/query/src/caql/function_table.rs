@@ -42,7 +42,7 @@ pub(super) enum CaqlKernel {
     Kernel(Kernel),
     /// Reads a statistic of stored metrics.
     Find(MetricStatistic),
-    /// Delays its sources.
+    /// Delays its inputs.
     Delay,
     /// None: the function was removed from the language.
     Removed,
@@ -95,7 +95,7 @@ impl FunctionTable {
         self.0.last_mut().expect("BUG: a row was added before")
     }
 
-    /// Adds a function without sources.
+    /// Adds a function without inputs.
     pub(super) fn add_source(
         &mut self,
         name: impl Into<String>,
@@ -236,8 +236,8 @@ impl CaqlFunctionRow {
         self
     }
 
-    pub(super) fn counts_from(&mut self, source: usize) -> &mut CaqlFunctionRow {
-        self.signature.traits.counts_from = Some(source);
+    pub(super) fn counts_from(&mut self, input: usize) -> &mut CaqlFunctionRow {
+        self.signature.traits.counts_from = Some(input);
         self
     }
 

@@ -7,7 +7,7 @@ pub(crate) struct FunctionTraits {
     pub(crate) quantiles: QuantileRule,
     pub(crate) merges: MergeRule,
     pub(crate) resample: ResampleRule,
-    /// Index of the first source for which the kernel needs to know whether it counts values per
+    /// Index of the first input for which the kernel needs to know whether it counts values per
     /// slot.
     pub(crate) counts_from: Option<usize>,
     /// Whether two calls with equal arguments give different results.
@@ -21,13 +21,13 @@ pub(crate) enum StreamUnitRule {
     Unknown,
     /// Fixed unit.
     Named(&'static str),
-    /// Unit common to all sources.
-    Sources,
+    /// Unit common to all inputs.
+    SameAsInputs,
     /// Unit of values per second, if that is the period.
     Rate,
-    /// Unit of the values in the sources' distributions.
+    /// Unit of the values in the inputs' distributions.
     Values,
-    /// Distributions of values in the unit of the sources.
+    /// Distributions of values in the unit of the inputs.
     Distributions,
 }
 
@@ -38,11 +38,11 @@ pub(crate) enum QuantileRule {
     Other,
     /// Its result is a quantile.
     Quantile,
-    /// Its result is a quantile if a source is one.
+    /// Its result is a quantile if an input is one.
     Kept,
-    /// Its result is a quantile if one source is a quantile and all other sources are constants.
+    /// Its result is a quantile if one input is a quantile and all other inputs are constants.
     KeptWithConstants,
-    /// It averages its sources.
+    /// It averages its inputs.
     Average(AverageOver),
 }
 
@@ -59,7 +59,7 @@ pub(crate) enum AverageOver {
     Period,
 }
 
-/// Sources that a function merges. The store merges the histograms of a selector only for such a
+/// Inputs that a function merges. The store merges the histograms of a selector only for such a
 /// function.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MergeRule {

@@ -1,7 +1,7 @@
 //! Functions without a package: `pass`, `coalesce`, `count`, `if`, `is_missing`, `normalize`,
 //! `wait`.
 
-use super::function_table::StreamUnitRule::{Named, Sources};
+use super::function_table::StreamUnitRule::{Named, SameAsInputs};
 use super::function_table::{CaqlKernel, FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput, SlotMargin};
 use super::names::common_labels;
@@ -19,11 +19,11 @@ use super::arguments::Arguments;
 pub(super) fn add_functions(table: &mut FunctionTable) {
     table
         .add_map("pass", Either, Kernel::per_step(|call| Ok(call.inputs)))
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_fold("coalesce", Numbers, Kernel::per_step(coalesce))
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_fold("count", Either, Kernel::per_step(super::stats::count_present))

@@ -23,7 +23,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         let unit = match name {
             "count" => StreamUnitRule::Named("streams"),
             "popvar" | "alwaysone" | "prod" => StreamUnitRule::Unknown,
-            _ => StreamUnitRule::Sources,
+            _ => StreamUnitRule::SameAsInputs,
         };
         let row = table
             .add_fold(format!("group_by:{name}"), Numbers, Kernel::per_step(numbers))
@@ -38,7 +38,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_fold("group_by:merge", Histograms, Kernel::per_step(merge))
         .variadic("category", Text)
         .shape(OutputShape::Groups)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .merges(MergeRule::ByTags);
 }
 

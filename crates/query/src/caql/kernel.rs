@@ -51,7 +51,7 @@ impl Kernel {
 pub(crate) struct KernelInput<'a> {
     /// Function name, such as `window:mean`.
     pub(crate) name: &'a str,
-    /// Streams of all sources, in order. They have `slots_before + steps.count +
+    /// Streams of all inputs, in order. They have `slots_before + steps.count +
     /// slots_after` points.
     pub(crate) inputs: Vec<Stream>,
     /// Whether the inputs count events per slot, rather than being rates.

@@ -1,6 +1,6 @@
 //! `label:*` and `tag:*`: names and tags of streams.
 
-use super::function_table::StreamUnitRule::Sources;
+use super::function_table::StreamUnitRule::SameAsInputs;
 use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::label::LabelFormat;
@@ -21,7 +21,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_map(name, Either, kernel)
             .variadic("format", Format)
-            .unit(Sources)
+            .unit(SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
     table
@@ -29,19 +29,19 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .required("format", Format)
         .required("regex", Regex)
         .required("replacement", Text)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_map("tag:add", Either, Kernel::per_step(add))
         .variadic("tag", Text)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_alias("tag", "tag:add");
     table
         .add_map("tag:remove", Either, Kernel::per_step(remove))
         .required("category", Text)
         .optional("value", Text, Absent)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_map("tag:synth", Either, Kernel::per_step(synth))
@@ -49,7 +49,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .required("regex", Regex)
         .required("category", Text)
         .required("value", Text)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
 }
 

@@ -2,7 +2,7 @@
 
 use std::f64::consts::{E, PI};
 
-use super::function_table::StreamUnitRule::Sources;
+use super::function_table::StreamUnitRule::SameAsInputs;
 use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::points::{map, stream};
@@ -30,7 +30,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     ];
     for (name, kernel) in with_unit {
         let row = table.add_map(format!("math:{name}"), Numbers, kernel);
-        row.unit(Sources).quantiles(QuantileRule::Kept);
+        row.unit(SameAsInputs).quantiles(QuantileRule::Kept);
     }
     let plain_numbers: [(&str, Kernel); 22] = [
         ("sgn", Kernel::per_step(|call| plain(call, |x| if x == 0.0 { 0.0 } else { x.signum() }))),
@@ -80,7 +80,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             Kernel::per_step(|call| map_with_argument(call, "step", nearest)),
         )
         .optional("step", Number, DefaultValue::Number(1.0))
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_removed("math:neg", "op:neg");
 }

@@ -2,7 +2,7 @@
 
 use hist::Bracket;
 
-use super::function_table::StreamUnitRule::{Sources, Unknown};
+use super::function_table::StreamUnitRule::{SameAsInputs, Unknown};
 use super::function_table::{FunctionTable, QuantileRule};
 use super::kernel::{Kernel, KernelInput};
 use super::names::common_labels;
@@ -18,7 +18,7 @@ use crate::promql::BinaryOp;
 use crate::stream::Stream;
 use crate::value::StepValue;
 
-/// Adds the functions of this package.
+/// Adds the functions of the CAQL package `op`.
 pub(super) fn add_functions(table: &mut FunctionTable) {
     let negate = Kernel::per_step(|mut call| {
         for value in call.inputs.iter_mut().flat_map(|stream| &mut stream.points).flatten() {
@@ -26,7 +26,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         }
         Ok(call.inputs)
     });
-    table.add_map("op:neg", Numbers, negate).unit(Sources).quantiles(QuantileRule::Kept);
+    table.add_map("op:neg", Numbers, negate).unit(SameAsInputs).quantiles(QuantileRule::Kept);
     let not = Kernel::per_step(|call| Ok(map(call.inputs, |x| bool_to_number(x == 0.0))));
     table.add_map("op:not", Numbers, not);
     let arithmetic: [(&str, Kernel); 4] = [
@@ -48,7 +48,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_fold(format!("op:{name}"), Numbers, kernel)
             .optional("x", Number, Absent)
-            .unit(if keeps_unit { Sources } else { Unknown })
+            .unit(if keeps_unit { SameAsInputs } else { Unknown })
             .quantiles(QuantileRule::KeptWithConstants);
     }
     let pairwise: [(&str, Kernel); 8] = [

@@ -19,7 +19,7 @@ use super::ast::{
     Operator,
 };
 use super::lexer::{CaqlLexer, CaqlToken, CaqlTokenKind, is_quote};
-use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, SOURCES_MAX};
+use super::{ARGUMENTS_MAX, DEPTH_MAX, EXPRESSION_BYTES_MAX, INPUTS_MAX};
 use crate::error::{Error, Result, SourceSpan};
 
 /// Parses a query.
@@ -189,12 +189,12 @@ impl<'a> CaqlParser<'a> {
                     );
                     return Err(self.error_at_token(&message));
                 }
-                if operands.len() == SOURCES_MAX {
+                if operands.len() == INPUTS_MAX {
                     let remedy = "use op:sum or stats:sum with one find";
                     return Err(limit_error(
                         "operands in a chain",
                         operands.len() + 1,
-                        SOURCES_MAX,
+                        INPUTS_MAX,
                         remedy,
                     ));
                 }
@@ -261,7 +261,7 @@ impl<'a> CaqlParser<'a> {
     fn call(&mut self, name: &str, piped: Option<CaqlParsedExpr>) -> Result<CaqlParsedExpr> {
         let name_place = self.token.span;
         self.advance()?;
-        let (mut has_arguments, mut has_sources) = (false, false);
+        let (mut has_arguments, mut has_inputs) = (false, false);
         let mut arguments = Vec::new();
         if self.consume("(")? {
             has_arguments = true;
@@ -269,32 +269,32 @@ impl<'a> CaqlParser<'a> {
         }
         let start = piped.as_ref().map_or(name_place.start, |node| node.expr.span.start);
         let mut height = piped.as_ref().map_or(0, |node| node.height);
-        let mut sources: Vec<CaqlExpr> = piped.into_iter().map(|node| node.expr).collect();
+        let mut inputs: Vec<CaqlExpr> = piped.into_iter().map(|node| node.expr).collect();
         if self.consume("{")? {
-            has_sources = true;
+            has_inputs = true;
             self.list("}", |parser| {
-                if sources.len() == SOURCES_MAX {
+                if inputs.len() == INPUTS_MAX {
                     let remedy = "use one find for many streams";
                     return Err(limit_error(
-                        "sources in a call",
-                        sources.len() + 1,
-                        SOURCES_MAX,
+                        "inputs of a call",
+                        inputs.len() + 1,
+                        INPUTS_MAX,
                         remedy,
                     ));
                 }
-                let source = parser.nested(CaqlParser::pipe)?;
-                height = height.max(source.height);
-                sources.push(source.expr);
+                let input = parser.nested(CaqlParser::pipe)?;
+                height = height.max(input.height);
+                inputs.push(input.expr);
                 Ok(())
             })?;
         }
-        if !has_arguments && !has_sources {
+        if !has_arguments && !has_inputs {
             let message =
                 format!("`{name}` requires arguments or a block; write {name}(…) or {name}{{…}}");
             return Err(Error::Parse { span: name_place, message });
         }
         let name = name.replace("::", ":");
-        let call = CallExpr { name, name_span: name_place, arguments, sources };
+        let call = CallExpr { name, name_span: name_place, arguments, inputs };
         CaqlParsedExpr::new(CaqlExprKind::Call(call), SourceSpan::new(start, self.end), height + 1)
     }
 

@@ -130,7 +130,7 @@ struct CaqlPlanner {
 /// Deduplication key of a node.
 struct DedupKey {
     index: usize,
-    sources: Vec<DedupKey>,
+    inputs: Vec<DedupKey>,
 }
 
 /// Maximum nesting of nodes: evaluation is recursive.
@@ -146,10 +146,10 @@ impl CaqlPlanner {
     fn count(&mut self, bound: &BoundExpr) -> DedupKey {
         let below: &[BoundExpr] = match &bound.bound_kind {
             BoundKind::Constant(_) => &[],
-            BoundKind::Call { sources, .. } => sources,
+            BoundKind::Call { inputs, .. } => inputs,
             BoundKind::Operation { operands, .. } => operands,
         };
-        let sources: Vec<DedupKey> = below.iter().map(|source| self.count(source)).collect();
+        let inputs: Vec<DedupKey> = below.iter().map(|input| self.count(input)).collect();
         let own_cost = match &bound.bound_kind {
             BoundKind::Constant(number) => format!("{number:?}"),
             // Two calls of a random function are distinct nodes.
@@ -161,7 +161,7 @@ impl CaqlPlanner {
             }
             BoundKind::Operation { operator, .. } => format!("{operator:?}"),
         };
-        let indexes: Vec<String> = sources.iter().map(|source| source.index.to_string()).collect();
+        let indexes: Vec<String> = inputs.iter().map(|input| input.index.to_string()).collect();
         let key = format!("{own_cost} {{{}}}", indexes.join(","));
         let next = self.uses.len();
         let which = *self.known_nodes.entry(key).or_insert(next);
@@ -169,12 +169,12 @@ impl CaqlPlanner {
             self.uses.push(1);
         } else {
             self.uses[which] += 1;
-            // An equal node was counted before; its sources gain no further user.
-            for source in &sources {
-                self.uses[source.index] -= 1;
+            // An equal node was counted before; its inputs gain no further user.
+            for input in &inputs {
+                self.uses[input.index] -= 1;
             }
         }
-        DedupKey { index: which, sources }
+        DedupKey { index: which, inputs }
     }
 
     fn node(&self, bound: &BoundExpr, counted: &DedupKey, depth: usize) -> Result<PlanNode> {
@@ -196,10 +196,10 @@ impl CaqlPlanner {
             BoundKind::Operation { operator, operands } => {
                 // In pairwise evaluation, the first operands are the deepest.
                 let depth = depth + if is_pairwise(*operator) { operands.len() } else { 1 };
-                let sources = self.nodes(operands, &counted.sources, depth)?;
-                stage(self.operation(*operator, sources, span))
+                let inputs = self.nodes(operands, &counted.inputs, depth)?;
+                stage(self.operation(*operator, inputs, span))
             }
-            BoundKind::Call { function, arguments, sources, name_span: name_place } => {
+            BoundKind::Call { function, arguments, inputs, name_span: name_place } => {
                 let kernel = functions::kernel(function);
                 if let CaqlKernel::Find(statistic) = kernel {
                     return stage(StageKind::Find(self.find(
@@ -209,17 +209,17 @@ impl CaqlPlanner {
                         *name_place,
                     )?));
                 }
-                if let Some(merge) = self.merge(function, arguments, sources)? {
+                if let Some(merge) = self.merge(function, arguments, inputs)? {
                     return stage(merge);
                 }
-                let sources = self.nodes(sources, &counted.sources, depth + 1)?;
+                let inputs = self.nodes(inputs, &counted.inputs, depth + 1)?;
                 if let CaqlKernel::Delay = kernel {
                     let delays = arguments.variadic().iter().filter_map(|given| given.duration());
                     let delays = delays.map(|delay| delay - delay % self.least).collect();
-                    return stage(StageKind::Delay { delays, sources });
+                    return stage(StageKind::Delay { delays, inputs });
                 }
                 let (arguments, span) = (arguments.clone(), *name_place);
-                stage(StageKind::Call(Box::new(CallStage { function, arguments, sources, span })))
+                stage(StageKind::Call(Box::new(CallStage { function, arguments, inputs, span })))
             }
         }
     }
@@ -235,18 +235,18 @@ impl CaqlPlanner {
 
     /// Plans an operation. Operators with more than two operands take all at once, the others two
     /// at a time.
-    fn operation(&self, operator: Operator, sources: Vec<PlanNode>, span: SourceSpan) -> StageKind {
+    fn operation(&self, operator: Operator, inputs: Vec<PlanNode>, span: SourceSpan) -> StageKind {
         let function = Signature::find(operator.function()).expect("BUG: operators are functions");
-        let call = |sources: Vec<PlanNode>| {
+        let call = |inputs: Vec<PlanNode>| {
             let arguments = Arguments::none();
-            StageKind::Call(Box::new(CallStage { function, arguments, sources, span }))
+            StageKind::Call(Box::new(CallStage { function, arguments, inputs, span }))
         };
-        if !is_pairwise(operator) || sources.len() < 3 {
-            return call(sources);
+        if !is_pairwise(operator) || inputs.len() < 3 {
+            return call(inputs);
         }
-        let mut sources = sources.into_iter();
-        let mut left: Vec<PlanNode> = sources.by_ref().take(2).collect();
-        for right in sources {
+        let mut inputs = inputs.into_iter();
+        let mut left: Vec<PlanNode> = inputs.by_ref().take(2).collect();
+        for right in inputs {
             let stage = PlanStage { kind: call(left), shared: None, context: self.context };
             left = vec![PlanNode { op: PlanOp::Stage(Box::new(stage)), span }, right];
         }
@@ -268,7 +268,7 @@ impl CaqlPlanner {
         &self,
         function: &Signature,
         arguments: &Arguments,
-        sources: &[BoundExpr],
+        inputs: &[BoundExpr],
     ) -> Result<Option<StageKind>> {
         let by = match function.traits.merges {
             MergeRule::All => None,
@@ -283,7 +283,7 @@ impl CaqlPlanner {
                 bound_kind: BoundKind::Call { function, arguments, name_span: name_place, .. },
                 ..
             },
-        ] = sources
+        ] = inputs
         else {
             return Ok(None);
         };

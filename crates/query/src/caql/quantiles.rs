@@ -10,8 +10,8 @@ use crate::error::{Error, Result};
 /// Rejects a query that averages quantiles, over streams or over time. Recursive, as deep as the
 /// tree.
 pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
-    let sources = input_sources(bound);
-    sources.iter().try_for_each(|source| reject_averages(source, text))?;
+    let inputs = inputs_of(bound);
+    inputs.iter().try_for_each(|input| reject_averages(input, text))?;
     let BoundKind::Call { function, arguments, name_span: name_place, .. } = &bound.bound_kind
     else {
         return Ok(());
@@ -28,7 +28,7 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
         AverageOver::Period => ("time", format!("window:merge({})", length("period"))),
     };
     let mut quantiles = Vec::new();
-    sources.iter().for_each(|source| find(source, &mut quantiles));
+    inputs.iter().for_each(|input| find(input, &mut quantiles));
     let Some(first) = quantiles.first() else { return Ok(()) };
     let right = suggest_replacement(&quantiles, &merge, text);
     let quantile = format_quantile(first);
@@ -39,10 +39,10 @@ pub(super) fn reject_averages(bound: &BoundExpr, text: &str) -> Result<()> {
     Err(Error::Parse { span: *name_place, message })
 }
 
-fn input_sources(bound: &BoundExpr) -> &[BoundExpr] {
+fn inputs_of(bound: &BoundExpr) -> &[BoundExpr] {
     match &bound.bound_kind {
         BoundKind::Constant(_) => &[],
-        BoundKind::Call { sources, .. } => sources,
+        BoundKind::Call { inputs, .. } => inputs,
         BoundKind::Operation { operands, .. } => operands,
     }
 }
@@ -66,15 +66,15 @@ fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
         QuantileRule::Other | QuantileRule::Average(_) => false,
     };
     if keeps {
-        input_sources(bound).iter().for_each(|source| find(source, found));
+        inputs_of(bound).iter().for_each(|input| find(input, found));
     }
 }
 
 /// Whether a node combines one stream with constants only.
 fn has_constant(bound: &BoundExpr) -> bool {
     let constants = |bound: &&BoundExpr| matches!(bound.bound_kind, BoundKind::Constant(_));
-    let sources = input_sources(bound);
-    sources.len() == sources.iter().filter(constants).count() + 1
+    let inputs = inputs_of(bound);
+    inputs.len() == inputs.iter().filter(constants).count() + 1
 }
 
 /// Suggested query: the quantile of the merged histograms.
@@ -82,11 +82,11 @@ fn suggest_replacement(quantiles: &[&BoundExpr], merge: &str, text: &str) -> Str
     const LENGTH_MAX: usize = 200;
     let of: Vec<&str> = quantiles
         .iter()
-        .flat_map(|quantile| input_sources(quantile))
-        .filter_map(|source| text.get(source.span.start..source.span.end))
-        .map(|source| source.split(" | histogram:merge()").next().unwrap_or(source).trim())
+        .flat_map(|quantile| inputs_of(quantile))
+        .filter_map(|input| text.get(input.span.start..input.span.end))
+        .map(|input| input.split(" | histogram:merge()").next().unwrap_or(input).trim())
         .collect();
-    let length: usize = of.iter().map(|source| source.len()).sum();
+    let length: usize = of.iter().map(|input| input.len()).sum();
     match of[..] {
         [one] if length <= LENGTH_MAX => format!("{one} | {merge}"),
         [_, ..] if length <= LENGTH_MAX => format!("pass{{{}}} | {merge}", of.join(", ")),
@@ -94,7 +94,7 @@ fn suggest_replacement(quantiles: &[&BoundExpr], merge: &str, text: &str) -> Str
     }
 }
 
-/// Quantile call without its source.
+/// Quantile call without its input.
 fn format_quantile(quantile: &BoundExpr) -> String {
     let BoundKind::Call { function, arguments, .. } = &quantile.bound_kind else {
         return String::new();

@@ -18,7 +18,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .required("k", POSITION)
             .option("method", OneOf(&["mean", "max", "min"]), DefaultValue::Text("mean"))
             .not_serial()
-            .unit(StreamUnitRule::Sources)
+            .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
     let by_legend = Kernel::per_step(|call| by_text(call, |stream| legend(&stream.labels)));
@@ -27,7 +27,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_choice(name, Either, kernel)
             .option("reverse", SWITCH, DefaultValue::Number(0.0))
-            .unit(StreamUnitRule::Sources)
+            .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
     for name in ["sort:mean", "sort:min", "sort:max"] {
@@ -35,7 +35,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .add_choice(name, Numbers, Kernel::per_step(by_number))
             .option("reverse", SWITCH, DefaultValue::Number(0.0))
             .not_serial()
-            .unit(StreamUnitRule::Sources)
+            .unit(StreamUnitRule::SameAsInputs)
             .quantiles(QuantileRule::Kept);
     }
 }

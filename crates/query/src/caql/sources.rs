@@ -218,7 +218,7 @@ impl MetricQuery {
         evaluation: &mut Evaluation<'_>,
         handle: &SeriesHandle,
         grid: TimeGrid,
-    ) -> Result<Vec<Option<store::NumberSummary>>> {
+    ) -> Result<Vec<Option<store::NumberAggregate>>> {
         let mut read = evaluation.source.numbers(&[handle], shift_grid(grid, handle, self))?;
         if self.needs_samples(handle.kind) && !read.gaps.is_empty() {
             // A rollup also contains the sample at the end of its slot; it is used only if no raw
@@ -306,23 +306,23 @@ impl MetricQuery {
                 if !is_total =>
             {
                 let summaries = self.summaries(evaluation, handle, grid)?;
-                let of = |summary: store::NumberSummary| match self.statistic {
+                let of = |summary: store::NumberAggregate| match self.statistic {
                     MetricStatistic::Average => summary.mean(),
                     MetricStatistic::Count => {
                         Some(summary.count as f64).filter(|count| *count > 0.0)
                     }
                     _ => (summary.count > 0).then(|| summary.sum.value()),
                 };
-                let number = |summary: Option<store::NumberSummary>| summary.and_then(of);
+                let number = |summary: Option<store::NumberAggregate>| summary.and_then(of);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             MetricStatistic::Counter if counts && is_alone => {
                 let summaries = self.summaries(evaluation, handle, grid)?;
                 let period = seconds(steps.step);
-                let rate = |summary: store::NumberSummary| {
+                let rate = |summary: store::NumberAggregate| {
                     (summary.count > 0).then(|| summary.sum.value() / period)
                 };
-                let number = |summary: Option<store::NumberSummary>| summary.and_then(rate);
+                let number = |summary: Option<store::NumberAggregate>| summary.and_then(rate);
                 Ok(summaries.into_iter().map(|value| point(number(value))).collect())
             }
             statistic => {

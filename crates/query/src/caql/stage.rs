@@ -40,11 +40,11 @@ impl PlanStage {
         match &self.kind {
             StageKind::Null => Ok(()),
             StageKind::Find(find) | StageKind::Merge { find, .. } => find.estimate(estimate, steps),
-            StageKind::Delay { delays, sources } => delays.iter().try_for_each(|delay| {
+            StageKind::Delay { delays, inputs } => delays.iter().try_for_each(|delay| {
                 let start = steps.start.saturating_sub(*delay);
-                estimate.nodes(sources, StepGrid { start, ..steps })
+                estimate.nodes(inputs, StepGrid { start, ..steps })
             }),
-            StageKind::Call(call) => estimate.nodes(&call.sources, steps),
+            StageKind::Call(call) => estimate.nodes(&call.inputs, steps),
         }
     }
 
@@ -56,9 +56,7 @@ impl PlanStage {
             }
             StageKind::Find(find) => find.streams(evaluation, steps),
             StageKind::Merge { find, by } => find.merged(evaluation, by.as_deref(), steps),
-            StageKind::Delay { delays, sources } => {
-                delay_streams(evaluation, delays, sources, steps)
-            }
+            StageKind::Delay { delays, inputs } => delay_streams(evaluation, delays, inputs, steps),
             StageKind::Call(call) => {
                 let span = call.span;
                 if let Some(period) = resample::period(call, steps) {
@@ -69,7 +67,7 @@ impl PlanStage {
         }
     }
 
-    /// Evaluates a call; its sources are read as far around the slots as the function reaches.
+    /// Evaluates a call; its inputs are read as far around the slots as the function reaches.
     pub(super) fn call(
         &self,
         call: &CallStage,
@@ -89,7 +87,7 @@ impl PlanStage {
             ..steps
         };
         evaluation.check_fits(1, wide)?;
-        let inputs = evaluation.inputs(&call.sources, wide)?;
+        let inputs = evaluation.inputs(&call.inputs, wide)?;
         let copies = match function.output_shape {
             OutputShape::EachPerArgument | OutputShape::OnePerArgument => {
                 arguments.variadic().len().max(1)
@@ -99,7 +97,7 @@ impl PlanStage {
         evaluation.check_fits(inputs.len().max(1).saturating_mul(copies), wide)?;
         let are_counts = match function.traits.counts_from {
             Some(first) => {
-                units::are_counts(call.sources.get(first..).unwrap_or_default(), evaluation)?
+                units::are_counts(call.inputs.get(first..).unwrap_or_default(), evaluation)?
             }
             None => false,
         };
@@ -136,11 +134,11 @@ impl PlanStage {
 }
 
 impl Evaluation<'_> {
-    /// Streams of all sources, in order.
-    pub(super) fn inputs(&mut self, sources: &[PlanNode], steps: StepGrid) -> Result<Vec<Stream>> {
+    /// Streams of all inputs, in order.
+    pub(super) fn inputs(&mut self, nodes: &[PlanNode], steps: StepGrid) -> Result<Vec<Stream>> {
         let mut inputs = Vec::new();
-        for source in sources {
-            inputs.extend(self.streams(source, steps)?);
+        for node in nodes {
+            inputs.extend(self.streams(node, steps)?);
         }
         Ok(inputs)
     }
@@ -160,17 +158,17 @@ impl Evaluation<'_> {
     }
 }
 
-/// Delays each source. For each one, the delays follow in order.
+/// Delays each input. For each one, the delays follow in order.
 fn delay_streams(
     evaluation: &mut Evaluation<'_>,
     delays: &[i64],
-    sources: &[PlanNode],
+    inputs: &[PlanNode],
     steps: StepGrid,
 ) -> Result<Vec<Stream>> {
     let mut copies = Vec::with_capacity(delays.len());
     for delay in delays {
         let earlier = StepGrid { start: steps.start.saturating_sub(*delay), ..steps };
-        let mut streams = evaluation.inputs(sources, earlier)?;
+        let mut streams = evaluation.inputs(inputs, earlier)?;
         for stream in &mut streams {
             let label = format!("{} {} before", legend(&stream.labels), format_duration(*delay));
             stream.labels = stream.labels.with(LABEL, label.trim_start());

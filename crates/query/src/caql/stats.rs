@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::function_table::StreamUnitRule::{Named, Sources, Unknown};
+use super::function_table::StreamUnitRule::{Named, SameAsInputs, Unknown};
 use super::function_table::{AverageOver, COUNT, FunctionTable, PERCENT, POSITION, QuantileRule};
 use super::kernel::{Kernel, KernelInput, LABEL};
 use super::names::{NamedStreams, common_labels};
@@ -31,7 +31,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         table
             .add_fold(format!("stats:{name}"), Numbers, kernel)
             .optional("x", Number, Absent)
-            .unit(if has_unit { Sources } else { Unknown });
+            .unit(if has_unit { SameAsInputs } else { Unknown });
     }
     let plain: Kernels<4> = [
         ("mean", Kernel::per_step(|call| across(call, |row| reduce("mean", row)))),
@@ -42,8 +42,8 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     for (name, kernel) in plain {
         let row = table.add_fold(format!("stats:{name}"), Numbers, kernel);
         match name {
-            "mean" => row.unit(Sources).quantiles(QuantileRule::Average(AverageOver::Streams)),
-            "stddev" => row.unit(Sources),
+            "mean" => row.unit(SameAsInputs).quantiles(QuantileRule::Average(AverageOver::Streams)),
+            "stddev" => row.unit(SameAsInputs),
             _ => row.unit(Unknown),
         };
     }
@@ -60,7 +60,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_fold("stats:percentile", Numbers, Kernel::per_step(percentiles))
         .variadic("percentile", PERCENT)
         .shape(OutputShape::OnePerArgument)
-        .unit(Sources);
+        .unit(SameAsInputs);
     table
         .add_map("stats:ratio", Numbers, Kernel::per_step(ratio))
         .option("partition_fmt", Format, Absent)
@@ -70,17 +70,17 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .add_map("stats:clamp", Numbers, Kernel::per_step(clamp))
         .required("min", Number)
         .required("max", Number)
-        .unit(Sources)
+        .unit(SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_map("stats:trim", Numbers, Kernel::per_step(trim))
         .required("n", COUNT)
         .shape(OutputShape::Other)
-        .unit(Sources);
+        .unit(SameAsInputs);
     table
         .add_fold("stats:select", Numbers, Kernel::per_step(select))
         .required("n", POSITION)
-        .unit(Sources);
+        .unit(SameAsInputs);
 }
 
 /// Reduces the numbers of a slot to one.

@@ -27,7 +27,7 @@ pub(super) fn view(count: usize) -> StepGrid {
     StepGrid { start: T0, step: MINUTE_NS, count }
 }
 
-/// Result of a call on streams; the call is written without its sources.
+/// Result of a call on streams; the call is written without its inputs.
 pub(super) fn run_kernel(
     call: &str,
     stages: &[StreamFn<'_>],
@@ -49,8 +49,8 @@ pub(super) fn run_kernel_serial(
     let query = ["1", "histogram{1}"]
         .into_iter()
         .map(|source| {
-            let sources = vec![source; stages.len().max(1)].join(", ");
-            let query = parse(&format!("{call}{{{sources}}}"))?;
+            let inputs = vec![source; stages.len().max(1)].join(", ");
+            let query = parse(&format!("{call}{{{inputs}}}"))?;
             let Body::Caql(expr) = &query.body else { panic!("BUG: it is CAQL") };
             bind(expr, &context, &mut QueryWarnings::default())
         })

@@ -54,9 +54,9 @@ fn with_all_brackets(expr: &CaqlExpr) -> String {
             let list = |items: Vec<String>| items.join(", ");
             let arguments = list(call.arguments.iter().map(ToString::to_string).collect());
             let arguments = if arguments.is_empty() { arguments } else { format!("({arguments})") };
-            let sources = list(call.sources.iter().map(with_all_brackets).collect());
-            let sources = if sources.is_empty() { sources } else { format!("{{{sources}}}") };
-            format!("{}{arguments}{sources}", call.name)
+            let inputs = list(call.inputs.iter().map(with_all_brackets).collect());
+            let inputs = if inputs.is_empty() { inputs } else { format!("{{{inputs}}}") };
+            format!("{}{arguments}{inputs}", call.name)
         }
         CaqlExprKind::Operation { operator, operands } => {
             let operands: Vec<String> = operands.iter().map(with_all_brackets).collect();

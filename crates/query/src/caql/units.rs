@@ -11,7 +11,7 @@ impl PlanStage {
         match &self.kind {
             StageKind::Null => Ok(ValueUnit::Dimensionless),
             StageKind::Find(find) | StageKind::Merge { find, .. } => unit_of_find(find, evaluation),
-            StageKind::Delay { sources, .. } => common_unit(sources, evaluation),
+            StageKind::Delay { inputs, .. } => common_unit(inputs, evaluation),
             StageKind::Call(call) => unit_of_call(call, evaluation),
         }
     }
@@ -30,16 +30,16 @@ fn unit_of_find(find: &MetricQuery, evaluation: &mut Evaluation<'_>) -> Result<V
     })
 }
 
-/// Whether all sources count values per slot.
-pub(super) fn are_counts(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<bool> {
-    Ok(common_unit(sources, evaluation)? == ValueUnit::Numbers("values".to_owned()))
+/// Whether all inputs count values per slot.
+pub(super) fn are_counts(inputs: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<bool> {
+    Ok(common_unit(inputs, evaluation)? == ValueUnit::Numbers("values".to_owned()))
 }
 
-/// Unit of all sources, if they agree.
-fn common_unit(sources: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<ValueUnit> {
+/// Unit of all inputs, if they agree.
+fn common_unit(inputs: &[PlanNode], evaluation: &mut Evaluation<'_>) -> Result<ValueUnit> {
     let mut all = ValueUnit::Dimensionless;
-    for source in sources {
-        let unit = evaluation.unit(source)?;
+    for input in inputs {
+        let unit = evaluation.unit(input)?;
         if all == ValueUnit::Dimensionless {
             all = unit;
         } else if unit != ValueUnit::Dimensionless && unit != all {
@@ -55,11 +55,11 @@ fn unit_of_call(call: &CallStage, evaluation: &mut Evaluation<'_>) -> Result<Val
         ValueUnit::Distributions(unit) | ValueUnit::Numbers(unit) if !unit.is_empty() => Some(unit),
         _ => None,
     };
-    let all = |evaluation: &mut Evaluation<'_>| common_unit(&call.sources, evaluation);
+    let all = |evaluation: &mut Evaluation<'_>| common_unit(&call.inputs, evaluation);
     Ok(match call.function.traits.unit {
         StreamUnitRule::Unknown => ValueUnit::Unknown,
         StreamUnitRule::Named(unit) => ValueUnit::Numbers(unit.to_owned()),
-        StreamUnitRule::Sources => all(evaluation)?,
+        StreamUnitRule::SameAsInputs => all(evaluation)?,
         StreamUnitRule::Rate => match call.arguments.duration("period") {
             None | Some(store::SECOND) => ValueUnit::Numbers("values/s".to_owned()),
             Some(_) => ValueUnit::Unknown,

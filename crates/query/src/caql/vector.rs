@@ -23,19 +23,19 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         .required("format", Format)
         .option("sloppy", SWITCH, DefaultValue::Number(0.0))
         .option("meta", SWITCH, DefaultValue::Number(1.0))
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table.add_alias("vector", "vector:pack");
     table
         .add_map("vector:unpack", Either, Kernel::per_step(unpack))
         .inputs(InputArity::Exactly(1))
         .shape(OutputShape::Other)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
     table
         .add_map("vector:drop", Either, Kernel::per_step(drop_keys))
         .variadic("key", Text)
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .quantiles(QuantileRule::Kept);
 }
 

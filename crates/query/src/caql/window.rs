@@ -28,7 +28,7 @@ use fold::{
 
 use super::arguments::Arguments;
 use super::ast::Constant;
-use super::function_table::StreamUnitRule::{Distributions, Named, Sources, Unknown};
+use super::function_table::StreamUnitRule::{Distributions, Named, SameAsInputs, Unknown};
 use super::function_table::{
     AverageOver, CaqlFunctionRow, FunctionTable, PERCENT, QuantileRule, ResampleRule,
 };
@@ -72,7 +72,7 @@ pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: 
     for (suffix, run) in numeric::<P>() {
         let unit = match suffix {
             "count" | "popvar" | "changes" | "resets" | "present" | "absent" => Unknown,
-            _ => Sources,
+            _ => SameAsInputs,
         };
         let row = add_window::<P>(table, package, suffix, Numbers, run).unit(unit);
         if suffix == "mean" {
@@ -81,7 +81,7 @@ pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: 
     }
     add_window::<P>(table, package, "percentile", Numbers, sorted_window::percentile::<P>)
         .required("percentile", PERCENT)
-        .unit(Sources);
+        .unit(SameAsInputs);
     let inverse = sorted_window::inverse_percentile::<P>;
     add_window::<P>(table, package, "inverse_percentile", Numbers, inverse)
         .required("threshold", Number)
@@ -89,7 +89,7 @@ pub(super) fn add_package<P: WindowPackage>(table: &mut FunctionTable, package: 
     add_window::<P>(table, package, "histogram", Numbers, merged::histogram::<P>)
         .output(OutputKind::Histograms)
         .unit(Distributions);
-    add_window::<P>(table, package, "merge", Histograms, merged::merge::<P>).unit(Sources);
+    add_window::<P>(table, package, "merge", Histograms, merged::merge::<P>).unit(SameAsInputs);
     let (alias, name) = (format!("histogram:{package}"), format!("{package}:merge"));
     let instead = if P::IS_ROLLING { "rolling:merge" } else { "window:merge" };
     table.add_alias(&alias, &name).deprecated(instead);
@@ -152,7 +152,7 @@ pub(super) fn add_aggregates<P: WindowPackage>(table: &mut FunctionTable) {
         let row = table
             .add_map(format!("aggregate:{suffix}"), Numbers, Kernel { margin: margin::<P>, run })
             .optional("period", PositiveDuration, MINUTE)
-            .unit(if suffix == "count" { Unknown } else { Sources })
+            .unit(if suffix == "count" { Unknown } else { SameAsInputs })
             .resample(ResampleRule::Numbers(fold));
         if suffix == "mean" {
             row.quantiles(QuantileRule::Average(AverageOver::Period));

@@ -11,7 +11,7 @@ use std::sync::atomic::AtomicUsize;
 
 use hist::Mixture;
 use model::{Gap, SeriesKind};
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 use crate::error::{Error, Result};
 use crate::eval::Evaluation;
@@ -166,7 +166,7 @@ impl Evaluation<'_> {
     ) -> Result<Vec<Option<StepValue>>> {
         let (columns, merged_columns) =
             self.columns(exact, steps, |evaluation, grid| evaluation.source.numbers(series, grid))?;
-        let add = |merged_columns: &mut Option<NumberSummary>, more: &Option<NumberSummary>| {
+        let add = |merged_columns: &mut Option<NumberAggregate>, more: &Option<NumberAggregate>| {
             match (merged_columns.as_mut(), more) {
                 (Some(merged_columns), Some(more)) => merged_columns.add(more),
                 (None, _) => *merged_columns = *more,
@@ -176,7 +176,7 @@ impl Evaluation<'_> {
         };
         let windows = self.windows(columns, merged_columns, add)?;
         let divisor = if exact.is_rate { seconds(exact.range) } else { 1.0 };
-        let value = |summary: Option<Option<NumberSummary>>| {
+        let value = |summary: Option<Option<NumberAggregate>>| {
             let summary = summary.flatten().filter(|summary| summary.count > 0)?;
             Some(StepValue::Number(summary.sum.value() / divisor))
         };
@@ -273,7 +273,7 @@ impl SampleCost for Mixture {
     }
 }
 
-impl SampleCost for Option<NumberSummary> {
+impl SampleCost for Option<NumberAggregate> {
     fn samples(&self) -> u64 {
         // Memory of this many numbers.
         5

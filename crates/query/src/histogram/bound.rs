@@ -12,7 +12,7 @@ use hist::Scheme;
 
 use super::BucketGrid;
 
-/// Index of values beyond the last bucket of a [`BucketGrid::Native`].
+/// Index of values beyond the last bucket of a [`BucketGrid::Scheme`].
 pub(super) const BEYOND_INDEX: i32 = i32::MAX;
 
 /// For Prometheus' entry `k` of 256: its distance in ulps above the greatest double not above
@@ -44,7 +44,7 @@ impl BucketGrid {
             BucketGrid::Custom(bounds) => {
                 (custom(i64::from(index) - 1, bounds), custom(index.into(), bounds))
             }
-            BucketGrid::Native(scheme) => {
+            BucketGrid::Scheme(scheme) => {
                 scheme.edges(index).unwrap_or_else(|| outside(scheme, index))
             }
         }
@@ -52,7 +52,7 @@ impl BucketGrid {
 
     /// Whether a bucket includes its upper bound rather than its lower one.
     pub(super) fn is_upper_inclusive(&self) -> bool {
-        let BucketGrid::Native(scheme) = self else { return true };
+        let BucketGrid::Scheme(scheme) = self else { return true };
         !matches!(scheme.family(), Scheme::LogLinear2(_) | Scheme::LogLinear10)
     }
 
@@ -61,7 +61,7 @@ impl BucketGrid {
         match self {
             BucketGrid::Exponential(_) => false,
             BucketGrid::Custom(_) => true,
-            BucketGrid::Native(scheme) => {
+            BucketGrid::Scheme(scheme) => {
                 !matches!(scheme.family(), Scheme::Exp2(_) | Scheme::Logarithmic(_))
             }
         }
@@ -158,7 +158,7 @@ mod tests {
             for scheme in
                 [Scheme::LogLinear10, Scheme::log_linear2(3).unwrap(), Scheme::log(0.01).unwrap()]
             {
-                let (lower, upper) = BucketGrid::Native(scheme).edges(index);
+                let (lower, upper) = BucketGrid::Scheme(scheme).edges(index);
                 assert!(lower <= upper);
             }
         }

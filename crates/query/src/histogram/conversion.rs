@@ -45,14 +45,14 @@ impl SchemeConversion {
             // This grid has no buckets nearer to zero.
             Scheme::LogLinear10 => {
                 let zero_threshold = zero_threshold.max(1e-128f64.next_down());
-                plain(BucketGrid::Native(scheme.clone()), zero_threshold)
+                plain(BucketGrid::Scheme(scheme.clone()), zero_threshold)
             }
             Scheme::Scaled(grid) => {
                 let base = SchemeConversion::new(grid.base(), 0.0);
                 let zero_threshold = zero_threshold.max(base.zero_threshold / grid.divisor());
-                plain(BucketGrid::Native(scheme.clone()), zero_threshold)
+                plain(BucketGrid::Scheme(scheme.clone()), zero_threshold)
             }
-            scheme => plain(BucketGrid::Native(scheme.clone()), zero_threshold),
+            scheme => plain(BucketGrid::Scheme(scheme.clone()), zero_threshold),
         }
     }
 
@@ -143,7 +143,7 @@ impl FloatHistogram {
             ..self.clone()
         };
         let exponential = match &self.grid {
-            BucketGrid::Native(Scheme::Exp2(grid)) => Some((*grid, 0)),
+            BucketGrid::Scheme(Scheme::Exp2(grid)) => Some((*grid, 0)),
             // Prometheus numbers a bucket by its upper bound, `hist` by its lower bound.
             BucketGrid::Exponential(schema) => Exp2::new(*schema).ok().map(|grid| (grid, 1)),
             _ => None,
@@ -152,10 +152,10 @@ impl FloatHistogram {
             BucketGrid::Custom(bounds) => {
                 BucketGrid::Custom(bounds.iter().map(|bound| bound / divisor).collect())
             }
-            BucketGrid::Native(scheme) => BucketGrid::Native(scheme.divide(divisor)),
+            BucketGrid::Scheme(scheme) => BucketGrid::Scheme(scheme.divide(divisor)),
             BucketGrid::Exponential(_) => {
                 let (grid, _) = exponential.expect("BUG: a schema of Prometheus is a scale");
-                BucketGrid::Native(Scheme::Exp2(grid).divide(divisor))
+                BucketGrid::Scheme(Scheme::Exp2(grid).divide(divisor))
             }
         };
         if let Some((grid, offset)) = exponential {
@@ -283,7 +283,7 @@ mod tests {
         mixture.add(&other).unwrap();
         let both = FloatHistogram::from(&mixture);
         assert!(
-            matches!(both.grid, BucketGrid::Native(Scheme::LogLinear2(_))) && both.count == 2.0
+            matches!(both.grid, BucketGrid::Scheme(Scheme::LogLinear2(_))) && both.count == 2.0
         );
     }
 }

@@ -20,7 +20,7 @@ impl FloatHistogram {
         match self.grid {
             BucketGrid::Exponential(schema) => number("schema", schema.into()),
             BucketGrid::Custom(_) => number("schema", -53.0),
-            BucketGrid::Native(_) => return None,
+            BucketGrid::Scheme(_) => return None,
         }
         number("count", self.count);
         number("sum", self.sum);

@@ -9,7 +9,7 @@
 const LN2_HIGH: f64 = 6.931_471_803_691_238e-1;
 const LN2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
-/// Coefficients of the odd function `(ln(1 + f) - f) / f` in `s = f / (2 + f)`.
+/// Coefficients of the even function `(ln(1 + f) - 2s) / s` in `s²`, with `s = f / (2 + f)`.
 const LOG: [f64; 7] = [
     6.666_666_666_666_735e-1,
     3.999_999_999_940_942e-1,
@@ -20,7 +20,7 @@ const LOG: [f64; 7] = [
     1.479_819_860_511_658_6e-1,
 ];
 
-/// Coefficients of `r (e^r + 1) / (e^r - 1)` in `r²`.
+/// Coefficients of `r (e^r + 1) / (e^r - 1)` in `r²`, without the constant 2.
 const EXP: [f64; 5] = [
     1.666_666_666_666_666_6e-1,
     -2.777_777_777_701_559_3e-3,

@@ -278,7 +278,7 @@ impl BucketGrid {
                 .scheme()
                 .zip(other.scheme())
                 .and_then(|(a, b)| a.common(&b))
-                .map(BucketGrid::Native)
+                .map(BucketGrid::Scheme)
                 .ok_or_else(|| IncompatibleHistograms::Schemes {
                     left: self.to_string(),
                     right: other.to_string(),
@@ -294,23 +294,23 @@ impl BucketGrid {
             (BucketGrid::Exponential(from), BucketGrid::Exponential(to)) => {
                 (shifted(*from, *to, i64::from(index) - 1) + 1) as i32
             }
-            (BucketGrid::Exponential(from), BucketGrid::Native(Scheme::Exp2(to))) => {
+            (BucketGrid::Exponential(from), BucketGrid::Scheme(Scheme::Exp2(to))) => {
                 shifted(*from, to.scale().into(), i64::from(index) - 1) as i32
             }
-            (BucketGrid::Native(Scheme::Exp2(from)), BucketGrid::Native(Scheme::Exp2(to))) => {
+            (BucketGrid::Scheme(Scheme::Exp2(from)), BucketGrid::Scheme(Scheme::Exp2(to))) => {
                 shifted(from.scale().into(), to.scale().into(), index.into()) as i32
             }
             (BucketGrid::Custom(from), BucketGrid::Custom(to)) => match custom_bound(from, index) {
                 Some(bound) => to.partition_point(|&wider| wider < bound) as i32,
                 None => to.len() as i32,
             },
-            (BucketGrid::Native(Scheme::Scaled(from)), BucketGrid::Native(Scheme::Scaled(to)))
+            (BucketGrid::Scheme(Scheme::Scaled(from)), BucketGrid::Scheme(Scheme::Scaled(to)))
                 if index != super::bound::BEYOND_INDEX =>
             {
-                let native = |scheme: &Scheme| BucketGrid::Native(scheme.clone());
+                let native = |scheme: &Scheme| BucketGrid::Scheme(scheme.clone());
                 native(from.base()).fold(index, &native(to.base()))
             }
-            (BucketGrid::Native(from), BucketGrid::Native(to))
+            (BucketGrid::Scheme(from), BucketGrid::Scheme(to))
                 if index != super::bound::BEYOND_INDEX =>
             {
                 from.edges(index).map_or(index, |(lower, _)| bucket_of(to, lower))
@@ -329,7 +329,7 @@ impl BucketGrid {
         match self {
             BucketGrid::Exponential(schema) => Scheme::exp2(*schema).ok(),
             BucketGrid::Custom(_) => None,
-            BucketGrid::Native(scheme) => Some(scheme.clone()),
+            BucketGrid::Scheme(scheme) => Some(scheme.clone()),
         }
     }
 }
@@ -338,8 +338,11 @@ impl fmt::Display for BucketGrid {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BucketGrid::Exponential(schema) => write!(out, "exponential schema {schema}"),
-            BucketGrid::Custom(bounds) => write!(out, "{} custom bounds", bounds.len()),
-            BucketGrid::Native(scheme) => scheme.fmt(out),
+            BucketGrid::Custom(bounds) => match bounds.len() {
+                1 => out.write_str("1 custom bound"),
+                n => write!(out, "{n} custom bounds"),
+            },
+            BucketGrid::Scheme(scheme) => scheme.fmt(out),
         }
     }
 }
@@ -451,7 +454,7 @@ mod tests {
         let before = a.clone();
         let custom = read("{{schema:-53 custom_values:[1]}}");
         assert_eq!(a.add(&custom), Err(IncompatibleHistograms::ExponentialWithCustom));
-        let native = FloatHistogram { grid: BucketGrid::Native(Scheme::LogLinear10), ..custom };
+        let native = FloatHistogram { grid: BucketGrid::Scheme(Scheme::LogLinear10), ..custom };
         assert!(matches!(a.sub(&native), Err(IncompatibleHistograms::Schemes { .. })));
         assert_eq!(a, before);
     }

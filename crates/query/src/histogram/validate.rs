@@ -92,7 +92,7 @@ impl FloatHistogram {
     fn check_bounds(&self, bounds: &[f64]) -> Result<(), InvalidHistogram> {
         for (position, &found) in bounds.iter().enumerate() {
             let rises = position == 0 || bounds[position - 1] < found;
-            if !rises || found.is_nan() || found == f64::INFINITY {
+            if !rises || !found.is_finite() {
                 return Err(InvalidHistogram::Bound { position, found });
             }
         }
@@ -134,11 +134,15 @@ mod tests {
         check("{{schema:-53 custom_values:[1 2] buckets:[1 1 1]}}", "");
         check(
             "{{schema:-53 custom_values:[1] buckets:[1 1 1]}}",
-            "histogram has bucket 2, outside the range of 1 custom bounds",
+            "histogram has bucket 2, outside the range of 1 custom bound",
         );
         check(
             "{{schema:-53 custom_values:[1 1]}}",
             "custom buckets: histogram custom bound 2 is 1, expected finite rising bounds",
+        );
+        check(
+            "{{schema:-53 custom_values:[-Inf 1]}}",
+            "custom buckets: histogram custom bound 1 is -Inf, expected finite rising bounds",
         );
         check("{{schema:-53 z_bucket:1}}", "custom buckets: must have no zero count");
         check(

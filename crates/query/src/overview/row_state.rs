@@ -10,7 +10,7 @@ use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
 use super::day_hours::{DayHours, WorstHour};
 use super::deviation::{DAYS, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts};
-use super::row_threshold::{RowThreshold, ThresholdSource};
+use super::row_threshold::{RowThreshold, ThresholdOrigin};
 use super::{OverviewTimes, RECENT};
 use crate::compare::merge_error;
 use crate::error::Result;
@@ -143,10 +143,10 @@ impl RowState {
     ) -> Option<RowThreshold> {
         let of_today = || {
             let value = self.today_learned.as_ref()?.value;
-            let source = ThresholdSource::Learned(times.today_start..times.now);
-            Some(RowThreshold { value, source })
+            let origin = ThresholdOrigin::Learned(times.today_start..times.now);
+            Some(RowThreshold { value, origin })
         };
-        user.map(|value| RowThreshold { value, source: ThresholdSource::User })
+        user.map(|value| RowThreshold { value, origin: ThresholdOrigin::User })
             .or_else(|| RowThreshold::declared(&self.recent))
             .or_else(|| RowThreshold::declared(&self.today))
             .or_else(|| self.learned.clone())

@@ -14,7 +14,7 @@ pub(crate) const VALUES_MIN: u64 = 500;
 
 /// Source of a threshold.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ThresholdSource {
+pub enum ThresholdOrigin {
     /// Set by the user.
     User,
     /// Declared by the program that records the values, which counts it exactly.
@@ -29,7 +29,7 @@ pub struct RowThreshold {
     /// Value, in the unit of the row.
     pub value: f64,
     /// Where it comes from.
-    pub source: ThresholdSource,
+    pub origin: ThresholdOrigin,
 }
 
 impl RowThreshold {
@@ -37,7 +37,7 @@ impl RowThreshold {
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
         let all = values.parts().iter().flat_map(|part| part.thresholds());
         let value = all.map(|threshold| threshold.value).min_by(f64::total_cmp)?;
-        Some(RowThreshold { value, source: ThresholdSource::Declared })
+        Some(RowThreshold { value, origin: ThresholdOrigin::Declared })
     }
 
     /// The upper bound of the 99th percentile: an estimate within its bucket would count values of
@@ -47,7 +47,7 @@ impl RowThreshold {
             return None;
         }
         let Bracket { upper: value, .. } = values.quantile(1.0 - EXPECTED_SHARE)?;
-        value.is_finite().then_some(RowThreshold { value, source: ThresholdSource::Learned(range) })
+        value.is_finite().then_some(RowThreshold { value, origin: ThresholdOrigin::Learned(range) })
     }
 }
 
@@ -70,7 +70,7 @@ mod tests {
         let learned = RowThreshold::learned(&of, 0..7).unwrap();
         let above = of.count_above(learned.value, LimitInclusion::Exclusive);
         assert!(above.upper as f64 <= expected_above(of.count()), "{above:?}");
-        assert_eq!(learned.source, ThresholdSource::Learned(0..7));
+        assert_eq!(learned.origin, ThresholdOrigin::Learned(0..7));
     }
 
     #[test]
@@ -83,7 +83,7 @@ mod tests {
     fn declared_threshold_is_the_smallest() {
         let declared = Histogram::default().with_thresholds(&[250.0, 500.0]).unwrap();
         let found = RowThreshold::declared(&Mixture::from(declared)).unwrap();
-        assert_eq!((found.value, found.source), (250.0, ThresholdSource::Declared));
+        assert_eq!((found.value, found.origin), (250.0, ThresholdOrigin::Declared));
         assert_eq!(RowThreshold::declared(&values(10)), None);
     }
 }

@@ -22,8 +22,8 @@ pub(crate) enum StageKind {
     Find(Box<MetricQuery>),
     /// Merged histograms of metrics: all, or those with equal tags of these categories.
     Merge { find: Box<MetricQuery>, by: Option<Vec<String>> },
-    /// Delayed sources, once for each delay in nanoseconds.
-    Delay { delays: Vec<i64>, sources: Vec<PlanNode> },
+    /// Delayed inputs, once for each delay in nanoseconds.
+    Delay { delays: Vec<i64>, inputs: Vec<PlanNode> },
     /// Function of streams.
     Call(Box<CallStage>),
 }
@@ -32,7 +32,7 @@ pub(crate) enum StageKind {
 pub(crate) struct CallStage {
     pub(crate) function: &'static Signature,
     pub(crate) arguments: Arguments,
-    pub(crate) sources: Vec<PlanNode>,
+    pub(crate) inputs: Vec<PlanNode>,
     /// Span of the name.
     pub(crate) span: SourceSpan,
 }

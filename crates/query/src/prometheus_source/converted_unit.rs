@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use hist::Mixture;
-use store::NumberSummary;
+use store::NumberAggregate;
 
 use crate::error::{Error, Result, SourceSpan};
 use crate::source::ColumnRead;
@@ -40,7 +40,7 @@ pub(super) fn divide_mixtures(read: &mut ColumnRead<Mixture>, divisor: f64) {
 }
 
 /// Divides sums of numbers.
-pub(super) fn divide_numbers(read: &mut ColumnRead<Option<NumberSummary>>, divisor: f64) {
+pub(super) fn divide_numbers(read: &mut ColumnRead<Option<NumberAggregate>>, divisor: f64) {
     if divisor != 1.0 {
         read.values.iter_mut().flatten().for_each(|sum| *sum = sum.divide(divisor));
     }
@@ -60,8 +60,8 @@ pub(super) fn add_mixtures(all: &mut ColumnRead<Mixture>, more: ColumnRead<Mixtu
 
 /// Adds the sums of each column.
 pub(super) fn add_numbers(
-    all: &mut ColumnRead<Option<NumberSummary>>,
-    more: ColumnRead<Option<NumberSummary>>,
+    all: &mut ColumnRead<Option<NumberAggregate>>,
+    more: ColumnRead<Option<NumberAggregate>>,
 ) {
     all.gaps.extend(more.gaps);
     for (sum, more) in all.values.iter_mut().zip(more.values) {

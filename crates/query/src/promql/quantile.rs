@@ -13,7 +13,7 @@ pub use native::{NanEffect, average, fraction, quantile, stddev, variance};
 
 /// Quantile estimate with bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QuantileEstimate {
+pub struct StatisticEstimate {
     /// Prometheus' result.
     pub estimate: f64,
     /// Lower bound of the true value.
@@ -22,18 +22,18 @@ pub struct QuantileEstimate {
     pub upper: f64,
 }
 
-impl QuantileEstimate {
+impl StatisticEstimate {
     /// Exact number, or NaN, which has no bounds.
-    pub fn exact(value: f64) -> QuantileEstimate {
-        QuantileEstimate { estimate: value, lower: value, upper: value }
+    pub fn exact(value: f64) -> StatisticEstimate {
+        StatisticEstimate { estimate: value, lower: value, upper: value }
     }
 
     /// Bounds, widened to the estimate if rounding has put it outside. NaN has no bounds.
-    fn new(lower: f64, estimate: f64, upper: f64) -> QuantileEstimate {
+    fn new(lower: f64, estimate: f64, upper: f64) -> StatisticEstimate {
         if estimate.is_nan() {
-            return QuantileEstimate::exact(estimate);
+            return StatisticEstimate::exact(estimate);
         }
-        QuantileEstimate { estimate, lower: lower.min(estimate), upper: upper.max(estimate) }
+        StatisticEstimate { estimate, lower: lower.min(estimate), upper: upper.max(estimate) }
     }
 }
 

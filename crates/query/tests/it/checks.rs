@@ -179,7 +179,7 @@ fn check_answer(answer: &QueryResult, language: Language, what: &dyn Fn() -> Str
             assert_eq!(numbers.len(), count, "{}", what());
             return;
         }
-        ResultData::Text(_) | ResultData::Points(_) => return,
+        ResultData::Text(_) | ResultData::RawSamples(_) => return,
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams,
     };
     for stream in streams {

@@ -52,7 +52,7 @@ impl ActualResult {
             ResultData::Matrix(streams) => {
                 ActualResult::Matrix(streams.into_iter().map(row).collect())
             }
-            ResultData::Points(all) => {
+            ResultData::RawSamples(all) => {
                 let row = |samples: query::SeriesPoints| ResultRow {
                     labels: samples.labels,
                     points: samples.points.into_iter().map(|r| (r.time, r.value)).collect(),
@@ -120,7 +120,7 @@ fn show_histogram(histogram: &FloatHistogram) -> String {
     let grid = match &histogram.grid {
         BucketGrid::Exponential(schema) => format!("schema:{schema}"),
         BucketGrid::Custom(bounds) => format!("schema:-53 custom_values:{bounds:?}"),
-        BucketGrid::Native(scheme) => format!("{scheme:?}"),
+        BucketGrid::Scheme(scheme) => format!("{scheme:?}"),
     };
     let mut shown = format!("{{{{{grid} count:{count} sum:{sum}");
     if *zero_count != 0.0 || *zero_threshold != 0.0 {

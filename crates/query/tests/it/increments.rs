@@ -19,7 +19,7 @@ use query::{
     execute, promql,
 };
 use sim::SimDisk;
-use store::{HistogramIncrements, MINUTE, NumberSummary, Options, SECOND, Store, TimeGrid};
+use store::{HistogramIncrements, MINUTE, NumberAggregate, Options, SECOND, Store, TimeGrid};
 
 const START: i64 = 1_600_000_020 * SECOND;
 const CUMULATIVE: SeriesKind = SeriesKind::Histogram(Temporality::Cumulative);
@@ -67,7 +67,7 @@ impl Source for ReadCounter<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         self.source.numbers(series, grid)
     }
 }

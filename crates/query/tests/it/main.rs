@@ -27,8 +27,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Scripts of a directory, by name.
-fn scripts(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
+fn scripts(dir: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir).unwrap_or_else(|error| panic!("{dir:?}: {error}"));
     let paths = entries.map(|entry| entry.expect("a directory can be listed").path());
     let is_script = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "test");
     let mut paths: Vec<PathBuf> = paths.filter(is_script).collect();
@@ -62,13 +62,13 @@ fn our_scripts() {
 #[test]
 #[ignore = "needs TOPDECK_PROMQLTEST, a directory of Prometheus' scripts"]
 fn prometheus_scripts() {
-    let folder = std::env::var("TOPDECK_PROMQLTEST").expect("TOPDECK_PROMQLTEST names a directory");
+    let dir = std::env::var("TOPDECK_PROMQLTEST").expect("TOPDECK_PROMQLTEST names a directory");
     let known = fs::read_to_string(data("prometheus-scripts.txt")).unwrap_or_default();
     let known = expected_failures(&known);
     let mut wrong = String::new();
     let mut table = String::new();
     let (mut passed, mut failed) = (0, 0);
-    for path in scripts(Path::new(&folder)) {
+    for path in scripts(Path::new(&dir)) {
         let report = run::run(&fs::read_to_string(&path).expect("a script can be read"));
         let count = report.failures.len();
         let _ = writeln!(table, "{:<28}{:>6} passed {count:>5} failed", name(&path), report.passed);

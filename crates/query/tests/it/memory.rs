@@ -13,7 +13,7 @@ use query::{
     ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, SeriesHandle, SeriesPoint,
     Source, StepValue, is_stale,
 };
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 use crate::script::LoadCommand;
 
@@ -155,7 +155,7 @@ impl Source for ScriptSource {
         &self,
         _: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
     }
 }

@@ -8,7 +8,7 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
 use query::overview::deviation::Deviation;
-use query::overview::row_threshold::ThresholdSource;
+use query::overview::row_threshold::ThresholdOrigin;
 use query::overview::{
     MEMORY_BYTES_MAX, Overview, OverviewPage, OverviewRow, OverviewTimes, PageRange, RowGroup,
     RowStatus,
@@ -164,7 +164,7 @@ fn threshold_is_last_weeks_p99_and_a_slow_hour_is_affected_and_unusual() {
     assert_eq!((&usual.key.name[..], usual.state()), ("usual", RowStatus::Usual));
     let threshold = slow.threshold.as_ref().unwrap();
     let day = now - now.rem_euclid(DAY);
-    assert_eq!(threshold.source, ThresholdSource::Learned(day - 7 * DAY..day));
+    assert_eq!(threshold.origin, ThresholdOrigin::Learned(day - 7 * DAY..day));
     // 107 to 117 ms on the slowest day; the values now begin at 400 ms.
     assert!((110.0..120.0).contains(&threshold.value), "{threshold:?}");
     assert_eq!(slow.above.0.unwrap().estimate, 100);
@@ -273,7 +273,7 @@ fn what_was_not_read_in_time_is_unknown_until_the_next_refresh() {
     overview.refresh(&view, times, (budget, &|| Duration::ZERO)).unwrap();
     let page = overview.page(ALL, &|_| Some(105.0));
     assert_eq!((page.incomplete, page.rows[0].state()), (0, RowStatus::Affected));
-    assert_eq!(page.rows[0].threshold.as_ref().unwrap().source, ThresholdSource::User);
+    assert_eq!(page.rows[0].threshold.as_ref().unwrap().origin, ThresholdOrigin::User);
 }
 
 #[test]

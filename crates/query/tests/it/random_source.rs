@@ -12,7 +12,7 @@ use query::{
     BucketGrid, ColumnRead, FloatHistogram, LabelSet, NAME, ResetHint, Result, STALE_BITS,
     SeriesHandle, SeriesPoint, Source, StepValue,
 };
-use store::NumberSummary;
+use store::NumberAggregate;
 
 use super::choice::ByteChoices;
 use super::words::NAMES;
@@ -163,7 +163,7 @@ fn histogram(choice: &mut ByteChoices<'_>) -> FloatHistogram {
     let grid = match choice.below(4) {
         0 | 1 => BucketGrid::Exponential(choice.below(13) as i32 - 4),
         2 => BucketGrid::Custom([-1.0, 0.5, 3.0].into()),
-        _ => BucketGrid::Native(scheme(choice)),
+        _ => BucketGrid::Scheme(scheme(choice)),
     };
     let is_custom = matches!(grid, BucketGrid::Custom(_));
     let mut counts = |least: i32, most: i32| {
@@ -230,13 +230,13 @@ impl Source for RandomSource {
         &self,
         series: &[&SeriesHandle],
         grid: store::TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
-        let mut values: Vec<Option<NumberSummary>> = vec![None; grid.columns as usize];
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
+        let mut values: Vec<Option<NumberAggregate>> = vec![None; grid.columns as usize];
         self.for_each_value(series, grid, |at, value| {
             if let StepValue::Number(number) = value {
                 match &mut values[at] {
-                    Some(sum) => sum.add(&NumberSummary::of_number(*number)),
-                    empty => *empty = Some(NumberSummary::of_number(*number)),
+                    Some(sum) => sum.add(&NumberAggregate::of_number(*number)),
+                    empty => *empty = Some(NumberAggregate::of_number(*number)),
                 }
             }
         });

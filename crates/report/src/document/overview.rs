@@ -10,7 +10,7 @@ use model::selector;
 use query::overview::day_hours::WorstHour;
 use query::overview::deviation::Deviation;
 use query::overview::mini_heatmap::{BINS, COLUMNS, MiniHeatmap};
-use query::overview::row_threshold::{RowThreshold, ThresholdSource};
+use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
 use query::overview::{OverviewPage, OverviewRow, PageRange, RECENT, RowKey, RowStatus};
 
 use super::{count, gap, labels, unit_json};
@@ -114,16 +114,16 @@ fn selector_text(key: &RowKey, has_unit: bool) -> String {
 }
 
 fn threshold_json(threshold: &RowThreshold) -> Json {
-    let learned = match &threshold.source {
-        ThresholdSource::Learned(range) => Some(range),
-        ThresholdSource::User | ThresholdSource::Declared => None,
+    let learned = match &threshold.origin {
+        ThresholdOrigin::Learned(range) => Some(range),
+        ThresholdOrigin::User | ThresholdOrigin::Declared => None,
     };
-    let source = match threshold.source {
-        ThresholdSource::User => "user",
-        ThresholdSource::Declared => "declared",
-        ThresholdSource::Learned(_) => "p99",
+    let origin = match threshold.origin {
+        ThresholdOrigin::User => "user",
+        ThresholdOrigin::Declared => "declared",
+        ThresholdOrigin::Learned(_) => "p99",
     };
-    let mut fields = vec![("value", number(threshold.value)), ("source", Text(source.to_owned()))];
+    let mut fields = vec![("value", number(threshold.value)), ("origin", Text(origin.to_owned()))];
     if let Some(range) = learned {
         fields.push(("start_ns", Integer(range.start.into())));
         fields.push(("end_ns", Integer(range.end.into())));

@@ -31,7 +31,7 @@ pub fn to_json(result: &QueryResult, maxima: &[Maxima], cells: CellEncoding) -> 
         ResultData::Matrix(streams) => {
             ("matrix", List(streams.iter().map(|it| stream_json(result, it, cells)).collect()))
         }
-        ResultData::Points(series) => {
+        ResultData::RawSamples(series) => {
             let series = series.iter().map(|series| {
                 let samples = series.points.iter().map(|it| sample_json(it, cells)).collect();
                 Object(vec![
@@ -103,7 +103,7 @@ pub fn from_json(document: &Value, queries: Vec<MaxQuery>) -> Result<(QueryResul
         "text" => ResultData::Text(data.text()?.to_owned()),
         "vector" => ResultData::Vector(read_streams(data, &steps)?),
         "matrix" => ResultData::Matrix(read_streams(data, &steps)?),
-        "samples" => ResultData::Points(data.list()?.map(read_series).collect::<Result<_>>()?),
+        "samples" => ResultData::RawSamples(data.list()?.map(read_series).collect::<Result<_>>()?),
         other => bail!("cannot read the answer: unknown kind {other:?}"),
     };
     let mut warnings = QueryWarnings::default();
@@ -313,7 +313,7 @@ pub fn data_bytes(data: &ResultData) -> usize {
         ResultData::Scalar(numbers) => numbers.len() * (size_of::<f64>() + POINT_BYTES),
         ResultData::Text(text) => 2 * text.len(),
         ResultData::Vector(streams) | ResultData::Matrix(streams) => streams_bytes(streams),
-        ResultData::Points(series) => {
+        ResultData::RawSamples(series) => {
             let one = |of: &SeriesPoint| {
                 size_of::<SeriesPoint>() + POINT_BYTES + FIELD_BYTES + value_bytes(&of.value)
             };

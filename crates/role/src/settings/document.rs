@@ -8,13 +8,13 @@ use toml::de::{DeTable, DeValue, Deserializer};
 
 use crate::settings::problem::{Problem, Problems};
 use crate::settings::unread_keys::UnreadKeys;
-use crate::settings::value::with_folder;
+use crate::settings::value::with_dir;
 
 /// A settings file.
 #[derive(Debug)]
 pub struct Document<'a> {
     text: &'a str,
-    folder: &'a Path,
+    dir: &'a Path,
     root: DeTable<'a>,
     unread: UnreadKeys,
 }
@@ -53,15 +53,15 @@ impl<'a> TableRef<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses a file; relative paths in it are resolved against `folder`.
-    pub fn parse(text: &'a str, folder: &'a Path) -> Result<Document<'a>, Problems> {
+    /// Parses a file; relative paths in it are resolved against `dir`.
+    pub fn parse(text: &'a str, dir: &'a Path) -> Result<Document<'a>, Problems> {
         let root = DeTable::parse(text).map_err(|error| Problems::of_toml(text, &error))?;
-        Ok(Document { text, folder, root: root.into_inner(), unread: UnreadKeys::new(false) })
+        Ok(Document { text, dir, root: root.into_inner(), unread: UnreadKeys::new(false) })
     }
 
     /// Parses a file as far as possible; returns its syntax errors, too. An error in the header of
     /// a table leaves its keys without a table: then there is no document.
-    pub fn parse_recoverable(text: &'a str, folder: &'a Path) -> (Option<Document<'a>>, Problems) {
+    pub fn parse_recoverable(text: &'a str, dir: &'a Path) -> (Option<Document<'a>>, Problems) {
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut problems = Problems::default();
         errors.iter().for_each(|error| problems.extend(Problems::of_toml(text, error)));
@@ -70,7 +70,7 @@ impl<'a> Document<'a> {
             return (None, problems);
         }
         let unread = UnreadKeys::new(!problems.is_empty());
-        (Some(Document { text, folder, root: root.into_inner(), unread }), problems)
+        (Some(Document { text, dir, root: root.into_inner(), unread }), problems)
     }
 
     /// Replaces values that could not be read, so that reading again finds other problems. Returns
@@ -97,7 +97,7 @@ impl<'a> Document<'a> {
             entries.map(|(key, value)| (key.clone(), value.clone())).collect();
         let start = start.flatten().unwrap_or(0);
         let deserializer = Deserializer::from(Spanned::new(start..start, entries));
-        let read = with_folder(self.folder, || T::deserialize(deserializer));
+        let read = with_dir(self.dir, || T::deserialize(deserializer));
         read.map_err(|error| Problems::of_toml(self.text, &error))
     }
 
@@ -107,8 +107,8 @@ impl<'a> Document<'a> {
     }
 
     /// The directory against which relative paths are resolved.
-    pub fn folder(&self) -> &Path {
-        self.folder
+    pub fn dir(&self) -> &Path {
+        self.dir
     }
 
     /// Problems at positions in bytes, found by an owner that reads values by itself.

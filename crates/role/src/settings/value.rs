@@ -55,21 +55,21 @@ impl AsRef<Path> for FilePath {
 thread_local! {
     /// The directory against which [`FilePath`]s are resolved while a file is read. A thread local,
     /// because deserializing cannot pass context down to values.
-    static FOLDER: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
+    static DIR: RefCell<PathBuf> = const { RefCell::new(PathBuf::new()) };
 }
 
-/// Runs `read` with `folder` as the base of relative paths.
-pub(crate) fn with_folder<T>(folder: &Path, read: impl FnOnce() -> T) -> T {
-    let before = FOLDER.replace(folder.to_owned());
+/// Runs `read` with `dir` as the base of relative paths.
+pub(crate) fn with_dir<T>(dir: &Path, read: impl FnOnce() -> T) -> T {
+    let before = DIR.replace(dir.to_owned());
     let read = read();
-    FOLDER.set(before);
+    DIR.set(before);
     read
 }
 
 impl<'de> Deserialize<'de> for FilePath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FilePath, D::Error> {
         let path = PathBuf::deserialize(deserializer)?;
-        Ok(FilePath(FOLDER.with_borrow(|folder| folder.join(path))))
+        Ok(FilePath(DIR.with_borrow(|dir| dir.join(path))))
     }
 }
 
@@ -197,10 +197,10 @@ mod tests {
     }
 
     #[test]
-    fn relative_paths_are_resolved_against_the_settings_folder() {
-        let read = |folder: &str, path: &str| {
+    fn relative_paths_are_resolved_against_the_settings_directory() {
+        let read = |dir: &str, path: &str| {
             let path = serde::de::value::StrDeserializer::<serde::de::value::Error>::new(path);
-            with_folder(Path::new(folder), || FilePath::deserialize(path)).unwrap()
+            with_dir(Path::new(dir), || FilePath::deserialize(path)).unwrap()
         };
         assert_eq!(&*read("/etc/topdeck", "token"), Path::new("/etc/topdeck/token"));
         assert_eq!(&*read("/etc/topdeck", "/run/token"), Path::new("/run/token"));

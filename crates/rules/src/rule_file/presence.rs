@@ -7,7 +7,7 @@
 use query::promql::{Expr, ExprKind, Options, ValueType, parse};
 
 /// Expression of the series with data; `None` if the condition is not a comparison of a vector
-/// with a number.
+/// with a number without `bool`.
 pub(super) fn presence_expression(text: &str, options: &Options) -> Option<String> {
     let expression = parse(text, options).ok()?;
     let vector = compared_vector(&expression)?;

@@ -98,16 +98,16 @@ fn links_are_not_followed_without_openat2() {
     let root = TestRoot::new();
     root.file("var/tmp/mmv/x", "");
     root.link("link", "var/tmp");
-    let folder = open_root(&root.0).unwrap();
+    let dir = open_root(&root.0).unwrap();
     let opens = |path: &str| {
-        open_without_links(&folder, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
+        open_without_links(&dir, Path::new(path), OFlags::DIRECTORY | OFlags::RDONLY).is_some()
     };
     assert!(opens("var/tmp/mmv") && opens("var"));
     assert!(!opens("link") && !opens("link/mmv") && !opens("../var") && !opens("var/tmp/mmv/x"));
 }
 
 #[test]
-fn pcp_conf_names_the_folder() {
+fn pcp_conf_names_the_directory() {
     let root = TestRoot::new();
     root.file("var/lib/pcp/tmp/mmv/a", "");
     root.file("var/tmp/mmv/b", "");
@@ -129,7 +129,7 @@ fn only_regular_files_are_read() {
     let root = TestRoot::new();
     root.file("var/tmp/mmv/real", "real");
     root.link("var/tmp/mmv/link", "real");
-    create_dir_all(root.0.join("var/tmp/mmv/folder")).unwrap();
+    create_dir_all(root.0.join("var/tmp/mmv/directory")).unwrap();
     let pipe = root.0.join("var/tmp/mmv/pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     for found in find_mmv_files(&root.0, None).unwrap() {

@@ -17,7 +17,7 @@ use super::layout::{
     TableHeader, put_row,
 };
 use super::{CollectionInfo, Error, ProcessRow, Result};
-use crate::folder::TMPFS;
+use crate::metrics_dir::TMPFS;
 
 /// Name of the file in its directory.
 pub const FILE_NAME: &str = "processes.tdp";
@@ -38,7 +38,7 @@ const PAGE: usize = 4_096;
 #[derive(Debug)]
 pub struct TableWriter {
     path: PathBuf,
-    folder: OwnedFd,
+    dir: OwnedFd,
     /// Lock, held while the writer exists.
     _lock: OwnedFd,
     file: Option<(File, TableHeader)>,
@@ -51,23 +51,23 @@ pub struct TableWriter {
 impl TableWriter {
     /// Becomes the publisher of [`FILE_NAME`] in a directory, which must be on tmpfs. The first
     /// table creates the file.
-    pub fn new(folder: &Path) -> Result<TableWriter> {
+    pub fn new(dir: &Path) -> Result<TableWriter> {
         let failed = |doing, path: &Path| {
             let path = path.to_owned();
             move |error: Errno| Error::Io { action: doing, path, source: error.into() }
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let at = open(folder, flags, Mode::empty()).map_err(failed("open", folder))?;
-        let kind = fstatfs(&at).map_err(failed("ask about", folder))?.f_type;
+        let at = open(dir, flags, Mode::empty()).map_err(failed("open", dir))?;
+        let kind = fstatfs(&at).map_err(failed("ask about", dir))?.f_type;
         if kind as i64 != TMPFS {
-            return Err(Error::NotTmpfs { path: folder.to_owned() });
+            return Err(Error::NotTmpfs { path: dir.to_owned() });
         }
         // Only the owner may open it: other users could lock it otherwise.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock_path = folder.join(LOCK_NAME);
+        let lock_path = dir.join(LOCK_NAME);
         let lock = openat(&at, LOCK_NAME, flags, Mode::RUSR | Mode::WUSR);
         let lock = lock.map_err(failed("open", &lock_path))?;
-        let path = folder.join(FILE_NAME);
+        let path = dir.join(FILE_NAME);
         flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
             Errno::WOULDBLOCK => Error::WriterExists { path: path.clone() },
             error => failed("lock", &lock_path)(error),
@@ -75,7 +75,7 @@ impl TableWriter {
         let (file, generation, is_seen, rows) = (None, 0, false, Vec::new());
         Ok(TableWriter {
             path,
-            folder: at,
+            dir: at,
             _lock: lock,
             file,
             generation,
@@ -116,7 +116,7 @@ impl TableWriter {
         written.map_err(|source| Error::Io { action: "write", path: self.path.clone(), source })?;
         if generation == 1 {
             // Renamed after the first table is complete.
-            renameat(&self.folder, NEW_NAME, &self.folder, FILE_NAME)
+            renameat(&self.dir, NEW_NAME, &self.dir, FILE_NAME)
                 .map_err(|error| self.io_error("rename", NEW_NAME, error))?;
         }
         (self.generation, self.is_published) = (generation, true);
@@ -130,10 +130,10 @@ impl TableWriter {
         let capacity = (BUFFER_HEAD_BYTES + rows * ROW_BYTES).next_multiple_of(PAGE) as u64;
         let header = TableHeader { capacity, ticks_per_second };
         // Left by a killed process; this process holds the lock.
-        let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
+        let _ = unlinkat(&self.dir, NEW_NAME, AtFlags::empty());
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&self.folder, NEW_NAME, flags, Mode::RUSR | Mode::WUSR)
+        let file = openat(&self.dir, NEW_NAME, flags, Mode::RUSR | Mode::WUSR)
             .map_err(|error| self.io_error("create", NEW_NAME, error))?;
         let reserved = fallocate(&file, FallocateFlags::empty(), 0, header.file_bytes());
         let reserved =
@@ -150,7 +150,7 @@ impl TableWriter {
                 })
             })
             .inspect_err(|_| {
-                let _ = unlinkat(&self.folder, NEW_NAME, AtFlags::empty());
+                let _ = unlinkat(&self.dir, NEW_NAME, AtFlags::empty());
             })?;
         Ok((file, header))
     }
@@ -163,7 +163,7 @@ impl TableWriter {
 impl Drop for TableWriter {
     fn drop(&mut self) {
         if self.is_published {
-            let _ = unlinkat(&self.folder, FILE_NAME, AtFlags::empty());
+            let _ = unlinkat(&self.dir, FILE_NAME, AtFlags::empty());
         }
     }
 }

@@ -47,8 +47,9 @@ impl MetricsFileReader {
 
     /// Lanes in which the small cells have space.
     fn lanes_with(&self, small: usize, bytes: usize) -> impl Iterator<Item = usize> {
-        (0..self.lanes())
-            .filter(move |&lane| small.saturating_add(bytes) <= self.source.small_reserved(lane))
+        (0..self.lanes()).filter(move |&lane| {
+            small.saturating_add(bytes) <= self.source.reserved_small_cells(lane)
+        })
     }
 
     /// Number of values of a histogram, including records in progress: one word per lane instead of
@@ -71,14 +72,14 @@ impl MetricsFileReader {
     }
 
     fn read_shared(&self, small: usize) -> Result<u64> {
-        if small.saturating_add(8) > self.source.small_reserved(0) {
+        if small.saturating_add(8) > self.source.reserved_small_cells(0) {
             return Ok(0);
         }
         self.source.small(0, small)
     }
 
     fn text_value(&self, budget: &ReadBudget, small: usize) -> Result<MetricValue> {
-        if small.saturating_add(layout::TEXT_BYTES) > self.source.small_reserved(0) {
+        if small.saturating_add(layout::TEXT_BYTES) > self.source.reserved_small_cells(0) {
             return Ok(MetricValue::Text(String::new()));
         }
         let read =

@@ -16,9 +16,9 @@ pub(crate) const CHECKS: [(&str, Check); 4] =
 /// Words of a file in topdeck's format: an offset of four bytes and a word of eight each,
 /// little-endian.
 fn topdeck(bytes: &[u8]) {
-    let folder = std::env::temp_dir();
+    let dir = std::env::temp_dir();
     let thread = std::thread::current().id();
-    let path = folder.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
+    let path = dir.join(format!("topdeck-check-{}-{thread:?}.tdk", std::process::id()));
     // Whole lanes: a file that ends inside a lane would make a read beyond its end look like a bug
     // of the reader.
     sparse(&path, bytes, 2);

@@ -42,16 +42,16 @@ fn line(metric: &ProcessMetric) -> String {
 
 #[test]
 fn version_1_is_read() {
-    let folder = std::env::temp_dir().join(format!("topdeck-golden-{}.tdk", std::process::id()));
-    sparse(&folder, &std::fs::read(words()).expect("the golden file"), 2);
+    let dir = std::env::temp_dir().join(format!("topdeck-golden-{}.tdk", std::process::id()));
+    sparse(&dir, &std::fs::read(words()).expect("the golden file"), 2);
     let mut all = Vec::new();
     for attach in [MetricsFileReader::attach, MetricsFileReader::attach_copy] {
-        let mut reader = attach(&folder).expect("it is read");
+        let mut reader = attach(&dir).expect("it is read");
         let metrics = reader.metrics().expect("metrics");
         all.push(metrics.iter().map(line).collect::<String>());
         assert!(reader.process().has_exited);
     }
-    let _ = std::fs::remove_file(&folder);
+    let _ = std::fs::remove_file(&dir);
     assert_eq!(all[0], all[1]);
     expect![[r#"
         answered_total [("route", "home")] [] "Answers." Other None: Counter(Unsigned(42))
@@ -99,18 +99,17 @@ fn golden_child() {
 #[test]
 #[ignore = "writes testdata/shm; for another version of the format"]
 fn write_golden() {
-    let folder = PathBuf::from(format!("/dev/shm/topdeck-golden-{}", std::process::id()));
-    let _ = std::fs::create_dir(&folder);
+    let dir = PathBuf::from(format!("/dev/shm/topdeck-golden-{}", std::process::id()));
+    let _ = std::fs::create_dir(&dir);
     let status = std::process::Command::new(std::env::current_exe().expect("this program"))
         // The command line is in the file; it must not contain the path of the build.
         .arg0("it")
         .args(["--exact", "golden::golden_child", "--test-threads=1"])
         .env("TOPDECK_SHM_TEST_ROLE", "golden")
-        .env(shm::ENV_VARIABLE, &folder)
+        .env(shm::ENV_VARIABLE, &dir)
         .status();
     assert!(status.expect("a child").success());
-    let path =
-        std::fs::read_dir(&folder).expect("the directory").next().expect("a file").expect("it");
+    let path = std::fs::read_dir(&dir).expect("the directory").next().expect("a file").expect("it");
     let file = std::fs::File::open(path.path()).expect("the file");
     let bytes = file.metadata().expect("its length").len();
     let mut words = Vec::new();
@@ -125,11 +124,11 @@ fn write_golden() {
             }
         }
     }
-    std::fs::create_dir_all(words_folder()).expect("testdata/shm");
+    std::fs::create_dir_all(words_dir()).expect("testdata/shm");
     std::fs::write(self::words(), words).expect("the golden file");
-    let _ = std::fs::remove_dir_all(&folder);
+    let _ = std::fs::remove_dir_all(&dir);
 }
 
-fn words_folder() -> PathBuf {
+fn words_dir() -> PathBuf {
     words().parent().expect("a directory").to_owned()
 }

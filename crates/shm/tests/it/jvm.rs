@@ -22,7 +22,7 @@ public class Sleeps {
 /// A JVM that is stopped on drop, and its directory.
 struct TestJvm {
     child: Child,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl Drop for TestJvm {
@@ -35,19 +35,19 @@ impl Drop for TestJvm {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = std::fs::remove_dir_all(&self.folder);
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 
 /// `None`, with the reason printed, if there is no Java or it cannot be started this way.
 fn start(name: &str, command: impl FnOnce(&Path) -> Command) -> Option<TestJvm> {
-    let folder = std::env::temp_dir().join(format!("topdeck-jvm-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let program = folder.join("Sleeps.java");
+    let dir = std::env::temp_dir().join(format!("topdeck-jvm-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let program = dir.join("Sleeps.java");
     std::fs::write(&program, PROGRAM).unwrap();
     let child = command(&program).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut jvm = match child {
-        Ok(child) => TestJvm { child, folder },
+        Ok(child) => TestJvm { child, dir },
         Err(error) => {
             println!("skipped: it cannot be started: {error}");
             return None;

@@ -76,7 +76,7 @@ fn page_lists_kind_role_and_state_numbers() {
     for (number, what) in [
         (state::BUILDING, "being made"),
         (state::LIVE, "live"),
-        (state::ENDED, "ended"),
+        (state::EXITED, "exited"),
         (state::REPLACED, "replaced"),
     ] {
         assert!(PAGE.contains(&format!("{number} {what}")), "{what}");

@@ -1,7 +1,6 @@
 //! Integration tests in one binary.
 
 mod checks;
-mod folder;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
@@ -14,3 +13,4 @@ mod page;
 mod processes;
 mod recording;
 mod table;
+mod test_dir;

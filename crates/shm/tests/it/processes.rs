@@ -11,24 +11,24 @@ use std::time::Duration;
 use shm::snapshot::{MetricValue, NumericValue};
 use shm::{MetricBuilder, MetricsFileReader};
 
-use crate::folder::TestFolder;
+use crate::test_dir::TestDir;
 
 /// Role of a child: tests with the suffix `_child` do nothing without it.
 const ROLE: &str = "TOPDECK_SHM_TEST_ROLE";
 
-fn child(role: &str, folder: &Path) -> Command {
+fn child(role: &str, dir: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     let name = format!("processes::{role}_child");
     command.args(["--exact", &name, "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, role).env(shm::ENV_VARIABLE, folder).stdout(Stdio::null());
+    command.env(ROLE, role).env(shm::ENV_VARIABLE, dir).stdout(Stdio::null());
     command
 }
 
 /// Runs a child to its end. It must print that a test passed: an unknown test name would run
 /// nothing and succeed.
 #[track_caller]
-fn run(role: &str, folder: &Path) {
-    let child = child(role, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
+fn run(role: &str, dir: &Path) {
+    let child = child(role, dir).stdout(Stdio::piped()).stderr(Stdio::piped()).output();
     let output = child.expect("a child");
     let told = [output.stdout, output.stderr].concat();
     let told = String::from_utf8_lossy(&told);
@@ -55,9 +55,9 @@ fn value(path: &Path, name: &str) -> MetricValue {
 }
 
 /// Waits for a file whose counter has reached a value.
-fn wait_for(folder: &TestFolder, name: &str, least: u64) -> PathBuf {
+fn wait_for(dir: &TestDir, name: &str, least: u64) -> PathBuf {
     for _ in 0..12_000 {
-        let found = folder.files().into_iter().find(|path| {
+        let found = dir.files().into_iter().find(|path| {
             let metrics = MetricsFileReader::attach(path).and_then(|mut reader| reader.metrics());
             metrics.unwrap_or_default().iter().any(|one| {
                 one.name == name
@@ -100,9 +100,9 @@ fn killed_child() {
 
 #[test]
 fn killed_process_leaves_its_counts() {
-    let Some(folder) = TestFolder::new() else { return };
-    let child = child("killed", &folder.0).spawn().expect("a child");
-    let path = wait_for(&folder, "done_total", 100_000);
+    let Some(dir) = TestDir::new() else { return };
+    let child = child("killed", &dir.0).spawn().expect("a child");
+    let path = wait_for(&dir, "done_total", 100_000);
     kill_and_wait(child);
     // Each record is in the histogram before it is counted as done.
     let done = count(&path, "done_total");
@@ -139,9 +139,9 @@ fn ended_child() {
 
 #[test]
 fn threads_beyond_lanes_lose_nothing() {
-    let Some(folder) = TestFolder::new() else { return };
-    run("ended", &folder.0);
-    let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
+    let Some(dir) = TestDir::new() else { return };
+    run("ended", &dir.0);
+    let [path] = &dir.files()[..] else { panic!("one file, not {:?}", dir.files()) };
     assert_eq!(count(path, "done_total"), 100_000);
     let MetricValue::Histogram(took) = value(path, "took") else { panic!("no histogram") };
     assert_eq!(took.count(), 100_000);
@@ -152,7 +152,7 @@ fn threads_beyond_lanes_lose_nothing() {
         process.shared_lane_threads > 0,
         "400 threads at once have more than 255 lanes: {process:?}"
     );
-    assert_eq!(process.lost_records, 0);
+    assert_eq!(process.lost_values, 0);
 }
 
 #[test]
@@ -191,9 +191,9 @@ fn forking_child() {
 
 #[test]
 fn a_forked_process_has_a_file_of_its_own() {
-    let Some(folder) = TestFolder::new() else { return };
-    assert!(child("forking", &folder.0).status().expect("a child").success());
-    let files = folder.files();
+    let Some(dir) = TestDir::new() else { return };
+    assert!(child("forking", &dir.0).status().expect("a child").success());
+    let files = dir.files();
     assert_eq!(files.len(), 2, "{files:?}");
     let parent = files
         .iter()
@@ -268,10 +268,10 @@ fn bare_clone_child() {
 #[test]
 fn early_records_after_fork_belong_to_the_child() {
     for role in ["early", "bare_clone"] {
-        let Some(folder) = TestFolder::new() else { return };
-        assert!(child(role, &folder.0).status().expect("a child").success());
+        let Some(dir) = TestDir::new() else { return };
+        assert!(child(role, &dir.0).status().expect("a child").success());
         let mut counts: Vec<u64> =
-            folder.files().iter().map(|path| count(path, "done_total")).collect();
+            dir.files().iter().map(|path| count(path, "done_total")).collect();
         counts.sort_unstable();
         assert_eq!(counts, [8, 101], "{role}");
     }
@@ -327,11 +327,11 @@ fn full_child() {
     }
     let done = MetricBuilder::new("done_total").counter().expect("room");
     let took = MetricBuilder::new("took").histogram().expect("room");
-    let folder = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a directory"));
+    let dir = PathBuf::from(std::env::var_os(shm::ENV_VARIABLE).expect("a directory"));
     done.add(1);
     took.record(10);
     // Another file takes the rest of the space.
-    let other = std::fs::File::create(folder.join("other")).expect("a file");
+    let other = std::fs::File::create(dir.join("other")).expect("a file");
     let mut taken = 0;
     while rustix::fs::fallocate(&other, rustix::fs::FallocateFlags::empty(), taken, 4096).is_ok() {
         taken += 4096;
@@ -354,7 +354,7 @@ fn full_child() {
         MetricBuilder::new("one_more").label("a", "b".repeat(4_000)).counter().is_err()
             || taken == 0
     );
-    std::fs::remove_file(folder.join("other")).expect("it is ours");
+    std::fs::remove_file(dir.join("other")).expect("it is ours");
 }
 
 /// Unmounts on drop.
@@ -368,23 +368,23 @@ impl Drop for MountGuard<'_> {
 
 #[test]
 fn full_file_system_is_an_error() {
-    let Some(folder) = TestFolder::new() else { return };
+    let Some(dir) = TestDir::new() else { return };
     let mount = Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=300k,mode=0755", "tmpfs"])
-        .arg(&folder.0)
+        .arg(&dir.0)
         .stderr(Stdio::null())
         .status();
     if !mount.is_ok_and(|status| status.success()) {
         println!("skipped: no file system in memory can be mounted here (needs root)");
         return;
     }
-    let mounted = MountGuard(&folder.0);
-    let output = child("full", &folder.0).stderr(Stdio::piped()).output().expect("a child");
-    let files = folder.files();
+    let mounted = MountGuard(&dir.0);
+    let output = child("full", &dir.0).stderr(Stdio::piped()).output().expect("a child");
+    let files = dir.files();
     let seen = files.first().map(|path| {
         let MetricValue::Histogram(took) = value(path, "took") else { panic!("no histogram") };
         let process = MetricsFileReader::attach(path).expect("a file").process();
-        (count(path, "done_total"), took.count(), process.lost_records)
+        (count(path, "done_total"), took.count(), process.lost_values)
     });
     drop(mounted);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -396,21 +396,21 @@ fn full_file_system_is_an_error() {
 
 #[test]
 fn files_of_exited_processes_are_bounded() {
-    let Some(folder) = TestFolder::new() else { return };
-    run("short", &folder.0);
-    let child = child("killed", &folder.0).spawn().expect("a child");
-    wait_for(&folder, "done_total", 1);
+    let Some(dir) = TestDir::new() else { return };
+    run("short", &dir.0);
+    let child = child("killed", &dir.0).spawn().expect("a child");
+    wait_for(&dir, "done_total", 1);
     kill_and_wait(child);
-    assert_eq!(folder.files().len(), 2);
-    assert_eq!(shm::remove_expired(&folder.0, shm::FileRetention::default()), 0, "both are young");
+    assert_eq!(dir.files().len(), 2);
+    assert_eq!(shm::remove_expired(&dir.0, shm::FileRetention::default()), 0, "both are young");
     let limits = shm::FileRetention { exited: Duration::ZERO, ..shm::FileRetention::default() };
-    assert_eq!(shm::remove_expired(&folder.0, limits), 1, "the one that ended");
-    let [path] = &folder.files()[..] else { panic!("one is left") };
+    assert_eq!(shm::remove_expired(&dir.0, limits), 1, "the one that ended");
+    let [path] = &dir.files()[..] else { panic!("one is left") };
     assert!(
         MetricsFileReader::attach(path).expect("a file").process().ended_ns > 0,
         "that it is dead is noted"
     );
-    assert_eq!(shm::remove_expired(&folder.0, shm::FileRetention { files: 0, ..limits }), 1);
+    assert_eq!(shm::remove_expired(&dir.0, shm::FileRetention { files: 0, ..limits }), 1);
 }
 
 #[test]
@@ -449,11 +449,11 @@ fn limited_child() {
 
 #[test]
 fn a_limit_of_file_sizes_ends_no_process() {
-    let Some(folder) = TestFolder::new() else { return };
+    let Some(dir) = TestDir::new() else { return };
     for role in ["narrow", "limited"] {
-        run(role, &folder.0);
+        run(role, &dir.0);
     }
-    let [path] = &folder.files()[..] else { panic!("one file, not {:?}", folder.files()) };
+    let [path] = &dir.files()[..] else { panic!("one file, not {:?}", dir.files()) };
     assert_eq!(count(path, "done_total"), 4_000);
 }
 
@@ -478,9 +478,9 @@ fn bare_child() {
 
 #[test]
 fn fork_before_first_metric_keeps_its_name() {
-    let Some(folder) = TestFolder::new() else { return };
-    run("bare", &folder.0);
-    let files = folder.files();
+    let Some(dir) = TestDir::new() else { return };
+    run("bare", &dir.0);
+    let files = dir.files();
     assert_eq!(files.len(), 2);
     let processes =
         files.iter().map(|path| MetricsFileReader::attach(path).expect("a file").process());
@@ -491,17 +491,17 @@ fn fork_before_first_metric_keeps_its_name() {
 
 #[test]
 fn time_namespace_processes_are_not_terminated() {
-    let Some(folder) = TestFolder::new() else { return };
-    let inside = child("killed", &folder.0);
+    let Some(dir) = TestDir::new() else { return };
+    let inside = child("killed", &dir.0);
     let mut command = Command::new("unshare");
     // The child of `unshare` is in the namespace and must not outlive the test.
     command.args(["--time", "--boottime", "100000", "--fork", "--kill-child"]);
     command.arg(inside.get_program()).args(inside.get_args());
-    command.env(ROLE, "killed").env(shm::ENV_VARIABLE, &folder.0);
+    command.env(ROLE, "killed").env(shm::ENV_VARIABLE, &dir.0);
     let started = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let Ok(mut child) = started else { return println!("skipped: there is no unshare here") };
     for _ in 0..12_000 {
-        if !folder.files().is_empty() {
+        if !dir.files().is_empty() {
             break;
         }
         if child.try_wait().expect("it is ours").is_some() {
@@ -511,12 +511,12 @@ fn time_namespace_processes_are_not_terminated() {
         }
         thread::sleep(Duration::from_millis(5));
     }
-    let path = wait_for(&folder, "done_total", 1);
+    let path = wait_for(&dir, "done_total", 1);
     let (found, _) = shm::list_metrics_files();
     let found = found.iter().find(|one| one.path == path).expect("it is found");
     assert_eq!(
         shm::remove_expired(
-            &folder.0,
+            &dir.0,
             shm::FileRetention { terminated: Duration::ZERO, ..shm::FileRetention::default() }
         ),
         0
@@ -530,9 +530,9 @@ fn time_namespace_processes_are_not_terminated() {
 
 #[test]
 fn file_is_trusted_only_from_its_owner() {
-    let Some(folder) = TestFolder::new() else { return };
-    let child = child("killed", &folder.0).spawn().expect("a child");
-    let path = wait_for(&folder, "done_total", 1);
+    let Some(dir) = TestDir::new() else { return };
+    let child = child("killed", &dir.0).spawn().expect("a child");
+    let path = wait_for(&dir, "done_total", 1);
     let is_found = || {
         let (found, problems) = shm::list_metrics_files();
         let told =

@@ -5,7 +5,7 @@ use std::thread;
 use shm::snapshot::{MetricValue, NumericValue};
 use shm::{MetricBuilder, MetricsFileReader};
 
-use crate::folder::room::has_space;
+use crate::test_dir::room::has_space;
 
 fn own() -> MetricsFileReader {
     MetricsFileReader::attach(&shm::status().expect("a file of metrics")).expect("it can be read")

@@ -13,14 +13,14 @@ use shm::process_table::{
     TableWriter, VERSION, read,
 };
 
-use crate::folder::TestFolder;
 use crate::page::check_fields;
+use crate::test_dir::TestDir;
 
 const PAGE: &str = include_str!("../../../../docs/formats/process-table.md");
 
 /// Table file of a directory.
-fn file(folder: &TestFolder) -> PathBuf {
-    folder.0.join(FILE_NAME)
+fn file(dir: &TestDir) -> PathBuf {
+    dir.0.join(FILE_NAME)
 }
 
 fn collection_info(at_ns: u64) -> CollectionInfo {
@@ -39,46 +39,46 @@ fn rows(count: u32, mark: u64) -> Vec<ProcessRow> {
 
 #[test]
 fn published_table_is_read() {
-    let Some(folder) = TestFolder::new() else { return };
-    let mut writer = TableWriter::new(&folder.0).unwrap();
-    assert!(matches!(read(&file(&folder)), Err(Error::Io { .. })), "there is none yet");
+    let Some(dir) = TestDir::new() else { return };
+    let mut writer = TableWriter::new(&dir.0).unwrap();
+    assert!(matches!(read(&file(&dir)), Err(Error::Io { .. })), "there is none yet");
     // 5,000 rows need a larger file, which replaces the first.
     for (round, count) in [3, 0, 511, 5_000, 2, 6_000].into_iter().enumerate() {
         let published = rows(count, round as u64);
         writer.publish(&collection_info(round as u64), &published).unwrap();
-        let table = read(&file(&folder)).unwrap();
+        let table = read(&file(&dir)).unwrap();
         assert_eq!(
             (table.collection, &table.processes),
             (collection_info(round as u64), &published)
         );
     }
-    let mode = fs::metadata(file(&folder)).unwrap().permissions().mode();
+    let mode = fs::metadata(file(&dir)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o644, "all may read it");
     drop(writer);
-    assert!(!file(&folder).exists(), "a table that nobody writes is taken away");
+    assert!(!file(&dir).exists(), "a table that nobody writes is taken away");
 }
 
 #[test]
 fn there_is_one_writer() {
-    let Some(folder) = TestFolder::new() else { return };
-    let mut first = TableWriter::new(&folder.0).unwrap();
+    let Some(dir) = TestDir::new() else { return };
+    let mut first = TableWriter::new(&dir.0).unwrap();
     first.publish(&collection_info(1), &rows(1, 1)).unwrap();
-    assert!(matches!(TableWriter::new(&folder.0), Err(Error::WriterExists { .. })));
-    let mode = fs::metadata(folder.0.join(LOCK_NAME)).unwrap().permissions().mode();
+    assert!(matches!(TableWriter::new(&dir.0), Err(Error::WriterExists { .. })));
+    let mode = fs::metadata(dir.0.join(LOCK_NAME)).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600, "no other user can lock it");
     drop(first);
     // Files left by a killed writer.
-    fs::write(file(&folder), "old").unwrap();
-    fs::write(folder.0.join("processes.tdp.new"), "older").unwrap();
-    let mut next = TableWriter::new(&folder.0).unwrap();
+    fs::write(file(&dir), "old").unwrap();
+    fs::write(dir.0.join("processes.tdp.new"), "older").unwrap();
+    let mut next = TableWriter::new(&dir.0).unwrap();
     next.publish(&collection_info(2), &rows(1, 2)).unwrap();
-    assert_eq!(read(&file(&folder)).unwrap().collection.started_ns, 2);
+    assert_eq!(read(&file(&dir)).unwrap().collection.started_ns, 2);
 }
 
 #[test]
 fn concurrent_reader_sees_whole_tables() {
-    let Some(folder) = TestFolder::new() else { return };
-    let mut writer = TableWriter::new(&folder.0).unwrap();
+    let Some(dir) = TestDir::new() else { return };
+    let mut writer = TableWriter::new(&dir.0).unwrap();
     writer.publish(&collection_info(1), &rows(300, 1)).unwrap();
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn concurrent_reader_sees_whole_tables() {
         });
         let mut newest = 0;
         while !is_over.load(Ordering::Acquire) {
-            match read(&file(&folder)) {
+            match read(&file(&dir)) {
                 Ok(table) => {
                     let mark = table.collection.started_ns;
                     assert!(table.processes.iter().all(|row| row.user_ns == mark));
@@ -103,22 +103,22 @@ fn concurrent_reader_sees_whole_tables() {
             }
         }
     });
-    assert_eq!(read(&file(&folder)).unwrap().collection.started_ns, 2_999);
+    assert_eq!(read(&file(&dir)).unwrap().collection.started_ns, 2_999);
 }
 
 #[test]
 fn disks_links_and_other_files_are_rejected() {
-    let Some(folder) = TestFolder::new() else { return };
+    let Some(dir) = TestDir::new() else { return };
     let no_tmpfs = Path::new("/proc");
     assert!(matches!(TableWriter::new(no_tmpfs), Err(Error::NotTmpfs { .. })));
-    fs::write(folder.0.join("other"), [0; 4_096]).unwrap();
-    assert!(matches!(read(&folder.0.join("other")), Err(Error::Damaged { field: "magic", .. })));
-    symlink(folder.0.join("other"), file(&folder)).unwrap();
-    assert!(matches!(read(&file(&folder)), Err(Error::Io { action: "open", .. })));
-    assert!(matches!(read(&folder.0), Err(Error::Io { action: "read", .. })));
-    fs::remove_file(file(&folder)).unwrap();
-    symlink("/etc/passwd", folder.0.join(LOCK_NAME)).unwrap();
-    assert!(matches!(TableWriter::new(&folder.0), Err(Error::Io { action: "open", .. })));
+    fs::write(dir.0.join("other"), [0; 4_096]).unwrap();
+    assert!(matches!(read(&dir.0.join("other")), Err(Error::Damaged { field: "magic", .. })));
+    symlink(dir.0.join("other"), file(&dir)).unwrap();
+    assert!(matches!(read(&file(&dir)), Err(Error::Io { action: "open", .. })));
+    assert!(matches!(read(&dir.0), Err(Error::Io { action: "read", .. })));
+    fs::remove_file(file(&dir)).unwrap();
+    symlink("/etc/passwd", dir.0.join(LOCK_NAME)).unwrap();
+    assert!(matches!(TableWriter::new(&dir.0), Err(Error::Io { action: "open", .. })));
 }
 
 /// A table of two rows, encoded from the layout tables, not by the writer, which needs a tmpfs.

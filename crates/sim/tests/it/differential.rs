@@ -65,7 +65,7 @@ type Handles = [Option<Box<dyn File>>; HANDLES];
 /// Result of a step, as text.
 fn run_step(disk: &dyn Disk, dir: &Path, handles: &mut Handles, step: &DiskStep) -> String {
     let path = |name: usize| dir.join(NAMES[name]);
-    let folder = |name: usize| path(name).parent().unwrap().to_owned();
+    let directory = |name: usize| path(name).parent().unwrap().to_owned();
     if let DiskStep::Open(handle, name, mode) = step {
         // Closed first, so that its lock blocks nothing.
         handles[*handle] = None;
@@ -84,9 +84,9 @@ fn run_step(disk: &dyn Disk, dir: &Path, handles: &mut Handles, step: &DiskStep)
     };
     match step {
         DiskStep::Open(..) | DiskStep::Close(_) => unreachable!("done above"),
-        DiskStep::CreateDir(name) => describe(disk.create_dir(&folder(*name)).as_ref()),
+        DiskStep::CreateDir(name) => describe(disk.create_dir(&directory(*name)).as_ref()),
         DiskStep::List(name) => describe(
-            disk.list(&folder(*name))
+            disk.list(&directory(*name))
                 .map(|mut names| {
                     names.sort();
                     names

@@ -18,8 +18,8 @@ fn check(test: impl Fn(&dyn Disk, &Path)) {
     let temp = TempDir::new();
     test(&OsDisk, &temp.0);
     let sim = SimDisk::new(1).process();
-    sim.create_dir(Path::new("/folder")).unwrap();
-    test(&sim, Path::new("/folder"));
+    sim.create_dir(Path::new("/directory")).unwrap();
+    test(&sim, Path::new("/directory"));
 }
 
 #[track_caller]

@@ -73,7 +73,7 @@ fn without_sync_dir_the_file_may_be_missing() {
 }
 
 #[test]
-fn a_folder_needs_the_sync_of_the_one_above() {
+fn a_directory_needs_the_sync_of_the_one_above() {
     let dir = Path::new("/x/y");
     let work = |disk: &dyn Disk| {
         disk.create_dir(dir).unwrap();
@@ -132,7 +132,7 @@ fn a_replacement_without_sync_may_be_empty() {
 }
 
 #[test]
-fn a_removed_file_may_return_until_its_folder_is_synced() {
+fn a_removed_file_may_return_until_its_directory_is_synced() {
     let work = |disk: &dyn Disk| {
         put(disk, "/a", b"abc").sync().unwrap();
         sync_root(disk);

@@ -20,7 +20,7 @@ pub(super) fn codable_delta(
     let added = after.counts_since(before)?;
     let is_codable = first.is_none_or(|first| is_uniform(first, &added))
         && (is_restored(before, after)
-            || apply_delta(before, &added, &TrackedSummary::from_histogram(after)).as_ref()
+            || apply_delta(before, &added, &TrackedStatistics::from_histogram(after)).as_ref()
                 == Some(after));
     is_codable.then_some(added)
 }
@@ -28,7 +28,7 @@ pub(super) fn codable_delta(
 /// True only if a sample equals `before` with the counts that were added and the sample's summary:
 /// without thresholds and extremes, on one grid, counts add up and nothing else is kept.
 fn is_restored(before: &Histogram, after: &Histogram) -> bool {
-    let summary = TrackedSummary::from_histogram(after);
+    let summary = TrackedStatistics::from_histogram(after);
     let sum_is_number =
         summary.sum.value().is_none_or(|sum| !sum.parts().0.is_nan() && !sum.parts().1.is_nan());
     before.scheme() == after.scheme()
@@ -45,23 +45,23 @@ fn is_restored(before: &Histogram, after: &Histogram) -> bool {
 pub(super) fn apply_delta(
     before: &Histogram,
     added: &Histogram,
-    sides: &TrackedSummary,
+    sides: &TrackedStatistics,
 ) -> Option<Histogram> {
     before.plus_counts(added, sides.sum, sides.min, sides.max)
 }
 
 /// Summary values of a cumulative histogram beside its counts.
-pub(crate) struct TrackedSummary {
+pub(crate) struct TrackedStatistics {
     pub(super) sum: TrackedValue<CompensatedSum>,
     pub(super) min: TrackedValue<f64>,
     pub(super) max: TrackedValue<f64>,
 }
 
-impl TrackedSummary {
-    pub(crate) fn from_histogram(histogram: &Histogram) -> TrackedSummary {
+impl TrackedStatistics {
+    pub(crate) fn from_histogram(histogram: &Histogram) -> TrackedStatistics {
         let (sum, min, max) =
             (histogram.tracked_sum(), histogram.tracked_min(), histogram.tracked_max());
-        TrackedSummary { sum, min, max }
+        TrackedStatistics { sum, min, max }
     }
 
     /// Whether the sum is exact in one double, and the extremes are unknown.
@@ -89,7 +89,7 @@ impl TrackedSummary {
         [high, low, self.min.value().unwrap_or_default(), self.max.value().unwrap_or_default()]
     }
 
-    pub(super) fn from_bits(accuracies: u8, [high, low, min, max]: [f64; 4]) -> TrackedSummary {
+    pub(super) fn from_bits(accuracies: u8, [high, low, min, max]: [f64; 4]) -> TrackedStatistics {
         fn side<T>(tag: u8, value: T) -> TrackedValue<T> {
             match tag & 3 {
                 0 => TrackedValue::Absent,
@@ -97,7 +97,7 @@ impl TrackedSummary {
                 _ => TrackedValue::Exact(value),
             }
         }
-        TrackedSummary {
+        TrackedStatistics {
             sum: side(accuracies, CompensatedSum::from_parts(high, low)),
             min: side(accuracies >> 2, min),
             max: side(accuracies >> 4, max),

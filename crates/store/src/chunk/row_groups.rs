@@ -41,7 +41,7 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
     }
     match rows {
         Rows::Numbers(rows) => split_evenly(rows, Rows::Numbers),
-        Rows::Summaries(rows) => split_evenly(rows, Rows::Summaries),
+        Rows::Aggregates(rows) => split_evenly(rows, Rows::Aggregates),
         Rows::Histograms(rows) => group_uniform(rows)
             .into_iter()
             .flat_map(|rows| split_evenly(rows, Rows::Histograms))

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::resolution::MINUTE;
-use crate::row::{NumberSummary, Row};
+use crate::row::{NumberAggregate, Row};
 
 const SERIES: SeriesId = SeriesId([7; 16]);
 
@@ -106,8 +106,8 @@ proptest! {
 
     #[test]
     fn numbers_and_texts_round_trip(numbers in prop::collection::vec(any::<f64>().prop_filter("equal", |x| !x.is_nan()), 0..500)) {
-        let summary = |&x: &f64| NumberSummary { last: -x, ..NumberSummary::of_number(x) };
-        check(Rows::Summaries(with_times(numbers.iter().map(summary).collect())));
+        let summary = |&x: &f64| NumberAggregate { last: -x, ..NumberAggregate::of_number(x) };
+        check(Rows::Aggregates(with_times(numbers.iter().map(summary).collect())));
         check(Rows::Texts(with_times(numbers.iter().map(f64::to_string).collect())));
         check(Rows::Numbers(with_times(numbers)));
     }

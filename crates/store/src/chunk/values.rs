@@ -10,11 +10,11 @@ use hist::codec::header::{SeriesMeta, Temporality};
 use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
-use super::histogram_delta::{TrackedSummary, apply_delta, codable_delta};
+use super::histogram_delta::{TrackedStatistics, apply_delta, codable_delta};
 use super::row_groups::{ChunkRows, is_uniform};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
-use crate::row::{NumberSummary, Predecessor, Row, Rows};
+use crate::row::{NumberAggregate, Predecessor, Row, Rows};
 use crate::times;
 
 /// A fast zstd level: texts are few.
@@ -48,12 +48,12 @@ pub(super) fn put_values(out: &mut Vec<u8>, group: ChunkRows, predecessor: &Pred
             }
             put_numbers(out, &rows, |value| *value);
         }
-        Rows::Summaries(rows) => {
-            for of in [|s: &NumberSummary| s.count, |s: &NumberSummary| s.nan] {
+        Rows::Aggregates(rows) => {
+            for of in [|s: &NumberAggregate| s.count, |s: &NumberAggregate| s.nan] {
                 let counts: Vec<u64> = rows.iter().map(|row| of(&row.value)).collect();
                 put_bytes(out, &column::put(&counts));
             }
-            for of in SUMMARY_COLUMNS {
+            for of in AGGREGATE_COLUMNS {
                 put_numbers(out, &rows, of);
             }
         }
@@ -104,9 +104,9 @@ fn put_cumulative(
     let mut block = Vec::new();
     put_block(&mut block, deltas);
     put_bytes(out, &block);
-    let summaries: Vec<TrackedSummary> =
-        rows.iter().map(|row| TrackedSummary::from_histogram(&row.value)).collect();
-    out.extend(summaries.iter().map(TrackedSummary::exactness_bits));
+    let summaries: Vec<TrackedStatistics> =
+        rows.iter().map(|row| TrackedStatistics::from_histogram(&row.value)).collect();
+    out.extend(summaries.iter().map(TrackedStatistics::exactness_bits));
     for at in 0..4 {
         let column: Vec<f64> = summaries.iter().map(|summary| summary.numbers()[at]).collect();
         put_bytes(out, &column::put(&column));
@@ -123,7 +123,7 @@ fn put_time<T>(out: &mut Vec<u8>, row: &Row<T>) {
     put_zigzag(out, row.end);
     put_varint(out, row.end.wrapping_sub(row.start) as u64);
 }
-const SUMMARY_COLUMNS: [fn(&NumberSummary) -> f64; 6] =
+const AGGREGATE_COLUMNS: [fn(&NumberAggregate) -> f64; 6] =
     [|s| s.sum.parts().0, |s| s.sum.parts().1, |s| s.min, |s| s.max, |s| s.first, |s| s.last];
 
 #[expect(clippy::expect_used, reason = "the writer splits rows by scheme and by number of cells")]
@@ -173,8 +173,8 @@ pub(crate) fn decode(
         ChunkKind::Numbers => {
             Rows::Numbers(to_rows(&times, read_column(&mut reader, times.len())?)?)
         }
-        ChunkKind::Summaries => {
-            Rows::Summaries(to_rows(&times, read_summaries(&mut reader, times.len())?)?)
+        ChunkKind::Aggregates => {
+            Rows::Aggregates(to_rows(&times, read_aggregates(&mut reader, times.len())?)?)
         }
         ChunkKind::Texts => Rows::Texts(to_rows(&times, read_texts(&mut reader, times.len())?)?),
     };
@@ -244,7 +244,7 @@ pub(crate) fn decode_increments(
     let mut sums = Vec::with_capacity(times.len());
     let mut is_plain = base.thresholds().is_empty();
     for ((&bits, high), low) in exactness.iter().zip(high).zip(low) {
-        let summary = TrackedSummary::from_bits(bits, [high, low, 0.0, 0.0]);
+        let summary = TrackedStatistics::from_bits(bits, [high, low, 0.0, 0.0]);
         is_plain &= summary.is_plain();
         sums.extend(summary.sum.value().map(|sum| sum.value()).filter(|sum| !sum.is_nan()));
     }
@@ -347,8 +347,8 @@ impl CumulativeReadings {
         })
     }
 
-    fn tracked_summary(&self, row: usize) -> TrackedSummary {
-        TrackedSummary::from_bits(
+    fn tracked_statistics(&self, row: usize) -> TrackedStatistics {
+        TrackedStatistics::from_bits(
             self.exactness[row],
             std::array::from_fn(|column| self.columns[column][row]),
         )
@@ -365,7 +365,7 @@ impl CumulativeReadings {
             values.push(self.base.clone());
         }
         for delta in &deltas {
-            let summary = self.tracked_summary(values.len());
+            let summary = self.tracked_statistics(values.len());
             let last = values.last().unwrap_or(&self.base);
             values.push(apply_delta(last, delta, &summary).ok_or("delta does not apply")?);
         }
@@ -383,7 +383,7 @@ impl CumulativeReadings {
             .map_err(|error| error.to_string())?;
         let added = added.to_histogram();
         let last = self.rows.checked_sub(1).ok_or("chunk without rows")?;
-        let last = apply_delta(&self.base, &added, &self.tracked_summary(last));
+        let last = apply_delta(&self.base, &added, &self.tracked_statistics(last));
         last.ok_or_else(|| "delta does not apply".to_owned())
     }
 }
@@ -425,10 +425,10 @@ fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corrupti
     Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
 }
 
-fn read_summaries(
+fn read_aggregates(
     reader: &mut WireReader<'_>,
     rows: usize,
-) -> Result<Vec<NumberSummary>, Corruption> {
+) -> Result<Vec<NumberAggregate>, Corruption> {
     let (count, nan): (Vec<u64>, Vec<u64>) =
         (read_column(reader, rows)?, read_column(reader, rows)?);
     let numbers: Vec<Vec<f64>> =
@@ -436,7 +436,7 @@ fn read_summaries(
     let summary = |row: usize| {
         let [high, low, min, max, first, last] = std::array::from_fn(|column| numbers[column][row]);
         let sum = CompensatedSum::from_parts(high, low);
-        NumberSummary { count: count[row], nan: nan[row], sum, min, max, first, last }
+        NumberAggregate { count: count[row], nan: nan[row], sum, min, max, first, last }
     };
     Ok((0..rows).map(summary).collect())
 }

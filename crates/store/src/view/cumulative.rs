@@ -17,13 +17,13 @@ use crate::gather::{self, GatheredRows};
 use crate::index::SelectedSeries;
 use crate::late_samples::late_gap;
 use crate::manifest::PartInfo;
-use crate::resolution::{DAY, Resolution, slot};
+use crate::resolution::{DAY, Resolution, interval_start};
 use crate::rollup::deltas_of_day;
 use crate::row::{Predecessor, Row, Rows};
 
 use super::dropped::CoveredParts;
+use super::interval_increases::IntervalIncreases;
 use super::placement::{Plan, enclosing_range, join_ranges, split_by_days};
-use super::slot_increases::SlotIncreases;
 use super::{ReadView, may_contain};
 
 /// Days of a series with and without rollups.
@@ -68,7 +68,7 @@ impl ReadView {
             let mut rolled: Vec<Range<i64>> = Vec::new();
             for (range, _) in &plan[resolution as usize] {
                 for piece in split_by_days(range) {
-                    let day = slot(piece.end, DAY);
+                    let day = interval_start(piece.end, DAY);
                     let has_rollup = days.rolled[resolution as usize].contains(&day);
                     match days.loose.get(&day) {
                         _ if !has_rollup => base.push(piece),
@@ -83,14 +83,14 @@ impl ReadView {
             }
             self.rolled_rows(series, resolution, &join_ranges(rolled), gaps, &mut rows)?;
         }
-        let mut rollups = SlotIncreases::default();
+        let mut rollups = IntervalIncreases::default();
         for range in join_ranges(base) {
             if kind.is_cumulative() {
                 self.add_too_late(series, &range, &days, covered, gaps)?;
             }
             let is_whole = split_by_days(&range)
                 .iter()
-                .all(|piece| !days.dropped.contains(&slot(piece.end, DAY)));
+                .all(|piece| !days.dropped.contains(&interval_start(piece.end, DAY)));
             if is_whole
                 && too_early.is_empty()
                 && kind == SeriesKind::Histogram(Temporality::Cumulative)
@@ -101,7 +101,7 @@ impl ReadView {
             }
             let place = (&range, &days.dropped);
             let read = match kind.is_cumulative() {
-                true => rollups.whole_slots(self, series, place)?,
+                true => rollups.whole_intervals(self, series, place)?,
                 false => range.clone(),
             };
             let found = self.base_rows(series, &read, |_| true, gaps)?;
@@ -125,14 +125,15 @@ impl ReadView {
         }
         match &mut rows {
             Rows::Histograms(rows) => rows.sort_by_key(Row::time),
-            Rows::Summaries(rows) => rows.sort_by_key(Row::time),
+            Rows::Aggregates(rows) => rows.sort_by_key(Row::time),
             other => panic!("BUG: deltas are {other:?}"),
         }
         Ok(rows)
     }
 
-    /// Times of samples without rollup before the first slot in rollups, if that slot cannot be
-    /// rolled up again: nothing counts their increases. They and the step to that slot are a gap.
+    /// Times of samples without rollup before the first interval in rollups, if that interval
+    /// cannot be rolled up again: nothing counts their increases. They and the step to that
+    /// interval are a gap.
     fn samples_before_rollups(
         &self,
         series: &SelectedSeries,
@@ -146,7 +147,7 @@ impl ReadView {
         if !series.kind.is_cumulative() || first_loose.is_none() || last_dropped < first_loose {
             return Ok(BTreeSet::new());
         }
-        let Some(fixed) = self.inner.first_fixed_slot(&self.manifest, &series.id)? else {
+        let Some(fixed) = self.inner.first_fixed_interval(&self.manifest, &series.id)? else {
             return Ok(BTreeSet::new());
         };
         let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
@@ -170,7 +171,9 @@ impl ReadView {
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
         for piece in split_by_days(range) {
-            if let Some(UnrolledDay::RollupPlusRaw) = days.loose.get(&slot(piece.end, DAY)) {
+            if let Some(UnrolledDay::RollupPlusRaw) =
+                days.loose.get(&interval_start(piece.end, DAY))
+            {
                 let is_not_rolled_up =
                     |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
                 let found = self.base_rows(series, &piece, is_not_rolled_up, gaps)?;
@@ -299,14 +302,14 @@ impl ReadView {
             let mut unrolled: BTreeSet<i64> =
                 split_by_days(&(range.start.saturating_sub(1)..range.end.max(range.start)))
                     .iter()
-                    .map(|piece| slot(piece.end, DAY))
+                    .map(|piece| interval_start(piece.end, DAY))
                     .collect();
-            unrolled.insert(slot(range.end, DAY));
+            unrolled.insert(interval_start(range.end, DAY));
             if kind.is_cumulative() {
                 // The delta after the last of these samples starts from it.
                 next = self.next_sample_time(series, range.end, gaps)?;
             }
-            unrolled.extend(next.map(|time| slot(time, DAY)));
+            unrolled.extend(next.map(|time| interval_start(time, DAY)));
             for day in unrolled {
                 let how = if days.dropped.contains(&day) {
                     UnrolledDay::RollupPlusRaw

@@ -15,10 +15,10 @@ use crate::error::{Error, Result};
 use crate::gather;
 use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
-use crate::resolution::{DAY, Resolution, slot};
+use crate::resolution::{DAY, Resolution, interval_start};
 use crate::row::Rows;
 
-use super::placement::{Plan, clip_to_days, split_by_days, split_by_slots};
+use super::placement::{Plan, clip_to_days, split_by_days, split_by_intervals};
 use super::{ReadView, may_contain};
 
 /// Effect of dropped rows on an answer.
@@ -46,7 +46,7 @@ impl DroppedRows {
         let mut stays = Vec::new();
         for (range, column) in std::mem::take(&mut plan_of_series[resolution as usize]) {
             for piece in split_by_days(&range) {
-                let is_meant = slot(piece.end, DAY) == day;
+                let is_meant = interval_start(piece.end, DAY) == day;
                 match is_meant {
                     true => plan_of_series[finer as usize].push((piece, column)),
                     false => stays.push((piece, column)),
@@ -98,12 +98,12 @@ impl ReadView {
             let mut pieces = BTreeMap::new();
             for (range, _) in &plan[resolution as usize] {
                 for piece in
-                    clip_to_days(range, &lacking).flat_map(|day| split_by_slots(&day, period))
+                    clip_to_days(range, &lacking).flat_map(|day| split_by_intervals(&day, period))
                 {
-                    let piece_of_slot =
-                        pieces.entry(slot(piece.end, period)).or_insert(piece.clone());
-                    *piece_of_slot =
-                        piece_of_slot.start.min(piece.start)..piece_of_slot.end.max(piece.end);
+                    let piece_of_interval =
+                        pieces.entry(interval_start(piece.end, period)).or_insert(piece.clone());
+                    *piece_of_interval = piece_of_interval.start.min(piece.start)
+                        ..piece_of_interval.end.max(piece.end);
                 }
             }
             for (first, Range { start, end }) in pieces {
@@ -249,7 +249,7 @@ impl ReadView {
         let kind = series.kind;
         // The read of the answer reports damage.
         let mut gaps = Vec::new();
-        let day = slot(range.end, DAY);
+        let day = interval_start(range.end, DAY);
         let of_day = |resolution, gaps: &mut Vec<Gap>| {
             let mut rows = Rows::none_of_rollup(kind);
             let day = day..day.saturating_add(DAY);
@@ -284,7 +284,7 @@ impl ReadView {
         Ok(remaining.is_some_and(|remaining| rolled.amount() > remaining))
     }
 
-    /// Whether the finest rollups of a partition have a slot without remaining samples. Late
+    /// Whether the finest rollups of a partition have a interval without remaining samples. Late
     /// samples may have grown by more than the dropped ones.
     pub(super) fn lacks_readings(
         &self,
@@ -293,17 +293,17 @@ impl ReadView {
         gaps: &mut Vec<Gap>,
     ) -> Result<bool> {
         let kind = series.kind;
-        let mut slots = Rows::none_of_rollup(kind);
+        let mut intervals = Rows::none_of_rollup(kind);
         for resolution in [Resolution::Minute, Resolution::FiveMinutes, Resolution::Hour] {
-            if slots.len() == 0 {
+            if intervals.len() == 0 {
                 let range = std::slice::from_ref(range);
-                self.rolled_rows(series, resolution, range, gaps, &mut slots)?;
+                self.rolled_rows(series, resolution, range, gaps, &mut intervals)?;
             }
         }
         let remaining = self.base_rows(series, range, |_| true, gaps)?.rows.times();
         let is_left =
             |(start, end): (i64, i64)| remaining.iter().any(|row| start < row.1 && row.1 <= end);
-        Ok(!slots.times().into_iter().all(is_left))
+        Ok(!intervals.times().into_iter().all(is_left))
     }
 
     /// Gaps where base rows of a series were dropped and rollups have them: the range is not empty.

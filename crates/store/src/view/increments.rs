@@ -17,7 +17,7 @@ use hist::codec::decoded_block::{CountWindow, DecodedBlock};
 use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use model::Gap;
 
-use crate::chunk::{self, CumulativeChunk, TrackedSummary};
+use crate::chunk::{self, CumulativeChunk, TrackedStatistics};
 use crate::error::Result;
 use crate::index::SelectedSeries;
 use crate::resolution::Resolution;
@@ -346,7 +346,7 @@ impl IncrementsBuilder {
         let sum = value.tracked_sum().value().map(|sum| sum.value());
         let Some(sum) = sum.filter(|sum| !sum.is_nan()) else { return false };
         let is_plain =
-            value.thresholds().is_empty() && TrackedSummary::from_histogram(value).is_plain();
+            value.thresholds().is_empty() && TrackedStatistics::from_histogram(value).is_plain();
         let mut now = CountWindow::default();
         self.is_like(value, is_plain)
             && now.add_histogram(value)

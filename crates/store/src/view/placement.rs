@@ -17,11 +17,11 @@ use crate::resolution::{DAY, Resolution};
 #[derive(Clone, Copy)]
 pub(super) struct Placement<'a> {
     pub(super) columns: &'a [Range<i64>],
-    /// A point-in-time value on a column boundary belongs to the later column.
+    /// A gauge value on a column boundary belongs to the later column.
     pub(super) points_by_start: bool,
 }
 
-/// Stands for the time before the first column; only point-in-time values at its end are used.
+/// Stands for the time before the first column; only gauge values at its end are used.
 pub(super) const BEFORE_FIRST: usize = usize::MAX;
 
 impl Placement<'_> {
@@ -76,7 +76,7 @@ pub(super) fn enclosing_range<'a>(
 
 /// Splits a time range by days.
 pub(super) fn split_by_days(range: &Range<i64>) -> Vec<Range<i64>> {
-    split_by_slots(range, DAY)
+    split_by_intervals(range, DAY)
 }
 
 /// The pieces of a time range that lie in some days.
@@ -90,8 +90,8 @@ pub(super) fn clip_to_days(
         .filter(|piece| !piece.is_empty())
 }
 
-/// Splits a time range by slots of `period`.
-pub(super) fn split_by_slots(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
+/// Splits a time range by intervals of `period`.
+pub(super) fn split_by_intervals(range: &Range<i64>, period: i64) -> Vec<Range<i64>> {
     let mut pieces = Vec::new();
     let mut start = range.start;
     while start < range.end {

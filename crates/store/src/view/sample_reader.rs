@@ -102,6 +102,6 @@ fn for_each_sample(rows: Rows, each: &mut dyn FnMut(Sample)) {
                 each(Sample { start, end, value: SampleValue::Text(value) });
             }
         }
-        Rows::Summaries(_) => panic!("BUG: the base has no summaries"),
+        Rows::Aggregates(_) => panic!("BUG: the base has no summaries"),
     }
 }

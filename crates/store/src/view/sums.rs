@@ -18,7 +18,7 @@ use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::Resolution;
-use crate::row::{NumberSummary, Predecessor, Rows};
+use crate::row::{NumberAggregate, Predecessor, Rows};
 
 use super::dropped::CoveredParts;
 use super::placement::{Placement, Plan, column_of, enclosing_range};
@@ -288,14 +288,14 @@ impl ReadView {
         series: &[SelectedSeries],
         columns: &[Range<i64>],
         gaps: &mut Vec<Gap>,
-    ) -> Result<Vec<Option<NumberSummary>>> {
+    ) -> Result<Vec<Option<NumberAggregate>>> {
         let plan = plan(columns);
         let covered = self.rollup_coverage();
         let dropped = self.dropped_gaps(&series.iter().collect::<Vec<_>>(), &plan, &covered)?;
-        let mut sums: Vec<Option<NumberSummary>> = vec![None; columns.len()];
+        let mut sums: Vec<Option<NumberAggregate>> = vec![None; columns.len()];
         for series in series {
             let plan = dropped.plan_of(series, &plan);
-            let Rows::Summaries(rows) =
+            let Rows::Aggregates(rows) =
                 self.deltas_in_pieces(series, plan, &covered, columns, gaps)?
             else {
                 panic!("BUG: merged numbers are summaries")

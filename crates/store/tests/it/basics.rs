@@ -120,7 +120,7 @@ fn rollup_keeps_the_time_range() {
     assert_eq!(extent(), Some(15 * HOUR..end), "only rollups");
 }
 
-/// A rollup row ends with its slot: the daily one of today ends at midnight, hours from now.
+/// A rollup row ends with its interval: the daily one of today ends at midnight, hours from now.
 #[test]
 fn latest_data_is_not_in_the_future_after_a_deletion() {
     let world = StoreFixture::new();

@@ -18,8 +18,8 @@ fn past_fuzz_failures_pass() {
 fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let golden = root().join("testdata/store/v1");
     let mut seeds = Vec::new();
-    for (folder, name) in [("v1", "manifest"), ("v2", "manifest-2")] {
-        let path = root().join("testdata/store").join(folder).join("manifest");
+    for (dir, name) in [("v1", "manifest"), ("v2", "manifest-2")] {
+        let path = root().join("testdata/store").join(dir).join("manifest");
         let manifest = fs::read_to_string(path).unwrap();
         let (body, _) = manifest.split_once("checksum ").unwrap();
         assert!(store::fuzzing::manifest(body.as_bytes()));

@@ -12,7 +12,7 @@ use model::{BatchWriter, Gap, Sample, SampleValue, Selector, Series, SeriesKind}
 use sim::SimDisk;
 use store::layout::{CHUNK_MAGIC, PART_HEADER_BYTES};
 use store::{
-    DAY, Error, HOUR, MINUTE, NumberSummary, Resolution, RetentionRule, SECOND, Store, TimeGrid,
+    DAY, Error, HOUR, MINUTE, NumberAggregate, Resolution, RetentionRule, SECOND, Store, TimeGrid,
 };
 
 use crate::fixture::{
@@ -29,12 +29,12 @@ const QUICK_STEP: i64 = 30 * SECOND;
 const HOURS: i64 = 25;
 
 /// Version 1 in its first form, and since chunks record predecessors; versions 2 and 3.
-const FOLDERS: [&str; 4] = ["v1", "v1-predecessors", "v2", "v3"];
+const DIRS: [&str; 4] = ["v1", "v1-predecessors", "v2", "v3"];
 
 /// Second producer of the texts, in version 3.
 const OTHER_PRODUCER: u64 = 8;
 
-fn folder(name: &str) -> PathBuf {
+fn dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/store").join(name)
 }
 
@@ -133,14 +133,14 @@ fn write_golden() {
     store.set_retention(vec![rule]).unwrap();
     while store.maintain().unwrap() {}
     store.snapshot(&world.disk, Path::new("/snapshot")).unwrap();
-    let folder = folder(FOLDERS[FOLDERS.len() - 1]);
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(folder.join("parts")).unwrap();
+    let dir = dir(DIRS[DIRS.len() - 1]);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(dir.join("parts")).unwrap();
     for (path, _) in disk.files() {
         // The copy of the manifest equals the manifest, and the lock is empty.
         match path.strip_prefix("/snapshot") {
             Ok(name) if !name.ends_with("manifest.copy") && !name.ends_with("lock") => {
-                std::fs::write(folder.join(name), disk.contents(&path).unwrap()).unwrap();
+                std::fs::write(dir.join(name), disk.contents(&path).unwrap()).unwrap();
             }
             _ => {}
         }
@@ -151,16 +151,16 @@ fn write_golden() {
 type GoldenFiles = Vec<(PathBuf, Vec<u8>)>;
 
 fn golden() -> GoldenFiles {
-    golden_of(FOLDERS[0])
+    golden_of(DIRS[0])
 }
 
 fn golden_of(name: &str) -> GoldenFiles {
-    let folder = folder(name);
+    let dir = dir(name);
     let mut files = Vec::new();
     for name in ["manifest", "series"] {
-        files.push((name.into(), std::fs::read(folder.join(name)).unwrap()));
+        files.push((name.into(), std::fs::read(dir.join(name)).unwrap()));
     }
-    for entry in std::fs::read_dir(folder.join("parts")).unwrap() {
+    for entry in std::fs::read_dir(dir.join("parts")).unwrap() {
         let path = entry.unwrap().path();
         files.push((
             Path::new("parts").join(path.file_name().unwrap()),
@@ -208,11 +208,11 @@ fn ends(samples: Vec<Sample>) -> Vec<(i64, SampleValue)> {
 
 #[test]
 fn samples_of_every_version_are_read() {
-    FOLDERS.iter().for_each(|name| check_samples(name));
+    DIRS.iter().for_each(|name| check_samples(name));
 }
 
-fn check_samples(folder: &str) {
-    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+fn check_samples(dir: &str) {
+    let (_world, store) = restore_store(&golden_of(dir)).unwrap();
     let report = store.verify(None, &mut |_| {}).unwrap();
     assert_eq!((report.damage, store.stat().unwrap().warnings), (vec![], vec![]));
     let parts = store.stat().unwrap().parts;
@@ -237,7 +237,7 @@ fn check_samples(folder: &str) {
     assert!(samples(&store, &requests()).iter().all(|sample| sample.start == START));
 }
 
-fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberSummary>> {
+fn numbers(store: &Store, series: &Series, grid: TimeGrid) -> Vec<Option<NumberAggregate>> {
     let view = store.view().unwrap();
     let found = view.select(&Selector::parse(series.name()).unwrap());
     let columns = view.numbers(&found, grid).unwrap();
@@ -253,11 +253,11 @@ fn hours(grid: TimeGrid, column: u64) -> impl Iterator<Item = i64> + Clone {
 /// Each step is answered from another resolution, the last from the base.
 #[test]
 fn rollups_of_every_version_are_read() {
-    FOLDERS.iter().for_each(|name| check_rollups(name));
+    DIRS.iter().for_each(|name| check_rollups(name));
 }
 
-fn check_rollups(folder: &str) {
-    let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+fn check_rollups(dir: &str) {
+    let (_world, store) = restore_store(&golden_of(dir)).unwrap();
     for step in [DAY, HOUR, 5 * MINUTE, MINUTE, 30 * SECOND] {
         let grid =
             TimeGrid { start: START, step, columns: ((DAY + HOUR) as u64).div_ceil(step as u64) };
@@ -273,7 +273,7 @@ fn check_rollups(folder: &str) {
                 .map(|at| at as f64 + 1.0);
             let expected: Vec<f64> = quick.chain(hours.clone().flat_map(latencies)).collect();
             let found = &latencies_found[at];
-            let context = format!("{folder}: columns of {step} ns, the one of {}", range.start);
+            let context = format!("{dir}: columns of {step} ns, the one of {}", range.start);
             assert_eq!(found.value.count(), expected.len() as u64, "{context}");
             assert_eq!(found.value.sum().estimate, expected.iter().sum::<f64>(), "{context}");
             let is_in_gap = gap().start < range.end && range.start < gap().end;
@@ -281,13 +281,14 @@ fn check_rollups(folder: &str) {
 
             let expected: Vec<f64> = hours.clone().map(|hour| 3.0 * hour as f64 + 1.0).collect();
             assert_eq!(totals_found[at].value.count(), expected.len() as u64, "{context}");
-            let sum = |found: &Option<NumberSummary>| found.map_or(0.0, |found| found.sum.value());
+            let sum =
+                |found: &Option<NumberAggregate>| found.map_or(0.0, |found| found.sum.value());
             assert_eq!(sum(&requests[at]), hours.clone().count() as f64 * 10.0, "{context}");
             let expected: f64 = hours.clone().map(|hour| hour as f64 + 0.5).sum();
             assert_eq!(sum(&hits[at]), expected, "{context}");
             let expected: Vec<f64> = hours.map(|hour| hour as f64 - 12.0).collect();
             let found = load[at].map(|found| {
-                let NumberSummary { count, nan, sum, min, max, first, last } = found;
+                let NumberAggregate { count, nan, sum, min, max, first, last } = found;
                 (count, nan, sum.value(), [min, max, first, last])
             });
             let expected = expected.first().zip(expected.last()).map(|(&first, &last)| {

@@ -23,7 +23,8 @@ impl SmallFixture {
         let world = StoreFixture::new();
         let segment_bytes = settings().segment_bytes;
         let limits = Limits { bytes_max: Some(2 * segment_bytes), ..settings().limits };
-        let journal = journal::Settings { codec: journal::Compression::None, limits, ..settings() };
+        let journal =
+            journal::Settings { compression: journal::Compression::None, limits, ..settings() };
         Store::create(&world.disk, Path::new(SMALL), &journal).unwrap();
         let store = world.open_at(SMALL).unwrap();
         SmallFixture { world, store, sequence: 0 }

@@ -12,7 +12,7 @@ use model::BatchWriter;
 use store::{MINUTE, Options, Store};
 
 use crate::fixture::{latency, sample};
-use crate::processes::{TestFolder, Xorshift64};
+use crate::processes::{TestDir, Xorshift64};
 
 const BATCH: u64 = 500;
 
@@ -42,8 +42,8 @@ fn ingest(store: &Store, series: u64, minute: i64, histograms: &[Histogram]) {
     }
 }
 
-fn open(folder: &TestFolder, head_bytes_max: usize) -> Store {
-    let dir = folder.0.join("s");
+fn open(directory: &TestDir, head_bytes_max: usize) -> Store {
+    let dir = directory.0.join("s");
     let real: Arc<dyn Disk> = Arc::new(OsDisk);
     Store::create(&real, &dir, &journal::Settings::default()).unwrap();
     let journal =
@@ -61,14 +61,14 @@ fn open(folder: &TestFolder, head_bytes_max: usize) -> Store {
 /// Checks the peak bytes per active series, with a flush whenever the head is full.
 #[track_caller]
 fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
-    let folder = TestFolder::new("memory-active");
+    let directory = TestDir::new("memory-active");
     // The default at 100,000 series.
     let head_bytes_max = (128 << 20) / 100_000 * series as usize;
     let histograms: Vec<Histogram> = (0..64).map(busy_histogram).collect();
     let buckets = histograms.iter().map(|h| h.positive().len()).sum::<usize>() / histograms.len();
     let (mut flushes, mut head) = (0, 0);
     let measured = allocation_counter::measure(|| {
-        let store = open(&folder, head_bytes_max);
+        let store = open(&directory, head_bytes_max);
         for minute in 0..minutes {
             ingest(&store, series, minute, &histograms);
             head = head.max(store.stat().unwrap().head_bytes);
@@ -88,11 +88,11 @@ fn check_active(series: u64, minutes: i64, bytes_per_series_max: u64) {
 /// Bytes per series without rows in memory.
 #[track_caller]
 fn check_idle(series: u64, bytes_per_series_max: i64) {
-    let folder = TestFolder::new("memory-idle");
+    let directory = TestDir::new("memory-idle");
     let histograms = [Histogram::default()];
     let mut store = None;
     let measured = allocation_counter::measure(|| {
-        let opened = open(&folder, 128 << 20);
+        let opened = open(&directory, 128 << 20);
         ingest(&opened, series, 0, &histograms);
         opened.flush().unwrap();
         store = Some(opened);

@@ -1,4 +1,4 @@
-//! A point-in-time histogram is one sample of its series, however often it is sent.
+//! A gauge histogram is one sample of its series, however often it is sent.
 
 use hist::codec::header::Temporality;
 use model::{Sample, Selector, Series, SeriesKind};
@@ -104,7 +104,7 @@ fn windows_of_several_senders_add_up() {
 }
 
 /// Values in columns of a day: as in PromQL, whose windows include their ends, and as in CAQL,
-/// whose slots include their starts.
+/// whose intervals include their starts.
 #[track_caller]
 fn check_columns(store: &Store, step: i64, by_end: &[u64], by_start: &[u64], when: &str) {
     let view = store.view().unwrap();
@@ -223,7 +223,7 @@ fn first_point_histogram_survives_base_drop() {
 const MEASURED_SERIES: u64 = 8;
 const MEASURED_STEP_S: i64 = 15;
 
-/// Bytes and rows of a day of latency histograms by resolution: point-in-time or cumulative samples
+/// Bytes and rows of a day of latency histograms by resolution: gauge or cumulative samples
 /// every 15 s, `early` nanoseconds before the whole second. Each has 40 new values; a gauge
 /// histogram has 40.
 fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u64, u64)> {
@@ -279,7 +279,7 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
 }
 
 /// Samples on the whole second are the worst case: one of four is between two minutes. A nanosecond
-/// earlier they share a row, as all did before rollups kept values between slots separate.
+/// earlier they share a row, as all did before rollups kept values between intervals separate.
 #[test]
 #[ignore = "measurement: bytes of rollups with and without rows of their own, about a minute"]
 fn rows_of_their_own_cost_at_most_half_of_a_store_more() {

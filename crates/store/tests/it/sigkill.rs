@@ -14,7 +14,7 @@ use store::{DAY, HOUR, MINUTE, Options, Resolution, RetentionRule, Store, TimeGr
 
 use crate::fixture::{histogram, latency, sample};
 use crate::processes::{
-    ChildArguments, ChildProcess, SharedCounter, TestFolder, Xorshift64, print_line,
+    ChildArguments, ChildProcess, SharedCounter, TestDir, Xorshift64, print_line,
 };
 
 const EVERY: i64 = 30 * MINUTE;
@@ -107,8 +107,8 @@ fn has(store: &Store, present: u64) -> Result<(), String> {
 
 #[track_caller]
 fn check(rounds: u64, seed: u64) {
-    let folder = TestFolder::new("kill-store");
-    let (dir, count) = (folder.0.join("s"), folder.0.join("count"));
+    let directory = TestDir::new("kill-store");
+    let (dir, count) = (directory.0.join("s"), directory.0.join("count"));
     let real: Arc<dyn Disk> = Arc::new(OsDisk);
     Store::create(&real, &dir, &journal::Settings::default()).unwrap();
     let acknowledged = SharedCounter::at(&count);

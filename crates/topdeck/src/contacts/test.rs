@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start an event loop")?;
-    let sent = test.send(contact, ClientTls::default(), options.settings.folder());
+    let sent = test.send(contact, ClientTls::default(), options.settings.dir());
     match runtime.block_on(sent) {
         Ok(notes) => {
             let name = escape_control(&options.name);

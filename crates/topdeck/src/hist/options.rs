@@ -48,7 +48,7 @@ pub(crate) struct Options {
     ///
     /// A number without a unit is in the unit of the values. The count is exact for plain numbers,
     /// and for histograms at a bucket edge; otherwise it has bounds.
-    #[arg(long, value_name = "LIMIT", value_parser = parse_quantity, allow_hyphen_values = true)]
+    #[arg(long, value_name = "THRESHOLD", value_parser = parse_quantity, allow_hyphen_values = true)]
     pub(crate) above: Vec<Quantity>,
 
     /// Quantile to show instead of the default ones: 0.999, p99.9 or 99.9%. Repeatable
@@ -116,7 +116,7 @@ Examples:
   topdeck hist --interval 10s --by tag log.hlog
   topdeck hist --heatmap --svg picture.svg log.hlog
   curl -s localhost:9090/metrics | topdeck hist --metric http_request_duration_seconds -
-  topdeck hist sample answer_duration           shared memory of a process: see `topdeck ls`
+  topdeck hist sample sample_request_duration   shared memory of a process: see `topdeck ls`
 
 Reading the numbers:
   A value without bounds is exact. Otherwise the true value is within the bounds:

@@ -16,7 +16,7 @@ use crate::store::{create, disk, open, with_dir};
 
 /// Destination of an import.
 pub(crate) enum ImportTarget {
-    Folder {
+    Dir {
         dir: PathBuf,
         store: Box<Store>,
     },
@@ -29,11 +29,11 @@ pub(crate) enum ImportTarget {
 
 impl ImportTarget {
     /// Opens the store in a directory; creates it first if requested and missing.
-    pub(crate) fn folder(dir: &Path, creates: bool) -> Result<ImportTarget> {
+    pub(crate) fn directory(dir: &Path, creates: bool) -> Result<ImportTarget> {
         if creates && !Store::exists(&disk(), dir)? {
             create(dir, Compression::Lz4)?;
         }
-        Ok(ImportTarget::Folder { dir: dir.to_owned(), store: Box::new(open(dir)?) })
+        Ok(ImportTarget::Dir { dir: dir.to_owned(), store: Box::new(open(dir)?) })
     }
 
     /// Names the file that the next batches are of, for the server's list of sources.
@@ -48,7 +48,7 @@ impl ImportTarget {
     /// Output for the batches of a producer; finds out which of them the target has.
     pub(crate) fn open_output(&self, producer: u64) -> Result<BatchOutput<'_>> {
         match self {
-            ImportTarget::Folder { store, .. } => BatchOutput::to_store(store, producer),
+            ImportTarget::Dir { store, .. } => BatchOutput::to_store(store, producer),
             ImportTarget::Server { client, retry_for } => {
                 BatchOutput::to_server(client, *retry_for, producer)
             }
@@ -58,7 +58,7 @@ impl ImportTarget {
     /// Text that identifies the target.
     pub(crate) fn identity(&self) -> String {
         match self {
-            ImportTarget::Folder { dir, .. } => {
+            ImportTarget::Dir { dir, .. } => {
                 dir.canonicalize().unwrap_or_else(|_| dir.clone()).display().to_string()
             }
             ImportTarget::Server { client, .. } => client.url(),
@@ -67,7 +67,7 @@ impl ImportTarget {
 
     /// Flushes and compacts a store after an import. A server does this by itself.
     pub(crate) fn finish(&self, progress: &mut ProgressLine) -> Result<()> {
-        let ImportTarget::Folder { dir, store } = self else { return Ok(()) };
+        let ImportTarget::Dir { dir, store } = self else { return Ok(()) };
         let describe_error = with_dir(dir);
         progress.show(|_| "flushing".to_owned());
         store.flush().map_err(&describe_error)?;

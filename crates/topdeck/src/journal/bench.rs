@@ -50,7 +50,7 @@ pub(crate) struct Options {
     record_size: u64,
 
     /// Compression of records
-    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    #[arg(long, default_value = "lz4", value_parser = parse::compression_parser())]
     compression: Compression,
 
     /// Size of the shared memory buffer
@@ -131,7 +131,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         bail!("--records 0: there is nothing to measure");
     }
     let settings = Settings {
-        codec: options.compression,
+        compression: options.compression,
         buffer_bytes: options.buffer,
         limits: Limits { bytes_max: None, ..Settings::default().limits },
         ..Settings::default()
@@ -162,7 +162,7 @@ fn measure(options: &Options, dir: &Path) -> Result<String> {
         format_bytes(size),
         options.durability,
         if options.exclusive { ", alone" } else { "" },
-        format::codec_name(options.compression),
+        format::compression_name(options.compression),
         format_bytes(options.buffer),
         file_system(dir)
     );

@@ -24,7 +24,7 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Compression of records
-    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
+    #[arg(long, default_value = "lz4", value_parser = parse::compression_parser())]
     compression: Compression,
 
     /// Size of the shared memory buffer, a power of two from 4KiB to 1GiB
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 impl Options {
     fn settings(&self) -> Settings {
         Settings {
-            codec: self.compression,
+            compression: self.compression,
             buffer_bytes: self.buffer,
             segment_bytes: self.segment,
             dedup_producers: self.dedup_producers,
@@ -98,9 +98,9 @@ pub(crate) fn create(dir: &Path, settings: &Settings) -> Result<()> {
 /// Summary of the new journal.
 pub(crate) fn creation_summary(dir: &Path, settings: &Settings) -> String {
     let dir = escape_control(&dir.display().to_string());
-    let compressed = match settings.codec {
+    let compressed = match settings.compression {
         Compression::None => "not compressed".to_owned(),
-        codec => format!("compressed with {}", format::codec_name(codec)),
+        compression => format!("compressed with {}", format::compression_name(compression)),
     };
     format!(
         "created a journal in {dir}: {compressed}, segments of {}, a buffer of {}.\nRetention: \

@@ -12,8 +12,8 @@ pub(crate) fn format_records(n: u64) -> String {
     format!("{} record{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-pub(crate) fn codec_name(codec: Compression) -> &'static str {
-    match codec {
+pub(crate) fn compression_name(compression: Compression) -> &'static str {
+    match compression {
         Compression::None => "none",
         Compression::Lz4 => "lz4",
         Compression::Zstd => "zstd",

@@ -66,7 +66,7 @@ pub(crate) fn level_parser() -> impl TypedValueParser<Value = Level> {
     ])
 }
 
-pub(crate) fn codec_parser() -> impl TypedValueParser<Value = Compression> {
+pub(crate) fn compression_parser() -> impl TypedValueParser<Value = Compression> {
     choice_parser(&[
         ("none", "no compression", Compression::None),
         ("lz4", "fast", Compression::Lz4),

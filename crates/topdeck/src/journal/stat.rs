@@ -114,7 +114,7 @@ fn stat_text(dir: &Path, stat: &JournalStat, stalled: bool) -> String {
             "settings",
             format!(
                 "compression {}, segments of {}, deduplication of about {} producers",
-                format::codec_name(settings.codec),
+                format::compression_name(settings.compression),
                 format_bytes(settings.segment_bytes),
                 value_formatter::count(settings.dedup_producers.into())
             ),
@@ -248,7 +248,7 @@ fn stat_json(stat: &JournalStat) -> Json {
         (
             "settings",
             Object(vec![
-                ("compression", Text(format::codec_name(settings.codec).to_owned())),
+                ("compression", Text(format::compression_name(settings.compression).to_owned())),
                 ("buffer_bytes", integer(settings.buffer_bytes)),
                 ("segment_bytes", integer(settings.segment_bytes)),
                 ("dedup_producers", integer(settings.dedup_producers.into())),

@@ -195,8 +195,8 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
                 name(file)
             );
         }
-        let folder = file.parent().unwrap_or(Path::new(""));
-        return Requests::parse(&read(file)?, folder).with_context(|| name(file));
+        let dir = file.parent().unwrap_or(Path::new(""));
+        return Requests::parse(&read(file)?, dir).with_context(|| name(file));
     }
     let body = body(options)?;
     let usual = if body == Template::default() { "GET" } else { "POST" };

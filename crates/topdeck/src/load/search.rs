@@ -154,8 +154,8 @@ fn trial_line(
             p99(&run.tally.service)
         ));
     }
-    if measurement.failed > 0 {
-        line.push_str(&format!(", {} failed", count(measurement.failed)));
+    if measurement.failed_requests > 0 {
+        line.push_str(&format!(", {} failed", count(measurement.failed_requests)));
     }
     if !measurement.warnings.is_empty() {
         let kinds: Vec<&str> = measurement.warnings.iter().map(ValidityWarning::kind).collect();

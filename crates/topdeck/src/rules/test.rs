@@ -56,10 +56,10 @@ fn test_file(path: &Path, name: &str, selected: &str) -> Result<Vec<String>> {
     if !problems.is_empty() {
         return Ok(problems.iter().map(ToString::to_string).collect());
     }
-    let folder = path.parent().unwrap_or(Path::new("."));
+    let dir = path.parent().unwrap_or(Path::new("."));
     let mut rule_files = Vec::new();
     for pattern in &tests.rule_files {
-        for file in find_rule_files(&folder.join(pattern))? {
+        for file in find_rule_files(&dir.join(pattern))? {
             let shown = file.display().to_string();
             let text = std::fs::read_to_string(&file)
                 .with_context(|| format!("cannot read rule file {shown} of {name}"))?;

@@ -90,16 +90,15 @@ mod tests {
 
     #[test]
     fn settings_of_an_earlier_version_need_new_names_only() {
-        let folder =
-            std::env::temp_dir().join(format!("topdeck-renamed-{:x}", journal::random_id()));
-        std::fs::create_dir_all(&folder).unwrap();
+        let dir = std::env::temp_dir().join(format!("topdeck-renamed-{:x}", journal::random_id()));
+        std::fs::create_dir_all(&dir).unwrap();
         for file in ["server.pem", "server.key", "clients.pem", "token", "site.pem"] {
-            std::fs::write(folder.join(file), "x").unwrap();
+            std::fs::write(dir.join(file), "x").unwrap();
         }
         let mut lines: Vec<String> =
             OLD.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned()).collect();
         // Both examples of a list of tables have the same name: [[site]] is refused as a whole.
-        let problems = Settings::parse(&lines.join("\n"), &folder, ROLES).unwrap_err().to_string();
+        let problems = Settings::parse(&lines.join("\n"), &dir, ROLES).unwrap_err().to_string();
         let messages = problems.lines().filter(|line| line.starts_with("line "));
         let mut refused = 0;
         for message in messages {
@@ -118,8 +117,8 @@ mod tests {
         }
         let in_file = |row: &&RenamedKey| !LATER.contains(&row.old);
         assert_eq!(refused, RENAMED_KEYS.iter().filter(in_file).count(), "{problems}");
-        let settings = Settings::parse(&lines.join("\n"), &folder, ROLES);
+        let settings = Settings::parse(&lines.join("\n"), &dir, ROLES);
         settings.unwrap_or_else(|reason| panic!("{reason}"));
-        std::fs::remove_dir_all(folder).unwrap();
+        std::fs::remove_dir_all(dir).unwrap();
     }
 }

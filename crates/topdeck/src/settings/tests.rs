@@ -69,20 +69,19 @@ fn example_settings_are_valid() {
         .map(|line| line.strip_prefix("#: ").unwrap_or(line))
         .map(|line| format!("{line}\n"))
         .collect();
-    let folder = tempdir();
+    let dir = tempdir();
     for file in ["server.pem", "server.key", "clients.pem", "token", "north-ca.pem"] {
-        std::fs::write(folder.join(file), "x").unwrap();
+        std::fs::write(dir.join(file), "x").unwrap();
     }
-    let settings =
-        Settings::parse(&all, &folder, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
+    let settings = Settings::parse(&all, &dir, ROLES).unwrap_or_else(|reason| panic!("{reason}"));
     assert_eq!(counts(&settings), [1, 2, 0, 2, 2]);
-    std::fs::remove_dir_all(folder).unwrap();
+    std::fs::remove_dir_all(dir).unwrap();
 }
 
 fn tempdir() -> std::path::PathBuf {
-    let folder = std::env::temp_dir().join(format!("topdeck-settings-{:x}", journal::random_id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    folder
+    let dir = std::env::temp_dir().join(format!("topdeck-settings-{:x}", journal::random_id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
 }
 
 #[test]

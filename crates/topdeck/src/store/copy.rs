@@ -56,8 +56,8 @@ pub(crate) struct RestoreOptions {
     dir: PathBuf,
 
     /// Compression of the new journal
-    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
-    codec: Compression,
+    #[arg(long, default_value = "lz4", value_parser = parse::compression_parser())]
+    compression: Compression,
 }
 
 const RESTORE_AFTER: &str = "\
@@ -80,16 +80,16 @@ pub(crate) fn snapshot(options: &SnapshotOptions) -> Result<ExitCode> {
 }
 
 pub(crate) fn restore(options: &RestoreOptions) -> Result<ExitCode> {
-    restore_snapshot(&options.snapshot, &options.dir, options.codec)
+    restore_snapshot(&options.snapshot, &options.dir, options.compression)
 }
 
 /// Creates a store from a snapshot, and returns a summary.
 pub(crate) fn restore_snapshot(
     snapshot: &Path,
     dir: &Path,
-    codec: Compression,
+    compression: Compression,
 ) -> Result<ExitCode> {
-    let settings = Settings { codec, ..Settings::default() };
+    let settings = Settings { compression, ..Settings::default() };
     let info = Store::restore(&disk(), snapshot, dir, &settings).map_err(with_dir(dir))?;
     let dir = escape_control(&dir.display().to_string());
     print_stdout(format!("created a store in {dir}: {}\n", content_summary(&info)).as_bytes())?;

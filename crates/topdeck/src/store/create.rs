@@ -14,8 +14,8 @@ use render::text::escape_control;
 
 /// Create a store
 ///
-/// Data is first written to a journal in the directory, which makes it durable; --codec sets the
-/// compression of the journal. Parts, which finally hold all rows, have their own encoding.
+/// Data is first written to a journal in the directory, which makes it durable; --compression sets
+/// the compression of the journal. Parts, which finally hold all rows, have their own encoding.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -24,8 +24,8 @@ pub(crate) struct Options {
     dir: PathBuf,
 
     /// Compression of the journal
-    #[arg(long, default_value = "lz4", value_parser = parse::codec_parser())]
-    codec: Compression,
+    #[arg(long, default_value = "lz4", value_parser = parse::compression_parser())]
+    compression: Compression,
 
     /// Retention rule, such as 'base 30d' or '5m 1y {host="x"}'. Repeatable
     ///
@@ -45,15 +45,15 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    create(&options.dir, options.codec)?;
+    create(&options.dir, options.compression)?;
     if !options.retention.is_empty() {
         let store = open(&options.dir)?;
         store.set_retention(options.retention.clone()).map_err(with_dir(&options.dir))?;
     }
     let dir = escape_control(&options.dir.display().to_string());
-    let compressed = match options.codec {
+    let compressed = match options.compression {
         Compression::None => "not compressed".to_owned(),
-        codec => format!("compressed with {}", format::codec_name(codec)),
+        compression => format!("compressed with {}", format::compression_name(compression)),
     };
     let rules = report::retention_text(&options.retention);
     print_stdout(
@@ -63,7 +63,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Creates a store.
-pub(crate) fn create(dir: &Path, codec: Compression) -> Result<()> {
-    let settings = Settings { codec, ..Settings::default() };
+pub(crate) fn create(dir: &Path, compression: Compression) -> Result<()> {
+    let settings = Settings { compression, ..Settings::default() };
     Store::create(&disk(), dir, &settings).map_err(with_dir(dir))
 }

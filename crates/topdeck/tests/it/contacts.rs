@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::test_dir::TestDir;
 use crate::{TextRun, topdeck};
 
-fn run(folder: &TestDir, settings: &str, arguments: &[&str]) -> TextRun {
-    let path = folder.path().join("topdeck.toml");
+fn run(dir: &TestDir, settings: &str, arguments: &[&str]) -> TextRun {
+    let path = dir.path().join("topdeck.toml");
     std::fs::write(&path, settings).unwrap();
     let config = ["--config", path.to_str().unwrap()];
     topdeck(&[&["contacts"], arguments, &config].concat(), b"")
@@ -114,12 +114,12 @@ fn a_message_is_printed_without_being_sent() {
 
 #[test]
 fn mistakes_have_their_line_and_the_nearest_name() {
-    let folder = TestDir::new();
-    let run = run(&folder, SETTINGS, &["test", "hok"]);
+    let dir = TestDir::new();
+    let run = run(&dir, SETTINGS, &["test", "hok"]);
     let expected = "topdeck: there is no contact \"hok\"; known: hook, phone\n";
     assert_eq!((run.stderr.as_str(), run.status), (expected, 1));
-    let run = self::run(&folder, &SETTINGS.replace("failover =", "failovr ="), &["list"]);
-    let path = folder.path().join("topdeck.toml");
+    let run = self::run(&dir, &SETTINGS.replace("failover =", "failovr ="), &["list"]);
+    let path = dir.path().join("topdeck.toml");
     let line = format!("{}:5: unknown key \"failovr\"; did you mean \"failover\"?", path.display());
     assert!(run.stderr.contains(&line), "{}", run.stderr);
     assert_eq!(run.status, 1);

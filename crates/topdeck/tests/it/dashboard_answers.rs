@@ -77,17 +77,17 @@ fn prometheus_gives_equal_results_on_grafana_dashboards() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-fn folder() -> PathBuf {
+fn dir() -> PathBuf {
     root().join("testdata/dashboards/grafana")
 }
 
 fn dashboard(name: &str) -> GrafanaDashboard {
-    let text = fs::read_to_string(folder().join(format!("{name}.json"))).unwrap();
+    let text = fs::read_to_string(dir().join(format!("{name}.json"))).unwrap();
     GrafanaDashboard::parse(&text)
 }
 
 fn answers_path(name: &str) -> PathBuf {
-    folder().join(format!("{name}.answers"))
+    dir().join(format!("{name}.answers"))
 }
 
 fn read_answers(name: &str) -> BTreeMap<String, RecordedAnswer> {

@@ -12,19 +12,19 @@ use crate::test_dir::TestDir;
 const NAMES: [&str; 10] =
     ["go", "jvm", "kafka", "kubernetes-pods", "nginx", "node", "postgres", "red", "redis", "use"];
 
-fn folder() -> TestDir {
-    let folder = TestDir::new();
+fn dir() -> TestDir {
+    let dir = TestDir::new();
     for name in NAMES {
         let file = root().join(format!("testdata/dashboards/grafana/{name}.json"));
-        fs::copy(file, folder.path().join(format!("{name}.json"))).unwrap();
+        fs::copy(file, dir.path().join(format!("{name}.json"))).unwrap();
     }
-    folder
+    dir
 }
 
 #[test]
 fn dry_run_lists_what_is_imported_and_what_is_not() {
     let files = NAMES.map(|name| format!("{name}.json")).join(" ");
-    let run = run(&folder(), &format!("dashboards import --dry-run {files}"));
+    let run = run(&dir(), &format!("dashboards import --dry-run {files}"));
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     assert_eq!(run.stdout.matches(" would be dashboard ").count(), NAMES.len(), "{}", run.stdout);
     for part in [
@@ -40,13 +40,12 @@ fn dry_run_lists_what_is_imported_and_what_is_not() {
 
 #[test]
 fn imported_dashboard_is_on_the_server_with_its_panels() {
-    let folder = folder();
+    let dir = dir();
     let mut server = ServerProcess::new("serve", "");
     server.start();
     let url = format!("http://{}", server.address());
-    let import = |options: &str| {
-        run(&folder, &format!("dashboards import node.json --server {url} {options}"))
-    };
+    let import =
+        |options: &str| run(&dir, &format!("dashboards import node.json --server {url} {options}"));
     let first = import("");
     assert_eq!((first.status, first.stderr.as_str()), (0, ""));
     assert!(first.stdout.contains("is dashboard node-exporter-hosts, with"), "{}", first.stdout);
@@ -78,10 +77,10 @@ fn imported_dashboard_is_on_the_server_with_its_panels() {
 
 #[test]
 fn file_that_is_no_dashboard_is_an_error_with_the_reason() {
-    let folder = folder();
-    fs::write(folder.path().join("bad.json"), "{").unwrap();
-    fs::write(folder.path().join("other.json"), "{\"a\":1}").unwrap();
-    let run = run(&folder, "dashboards import --dry-run bad.json other.json use.json");
+    let dir = dir();
+    fs::write(dir.path().join("bad.json"), "{").unwrap();
+    fs::write(dir.path().join("other.json"), "{\"a\":1}").unwrap();
+    let run = run(&dir, "dashboards import --dry-run bad.json other.json use.json");
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("bad.json: cannot parse the dashboard: EOF"), "{}", run.stderr);
     assert!(run.stderr.contains("other.json: cannot import the dashboard: it has no panels"));

@@ -14,7 +14,7 @@ use crate::test_dir::TestDir;
 
 /// A demonstration whose temporary directory is in another one.
 struct Demo {
-    folder: TestDir,
+    dir: TestDir,
     child: Child,
     url: String,
     /// What it printed.
@@ -24,10 +24,10 @@ struct Demo {
 impl Demo {
     /// Starts it, on a host whose programs have their metrics in `shm`.
     fn start(shm: &Path) -> Demo {
-        let folder = TestDir::new();
+        let dir = TestDir::new();
         let mut child = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["demo", "--port", "0"])
-            .env("TMPDIR", folder.path())
+            .env("TMPDIR", dir.path())
             .env("TOPDECK_SHM", shm)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -48,12 +48,12 @@ impl Demo {
         let mut log = child.stderr.take().unwrap();
         std::thread::spawn(move || log.read_to_end(&mut Vec::new()));
         let url = text.lines().next().unwrap().strip_prefix("topdeck demo: ").unwrap().to_owned();
-        Demo { folder, child, url, text }
+        Demo { dir, child, url, text }
     }
 
     fn query(&self, expression: &str) -> Value {
         let line = format!("query --server {} '{expression}' --to now --json", self.url);
-        json(&run_ok(&self.folder, &line))
+        json(&run_ok(&self.dir, &line))
     }
 }
 
@@ -82,7 +82,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     }
     // The first link, and Who?, show what its hint says. It opened the orders, which have neither.
     let line = "'request_duration{service=\"payment\"}' --above 800ms --from -6h --json";
-    let found = json(&run_ok(&demo.folder, &format!("breakdown {server} {line}")));
+    let found = json(&run_ok(&demo.dir, &format!("breakdown {server} {line}")));
     let first = |label: &str| -> Value {
         let labels = found["labels"].as_array().unwrap();
         labels.iter().find(|of| of["label"] == label).unwrap()["values"][0]["value"].clone()
@@ -94,11 +94,11 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     );
     // The printed command finds the cause.
     let line = "'request_duration{service=\"payment\"}' --above 800ms --from -3h --json";
-    let found = json(&run_ok(&demo.folder, &format!("breakdown {server} {line}")));
+    let found = json(&run_ok(&demo.dir, &format!("breakdown {server} {line}")));
     let first = &found["labels"][0];
     let value = first["values"][0]["value"].as_str().unwrap();
     assert!(value == "3.8.0" || value == "pay-2", "{first}");
-    // A week, counters, gauges, texts, annotations, a dashboard, scrapes and checks.
+    // A week, counters, gauges, texts, annotations, a dashboard, scrape targets and checks.
     let week = demo.query("sum(exact_increase(request_duration[7d]))");
     assert!(week["data"][0]["points"][0]["value"]["count"].as_u64() > Some(1_000_000), "{week}");
     for (series, streams) in
@@ -106,24 +106,24 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     {
         assert_eq!(demo.query(series)["data"].as_array().map(Vec::len), Some(streams), "{series}");
     }
-    let list = run_ok(&demo.folder, &format!("annotate {server}"));
+    let list = run_ok(&demo.dir, &format!("annotate {server}"));
     assert!(list.contains("deployed payment 3.8.0 on pay-2"), "{list}");
-    let targets = || json(&run(&demo.folder, &format!("targets {server} --json")).stdout);
+    let targets = || json(&run(&demo.dir, &format!("targets {server} --json")).stdout);
     wait_until("a scrape and a check have succeeded", || {
         let found = targets();
         let up = found["targets"].as_array().unwrap().iter().filter(|of| of["state"] == "up");
         up.count() == 2
     });
     // New data arrive.
-    let tailed = run_ok(&demo.folder, &format!("tail {server} --limit 1 request_duration"));
+    let tailed = run_ok(&demo.dir, &format!("tail {server} --limit 1 request_duration"));
     assert!(tailed.contains("request_duration{"), "{tailed}");
-    let rows = json(&run_ok(&demo.folder, &format!("overview {server} --json")));
+    let rows = json(&run_ok(&demo.dir, &format!("overview {server} --json")));
     let rows = rows["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["name"] != "answer_duration"), "{rows:?}");
-    let folders = || std::fs::read_dir(demo.folder.path()).unwrap().count();
-    assert_eq!(folders(), 1);
+    let dirs = || std::fs::read_dir(demo.dir.path()).unwrap().count();
+    assert_eq!(dirs(), 1);
     kill_process(Pid::from_child(&demo.child), Signal::INT).unwrap();
     let ended = demo.child.wait().unwrap();
     assert!(ended.success(), "{ended}");
-    assert_eq!(std::fs::read_dir(demo.folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(demo.dir.path()).unwrap().count(), 0);
 }

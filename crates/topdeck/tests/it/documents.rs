@@ -82,7 +82,7 @@ fn json_numbers_read_back_to_the_same_bits() {
 
 #[test]
 fn svg_is_well_formed() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for (name, line, input) in [
         ("numbers", "--unit ms --above 100ms --above 1ms testdata/cli/web.txt", ""),
         ("prometheus", "--above 1.5s testdata/cli/page.prom", ""),
@@ -91,7 +91,7 @@ fn svg_is_well_formed() {
         ("zero", "-", "0\n"),
         ("extreme", "-", "1e-320\n1e308\n"),
     ] {
-        let path = folder.path().join(format!("{name}.svg"));
+        let path = dir.path().join(format!("{name}.svg"));
         let run = hist_with_stdin(&format!("--svg {} {line}", path.display()), input.as_bytes());
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{name}");
         let svg = fs::read_to_string(&path).unwrap();
@@ -109,8 +109,8 @@ fn svg_is_well_formed() {
 /// SVG of `docs/hist.md`.
 #[test]
 fn a_heatmap_as_svg() {
-    let folder = TestDir::new();
-    let path = folder.path().join("heatmap.svg");
+    let dir = TestDir::new();
+    let path = dir.path().join("heatmap.svg");
     let line = "--heatmap --above 10us testdata/hist/hdr/ycsb.logV1.hlog";
     let run = hist(&format!("--svg {} {line}", path.display()));
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
@@ -149,10 +149,10 @@ fn check_xml(text: &str) {
 fn every_subcommand_has_a_page_and_completions() {
     let parent = TestDir::new();
     // The directory is created.
-    let folder = parent.path().join("man");
-    let run = topdeck(&["man", folder.to_str().unwrap()], b"");
+    let dir = parent.path().join("man");
+    let run = topdeck(&["man", dir.to_str().unwrap()], b"");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
-    let mut pages: Vec<String> = fs::read_dir(&folder)
+    let mut pages: Vec<String> = fs::read_dir(&dir)
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
@@ -234,9 +234,9 @@ fn every_subcommand_has_a_page_and_completions() {
     for name in ["append", "bench", "cat", "checkpoint", "create", "limit", "repair", "seek"] {
         assert!(journal.contains(&format!("topdeck-journal-{name}.1")), "{name}: {journal:?}");
     }
-    let page = fs::read_to_string(folder.join("topdeck-hist.1")).unwrap();
+    let page = fs::read_to_string(dir.join("topdeck-hist.1")).unwrap();
     assert!(page.contains("Exit status"), "{page}");
-    fs::remove_dir_all(&folder).unwrap();
+    fs::remove_dir_all(&dir).unwrap();
     for shell in ["bash", "zsh", "fish"] {
         let script = topdeck(&["completions", shell], b"").stdout;
         assert!(script.contains("keep-going"), "{shell}");

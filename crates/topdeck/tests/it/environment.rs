@@ -48,7 +48,7 @@ pub(crate) fn fresh_name() -> String {
 }
 
 /// Creates a directory with mode 0700, independent of the umask.
-pub(crate) fn fresh_folder(parent: &Path) -> PathBuf {
+pub(crate) fn fresh_dir(parent: &Path) -> PathBuf {
     let path = parent.join(fresh_name());
     std::fs::DirBuilder::new().mode(0o700).create(&path).expect("a directory can be made");
     path
@@ -83,10 +83,10 @@ impl TmpfsDir {
         let of_user = format!("/run/user/{}", rustix::process::geteuid().as_raw());
         for parent in [Path::new("/dev/shm"), &temporary, Path::new(&of_user)] {
             if has_memory(parent) {
-                return Some(TmpfsDir { path: fresh_folder(parent), is_mounted: false });
+                return Some(TmpfsDir { path: fresh_dir(parent), is_mounted: false });
             }
         }
-        let path = fresh_folder(&temporary);
+        let path = fresh_dir(&temporary);
         let size = format!("size={MEMORY_BYTES},mode=0700");
         let mut mount = Command::new("mount");
         if succeeds(mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&path)) {

@@ -21,8 +21,8 @@ fn report(input: &str, line: &str) -> Value {
 
 #[test]
 fn frames_round_trip_exactly() {
-    let folder = TestDir::new();
-    let (out, truth) = (folder.path().join("b.frames"), folder.path().join("b.csv"));
+    let dir = TestDir::new();
+    let (out, truth) = (dir.path().join("b.frames"), dir.path().join("b.csv"));
     let line = "http --series 45 --minutes 8";
     generate(&format!("{line} --out {} --expected {}", out.display(), truth.display()));
     let frames = std::fs::read_to_string(&out).unwrap();

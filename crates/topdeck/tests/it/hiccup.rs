@@ -164,7 +164,7 @@ fn measurement_follows_a_process_until_its_exit() {
 /// Cgroup with a quota of 5 % of a CPU, and a busy loop in it. The quota is so low that the loop
 /// reaches it on a busy machine, too.
 struct ThrottledCgroup {
-    folder: PathBuf,
+    dir: PathBuf,
     busy: Child,
 }
 
@@ -172,18 +172,18 @@ impl ThrottledCgroup {
     fn new() -> std::io::Result<ThrottledCgroup> {
         let is_second = fs::exists("/sys/fs/cgroup/cgroup.controllers")?;
         let root = if is_second { "/sys/fs/cgroup" } else { "/sys/fs/cgroup/cpu" };
-        let folder = PathBuf::from(format!("{root}/{}", fresh_name()));
-        fs::create_dir(&folder)?;
+        let dir = PathBuf::from(format!("{root}/{}", fresh_name()));
+        fs::create_dir(&dir)?;
         let quota = match is_second {
-            true => fs::write(folder.join("cpu.max"), "5000 100000"),
-            false => fs::write(folder.join("cpu.cfs_period_us"), "100000")
-                .and_then(|()| fs::write(folder.join("cpu.cfs_quota_us"), "5000")),
+            true => fs::write(dir.join("cpu.max"), "5000 100000"),
+            false => fs::write(dir.join("cpu.cfs_period_us"), "100000")
+                .and_then(|()| fs::write(dir.join("cpu.cfs_quota_us"), "5000")),
         };
         let busy =
             quota.and_then(|()| Command::new("sh").args(["-c", "while :; do :; done"]).spawn());
-        let busy = busy.inspect_err(|_| drop(fs::remove_dir(&folder)))?;
-        let narrow = ThrottledCgroup { folder, busy };
-        fs::write(narrow.folder.join("cgroup.procs"), narrow.busy.id().to_string())?;
+        let busy = busy.inspect_err(|_| drop(fs::remove_dir(&dir)))?;
+        let narrow = ThrottledCgroup { dir, busy };
+        fs::write(narrow.dir.join("cgroup.procs"), narrow.busy.id().to_string())?;
         Ok(narrow)
     }
 }
@@ -193,7 +193,7 @@ impl Drop for ThrottledCgroup {
         let _ = self.busy.kill();
         let _ = self.busy.wait();
         // The cgroup is empty some time after the exit of its last process.
-        wait_until("the cgroup is empty", || fs::remove_dir(&self.folder).is_ok());
+        wait_until("the cgroup is empty", || fs::remove_dir(&self.dir).is_ok());
     }
 }
 
@@ -213,9 +213,9 @@ fn cpu_quota_causes_stalls_in_its_cgroup() {
         let found: Value = serde_json::from_str(&run.stdout).unwrap();
         (found["max_ns"].as_f64().unwrap(), found["inherited"].to_string())
     };
-    let folder = narrow.folder.to_str().unwrap();
-    let (max_ns, joined) = longest(&["--duration", "1s", "--cgroup", folder]);
-    assert!(max_ns >= 30e6 && joined.contains(folder), "{max_ns} {joined}");
+    let dir = narrow.dir.to_str().unwrap();
+    let (max_ns, joined) = longest(&["--duration", "1s", "--cgroup", dir]);
+    assert!(max_ns >= 30e6 && joined.contains(dir), "{max_ns} {joined}");
     let (max_ns, joined) = longest(&["--duration", "1s", "--pid", &narrow.busy.id().to_string()]);
     assert!(max_ns >= 30e6 && joined.contains("cgroup /"), "{max_ns} {joined}");
 }

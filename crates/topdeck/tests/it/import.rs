@@ -18,7 +18,7 @@ const TEXT_BYTES: usize = 10_000;
 
 /// A server, a relay in front of it, and a file to import.
 struct ImportFixture {
-    folder: TestDir,
+    dir: TestDir,
     server: ServerProcess,
     relay: ScriptedRelay,
 }
@@ -29,17 +29,17 @@ impl ImportFixture {
     }
 
     fn with_settings(settings: &str, script: &[RelayAction]) -> ImportFixture {
-        let folder = TestDir::new();
+        let dir = TestDir::new();
         let mut server = ServerProcess::new("serve", settings);
         server.start();
         let relay = ScriptedRelay::new(server.port, script);
-        let it = ImportFixture { folder, server, relay };
+        let it = ImportFixture { dir, server, relay };
         fs::write(it.file(), texts(TEXTS)).unwrap();
         it
     }
 
     fn file(&self) -> PathBuf {
-        self.folder.path().join("texts.frames")
+        self.dir.path().join("texts.frames")
     }
 
     /// Starts `topdeck import` with this port and arguments.
@@ -47,10 +47,10 @@ impl ImportFixture {
         Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .args(["import", "--server", &format!("http://127.0.0.1:{port}")])
             .args(arguments)
-            .current_dir(self.folder.path())
+            .current_dir(self.dir.path())
             .env_clear()
-            .env("HOME", self.folder.path())
-            .env("TMPDIR", self.folder.path())
+            .env("HOME", self.dir.path())
+            .env("TMPDIR", self.dir.path())
             .stdin(input)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -67,8 +67,8 @@ impl ImportFixture {
     #[track_caller]
     fn check_stored(mut self) {
         self.server.stop();
-        let store = self.server.folder.path("data/store");
-        let found = run_ok(&self.folder, &format!("store export {} note", store.display()));
+        let store = self.server.dir.path("data/store");
+        let found = run_ok(&self.dir, &format!("store export {} note", store.display()));
         let expected = texts(TEXTS);
         // Not assert_eq: it would print 24 MB.
         assert_eq!(found.lines().count(), TEXTS);
@@ -196,9 +196,9 @@ fn a_block_of_prometheus_is_sent_again_to_a_busy_server() {
 
 #[test]
 fn a_directory_is_not_imported_as_a_file() {
-    let folder = TestDir::new();
-    fs::create_dir(folder.path().join("d")).unwrap();
-    let found = crate::store::run(&folder, "import s --create --metric a d");
+    let dir = TestDir::new();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let found = crate::store::run(&dir, "import s --create --metric a d");
     let expected = "topdeck: cannot import d: it is a directory; name the files in it, or use \
                     --format prometheus-tsdb for the data directory of a Prometheus\n";
     assert_eq!((found.status, found.stderr.as_str()), (1, expected));

@@ -23,15 +23,15 @@ pub(crate) fn check(text: &str, expected: Expect) {
 
 #[track_caller]
 fn round_trip(input: &[u8], append: &str, cat: &str) {
-    let folder = TestDir::new();
-    folder.run_ok("create j", b"");
-    folder.run_ok(&format!("append j {append}"), input);
-    let output = folder.run_ok(&format!("cat j {cat}"), b"");
+    let dir = TestDir::new();
+    dir.run_ok("create j", b"");
+    dir.run_ok(&format!("append j {append}"), input);
+    let output = dir.run_ok(&format!("cat j {cat}"), b"");
     assert!(output == input, "{append}: {} bytes went in, {} came out", input.len(), output.len());
     // Then from the segments, with an empty buffer.
-    folder.run_ok("append j --durability disk", b"");
+    dir.run_ok("append j --durability disk", b"");
     assert!(
-        folder.run_ok(&format!("cat j {cat} --durability disk"), b"") == input,
+        dir.run_ok(&format!("cat j {cat} --durability disk"), b"") == input,
         "{append}: on disk"
     );
 }
@@ -52,28 +52,28 @@ fn appended_records_are_read_back() {
 
 #[test]
 fn a_last_line_without_newline_is_a_record() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"one\ntwo");
-    folder.run_ok("append j", b"three");
-    assert_eq!(folder.run_ok("cat j", b""), b"one\ntwo\nthree\n");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"one\ntwo");
+    dir.run_ok("append j", b"three");
+    assert_eq!(dir.run_ok("cat j", b""), b"one\ntwo\nthree\n");
 }
 
 #[test]
 fn whole_files_are_records() {
-    let folder = TestDir::new();
-    fs::write(folder.path().join("a"), "one\ntwo\n").unwrap();
-    fs::write(folder.path().join("b"), "").unwrap();
-    folder.run_ok("create j", b"");
-    folder.run_ok("append j --record-per-file a b -", b"three\n");
-    assert_eq!(folder.run_ok("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
-    folder.run_ok("append j a -", b"four");
-    assert_eq!(folder.run_ok("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
+    let dir = TestDir::new();
+    fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
+    fs::write(dir.path().join("b"), "").unwrap();
+    dir.run_ok("create j", b"");
+    dir.run_ok("append j --record-per-file a b -", b"three\n");
+    assert_eq!(dir.run_ok("cat j --null", b""), b"one\ntwo\n\0\0three\n\0");
+    dir.run_ok("append j a -", b"four");
+    assert_eq!(dir.run_ok("cat j --from 3 --positions", b""), b"3\tone\n4\ttwo\n5\tfour\n");
 }
 
 #[test]
 fn files_are_split_at_the_delimiter() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\nb\nc\nd\ne\n");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\nb\nc\nd\ne\n");
     for (line, expected) in [
         ("cat j --from 1 --to 3", "b\nc\n"),
         ("cat j --from 3", "d\ne\n"),
@@ -86,58 +86,57 @@ fn files_are_split_at_the_delimiter() {
         ("tail j -n 0", ""),
         ("tail j", "a\nb\nc\nd\ne\n"),
     ] {
-        assert_eq!(String::from_utf8(folder.run_ok(line, b"")).unwrap(), expected, "{line}");
+        assert_eq!(String::from_utf8(dir.run_ok(line, b"")).unwrap(), expected, "{line}");
     }
-    folder.run_ok("subscribers j add s", b"");
-    assert_eq!(folder.run_ok("cat j --subscriber s --count 2", b""), b"a\nb\n");
-    assert_eq!(folder.run_ok("cat j --subscriber s --to 3", b""), b"c\n");
-    assert_eq!(folder.run_ok("tail j --subscriber s", b""), b"d\ne\n");
-    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"");
+    dir.run_ok("subscribers j add s", b"");
+    assert_eq!(dir.run_ok("cat j --subscriber s --count 2", b""), b"a\nb\n");
+    assert_eq!(dir.run_ok("cat j --subscriber s --to 3", b""), b"c\n");
+    assert_eq!(dir.run_ok("tail j --subscriber s", b""), b"d\ne\n");
+    assert_eq!(dir.run_ok("cat j --subscriber s", b""), b"");
 }
 
 #[test]
 fn an_end_before_the_start_is_a_usage_error() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\nb\nc\n");
-    let text =
-        folder.session(&[("cat j --from 2 --to 1", ""), ("cat j --from end --to begin", "")]);
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\nb\nc\n");
+    let text = dir.session(&[("cat j --from 2 --to 1", ""), ("cat j --from end --to begin", "")]);
     assert!(text.contains("--to is position 1, before --from, 2; exchange them"), "{text}");
     assert!(text.contains("--to is position 0, before --from, 3; exchange them"), "{text}");
     assert_eq!(text.matches("exit status 2").count(), 2, "{text}");
     // A subscriber that has read them already prints nothing.
-    folder.run_ok("subscribers j add s --at end", b"");
-    assert_eq!(folder.run_ok("cat j --subscriber s --to 1", b""), b"");
+    dir.run_ok("subscribers j add s --at end", b"");
+    assert_eq!(dir.run_ok("cat j --subscriber s --to 1", b""), b"");
 }
 
 #[test]
 fn duplicate_is_not_appended_again() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create --producer 7 --epoch 1", b"a\nb\n");
-    let run = folder.run("append j --producer 7 --epoch 1", b"a\nb\nc\n");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create --producer 7 --epoch 1", b"a\nb\n");
+    let run = dir.run("append j --producer 7 --epoch 1", b"a\nb\nc\n");
     check(
         &mask(&run.stderr),
         expect![[r#"
             topdeck: 1 record appended, position 2, durability process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
-    let run = folder.run("append j --producer 7 --epoch 1 --sequence 4 --durability disk", b"d\n");
+    let run = dir.run("append j --producer 7 --epoch 1 --sequence 4 --durability disk", b"d\n");
     assert_eq!(run.status, 0);
-    let run = folder.run("append j --producer 7 --epoch 1", b"a\nb\n");
+    let run = dir.run("append j --producer 7 --epoch 1", b"a\nb\n");
     check(
         &mask(&run.stderr),
         expect![[r#"
             topdeck: 0 records appended, durability process, TIME; 2 records were duplicates, not appended again
         "#]],
     );
-    assert_eq!(folder.run_ok("cat j", b""), b"a\nb\nc\nd\n");
+    assert_eq!(dir.run_ok("cat j", b""), b"a\nb\nc\nd\n");
 }
 
 // ---- messages ----
 
 #[test]
 fn a_session() {
-    let folder = TestDir::new();
-    let text = folder.session(&[
+    let dir = TestDir::new();
+    let text = dir.session(&[
         ("stat j", ""),
         ("create j", ""),
         ("create j", ""),
@@ -179,27 +178,27 @@ fn a_session() {
 
 #[test]
 fn stat_as_json() {
-    let folder = TestDir::new();
-    folder.run_ok("create j --max-age 7d", b"");
-    folder.run_ok("append j --durability disk", b"one\ntwo\n");
-    folder.run_ok("subscribers j add store", b"");
-    folder.run_ok("checkpoint j start --at begin", b"");
-    let text = String::from_utf8(folder.run_ok("stat j --json", b"")).unwrap();
+    let dir = TestDir::new();
+    dir.run_ok("create j --max-age 7d", b"");
+    dir.run_ok("append j --durability disk", b"one\ntwo\n");
+    dir.run_ok("subscribers j add store", b"");
+    dir.run_ok("checkpoint j start --at begin", b"");
+    let text = String::from_utf8(dir.run_ok("stat j --json", b"")).unwrap();
     assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON")["schema"], 2);
     expect_file!["../../../../testdata/cli/journal-stat.json"].assert_eq(&mask(&text));
 }
 
 #[test]
 fn full_journal_error_has_a_remedy() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let seq: String = (0..100_000).map(|n| format!("{n}\n")).collect();
-    fs::write(folder.path().join("seq"), &seq).unwrap();
-    folder.run_ok("create j --segment 16KiB --buffer 4KiB --max-size 64KiB", b"");
-    let mut text = folder.session(&[("append j seq", "")]);
+    fs::write(dir.path().join("seq"), &seq).unwrap();
+    dir.run_ok("create j --segment 16KiB --buffer 4KiB --max-size 64KiB", b"");
+    let mut text = dir.session(&[("append j seq", "")]);
     let said = text.split(" of seq").next().and_then(|text| text.rsplit(' ').next());
     let next: usize = said.expect("where to go on").parse().expect("a number");
-    let kept = folder.run_ok("cat j", b"");
-    text += &folder.session(&[("subscribers j add slow", "")]);
+    let kept = dir.run_ok("cat j", b"");
+    text += &dir.session(&[("subscribers j add slow", "")]);
     let expected = expect![[r#"
         $ topdeck journal append j seq
         topdeck: j: journal is full: segments take N KiB of at most N KiB, and there is no subscriber, so no segment can be deleted; add one (`topdeck journal subscribers j add NAME`), or raise the limit (`topdeck journal limit j --max-size …`)
@@ -209,7 +208,7 @@ fn full_journal_error_has_a_remedy() {
         slow: subscribed at position N, N records to read; unread records are retained at a limit
     "#]];
     check(&mask_numbers(&text), expected);
-    let stat = folder.session(&[("stat j", "")]);
+    let stat = dir.session(&[("stat j", "")]);
     let full = stat.lines().find(|line| line.starts_with("FULL")).expect("it is full");
     check(
         &mask_numbers(full),
@@ -222,24 +221,24 @@ fn full_journal_error_has_a_remedy() {
     // space.
     assert!(seq.as_bytes().starts_with(&kept) && !kept.is_empty());
     assert_eq!(kept.iter().filter(|&&byte| byte == b'\n').count() + 1, next);
-    folder.run_ok("limit j --max-size none", b"");
-    folder.run_ok("append j", &seq.as_bytes()[kept.len()..]);
-    assert!(folder.run_ok("cat j", b"") == seq.as_bytes());
+    dir.run_ok("limit j --max-size none", b"");
+    dir.run_ok("append j", &seq.as_bytes()[kept.len()..]);
+    assert!(dir.run_ok("cat j", b"") == seq.as_bytes());
 }
 
 #[test]
 fn dropped_records_are_reported() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let seq: String = (0..50_000).map(|n| format!("{n}\n")).collect();
-    folder.run_ok(
+    dir.run_ok(
         "create j --segment 16KiB --buffer 4KiB --max-size 64KiB --on-full drop-oldest",
         b"",
     );
-    folder.run_ok("subscribers j add slow", b"");
-    folder.run_ok("append j --producer 3 --epoch 9", seq.as_bytes());
-    let gap = folder.session(&[("stat j", "")]);
+    dir.run_ok("subscribers j add slow", b"");
+    dir.run_ok("append j --producer 3 --epoch 9", seq.as_bytes());
+    let gap = dir.session(&[("stat j", "")]);
     let gap = gap.lines().find(|line| line.starts_with("GAP")).expect("a gap");
-    let run = folder.run("cat j --subscriber slow", b"");
+    let run = dir.run("cat j --subscriber slow", b"");
     assert_eq!(run.status, 3);
     assert!(seq.as_bytes().ends_with(&run.stdout) && !run.stdout.is_empty());
     // It may take one second or more than one.
@@ -254,17 +253,17 @@ fn dropped_records_are_reported() {
     ];
     check(&masked(gap), expected);
     // Reported once.
-    folder.run_ok("append j --producer 3 --epoch 10", b"on\n");
-    assert_eq!(folder.run_ok("cat j --subscriber slow", b""), b"on\n");
+    dir.run_ok("append j --producer 3 --epoch 10", b"on\n");
+    assert_eq!(dir.run_ok("cat j --subscriber slow", b""), b"on\n");
 }
 
 #[test]
 fn a_record_that_is_too_large_is_named() {
-    let folder = TestDir::new();
-    folder.run_ok("create j --segment 1MiB", b"");
+    let dir = TestDir::new();
+    dir.run_ok("create j --segment 1MiB", b"");
     let large = [b"fine\n".to_vec(), vec![b'x'; 1 << 20], b"\nnever\n".to_vec()].concat();
-    fs::write(folder.path().join("large"), &large).unwrap();
-    let text = folder.session(&[
+    fs::write(dir.path().join("large"), &large).unwrap();
+    let text = dir.session(&[
         ("append j large", ""),
         ("append j --record-per-file large", ""),
         ("cat j", ""),
@@ -288,14 +287,14 @@ fn a_record_that_is_too_large_is_named() {
 
 #[test]
 fn subscriber_in_use_is_an_error() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\n");
-    folder.run_ok("subscribers j add s", b"");
-    let mut tail = folder.command("tail -f j --subscriber s");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\n");
+    dir.run_ok("subscribers j add s", b"");
+    let mut tail = dir.command("tail -f j --subscriber s");
     let mut tail = KillOnDrop(tail.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let text = folder.session(&[("cat j --subscriber s", ""), ("seek j s --to begin", "")]);
+    let text = dir.session(&[("cat j --subscriber s", ""), ("seek j s --to begin", "")]);
     check(
         &text,
         expect![[r#"
@@ -311,8 +310,8 @@ fn subscriber_in_use_is_an_error() {
 
 #[test]
 fn invalid_command_lines() {
-    let folder = TestDir::new();
-    let text = folder.session(&[
+    let dir = TestDir::new();
+    let text = dir.session(&[
         ("create j --max-size 1MB", ""),
         ("create j --max-age 7", ""),
         ("create j --buffer 5000", ""),
@@ -335,14 +334,14 @@ fn invalid_command_lines() {
 
 #[test]
 fn intact_journal_verifies() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create --durability disk", b"a\nb\n");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create --durability disk", b"a\nb\n");
     for line in ["verify j", "repair j"] {
-        let run = folder.run(line, b"");
+        let run = dir.run(line, b"");
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}");
         assert!(run.stdout.starts_with(b"j: intact\n"), "{}", String::from_utf8_lossy(&run.stdout));
     }
-    let json: Value = serde_json::from_slice(&folder.run_ok("verify j --json", b"")).expect("JSON");
+    let json: Value = serde_json::from_slice(&dir.run_ok("verify j --json", b"")).expect("JSON");
     assert_eq!(
         (&json["intact"], &json["damages"]),
         (&Value::Bool(true), &Value::Array(Vec::new()))
@@ -359,24 +358,24 @@ fn damage(path: &Path, at: impl FnOnce(usize) -> usize) {
 
 #[test]
 fn damage_is_reported_and_repaired() {
-    let folder = TestDir::new();
-    folder.run_ok("create j --compression none", b"");
-    folder.run_ok("subscribers j add store", b"");
-    folder.run_ok("subscribers j add other", b"");
+    let dir = TestDir::new();
+    dir.run_ok("create j --compression none", b"");
+    dir.run_ok("subscribers j add store", b"");
+    dir.run_ok("subscribers j add other", b"");
     for n in 0..3 {
         // Each in its own frame.
-        folder.run_ok(
+        dir.run_ok(
             "append j --durability disk",
             format!("first of {n}\nsecond of {n}\n").as_bytes(),
         );
     }
-    let segment = folder.path().join("j/segments/0000000000000000.seg");
+    let segment = dir.path().join("j/segments/0000000000000000.seg");
     let bytes = fs::read(&segment).unwrap();
     let middle =
         bytes.windows(10).position(|window| window == b"first of 1").expect("not compressed");
     damage(&segment, |_| middle);
-    damage(&folder.path().join("j/checkpoints/other"), |_| 20);
-    let text = folder.session(&[
+    damage(&dir.path().join("j/checkpoints/other"), |_| 20);
+    let text = dir.session(&[
         ("verify j", ""),
         ("cat j --positions", ""),
         ("cat j --subscriber store", ""),
@@ -392,16 +391,16 @@ fn damage_is_reported_and_repaired() {
 
 #[test]
 fn damaged_settings_and_checkpoints_are_repaired() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create --durability disk", b"a\nb\n");
-    folder.run_ok("subscribers j add store --at 1", b"");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create --durability disk", b"a\nb\n");
+    dir.run_ok("subscribers j add store --at 1", b"");
     for file in ["j/journal", "j/checkpoints/store"] {
         // Both copies.
-        let path = folder.path().join(file);
+        let path = dir.path().join(file);
         let len = fs::metadata(&path).unwrap().len() as usize;
         fs::write(&path, vec![0x55; len]).unwrap();
     }
-    let text = folder.session(&[
+    let text = dir.session(&[
         ("stat j", ""),
         ("append j", "c\n"),
         ("verify j", ""),
@@ -414,12 +413,12 @@ fn damaged_settings_and_checkpoints_are_repaired() {
 
 #[test]
 fn a_journal_in_use_is_not_repaired() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\n");
-    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\n");
+    let mut tail = KillOnDrop(dir.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-    let text = folder.session(&[("repair j", "")]);
+    let text = dir.session(&[("repair j", "")]);
     check(
         &text,
         expect![[r#"
@@ -433,36 +432,36 @@ fn a_journal_in_use_is_not_repaired() {
 /// Ctrl-Z on a `tail -f` that was started first.
 #[test]
 fn stopped_reader_does_not_block_writers() {
-    let folder = TestDir::new();
-    folder.run_ok("create j --buffer 4KiB", b"");
-    folder.run_ok("append j", b"a\n");
-    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
+    let dir = TestDir::new();
+    dir.run_ok("create j --buffer 4KiB", b"");
+    dir.run_ok("append j", b"a\n");
+    let mut tail = KillOnDrop(dir.command("tail -f j").stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
     BufReader::new(tail.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     stop(tail.0.id());
     // Many times the buffer size.
-    folder.run_ok("append j", &b"0123456789\n".repeat(10_000));
+    dir.run_ok("append j", &b"0123456789\n".repeat(10_000));
 }
 
 #[test]
 fn bench_measures_and_cleans_up() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for line in [
         "bench . --records 2000 --read --exclusive",
         "bench . --durability disk --records 20 --producers 2",
     ] {
-        let text = String::from_utf8(folder.run_ok(line, b"")).unwrap();
+        let text = String::from_utf8(dir.run_ok(line, b"")).unwrap();
         for word in ["records/s", " per record", "bytes per payload byte"] {
             assert!(text.contains(word), "{word} is missing in\n{text}");
         }
         assert_eq!(text.contains(", max "), line.contains("disk"), "{text}");
     }
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]
 fn help_has_examples_and_exit_statuses() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for name in [
         "create",
         "append",
@@ -477,7 +476,7 @@ fn help_has_examples_and_exit_statuses() {
         "repair",
         "bench",
     ] {
-        let help = String::from_utf8(folder.run_ok(&format!("{name} --help"), b"")).unwrap();
+        let help = String::from_utf8(dir.run_ok(&format!("{name} --help"), b"")).unwrap();
         for word in ["Examples:", "Exit status:"] {
             assert!(help.contains(word), "{name}: {word} is missing in\n{help}");
         }

@@ -34,16 +34,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_follower_sees_each_line_as_it_is_appended() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"before\n");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"before\n");
     let mut tail =
-        KillOnDrop(folder.command("tail -f -n 1 j").stdout(Stdio::piped()).spawn().unwrap());
+        KillOnDrop(dir.command("tail -f -n 1 j").stdout(Stdio::piped()).spawn().unwrap());
     let (send, lines) = mpsc::channel();
     let output = BufReader::new(tail.0.stdout.take().unwrap());
     std::thread::spawn(move || output.lines().for_each(|line| drop(send.send(line.unwrap()))));
     assert_eq!(lines.recv_timeout(TIMEOUT).as_deref(), Ok("before"));
     for level in ["process", "disk"] {
-        let mut append = folder.command(&format!("append j --durability {level}"));
+        let mut append = dir.command(&format!("append j --durability {level}"));
         let mut append =
             KillOnDrop(append.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
         let mut input = append.0.stdin.take().unwrap();
@@ -58,10 +58,10 @@ fn a_follower_sees_each_line_as_it_is_appended() {
 
 #[test]
 fn follower_ends_when_its_reader_exits() {
-    let folder = TestDir::new();
-    folder.run_ok("create j", b"");
+    let dir = TestDir::new();
+    dir.run_ok("create j", b"");
     let (reader, writer) = std::io::pipe().unwrap();
-    let mut tail = KillOnDrop(folder.command("tail -f j").stdout(writer).spawn().unwrap());
+    let mut tail = KillOnDrop(dir.command("tail -f j").stdout(writer).spawn().unwrap());
     drop(reader);
     // Although nothing was written.
     assert!(tail.0.wait().unwrap().success());
@@ -69,26 +69,26 @@ fn follower_ends_when_its_reader_exits() {
 
 #[test]
 fn a_closed_output_moves_no_subscriber() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\nb\n");
-    folder.run_ok("subscribers j add s", b"");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\nb\n");
+    dir.run_ok("subscribers j add s", b"");
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
-    let mut cat = folder.command("cat j --subscriber s");
+    let mut cat = dir.command("cat j --subscriber s");
     let output =
         cat.stdout(writer).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0));
-    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
+    assert_eq!(dir.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_moves_no_subscriber() {
-    let folder = TestDir::new();
-    folder.run_ok("append j --create", b"a\nb\n");
-    folder.run_ok("subscribers j add s", b"");
+    let dir = TestDir::new();
+    dir.run_ok("append j --create", b"a\nb\n");
+    dir.run_ok("subscribers j add s", b"");
     let full = File::options().write(true).open("/dev/full").unwrap();
-    let mut cat = folder.command("cat j --subscriber s");
+    let mut cat = dir.command("cat j --subscriber s");
     let output =
         cat.stdout(full).stderr(Stdio::piped()).spawn().unwrap().wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1));
@@ -98,7 +98,7 @@ fn a_full_disk_moves_no_subscriber() {
             topdeck: cannot write to standard output: No space left on device (os error 28)
         "#]],
     );
-    assert_eq!(folder.run_ok("cat j --subscriber s", b""), b"a\nb\n");
+    assert_eq!(dir.run_ok("cat j --subscriber s", b""), b"a\nb\n");
 }
 
 /// Both sides are killed repeatedly: each record exists once and was passed to the subscriber.
@@ -106,18 +106,18 @@ fn a_full_disk_moves_no_subscriber() {
 fn kill_9_loses_and_duplicates_nothing() {
     const RECORDS: u64 = 100_000;
     const KILLS: u64 = 12;
-    let folder = TestDir::new();
-    let input = folder.path().join("input");
+    let dir = TestDir::new();
+    let input = dir.path().join("input");
     let lines: String = (0..RECORDS).map(|n| format!("record {n}\n")).collect();
     fs::write(&input, &lines).unwrap();
-    folder.run_ok("create j --segment 256KiB --buffer 64KiB", b"");
-    folder.run_ok("subscribers j add s", b"");
+    dir.run_ok("create j --segment 256KiB --buffer 64KiB", b"");
+    dir.run_ok("subscribers j add s", b"");
     let mut got: BTreeMap<u64, String> = BTreeMap::new();
     for round in 0..=KILLS {
-        let output = folder.path().join("output");
-        let mut append = folder.command("append j --producer 1 --epoch 1 input");
+        let output = dir.path().join("output");
+        let mut append = dir.command("append j --producer 1 --epoch 1 input");
         let mut append = KillOnDrop(append.stderr(Stdio::null()).spawn().unwrap());
-        let mut tail = folder.command("tail -f j --positions --subscriber s");
+        let mut tail = dir.command("tail -f j --positions --subscriber s");
         let mut tail = KillOnDrop(
             tail.stdout(File::create(&output).unwrap()).stderr(Stdio::null()).spawn().unwrap(),
         );
@@ -132,7 +132,7 @@ fn kill_9_loses_and_duplicates_nothing() {
         } else {
             assert!(append.0.wait().unwrap().success());
             tail.kill();
-            let rest = folder.run_ok("cat j --positions --subscriber s", b"");
+            let rest = dir.run_ok("cat j --positions --subscriber s", b"");
             // The kill may have truncated a line; the next run must not continue it.
             let mut text = fs::read(&output).unwrap();
             text.truncate(text.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1));
@@ -150,7 +150,7 @@ fn kill_9_loses_and_duplicates_nothing() {
             );
         }
     }
-    assert!(folder.run_ok("cat j --from begin", b"").len() <= lines.len());
+    assert!(dir.run_ok("cat j --from begin", b"").len() <= lines.len());
     let given: String = got.values().map(|record| format!("{record}\n")).collect();
     assert_eq!(got.len() as u64, RECORDS, "each position was given");
     assert!(given == lines, "each record once, in order");
@@ -158,16 +158,16 @@ fn kill_9_loses_and_duplicates_nothing() {
 
 #[test]
 fn concurrent_appends() {
-    let folder = TestDir::new();
-    folder.run_ok("create j", b"");
+    let dir = TestDir::new();
+    dir.run_ok("create j", b"");
     let lines = |who: usize| -> String { (0..20_000).map(|n| format!("{who} {n}\n")).collect() };
     std::thread::scope(|scope| {
         for who in 0..3 {
-            let folder = &folder;
-            scope.spawn(move || folder.run_ok("append j", lines(who).as_bytes()));
+            let dir = &dir;
+            scope.spawn(move || dir.run_ok("append j", lines(who).as_bytes()));
         }
     });
-    let all = String::from_utf8(folder.run_ok("cat j", b"")).unwrap();
+    let all = String::from_utf8(dir.run_ok("cat j", b"")).unwrap();
     for who in 0..3 {
         let prefix = format!("{who} ");
         let mine: String =

@@ -112,8 +112,8 @@ fn run_reports_its_calibration() {
 fn schedules_are_steps_ramps_and_recordings() {
     let stub = stub();
     let url = url(&stub);
-    let folder = TestDir::new();
-    let replay = folder.path("times.txt");
+    let dir = TestDir::new();
+    let replay = dir.path("times.txt");
     std::fs::write(&replay, "# a comment\n100.5\n100.6\n100.6\n\n100800ms\n").unwrap();
     let replay = replay.to_str().unwrap();
     let of = |schedule: &[&str], words: &str, scheduled: u64| {
@@ -160,11 +160,11 @@ fn absent_server_fails_each_request() {
 
 #[test]
 fn invalid_runs_are_rejected() {
-    let folder = TestDir::new();
-    let path = folder.path("times.txt");
+    let dir = TestDir::new();
+    let path = dir.path("times.txt");
     std::fs::write(&path, "1\nx\n").unwrap();
     let path = path.to_str().unwrap();
-    let requests = folder.path("requests.toml");
+    let requests = dir.path("requests.toml");
     std::fs::write(&requests, "[[request]]\nname = 'page'\n").unwrap();
     let requests = requests.to_str().unwrap();
     for (arguments, status, said) in [
@@ -208,8 +208,8 @@ fn invalid_runs_are_rejected() {
 #[test]
 fn commands_are_reported_without_arguments() {
     let script = "echo no such table >&2; exit 3 # hunter2";
-    let folder = TestDir::new();
-    let page = folder.path("run.html");
+    let dir = TestDir::new();
+    let page = dir.path("run.html");
     let files = ["--json", "-", "--html", page.to_str().unwrap()];
     let arguments = ["--rate", "20", "--duration", "500ms"];
     let command = ["--", "sh", "-c", script];
@@ -233,8 +233,8 @@ fn commands_are_reported_without_arguments() {
 
 #[test]
 fn commands_from_a_file() {
-    let folder = TestDir::new();
-    let path = folder.path("commands.toml");
+    let dir = TestDir::new();
+    let path = dir.path("commands.toml");
     std::fs::write(
         &path,
         "[[request]]\ncommand = ['true']\n[[request]]\ncommand = ['cat']\nbody = 'a'\n",
@@ -472,9 +472,9 @@ fn interrupted_run_reports_partial_results() {
 #[test]
 fn run_is_written_in_every_format() {
     let stub = stub();
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let [json, html, hlog, other] =
-        ["run.json", "run.html", "run.hlog", "other.json"].map(|name| folder.path(name));
+        ["run.json", "run.html", "run.hlog", "other.json"].map(|name| dir.path(name));
     let [json, html, hlog, other] =
         [&json, &html, &hlog, &other].map(|path| path.to_str().unwrap());
     let url = url(&stub);
@@ -511,8 +511,8 @@ fn run_is_written_in_every_format() {
 /// A slower server differs significantly.
 #[test]
 fn slower_server_differs_significantly() {
-    let folder = TestDir::new();
-    let paths = ["fast.json", "slow.json"].map(|name| folder.path(name));
+    let dir = TestDir::new();
+    let paths = ["fast.json", "slow.json"].map(|name| dir.path(name));
     let load = |path: &str, service_ms: u64| {
         let stub = StubServer::start(StubProtocol::Http1, service_ms * MS).expect("a stub starts");
         let url = url(&stub);

@@ -26,24 +26,24 @@ fn hist_page_examples_match() {
 /// In their own directory, in order, by the shell.
 #[test]
 fn journal_page_examples_match() {
-    let folder = TestDir::new();
-    check("docs/journal.md", |line| shell(folder.path(), line), mask);
+    let dir = TestDir::new();
+    check("docs/journal.md", |line| shell(dir.path(), line), mask);
 }
 
 #[test]
 fn store_page_examples_match() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
         let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
-        fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
+        fs::copy(from, dir.path().join(format!("{name}.hlog"))).expect("the log is there");
     }
-    check("docs/store.md", |line| shell(folder.path(), line), mask_sizes);
+    check("docs/store.md", |line| shell(dir.path(), line), mask_sizes);
 }
 
 #[test]
 fn query_page_examples_match() {
-    let folder = TestDir::new();
-    check("docs/query.md", |line| shell(folder.path(), line), str::to_owned);
+    let dir = TestDir::new();
+    check("docs/query.md", |line| shell(dir.path(), line), str::to_owned);
 }
 
 /// Masks sizes, which change with every improvement of the compression.
@@ -65,11 +65,11 @@ fn mask_sizes(text: &str) -> String {
 }
 
 #[track_caller]
-fn shell(folder: &Path, line: &str) -> String {
+fn shell(dir: &Path, line: &str) -> String {
     let binary = Path::new(env!("CARGO_BIN_EXE_topdeck")).parent().expect("it is in a directory");
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("exec 2>&1\n{line}")])
-        .current_dir(folder)
+        .current_dir(dir)
         .env_clear()
         .env("LC_ALL", "C.UTF-8")
         .env("PATH", format!("{}:/usr/bin:/bin", binary.display()))

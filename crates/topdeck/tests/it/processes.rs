@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use expect_test::{Expect, expect};
 use serde_json::Value;
 
-use crate::environment::{TmpfsDir, fresh_folder, wait_until};
+use crate::environment::{TmpfsDir, fresh_dir, wait_until};
 use crate::{TextRun, counts, root};
 
 #[path = "../../../shm/examples/sample.rs"]
@@ -58,7 +58,7 @@ impl MetricsDir {
     /// `None` without shared memory, with a message.
     pub(crate) fn new() -> Option<MetricsDir> {
         let memory = TmpfsDir::new()?;
-        Some(MetricsDir { memory, programs: fresh_folder(&std::env::temp_dir()) })
+        Some(MetricsDir { memory, programs: fresh_dir(&std::env::temp_dir()) })
     }
 
     /// Starts a program and waits until it is ready.
@@ -120,7 +120,7 @@ impl MetricsDir {
     }
 
     fn mask(&self, text: &str) -> String {
-        let text = text.replace(&*self.memory.path.to_string_lossy(), "FOLDER");
+        let text = text.replace(&*self.memory.path.to_string_lossy(), "DIR");
         let text = text.replace(&*self.programs.to_string_lossy(), "PROGRAMS");
         text.lines().map(|line| mask_line(line) + "\n").collect()
     }
@@ -203,14 +203,14 @@ impl Drop for SampleProgram {
 
 #[test]
 fn a_process_is_listed_and_shown() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let _program = folder.start("sample-shown", "--requests 400");
-    let list = folder.run("ls");
+    let Some(dir) = MetricsDir::new() else { return };
+    let _program = dir.start("sample-shown", "--requests 400");
+    let list = dir.run("ls");
     let line = list.stdout.lines().find(|line| line.contains("sample-shown")).expect("a line");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..3], ["sample-shown", "topdeck"], "{line}");
     assert_eq!(words[6..8], ["15", "running"], "{line}");
-    folder.check(
+    dir.check(
         "cat sample-shown",
         expect![[r#"
         --- stdout
@@ -238,7 +238,7 @@ fn a_process_is_listed_and_shown() {
         --- exit status 0
     "#]],
     );
-    folder.check(
+    dir.check(
         "cat sample-shown cache_h* answered_total{route=\"search\"}",
         expect![[r#"
         --- stdout
@@ -253,12 +253,12 @@ fn a_process_is_listed_and_shown() {
         --- exit status 0
     "#]],
     );
-    folder.check("cat sample-shown nonsense", expect![[r#"
+    dir.check("cat sample-shown nonsense", expect![[r#"
         --- stderr
         topdeck: sample-shown (pid PID) has no metric nonsense; it has: answer_duration, answered_total, cache_hits_total, cache_misses_total, cache_size, client_heartbeat, failed_total, queue_capacity, queue_depth, sample_request_duration, storage_calls_total, storage_in_flight, version
         --- exit status 1
     "#]]);
-    folder.check(
+    dir.check(
         "in-flight sample-shown",
         expect![[r#"
         --- stdout
@@ -266,15 +266,15 @@ fn a_process_is_listed_and_shown() {
         --- exit status 0
     "#]],
     );
-    folder.check("post-mortem sample-shown", expect![[r#"
+    dir.check("post-mortem sample-shown", expect![[r#"
         --- stderr
         topdeck: sample-shown (pid PID) runs; see it with `topdeck cat sample-shown` or `topdeck in-flight sample-shown`
         --- exit status 1
     "#]]);
-    let watched = folder.run("watch -i 20ms --count 2 sample-shown answer*").stdout;
+    let watched = dir.run("watch -i 20ms --count 2 sample-shown answer*").stdout;
     assert!(watched.contains(" ms long") && watched.contains(", nothing changed\n"), "{watched}");
     assert!(watched.lines().last().is_some_and(|line| line.starts_with("done: ")), "{watched}");
-    folder.check(
+    dir.check(
         "diff sample-shown --interval 1ms",
         expect![[r#"
         --- stdout
@@ -283,9 +283,9 @@ fn a_process_is_listed_and_shown() {
         --- exit status 0
     "#]],
     );
-    let run = folder.run("watch -i 0.5ms sample-shown");
+    let run = dir.run("watch -i 0.5ms sample-shown");
     assert_eq!(run.status, 2, "{}", run.stderr);
-    let run = folder.run("cat nobody-of-this-name");
+    let run = dir.run("cat nobody-of-this-name");
     assert_eq!(run.status, 1);
     for part in ["nobody-of-this-name", "sample-shown", "topdeck ls --all", "TOPDECK_SHM"] {
         assert!(run.stderr.contains(part), "{part}: {}", run.stderr);
@@ -294,10 +294,10 @@ fn a_process_is_listed_and_shown() {
 
 #[test]
 fn json_of_a_process() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let _program = folder.start("sample-json", "--requests 100 --stuck 7");
+    let Some(dir) = MetricsDir::new() else { return };
+    let _program = dir.start("sample-json", "--requests 100 --stuck 7");
     let document = |line: &str| -> Value {
-        let run = folder.run(line);
+        let run = dir.run(line);
         assert_eq!((run.status, run.stderr.as_str()), (0, ""));
         serde_json::from_str(&run.stdout).expect("JSON")
     };
@@ -319,25 +319,25 @@ fn json_of_a_process() {
 
 #[test]
 fn histogram_of_a_process_has_all_views() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let _program = folder.start("sample-hist", "--requests 400");
-    let run = folder.run("hist sample-hist answer_duration");
+    let Some(dir) = MetricsDir::new() else { return };
+    let _program = dir.start("sample-hist", "--requests 400");
+    let run = dir.run("hist sample-hist answer_duration");
     assert_eq!((run.status, run.stderr.as_str()), (0, ""));
     assert_eq!(counts(&run), ["400"]);
     assert!(run.stdout.contains("Percentile spectrum"), "{}", run.stdout);
-    let run = folder.run("hist --by route sample-hist answer_duration");
+    let run = dir.run("hist --by route sample-hist answer_duration");
     assert_eq!(counts(&run), ["300", "100"]);
-    let run = folder.run("hist sample-hist *_duration answered_total");
+    let run = dir.run("hist sample-hist *_duration answered_total");
     assert_eq!(counts(&run), ["400", "400"]);
     assert!(run.stdout.contains("Skipped (not histograms): 2 counters"), "{}", run.stdout);
-    let file = folder.file();
-    let run = folder.run(&format!("hist --json {} sample_request_duration", file.display()));
+    let file = dir.file();
+    let run = dir.run(&format!("hist --json {} sample_request_duration", file.display()));
     let document: Value = serde_json::from_str(&run.stdout).expect("JSON");
     assert_eq!(document["groups"][0]["count"], 400);
-    let run = folder.run("hist sample-hist");
+    let run = dir.run("hist sample-hist");
     assert_eq!(run.status, 2);
     assert!(run.stderr.contains("answer_duration, sample_request_duration"), "{}", run.stderr);
-    let run = folder.run("hist no-such-file answer_duration");
+    let run = dir.run("hist no-such-file answer_duration");
     assert!(
         run.stderr.contains("no file \"no-such-file\" found, and no process"),
         "{}",
@@ -347,10 +347,10 @@ fn histogram_of_a_process_has_all_views() {
 
 #[test]
 fn post_mortem_groups_operations_by_device() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let program = folder.start("sample-killed", "--requests 100 --stuck 4798");
+    let Some(dir) = MetricsDir::new() else { return };
+    let program = dir.start("sample-killed", "--requests 100 --stuck 4798");
     let by = "in-flight sample-killed --by device";
-    folder.check(
+    dir.check(
         by,
         expect![[r#"
         --- stdout
@@ -363,7 +363,7 @@ fn post_mortem_groups_operations_by_device() {
         --- exit status 0
     "#]],
     );
-    folder.check(
+    dir.check(
         "in-flight sample-killed --older-than 1h",
         expect![[r#"
         --- stdout
@@ -372,9 +372,9 @@ fn post_mortem_groups_operations_by_device() {
         --- exit status 0
     "#]],
     );
-    let copy = folder.programs.join("copy.tdk");
-    fs::copy(folder.file(), &copy).expect("a copy");
-    folder.check(
+    let copy = dir.programs.join("copy.tdk");
+    fs::copy(dir.file(), &copy).expect("a copy");
+    dir.check(
         &format!("diff {} sample-killed", copy.display()),
         expect![[r#"
         --- stdout
@@ -385,7 +385,7 @@ fn post_mortem_groups_operations_by_device() {
     "#]],
     );
     program.kill();
-    folder.check(
+    dir.check(
         "post-mortem sample-killed --by device",
         expect![[r#"
         --- stdout
@@ -421,50 +421,50 @@ fn post_mortem_groups_operations_by_device() {
         --- exit status 0
     "#]],
     );
-    let run = folder.run("post-mortem sample-killed");
+    let run = dir.run("post-mortem sample-killed");
     assert!(run.stdout.contains("  4,778 more are not listed here"), "{}", run.stdout);
-    assert_eq!(folder.run("post-mortem").status, 0);
-    assert!(folder.run("post-mortem").stdout.contains("sample-killed"));
+    assert_eq!(dir.run("post-mortem").status, 0);
+    assert!(dir.run("post-mortem").stdout.contains("sample-killed"));
     // A copy outlives the file.
-    fs::remove_file(folder.file()).expect("it is ours");
-    let run = folder.run(&format!("post-mortem --by operation {}", copy.display()));
+    fs::remove_file(dir.file()).expect("it is ours");
+    let run = dir.run(&format!("post-mortem --by operation {}", copy.display()));
     for line in ["  read       2,399 ", "  write      2,399 "] {
         assert!(run.stdout.contains(line), "{}", run.stdout);
     }
-    let run = folder.run("watch sample-killed");
+    let run = dir.run("watch sample-killed");
     assert_eq!(run.status, 1, "{}", run.stderr);
 }
 
 #[test]
 fn exit_of_a_process_is_reported() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let mut program = folder.start("sample-aborted", "--abort --requests 10 --stuck 3");
+    let Some(dir) = MetricsDir::new() else { return };
+    let mut program = dir.start("sample-aborted", "--abort --requests 10 --stuck 3");
     program.child.wait().expect("it ends");
-    let mut program = folder.start("sample-ended", "--requests 10 --seconds 0 --stuck 3");
+    let mut program = dir.start("sample-ended", "--requests 10 --seconds 0 --stuck 3");
     program.child.wait().expect("it ends");
     for (name, state, in_flight) in [
         ("sample-aborted", "terminated", "3 operations were in flight"),
         ("sample-ended", "exited", "Nothing was in flight"),
     ] {
-        let run = folder.run(&format!("post-mortem {name}"));
+        let run = dir.run(&format!("post-mortem {name}"));
         assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{}", run.stdout);
         assert!(run.stdout.contains(&format!("), {state}, topdeck")), "{}", run.stdout);
         assert!(run.stdout.contains(in_flight), "{}", run.stdout);
     }
-    let list = folder.run("ls --all").stdout;
+    let list = dir.run("ls --all").stdout;
     let state = |name: &str| list.lines().find(|line| line.contains(name)).expect("a line");
     assert!(state("sample-aborted").contains(" terminated "), "{list}");
     assert!(state("sample-ended").contains(" exited "), "{list}");
-    assert!(folder.run("ls").stdout.contains("--all lists them"));
+    assert!(dir.run("ls").stdout.contains("--all lists them"));
 }
 
 #[test]
 fn watch_ends_with_its_process() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let program = folder.start("sample-watched", "--requests 10");
+    let Some(dir) = MetricsDir::new() else { return };
+    let program = dir.start("sample-watched", "--requests 10");
     let watch = Command::new(env!("CARGO_BIN_EXE_topdeck"))
         .args(["watch", "-i", "1min", "sample-watched"])
-        .env("TOPDECK_SHM", &folder.memory.path)
+        .env("TOPDECK_SHM", &dir.memory.path)
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
@@ -489,41 +489,40 @@ fn watch_ends_with_its_process() {
 
 #[test]
 fn ambiguous_names_are_listed() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let one = folder.start("sample-two", "--requests 1");
-    let _two = folder.start("sample-two", "--requests 2");
-    let run = folder.run("cat sample-two");
+    let Some(dir) = MetricsDir::new() else { return };
+    let one = dir.start("sample-two", "--requests 1");
+    let _two = dir.start("sample-two", "--requests 2");
+    let run = dir.run("cat sample-two");
     assert_eq!(run.status, 1);
     assert!(run.stderr.contains("2 processes are called \"sample-two\""), "{}", run.stderr);
-    let run = folder.run(&format!("cat {} answered_total*", one.child.id()));
+    let run = dir.run(&format!("cat {} answered_total*", one.child.id()));
     assert_eq!(run.status, 0, "{}", run.stderr);
     one.kill();
-    let run = folder.run("cat sample-two sample_request_duration");
+    let run = dir.run("cat sample-two sample_request_duration");
     assert!(run.stdout.contains("2 values"), "the one that runs is meant: {}", run.stdout);
 }
 
 #[test]
 fn program_text_is_escaped_for_the_terminal() {
-    let Some(folder) = MetricsDir::new() else { return };
-    let program = folder.start("sample\x1b[31m\x07", "hostile");
-    fs::write(folder.memory.path.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
+    let Some(dir) = MetricsDir::new() else { return };
+    let program = dir.start("sample\x1b[31m\x07", "hostile");
+    fs::write(dir.memory.path.join("\x1b[2Jdamaged.tdk"), [7; 8192]).expect("a file");
     let pid = program.child.id();
     let by = ["cat", "cat --json", "in-flight", "in-flight --by device", "watch -i 1ms --count 1"];
-    let mut runs: Vec<TextRun> =
-        by.iter().map(|line| folder.run(&format!("{line} {pid}"))).collect();
-    runs.extend(["ls --all", "in-flight", "cat \x1b[2J"].map(|line| folder.run(line)));
-    runs.push(folder.run(&format!("cat {pid} x")));
-    runs.push(folder.run(&format!("diff {pid} --interval 1ms")));
-    runs.push(folder.run(&format!("hist {pid} x")));
+    let mut runs: Vec<TextRun> = by.iter().map(|line| dir.run(&format!("{line} {pid}"))).collect();
+    runs.extend(["ls --all", "in-flight", "cat \x1b[2J"].map(|line| dir.run(line)));
+    runs.push(dir.run(&format!("cat {pid} x")));
+    runs.push(dir.run(&format!("diff {pid} --interval 1ms")));
+    runs.push(dir.run(&format!("hist {pid} x")));
     program.kill();
-    runs.push(folder.run(&format!("post-mortem {pid}")));
-    runs.push(folder.run(&format!("post-mortem {pid} --by device")));
+    runs.push(dir.run(&format!("post-mortem {pid}")));
+    runs.push(dir.run(&format!("post-mortem {pid} --by device")));
     for run in runs {
         let text = run.all();
         assert!(!text.chars().any(|c| c.is_control() && c != '\n'), "{text:?}");
         assert!(!text.contains("\nroot"), "{text}");
     }
-    let list = folder.run("ls --all");
+    let list = dir.run("ls --all");
     assert_eq!(list.status, 1);
     assert!(list.stderr.contains("damaged.tdk"), "{}", list.stderr);
     assert!(list.stdout.contains(&pid.to_string()), "{}", list.stdout);

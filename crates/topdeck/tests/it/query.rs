@@ -20,19 +20,19 @@ const START_NS: i64 = 1_794_225_600_000_000_000;
 pub(crate) fn store_dir() -> TestDir {
     static STORE_FILES: OnceLock<Vec<(PathBuf, Option<Vec<u8>>)>> = OnceLock::new();
     let made = STORE_FILES.get_or_init(|| {
-        let (folder, mut found) = (create_store(), Vec::new());
-        read_tree(folder.path(), Path::new(""), &mut found);
+        let (dir, mut found) = (create_store(), Vec::new());
+        read_tree(dir.path(), Path::new(""), &mut found);
         found
     });
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for (path, bytes) in made {
-        let path = folder.path().join(path);
+        let path = dir.path().join(path);
         match bytes {
             Some(bytes) => fs::write(path, bytes).unwrap(),
             None => fs::create_dir(path).unwrap(),
         }
     }
-    folder
+    dir
 }
 
 /// Everything below a directory, each directory before its contents.
@@ -51,7 +51,7 @@ fn read_tree(root: &Path, below: &Path, found: &mut Vec<(PathBuf, Option<Vec<u8>
 
 /// Two hosts with known latencies, a gauge and a counter.
 fn create_store() -> TestDir {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for (host, slow) in [("a", 1), ("b", 40)] {
         for minute in 0..30 {
             let values: String = (0..20)
@@ -62,12 +62,12 @@ fn create_store() -> TestDir {
                     )
                 })
                 .collect();
-            fs::write(folder.path().join("values.txt"), values).unwrap();
+            fs::write(dir.path().join("values.txt"), values).unwrap();
             let at = format!("2026-11-09T12:{minute:02}:00Z");
             let line = format!(
                 "--create --metric took --unit ms --label host={host} --start {at} values.txt"
             );
-            run_ok(&folder, &format!("import s {line}"));
+            run_ok(&dir, &format!("import s {line}"));
         }
     }
     let reading = |kind: &str, name: &str, minute: i64, number: f64| {
@@ -83,17 +83,17 @@ fn create_store() -> TestDir {
                 + &reading("counter", "jobs", minute, minute as f64 * 10.0)
         })
         .collect();
-    fs::write(folder.path().join("readings.frames"), readings).unwrap();
-    run_ok(&folder, "import s readings.frames");
-    folder
+    fs::write(dir.path().join("readings.frames"), readings).unwrap();
+    run_ok(&dir, "import s readings.frames");
+    dir
 }
 
 const LAST: &str = "--to 2026-11-09T12:29:00Z";
 
 #[test]
 fn queries_have_results() {
-    let folder = store_dir();
-    let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
+    let dir = store_dir();
+    let query = |rest: &str, expected| check(&dir, &format!("query s {rest}"), expected);
     query(
         &format!("'histogram_quantile(0.9, sum(exact_increase(took[10m])))' {LAST}"),
         expect![[r#"
@@ -240,8 +240,8 @@ fn queries_have_results() {
 
 #[test]
 fn query_errors_are_reported() {
-    let folder = store_dir();
-    let query = |rest: &str, expected| check(&folder, &format!("query s {rest}"), expected);
+    let dir = store_dir();
+    let query = |rest: &str, expected| check(&dir, &format!("query s {rest}"), expected);
     query(
         "'sum(took'",
         expect![[r#"
@@ -283,7 +283,7 @@ fn query_errors_are_reported() {
     // The amount may change with every improvement of reading.
     for limit in ["--max-samples", "--max-bytes"] {
         let line = "query s 'sum(exact_increase(took[5m]))' --from 2026-11-09T12:00:00Z";
-        let run = run(&folder, &format!("{line} {limit} 10"));
+        let run = run(&dir, &format!("{line} {limit} 10"));
         assert_eq!((run.status, run.stdout.as_str()), (1, ""));
         assert!(run.stderr.contains("limit of 10 "), "{}", run.stderr);
         assert!(run.stderr.contains(&format!("({limit}) exceeded")), "{}", run.stderr);
@@ -311,11 +311,11 @@ fn query_errors_are_reported() {
 
 #[test]
 fn documents_have_bounds_and_maxima() {
-    let folder = store_dir();
+    let dir = store_dir();
     let line = format!(
         "query s 'histogram_quantile(0.9, sum by (host) (exact_increase(took[10m])))' {LAST} --json"
     );
-    let document = json(&run_ok(&folder, &line));
+    let document = json(&run_ok(&dir, &line));
     assert_eq!(
         (&document["kind"], &document["unit"]),
         (&Value::from("vector"), &Value::from("ns"))
@@ -331,7 +331,7 @@ fn documents_have_bounds_and_maxima() {
         }
     }
     let all = json(&run_ok(
-        &folder,
+        &dir,
         "query s 'sum(exact_increase(took[1h]))' --to 2026-11-09T12:30:00Z --json",
     ));
     assert_eq!(all["data"][0]["points"][0]["value"]["count"], 1200);
@@ -339,9 +339,9 @@ fn documents_have_bounds_and_maxima() {
 
 #[test]
 fn two_hosts_are_compared() {
-    let folder = store_dir();
+    let dir = store_dir();
     check(
-        &folder,
+        &dir,
         r#"compare s 'took{host="a"}' 'took{host="b"}'"#,
         expect![[r#"
             --- stdout
@@ -399,7 +399,7 @@ fn two_hosts_are_compared() {
         "#]],
     );
     check(
-        &folder,
+        &dir,
         r#"compare s 'took{host="a"}' --to 2026-11-09T12:14:00Z --from-b 2026-11-09T12:14:00Z --to-b 2026-11-09T12:29:00Z"#,
         expect![[r#"
             --- stdout
@@ -458,7 +458,7 @@ fn two_hosts_are_compared() {
         "#]],
     );
     check(
-        &folder,
+        &dir,
         "compare s took; topdeck compare s took tock; topdeck compare s took depth",
         expect![[r#"
             --- stderr
@@ -468,7 +468,7 @@ fn two_hosts_are_compared() {
             --- exit status 1
         "#]],
     );
-    let document = json(&run_ok(&folder, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
+    let document = json(&run_ok(&dir, r#"compare s 'took{host="a"}' 'took{host="b"}' --json"#));
     assert_eq!(document["a"]["count"], 600);
     assert_eq!(document["quantiles"][12]["q"], 1.0);
     assert_eq!(document["quantiles"][12]["significant"], true);
@@ -476,9 +476,9 @@ fn two_hosts_are_compared() {
 
 #[test]
 fn breakdown_names_the_slow_label() {
-    let folder = store_dir();
+    let dir = store_dir();
     check(
-        &folder,
+        &dir,
         "breakdown s took --above 25ms",
         expect![[r#"
         --- stdout
@@ -494,7 +494,7 @@ fn breakdown_names_the_slow_label() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "breakdown s took --above 5ms --up-to 10ms --from 2026-11-09T12:10:00Z --to \
          2026-11-09T12:20:00Z",
         expect![[r#"
@@ -508,7 +508,7 @@ fn breakdown_names_the_slow_label() {
         "#]],
     );
     check(
-        &folder,
+        &dir,
         "breakdown s took --above 10B; topdeck breakdown s took --above 1h; topdeck breakdown s \
          depth --above 1",
         expect![[r#"
@@ -519,7 +519,7 @@ fn breakdown_names_the_slow_label() {
             --- exit status 1
         "#]],
     );
-    let document = json(&run_ok(&folder, "breakdown s took --above 25ms --json"));
+    let document = json(&run_ok(&dir, "breakdown s took --above 25ms --json"));
     assert_eq!(document["labels"][0]["values"][0]["value"], "b");
-    assert_eq!(run(&folder, "breakdown s took --above 25").status, 0, "in the unit of the values");
+    assert_eq!(run(&dir, "breakdown s took --above 25").status, 0, "in the unit of the values");
 }

@@ -11,16 +11,16 @@ use crate::store::{json, run, run_ok};
 use crate::test_dir::TestDir;
 
 /// A server with a copy of the store `s` of a directory.
-fn server_of(folder: &TestDir) -> ServerProcess {
+fn server_of(dir: &TestDir) -> ServerProcess {
     let mut server = ServerProcess::new("serve", "");
     // Its own metrics are not part of the answers.
     let settings = std::fs::read_to_string(server.settings()).unwrap();
     let settings =
         settings.replace("collection_interval = \"1s\"", "collection_interval = \"60s\"");
     std::fs::write(server.settings(), settings).unwrap();
-    let data = server.folder.path("data");
+    let data = server.dir.path("data");
     std::fs::create_dir(&data).unwrap();
-    let (from, to) = (folder.path().join("s"), data.join("store"));
+    let (from, to) = (dir.path().join("s"), data.join("store"));
     assert!(Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
     server.start();
     server
@@ -32,12 +32,12 @@ fn url(server: &ServerProcess) -> String {
 
 /// Runs a command on the store `s` and on the server, and compares all that they print.
 #[track_caller]
-fn check_same(folder: &TestDir, server: &ServerProcess, command: &str, arguments: &str) {
+fn check_same(dir: &TestDir, server: &ServerProcess, command: &str, arguments: &str) {
     let url = url(server);
     for json in ["", " --json"] {
         if json.is_empty() || !arguments.contains("--plot") {
-            let offline = run(folder, &format!("{command} s {arguments}{json}"));
-            let online = run(folder, &format!("{command} --server {url} {arguments}{json}"));
+            let offline = run(dir, &format!("{command} s {arguments}{json}"));
+            let online = run(dir, &format!("{command} --server {url} {arguments}{json}"));
             let online = online.all().replace(&url, "s");
             assert_eq!(online, offline.all(), "{command} {arguments}{json}");
             assert!(offline.status == 0 && !offline.stdout.is_empty(), "{}", offline.all());
@@ -50,9 +50,9 @@ const LAST: &str = "--to 2026-11-09T12:29:00Z";
 
 #[test]
 fn a_server_answers_queries_like_its_store() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    let same = |arguments: &str| check_same(&folder, &server, "query", arguments);
+    let dir = store_dir();
+    let server = server_of(&dir);
+    let same = |arguments: &str| check_same(&dir, &server, "query", arguments);
     same(&format!("'took' {LAST}"));
     same(&format!("'took{{host=\"a\"}}[10m]' {LAST}"));
     same(&format!("'depth[3m]' {LAST}"));
@@ -76,34 +76,34 @@ fn a_server_answers_queries_like_its_store() {
 
 #[test]
 fn a_server_compares_and_breaks_down_like_its_store() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    check_same(&folder, &server, "compare", "'took{host=\"a\"}' 'took{host=\"b\"}'");
+    let dir = store_dir();
+    let server = server_of(&dir);
+    check_same(&dir, &server, "compare", "'took{host=\"a\"}' 'took{host=\"b\"}'");
     let times = "--to 2026-11-09T12:15:00Z --from-b 2026-11-09T12:15:00Z --to-b \
                  2026-11-09T12:29:00Z";
-    check_same(&folder, &server, "compare", &format!("took {times}"));
-    check_same(&folder, &server, "breakdown", "took --above 30ms");
+    check_same(&dir, &server, "compare", &format!("took {times}"));
+    check_same(&dir, &server, "breakdown", "took --above 30ms");
     let selection = "--from 2026-11-09T12:05:00Z --to 2026-11-09T12:10:00Z --up-to 50ms";
-    check_same(&folder, &server, "breakdown", &format!("took --above 30ms {selection}"));
+    check_same(&dir, &server, "breakdown", &format!("took --above 30ms {selection}"));
 }
 
 #[test]
 fn a_server_draws_heatmaps_like_its_store() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    check_same(&folder, &server, "heatmap", "took");
-    check_same(&folder, &server, "heatmap", "'took{host=\"a\"}' --above 15ms --columns 7");
-    check_same(&folder, &server, "heatmap", &format!("took {RANGE} --ascii"));
+    let dir = store_dir();
+    let server = server_of(&dir);
+    check_same(&dir, &server, "heatmap", "took");
+    check_same(&dir, &server, "heatmap", "'took{host=\"a\"}' --above 15ms --columns 7");
+    check_same(&dir, &server, "heatmap", &format!("took {RANGE} --ascii"));
 }
 
 #[test]
 fn tables_of_a_server_are_those_of_its_store() {
-    let folder = store_dir();
-    let server = server_of(&folder);
+    let dir = store_dir();
+    let server = server_of(&dir);
     let same = |command: &str, arguments: &str| {
-        let offline = run_ok(&folder, &format!("{command} s {arguments} --csv"));
+        let offline = run_ok(&dir, &format!("{command} s {arguments} --csv"));
         let line = format!("{command} --server {} {arguments} --csv", url(&server));
-        assert_eq!(run_ok(&folder, &line), offline);
+        assert_eq!(run_ok(&dir, &line), offline);
         assert!(offline.lines().count() > 1, "{offline}");
     };
     same("query", &format!("'histogram_avg(took)' {LAST}"));
@@ -114,34 +114,33 @@ fn tables_of_a_server_are_those_of_its_store() {
 
 #[test]
 fn a_syntax_error_is_marked_in_the_expression_with_a_server_too() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    let offline = run(&folder, &format!("query s 'sum(took' {LAST}"));
-    let online = run(&folder, &format!("query --server {} 'sum(took' {LAST}", url(&server)));
+    let dir = store_dir();
+    let server = server_of(&dir);
+    let offline = run(&dir, &format!("query s 'sum(took' {LAST}"));
+    let online = run(&dir, &format!("query --server {} 'sum(took' {LAST}", url(&server)));
     assert_eq!((online.status, online.stderr.as_str()), (1, offline.stderr.as_str()));
     assert!(online.stderr.ends_with("^\n"), "{}", online.stderr);
 }
 
 #[test]
 fn series_without_a_unit_are_left_out_and_named() {
-    let folder = store_dir();
-    std::fs::write(folder.path().join("plain.txt"), "12\n15\n").unwrap();
-    run_ok(&folder, "import s --metric took --start 2026-11-09T12:03:00Z plain.txt");
-    let server = server_of(&folder);
+    let dir = store_dir();
+    std::fs::write(dir.path().join("plain.txt"), "12\n15\n").unwrap();
+    run_ok(&dir, "import s --metric took --start 2026-11-09T12:03:00Z plain.txt");
+    let server = server_of(&dir);
     for (command, arguments) in [("heatmap", "took"), ("breakdown", "took --above 30ms")] {
-        let found = run(&folder, &format!("{command} s {arguments}")).all();
+        let found = run(&dir, &format!("{command} s {arguments}")).all();
         assert!(found.contains("1 series without a unit left out, such as took"), "{found}");
-        check_same(&folder, &server, command, arguments);
+        check_same(&dir, &server, command, arguments);
     }
 }
 
 #[test]
 fn cardinality_of_a_server_is_that_of_its_store() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    let offline = json(&run_ok(&folder, "cardinality s --json"));
-    let online =
-        run_ok(&folder, &format!("cardinality --server {} --top 999 --json", url(&server)));
+    let dir = store_dir();
+    let server = server_of(&dir);
+    let offline = json(&run_ok(&dir, "cardinality s --json"));
+    let online = run_ok(&dir, &format!("cardinality --server {} --top 999 --json", url(&server)));
     let online = json(&online);
     // The server may have stored its own metrics.
     let without_self_metrics = |document: &Value| -> Vec<Value> {
@@ -156,39 +155,39 @@ fn cardinality_of_a_server_is_that_of_its_store() {
         let rows = csv.lines().skip(1).filter(|row| !row.starts_with(','));
         rows.filter(|row| !row.starts_with("topdeck_")).map(str::to_owned).collect()
     };
-    let offline = metrics(&run_ok(&folder, "cardinality s --csv"));
+    let offline = metrics(&run_ok(&dir, "cardinality s --csv"));
     let online = format!("cardinality --server {} --top 999 --csv", url(&server));
-    assert_eq!(metrics(&run_ok(&folder, &online)), offline);
+    assert_eq!(metrics(&run_ok(&dir, &online)), offline);
     assert!(!offline.is_empty());
-    let text = run_ok(&folder, &format!("cardinality --server {}", url(&server)));
+    let text = run_ok(&dir, &format!("cardinality --server {}", url(&server)));
     assert!(text.starts_with(&format!("{}\n  ", url(&server))), "{text}");
 }
 
 #[test]
 fn a_store_in_use_names_the_server_that_uses_it() {
-    let folder = store_dir();
-    let mut server = server_of(&folder);
-    let store = server.folder.path("data/store");
-    let found = run(&folder, &format!("query {} took", store.display()));
+    let dir = store_dir();
+    let mut server = server_of(&dir);
+    let store = server.dir.path("data/store");
+    let found = run(&dir, &format!("query {} took", store.display()));
     let expected = format!(
         "a server uses this store at {url}; use --server {url} instead of the directory",
         url = url(&server)
     );
     assert!(found.status == 1 && found.stderr.contains(&expected), "{}", found.stderr);
     assert!(
-        run(&folder, &format!("query s took --server {}", url(&server)))
+        run(&dir, &format!("query s took --server {}", url(&server)))
             .stderr
             .contains("omit the directory or --server")
     );
     server.stop();
-    assert_eq!(run(&folder, &format!("query {} took {LAST}", store.display())).status, 0);
+    assert_eq!(run(&dir, &format!("query {} took {LAST}", store.display())).status, 0);
 }
 
 #[test]
 fn a_server_that_does_not_answer_is_named_with_a_remedy() {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     let port = crate::environment::free_port();
-    let found = run(&folder, &format!("cardinality --server http://127.0.0.1:{port}"));
+    let found = run(&dir, &format!("cardinality --server http://127.0.0.1:{port}"));
     let start = format!("topdeck: cannot reach the server at http://127.0.0.1:{port}: ");
     assert!(found.stderr.starts_with(&start), "{}", found.stderr);
     assert!(found.stderr.contains("start it with `topdeck serve`"), "{}", found.stderr);
@@ -197,31 +196,28 @@ fn a_server_that_does_not_answer_is_named_with_a_remedy() {
 
 #[test]
 fn files_are_imported_into_a_server_once() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    std::fs::write(folder.path().join("new.txt"), "12\n15\n480\n").unwrap();
+    let dir = store_dir();
+    let server = server_of(&dir);
+    std::fs::write(dir.path().join("new.txt"), "12\n15\n480\n").unwrap();
     let import = "--metric added --unit ms --start 2026-11-09T12:00:00Z new.txt";
     let online = format!("import --server {} {import}", url(&server));
-    let first = run_ok(&folder, &online);
-    assert_eq!(first, run_ok(&folder, &format!("import s {import}")));
-    let again = run_ok(&folder, &online);
+    let first = run_ok(&dir, &online);
+    assert_eq!(first, run_ok(&dir, &format!("import s {import}")));
+    let again = run_ok(&dir, &online);
     assert_eq!(again, "new.txt: already in the store; nothing is counted twice\n");
-    check_same(&folder, &server, "query", "added --to 2026-11-09T12:01:00Z");
+    check_same(&dir, &server, "query", "added --to 2026-11-09T12:01:00Z");
 }
 
 /// Four imported numbers were "4 of 4 requests above 0 s", with a threshold "declared by the
 /// program".
 #[test]
 fn imported_numbers_have_no_threshold_in_the_overview() {
-    let folder = store_dir();
-    let server = server_of(&folder);
-    std::fs::write(folder.path().join("lat.txt"), "12.5\n480\n2100\n13\n").unwrap();
+    let dir = store_dir();
+    let server = server_of(&dir);
+    std::fs::write(dir.path().join("lat.txt"), "12.5\n480\n2100\n13\n").unwrap();
     let server = url(&server);
-    run_ok(
-        &folder,
-        &format!("import --server {server} --metric lat --unit ms --start now lat.txt"),
-    );
-    let page = json(&run_ok(&folder, &format!("overview --server {server} --json")));
+    run_ok(&dir, &format!("import --server {server} --metric lat --unit ms --start now lat.txt"));
+    let page = json(&run_ok(&dir, &format!("overview --server {server} --json")));
     let rows = page["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["name"] == "lat").unwrap();
     assert_eq!((&row["threshold"], &row["state"]), (&Value::Null, &"unknown".into()), "{row}");
@@ -229,46 +225,46 @@ fn imported_numbers_have_no_threshold_in_the_overview() {
 
 #[test]
 fn rows_of_a_server_are_deleted_after_a_dry_run() {
-    let folder = store_dir();
-    let server = server_of(&folder);
+    let dir = store_dir();
+    let server = server_of(&dir);
     let line = format!("--server {} 'took{{host=\"a\"}}' {RANGE}", url(&server));
-    let dry = run(&folder, &format!("delete {line}"));
+    let dry = run(&dir, &format!("delete {line}"));
     assert_eq!(dry.status, 0);
-    assert_eq!(dry.stdout, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE}")));
+    assert_eq!(dry.stdout, run_ok(&dir, &format!("delete s 'took{{host=\"a\"}}' {RANGE}")));
     assert!(dry.stdout.ends_with("; --yes deletes\n"), "{}", dry.stdout);
-    check_same(&folder, &server, "query", &format!("'took' {LAST}"));
-    let deleted = run_ok(&folder, &format!("delete {line} --yes"));
+    check_same(&dir, &server, "query", &format!("'took' {LAST}"));
+    let deleted = run_ok(&dir, &format!("delete {line} --yes"));
     // The dry run has the number of rows that are deleted then.
     let rows = |text: &str, verb: &str| {
         let rest = text.strip_prefix(verb).unwrap_or_else(|| panic!("{text}"));
         rest.split(" of 1 series between").next().unwrap_or_default().to_owned()
     };
     assert_eq!(rows(&dry.stdout, "would delete "), rows(&deleted, "deleted "));
-    assert_eq!(deleted, run_ok(&folder, &format!("delete s 'took{{host=\"a\"}}' {RANGE} --yes")));
-    check_same(&folder, &server, "query", &format!("'took' {LAST}"));
+    assert_eq!(deleted, run_ok(&dir, &format!("delete s 'took{{host=\"a\"}}' {RANGE} --yes")));
+    check_same(&dir, &server, "query", &format!("'took' {LAST}"));
 }
 
 #[test]
 fn annotations_are_added_and_listed() {
-    let folder = store_dir();
-    let server = server_of(&folder);
+    let dir = store_dir();
+    let server = server_of(&dir);
     let server = format!("--server {}", url(&server));
     let added = run_ok(
-        &folder,
+        &dir,
         &format!("annotate {server} 'deployed 1.2' --at 2026-11-09T12:10:00Z --tag service=cart"),
     );
     assert_eq!(added, "annotated 2026-11-09 12:10:00Z  deployed 1.2\n");
-    let list = run_ok(&folder, &format!("annotate {server} --from 2026-11-09 --to 2026-11-10"));
+    let list = run_ok(&dir, &format!("annotate {server} --from 2026-11-09 --to 2026-11-10"));
     assert!(list.contains("2026-11-09 12:10:00Z  deployed 1.2  service=cart"), "{list}");
 }
 
 #[test]
 fn new_points_are_printed_as_they_arrive() {
-    let folder = store_dir();
-    let server = server_of(&folder);
+    let dir = store_dir();
+    let server = server_of(&dir);
     let line = format!("tail --server {} --limit 1 arrived", url(&server));
     let (tailed, sent) = std::thread::scope(|scope| {
-        let tail = scope.spawn(|| run_ok(&folder, &line));
+        let tail = scope.spawn(|| run_ok(&dir, &line));
         let mut sent = 0;
         // Points from before the subscription are not shown.
         while !tail.is_finished() {

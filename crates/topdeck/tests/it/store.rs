@@ -11,10 +11,10 @@ use crate::{TextRun, root};
 
 /// Runs a command in a directory; arguments are separated by spaces, `'…'` is one argument.
 #[track_caller]
-pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
+pub(crate) fn run(dir: &TestDir, line: &str) -> TextRun {
     let output = Command::new("/bin/sh")
         .args(["-c", &format!("topdeck {line}")])
-        .current_dir(folder.path())
+        .current_dir(dir.path())
         .env_clear()
         .env("LC_ALL", "C.UTF-8")
         .env(
@@ -34,70 +34,70 @@ pub(crate) fn run(folder: &TestDir, line: &str) -> TextRun {
 }
 
 #[track_caller]
-pub(crate) fn run_ok(folder: &TestDir, line: &str) -> String {
-    let run = run(folder, line);
+pub(crate) fn run_ok(dir: &TestDir, line: &str) -> String {
+    let run = run(dir, line);
     assert_eq!((run.status, run.stderr.as_str()), (0, ""), "{line}: {}", run.stdout);
     run.stdout
 }
 
 #[track_caller]
-pub(crate) fn check(folder: &TestDir, line: &str, expected: Expect) {
-    expected.assert_eq(&run(folder, line).all());
+pub(crate) fn check(dir: &TestDir, line: &str, expected: Expect) {
+    expected.assert_eq(&run(dir, line).all());
 }
 
 /// Directory with a log of a minute, and a store `s` with one disk for an hour.
 fn store_dir() -> TestDir {
-    let folder = TestDir::new();
+    let dir = TestDir::new();
     for (name, file) in [("hiccup", "jHiccup-2.0.7S.logV2"), ("tagged", "tagged-Log.logV2")] {
         let from = root().join(format!("testdata/hist/hdr/{file}.hlog"));
-        fs::copy(from, folder.path().join(format!("{name}.hlog"))).expect("the log is there");
+        fs::copy(from, dir.path().join(format!("{name}.hlog"))).expect("the log is there");
     }
-    run_ok(&folder, "store create s");
-    folder
+    run_ok(&dir, "store create s");
+    dir
 }
 
 pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-fn count_values(folder: &TestDir, store: &str, selector: &str) -> u64 {
-    let document = json(&run_ok(folder, &format!("heatmap {store} '{selector}' --json")));
+fn count_values(dir: &TestDir, store: &str, selector: &str) -> u64 {
+    let document = json(&run_ok(dir, &format!("heatmap {store} '{selector}' --json")));
     let columns = document["columns"].as_array().unwrap();
     columns.iter().map(|column| column["count"].as_u64().unwrap()).sum()
 }
 
 #[test]
 fn duplicate_import_counts_once() {
-    let folder = store_dir();
-    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
-    let again = run_ok(&folder, "import s --metric hiccup hiccup.hlog");
+    let dir = store_dir();
+    run_ok(&dir, "import s --metric hiccup hiccup.hlog");
+    let again = run_ok(&dir, "import s --metric hiccup hiccup.hlog");
     assert!(again.contains("already in the store"), "{again}");
-    fs::copy(folder.path().join("hiccup.hlog"), folder.path().join("other.hlog")).unwrap();
-    let renamed = json(&run_ok(&folder, "import s --metric hiccup other.hlog --json"));
+    fs::copy(dir.path().join("hiccup.hlog"), dir.path().join("other.hlog")).unwrap();
+    let renamed = json(&run_ok(&dir, "import s --metric hiccup other.hlog --json"));
     assert_eq!(renamed["files"][0]["duplicate_batches"], renamed["files"][0]["batches"]);
-    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
+    assert_eq!(count_values(&dir, "s", "hiccup"), 48_761);
     // Another label makes another import.
-    run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
-    assert_eq!(count_values(&folder, "s", "hiccup"), 2 * 48_761);
-    run_ok(&folder, "import s --metric hiccup --label host=a hiccup.hlog");
-    assert_eq!(count_values(&folder, "s", "hiccup"), 2 * 48_761);
+    run_ok(&dir, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(count_values(&dir, "s", "hiccup"), 2 * 48_761);
+    run_ok(&dir, "import s --metric hiccup --label host=a hiccup.hlog");
+    assert_eq!(count_values(&dir, "s", "hiccup"), 2 * 48_761);
 }
 
 #[test]
 fn ddsketches_are_imported() {
-    let folder = store_dir();
+    let dir = store_dir();
     let sketches = root().join("testdata/cli/ddsketch.txt");
-    fs::copy(sketches, folder.path().join("took.txt")).expect("the sketches are there");
-    run_ok(&folder, "import s --metric took --unit ms --start 2026-11-09T12:00:00Z took.txt");
-    assert_eq!(count_values(&folder, "s", "took"), 305);
+    fs::copy(sketches, dir.path().join("took.txt")).expect("the sketches are there");
+    run_ok(&dir, "import s --metric took --unit ms --start 2026-11-09T12:00:00Z took.txt");
+    assert_eq!(count_values(&dir, "s", "took"), 305);
 }
 
 #[test]
 fn export_round_trips() {
-    let folder = store_dir();
-    run_ok(&folder, "gen http --series 6 --minutes 45 --out b.frames");
-    run_ok(&folder, "import s b.frames");
-    run_ok(&folder, "import s --metric pause tagged.hlog");
+    let dir = store_dir();
+    run_ok(&dir, "gen http --series 6 --minutes 45 --out b.frames");
+    run_ok(&dir, "import s b.frames");
+    run_ok(&dir, "import s --metric pause tagged.hlog");
     let readings = concat!(
         r#"{"metric":"jobs","labels":{"q":"a"},"unit":"jobs","start_ns":5,"end_ns":7,"kind":"count","number":0.1}"#,
         "\n",
@@ -108,24 +108,24 @@ fn export_round_trips() {
         r#"{"metric":"version","labels":{},"start_ns":7,"end_ns":7,"kind":"text","text":"1.2 \"x\""}"#,
         "\n"
     );
-    fs::write(folder.path().join("readings.frames"), readings).unwrap();
-    run_ok(&folder, "import s readings.frames");
-    let out = run_ok(&folder, "store export s '*'");
+    fs::write(dir.path().join("readings.frames"), readings).unwrap();
+    run_ok(&dir, "import s readings.frames");
+    let out = run_ok(&dir, "store export s '*'");
     assert!(out.contains(r#""kind":"text","text":"1.2 \"x\"""#), "{out}");
-    run_ok(&folder, "store export s '*' | topdeck import t --create -");
-    assert_eq!(run_ok(&folder, "store export t '*'"), out, "every byte of every row");
+    run_ok(&dir, "store export s '*' | topdeck import t --create -");
+    assert_eq!(run_ok(&dir, "store export t '*'"), out, "every byte of every row");
     // The lines of gen are exported unchanged except for their order.
-    let written = fs::read_to_string(folder.path().join("b.frames")).unwrap();
+    let written = fs::read_to_string(dir.path().join("b.frames")).unwrap();
     let out: std::collections::BTreeSet<&str> = out.lines().collect();
     written.lines().for_each(|line| assert!(out.contains(line), "{line}"));
 }
 
 #[test]
 fn missing_metadata_is_reported() {
-    let folder = store_dir();
-    fs::write(folder.path().join("numbers.txt"), "12\n15\n480\n").unwrap();
+    let dir = store_dir();
+    fs::write(dir.path().join("numbers.txt"), "12\n15\n480\n").unwrap();
     check(
-        &folder,
+        &dir,
         "import s hiccup.hlog numbers.txt; topdeck import s --metric took numbers.txt",
         expect![[r#"
             --- stderr
@@ -135,15 +135,15 @@ fn missing_metadata_is_reported() {
             --- exit status 1
         "#]],
     );
-    let text = fs::read_to_string(folder.path().join("hiccup.hlog")).unwrap();
+    let text = fs::read_to_string(dir.path().join("hiccup.hlog")).unwrap();
     let without: String = text
         .lines()
         .filter(|line| !line.contains("StartTime:"))
         .map(|l| format!("{l}\n"))
         .collect();
-    fs::write(folder.path().join("since.hlog"), without).unwrap();
+    fs::write(dir.path().join("since.hlog"), without).unwrap();
     check(
-        &folder,
+        &dir,
         "import s --metric a since.hlog",
         expect![[r#"
         --- stderr
@@ -152,7 +152,7 @@ fn missing_metadata_is_reported() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "import s --metric a --start 2026-11-09T12:00:00Z since.hlog",
         expect![[r#"
         --- stdout
@@ -161,7 +161,7 @@ fn missing_metadata_is_reported() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "import s nothing.hlog",
         expect![[r#"
         --- stderr
@@ -170,7 +170,7 @@ fn missing_metadata_is_reported() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "import none hiccup.hlog",
         expect![[r#"
             --- stderr
@@ -182,12 +182,12 @@ fn missing_metadata_is_reported() {
 
 #[test]
 fn damaged_file_is_imported_only_with_keep_going() {
-    let folder = store_dir();
-    let mut text = fs::read_to_string(folder.path().join("hiccup.hlog")).unwrap();
+    let dir = store_dir();
+    let mut text = fs::read_to_string(dir.path().join("hiccup.hlog")).unwrap();
     text.push_str("1,2,3,HISTFAAAoops\n");
-    fs::write(folder.path().join("bad.hlog"), text).unwrap();
+    fs::write(dir.path().join("bad.hlog"), text).unwrap();
     check(
-        &folder,
+        &dir,
         "import s --metric hiccup bad.hlog",
         expect![[r#"
         --- stderr
@@ -197,7 +197,7 @@ fn damaged_file_is_imported_only_with_keep_going() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s hiccup",
         expect![[r#"
         --- stderr
@@ -206,7 +206,7 @@ fn damaged_file_is_imported_only_with_keep_going() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "import s --metric hiccup --keep-going bad.hlog",
         expect![[r#"
         --- stdout
@@ -217,14 +217,14 @@ fn damaged_file_is_imported_only_with_keep_going() {
         --- exit status 1
     "#]],
     );
-    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761);
+    assert_eq!(count_values(&dir, "s", "hiccup"), 48_761);
 }
 
 #[test]
 fn heatmap_errors_have_a_reason() {
-    let folder = store_dir();
+    let dir = store_dir();
     check(
-        &folder,
+        &dir,
         "heatmap s latency",
         expect![[r#"
         --- stderr
@@ -232,9 +232,9 @@ fn heatmap_errors_have_a_reason() {
         --- exit status 1
     "#]],
     );
-    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
+    run_ok(&dir, "import s --metric hiccup hiccup.hlog");
     check(
-        &folder,
+        &dir,
         "heatmap s latency",
         expect![[r#"
         --- stderr
@@ -243,7 +243,7 @@ fn heatmap_errors_have_a_reason() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s hiccup --from 2016-01-01",
         expect![[r#"
             --- stderr
@@ -252,7 +252,7 @@ fn heatmap_errors_have_a_reason() {
         "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s hiccup --from 2016-01-01 --to 2015-01-01",
         expect![[r#"
             --- stderr
@@ -261,7 +261,7 @@ fn heatmap_errors_have_a_reason() {
         "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s hiccup --above 100B",
         expect![[r#"
         --- stderr
@@ -270,7 +270,7 @@ fn heatmap_errors_have_a_reason() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s 'hiccup{'",
         expect![[r#"
         --- stderr
@@ -281,7 +281,7 @@ fn heatmap_errors_have_a_reason() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "heatmap s hiccup --from yesterday",
         expect![[r#"
         --- stderr
@@ -292,13 +292,13 @@ fn heatmap_errors_have_a_reason() {
     "#]],
     );
     fs::write(
-        folder.path().join("gauge.frames"),
+        dir.path().join("gauge.frames"),
         r#"{"metric":"depth","labels":{},"start_ns":7,"end_ns":7,"kind":"gauge","number":1}"#,
     )
     .unwrap();
-    run_ok(&folder, "import s gauge.frames");
+    run_ok(&dir, "import s gauge.frames");
     check(
-        &folder,
+        &dir,
         "heatmap s depth",
         expect![[r#"
         --- stderr
@@ -310,36 +310,36 @@ fn heatmap_errors_have_a_reason() {
 
 #[test]
 fn known_gaps_are_drawn_and_reported() {
-    let folder = store_dir();
-    run_ok(&folder, "gen disk --minutes 600 --out a.frames");
-    run_ok(&folder, "import s a.frames");
+    let dir = store_dir();
+    run_ok(&dir, "gen disk --minutes 600 --out a.frames");
+    run_ok(&dir, "import s a.frames");
     // A flipped bit in a part: its rows are missing, and all commands report it.
-    let parts = folder.path().join("s/parts");
+    let parts = dir.path().join("s/parts");
     let mut names: Vec<_> = fs::read_dir(parts).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
     let mut bytes = fs::read(&names[0]).unwrap();
     bytes[200] ^= 8;
     fs::write(&names[0], bytes).unwrap();
     let hour = "--from 2026-11-09 --to 2026-11-09T01:00:00Z";
-    let picture = run(&folder, &format!("heatmap s disk_io_latency {hour}"));
+    let picture = run(&dir, &format!("heatmap s disk_io_latency {hour}"));
     assert_eq!(picture.status, 0);
     assert!(picture.stdout.contains("missing"), "{}", picture.stdout);
     assert!(picture.stdout.contains('?'), "{}", picture.stdout);
-    let verify = run(&folder, "store verify s");
+    let verify = run(&dir, "store verify s");
     assert_eq!(verify.status, 1, "{}", verify.stdout);
     assert!(verify.stdout.contains("lost"), "{}", verify.stdout);
-    let export = run(&folder, "store export s '*' --out x");
+    let export = run(&dir, "store export s '*' --out x");
     assert_eq!(export.status, 3, "{}", export.stderr);
     assert!(export.stderr.contains("missing: "), "{}", export.stderr);
 }
 
 #[test]
 fn store_is_opened_by_one_process() {
-    let folder = store_dir();
-    let held = fs::File::open(folder.path().join("s/lock")).unwrap();
+    let dir = store_dir();
+    let held = fs::File::open(dir.path().join("s/lock")).unwrap();
     held.lock().unwrap();
     check(
-        &folder,
+        &dir,
         "store stat s",
         expect![[r#"
             --- stderr
@@ -351,12 +351,12 @@ fn store_is_opened_by_one_process() {
 
 #[test]
 fn retention_rules_are_saved_and_applied() {
-    let folder = store_dir();
-    run_ok(&folder, "import s --metric hiccup hiccup.hlog");
-    let document = json(&run_ok(&folder, "store retention s 'base 1d' '1m 1d' --json"));
+    let dir = store_dir();
+    run_ok(&dir, "import s --metric hiccup hiccup.hlog");
+    let document = json(&run_ok(&dir, "store retention s 'base 1d' '1m 1d' --json"));
     assert_eq!(document["retention"][0]["duration_ns"], 86_400_000_000_000u64);
-    run_ok(&folder, "store maintain s");
-    let stat = json(&run_ok(&folder, "store stat s --json"));
+    run_ok(&dir, "store maintain s");
+    let stat = json(&run_ok(&dir, "store stat s --json"));
     let resolutions: Vec<&str> = stat["resolutions"]
         .as_array()
         .unwrap()
@@ -364,9 +364,9 @@ fn retention_rules_are_saved_and_applied() {
         .map(|sum| sum["resolution"].as_str().unwrap())
         .collect();
     assert_eq!(resolutions, ["5m", "1h", "1d"]);
-    assert_eq!(count_values(&folder, "s", "hiccup"), 48_761, "rollups hold all of it");
+    assert_eq!(count_values(&dir, "s", "hiccup"), 48_761, "rollups hold all of it");
     check(
-        &folder,
+        &dir,
         "store retention s 'base'",
         expect![[r#"
         --- stderr
@@ -377,7 +377,7 @@ fn retention_rules_are_saved_and_applied() {
     "#]],
     );
     check(
-        &folder,
+        &dir,
         "store retention s --clear",
         expect![[r#"
         --- stdout
@@ -389,20 +389,20 @@ fn retention_rules_are_saved_and_applied() {
 
 #[test]
 fn a_picture_is_written_as_svg() {
-    let folder = store_dir();
-    run_ok(&folder, "gen disk --minutes 90 --out a.frames");
-    run_ok(&folder, "import s a.frames");
-    run_ok(&folder, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
-    let svg = fs::read_to_string(folder.path().join("p.svg")).unwrap();
+    let dir = store_dir();
+    run_ok(&dir, "gen disk --minutes 90 --out a.frames");
+    run_ok(&dir, "import s a.frames");
+    run_ok(&dir, "heatmap s '*' --above 12.3ms --svg p.svg --columns 90");
+    let svg = fs::read_to_string(dir.path().join("p.svg")).unwrap();
     assert!(svg.contains("disk_io_latency") && svg.contains("took longer than 12.3 ms"));
-    let document = json(&run_ok(&folder, "heatmap s '*' --columns 90 --json"));
+    let document = json(&run_ok(&dir, "heatmap s '*' --columns 90 --json"));
     assert_eq!(document["step_ns"], 60_000_000_000u64);
     assert_eq!(document["columns"].as_array().unwrap().len(), 90);
 }
 
 #[test]
 fn prometheus_scrapes_are_differenced() {
-    let folder = store_dir();
+    let dir = store_dir();
     let page = |fast: u64, slow: u64| {
         format!(
             "# TYPE rpc_seconds histogram\nrpc_seconds_bucket{{le=\"0.1\"}} {fast}\n\
@@ -411,43 +411,40 @@ fn prometheus_scrapes_are_differenced() {
             fast + slow
         )
     };
-    fs::write(folder.path().join("first.prom"), page(100, 5)).unwrap();
-    fs::write(folder.path().join("second.prom"), page(130, 6)).unwrap();
-    run_ok(&folder, "import s first.prom --start 2015-09-09T12:00:00Z");
-    fs::write(
-        folder.path().join("kinds.prom"),
-        "# TYPE a counter\na_total 5\n# TYPE b gauge\nb 7\n",
-    )
-    .unwrap();
-    run_ok(&folder, "import s kinds.prom --start 2015-09-09T12:00:00Z");
-    let lines = run_ok(&folder, "store export s 'or(__kind:gauge,__kind:cumulative-counter)'");
+    fs::write(dir.path().join("first.prom"), page(100, 5)).unwrap();
+    fs::write(dir.path().join("second.prom"), page(130, 6)).unwrap();
+    run_ok(&dir, "import s first.prom --start 2015-09-09T12:00:00Z");
+    fs::write(dir.path().join("kinds.prom"), "# TYPE a counter\na_total 5\n# TYPE b gauge\nb 7\n")
+        .unwrap();
+    run_ok(&dir, "import s kinds.prom --start 2015-09-09T12:00:00Z");
+    let lines = run_ok(&dir, "store export s 'or(__kind:gauge,__kind:cumulative-counter)'");
     assert!(lines.contains("\"kind\":\"cumulative-counter\",\"number\":5.0"), "{lines}");
     assert!(lines.contains("\"kind\":\"gauge\",\"number\":7.0"), "{lines}");
-    let alone = run_ok(&folder, "heatmap s rpc_seconds");
+    let alone = run_ok(&dir, "heatmap s rpc_seconds");
     assert!(alone.contains("These histograms are cumulative"), "{alone}");
-    run_ok(&folder, "import s second.prom --start 2015-09-09T12:01:00Z");
-    assert_eq!(count_values(&folder, "s", "rpc_seconds"), 31);
+    run_ok(&dir, "import s second.prom --start 2015-09-09T12:01:00Z");
+    assert_eq!(count_values(&dir, "s", "rpc_seconds"), 31);
 }
 
 #[test]
 fn delete_does_not_affect_a_snapshot() {
-    let folder = store_dir();
-    run_ok(&folder, "import s --metric pause tagged.hlog");
-    run_ok(&folder, "store snapshot s copy");
+    let dir = store_dir();
+    run_ok(&dir, "import s --metric pause tagged.hlog");
+    run_ok(&dir, "store snapshot s copy");
     let range = "--from 2015-09-09 --to 2015-09-10";
-    let asked = run(&folder, &format!("store delete s 'pause{{tag=\"A\"}}' {range}"));
+    let asked = run(&dir, &format!("store delete s 'pause{{tag=\"A\"}}' {range}"));
     assert_eq!(asked.status, 0, "{}", asked.stdout);
-    let all = count_values(&folder, "s", "pause");
+    let all = count_values(&dir, "s", "pause");
     let line = format!("store delete s 'pause{{tag=\"A\"}}' {range} --yes --json");
-    let deleted = json(&run_ok(&folder, &line));
+    let deleted = json(&run_ok(&dir, &line));
     assert_eq!(deleted["rows"], 21);
-    assert!(count_values(&folder, "s", "pause") < all);
-    let again = run(&folder, &line);
+    assert!(count_values(&dir, "s", "pause") < all);
+    let again = run(&dir, &line);
     let expected = "matches no series with rows: all rows of 1 series (pause{tag=\"A\"}) were \
                     deleted or have expired; available: pause";
     assert!(again.status == 1 && again.stderr.contains(expected), "{}", again.stderr);
-    let other = run(&folder, &line.replace("pause", "load"));
+    let other = run(&dir, &line.replace("pause", "load"));
     assert!(other.stderr.contains("matches no series; available: pause"), "{}", other.stderr);
-    run_ok(&folder, "store restore copy t");
-    assert_eq!(count_values(&folder, "t", "pause"), all);
+    run_ok(&dir, "store restore copy t");
+    assert_eq!(count_values(&dir, "t", "pause"), all);
 }

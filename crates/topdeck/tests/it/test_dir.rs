@@ -17,7 +17,7 @@ pub(crate) struct BinaryOutput {
 
 impl TestDir {
     pub(crate) fn new() -> TestDir {
-        TestDir(crate::environment::fresh_folder(&std::env::temp_dir()))
+        TestDir(crate::environment::fresh_dir(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self) -> &Path {

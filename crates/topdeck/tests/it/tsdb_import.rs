@@ -17,10 +17,10 @@ const BLOCK: &str = "01M8B3BM01WYEZXXDB776C5B25";
 const OTHER: &str = "01M8B3BM01WYEZXXDB776C5B24";
 
 /// Directory with the data directory `p`.
-fn folder() -> TestDir {
-    let folder = TestDir::new();
-    copy(&root().join("testdata/tsdb/data"), &folder.path().join("p"));
-    folder
+fn directory() -> TestDir {
+    let directory = TestDir::new();
+    copy(&root().join("testdata/tsdb/data"), &directory.path().join("p"));
+    directory
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -28,8 +28,9 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// Copies the block under another name, and returns its directory.
-fn add_block(folder: &TestDir) -> PathBuf {
-    let (from, to) = (folder.path().join("p").join(BLOCK), folder.path().join("p").join(OTHER));
+fn add_block(directory: &TestDir) -> PathBuf {
+    let (from, to) =
+        (directory.path().join("p").join(BLOCK), directory.path().join("p").join(OTHER));
     copy(&from, &to);
     let meta = fs::read_to_string(to.join("meta.json")).unwrap();
     fs::write(to.join("meta.json"), meta.replace(BLOCK, OTHER)).unwrap();
@@ -40,14 +41,14 @@ const IMPORT: &str = "import s --create --format prometheus-tsdb p";
 
 #[test]
 fn blocks_of_prometheus_are_imported_once() {
-    let folder = folder();
-    let first = run_ok(&folder, IMPORT);
+    let directory = directory();
+    let first = run_ok(&directory, IMPORT);
     assert!(first.starts_with(&format!("p/{BLOCK}: 599 histograms with ")), "{first}");
     assert!(first.contains("values, 1,225 numbers in 15 series, "), "{first}");
     assert!(first.ends_with("to 2024-01-01 00:37:15.001Z\n"), "{first}");
-    let again = run_ok(&folder, IMPORT);
+    let again = run_ok(&directory, IMPORT);
     assert_eq!(again, format!("p/{BLOCK}: already in the store; nothing is counted twice\n"));
-    let other = run_ok(&folder, &format!("{IMPORT} --label site=north --json"));
+    let other = run_ok(&directory, &format!("{IMPORT} --label site=north --json"));
     let document = json(&other);
     assert_eq!(document["files"][0]["format"], "prometheus-tsdb");
     assert_eq!(document["files"][0]["duplicate_batches"], 0);
@@ -56,12 +57,12 @@ fn blocks_of_prometheus_are_imported_once() {
 /// The expected values are those of the Prometheus that wrote the block.
 #[test]
 fn queries_of_an_imported_block_answer_as_prometheus_did() {
-    let folder = folder();
+    let directory = directory();
     let mut server = ServerProcess::new("serve", "");
     server.start();
     let import = format!("import --server http://{} --format prometheus-tsdb p", server.address());
-    assert!(run_ok(&folder, &import).contains("599 histograms"));
-    assert!(run_ok(&folder, &import).contains("already in the store"));
+    assert!(run_ok(&directory, &import).contains("599 histograms"));
+    assert!(run_ok(&directory, &import).contains("already in the store"));
     check_answers(&server, "answers.json", 1_704_069_445, &[]);
 }
 
@@ -122,12 +123,12 @@ fn numbers(pairs: &Value) -> Vec<(i64, u64)> {
 /// those of a Prometheus with these blocks.
 #[test]
 fn overlapping_blocks_of_late_samples_are_counted_once() {
-    let folder = TestDir::new();
-    copy(&root().join("testdata/tsdb/overlap"), &folder.path().join("p"));
+    let directory = TestDir::new();
+    copy(&root().join("testdata/tsdb/overlap"), &directory.path().join("p"));
     let mut server = ServerProcess::new("serve", "");
     server.start();
     let import = format!("import --server http://{} --format prometheus-tsdb p", server.address());
-    let first = run(&folder, &import);
+    let first = run(&directory, &import);
     assert_eq!(first.status, 0, "{}", first.stderr);
     let blocks = first.stdout.lines().filter(|line| line.starts_with("p/")).count();
     assert_eq!(blocks, 4, "{}", first.stdout);
@@ -137,26 +138,26 @@ fn overlapping_blocks_of_late_samples_are_counted_once() {
     assert!(first.stderr.contains("samples cannot be stored; importing the others"));
     check_answers(&server, "overlap.json", 1_704_085_260, &["fractional_seconds"]);
     // Prometheus compacted the blocks to others with the same samples.
-    for (at, name) in fs::read_dir(folder.path().join("p")).unwrap().enumerate() {
+    for (at, name) in fs::read_dir(directory.path().join("p")).unwrap().enumerate() {
         let dir = name.unwrap().path();
         let id = dir.file_name().unwrap().to_str().unwrap();
         let meta = fs::read_to_string(dir.join("meta.json")).unwrap();
         fs::write(dir.join("meta.json"), meta.replace(id, &format!("{}{}", at + 1, &id[1..])))
             .unwrap();
     }
-    let again = run(&folder, &import);
+    let again = run(&directory, &import);
     assert!(!again.stdout.contains("already in the store"), "{}", again.stdout);
     check_answers(&server, "overlap.json", 1_704_085_260, &["fractional_seconds"]);
 }
 
 #[test]
 fn damaged_block_names_file_and_offset_and_others_are_imported() {
-    let folder = folder();
-    let block = add_block(&folder);
+    let directory = directory();
+    let block = add_block(&directory);
     let mut chunks = fs::read(block.join("chunks/000001")).unwrap();
     chunks[5000] ^= 1;
     fs::write(block.join("chunks/000001"), &chunks).unwrap();
-    let damaged = run(&folder, IMPORT);
+    let damaged = run(&directory, IMPORT);
     assert_eq!(damaged.status, 1);
     let place = format!("p/{OTHER}/chunks/000001: byte ");
     assert!(damaged.stderr.contains(&place), "{}", damaged.stderr);
@@ -164,7 +165,7 @@ fn damaged_block_names_file_and_offset_and_others_are_imported() {
     assert!(damaged.stderr.contains("nothing of this block is imported"), "{}", damaged.stderr);
     assert!(damaged.stdout.starts_with(&format!("p/{BLOCK}: 599 histograms")));
     // Its intact chunks, on request.
-    let partly = run(&folder, &format!("{IMPORT} --keep-going"));
+    let partly = run(&directory, &format!("{IMPORT} --keep-going"));
     assert_eq!(partly.status, 1);
     assert!(partly.stdout.contains(&format!("p/{OTHER}: ")), "{}", partly.stdout);
     assert!(partly.stdout.contains("in 15 series") || partly.stdout.contains("in 14 series"));
@@ -173,8 +174,8 @@ fn damaged_block_names_file_and_offset_and_others_are_imported() {
 /// A series whose checksum does not match is left out; what follows is imported on request.
 #[test]
 fn damaged_series_of_an_index_is_named_and_the_others_are_imported() {
-    let folder = folder();
-    let path = add_block(&folder).join("index");
+    let directory = directory();
+    let path = add_block(&directory).join("index");
     let mut index = fs::read(&path).unwrap();
     let series = u64::from_be_bytes(index[index.len() - 44..][..8].try_into().unwrap());
     let start = (series as usize).next_multiple_of(16);
@@ -183,7 +184,7 @@ fn damaged_series_of_an_index_is_named_and_the_others_are_imported() {
     assert!(index[start] < 0x80, "a length of one byte");
     index[start + 5] ^= 1;
     fs::write(&path, &index).unwrap();
-    let damaged = run(&folder, &format!("{IMPORT} --keep-going"));
+    let damaged = run(&directory, &format!("{IMPORT} --keep-going"));
     assert_eq!(damaged.status, 1);
     let index = format!("p/{OTHER}/index");
     assert!(damaged.stderr.contains(&format!("{index}: byte ")), "{}", damaged.stderr);
@@ -194,7 +195,7 @@ fn damaged_series_of_an_index_is_named_and_the_others_are_imported() {
     let mut zeros = fs::read(&path).unwrap();
     zeros[start..end].fill(0);
     fs::write(&path, &zeros).unwrap();
-    let emptied = run(&folder, IMPORT);
+    let emptied = run(&directory, IMPORT);
     assert_eq!(emptied.status, 1, "{}", emptied.stdout);
     assert!(emptied.stderr.contains(&counts), "{}", emptied.stderr);
     assert!(emptied.stderr.contains("nothing of this block is imported"), "{}", emptied.stderr);
@@ -203,38 +204,38 @@ fn damaged_series_of_an_index_is_named_and_the_others_are_imported() {
 #[test]
 fn truncated_files_of_a_block_are_errors_that_name_them() {
     for (file, length) in [("index", 700), ("chunks/000001", 3000), ("chunks/000001", 5)] {
-        let folder = folder();
-        let path = add_block(&folder).join(file);
+        let directory = directory();
+        let path = add_block(&directory).join(file);
         let bytes = fs::read(&path).unwrap();
         fs::write(&path, &bytes[..length]).unwrap();
-        let run = run(&folder, IMPORT);
+        let run = run(&directory, IMPORT);
         assert_eq!(run.status, 1, "{file}");
         assert!(run.stderr.contains(&format!("p/{OTHER}/{file}: byte ")), "{}", run.stderr);
         assert!(run.stdout.contains(&format!("p/{BLOCK}: 599 histograms")), "{}", run.stdout);
     }
-    let folder = folder();
-    fs::remove_file(add_block(&folder).join("chunks/000001")).unwrap();
-    let run = run(&folder, IMPORT);
+    let directory = directory();
+    fs::remove_file(add_block(&directory).join("chunks/000001")).unwrap();
+    let run = run(&directory, IMPORT);
     assert!(run.stderr.contains("chunks/000001: the file is missing"), "{}", run.stderr);
 }
 
 #[test]
 fn write_ahead_log_is_said_to_be_left_out() {
-    let folder = folder();
-    fs::create_dir(folder.path().join("p/wal")).unwrap();
-    fs::write(folder.path().join("p/wal/00000000"), "").unwrap();
-    let run = run(&folder, IMPORT);
+    let directory = directory();
+    fs::create_dir(directory.path().join("p/wal")).unwrap();
+    fs::write(directory.path().join("p/wal/00000000"), "").unwrap();
+    let run = run(&directory, IMPORT);
     assert_eq!(run.status, 0, "{}", run.stderr);
     assert!(run.stderr.contains("p: the write-ahead log is not read"), "{}", run.stderr);
 }
 
 #[test]
-fn folder_without_blocks_is_an_error() {
-    let folder = TestDir::new();
-    fs::create_dir(folder.path().join("p")).unwrap();
-    let empty = run(&folder, IMPORT);
+fn directory_without_blocks_is_an_error() {
+    let directory = TestDir::new();
+    fs::create_dir(directory.path().join("p")).unwrap();
+    let empty = run(&directory, IMPORT);
     assert_eq!(empty.status, 1);
     assert!(empty.stderr.contains("cannot import p: it has no blocks"), "{}", empty.stderr);
-    let default = run(&folder, &format!("{IMPORT} --metric latency"));
+    let default = run(&directory, &format!("{IMPORT} --metric latency"));
     assert_eq!(default.status, 2, "{}", default.stderr);
 }

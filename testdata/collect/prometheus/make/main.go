@@ -1,4 +1,4 @@
-// Writes the requests and the scrape of this folder with Prometheus' own messages: prompb and writev2 of
+// Writes the requests and the scrape of this directory with Prometheus' own messages: prompb and writev2 of
 // github.com/prometheus/prometheus v0.315.0, client_golang v1.24.1. It needs the modules that bench/peers/prometheus
 // names:
 //

@@ -10,21 +10,21 @@ use crate::hostile::attack_target::AttackTarget;
 use crate::hostile::client::KeepAliveConnection;
 
 /// Files outside the directories of dashboards and snapshots.
-fn files_outside(folder: &Path) -> Result<BTreeSet<PathBuf>> {
+fn files_outside(dir: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::new();
-    for folder in [folder.to_owned(), folder.join("data")] {
-        for entry in fs::read_dir(folder)? {
+    for dir in [dir.to_owned(), dir.join("data")] {
+        for entry in fs::read_dir(dir)? {
             found.insert(entry?.path());
         }
     }
     for name in ["dashboards", "snapshots"] {
-        found.remove(&folder.join("data").join(name));
+        found.remove(&dir.join("data").join(name));
     }
     Ok(found)
 }
 
 pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
-    let before = files_outside(scene.folder())?;
+    let before = files_outside(scene.dir())?;
     let ups = [
         "../../topdeck.toml",
         "..%2f..%2ftopdeck.toml",
@@ -59,7 +59,7 @@ pub(super) fn path_traversal(scene: &AttackTarget) -> Result<String> {
             requests_sent += 1;
         }
     }
-    let after = files_outside(scene.folder())?;
+    let after = files_outside(scene.dir())?;
     ensure!(after == before, "files changed: {after:?}, expected {before:?}");
     Ok(format!("{requests_sent} requests"))
 }

@@ -97,14 +97,14 @@ pub(super) fn count_overflow(scene: &AttackTarget) -> Result<String> {
 /// A batch with a far-future sequence in the name of an agent's journal: later batches of the agent
 /// must not be dropped as duplicates.
 pub(super) fn forged_sequence(scene: &AttackTarget) -> Result<String> {
-    let folder = scene.folder().join("agent");
-    std::fs::create_dir(&folder)?;
-    std::fs::write(folder.join("token"), &scene.ingest_token)?;
+    let dir = scene.dir().join("agent");
+    std::fs::create_dir(&dir)?;
+    std::fs::write(dir.join("token"), &scene.ingest_token)?;
     let site = format!(
         "[[remote]]\nname = \"north\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
         scene.address()
     );
-    let mut agent = TopdeckServer::start(scene.program(), &folder, &site)?;
+    let mut agent = TopdeckServer::start(scene.program(), &dir, &site)?;
     let address = agent.http().parse()?;
     let mut connection = KeepAliveConnection::open(address)?;
     let mut send = |values: u64| {

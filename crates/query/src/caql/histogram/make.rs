@@ -24,11 +24,11 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table.add_alias("histogram", "histogram:create");
     table
         .add_fold("histogram:merge", Histograms, Kernel::per_step(merge))
-        .unit(StreamUnitRule::Sources)
+        .unit(StreamUnitRule::SameAsInputs)
         .merges(MergeRule::All);
     table
         .add_fold("histogram:subtract", Histograms, Kernel::per_step(subtract))
-        .unit(StreamUnitRule::Sources);
+        .unit(StreamUnitRule::SameAsInputs);
 }
 
 /// Histogram of the numbers in a slot, on circllhist's grid.

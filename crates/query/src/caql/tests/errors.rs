@@ -367,7 +367,7 @@ fn limits() {
     check(&"(1^1/1*1%1-1+1<1>1<=1>=1==1 and ".repeat(8_000), deep);
     check(
         &format!("pass{{{}1}}", "1,".repeat(1000)),
-        "limit of 1000 sources in a call exceeded (1001); use one find for many streams",
+        "limit of 1000 inputs of a call exceeded (1001); use one find for many streams",
     );
     check(
         &format!("delay({}1m)", "1m,".repeat(1000)),

@@ -36,10 +36,10 @@ fn node(kind: CaqlExprKind) -> CaqlExpr {
     CaqlExpr { kind, span: SourceSpan::default() }
 }
 
-fn call(sources: Vec<CaqlExpr>) -> impl Strategy<Value = CaqlExpr> {
+fn call(inputs: Vec<CaqlExpr>) -> impl Strategy<Value = CaqlExpr> {
     ("f|pass|stats:sum|if|p|nota", arguments()).prop_map(move |(name, arguments)| {
         let name_span = SourceSpan::default();
-        node(CaqlExprKind::Call(CallExpr { name, name_span, arguments, sources: sources.clone() }))
+        node(CaqlExprKind::Call(CallExpr { name, name_span, arguments, inputs: inputs.clone() }))
     })
 }
 
@@ -80,7 +80,7 @@ fn without_spans(expr: CaqlExpr) -> CaqlExpr {
                 .into_iter()
                 .map(|argument| Argument { span: SourceSpan::default(), ..argument })
                 .collect(),
-            sources: all(call.sources),
+            inputs: all(call.inputs),
             ..call
         }),
     })

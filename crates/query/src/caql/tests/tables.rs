@@ -65,7 +65,7 @@ fn not_reaches_to_the_next_pipe_comma_or_bracket() {
 }
 
 #[test]
-fn pipes_are_first_sources() {
+fn pipes_are_first_inputs() {
     check("a | c", "c{a}");
     check("a | c(){b, 1}", "c{a, b, 1}");
     check("a | c(5m) { b }", "c(5m){a, b}");
@@ -165,7 +165,7 @@ fn spans() {
     assert_eq!(span(expr.span), "find('ü') | stats:sum()");
     let CaqlExprKind::Call(call) = &expr.kind else { panic!("a call") };
     assert_eq!(span(call.name_span), "stats:sum");
-    assert_eq!(span(call.sources[0].span), "find('ü')");
+    assert_eq!(span(call.inputs[0].span), "find('ü')");
     let text = "not (a() + -5m) ";
     let expr = expr_of(parse(text).unwrap());
     assert_eq!(&text[expr.span.start..expr.span.end], "not (a() + -5m)");

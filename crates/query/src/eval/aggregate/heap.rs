@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_values_replace_the_first() {
+    fn equal_values_do_not_replace() {
         check(&[1.0, 1.0, 2.0], 2, false, &[2, 1]);
         check(&[1.0, 1.0, 1.0], 2, false, &[0, 1]);
     }

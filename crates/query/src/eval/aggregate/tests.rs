@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hist::{Bracket, Histogram, Mixture, Scheme};
 use model::Selector;
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 use super::fold::{FoldAnnotations, GroupFold, group_aggregator};
 use super::mean::MeanFold;
@@ -42,7 +42,7 @@ impl Source for EmptySource {
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hist::codec::header::Temporality;
 use hist::{Histogram, Mixture, Scheme};
 use model::{Selector, SeriesKind};
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 use super::*;
 use crate::labels::{LabelSet, NAME};
@@ -54,7 +54,7 @@ impl Source for LatencySource {
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use hist::{Histogram, Mixture, Scheme};
 use model::{Selector, SeriesKind};
 use proptest::prelude::*;
-use store::{NumberSummary, SECOND, TimeGrid};
+use store::{NumberAggregate, SECOND, TimeGrid};
 
 use super::statistics::quantile_of;
 use crate::{
@@ -51,7 +51,7 @@ impl Source for MemorySource {
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         panic!("BUG: functions over time read no rollups")
     }
 }

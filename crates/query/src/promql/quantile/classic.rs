@@ -1,6 +1,6 @@
 //! Classic histograms: cumulative counts by upper bound, the label `le`.
 
-use super::{QuantileEstimate, out_of_range, slack};
+use super::{StatisticEstimate, out_of_range, slack};
 
 /// Relative difference below which counts are taken as equal: rounding of rates causes such
 /// differences.
@@ -42,11 +42,11 @@ pub struct ForcedMonotonic {
 pub(crate) fn classic_quantile(
     q: f64,
     levels: &mut Vec<CumulativeBucket>,
-) -> (QuantileEstimate, MonotonicFix) {
+) -> (StatisticEstimate, MonotonicFix) {
     if let Some(answer) = out_of_range(q) {
-        return (QuantileEstimate::exact(answer), MonotonicFix::default());
+        return (StatisticEstimate::exact(answer), MonotonicFix::default());
     }
-    let unknown = QuantileEstimate::exact(f64::NAN);
+    let unknown = StatisticEstimate::exact(f64::NAN);
     if !sort_to_infinity(levels) {
         return (unknown, MonotonicFix::default());
     }
@@ -75,7 +75,7 @@ pub(crate) fn classic_quantile(
     let first = levels.partition_point(|level| level.count < rank - slack).min(at);
     let end = levels.partition_point(|level| level.count <= rank + slack).clamp(at, below_last);
     let lower = if first == 0 { f64::NEG_INFINITY } else { levels[first - 1].upper_bound };
-    (QuantileEstimate::new(lower, estimate, levels[end].upper_bound), repair)
+    (StatisticEstimate::new(lower, estimate, levels[end].upper_bound), repair)
 }
 
 /// `histogram_fraction` of a classic histogram: the share of values between two bounds. Buckets are
@@ -84,8 +84,8 @@ pub(crate) fn classic_fraction(
     lower: f64,
     upper: f64,
     levels: &mut Vec<CumulativeBucket>,
-) -> QuantileEstimate {
-    let unknown = QuantileEstimate::exact(f64::NAN);
+) -> StatisticEstimate {
+    let unknown = StatisticEstimate::exact(f64::NAN);
     if !sort_to_infinity(levels) {
         return unknown;
     }
@@ -94,11 +94,11 @@ pub(crate) fn classic_fraction(
         return unknown;
     }
     if lower >= upper {
-        return QuantileEstimate::exact(0.0);
+        return StatisticEstimate::exact(0.0);
     }
     let ([low_rank, low_least, low_most], [high_rank, high_least, high_most]) =
         (rank_of(lower, levels), rank_of(upper, levels));
-    QuantileEstimate::new(
+    StatisticEstimate::new(
         (high_least - low_most).max(0.0) / count,
         (high_rank.min(count) - low_rank.min(count)) / count,
         (high_most - low_least) / count,
@@ -204,7 +204,7 @@ mod tests {
     #[track_caller]
     fn check(given: &[(f64, f64)], q: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, repair) = classic_quantile(q, &mut levels(given));
-        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
+        assert_eq!(found, StatisticEstimate { estimate, lower, upper });
         assert_eq!(repair, MonotonicFix::default());
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let given = levels(&[(1.0, 1.0), (2.0, 3.0), (INF, 4.0)]);
         let check = |from, to, lower, estimate, upper| {
             let found = classic_fraction(from, to, &mut given.clone());
-            assert_eq!(found, QuantileEstimate { estimate, lower, upper });
+            assert_eq!(found, StatisticEstimate { estimate, lower, upper });
         };
         check(1.0, 2.0, 0.5, 0.5, 0.5);
         check(1.5, INF, 0.25, 0.5, 0.75);

@@ -1,6 +1,6 @@
 //! Native histograms: quantiles and fractions by interpolation within a bucket; mean and variance.
 
-use super::{QuantileEstimate, out_of_range, slack};
+use super::{StatisticEstimate, out_of_range, slack};
 use crate::histogram::{
     Bucket, BucketCount, BucketGrid, FloatHistogram, KahanSum, add_compensated, exp2, log2,
 };
@@ -16,17 +16,18 @@ pub enum NanEffect {
     Excluded,
 }
 
-/// `histogram_quantile` of a native histogram. NaN if it is empty.
+/// `histogram_quantile` of a native histogram: infinite if `q` is out of range, else NaN if the
+/// histogram is empty.
 ///
 /// With NaN observations, Prometheus 3.15 finds the right bucket for the rank but interpolates
 /// within the last one, because it reuses the variable. That number is meaningless, so this
 /// function interpolates within the bucket of the rank.
-pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option<NanEffect>) {
+pub fn quantile(q: f64, histogram: &FloatHistogram) -> (StatisticEstimate, Option<NanEffect>) {
     if let Some(answer) = out_of_range(q).filter(|answer| !answer.is_nan()) {
-        return (QuantileEstimate::exact(answer), None);
+        return (StatisticEstimate::exact(answer), None);
     }
     if histogram.count == 0.0 || q.is_nan() {
-        return (QuantileEstimate::exact(f64::NAN), None);
+        return (StatisticEstimate::exact(f64::NAN), None);
     }
     let has_nan = histogram.sum.is_nan();
     // NaN observations sort above all others, so only a scan from below finds the rank.
@@ -38,10 +39,10 @@ pub fn quantile(q: f64, histogram: &FloatHistogram) -> (QuantileEstimate, Option
         estimate(rank, true, histogram.bucket_counts().rev(), histogram)
     };
     if estimate.is_nan() {
-        return (QuantileEstimate::exact(estimate), note);
+        return (StatisticEstimate::exact(estimate), note);
     }
     let (lower, upper) = bounds_of_rank(q * histogram.count, histogram);
-    (QuantileEstimate::new(lower, estimate, upper), note)
+    (StatisticEstimate::new(lower, estimate, upper), note)
 }
 
 const NO_BUCKET: Bucket =
@@ -109,7 +110,7 @@ fn one_sided(bucket: &mut Bucket, histogram: &FloatHistogram) {
 
 /// Value at `fraction` of a bucket.
 fn interpolated(lower: f64, upper: f64, fraction: f64, grid: &BucketGrid) -> f64 {
-    if matches!(grid, BucketGrid::Native(_)) && (lower.is_infinite() || upper.is_infinite()) {
+    if matches!(grid, BucketGrid::Scheme(_)) && (lower.is_infinite() || upper.is_infinite()) {
         // Beyond the grid, only one bound is finite.
         return if lower.is_infinite() { upper } else { lower };
     }
@@ -154,12 +155,12 @@ pub fn fraction(
     lower: f64,
     upper: f64,
     histogram: &FloatHistogram,
-) -> (QuantileEstimate, Option<NanEffect>) {
+) -> (StatisticEstimate, Option<NanEffect>) {
     if histogram.count == 0.0 || lower.is_nan() || upper.is_nan() {
-        return (QuantileEstimate::exact(f64::NAN), None);
+        return (StatisticEstimate::exact(f64::NAN), None);
     }
     if lower >= upper {
-        return (QuantileEstimate::exact(0.0), None);
+        return (StatisticEstimate::exact(0.0), None);
     }
     let has_nan = histogram.sum.is_nan();
     let count = match has_nan {
@@ -175,7 +176,7 @@ pub fn fraction(
     let ((low_least, low_most), (high_least, high_most)) =
         (bounds_below(lower, histogram), bounds_below(upper, histogram));
     let least = (high_least - low_most).max(0.0) / histogram.count;
-    (QuantileEstimate::new(least, estimate, (high_most - low_least) / histogram.count), note)
+    (StatisticEstimate::new(least, estimate, (high_most - low_least) / histogram.count), note)
 }
 
 /// Number of values below `value`, by interpolation; `None` if all are.
@@ -236,14 +237,15 @@ fn is_above_zero_bucket(value: f64, histogram: &FloatHistogram) -> bool {
 }
 
 /// `histogram_avg` of a native histogram.
-pub fn average(histogram: &FloatHistogram) -> QuantileEstimate {
-    QuantileEstimate::exact(histogram.sum / histogram.count)
+pub fn average(histogram: &FloatHistogram) -> StatisticEstimate {
+    StatisticEstimate::exact(histogram.sum / histogram.count)
 }
 
 /// `histogram_stdvar` of a native histogram: the mean squared distance from the mean, with each
-/// value at the midpoint of its bucket. The bounds take each value at the nearest and at the
+/// value at the middle of its bucket: the geometric mean of its edges if buckets are exponential, 0
+/// in the zero bucket. The bounds take each value at the nearest and at the
 /// farthest edge.
-pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
+pub fn variance(histogram: &FloatHistogram) -> StatisticEstimate {
     let mean = histogram.sum / histogram.count;
     let mut sum = KahanSum::default();
     let (mut least, mut most) = (0.0, 0.0);
@@ -266,7 +268,7 @@ pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
     let estimate = (sum.sum + sum.compensation) / histogram.count;
     // The bounds are sums of rounded squares, so they are moved outwards.
     let tolerance = 1e-12;
-    QuantileEstimate::new(
+    StatisticEstimate::new(
         least / histogram.count * (1.0 - tolerance),
         estimate,
         most / histogram.count * (1.0 + tolerance),
@@ -274,9 +276,9 @@ pub fn variance(histogram: &FloatHistogram) -> QuantileEstimate {
 }
 
 /// `histogram_stddev` of a native histogram, the square root of [`variance`].
-pub fn stddev(histogram: &FloatHistogram) -> QuantileEstimate {
-    let QuantileEstimate { estimate, lower, upper } = variance(histogram);
-    QuantileEstimate::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
+pub fn stddev(histogram: &FloatHistogram) -> StatisticEstimate {
+    let StatisticEstimate { estimate, lower, upper } = variance(histogram);
+    StatisticEstimate::new(lower.sqrt(), estimate.sqrt(), upper.sqrt())
 }
 
 #[cfg(test)]
@@ -293,13 +295,13 @@ mod tests {
     #[track_caller]
     fn check(text: &str, q: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, _) = quantile(q, &read(text));
-        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
+        assert_eq!(found, StatisticEstimate { estimate, lower, upper });
     }
 
     #[track_caller]
     fn check_fraction(text: &str, from: f64, to: f64, lower: f64, estimate: f64, upper: f64) {
         let (found, _) = fraction(from, to, &read(text));
-        assert_eq!(found, QuantileEstimate { estimate, lower, upper });
+        assert_eq!(found, StatisticEstimate { estimate, lower, upper });
     }
 
     #[test]
@@ -341,7 +343,7 @@ mod tests {
         let (found, note) = quantile(0.9, &read(text));
         assert!(found.estimate.is_nan() && note == Some(NanEffect::Result));
         let (found, note) = fraction(f64::NEG_INFINITY, f64::INFINITY, &read(text));
-        assert_eq!((found, note), (QuantileEstimate::exact(0.8), Some(NanEffect::Excluded)));
+        assert_eq!((found, note), (StatisticEstimate::exact(0.8), Some(NanEffect::Excluded)));
     }
 
     #[test]
@@ -356,7 +358,7 @@ mod tests {
     #[test]
     fn mean_and_spread() {
         let text = "{{count:2 sum:4 offset:1 buckets:[2]}}";
-        assert_eq!(average(&read(text)), QuantileEstimate::exact(2.0));
+        assert_eq!(average(&read(text)), StatisticEstimate::exact(2.0));
         let found = variance(&read(text));
         assert!((found.estimate - (2f64.sqrt() - 2.0).powi(2)).abs() < 1e-15);
         assert!(found.lower == 0.0 && (found.upper - 1.0).abs() < 1e-11);

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use hist::Mixture;
 use model::Selector;
 use query::{ColumnRead, Result, SeriesHandle, SeriesPoint, Settings, Source};
-use store::{NumberSummary, TimeGrid};
+use store::{NumberAggregate, TimeGrid};
 
 use super::fixture::CaqlFixture;
 use super::{expand_names, question};
@@ -50,7 +50,7 @@ impl Source for CountingSource<'_> {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         self.count();
         self.source.numbers(series, grid)
     }

@@ -25,25 +25,25 @@ const FEATURES: &str = "promql-experimental-functions,promql-duration-expr,\
 pub(crate) struct PrometheusProcess {
     child: Child,
     port: u16,
-    folder: PathBuf,
+    dir: PathBuf,
 }
 
 impl PrometheusProcess {
     /// Starts the program and waits until it accepts requests.
     pub(crate) fn start(program: &Path) -> PrometheusProcess {
         let name = format!("compliance-{}", std::process::id());
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-        fs::create_dir_all(&folder).expect("a directory can be made");
-        let (config, log) = (folder.join("prometheus.yml"), folder.join("log"));
+        let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        fs::create_dir_all(&dir).expect("a directory can be made");
+        let (config, log) = (dir.join("prometheus.yml"), dir.join("log"));
         fs::write(&config, "global: {}\n").expect("a file can be written");
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("there is a free port");
         let port = listener.local_addr().expect("it has an address").port();
         drop(listener);
         let log = File::create(log).expect("a file can be made");
         let child = Command::new(program)
-            .current_dir(&folder)
+            .current_dir(&dir)
             .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .arg(format!("--enable-feature={FEATURES}"))
             .args(["--web.enable-remote-write-receiver", "--storage.tsdb.retention.time=100y"])
@@ -53,11 +53,11 @@ impl PrometheusProcess {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
-        let mut started = PrometheusProcess { child, port, folder };
+        let mut started = PrometheusProcess { child, port, dir };
         let begun = Instant::now();
         while started.request("GET", "/-/ready", "", b"").is_none_or(|(status, _)| status != 200) {
             let ended = started.child.try_wait().expect("a child can be asked");
-            let log = || fs::read_to_string(started.folder.join("log")).unwrap_or_default();
+            let log = || fs::read_to_string(started.dir.join("log")).unwrap_or_default();
             assert!(ended.is_none(), "Prometheus ended: {}", log());
             assert!(begun.elapsed() < START_TIMEOUT, "Prometheus is not ready: {}", log());
             std::thread::sleep(Duration::from_millis(50));
@@ -126,7 +126,7 @@ impl Drop for PrometheusProcess {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+        let _ = fs::remove_dir_all(&self.dir);
     }
 }
 

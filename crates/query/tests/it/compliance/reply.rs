@@ -70,7 +70,7 @@ impl ComplianceReply {
                     given.series.insert(labels.collect(), points.collect());
                 }
             }
-            ResultData::Text(_) | ResultData::Points(_) => {
+            ResultData::Text(_) | ResultData::RawSamples(_) => {
                 return ComplianceReply::Failed(
                     "neither a scalar nor a vector at each step".to_owned(),
                 );

@@ -11,7 +11,7 @@ use query::compare::{Comparison, Selection, compare};
 use query::{
     ColumnRead, LabelSet, Limits, NAME, Result, SeriesHandle, SeriesPoint, Source, StoreSource,
 };
-use store::{MINUTE, NumberSummary, SECOND, TimeGrid};
+use store::{MINUTE, NumberAggregate, SECOND, TimeGrid};
 
 use super::random_queries::Splitmix64;
 use super::raw::{BEGIN, LENGTH, RawData, build_store};
@@ -240,7 +240,7 @@ impl Source for RandomSeries {
         &self,
         _: &[&SeriesHandle],
         _: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         Ok(ColumnRead { values: Vec::new(), gaps: Vec::new() })
     }
 }

@@ -11,7 +11,7 @@ use query::{
     ColumnRead, Error, FloatHistogram, LabelSet, Language, Limits, NAME, QueryRequest, QueryResult,
     Result, SeriesHandle, SeriesPoint, Settings, Source, StepValue, promql,
 };
-use store::{NumberSummary, SECOND, TimeGrid};
+use store::{NumberAggregate, SECOND, TimeGrid};
 
 use super::random_queries::Splitmix64;
 
@@ -102,10 +102,10 @@ impl Source for SyntheticSource {
         &self,
         series: &[&SeriesHandle],
         grid: TimeGrid,
-    ) -> Result<ColumnRead<Option<NumberSummary>>> {
+    ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         self.given.fetch_add(grid.columns * series.len() as u64, Ordering::Relaxed);
         let values = (0..grid.columns)
-            .map(|_| Some(NumberSummary::of_number(series.len() as f64)))
+            .map(|_| Some(NumberAggregate::of_number(series.len() as f64)))
             .collect();
         Ok(ColumnRead { values, gaps: Vec::new() })
     }

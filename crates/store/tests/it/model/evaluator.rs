@@ -9,7 +9,7 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, Mixture};
 use journal::BatchIdentity;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind};
-use store::NumberSummary;
+use store::NumberAggregate;
 
 /// A sample and, for delta histograms, the recorded values themselves.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Evaluator {
             let is_delta = self.series[*series].kind() == SeriesKind::Histogram(Temporality::Delta);
             let time = (taken.sample.start, taken.sample.end);
             let is_known = |held: &ModelSample| (held.sample.start, held.sample.end) == time;
-            // A point-in-time histogram is one sample, however often it is sent.
+            // A gauge histogram is one sample, however often it is sent.
             if is_delta && time.0 == time.1 && self.samples[*series].iter().any(is_known) {
                 continue;
             }
@@ -159,8 +159,8 @@ impl Evaluator {
         &self,
         series: &[usize],
         columns: &[Range<i64>],
-    ) -> Vec<Option<NumberSummary>> {
-        let mut summaries: Vec<Option<NumberSummary>> = vec![None; columns.len()];
+    ) -> Vec<Option<NumberAggregate>> {
+        let mut summaries: Vec<Option<NumberAggregate>> = vec![None; columns.len()];
         for &series in series {
             for ModelDelta { end, value } in self.numbers(series) {
                 if let Some(at) = column_of(columns, end) {
@@ -244,15 +244,15 @@ fn column_of(columns: &[Range<i64>], end: i64) -> Option<usize> {
 }
 
 /// A summary with one number added. Computed independently of the store's own addition.
-fn add_number(summary: Option<&NumberSummary>, value: f64) -> NumberSummary {
-    let Some(before) = summary else { return NumberSummary::of_number(value) };
+fn add_number(summary: Option<&NumberAggregate>, value: f64) -> NumberAggregate {
+    let Some(before) = summary else { return NumberAggregate::of_number(value) };
     if value.is_nan() {
-        return NumberSummary { nan: before.nan + 1, ..*before };
+        return NumberAggregate { nan: before.nan + 1, ..*before };
     }
     if before.count == 0 {
-        return NumberSummary { nan: before.nan, ..NumberSummary::of_number(value) };
+        return NumberAggregate { nan: before.nan, ..NumberAggregate::of_number(value) };
     }
-    NumberSummary {
+    NumberAggregate {
         count: before.count + 1,
         nan: before.nan,
         sum: before.sum.plus(hist::CompensatedSum::new(value)),

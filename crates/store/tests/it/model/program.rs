@@ -8,7 +8,7 @@ use hist::{Histogram, Mixture, Scheme};
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
-use store::{DAY, HOUR, MINUTE, NumberSummary, Store, TimeColumn, TimeGrid};
+use store::{DAY, HOUR, MINUTE, NumberAggregate, Store, TimeColumn, TimeGrid};
 
 use super::comparison::{
     assert_brackets_contain, assert_same_mixtures, assert_same_values, at, grid, ranges,
@@ -122,7 +122,7 @@ fn question() -> impl Strategy<Value = ModelQuery> {
 
 /// Operations whose sums rollups can answer; deletions are whole days. For programs with retention.
 pub(crate) fn adding_step() -> impl Strategy<Value = ModelStep> {
-    // A point-in-time histogram that is sent again after its rows were dropped counts again.
+    // A gauge histogram that is sent again after its rows were dropped counts again.
     let draw = draw().prop_map(|draw| DrawnSample {
         series: [0, 1, 5][draw.series % 3],
         span_s: draw.span_s.max(1),
@@ -205,7 +205,7 @@ pub(crate) struct ModelRun {
     counting: Vec<Option<CountingProcess>>,
     sent: Vec<(BatchIdentity, Vec<(usize, ModelSample)>)>,
     sequences: [u64; 2],
-    /// Timestamps of point-in-time histograms, by series: another histogram of the same timestamp
+    /// Timestamps of gauge histograms, by series: another histogram of the same timestamp
     /// is rejected, which is a gap.
     points: BTreeSet<(usize, i64)>,
     pub(crate) now: i64,
@@ -425,7 +425,7 @@ impl ModelRun {
         let found = self.find_series(series, &view);
         let expected = self.evaluator.summaries(series, &ranges(grid));
         let answer = view.numbers(&found, grid).unwrap();
-        let sum = |value: Option<NumberSummary>| value.map(|value| value.sum.value());
+        let sum = |value: Option<NumberAggregate>| value.map(|value| value.sum.value());
         for (column, expected) in answer.zip(expected) {
             let column = column.unwrap();
             assert_eq!(sum(column.value), sum(expected), "{} of {grid:?}", at(column.start));
@@ -485,7 +485,7 @@ impl ModelRun {
         let view = self.store().view().unwrap();
         let found = self.find_series(series, &view);
         let columns = ranges(grid);
-        let answer: Vec<TimeColumn<Option<NumberSummary>>> =
+        let answer: Vec<TimeColumn<Option<NumberAggregate>>> =
             view.numbers(&found, grid).unwrap().collect::<store::Result<_>>().unwrap();
         let expected = self.evaluator.summaries(series, &columns);
         assert_eq!(answer.len(), expected.len());
@@ -498,11 +498,11 @@ impl ModelRun {
                 )
             };
             assert_eq!(column.gaps, [], "{}", place());
-            let known = |summary: &Option<NumberSummary>| {
+            let known = |summary: &Option<NumberAggregate>| {
                 summary.map(|s| match series.len() {
                     1 => s,
                     // The first of several series is undefined.
-                    _ => NumberSummary { first: 0.0, last: 0.0, ..s },
+                    _ => NumberAggregate { first: 0.0, last: 0.0, ..s },
                 })
             };
             assert_eq!(known(&column.value), known(expected), "{}", place());

@@ -79,7 +79,7 @@ fn prometheus_gives_equal_results_to_the_same_requests() {
 struct Prometheus {
     child: Child,
     port: u16,
-    folder: TestDir,
+    dir: TestDir,
 }
 
 impl Drop for Prometheus {
@@ -92,16 +92,16 @@ impl Drop for Prometheus {
 impl Prometheus {
     #[track_caller]
     fn start(program: &Path) -> Prometheus {
-        let (folder, port) = (TestDir::new(), free_port());
-        let config = folder.path("prometheus.yml");
+        let (dir, port) = (TestDir::new(), free_port());
+        let config = dir.path("prometheus.yml");
         // Accepts late samples, as topdeck does.
         std::fs::write(&config, "storage:\n  tsdb:\n    out_of_order_time_window: 30d\n")
             .expect("settings are written");
-        let log = std::fs::File::create(folder.path("log")).expect("a log can be written");
+        let log = std::fs::File::create(dir.path("log")).expect("a log can be written");
         let child = Command::new(program)
-            .current_dir(&folder.0)
+            .current_dir(&dir.0)
             .arg(format!("--config.file={}", config.display()))
-            .arg(format!("--storage.tsdb.path={}", folder.path("data").display()))
+            .arg(format!("--storage.tsdb.path={}", dir.path("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .args(["--web.enable-remote-write-receiver", "--log.level=error"])
             .stdin(Stdio::null())
@@ -109,10 +109,10 @@ impl Prometheus {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
-        let mut started = Prometheus { child, port, folder };
+        let mut started = Prometheus { child, port, dir };
         wait_until("Prometheus is ready", || {
             let ended = started.child.try_wait().expect("a child can be asked");
-            let log = || std::fs::read_to_string(started.folder.path("log")).unwrap_or_default();
+            let log = || std::fs::read_to_string(started.dir.path("log")).unwrap_or_default();
             assert!(ended.is_none(), "Prometheus ended: {}", log());
             request(port, "GET", "/-/ready", &[], b"").is_ok_and(|answer| answer.status == 200)
         });
@@ -183,7 +183,7 @@ fn run(program: &Path, seed: u64) -> Vec<String> {
             }
             1 => {
                 deck.stop();
-                let store = deck.folder.path("data/store");
+                let store = deck.dir.path("data/store");
                 command(&["store", "flush", store.to_str().expect("it is UTF-8")]);
                 deck.start();
             }

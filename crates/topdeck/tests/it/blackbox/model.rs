@@ -186,7 +186,7 @@ impl SeriesModel {
     }
 
     /// Rows by time. Deltas with the same time add up. Otherwise one row stays: the greater sample;
-    /// a point-in-time histogram is only sent again unchanged. Staleness markers are dropped.
+    /// a gauge histogram is only sent again unchanged. Staleness markers are dropped.
     fn effective_rows(&self) -> Vec<ModelRow> {
         let mut rows = self.rows.clone();
         rows.retain(|row| !row.is_stale_mark);

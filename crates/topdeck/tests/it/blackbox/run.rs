@@ -184,7 +184,7 @@ impl BlackboxRun {
     /// Stops the server, acts on its store, checks the commands, and restarts the server.
     fn with_store(&mut self, action: impl FnOnce(&mut BlackboxRun, &str)) {
         self.server.stop();
-        let store = self.server.folder.path("data/store");
+        let store = self.server.dir.path("data/store");
         let store = store.to_str().expect("it is UTF-8").to_owned();
         command(&["store", "flush", &store]);
         action(self, &store);
@@ -305,7 +305,7 @@ impl BlackboxRun {
         }
         let at = self.rng.below(sent.requests.len() as u64) as usize;
         let (request, rows) = sent.requests[at].clone();
-        // A point-in-time histogram that is sent again after rows were dropped is a new one.
+        // A gauge histogram that is sent again after rows were dropped is a new one.
         let is_dropped = rows.iter().any(|row| row.end <= self.dropped);
         if sent.model.kind == ModelKind::Points && is_dropped {
             return;
@@ -448,8 +448,8 @@ impl BlackboxRun {
         let path = format!("/v1/snapshots?name={name}");
         let answer = send(self.server.port, "POST", &path, &[], b"").expect("it answers");
         assert_eq!(answer.status / 100, 2, "{}: {}", answer.text(), self.trace());
-        let snapshot = self.server.folder.path(&format!("data/snapshots/{name}"));
-        let restored = self.server.folder.path(&format!("restored-{name}"));
+        let snapshot = self.server.dir.path(&format!("data/snapshots/{name}"));
+        let restored = self.server.dir.path(&format!("restored-{name}"));
         let text = |path: &std::path::Path| path.to_str().expect("it is UTF-8").to_owned();
         command(&["restore", &text(&snapshot), &text(&restored)]);
         self.check_commands(&text(&restored.join("store")));

@@ -17,21 +17,21 @@ use crate::serve::server_process::TestDir;
 pub(super) struct ScrapingPrometheus {
     child: Child,
     port: u16,
-    folder: TestDir,
+    dir: TestDir,
 }
 
 impl ScrapingPrometheus {
     pub(super) fn start(program: &Path, page: String) -> ScrapingPrometheus {
-        let (folder, port) = (TestDir::new(), free_port());
+        let (dir, port) = (TestDir::new(), free_port());
         let settings = format!(
             "scrape_configs:\n- job_name: page\n  honor_labels: true\n  honor_timestamps: true\n  \
              scrape_interval: 5s\n  scrape_timeout: 5s\n  static_configs:\n  - targets: ['{}']\n",
             serve_once(page)
         );
-        fs::write(folder.path("prometheus.yml"), settings).unwrap();
-        let log = File::create(folder.path("log")).unwrap();
+        fs::write(dir.path("prometheus.yml"), settings).unwrap();
+        let log = File::create(dir.path("log")).unwrap();
         let child = Command::new(program)
-            .current_dir(&folder.0)
+            .current_dir(&dir.0)
             .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
             .args(["--log.level=warn", "--storage.tsdb.retention.time=100y"])
@@ -40,7 +40,7 @@ impl ScrapingPrometheus {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("starting {}: {error}", program.display()));
-        let mut started = ScrapingPrometheus { child, port, folder };
+        let mut started = ScrapingPrometheus { child, port, dir };
         wait_until("Prometheus has scraped the page", || started.has_page());
         started
     }
@@ -48,7 +48,7 @@ impl ScrapingPrometheus {
     /// The scrape is one commit.
     fn has_page(&mut self) -> bool {
         let ended = self.child.try_wait().unwrap();
-        let log = || fs::read_to_string(self.folder.path("log")).unwrap_or_default();
+        let log = || fs::read_to_string(self.dir.path("log")).unwrap_or_default();
         assert!(ended.is_none(), "Prometheus ended: {}", log());
         let path = format!("/api/v1/query?query=count(up)&time={END_SECONDS}");
         let response = request(self.port, "GET", &path, &[], b"");

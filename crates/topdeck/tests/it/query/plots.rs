@@ -4,8 +4,8 @@ use super::*;
 
 #[test]
 fn numbers_are_drawn_as_lines_and_distributions_as_heatmaps() {
-    let folder = store_dir();
-    let draw = |rest: &str, expected| check(&folder, &format!("query s --plot {rest}"), expected);
+    let dir = store_dir();
+    let draw = |rest: &str, expected| check(&dir, &format!("query s --plot {rest}"), expected);
     let since = format!("--from 2026-11-09T12:00:00Z {LAST}");
     draw(
         &format!("depth {since} --step 1m"),

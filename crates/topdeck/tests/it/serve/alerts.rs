@@ -29,7 +29,7 @@ pub(super) fn start(rules: &str) -> ServerProcess {
 
 pub(super) fn start_with(settings: &str, rules: &str) -> ServerProcess {
     let mut server = ServerProcess::new("serve", settings);
-    std::fs::write(server.folder.path("rules.yaml"), rules).expect("rules are written");
+    std::fs::write(server.dir.path("rules.yaml"), rules).expect("rules are written");
     server.start();
     server
 }
@@ -160,7 +160,7 @@ fn a_bad_rule_is_reported_and_the_others_are_evaluated() {
     let checked = topdeck(&["check-config", &server.settings().display().to_string()], b"");
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
-    let file = server.folder.path("rules.yaml").display().to_string();
+    let file = server.dir.path("rules.yaml").display().to_string();
     let checked = topdeck(&["rules", "check", &file], b"");
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
@@ -174,11 +174,11 @@ fn a_reload_keeps_the_states_of_rules_and_ends_those_of_removed_files() {
     wait_until("it fires", || light(&server) == "red 1");
     let before = alerts(&server)["alerts"][0]["fired_ns"].clone();
     let other = "groups:\n- name: h\n  interval: 200ms\n  rules:\n  - record: one\n    expr: 1\n";
-    std::fs::write(server.folder.path("rules2.yaml"), other).expect("rules are written");
+    std::fs::write(server.dir.path("rules2.yaml"), other).expect("rules are written");
     server.reload();
     wait_until("the new rule is evaluated", || query(&server, "one").is_some());
     assert_eq!(alerts(&server)["alerts"][0]["fired_ns"], before);
-    std::fs::remove_file(server.folder.path("rules.yaml")).expect("removed");
+    std::fs::remove_file(server.dir.path("rules.yaml")).expect("removed");
     server.reload();
     wait_until("its series are stale", || {
         query(&server, "ALERTS").is_none() && query(&server, "depth:max").is_none()
@@ -206,8 +206,8 @@ fn missing_data_holds_an_alert_and_marks_it_unknown() {
 fn test_files_of_promtool_run() {
     let server = ServerProcess::new("serve", "");
     let write = |name: &str, text: &str| {
-        std::fs::write(server.folder.path(name), text).expect("a file is written");
-        server.folder.path(name).display().to_string()
+        std::fs::write(server.dir.path(name), text).expect("a file is written");
+        server.dir.path(name).display().to_string()
     };
     write("rules.yaml", &with_rules(DEEP));
     let tests = |value: u32| {
@@ -356,7 +356,7 @@ fn alerts_of_a_removed_rule_are_resolved_at_contacts_that_a_reload_added() {
     append(&server.settings(), &more);
     server.reload();
     wait_until("it is told", || received.states() == ["a firing"]);
-    std::fs::write(server.folder.path("rules.yaml"), "groups: []\n").expect("rules are written");
+    std::fs::write(server.dir.path("rules.yaml"), "groups: []\n").expect("rules are written");
     server.reload();
     wait_until("its end is told", || received.states() == ["a firing", "a resolved"]);
     let end = received.all()[1].clone();

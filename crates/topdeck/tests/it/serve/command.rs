@@ -10,7 +10,7 @@ use super::matrix::{await_stored, stored};
 use super::server_process::{ServerProcess, append, wait_until};
 
 #[test]
-fn second_start_in_the_same_folder_names_the_first() {
+fn second_start_in_the_same_directory_names_the_first() {
     let mut deck = ServerProcess::new("serve", "");
     deck.start();
     let (status, said) = deck.start_another(&[]);
@@ -55,7 +55,7 @@ fn invalid_settings_are_reported_with_their_lines() {
         let (status, said) = deck.start_another(&[]);
         assert_eq!(status, Some(1), "{said}");
         assert!(said.contains(words) && said.contains("topdeck.toml:"), "{said}");
-        assert!(!deck.folder.path("data").exists(), "nothing was begun");
+        assert!(!deck.dir.path("data").exists(), "nothing was begun");
     }
     let deck = ServerProcess::new("agent", "");
     let (status, said) = deck.start_another(&[]);
@@ -143,9 +143,9 @@ fn invalid_host_settings_change_nothing() {
 fn data_files_are_private_to_their_owner() {
     let mut deck = ServerProcess::new("serve", "");
     deck.start();
-    for folder in ["data", "data/store"] {
-        let found = std::fs::metadata(deck.folder.path(folder)).expect("it is there");
-        assert_eq!(found.permissions().mode() & 0o777, 0o700, "{folder}");
+    for dir in ["data", "data/store"] {
+        let found = std::fs::metadata(deck.dir.path(dir)).expect("it is there");
+        assert_eq!(found.permissions().mode() & 0o777, 0o700, "{dir}");
     }
     deck.stop();
 }

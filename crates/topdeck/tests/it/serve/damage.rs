@@ -17,8 +17,8 @@ fn an_acknowledged_record_is_not_reported_again_after_a_restart() {
     server.start();
     server.stop();
     // What a server leaves of a record on which it panicked three times.
-    let dir = server.folder.path("data/store/quarantine");
-    std::fs::create_dir_all(&dir).expect("a folder can be created");
+    let dir = server.dir.path("data/store/quarantine");
+    std::fs::create_dir_all(&dir).expect("a directory can be created");
     std::fs::write(dir.join("5.batch"), b"batch").expect("a file can be written");
     for _ in 0..2 {
         server.start();

@@ -104,7 +104,7 @@ fn run_damaged_agent(how: SegmentDamage) {
     fleet.north.freeze();
     send(fleet.agent.port, 1..SENT + 1);
     fleet.agent.kill();
-    damage(&fleet.agent.folder.path("data/journal"), how);
+    damage(&fleet.agent.dir.path("data/journal"), how);
     fleet.agent.start();
     send(fleet.agent.port, SENT + 1..SENT + MORE + 1);
     fleet.proxy.reconnect();
@@ -140,7 +140,7 @@ fn flipped_byte_in_a_server_journal_is_a_gap() {
         deck.start();
         send(deck.port, 1..SENT + 1);
         deck.kill();
-        damage(&deck.folder.path("data/store/journal"), how);
+        damage(&deck.dir.path("data/store/journal"), how);
         deck.start();
         send(deck.port, SENT + 1..SENT + MORE + 1);
         let left = stored(&deck).expect("it answers");
@@ -172,7 +172,7 @@ fn server_starts_without_manifest_or_journal_file() {
     send(deck.port, 1..SENT + 1);
     for lost in ["manifest", "manifest.copy", "journal/journal"] {
         deck.kill();
-        let path = deck.folder.path("data/store").join(lost);
+        let path = deck.dir.path("data/store").join(lost);
         std::fs::remove_file(path).expect("it is there");
         deck.start();
         await_stored(&deck, SENT);
@@ -316,7 +316,7 @@ pub(super) const SHORT_WAIT: Duration = Duration::from_millis(500);
 #[test]
 fn full_disk_loses_nothing() {
     let mut deck = ServerProcess::new("serve", "");
-    let Some(disk) = SmallFilesystem::mount(&deck.folder.path("data"), 200) else { return };
+    let Some(disk) = SmallFilesystem::mount(&deck.dir.path("data"), 200) else { return };
     deck.start();
     let sender = LoadSender::start(deck.port, 1);
     for _ in 0..2 {

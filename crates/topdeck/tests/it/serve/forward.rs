@@ -32,18 +32,18 @@ fn text(path: &Path) -> &str {
 
 /// Certificate authority with certificates in a directory.
 struct TestCa {
-    folder: TestDir,
+    dir: TestDir,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl TestCa {
     fn new() -> TestCa {
-        let folder = TestDir::new();
+        let dir = TestDir::new();
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        std::fs::write(folder.path("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
-        TestCa { folder, issuer: Issuer::new(params, key) }
+        std::fs::write(dir.path("ca.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        TestCa { dir, issuer: Issuer::new(params, key) }
     }
 
     fn issue(&self, name: &str, hosts: &[&str]) {
@@ -52,21 +52,21 @@ impl TestCa {
         let mut params = CertificateParams::new(hosts).unwrap();
         params.distinguished_name.push(DnType::CommonName, name);
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        std::fs::write(self.folder.path(&format!("{name}.pem")), certificate.pem()).unwrap();
-        std::fs::write(self.folder.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
+        std::fs::write(self.dir.path(&format!("{name}.pem")), certificate.pem()).unwrap();
+        std::fs::write(self.dir.path(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
 
     fn file(&self, name: &str) -> String {
-        text(&self.folder.path(name)).to_owned()
+        text(&self.dir.path(name)).to_owned()
     }
 
     /// Creates a token on the server, or grants a certificate; returns the token file.
     fn admit(&self, deck: &ServerProcess, name: &str, more: &[&str]) -> String {
-        let data = deck.folder.path("data");
+        let data = deck.dir.path("data");
         let arguments = [&["token", text(&data), "add", name], more].concat();
         let (done, token) = run_topdeck(&arguments);
         assert!(done, "{arguments:?}");
-        let file = self.folder.path(&format!("{name}.token"));
+        let file = self.dir.path(&format!("{name}.token"));
         std::fs::write(&file, token).unwrap();
         text(&file).to_owned()
     }
@@ -236,8 +236,8 @@ const ROWS: u64 = 1_000;
 /// number of rows.
 fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
     let disk: Arc<dyn disk::Disk> = Arc::new(disk::OsDisk);
-    let folder = agent.folder.path("data/journal");
-    let journal = journal::Journal::open(disk, &folder, &journal::Options::default()).unwrap();
+    let dir = agent.dir.path("data/journal");
+    let journal = journal::Journal::open(disk, &dir, &journal::Options::default()).unwrap();
     let intake =
         Intake::new(WriteTarget::Journal(Arc::new(journal)), intake::Settings::default()).unwrap();
     let series: Vec<(String, Series)> = (0..ROWS)
@@ -250,8 +250,8 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
         })
         .collect();
     let (producer, mut dice) = (intake.producer("test"), 1u64);
-    let (mut rows, mut time, mut receipt) = (0, 0, None);
-    while intake.target().journal().stat().unwrap().segment_bytes < bytes {
+    let (mut rows, mut time, mut pending_ack) = (0, 0, None);
+    while intake.write_target().journal().stat().unwrap().segment_bytes < bytes {
         for _ in 0..10 {
             let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
             for (key, series) in &series {
@@ -266,9 +266,9 @@ fn fill(agent: &ServerProcess, bytes: u64) -> u64 {
             }
             time += 1_000_000_000;
             rows += ROWS;
-            receipt = Some(intake.append(&producer, writer).unwrap());
+            pending_ack = Some(intake.append(&producer, writer).unwrap());
         }
-        receipt.as_ref().unwrap().wait_durable().unwrap();
+        pending_ack.as_ref().unwrap().wait_durable().unwrap();
     }
     intake.stop();
     rows

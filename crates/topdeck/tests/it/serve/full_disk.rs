@@ -47,7 +47,7 @@ fn refuses(deck: &ServerProcess, path: &str) -> bool {
 #[test]
 fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
     let mut deck = ServerProcess::new("serve", "");
-    let Some(disk) = SmallFilesystem::mount(&deck.folder.path("data"), 40) else { return };
+    let Some(disk) = SmallFilesystem::mount(&deck.dir.path("data"), 40) else { return };
     deck.start();
     // The segment that is reserved has space still.
     disk.fill();
@@ -87,14 +87,14 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
 #[test]
 fn server_without_space_for_its_first_segment_is_not_ready() {
     let mut deck = ServerProcess::new("serve", "");
-    let Some(_disk) = SmallFilesystem::mount(&deck.folder.path("data"), 4) else { return };
+    let Some(_disk) = SmallFilesystem::mount(&deck.dir.path("data"), 4) else { return };
     deck.spawn();
     wait_until("it says that it is not ready", || refuses(&deck, "/-/ready"));
     assert!(deck.log().contains("cannot store new data"), "{}", deck.log());
     deck.stop();
     // Without space for the journal itself it does not start.
     let mut deck = ServerProcess::new("serve", "");
-    let Some(_disk) = SmallFilesystem::mount(&deck.folder.path("data"), 1) else { return };
+    let Some(_disk) = SmallFilesystem::mount(&deck.dir.path("data"), 1) else { return };
     deck.spawn();
     wait_until("it says why it cannot start", || deck.log().contains("cannot reserve space for"));
     deck.kill();
@@ -104,7 +104,7 @@ fn server_without_space_for_its_first_segment_is_not_ready() {
 #[test]
 fn server_on_a_small_disk_stores_data() {
     let mut deck = ServerProcess::new("serve", "");
-    let Some(_disk) = SmallFilesystem::mount(&deck.folder.path("data"), 12) else { return };
+    let Some(_disk) = SmallFilesystem::mount(&deck.dir.path("data"), 12) else { return };
     deck.start();
     let path = "/v1/record?metric=took&unit=ms";
     let stored = request_with_timeout(SHORT_WAIT * 20, deck.address(), "POST", path, &[], b"5\n");

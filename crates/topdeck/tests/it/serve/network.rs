@@ -65,7 +65,7 @@ fn run_unplugged(rounds: u32) {
     let mut site = ServerProcess::in_network(&network.name, network.addresses[1]);
     site.start();
     let mut agent = ServerProcess::new("agent", "");
-    std::fs::write(agent.folder.path("token"), site.token()).expect("it can be written");
+    std::fs::write(agent.dir.path("token"), site.token()).expect("it can be written");
     let settings = format!(
         "[[remote]]\nname = \"site\"\nurl = \"http://{}\"\ntoken_file = \"token\"\n",
         site.address()

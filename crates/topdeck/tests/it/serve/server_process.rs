@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::client::{TestResponse, request_at};
-use crate::environment::{TIMEOUT, fresh_folder, stop};
+use crate::environment::{TIMEOUT, fresh_dir, stop};
 pub(crate) use crate::environment::{free_port, wait_until};
 
 /// Poll interval of a process state.
@@ -19,7 +19,7 @@ pub(crate) struct TestDir(pub(crate) PathBuf);
 
 impl TestDir {
     pub(crate) fn new() -> TestDir {
-        TestDir(fresh_folder(&std::env::temp_dir()))
+        TestDir(fresh_dir(&std::env::temp_dir()))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -36,7 +36,7 @@ impl Drop for TestDir {
 /// A process, and how to restart it.
 pub(crate) struct ServerProcess {
     role: &'static str,
-    pub(crate) folder: TestDir,
+    pub(crate) dir: TestDir,
     pub(crate) port: u16,
     host: Ipv4Addr,
     /// Network namespace, if not the default one.
@@ -53,18 +53,18 @@ pub(crate) struct ServerProcess {
 impl ServerProcess {
     /// `more` are settings besides data directory and HTTP.
     pub(crate) fn new(role: &'static str, more: &str) -> ServerProcess {
-        let folder = TestDir::new();
+        let dir = TestDir::new();
         let port = free_port();
         let settings = format!(
             "data_dir = \"data\"\ncollection_interval = \"1s\"\n{more}\n[http]\nlisten = \
              [\"127.0.0.1:{port}\"]\n[host]\nprocfs = false\nblock_io = false\nrun_queue = \
              false\nprocesses = false\nhiccup = false\nshm_metrics = false\n"
         );
-        std::fs::write(folder.path("topdeck.toml"), settings).expect("settings are written");
+        std::fs::write(dir.path("topdeck.toml"), settings).expect("settings are written");
         let host = Ipv4Addr::LOCALHOST;
         ServerProcess {
             role,
-            folder,
+            dir,
             port,
             host,
             network: None,
@@ -84,7 +84,7 @@ impl ServerProcess {
         std::fs::write(deck.settings(), text).expect("settings are written");
         let output = Command::new(env!("CARGO_BIN_EXE_topdeck"))
             .arg("token")
-            .arg(deck.folder.path("data"))
+            .arg(deck.dir.path("data"))
             .args(["add", "test", "ingest", "read"])
             .output()
             .expect("the binary starts");
@@ -138,11 +138,11 @@ impl ServerProcess {
     }
 
     pub(crate) fn settings(&self) -> PathBuf {
-        self.folder.path("topdeck.toml")
+        self.dir.path("topdeck.toml")
     }
 
     pub(crate) fn log(&self) -> String {
-        std::fs::read_to_string(self.folder.path("log")).unwrap_or_default()
+        std::fs::read_to_string(self.dir.path("log")).unwrap_or_default()
     }
 
     /// Starts it and waits until it responds.
@@ -157,7 +157,7 @@ impl ServerProcess {
         let log = std::fs::File::options()
             .create(true)
             .append(true)
-            .open(self.folder.path("log"))
+            .open(self.dir.path("log"))
             .expect("a log can be written");
         self.log_offset = self.log().len();
         let again = log.try_clone().expect("a descriptor is free");
@@ -177,7 +177,7 @@ impl ServerProcess {
         };
         command.arg(self.role);
         match self.uses_defaults {
-            true => command.arg("--data-dir").arg(self.folder.path("data")),
+            true => command.arg("--data-dir").arg(self.dir.path("data")),
             false => command.arg("--config").arg(self.settings()),
         };
         let child = command

@@ -7,7 +7,7 @@
 use hist::{Bracket, Histogram, LimitInclusion, Mixture};
 
 use crate::histogram::FloatHistogram;
-use crate::promql::quantile::{self, ForcedMonotonic, NanEffect, QuantileEstimate};
+use crate::promql::quantile::{self, ForcedMonotonic, NanEffect, StatisticEstimate};
 use crate::value::StepValue;
 
 use super::histogram_series::StepHistogram;
@@ -51,7 +51,7 @@ pub(super) fn stdvar(value: &StepValue) -> Option<StepValue> {
 
 fn spread(
     value: &StepValue,
-    of_histogram: fn(&FloatHistogram) -> QuantileEstimate,
+    of_histogram: fn(&FloatHistogram) -> StatisticEstimate,
     of_mixture: fn(&Mixture) -> Option<Bracket>,
 ) -> Option<StepValue> {
     Some(match value {
@@ -225,7 +225,7 @@ fn count_in_range(mixture: &Mixture, lower: f64, upper: f64) -> Bracket<u64> {
     })
 }
 
-fn from_estimate(found: QuantileEstimate) -> StepValue {
+fn from_estimate(found: StatisticEstimate) -> StepValue {
     StepValue::from_bounds(found.lower, found.estimate, found.upper)
 }
 

@@ -70,8 +70,8 @@ public final class Chronicle {
         Runtime.getRuntime().halt(0);
     }
 
-    private static ChronicleQueue open(Path folder) {
-        return SingleChronicleQueueBuilder.binary(folder).build();
+    private static ChronicleQueue open(Path dir) {
+        return SingleChronicleQueueBuilder.binary(dir).build();
     }
 
     private static void append(ChronicleQueue queue, byte[] messages, int size, int count) {

@@ -1,8 +1,8 @@
-//! Increases of cumulative series by slot, according to rollups and to base rows.
+//! Increases of cumulative series by interval, according to rollups and to base rows.
 //!
 //! They differ on a day of which a retention rule dropped some rows, where a sample arrived after
 //! that: no rollup contains it, so the increase until it is part of the increase of the next
-//! sample. A column that cuts a slot reads base rows, and its neighbour may read a rollup. Each
+//! sample. A column that cuts a interval reads base rows, and its neighbour may read a rollup. Each
 //! increase must be in one of them.
 
 #![cfg_attr(
@@ -18,16 +18,16 @@ use model::Gap;
 
 use crate::error::Result;
 use crate::index::SelectedSeries;
-use crate::resolution::{DAY, MINUTE, Resolution, slot};
+use crate::resolution::{DAY, MINUTE, Resolution, interval_start};
 use crate::row::Rows;
 
 use super::ReadView;
-use super::placement::{join_ranges, split_by_days, split_by_slots};
+use super::placement::{join_ranges, split_by_days, split_by_intervals};
 
 /// Relative difference of two sums of the same increases, which were added in another order.
 const ROUNDING: f64 = 1e-12;
 
-/// Increases of a series and a day in the slots of its finest rollups.
+/// Increases of a series and a day in the intervals of its finest rollups.
 struct DayRollup {
     period: i64,
     increases: BTreeMap<i64, f64>,
@@ -35,9 +35,9 @@ struct DayRollup {
 
 /// Rollups of the days with dropped rows, read once for all columns of a series.
 #[derive(Default)]
-pub(super) struct SlotIncreases(BTreeMap<i64, Option<DayRollup>>);
+pub(super) struct IntervalIncreases(BTreeMap<i64, Option<DayRollup>>);
 
-impl SlotIncreases {
+impl IntervalIncreases {
     fn day(
         &mut self,
         view: &ReadView,
@@ -51,8 +51,9 @@ impl SlotIncreases {
     }
 
     /// Time range whose base rows tell the increases in `range`: on days with dropped base rows,
-    /// whole slots. Both columns that cut a slot then see the same predecessor of each sample.
-    pub(super) fn whole_slots(
+    /// whole intervals. Both columns that cut a interval then see the same predecessor of each
+    /// sample.
+    pub(super) fn whole_intervals(
         &mut self,
         view: &ReadView,
         series: &SelectedSeries,
@@ -60,19 +61,19 @@ impl SlotIncreases {
     ) -> Result<Range<i64>> {
         let mut whole = range.clone();
         for piece in split_by_days(range) {
-            let day = slot(piece.end, DAY);
+            let day = interval_start(piece.end, DAY);
             if days.contains(&day)
                 && let Some(rollup) = self.day(view, series, day)?
             {
-                let slots = whole_slots(&piece, rollup.period);
-                whole = whole.start.min(slots.start)..whole.end.max(slots.end);
+                let intervals = whole_intervals(&piece, rollup.period);
+                whole = whole.start.min(intervals.start)..whole.end.max(intervals.end);
             }
         }
         Ok(whole)
     }
 
-    /// Removes increases of base rows in slots whose rollup has another increase, and reports a gap
-    /// for each such slot. `days` are the days with dropped base rows.
+    /// Removes increases of base rows in intervals whose rollup has another increase, and reports a
+    /// gap for each such interval. `days` are the days with dropped base rows.
     pub(super) fn remove_differing(
         &mut self,
         view: &ReadView,
@@ -82,21 +83,24 @@ impl SlotIncreases {
         gaps: &mut Vec<Gap>,
     ) -> Result<()> {
         for piece in split_by_days(range) {
-            let day = slot(piece.end, DAY);
+            let day = interval_start(piece.end, DAY);
             if !days.contains(&day) {
                 continue;
             }
-            // A rollup of a whole day does not tell the increases of its slots.
+            // A rollup of a whole day does not tell the increases of its intervals.
             let rollup = self.day(view, series, day)?;
             let Some(DayRollup { period, increases }) = rollup else { continue };
-            let whole = whole_slots(&piece, *period);
+            let whole = whole_intervals(&piece, *period);
             let in_base = base_increases(view, series, &whole, *period)?;
-            let starts = split_by_slots(&whole, *period).into_iter().map(|range| range.start);
-            let differing = differing_slots(starts, increases, &in_base);
+            let starts = split_by_intervals(&whole, *period).into_iter().map(|range| range.start);
+            let differing = differing_intervals(starts, increases, &in_base);
             if differing.is_empty() {
                 continue;
             }
-            rows.retain(|_, end| slot(end, DAY) != day || !differing.contains(&slot(end, *period)));
+            rows.retain(|_, end| {
+                interval_start(end, DAY) != day
+                    || !differing.contains(&interval_start(end, *period))
+            });
             let ranges = differing
                 .iter()
                 .map(|&start| start.max(piece.start)..start.saturating_add(*period).min(piece.end));
@@ -115,8 +119,8 @@ impl SlotIncreases {
 
 /// Slots in which base rows have another increase than rollups. Slots that differ one after the
 /// other agree if their sums are equal: all are read from base rows, and the increase that a rollup
-/// has in a later slot is counted once.
-fn differing_slots(
+/// has in a later interval is counted once.
+fn differing_intervals(
     starts: impl Iterator<Item = i64>,
     rollup: &BTreeMap<i64, f64>,
     base: &BTreeMap<i64, f64>,
@@ -126,16 +130,16 @@ fn differing_slots(
     let (mut run, mut sums): (Vec<i64>, (f64, f64)) = (Vec::new(), (0.0, 0.0));
     for start in starts {
         let of = |increases: &BTreeMap<i64, f64>| increases.get(&start).copied().unwrap_or(0.0);
-        let slot = (of(rollup), of(base));
-        match is_equal(slot) {
-            true if slot == (0.0, 0.0) => {}
+        let interval = (of(rollup), of(base));
+        match is_equal(interval) {
+            true if interval == (0.0, 0.0) => {}
             true => {
                 differing.extend(std::mem::take(&mut run));
                 sums = (0.0, 0.0);
             }
             false => {
                 run.push(start);
-                sums = (sums.0 + slot.0, sums.1 + slot.1);
+                sums = (sums.0 + interval.0, sums.1 + interval.1);
                 if is_equal(sums) {
                     run.clear();
                     sums = (0.0, 0.0);
@@ -147,10 +151,10 @@ fn differing_slots(
     differing
 }
 
-/// The slots that contain a time range.
-fn whole_slots(range: &Range<i64>, period: i64) -> Range<i64> {
+/// The intervals that contain a time range.
+fn whole_intervals(range: &Range<i64>, period: i64) -> Range<i64> {
     let start = range.start.saturating_sub(range.start.rem_euclid(period));
-    start..slot(range.end, period).saturating_add(period)
+    start..interval_start(range.end, period).saturating_add(period)
 }
 
 /// `None` if the series has rows in the rollup of the day, but in no finer one, or if a rollup is
@@ -166,7 +170,7 @@ fn read_day(view: &ReadView, series: &SelectedSeries, day: i64) -> Result<Option
         }
         let period = resolution.period().unwrap_or(DAY);
         if rows.len() > 0 {
-            return Ok(Some(DayRollup { period, increases: by_slot(&rows, period) }));
+            return Ok(Some(DayRollup { period, increases: by_interval(&rows, period) }));
         }
     }
     // All samples of the series arrived after rows of their day were dropped.
@@ -176,26 +180,26 @@ fn read_day(view: &ReadView, series: &SelectedSeries, day: i64) -> Result<Option
 fn base_increases(
     view: &ReadView,
     series: &SelectedSeries,
-    slots: &Range<i64>,
+    intervals: &Range<i64>,
     period: i64,
 ) -> Result<BTreeMap<i64, f64>> {
     // The read of the answer reports damage.
     let mut gaps = Vec::new();
-    let rows = view.base_rows(series, slots, |_| true, &mut gaps)?;
-    Ok(by_slot(&view.deltas_since(series, rows, slots.start, &mut gaps)?, period))
+    let rows = view.base_rows(series, intervals, |_| true, &mut gaps)?;
+    Ok(by_interval(&view.deltas_since(series, rows, intervals.start, &mut gaps)?, period))
 }
 
-/// Sums of counters or numbers of values in histograms, by slot.
-fn by_slot(rows: &Rows, period: i64) -> BTreeMap<i64, f64> {
+/// Sums of counters or numbers of values in histograms, by interval.
+fn by_interval(rows: &Rows, period: i64) -> BTreeMap<i64, f64> {
     let mut increases = BTreeMap::new();
     let mut add = |end: i64, increase: f64| {
-        *increases.entry(slot(end, period)).or_insert(0.0) += increase;
+        *increases.entry(interval_start(end, period)).or_insert(0.0) += increase;
     };
     match rows {
         Rows::Histograms(rows) => {
             rows.iter().for_each(|row| add(row.end, row.value.count() as f64));
         }
-        Rows::Summaries(rows) => rows.iter().for_each(|row| add(row.end, row.value.sum.value())),
+        Rows::Aggregates(rows) => rows.iter().for_each(|row| add(row.end, row.value.sum.value())),
         other => panic!("BUG: {other:?} are neither increases nor rollups"),
     }
     increases
@@ -206,15 +210,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_that_differ_agree_if_their_sums_are_equal() {
+    fn intervals_that_differ_agree_if_their_sums_are_equal() {
         let check = |rollup: &[f64], base: &[f64], expected: &[i64]| {
-            let by_slot = |increases: &[f64]| (0..).zip(increases.iter().copied()).collect();
-            let slots = 0..rollup.len() as i64;
-            let found = differing_slots(slots, &by_slot(rollup), &by_slot(base));
+            let by_interval = |increases: &[f64]| (0..).zip(increases.iter().copied()).collect();
+            let intervals = 0..rollup.len() as i64;
+            let found = differing_intervals(intervals, &by_interval(rollup), &by_interval(base));
             assert_eq!(found.into_iter().collect::<Vec<_>>(), expected, "{rollup:?} {base:?}");
         };
         check(&[1.0, 2.0], &[1.0, 2.0], &[]);
-        // A late sample in the slot of the next one, in the slot before it, and alone.
+        // A late sample in the interval of the next one, in the interval before it, and alone.
         check(&[0.0, 3.0, 1.0], &[0.0, 3.0, 1.0], &[]);
         check(&[0.0, 0.0, 3.0, 1.0], &[1.0, 0.0, 2.0, 1.0], &[]);
         check(&[0.0, 0.0], &[1.0, 0.0], &[0]);

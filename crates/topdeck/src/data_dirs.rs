@@ -9,10 +9,10 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Directory of the store in the data directory.
-pub(crate) const STORE_FOLDER: &str = "store";
+pub(crate) const STORE_DIR: &str = "store";
 
 /// Old name, new name.
-const RENAMED_FOLDERS: [(&str, &str); 3] =
+const RENAMED_DIRS: [(&str, &str); 3] =
     [("boards", "dashboards"), ("refused", "dead-letter"), ("journal/books", "journal/ledgers")];
 
 /// Data directory without settings: from `STATE_DIRECTORY`, `XDG_DATA_HOME` or `HOME`.
@@ -25,9 +25,9 @@ pub(crate) fn default_data_dir() -> Option<PathBuf> {
 }
 
 /// Renames directories with old names. Returns log lines.
-pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
+pub(crate) fn rename_old_dirs(data: &Path) -> io::Result<Vec<String>> {
     let mut lines = Vec::new();
-    for (old, new) in RENAMED_FOLDERS {
+    for (old, new) in RENAMED_DIRS {
         let (from, to) = (data.join(old), data.join(new));
         if !from.is_dir() {
             continue;
@@ -54,14 +54,14 @@ pub(crate) fn rename_old_folders(data: &Path) -> io::Result<Vec<String>> {
 mod tests {
     use super::*;
 
-    struct DataFolder(PathBuf);
+    struct DataDir(PathBuf);
 
-    impl DataFolder {
-        fn new() -> DataFolder {
-            let name = format!("topdeck-data-folders-{:x}", journal::random_id());
-            let folder = std::env::temp_dir().join(name);
-            std::fs::create_dir_all(&folder).unwrap();
-            DataFolder(folder)
+    impl DataDir {
+        fn new() -> DataDir {
+            let name = format!("topdeck-data-directories-{:x}", journal::random_id());
+            let dir = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&dir).unwrap();
+            DataDir(dir)
         }
 
         fn write(&self, path: &str) {
@@ -72,7 +72,7 @@ mod tests {
 
         /// Log lines without the path of the data directory.
         fn rename(&self) -> Vec<String> {
-            let lines = rename_old_folders(&self.0).unwrap().into_iter();
+            let lines = rename_old_dirs(&self.0).unwrap().into_iter();
             lines.map(|line| line.replace(&format!("{}/", self.0.display()), "")).collect()
         }
 
@@ -81,15 +81,15 @@ mod tests {
         }
     }
 
-    impl Drop for DataFolder {
+    impl Drop for DataDir {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }
 
     #[test]
-    fn old_folders_are_renamed_once() {
-        let data = DataFolder::new();
+    fn old_directories_are_renamed_once() {
+        let data = DataDir::new();
         data.write("boards/shop.json");
         data.write("refused/north/00000000000000000001.parcel");
         data.write("journal/books/books");
@@ -110,8 +110,8 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_in_use_is_not_replaced() {
-        let data = DataFolder::new();
+    fn a_directory_that_is_in_use_is_not_replaced() {
+        let data = DataDir::new();
         data.write("boards/old.json");
         data.write("dashboards/new.json");
         let line = "cannot rename boards to dashboards: the directory exists and is not empty; \

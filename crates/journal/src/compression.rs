@@ -1,15 +1,15 @@
 //! Compression of frames.
 //!
 //! LZ4 (block format) and Zstandard, both from libraries. A frame that compression does not shrink
-//! is stored uncompressed with codec 0, so compression never costs space.
+//! is stored uncompressed with compression 0, so compression never costs space.
 
 use std::io;
 
 use crate::settings::Compression;
 
-/// Codec number in files.
-pub(crate) fn codec_number(codec: Compression) -> u8 {
-    match codec {
+/// Number of a compression in files.
+pub(crate) fn compression_number(compression: Compression) -> u8 {
+    match compression {
         Compression::None => 0,
         Compression::Lz4 => 1,
         Compression::Zstd => 2,
@@ -17,10 +17,10 @@ pub(crate) fn codec_number(codec: Compression) -> u8 {
 }
 
 /// Codec by number.
-pub(crate) fn codec_from_number(number: u8) -> Option<Compression> {
+pub(crate) fn compression_from_number(number: u8) -> Option<Compression> {
     [Compression::None, Compression::Lz4, Compression::Zstd]
         .into_iter()
-        .find(|&codec| self::codec_number(codec) == number)
+        .find(|&compression| self::compression_number(compression) == number)
 }
 
 /// Level 1 keeps up with a writer, and higher levels gain little on small frames.
@@ -28,23 +28,23 @@ const ZSTD_LEVEL: i32 = 1;
 
 /// Compresses frames.
 pub(crate) struct Compressor {
-    codec: Compression,
+    compression: Compression,
     zstd: Option<zstd::bulk::Compressor<'static>>,
     out: Vec<u8>,
 }
 
 impl Compressor {
-    pub(crate) fn new(codec: Compression) -> io::Result<Compressor> {
-        let zstd = match codec {
+    pub(crate) fn new(compression: Compression) -> io::Result<Compressor> {
+        let zstd = match compression {
             Compression::Zstd => Some(zstd::bulk::Compressor::new(ZSTD_LEVEL)?),
             Compression::None | Compression::Lz4 => None,
         };
-        Ok(Compressor { codec, zstd, out: Vec::new() })
+        Ok(Compressor { compression, zstd, out: Vec::new() })
     }
 
-    /// Returns the bytes to store and their codec.
+    /// Returns the bytes to store and their compression.
     pub(crate) fn compress<'a>(&'a mut self, raw: &'a [u8]) -> (Compression, &'a [u8]) {
-        let size = match (self.codec, &mut self.zstd) {
+        let size = match (self.compression, &mut self.zstd) {
             (Compression::Lz4, _) => {
                 let most = lz4_flex::block::get_maximum_output_size(raw.len());
                 self.out.resize(most.max(self.out.len()), 0);
@@ -58,7 +58,7 @@ impl Compressor {
             _ => None,
         };
         match size {
-            Some(size) if size < raw.len() => (self.codec, &self.out[..size]),
+            Some(size) if size < raw.len() => (self.compression, &self.out[..size]),
             _ => (Compression::None, raw),
         }
     }
@@ -72,8 +72,13 @@ pub(crate) struct Decompressor {
 
 impl Decompressor {
     /// Fills `raw`, whose length comes from the frame header; false if the bytes are invalid.
-    pub(crate) fn decompress(&mut self, codec: Compression, stored: &[u8], raw: &mut [u8]) -> bool {
-        let size = match codec {
+    pub(crate) fn decompress(
+        &mut self,
+        compression: Compression,
+        stored: &[u8],
+        raw: &mut [u8],
+    ) -> bool {
+        let size = match compression {
             Compression::None => {
                 let same = stored.len() == raw.len();
                 if same {
@@ -98,8 +103,8 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(codec: Compression, raw: &[u8], expected: Compression) {
-        let mut compressor = Compressor::new(codec).unwrap();
+    fn check(compression: Compression, raw: &[u8], expected: Compression) {
+        let mut compressor = Compressor::new(compression).unwrap();
         let (used, stored) = compressor.compress(raw);
         assert_eq!(used, expected);
         let mut again = vec![0; raw.len()];
@@ -119,22 +124,22 @@ mod tests {
     fn incompressible_data_is_stored_raw() {
         let noise: Vec<u8> =
             (0..100u32).flat_map(|i| crc32c::crc32c(&i.to_le_bytes()).to_le_bytes()).collect();
-        for codec in [Compression::Lz4, Compression::Zstd] {
-            check(codec, &noise, Compression::None);
-            check(codec, b"", Compression::None);
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            check(compression, &noise, Compression::None);
+            check(compression, b"", Compression::None);
         }
     }
 
     #[test]
     fn wrong_length_is_detected() {
         let text = [7; 1000];
-        for codec in [Compression::Lz4, Compression::Zstd] {
-            let mut compressor = Compressor::new(codec).unwrap();
+        for compression in [Compression::Lz4, Compression::Zstd] {
+            let mut compressor = Compressor::new(compression).unwrap();
             let (used, stored) = compressor.compress(&text);
             for wrong in [0, 999, 1001] {
                 assert!(
                     !Decompressor::default().decompress(used, stored, &mut vec![0; wrong]),
-                    "{codec:?} {wrong}"
+                    "{compression:?} {wrong}"
                 );
             }
         }

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) mod room;
 
 /// The directory.
-pub(crate) struct TestFolder(pub(crate) PathBuf);
+pub(crate) struct TestDir(pub(crate) PathBuf);
 
-impl TestFolder {
+impl TestDir {
     /// `None`, with a message, if there is no tmpfs. Scanners find directories below `/dev/shm`
     /// with the prefix `topdeck-`.
-    pub(crate) fn new() -> Option<TestFolder> {
+    pub(crate) fn new() -> Option<TestDir> {
         if !room::has_space() {
             return None;
         }
@@ -26,7 +26,7 @@ impl TestFolder {
                 PathBuf::from(format!("/dev/shm/topdeck-it-{}-{number}", std::process::id()));
             // Independent of the umask: a directory writable by others is refused.
             match DirBuilder::new().mode(0o755).create(&path) {
-                Ok(()) => return Some(TestFolder(path)),
+                Ok(()) => return Some(TestDir(path)),
                 // Left by another process with the same PID.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => {
@@ -46,7 +46,7 @@ impl TestFolder {
     }
 }
 
-impl Drop for TestFolder {
+impl Drop for TestDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }

@@ -15,20 +15,20 @@ impl SimMachine {
     pub(crate) fn create_dir(&mut self, pid: Pid, path: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         let mut missing = Vec::new();
-        for folder in path.ancestors() {
-            match self.names.get(folder) {
-                Some(DirEntry::Folder) => break,
+        for directory in path.ancestors() {
+            match self.names.get(directory) {
+                Some(DirEntry::Dir) => break,
                 Some(DirEntry::File(_)) if missing.is_empty() => return Err(Errno::EXIST.into()),
                 Some(DirEntry::File(_)) => return Err(Errno::NOTDIR.into()),
-                None => missing.push(folder.to_owned()),
+                None => missing.push(directory.to_owned()),
             }
         }
         if missing.is_empty() {
             return Ok(());
         }
         self.operate(pid, DiskOperation::CreateDir, &[path], |machine| {
-            for folder in missing.into_iter().rev() {
-                machine.names.change(vec![(folder, Some(DirEntry::Folder))]);
+            for directory in missing.into_iter().rev() {
+                machine.names.change(vec![(directory, Some(DirEntry::Dir))]);
             }
             Ok(())
         })
@@ -38,7 +38,7 @@ impl SimMachine {
         self.live_process(pid)?;
         let node = match (self.find(path)?, mode) {
             (Some(_), OpenMode::CreateNew) => return Err(Errno::EXIST.into()),
-            (Some(DirEntry::Folder), _) => return Err(Errno::ISDIR.into()),
+            (Some(DirEntry::Dir), _) => return Err(Errno::ISDIR.into()),
             (Some(DirEntry::File(node)), _) => {
                 self.operate(pid, DiskOperation::Open, &[path], |_| Ok(node))?
             }
@@ -64,7 +64,7 @@ impl SimMachine {
 
     pub(crate) fn list(&mut self, pid: Pid, dir: &Path) -> io::Result<Vec<String>> {
         self.live_process(pid)?;
-        self.folder(dir)?;
+        self.directory(dir)?;
         self.operate(pid, DiskOperation::List, &[dir], |machine| {
             let here = machine.names.files().filter(|(path, _)| parent(path) == dir);
             let name = |(path, _): (&Path, _)| path.file_name()?.to_str().map(str::to_owned);
@@ -77,7 +77,7 @@ impl SimMachine {
     pub(crate) fn rename(&mut self, pid: Pid, from: &Path, to: &Path) -> io::Result<()> {
         self.live_process(pid)?;
         let node = self.file(from)?;
-        if let Some(DirEntry::Folder) = self.find(to)? {
+        if let Some(DirEntry::Dir) = self.find(to)? {
             return Err(Errno::ISDIR.into());
         }
         self.operate(pid, DiskOperation::Rename, &[from, to], |machine| {
@@ -114,7 +114,7 @@ impl SimMachine {
 
     pub(crate) fn sync_dir(&mut self, pid: Pid, dir: &Path) -> io::Result<()> {
         self.live_process(pid)?;
-        self.folder(dir)?;
+        self.directory(dir)?;
         self.operate(pid, DiskOperation::SyncDir, &[dir], |machine| {
             if !machine.is_powered_off {
                 machine.names.sync(dir, machine.name_order);
@@ -126,23 +126,23 @@ impl SimMachine {
 
     /// Entry of this name, in an existing directory.
     fn find(&self, path: &Path) -> io::Result<Option<DirEntry>> {
-        self.folder(parent(path))?;
+        self.directory(parent(path))?;
         Ok(self.names.get(path))
     }
 
     fn file(&self, path: &Path) -> io::Result<InodeId> {
         match self.find(path)? {
             Some(DirEntry::File(node)) => Ok(node),
-            Some(DirEntry::Folder) => Err(Errno::ISDIR.into()),
+            Some(DirEntry::Dir) => Err(Errno::ISDIR.into()),
             None => Err(Errno::NOENT.into()),
         }
     }
 
-    fn folder(&self, path: &Path) -> io::Result<()> {
+    fn directory(&self, path: &Path) -> io::Result<()> {
         let deepest = path.ancestors().find_map(|path| Some((path, self.names.get(path)?)));
         match deepest {
             Some((_, DirEntry::File(_))) => Err(Errno::NOTDIR.into()),
-            Some((found, DirEntry::Folder)) if found == path => Ok(()),
+            Some((found, DirEntry::Dir)) if found == path => Ok(()),
             _ => Err(Errno::NOENT.into()),
         }
     }
