@@ -321,8 +321,8 @@ fn with_part(change: impl Fn(&mut Vec<u8>)) -> GoldenFiles {
 /// Up to version 2, all that is known is the producer that a series counts for.
 #[test]
 fn producers_of_every_version_are_read() {
-    for (folder, with_gap) in [("v2", vec![]), ("v3", vec!["release"])] {
-        let (_world, store) = restore_store(&golden_of(folder)).unwrap();
+    for (dir_name, with_gap) in [("v2", vec![]), ("v3", vec!["release"])] {
+        let (_world, store) = restore_store(&golden_of(dir_name)).unwrap();
         let mut batch = BatchWriter::default();
         let killed = Gap {
             producer: Some(OTHER_PRODUCER),
@@ -337,7 +337,7 @@ fn producers_of_every_version_are_read() {
         let range = START..START + DAY;
         found.retain(|series| view.gaps_of(&[series], &range).contains(&killed));
         let names: Vec<&str> = found.iter().map(|found| found.series.name()).collect();
-        assert_eq!(names, with_gap, "{folder}");
+        assert_eq!(names, with_gap, "{dir_name}");
     }
 }
 
