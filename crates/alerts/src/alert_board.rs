@@ -19,6 +19,8 @@ use crate::silence_store::SilenceStore;
 
 /// Values of the label `severity` of alerts that need nobody: those of Prometheus' mixins.
 const QUIET_SEVERITIES: [&str; 2] = ["none", "info"];
+/// The same of own rules.
+const QUIET_SEVERITY_MIN: u8 = 4;
 
 /// A group after its last evaluation.
 #[derive(Clone, Debug)]
@@ -137,7 +139,10 @@ impl BoardState {
             let is_red = alert.state == AlertState::Firing
                 && alert.acknowledgement.is_none()
                 && !alert.is_unknown();
-            let is_quiet = QUIET_SEVERITIES.contains(&labels.get("severity"));
+            let is_quiet = match alert.severity() {
+                Some(severity) => severity >= QUIET_SEVERITY_MIN,
+                None => QUIET_SEVERITIES.contains(&labels.get("severity")),
+            };
             (is_red, is_quiet || is_silenced(&silences, labels))
         });
         let received = self.firing_received().map(|alert| {
@@ -173,7 +178,7 @@ pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
             alert.state.text().hash(&mut hasher);
             let times = (alert.active_at_ns, alert.fired_at_ns, alert.keep_firing_since_ns);
             times.hash(&mut hasher);
-            (alert.unknown_since_ns, alert.transition).hash(&mut hasher);
+            (alert.unknown_since_ns, alert.transition, alert.is_held).hash(&mut hasher);
             alert.acknowledgement.as_ref().map(|ack| ack.until_ns).hash(&mut hasher);
         }
     }

@@ -8,9 +8,10 @@ use render::time::{duration_text, precise_time_text};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
-use rules::{Alert, AlertAcknowledgement, AlertSettings, AlertState, RuleHealth};
+use rules::{Alert, AlertAcknowledgement, AlertSettings, AlertState, Rule, RuleHealth};
 
 use crate::alert_board::{ActiveAlert, AlertBoard, BoardState, StatusLight};
+use crate::alert_notification::condition_text;
 use crate::alert_selection::{alert_labels, fingerprint};
 use crate::prometheus_api::{label_json, map_json};
 use crate::received_alerts::ReceivedAlert;
@@ -209,6 +210,8 @@ fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
         ("labels", label_json(labels)),
         ("annotations", map_json(&alert.annotations)),
         ("value", number(alert.value)),
+        ("severity", alert.severity().map_or(Null, |severity| integer(severity.into()))),
+        ("criterion", criterion_json(own, alert)),
         ("since_ns", Integer(alert.active_at_ns.into())),
         ("fired_ns", time(alert.fired_at_ns)),
         ("unknown_since_ns", time(alert.unknown_since_ns)),
@@ -223,9 +226,22 @@ fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
     ]
 }
 
+/// Criterion of an own rule that holds, with what it measured.
+fn criterion_json(rule: &Rule, alert: &Alert) -> Json {
+    let Some(hit) = &alert.hit else { return Null };
+    Object(vec![
+        ("text", Text(condition_text(rule, alert))),
+        ("lower", number(hit.value.lower)),
+        ("estimate", number(hit.value.estimate)),
+        ("upper", number(hit.value.upper)),
+        ("threshold", hit.threshold.map_or(Null, number)),
+        ("unit", Text(hit.unit.clone())),
+    ])
+}
+
 /// When the state changes next if the result of the query stays as it is, and to which state.
 fn next_change(alert: &Alert, settings: &AlertSettings) -> Option<(i64, &'static str)> {
-    if alert.is_unknown() {
+    if alert.is_unknown() || alert.is_held {
         return None;
     }
     match (alert.state, alert.keep_firing_since_ns) {
@@ -245,6 +261,10 @@ fn reason(active: ActiveAlert<'_>) -> String {
     let duration = |ns: i64| duration_text(ns);
     let settings = rule.rule().alert_settings().cloned().unwrap_or_default();
     let since = precise_time_text(alert.active_at_ns);
+    if alert.is_held {
+        let parent = rule.rule().own().and_then(|own| own.parent()).unwrap_or_default();
+        return format!("rule {parent:?} fires at severity 1, so the alert holds its state");
+    }
     match (alert.unknown_since_ns, rule.health(), alert.state) {
         (Some(at_ns), RuleHealth::Err(cause), _) => {
             let at = precise_time_text(at_ns);

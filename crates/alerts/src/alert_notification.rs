@@ -6,7 +6,7 @@ use hist::Bracket;
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
 use query::LabelSet;
 use render::time::{duration_text, precise_time_text};
-use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup, EvaluatedRule};
+use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup, EvaluatedRule, Rule};
 
 use crate::received_alerts::ReceivedAlert;
 
@@ -34,14 +34,16 @@ pub(crate) fn notification(
     };
     let own = rule.rule();
     let criterion = match own.alert_settings().map_or(0, |settings| settings.for_ns) {
-        0 => own.expression.clone(),
-        for_ns => format!("{} for {}", own.expression, duration_text(for_ns)),
+        0 => condition_text(own, alert),
+        for_ns => format!("{} for {}", condition_text(own, alert), duration_text(for_ns)),
     };
+    let at_ns = at_ns.max(alert.severity_changed_at_ns);
+    let value = alert.hit.as_ref().map_or_else(|| Bracket::exact(alert.value), |hit| hit.value);
     let alert_id = alert_id(group, labels, alert);
     Some(Notification {
         key: NotificationKey { alert_id, transition: alert.transition, reminder: 0 },
         state,
-        severity: severity(labels.get("severity")),
+        severity: alert.severity().unwrap_or_else(|| severity(labels.get("severity"))),
         name: own.name.clone(),
         labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         annotations: alert.annotations.clone(),
@@ -49,9 +51,9 @@ pub(crate) fn notification(
         at_ns: at_ns.unwrap_or(alert.active_at_ns),
         criterion,
         impact: AlertImpact::default(),
-        unit: String::new(),
-        threshold: None,
-        value: alert.value.is_finite().then(|| Bracket::exact(alert.value)),
+        unit: alert.hit.as_ref().map_or_else(String::new, |hit| hit.unit.clone()),
+        threshold: alert.hit.as_ref().and_then(|hit| hit.threshold),
+        value: value.estimate.is_finite().then_some(value),
         link: None,
         notes: notes(&alert.annotations, acknowledgement),
         // The notifier names the other alerts of the message's group.
@@ -108,7 +110,9 @@ fn notes(
     annotations: &BTreeMap<String, String>,
     acknowledgement: Option<&AlertAcknowledgement>,
 ) -> Option<String> {
-    let runbook = annotations.get("runbook_url").cloned();
+    let texts = ["note", "runbook_url"].map(|name| annotations.get(name).map(String::as_str));
+    let texts: Vec<&str> = texts.into_iter().flatten().collect();
+    let runbook = (!texts.is_empty()).then(|| texts.join("\n"));
     let Some(AlertAcknowledgement { by, note, until_ns, .. }) = acknowledgement else {
         return runbook;
     };
@@ -119,6 +123,14 @@ fn notes(
     }
     text.extend(runbook.iter().flat_map(|runbook| ["\n", runbook.as_str()]));
     Some(text)
+}
+
+/// The criterion that holds, or the expression of a rule of Prometheus.
+pub(crate) fn condition_text(rule: &Rule, alert: &Alert) -> String {
+    match (rule.own(), &alert.hit) {
+        (Some(own), Some(hit)) => own.criterion_text(hit.criterion),
+        _ => rule.expression.clone(),
+    }
 }
 
 /// End of an alert that is gone.

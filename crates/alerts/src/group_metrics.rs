@@ -55,6 +55,12 @@ impl GroupMetrics {
         }
     }
 
+    /// Counts an evaluation of some rules on arrival of rows, which is not a scheduled one.
+    pub(crate) fn record_arrival(&self, rules: usize, duration: Duration) {
+        self.evaluations.add(rules as u64);
+        self.duration.record(duration);
+    }
+
     /// Counts an evaluation.
     pub(crate) fn record(&self, group: &EvaluatedGroup, missed: u64, duration: Duration) {
         let rules = group.rules();

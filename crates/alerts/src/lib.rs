@@ -5,12 +5,14 @@
 //! rule files ─► rule_loader ─► rule_worker ─► sample_writer ─► intake
 //!                               │      └────► state_file (alert-states)
 //!                               ├─► submitted_alerts ─► notifier_handle ─► notify: contacts
+//! journal ─► arrival_reader ─► arrival_index ─► rule_worker
 //!                               ▼
 //!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! ```
-//! One thread evaluates all groups, one after the other. Rules and states of alerts are those of
+//! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
+//! of their streams arrived. Rules and states of alerts are those of
 //! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
 //! epoch.
 #![forbid(unsafe_code)]
@@ -23,6 +25,8 @@ mod alert_selection;
 mod alertmanager_api;
 mod alertmanager_silences;
 mod alertmanager_view;
+mod arrival_index;
+mod arrival_reader;
 mod error;
 mod group_metrics;
 mod json_body;

@@ -181,6 +181,9 @@ fn rule_json(report: &GroupReport, index: usize, rule: &EvaluatedRule, has_alert
             ("labels", map_json(&own.labels)),
             ("annotations", map_json(&settings.annotations)),
         ]);
+        if own.own().is_some() {
+            fields.push(("streams", integer(rule.stream_count() as u64)));
+        }
         if has_alerts {
             let alerts = rule.alerts().alerts();
             let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);

@@ -18,6 +18,8 @@ use rules::{AlertState, EvaluatedGroup};
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
+use crate::arrival_index::ArrivalIndex;
+use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::error::AlertsError;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
@@ -44,8 +46,8 @@ pub struct AlertsRole {
     board: AlertBoard,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
-    /// `None` on an agent.
-    thread: Option<JoinHandle<()>>,
+    /// None on an agent.
+    threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
 }
 
@@ -130,7 +132,7 @@ impl Role for AlertsRole {
         notifier_status::register_metrics(intake.meter(), &notifier);
         let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, thread: None, lines });
+            return Ok(AlertsRole { board, control, notifier, threads: Vec::new(), lines });
         };
         let rules = RuleSet::load(settings)?;
         lines.extend(problem_lines(&rules));
@@ -146,6 +148,7 @@ impl Role for AlertsRole {
             Vec::new()
         });
         notifier.apply(settings.notify.clone(), notifier_options(settings, context))?;
+        let arrivals = ArrivalIndex::new(Arc::clone(&control));
         let parts = WorkerParts {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
@@ -155,6 +158,7 @@ impl Role for AlertsRole {
             notifier: notifier.clone(),
             received: board.shared_received(),
             silences: board.shared_silences(),
+            arrivals: arrivals.clone(),
             log: Arc::clone(&context.log),
         };
         let loaded = ReloadedRules { settings: settings.clone(), rules };
@@ -171,8 +175,15 @@ impl Role for AlertsRole {
             );
         };
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
-        let thread = Some(thread.map_err(AlertsError::Thread)?);
-        Ok(AlertsRole { board, control, notifier, thread, lines })
+        let mut threads = vec![thread.map_err(AlertsError::Thread)?];
+        match spawn_arrival_reader(context, arrivals, &control) {
+            Ok(thread) => threads.push(thread),
+            Err(error) => {
+                control.stop();
+                return Err(error.into());
+            }
+        }
+        Ok(AlertsRole { board, control, notifier, threads, lines })
     }
 
     async fn reload(
@@ -180,7 +191,7 @@ impl Role for AlertsRole {
         settings: &AlertTables,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        if self.thread.is_none() {
+        if self.threads.is_empty() {
             return Ok(Vec::new());
         }
         // Files may have changed under the same names.
@@ -200,10 +211,12 @@ impl Role for AlertsRole {
 
     async fn stop(self) -> Result<(), BoxError> {
         self.control.stop();
-        let (thread, notifier) = (self.thread, self.notifier);
+        let (threads, notifier) = (self.threads, self.notifier);
         run_blocking(move || {
-            // The supervisor has reported a panic.
-            let _ = thread.map(JoinHandle::join);
+            for thread in threads {
+                // The supervisor has reported a panic.
+                let _ = thread.join();
+            }
             notifier.stop();
         })
         .await
@@ -261,7 +274,7 @@ impl Role for AlertsRole {
     fn write_routes(&self) -> Vec<WriteRoute> {
         let route = |spec, change: WriteFn| {
             let (board, control) = (self.board.clone(), Arc::clone(&self.control));
-            let is_agent = self.thread.is_none();
+            let is_agent = self.threads.is_empty();
             WriteRoute::new(spec, move |request| match is_agent {
                 true => Err(RouteError::NotFound(AGENT_ERROR.to_owned())),
                 false => change(&board, &control, request),
@@ -324,6 +337,34 @@ fn open_board(
     }
     let clock = Arc::new(move || intake.now());
     AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
+}
+
+/// Starts the thread that notes which series got rows. After an error of the journal rules are
+/// evaluated on schedule only, and the log says so.
+fn spawn_arrival_reader(
+    context: &RoleContext,
+    arrivals: ArrivalIndex,
+    control: &Arc<WorkerControl>,
+) -> Result<JoinHandle<()>, AlertsError> {
+    let supervised = context.intake.supervisor().thread("alerts-arrivals");
+    let (intake, log) = (Arc::clone(&context.intake), Arc::clone(&context.log));
+    let control = Arc::clone(control);
+    // Before any source starts. An error is reported by the thread, which tries again.
+    let mut first = open_journal(&intake).ok();
+    let run = move || {
+        let _ = supervised.run(
+            || control.is_stopping(),
+            || {
+                supervised.failpoint();
+                if let Err(error) = read_arrivals(first.take(), &intake, &arrivals, &control) {
+                    let what = "cannot read the journal; own rules are evaluated on schedule only";
+                    log(LogLevel::Error, &format!("{what}: {error}"));
+                }
+            },
+        );
+    };
+    let thread = std::thread::Builder::new().name("alerts-arrivals".to_owned());
+    thread.spawn(run).map_err(AlertsError::Thread)
 }
 
 fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {

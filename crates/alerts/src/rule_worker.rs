@@ -8,11 +8,13 @@ mod acknowledgement;
 mod settling;
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use intake::{EventCounter, Intake, LogFn, LogLevel};
+use model::SeriesId;
 use notify::Notification;
 use query::{LabelSet, Settings};
 use rules::{
@@ -22,6 +24,7 @@ use rules::{
 use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, RouteContext, state_hash};
+use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
@@ -39,6 +42,13 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// States that changed only by the time of their last evaluation are stored this often. After a
 /// kill, `for` and `keep_firing_for` continue from the stored time.
 const SAVE_INTERVAL: Duration = Duration::from_secs(10);
+/// Least time between two evaluations on arrival.
+const ARRIVAL_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two evaluations on arrival, in durations of the first: they take at most a quarter
+/// of a CPU.
+const ARRIVAL_PAUSE_FACTOR: u32 = 4;
+/// The same for the index of series: at most a tenth.
+const INDEX_PAUSE_FACTOR: u32 = 10;
 
 /// Group with its schedule.
 struct ScheduledGroup {
@@ -74,6 +84,11 @@ pub(crate) struct RuleWorker {
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
     active_silences: Vec<String>,
+    arrivals: ArrivalIndex,
+    /// When rules are evaluated on arrival at the earliest, and when the index of arrivals is built
+    /// again at the earliest.
+    arrivals_at: Instant,
+    index_at: Instant,
     log: LogFn,
 }
 
@@ -87,6 +102,7 @@ pub(crate) struct WorkerParts {
     pub(crate) notifier: NotifierHandle,
     pub(crate) received: Arc<ReceivedAlerts>,
     pub(crate) silences: Arc<SilenceStore>,
+    pub(crate) arrivals: ArrivalIndex,
     pub(crate) log: LogFn,
 }
 
@@ -98,7 +114,7 @@ impl RuleWorker {
         snapshots: Vec<GroupSnapshot>,
     ) -> RuleWorker {
         let WorkerParts { intake, store, states, board, control, notifier, .. } = parts;
-        let WorkerParts { received, silences, log, .. } = parts;
+        let WorkerParts { received, silences, arrivals, log, .. } = parts;
         let dropped = intake.meter().counter(
             "topdeck_rule_samples_dropped_total",
             "Samples of rules that were not stored",
@@ -127,6 +143,9 @@ impl RuleWorker {
             submitted_version: None,
             silences,
             active_silences: Vec::new(),
+            arrivals,
+            arrivals_at: Instant::now(),
+            index_at: Instant::now(),
             log,
         };
         let mut by_key: HashMap<(String, String), GroupSnapshot> = snapshots
@@ -145,6 +164,7 @@ impl RuleWorker {
             worker.retired.push(group);
         }
         worker.publish_all(loaded.rules.problems().cloned().collect());
+        worker.reset_arrivals();
         worker
     }
 
@@ -160,7 +180,10 @@ impl RuleWorker {
             match reloaded {
                 Some(reloaded) => self.apply(reloaded),
                 None if self.control.is_stopping() => break,
-                None => self.evaluate_due(),
+                None => {
+                    self.evaluate_due();
+                    self.evaluate_arrived();
+                }
             }
         }
         self.save();
@@ -171,6 +194,70 @@ impl RuleWorker {
         let next_ns = group.slot_before(self.intake.now()).saturating_add(group.interval_ns());
         let metrics = GroupMetrics::new(self.intake.meter(), &group);
         self.groups.push(ScheduledGroup { group, next_ns, metrics });
+    }
+
+    /// Whether rules read series is another question with other rules.
+    fn reset_arrivals(&mut self) {
+        let mut rules = self.groups.iter().flat_map(|scheduled| scheduled.group.rules());
+        let is_active = rules.any(|rule| rule.rule().own().is_some_and(|own| own.has_selector()));
+        self.arrivals.reset(is_active);
+        self.index_at = Instant::now();
+    }
+
+    /// Evaluates the own rules whose streams got rows. Both this and the index of series take at
+    /// most a fixed share of the time.
+    fn evaluate_arrived(&mut self) {
+        let (has_arrived, has_unknown) = self.arrivals.pending();
+        if has_unknown && Instant::now() >= self.index_at {
+            let began = Instant::now();
+            self.index_series();
+            let pause = (began.elapsed() * INDEX_PAUSE_FACTOR).max(ARRIVAL_INTERVAL);
+            self.index_at = Instant::now() + pause;
+        }
+        if (!has_arrived && !has_unknown) || Instant::now() < self.arrivals_at {
+            return;
+        }
+        let began = Instant::now();
+        let arrived = self.arrivals.take();
+        if arrived.is_empty() {
+            return;
+        }
+        for (at, rules) in arrived {
+            if self.control.is_stopping() {
+                return;
+            }
+            let now_ns = self.intake.now();
+            self.evaluate(at, now_ns, Some(&rules));
+        }
+        let pause = (began.elapsed() * ARRIVAL_PAUSE_FACTOR).max(ARRIVAL_INTERVAL);
+        self.arrivals_at = began + pause;
+    }
+
+    /// Finds the series of each own rule.
+    fn index_series(&self) {
+        let Ok(view) = self.store.view() else { return };
+        let mut places: HashMap<SeriesId, Vec<RulePlace>> = HashMap::new();
+        for (group, scheduled) in self.groups.iter().enumerate() {
+            for (index, rule) in scheduled.group.rules().iter().enumerate() {
+                let own = rule.rule().own();
+                let Some(selector) = own.and_then(|own| own.selector()) else { continue };
+                view.each_key(selector, &mut |_, series| {
+                    places.entry(series.selected.id()).or_default().push((group, index));
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+        self.arrivals.replace(places);
+    }
+
+    /// Time until rules may be evaluated on arrival; `None` if no rows arrived.
+    fn time_to_arrivals(&self) -> Option<Duration> {
+        let (has_arrived, has_unknown) = self.arrivals.pending();
+        let now = Instant::now();
+        let until = |at: Instant| at.saturating_duration_since(now);
+        let arrivals = has_arrived.then(|| until(self.arrivals_at));
+        let index = has_unknown.then(|| until(self.index_at));
+        arrivals.into_iter().chain(index).min()
     }
 
     /// Time until the next evaluation; `None` without groups.
@@ -186,7 +273,8 @@ impl RuleWorker {
         }
         let next_ns = self.groups.iter().map(|scheduled| scheduled.next_ns).min()?;
         let wait_ns = next_ns.saturating_sub(now_ns).max(0).unsigned_abs();
-        Some(Duration::from_nanos(wait_ns).min(WAIT_MAX))
+        let wait = Duration::from_nanos(wait_ns).min(WAIT_MAX);
+        Some(self.time_to_arrivals().map_or(wait, |arrivals| arrivals.min(wait)))
     }
 
     fn evaluate_due(&mut self) {
@@ -198,19 +286,21 @@ impl RuleWorker {
             if self.groups[at].next_ns <= now_ns {
                 self.handle_requests();
                 let time_ns = self.groups[at].group.slot_before(now_ns);
-                self.evaluate(at, time_ns);
+                // First, so that neither an error nor a panic repeats at once.
+                let interval_ns = self.groups[at].group.interval_ns();
+                self.groups[at].next_ns = time_ns.saturating_add(interval_ns);
+                self.evaluate(at, time_ns, None);
             }
         }
     }
 
-    fn evaluate(&mut self, at: usize, time_ns: i64) {
-        // First, so that neither an error nor a panic repeats at once.
-        let interval_ns = self.groups[at].group.interval_ns();
-        self.groups[at].next_ns = time_ns.saturating_add(interval_ns);
+    /// Evaluates a group: all of its rules, or those whose rows arrived.
+    fn evaluate(&mut self, at: usize, time_ns: i64, arrived: Option<&BTreeSet<usize>>) {
         let before = &self.groups[at].group;
         let mut group = before.clone();
         let began = Instant::now();
-        let Some((result, durations)) = self.evaluate_group(&mut group, time_ns) else { return };
+        let evaluated = self.evaluate_group(&mut group, time_ns, arrived);
+        let Some((result, durations)) = evaluated else { return };
         // Its queries were cancelled: errors say nothing about the data.
         if self.control.is_stopping() {
             return;
@@ -223,7 +313,10 @@ impl RuleWorker {
             (self.log)(LogLevel::Warn, &format!("rule group {name:?} of {file}: {warning}"));
         }
         let scheduled = &mut self.groups[at];
-        scheduled.metrics.record(&group, result.missed_iterations, duration);
+        match arrived {
+            None => scheduled.metrics.record(&group, result.missed_iterations, duration),
+            Some(rules) => scheduled.metrics.record_arrival(rules.len(), duration),
+        }
         scheduled.group = group.clone();
         if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
             self.save();
@@ -247,6 +340,7 @@ impl RuleWorker {
         &self,
         group: &mut EvaluatedGroup,
         time_ns: i64,
+        arrived: Option<&BTreeSet<usize>>,
     ) -> Option<(CycleResult, HashMap<String, Duration>)> {
         let view = match self.store.view() {
             Ok(view) => view,
@@ -267,7 +361,10 @@ impl RuleWorker {
             templates: &self.settings.templates(),
             resend_delay_ns: self.settings.resend_delay_ns(),
         };
-        let result = group.evaluate(time_ns, &inputs);
+        let result = match arrived {
+            None => group.evaluate(time_ns, &inputs),
+            Some(rules) => group.evaluate_arrived(time_ns, &inputs, rules),
+        };
         Some((result, evaluator.durations.into_inner()))
     }
 
@@ -298,7 +395,7 @@ impl RuleWorker {
     fn retire_groups(&mut self) {
         for mut group in std::mem::take(&mut self.retired) {
             let time_ns = self.intake.now();
-            if let Some((result, _)) = self.evaluate_group(&mut group, time_ns) {
+            if let Some((result, _)) = self.evaluate_group(&mut group, time_ns, None) {
                 self.write(&group, &result);
             }
         }
@@ -324,6 +421,7 @@ impl RuleWorker {
             self.retired.push(group);
         }
         self.publish_all(reloaded.rules.problems().cloned().collect());
+        self.reset_arrivals();
         self.save();
         self.submit_all();
     }

@@ -30,6 +30,19 @@ impl OverlayEvaluator for StoreEvaluator<'_> {
         expression: &str,
         time_ns: i64,
     ) -> Result<Vec<RuleSample>, RuleQueryError> {
+        let mut found = Vec::new();
+        self.with_source(expression, &mut |evaluator| {
+            found = evaluator.instant_over(overlay, expression, time_ns)?;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn with_source(
+        &self,
+        expression: &str,
+        read: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError> {
         let began = Instant::now();
         let is_cancelled = || began.elapsed() > QUERY_TIMEOUT || self.control.is_stopping();
         let source = StoreSource::new(self.view).with_context(&is_cancelled);
@@ -39,9 +52,12 @@ impl OverlayEvaluator for StoreEvaluator<'_> {
             options: rule_promql_options(),
             context: &is_cancelled,
         };
-        let found = evaluator.instant_over(overlay, expression, time_ns);
+        let outcome = read(&evaluator);
         let mut durations = self.durations.borrow_mut();
-        *durations.entry(expression.to_owned()).or_default() += began.elapsed();
-        found
+        match durations.get_mut(expression) {
+            Some(duration) => *duration += began.elapsed(),
+            None => drop(durations.insert(expression.to_owned(), began.elapsed())),
+        }
+        outcome
     }
 }

@@ -67,10 +67,17 @@ impl WorkerControl {
         self.wake.notify_all();
     }
 
-    /// Ends a wait of the worker: alerts were received, or silences changed.
+    /// Ends a wait of the worker: rows arrived, alerts were received, or silences changed.
     pub(crate) fn wake(&self) {
         self.lock().is_woken = true;
         self.wake.notify_all();
+    }
+
+    /// Waits for this time, or until the role stops.
+    pub(crate) fn wait_stopping(&self, time: Duration) {
+        let is_running = |state: &mut ControlState| !state.is_stopping;
+        // The time ends the wait, too.
+        drop(self.wake.wait_timeout_while(self.lock(), time, is_running));
     }
 
     /// Lets the worker make a change of acknowledgements, and waits until it is durable.

@@ -117,6 +117,11 @@ pub trait Source: Sync {
         series.iter().enumerate().try_for_each(samples)
     }
 
+    /// Texts of a series after `range.start` and up to `range.end`, by time.
+    fn texts(&self, _series: &SeriesHandle, _range: Range<i64>) -> Result<Vec<(i64, String)>> {
+        Ok(Vec::new())
+    }
+
     /// Samples of a cumulative histogram in a range, as [`Source::samples`], as increments. The
     /// value is `None` if the source has no increments of them.
     fn increments(

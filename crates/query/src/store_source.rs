@@ -262,6 +262,22 @@ impl Source for StoreSource<'_> {
         Ok(())
     }
 
+    fn texts(&self, series: &SeriesHandle, range: Range<i64>) -> Result<Vec<(i64, String)>> {
+        let found = self.resolve_handles(&[series]);
+        let mut texts = Vec::new();
+        let mut memory = ReadMemory { context: self.context, bytes: 0 };
+        let mut grown = Ok(());
+        self.view.samples(&found[0], range, &mut |sample| {
+            let model::SampleValue::Text(text) = sample.value else { return };
+            if grown.is_ok() {
+                grown = memory.grow(READING_BYTES + text.len() as u64);
+                texts.push((sample.end, text));
+            }
+        })?;
+        grown?;
+        Ok(texts)
+    }
+
     fn increments(
         &self,
         series: &SeriesHandle,

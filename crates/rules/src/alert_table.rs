@@ -13,15 +13,17 @@
 //! * A notice is due when the state changed, and then each time more than the resend delay has
 //!   passed. The receiver may consider it resolved 4 × max(interval, resend delay) later.
 //!
-//! Not in Prometheus: missing data can hold an alert (see [`MissingData`]); acknowledgements with
-//! an expiry; a flapping counter; a transition number, which with the labels identifies a
-//! notification; and all of this survives a restart. The times of `for` and `keep_firing_for`
-//! exclude time without evaluations across a restart, because nobody saw the condition hold.
+//! Not in Prometheus: a severity, whose change is a transition; missing data can hold an alert (see
+//! [`MissingData`]); acknowledgements with an expiry; a flapping counter; a transition number,
+//! which with the labels identifies a notification; and all of this survives a restart. The times
+//! of `for` and `keep_firing_for` exclude time without evaluations across a restart, because nobody
+//! saw the condition hold.
 //!
 //! [`MissingData`]: crate::rule_file::MissingData
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use hist::Bracket;
 use query::LabelSet;
 
 use crate::flap_counter::FlapCounter;
@@ -69,6 +71,30 @@ pub struct AlertAcknowledgement {
     pub note: String,
 }
 
+/// Criterion of an own rule that holds, and what it measured.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CriterionHit {
+    /// Index in the list of the rule.
+    pub criterion: usize,
+    /// 1 (worst) to 5.
+    pub severity: u8,
+    /// Measured value.
+    pub value: Bracket,
+    /// Threshold in the unit of the value; `None` for texts and formulas.
+    pub threshold: Option<f64>,
+    /// Unit of value and threshold; empty if unknown.
+    pub unit: String,
+}
+
+/// Why an alert holds its state whatever its criteria say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HoldCause {
+    /// There is no data.
+    NoData,
+    /// The rule that it depends on fires at severity 1.
+    Parent,
+}
+
 /// Alert: one element of the result of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alert {
@@ -96,8 +122,14 @@ pub struct Alert {
     pub unknown_since_ns: Option<i64>,
     /// Acknowledgement.
     pub acknowledgement: Option<AlertAcknowledgement>,
-    /// Number of the last change of state, unique among the alerts of the rule.
+    /// Number of the last change of state or severity, unique among the alerts of the rule.
     pub transition: u64,
+    /// Criterion that holds, or did when there was data; `None` for a rule of Prometheus.
+    pub hit: Option<CriterionHit>,
+    /// When the severity last changed while the alert fired.
+    pub severity_changed_at_ns: Option<i64>,
+    /// Whether the parent of the rule holds the alert.
+    pub is_held: bool,
 }
 
 /// Element of the result of a rule, with the labels and annotations of the rule.
@@ -107,6 +139,7 @@ pub(crate) struct AlertElement {
     pub(crate) annotations: LabelMap,
     pub(crate) series: LabelSet,
     pub(crate) value: f64,
+    pub(crate) hit: Option<CriterionHit>,
 }
 
 /// Notice of a firing or resolved alert that is due.
@@ -165,8 +198,9 @@ pub struct AlertTable {
 pub(crate) struct AlertEvaluation<'a> {
     pub(crate) settings: &'a AlertSettings,
     pub(crate) elements: Vec<AlertElement>,
-    /// Series that have data; `None` if an absent element means that the condition does not hold.
-    pub(crate) presence: Option<&'a BTreeSet<LabelSet>>,
+    /// Why the alert of a series without an element holds its state; `None` if the condition does
+    /// not hold.
+    pub(crate) hold: &'a dyn Fn(&LabelSet) -> Option<HoldCause>,
     pub(crate) limit: usize,
     pub(crate) time_ns: i64,
 }
@@ -187,12 +221,20 @@ impl Alert {
             unknown_since_ns: None,
             acknowledgement: None,
             transition: 0,
+            hit: element.hit,
+            severity_changed_at_ns: None,
+            is_held: false,
         }
     }
 
     /// Whether there is no data, so that the state is the last known one.
     pub fn is_unknown(&self) -> bool {
         self.unknown_since_ns.is_some()
+    }
+
+    /// Severity of the criterion that holds.
+    pub fn severity(&self) -> Option<u8> {
+        self.hit.as_ref().map(|hit| hit.severity)
     }
 
     /// Whether somebody works on it.
@@ -206,9 +248,19 @@ impl Alert {
         }
         let Some(sent) = self.last_sent_at_ns else { return true };
         self.resolved_at_ns.is_some_and(|resolved| resolved > sent)
+            || self.severity_changed_at_ns.is_some_and(|changed| changed > sent)
             || sent.saturating_add(resend_delay_ns) < time_ns
             // The wall clock was set back: the receiver would wait in vain.
             || time_ns < sent
+    }
+
+    /// Keeps the state.
+    fn hold(&mut self, cause: HoldCause, time_ns: i64) {
+        self.is_held = cause == HoldCause::Parent;
+        match cause {
+            HoldCause::NoData => drop(self.unknown_since_ns.get_or_insert(time_ns)),
+            HoldCause::Parent => self.unknown_since_ns = None,
+        }
     }
 
     /// Handles an absent element. Returns whether the alert stays in the table.
@@ -316,7 +368,7 @@ impl AlertTable {
         &mut self,
         evaluation: AlertEvaluation<'_>,
     ) -> Result<(), AlertTableError> {
-        let AlertEvaluation { settings, elements, presence, limit, time_ns } = evaluation;
+        let AlertEvaluation { settings, elements, hold, limit, time_ns } = evaluation;
         let mut hits = BTreeSet::new();
         for element in &elements {
             if !hits.insert(element.labels.clone()) {
@@ -324,30 +376,36 @@ impl AlertTable {
                 return Err(AlertTableError::DuplicateLabels { labels });
             }
         }
-        elements.into_iter().for_each(|element| self.add(element, time_ns));
+        let severities = self.add_all(elements, time_ns);
         let mut transitions = self.transitions;
         let mut active_count = 0;
         self.alerts.retain(|labels, alert| {
             let before = alert.state;
             let is_kept = if hits.contains(labels) {
                 alert.keep_firing_since_ns = None;
-                alert.unknown_since_ns = None;
+                (alert.unknown_since_ns, alert.is_held) = (None, false);
                 true
             } else if alert.state != AlertState::Inactive
-                && presence.is_some_and(|present| !present.contains(&alert.series))
+                && let Some(cause) = hold(&alert.series)
             {
-                alert.unknown_since_ns.get_or_insert(time_ns);
+                alert.hold(cause, time_ns);
                 active_count += 1;
                 return true;
             } else {
-                alert.unknown_since_ns = None;
+                (alert.unknown_since_ns, alert.is_held) = (None, false);
                 alert.miss(settings.keep_firing_for_ns, time_ns)
             };
             if is_kept && alert.state != AlertState::Inactive {
                 active_count += 1;
                 alert.apply_for(settings.for_ns, time_ns);
             }
-            if is_kept && alert.state != before {
+            let has_new_severity = alert.state == AlertState::Firing
+                && before == AlertState::Firing
+                && severities.contains(labels);
+            if has_new_severity {
+                alert.severity_changed_at_ns = Some(time_ns);
+            }
+            if is_kept && (alert.state != before || has_new_severity) {
                 transitions += 1;
                 alert.transition = transitions;
             }
@@ -397,18 +455,26 @@ impl AlertTable {
         notices
     }
 
-    fn add(&mut self, element: AlertElement, time_ns: i64) {
-        match self.alerts.get_mut(&element.labels) {
-            Some(alert) if alert.state != AlertState::Inactive => {
-                alert.value = element.value;
-                alert.annotations = element.annotations;
-                alert.series = element.series;
-            }
-            _ => {
-                let labels = element.labels.clone();
-                self.alerts.insert(labels, Alert::new(element, time_ns));
+    /// Adds elements. Returns the labels of the active alerts whose severity is another one.
+    fn add_all(&mut self, elements: Vec<AlertElement>, time_ns: i64) -> BTreeSet<LabelSet> {
+        let mut severities = BTreeSet::new();
+        for element in elements {
+            let labels = element.labels.clone();
+            match self.alerts.get_mut(&labels) {
+                Some(alert) if alert.state != AlertState::Inactive => {
+                    let severity = alert.severity();
+                    alert.value = element.value;
+                    alert.annotations = element.annotations;
+                    alert.series = element.series;
+                    alert.hit = element.hit;
+                    if alert.severity() != severity {
+                        severities.insert(labels);
+                    }
+                }
+                _ => drop(self.alerts.insert(labels, Alert::new(element, time_ns))),
             }
         }
+        severities
     }
 
     /// Starts an evaluation, successful or not.

@@ -4,7 +4,7 @@
 
 use query::{LabelSet, StepValue};
 
-use crate::overlay::SampleOverlay;
+use crate::overlay::{SampleOverlay, SourceEvaluator};
 
 /// Element of an instant vector.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,4 +37,11 @@ pub trait OverlayEvaluator {
         expression: &str,
         time_ns: i64,
     ) -> Result<Vec<RuleSample>, RuleQueryError>;
+
+    /// Calls `read` with the stored samples, for the rule that reads this expression.
+    fn with_source(
+        &self,
+        expression: &str,
+        read: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError>;
 }

@@ -1,15 +1,23 @@
 //! Evaluation of a group: its rules in order, each over the results of those before it.
 
+mod own_alerts;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use query::{LabelSet, NAME, STALE_BITS, StepValue};
 
+use own_alerts::OwnStreams;
+
 use crate::alert_table::{
     AlertAcknowledgement, AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable,
+    HoldCause,
 };
 use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
+use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
+use crate::own::{OwnCondition, SharedWindows, StreamClocks};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
 
@@ -86,8 +94,12 @@ pub enum RuleHealth {
 /// Rule with its state.
 #[derive(Clone, Debug)]
 pub struct EvaluatedRule {
-    rule: Rule,
+    rule: Arc<Rule>,
     table: AlertTable,
+    /// Times of the rows of the streams of an own rule.
+    clocks: Arc<StreamClocks>,
+    /// Number of streams of an own rule.
+    stream_count: usize,
     written: BTreeSet<LabelSet>,
     health: RuleHealth,
 }
@@ -101,6 +113,11 @@ impl EvaluatedRule {
     /// Alerts; empty for a recording rule.
     pub fn alerts(&self) -> &AlertTable {
         &self.table
+    }
+
+    /// Number of streams that an own rule found in its last evaluation.
+    pub fn stream_count(&self) -> usize {
+        self.stream_count
     }
 
     /// Health.
@@ -133,8 +150,10 @@ impl EvaluatedGroup {
     pub fn new(mut group: RuleGroup, defaults: &GroupDefaults) -> EvaluatedGroup {
         let rules = std::mem::take(&mut group.rules);
         let evaluated = |rule| EvaluatedRule {
-            rule,
+            rule: Arc::new(rule),
             table: AlertTable::default(),
+            clocks: Arc::default(),
+            stream_count: 0,
             written: BTreeSet::new(),
             health: RuleHealth::Unknown,
         };
@@ -227,6 +246,41 @@ impl EvaluatedGroup {
     /// Evaluates all rules at a time.
     pub fn evaluate(&mut self, time_ns: i64, inputs: &CycleInputs<'_>) -> CycleResult {
         let missed_iterations = self.count_missed(time_ns);
+        let result = self.evaluate_some(time_ns, inputs, missed_iterations, &|_| true);
+        self.last_evaluation_ns = Some(time_ns);
+        result
+    }
+
+    /// Evaluates own rules between two scheduled evaluations, because rows of their streams
+    /// arrived, and the rules that read their states.
+    pub fn evaluate_arrived(
+        &mut self,
+        time_ns: i64,
+        inputs: &CycleInputs<'_>,
+        arrived: &BTreeSet<usize>,
+    ) -> CycleResult {
+        let mut names: BTreeSet<String> = BTreeSet::new();
+        let mut selected = arrived.clone();
+        // Rules follow those whose states they read.
+        for (index, EvaluatedRule { rule, .. }) in self.rules.iter().enumerate() {
+            let depends = |own: &Arc<OwnCondition>| {
+                own.dependencies().iter().any(|name| names.contains(*name))
+            };
+            if selected.contains(&index) || rule.own().is_some_and(depends) {
+                selected.insert(index);
+                names.insert(rule.name.clone());
+            }
+        }
+        self.evaluate_some(time_ns, inputs, 0, &|index| selected.contains(&index))
+    }
+
+    fn evaluate_some(
+        &mut self,
+        time_ns: i64,
+        inputs: &CycleInputs<'_>,
+        missed_iterations: u64,
+        is_selected: &dyn Fn(usize) -> bool,
+    ) -> CycleResult {
         let mut cycle = Cycle {
             inputs,
             limit: self.group.limit,
@@ -234,15 +288,17 @@ impl EvaluatedGroup {
             time_ns,
             written_at_ns: time_ns.saturating_sub(self.query_offset_ns),
             overlay: SampleOverlay::default(),
+            shared: SharedWindows::new(self.rules.iter().map(EvaluatedRule::rule)),
             result: CycleResult { missed_iterations, ..CycleResult::default() },
         };
-        for (index, rule) in self.rules.iter_mut().enumerate() {
-            cycle.evaluate_rule(index, rule);
+        let names = RuleNames::new(&self.rules);
+        for index in (0..self.rules.len()).filter(|index| is_selected(*index)) {
+            let states = names.states_for(&self.rules, index);
+            cycle.evaluate_rule(index, &mut self.rules[index], &states);
         }
         for labels in std::mem::take(&mut self.stale_series) {
             cycle.mark_stale(labels);
         }
-        self.last_evaluation_ns = Some(time_ns);
         cycle.result
     }
 
@@ -288,6 +344,13 @@ impl EvaluatedGroup {
         self.last_evaluation_ns = snapshot.last_evaluation_ns;
         self.stale_series = before.stale_series.clone();
         self.adopt(snapshot.rules);
+        let clocks: HashMap<&str, &Arc<StreamClocks>> =
+            before.rules.iter().map(|rule| (rule.rule.name.as_str(), &rule.clocks)).collect();
+        for rule in self.rules.iter_mut().filter(|rule| rule.rule.own().is_some()) {
+            if let Some(clocks) = clocks.get(rule.rule.name.as_str()) {
+                rule.clocks = Arc::clone(clocks);
+            }
+        }
     }
 
     /// `for` and alerts of each alerting rule.
@@ -328,20 +391,32 @@ struct Cycle<'a> {
     /// Evaluation time of expressions, and timestamp of samples.
     written_at_ns: i64,
     overlay: SampleOverlay,
+    /// Windows that several own rules read.
+    shared: SharedWindows,
     result: CycleResult,
 }
 
 impl Cycle<'_> {
-    fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule) {
-        let EvaluatedRule { rule, table, written, health } = rule;
+    fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule, states: &OtherRuleStates) {
+        let EvaluatedRule { rule, table, clocks, stream_count, written, health } = rule;
         let outcome = match &rule.kind {
             RuleKind::Recording => self.record(rule),
-            RuleKind::Alerting(settings) => self.alert(index, rule, settings, table),
+            RuleKind::Alerting(settings) => {
+                table.resume_clocks(self.time_ns, self.interval_ns);
+                let updated = match &settings.own {
+                    None => self.update_alerts(rule, settings, table),
+                    Some(own) => {
+                        let streams = OwnStreams { own, clocks, stream_count, states };
+                        self.update_own(rule, settings, streams, table)
+                    }
+                };
+                self.finish_alerts(index, settings, table, updated)
+            }
         };
         let (samples, error) = match outcome {
             Ok(samples) => (samples, None),
-            Err(RuleFailure { cause, samples: Some(samples) }) => (samples, Some(cause)),
-            Err(RuleFailure { cause, samples: None }) => {
+            Err(RuleFailure { cause, samples: Some(samples), .. }) => (samples, Some(cause)),
+            Err(RuleFailure { cause, samples: None, .. }) => {
                 *health = RuleHealth::Err(cause);
                 return;
             }
@@ -396,16 +471,16 @@ impl Cycle<'_> {
         Ok(samples.into_iter().collect())
     }
 
-    fn alert(
+    /// Notices and samples of the alerts after they were updated.
+    fn finish_alerts(
         &mut self,
         index: usize,
-        rule: &Rule,
         settings: &AlertSettings,
         table: &mut AlertTable,
+        updated: Result<(), RuleFailure>,
     ) -> Result<Vec<(LabelSet, StepValue)>, RuleFailure> {
-        table.resume_clocks(self.time_ns, self.interval_ns);
-        let mut failure = self.update_alerts(rule, settings, table).err();
-        if let Some(failure) = &mut failure {
+        let mut failure = updated.err();
+        if let Some(failure) = failure.as_mut().filter(|failure| !failure.is_partial) {
             if settings.missing_data == MissingData::Resolve {
                 return Err(RuleFailure::new(std::mem::take(&mut failure.cause)));
             }
@@ -417,7 +492,7 @@ impl Cycle<'_> {
         let samples = alert_samples(table);
         match failure {
             None => Ok(samples),
-            Some(RuleFailure { cause, .. }) => Err(RuleFailure { cause, samples: Some(samples) }),
+            Some(failure) => Err(RuleFailure { samples: Some(samples), ..failure }),
         }
     }
 
@@ -428,7 +503,7 @@ impl Cycle<'_> {
         table: &mut AlertTable,
     ) -> Result<(), RuleFailure> {
         let result = self.query(&rule.expression)?;
-        let presence = match &settings.missing_data {
+        let presence: Option<BTreeSet<LabelSet>> = match &settings.missing_data {
             MissingData::Resolve => None,
             MissingData::Hold { presence } => {
                 let found = self.query(presence)?;
@@ -436,10 +511,12 @@ impl Cycle<'_> {
             }
         };
         let elements = result.iter().map(|sample| self.element(rule, settings, sample)).collect();
+        let is_absent =
+            |series: &LabelSet| presence.as_ref().is_some_and(|present| !present.contains(series));
         let evaluation = AlertEvaluation {
             settings,
             elements,
-            presence: presence.as_ref(),
+            hold: &|series| is_absent(series).then_some(HoldCause::NoData),
             limit: self.limit,
             time_ns: self.time_ns,
         };
@@ -469,7 +546,7 @@ impl Cycle<'_> {
             .iter()
             .map(|(name, text)| (name.clone(), expand(text)))
             .collect::<LabelMap>();
-        AlertElement { labels, annotations, series, value: sample.number() }
+        AlertElement { labels, annotations, series, value: sample.number(), hit: None }
     }
 
     /// Adds a sample to the overlay and to the result. Returns whether it has no other value.
@@ -493,11 +570,13 @@ struct RuleFailure {
     cause: String,
     /// Samples to be written in spite of it.
     samples: Option<Vec<(LabelSet, StepValue)>>,
+    /// Whether the other streams were evaluated.
+    is_partial: bool,
 }
 
 impl RuleFailure {
     fn new(cause: String) -> RuleFailure {
-        RuleFailure { cause, samples: None }
+        RuleFailure { cause, samples: None, is_partial: false }
     }
 }
 

@@ -4,8 +4,8 @@
 //! epoch, as `i64`) and data are arguments, and the samples, notices and states that result are
 //! returned. A simulated clock is therefore a loop over numbers.
 //!
-//! 1. [`parse_rule_file`] reads the rule files of Prometheus and reports every problem with its
-//!    line and column.
+//! 1. [`parse_rule_file`] reads the rule files of Prometheus and of topdeck ([`OwnCondition`]), and
+//!    reports every problem with its line and column.
 //! 2. [`EvaluatedGroup`] evaluates the rules of a group in order. Later rules see the results of
 //!    earlier ones through a [`SampleOverlay`].
 //!    [`AlertTemplates`] expands labels and annotations ([`template`]).
@@ -21,7 +21,9 @@ mod flap_counter;
 mod for_state;
 mod group;
 mod memory_series;
+mod other_rules;
 mod overlay;
+mod own;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
@@ -31,7 +33,7 @@ mod yaml_fields;
 
 pub use alert_table::{
     Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
-    RESOLVED_RETENTION_NS,
+    CriterionHit, RESOLVED_RETENTION_NS,
 };
 pub use alert_templates::AlertTemplates;
 pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
@@ -42,6 +44,7 @@ pub use group::{
 };
 pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
+pub use own::OwnCondition;
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
     RuleKind, RuleProblem, parse_rule_file,

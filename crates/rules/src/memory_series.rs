@@ -1,14 +1,16 @@
-//! Gauges in memory, as a source of the query engine.
+//! Series in memory, as a source of the query engine: gauges and delta histograms.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
+use std::ops::{Bound, Range};
 
 use hist::Mixture;
+use hist::codec::header::Temporality;
 use model::{Selector, Series, SeriesKind};
 use query::{ColumnRead, LabelSet, NAME, SeriesHandle, SeriesPoint, Source, StepValue};
 use store::{NumberAggregate, TimeGrid};
 
-/// Series with their samples by time.
+/// Series with their samples by time. A series with distributions is a delta histogram, any other
+/// one a gauge.
 #[derive(Default)]
 pub struct MemorySeries(BTreeMap<LabelSet, BTreeMap<i64, StepValue>>);
 
@@ -17,23 +19,61 @@ impl MemorySeries {
     pub fn push(&mut self, labels: &LabelSet, time_ns: i64, value: StepValue) {
         self.0.entry(labels.clone()).or_default().insert(time_ns, value);
     }
+
+    fn samples_in(
+        &self,
+        labels: &LabelSet,
+        range: &Range<i64>,
+    ) -> impl Iterator<Item = (i64, &StepValue)> {
+        let bounds = (Bound::Excluded(range.start), Bound::Included(range.end.max(range.start)));
+        let samples = self.0.get(labels).into_iter().flat_map(move |held| held.range(bounds));
+        samples.map(|(time, value)| (*time, value))
+    }
+
+    fn kind(values: &BTreeMap<i64, StepValue>) -> SeriesKind {
+        match values.values().next() {
+            Some(StepValue::Distribution(_)) => SeriesKind::Histogram(Temporality::Delta),
+            _ => SeriesKind::Gauge,
+        }
+    }
+
+    /// A value for each column.
+    fn columns<T>(grid: TimeGrid, read: impl Fn(Range<i64>) -> T) -> ColumnRead<T> {
+        // A sample at a time belongs to the nanosecond before it.
+        let values = (0..grid.columns).map(|at| read(grid.column(at)));
+        ColumnRead { values: values.collect(), gaps: Vec::new() }
+    }
 }
 
 impl Source for MemorySeries {
     fn select(&self, selector: &Selector) -> query::Result<Vec<SeriesHandle>> {
-        let series = |labels: &LabelSet| {
-            Series::new(labels.name(), SeriesKind::Gauge)
+        let series = |labels: &LabelSet, kind| {
+            Series::new(labels.name(), kind)
                 .with_labels(labels.iter().filter(|(name, _)| *name != NAME))
         };
-        let matching =
-            self.0.keys().enumerate().filter(|(_, labels)| selector.matches(&series(labels)));
-        let handle = |(key, labels): (usize, &LabelSet)| SeriesHandle {
-            labels: labels.clone(),
-            kind: SeriesKind::Gauge,
-            unit: String::new(),
-            key,
+        let matching = self.0.iter().enumerate().filter(|(_, (labels, values))| {
+            selector.matches(&series(labels, MemorySeries::kind(values)))
+        });
+        let handle = |(key, (labels, values)): (usize, (&LabelSet, &BTreeMap<i64, StepValue>))| {
+            SeriesHandle {
+                labels: labels.clone(),
+                kind: MemorySeries::kind(values),
+                unit: String::new(),
+                key,
+            }
         };
         Ok(matching.map(handle).collect())
+    }
+
+    fn time_range(
+        &self,
+        series: &[SeriesHandle],
+        range: Range<i64>,
+    ) -> query::Result<Option<Range<i64>>> {
+        let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
+        let times: Vec<i64> = samples.map(|(time, _)| time).collect();
+        let first = times.iter().min().map(|time| time.saturating_sub(1));
+        Ok(first.zip(times.iter().max().copied()).map(|(start, end)| start..end))
     }
 
     fn samples(
@@ -41,35 +81,45 @@ impl Source for MemorySeries {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> query::Result<ColumnRead<SeriesPoint>> {
-        let samples = self.0.get(&series.labels).into_iter().flat_map(|held| {
-            let after = std::ops::Bound::Excluded(range.start);
-            let to = range.end.max(range.start);
-            held.range((after, std::ops::Bound::Included(to)))
-        });
-        let point = |(&time, value): (&i64, &StepValue)| SeriesPoint {
+        let point = |(time, value): (i64, &StepValue)| SeriesPoint {
             start: None,
             time,
             value: value.clone(),
         };
-        Ok(ColumnRead { values: samples.map(point).collect(), gaps: Vec::new() })
+        let values = self.samples_in(&series.labels, &range).map(point).collect();
+        Ok(ColumnRead { values, gaps: Vec::new() })
     }
 
     fn histograms(
         &self,
-        _: &[&SeriesHandle],
+        series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Mixture>> {
-        // All series are gauges, which have no distributions.
-        let values = (0..grid.columns).map(|_| Mixture::default()).collect();
-        Ok(ColumnRead { values, gaps: Vec::new() })
+        Ok(MemorySeries::columns(grid, |range| {
+            let mut merged = Mixture::default();
+            let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
+            for (_, value) in samples {
+                let StepValue::Distribution(mixture) = value else { continue };
+                for part in mixture.parts() {
+                    merged.add(part).expect("BUG: the histograms of tests can be merged");
+                }
+            }
+            merged
+        }))
     }
 
     fn numbers(
         &self,
-        _: &[&SeriesHandle],
+        series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
-        // PromQL reads the samples of gauges.
-        Ok(ColumnRead { values: (0..grid.columns).map(|_| None).collect(), gaps: Vec::new() })
+        Ok(MemorySeries::columns(grid, |range| {
+            let samples = series.iter().flat_map(|handle| self.samples_in(&handle.labels, &range));
+            let numbers = samples.filter_map(|(_, value)| value.number());
+            numbers.map(NumberAggregate::of_number).reduce(|mut merged, next| {
+                merged.add(&next);
+                merged
+            })
+        }))
     }
 }

@@ -104,6 +104,14 @@ impl OverlayEvaluator for SourceEvaluator<'_> {
             }
         }
     }
+
+    fn with_source(
+        &self,
+        _: &str,
+        read: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError> {
+        read(self)
+    }
 }
 
 /// Source with an overlay. Histograms and sums per column, which only CAQL reads of gauges, are
@@ -256,5 +264,9 @@ impl Source for OverlaySource<'_> {
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
         self.source.numbers(&stored_references(series), grid)
+    }
+
+    fn texts(&self, series: &SeriesHandle, range: Range<i64>) -> query::Result<Vec<(i64, String)>> {
+        self.source.texts(series, range)
     }
 }

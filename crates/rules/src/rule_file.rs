@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use query::promql;
 
+use crate::own::{OwnCondition, parse_toml_rule_file};
 pub use crate::yaml::FilePosition;
 use crate::yaml::{YamlNode, YamlValue, parse_yaml};
 use crate::yaml_fields::Fields;
@@ -65,7 +66,7 @@ pub struct Rule {
     pub position: FilePosition,
     /// Recorded metric or name of the alert.
     pub name: String,
-    /// PromQL expression.
+    /// PromQL expression; of an own rule, what it reads.
     pub expression: String,
     /// Labels of the group and the rule; templates if the rule is an alerting one.
     pub labels: LabelMap,
@@ -93,6 +94,8 @@ pub struct AlertSettings {
     pub annotations: LabelMap,
     /// Effect of missing data.
     pub missing_data: MissingData,
+    /// Condition of an own rule; `None`: an alert for each element of the result.
+    pub own: Option<Arc<OwnCondition>>,
 }
 
 /// Effect of missing data and query errors on an alert.
@@ -143,6 +146,11 @@ impl fmt::Display for RuleProblem {
 }
 
 impl Rule {
+    /// Condition of an own rule.
+    pub fn own(&self) -> Option<&Arc<OwnCondition>> {
+        self.alert_settings()?.own.as_ref()
+    }
+
     /// Settings of an alerting rule.
     pub fn alert_settings(&self) -> Option<&AlertSettings> {
         match &self.kind {
@@ -152,8 +160,12 @@ impl Rule {
     }
 }
 
-/// Parses and checks a rule file.
+/// Parses and checks a rule file: one of topdeck if its name ends with `.toml`, otherwise one of
+/// Prometheus.
 pub fn parse_rule_file(file: &str, text: &str, options: &promql::Options) -> RuleFile {
+    if file.ends_with(".toml") {
+        return parse_toml_rule_file(file, text, options);
+    }
     let mut parser = RuleFileParser { options, problems: ProblemList::new(file) };
     let groups = parser.parse(text);
     RuleFile { groups, problems: parser.problems.into_sorted() }
@@ -314,8 +326,13 @@ impl RuleFileParser<'_> {
                 let position = fields.entry_position("annotations", MISSING_DATA_ANNOTATION);
                 let text = expression.as_deref().unwrap_or("");
                 let missing_data = self.missing_data(setting.as_deref(), text, position);
-                let settings =
-                    AlertSettings { for_ns, keep_firing_for_ns, annotations, missing_data };
+                let settings = AlertSettings {
+                    for_ns,
+                    keep_firing_for_ns,
+                    annotations,
+                    missing_data,
+                    own: None,
+                };
                 (name, RuleKind::Alerting(settings))
             }
         };

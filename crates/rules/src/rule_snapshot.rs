@@ -1,11 +1,12 @@
 //! Stored state of rule groups: text, one fact per line, for a file that is replaced atomically.
 //!
 //! ```text
-//! topdeck alert states 1
+//! topdeck alert states 2
 //! group FILE NAME EVALUATED MISSED
 //! rule NAME TRANSITIONS             of the preceding group
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
+//! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
 //! flaps CHANGES FIRING
 //! written
 //! label NAME VALUE                  of the preceding rule, alert, flaps or written line
@@ -19,16 +20,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::str::FromStr;
 
+use hist::Bracket;
 use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 use query::LabelSet;
 
-use crate::alert_table::{Alert, AlertAcknowledgement, AlertState, AlertTable};
+use crate::alert_table::{Alert, AlertAcknowledgement, AlertState, AlertTable, CriterionHit};
 use crate::flap_counter::FlapCounter;
 use crate::rule_file::LabelMap;
 
 const TITLE: &str = "topdeck alert states ";
-/// Format version that is written, and the only one that is read.
-pub const SNAPSHOT_VERSION: u32 = 1;
+/// Format version that is written.
+pub const SNAPSHOT_VERSION: u32 = 2;
+/// Oldest version that is read: it has no line `criterion`.
+const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,7 +94,7 @@ pub fn decode_snapshots(text: &str) -> Result<Vec<GroupSnapshot>, SnapshotError>
     let (body, last) = split_last_line(text);
     let title = body.lines().next().and_then(|line| line.strip_prefix(TITLE));
     let version = title.ok_or(SnapshotError::Title)?;
-    if version != SNAPSHOT_VERSION.to_string() {
+    if !(OLDEST_VERSION..=SNAPSHOT_VERSION).any(|known| version == known.to_string()) {
         return Err(SnapshotError::Version { found: version.to_owned() });
     }
     if last != checksum_line(body) {
@@ -153,6 +157,18 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
     if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
         let (by, note) = (escape_word(by), escape_word(note));
         _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
+    }
+    if let Some(CriterionHit { criterion, severity, value, threshold, unit }) = &alert.hit {
+        let [lower, estimate, upper] =
+            [value.lower, value.estimate, value.upper].map(|number| number.to_bits());
+        let threshold = threshold.map_or("-".to_owned(), |it| format!("{:016x}", it.to_bits()));
+        let changed = optional(alert.severity_changed_at_ns);
+        let unit = escape_word(unit);
+        _ = writeln!(
+            text,
+            "criterion {criterion} {severity} {lower:016x} {estimate:016x} {upper:016x} \
+             {threshold} {unit} {changed}"
+        );
     }
 }
 
@@ -224,6 +240,13 @@ impl SnapshotReader {
                     by: unescape_word(by)?,
                     note: unescape_word(note)?,
                 });
+                Some(())
+            }
+            "criterion" => {
+                let SnapshotItem::Alert(alert) = &mut self.item else { return None };
+                let (hit, changed_at_ns) = parse_criterion(rest)?;
+                alert.hit = Some(hit);
+                alert.severity_changed_at_ns = changed_at_ns;
                 Some(())
             }
             _ => {
@@ -305,7 +328,7 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         state: states.into_iter().find(|known| known.text() == state)?,
         annotations: LabelMap::new(),
         series: LabelSet::default(),
-        value: f64::from_bits(u64::from_str_radix(value, 16).ok()?),
+        value: parse_bits(value)?,
         active_at_ns: parse_number(active)?,
         fired_at_ns: parse_optional(fired)?,
         resolved_at_ns: parse_optional(resolved)?,
@@ -315,7 +338,34 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         unknown_since_ns: parse_optional(unknown)?,
         acknowledgement: None,
         transition: parse_number(transition)?,
+        hit: None,
+        severity_changed_at_ns: None,
+        is_held: false,
     })
+}
+
+/// Criterion, and when the severity changed.
+fn parse_criterion(rest: &str) -> Option<(CriterionHit, Option<i64>)> {
+    let [index, severity, lower, estimate, upper, threshold, unit, changed] = split_words(rest)?;
+    let hit = CriterionHit {
+        criterion: parse_number(index)?,
+        severity: parse_number(severity).filter(|severity| (1..=5).contains(severity))?,
+        value: Bracket {
+            lower: parse_bits(lower)?,
+            estimate: parse_bits(estimate)?,
+            upper: parse_bits(upper)?,
+        },
+        threshold: match threshold {
+            "-" => None,
+            word => Some(parse_bits(word)?),
+        },
+        unit: unescape_word(unit)?,
+    };
+    Some((hit, parse_optional(changed)?))
+}
+
+fn parse_bits(word: &str) -> Option<f64> {
+    u64::from_str_radix(word, 16).ok().map(f64::from_bits)
 }
 
 fn insert(labels: &mut LabelMap, rest: &str) -> Option<()> {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use collect::staleness::{mark_series_stale, marker_series};
+use collect::staleness::{mark_series_retired, marker_series};
 use intake::{IngestWriter, Intake, PendingAck, SeriesKeyEncoding};
 use model::{SampleValue, SeriesKind};
 use store::{ReadView, SeriesEntryRef};
@@ -112,7 +112,7 @@ fn append_markers(
     let now = intake.now();
     for (found, end) in found.iter().zip(ends) {
         let at = now.max(end.saturating_add(1));
-        mark_series_stale(model::Series::clone(&found.series), at, &mut batch)
+        mark_series_retired(model::Series::clone(&found.series), at, &mut batch)
             .map_err(|error| failed(&error))?;
         if batch.is_half_full() {
             append(std::mem::replace(&mut batch, writer()))?;

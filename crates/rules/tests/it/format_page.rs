@@ -60,12 +60,35 @@ fn states_round_trip_and_any_flipped_bit_is_detected() {
 
 #[test]
 fn a_newer_version_is_named() {
-    let found = decode_snapshots("topdeck alert states 2\nwhatever\n");
-    assert_eq!(found, Err(SnapshotError::Version { found: "2".to_owned() }));
+    let found = decode_snapshots("topdeck alert states 3\nwhatever\n");
+    assert_eq!(found, Err(SnapshotError::Version { found: "3".to_owned() }));
     assert_eq!(
         found.unwrap_err().to_string(),
-        "cannot read alert states: found version 2, expected 1"
+        "cannot read alert states: found version 3, expected 2"
     );
+}
+
+#[test]
+fn states_of_version_1_are_read() {
+    let text = encode_snapshots(&example()).replace("states 2\n", "states 1\n");
+    let (body, _) = text.split_once("checksum ").expect("the last line");
+    let text = format!("{body}{}", model::text_file::checksum_line(body));
+    assert_eq!(decode_snapshots(&text), Ok(example()));
+}
+
+/// The line of an own rule is not in the example, which is one of Prometheus.
+#[test]
+fn the_page_documents_the_line_of_own_rules() {
+    let rule = "[[rule]]\nname = \"Own\"\nselect = \"up\"\n[[rule.criteria]]\nseverity = 2\n\
+                equals = 0\n";
+    let mut node = SimulatedNode::new(rule);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    let snapshots = vec![node.group.snapshot()];
+    let text = encode_snapshots(&snapshots);
+    assert!(text.contains("\ncriterion 0 2 "), "{text}");
+    assert!(PAGE.contains("| `criterion INDEX SEVERITY"));
+    assert_eq!(decode_snapshots(&text), Ok(snapshots));
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! A simulated node: a clock, series in memory, one rule file.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
+use hist::{Histogram, Mixture};
 use query::promql::parse_series_labels;
 use query::{LabelSet, Settings, StepValue, is_stale, promql};
 use rules::{
@@ -34,6 +36,17 @@ impl OverlayEvaluator for FailingEvaluator<'_> {
             false => self.evaluator.instant_over(overlay, expression, time_ns),
         }
     }
+
+    fn with_source(
+        &self,
+        _: &str,
+        read: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError> {
+        match self.is_failing {
+            true => Err(RuleQueryError("the store is not available".to_owned())),
+            false => read(&self.evaluator),
+        }
+    }
 }
 
 /// Simulated node with one group.
@@ -45,8 +58,10 @@ pub(crate) struct SimulatedNode {
     pub(crate) resend_delay_ns: i64,
 }
 
+/// Parses a file of own rules or of Prometheus.
 pub(crate) fn parse(text: &str) -> RuleFile {
-    parse_rule_file("rules.yml", text, &promql::Options::default())
+    let name = if text.contains("[[rule") { "rules.toml" } else { "rules.yml" };
+    parse_rule_file(name, text, &promql::Options::default())
 }
 
 /// Group of a file without errors.
@@ -88,6 +103,14 @@ impl SimulatedNode {
         self.series.push(&labels(series), self.time_ns, StepValue::Number(value));
     }
 
+    /// Stores a distribution at the current time.
+    pub(crate) fn record(&mut self, series: &str, values: impl IntoIterator<Item = f64>) {
+        let mut histogram = Histogram::default();
+        values.into_iter().for_each(|value| histogram.record(value));
+        let value = StepValue::Distribution(Arc::new(Mixture::from(histogram)));
+        self.series.push(&labels(series), self.time_ns, value);
+    }
+
     /// Ends a series.
     pub(crate) fn end(&mut self, series: &str) {
         self.set(series, f64::from_bits(query::STALE_BITS));
@@ -95,6 +118,19 @@ impl SimulatedNode {
 
     /// Evaluates at the current time and stores what was written.
     pub(crate) fn evaluate(&mut self) -> CycleResult {
+        self.evaluate_by(|group, time_ns, inputs| group.evaluate(time_ns, inputs))
+    }
+
+    /// Evaluates the rules whose rows arrived.
+    pub(crate) fn evaluate_arrived(&mut self, rules: &[usize]) -> CycleResult {
+        let arrived = rules.iter().copied().collect();
+        self.evaluate_by(|group, time_ns, inputs| group.evaluate_arrived(time_ns, inputs, &arrived))
+    }
+
+    fn evaluate_by(
+        &mut self,
+        evaluate: impl Fn(&mut EvaluatedGroup, i64, &CycleInputs<'_>) -> CycleResult,
+    ) -> CycleResult {
         let settings = Settings::default();
         let options = promql::Options::default();
         let evaluator = SourceEvaluator {
@@ -109,7 +145,7 @@ impl SimulatedNode {
             templates: &AlertTemplates::default(),
             resend_delay_ns: self.resend_delay_ns,
         };
-        let result = self.group.evaluate(self.time_ns, &inputs);
+        let result = evaluate(&mut self.group, self.time_ns, &inputs);
         for write in &result.writes {
             self.series.push(&write.labels, write.time_ns, write.value.clone());
         }

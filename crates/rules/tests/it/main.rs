@@ -1,14 +1,17 @@
 //! Integration tests on a simulated clock: rule files, traps of Prometheus' semantics, the cases of
-//! its alert generator compliance suite, and a comparison with a slow model.
+//! its alert generator compliance suite, own rules, and a comparison with a slow model.
 
 mod compliance;
 mod damaged_files;
 mod extensions;
 mod format_page;
 mod harness;
+mod own_rule_files;
+mod own_rules;
 mod random_alerts;
 mod rule_files;
 mod rule_tests;
+mod shape_changes;
 mod template_bounds;
 mod template_golden;
 mod traps;

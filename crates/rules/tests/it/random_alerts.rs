@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use query::{LabelSet, StepValue, promql};
 use rules::{
     AlertState, AlertTemplates, CycleInputs, EvaluatedGroup, GroupDefaults, OverlayEvaluator,
-    RESOLVED_RETENTION_NS, RuleQueryError, RuleSample, SampleOverlay, decode_snapshots,
-    encode_snapshots, parse_rule_file,
+    RESOLVED_RETENTION_NS, RuleQueryError, RuleSample, SampleOverlay, SourceEvaluator,
+    decode_snapshots, encode_snapshots, parse_rule_file,
 };
 
 use crate::harness::{MINUTE, SECOND, START};
@@ -67,6 +67,14 @@ impl OverlayEvaluator for ScriptedEvaluator {
             value: StepValue::Number(1.0),
         };
         Ok(found.map(sample).collect())
+    }
+
+    fn with_source(
+        &self,
+        _: &str,
+        _: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError> {
+        Err(RuleQueryError("the script has no source".to_owned()))
     }
 }
 

@@ -21,6 +21,13 @@ pub struct SelectedSeries {
     pub kind: SeriesKind,
 }
 
+impl SelectedSeries {
+    /// ID of the series.
+    pub fn id(&self) -> SeriesId {
+        self.id
+    }
+}
+
 impl AsRef<SelectedSeries> for SelectedSeries {
     fn as_ref(&self) -> &SelectedSeries {
         self

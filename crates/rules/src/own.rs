@@ -1,0 +1,96 @@
+//! Own rules: criteria on the streams of a selector, of a query, or of other rules.
+//!
+//! An own rule is an alerting rule of a group like those of Prometheus: the same table holds its
+//! alerts, and the same snapshot carries them across a restart. Only its condition is another one:
+//! for each stream, the first criterion of a list that certainly holds gives the severity. A stream
+//! without data, or whose values cannot be read, resolves nothing.
+
+mod absence;
+mod criterion;
+mod evaluation;
+mod formula;
+mod rule_order;
+mod rule_table;
+mod shape_change;
+mod shared_windows;
+mod stream_reader;
+mod toml_file;
+
+pub(crate) use absence::StreamClocks;
+pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
+pub(crate) use shared_windows::SharedWindows;
+pub(crate) use toml_file::parse_toml_rule_file;
+
+use model::Selector;
+use query::Language;
+
+use criterion::Criterion;
+use formula::Formula;
+
+/// Condition of an own rule.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OwnCondition {
+    pub(crate) source: RuleSource,
+    /// Length of the window before the time of an evaluation.
+    pub(crate) window_ns: i64,
+    /// Labels by which series are merged; `None`: each series is a stream.
+    pub(crate) by: Option<Vec<String>>,
+    /// Number of values in the window below which nothing is known.
+    pub(crate) min_count: u64,
+    /// In order: the first one that holds gives the severity.
+    pub(crate) criteria: Vec<Criterion>,
+    /// Rule that holds this one while it fires at severity 1.
+    pub(crate) parent: Option<String>,
+}
+
+/// What an own rule reads.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum RuleSource {
+    /// Stored series.
+    Selector(Selector),
+    /// Result of a query.
+    Query(Language),
+    /// States of other rules of the file.
+    Formula(Formula),
+}
+
+impl OwnCondition {
+    /// Selector of the series; `None` for a query or a formula.
+    pub fn selector(&self) -> Option<&Selector> {
+        match &self.source {
+            RuleSource::Selector(selector) => Some(selector),
+            RuleSource::Query(_) | RuleSource::Formula(_) => None,
+        }
+    }
+
+    /// Whether it reads series of a selector, so that it can be evaluated when rows arrive.
+    pub fn has_selector(&self) -> bool {
+        self.selector().is_some()
+    }
+
+    /// A criterion in words, such as `p99 above 250ms within 5min`.
+    pub fn criterion_text(&self, index: usize) -> String {
+        self.criteria.get(index).map_or_else(String::new, |criterion| criterion.text.clone())
+    }
+
+    /// Rule that holds this one while it fires at severity 1.
+    pub fn parent(&self) -> Option<&str> {
+        self.parent.as_deref()
+    }
+
+    /// Names of the rules of its formula.
+    pub(crate) fn operands(&self) -> Vec<&str> {
+        let mut names = Vec::new();
+        if let RuleSource::Formula(formula) = &self.source {
+            formula.each_name(&mut |name| names.push(name));
+        }
+        names
+    }
+
+    /// Names of the rules whose states it reads.
+    pub(crate) fn dependencies(&self) -> Vec<&str> {
+        let mut names = self.operands();
+        names.extend(self.parent.as_deref());
+        names
+    }
+}

@@ -1,0 +1,473 @@
+//! Tables `[[rule]]` and `[[rule.criteria]]` of a rule file, before and after their check.
+
+use std::collections::BTreeMap;
+
+use collect::{DURATION_EXPECTED, Quantity, parse_duration};
+use model::Selector;
+use query::{Language, QueryRequest, Settings, execute, promql};
+use regex::Regex;
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::criterion::{
+    ComparisonKind, Criterion, Measure, NumberMeasure, TextPattern, ThresholdComparison,
+};
+use super::formula::Formula;
+use super::{OwnCondition, RuleSource};
+use crate::memory_series::MemorySeries;
+use crate::rule_file::{AlertSettings, LabelMap, MissingData};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// Window of a rule that sets none.
+const WINDOW_NS: i64 = 300 * SECOND_NS;
+/// Bounds of a window.
+const WINDOW_MIN_NS: i64 = SECOND_NS;
+const WINDOW_MAX_NS: i64 = 31 * 86_400 * SECOND_NS;
+/// Share of requests that must have moved, if a shape criterion sets none.
+const MIN_SHIFT: f64 = 0.005;
+
+/// A rule as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleTable {
+    pub(super) name: Spanned<String>,
+    select: Option<Spanned<String>>,
+    promql: Option<Spanned<String>>,
+    caql: Option<Spanned<String>>,
+    formula: Option<Spanned<String>>,
+    by: Option<Vec<String>>,
+    window: Option<Spanned<String>>,
+    min_count: Option<Spanned<u64>>,
+    #[serde(rename = "for")]
+    for_: Option<Spanned<String>>,
+    keep_firing_for: Option<Spanned<String>>,
+    parent: Option<Spanned<String>>,
+    severity: Option<Spanned<u8>>,
+    #[serde(default)]
+    criteria: Vec<Spanned<CriterionTable>>,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    #[serde(default)]
+    links: BTreeMap<String, String>,
+    note: Option<String>,
+    runbook_url: Option<String>,
+}
+
+/// A criterion as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CriterionTable {
+    severity: Spanned<u8>,
+    quantile: Option<Spanned<f64>>,
+    count_above: Option<Spanned<Amount>>,
+    share_above: Option<Spanned<Amount>>,
+    statistic: Option<Spanned<String>>,
+    text: Option<Spanned<String>>,
+    text_changes: Option<Spanned<bool>>,
+    absent: Option<Spanned<bool>>,
+    after: Option<Spanned<String>>,
+    shape_of: Option<Spanned<String>>,
+    min_shift: Option<Spanned<Amount>>,
+    above: Option<Spanned<Amount>>,
+    below: Option<Spanned<Amount>>,
+    at_least: Option<Spanned<Amount>>,
+    at_most: Option<Spanned<Amount>>,
+    equals: Option<Spanned<Amount>>,
+}
+
+/// A number, or a text with a unit: `0.25`, `"250ms"`, `"1%"`.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Amount {
+    Integer(i64),
+    Float(f64),
+    Text(String),
+}
+
+impl Amount {
+    fn text(&self) -> String {
+        match self {
+            Amount::Integer(number) => number.to_string(),
+            Amount::Float(number) => number.to_string(),
+            Amount::Text(text) => text.clone(),
+        }
+    }
+
+    fn quantity(&self) -> Option<Quantity> {
+        let text = self.text();
+        match text.trim().strip_suffix('%') {
+            None => Quantity::parse(&text),
+            Some(percent) => {
+                let percent: f64 = percent.trim().parse().ok()?;
+                Quantity::parse(&(percent / 100.0).to_string())
+            }
+        }
+    }
+}
+
+/// Problem at a byte of the file.
+#[derive(Debug)]
+pub(super) struct TableProblem {
+    pub(super) byte: usize,
+    pub(super) message: String,
+}
+
+type TableResult<T> = Result<T, TableProblem>;
+
+fn problem<T, V>(at: &Spanned<V>, message: impl Into<String>) -> TableResult<T> {
+    Err(TableProblem { byte: at.span().start, message: message.into() })
+}
+
+fn duration(written: &Spanned<String>) -> TableResult<i64> {
+    let text = written.get_ref();
+    match parse_duration(text) {
+        Some(ns) => Ok(ns),
+        None => problem(written, format!("found {text:?}, {DURATION_EXPECTED}")),
+    }
+}
+
+/// A duration that may be 0.
+fn delay(written: Option<&Spanned<String>>) -> TableResult<i64> {
+    match written {
+        None => Ok(0),
+        Some(text) if matches!(text.get_ref().trim(), "0" | "0s") => Ok(0),
+        Some(text) => duration(text),
+    }
+}
+
+fn quantity(key: &str, written: &Spanned<Amount>) -> TableResult<Quantity> {
+    match written.get_ref().quantity() {
+        Some(quantity) => Ok(quantity),
+        None => {
+            let found = written.get_ref().text();
+            problem(
+                written,
+                format!(
+                    "{key}: found {found:?}, expected a number such as 0.25, \"250ms\" or \"1%\""
+                ),
+            )
+        }
+    }
+}
+
+fn severity(written: &Spanned<u8>) -> TableResult<u8> {
+    match *written.get_ref() {
+        found @ 1..=5 => Ok(found),
+        found => problem(written, format!("severity: found {found}, expected 1 (worst) to 5")),
+    }
+}
+
+/// A rule after its check.
+pub(super) struct CheckedRule {
+    pub(super) expression: String,
+    pub(super) settings: AlertSettings,
+}
+
+impl RuleTable {
+    pub(super) fn check(&self, options: &promql::Options) -> TableResult<CheckedRule> {
+        if self.name.get_ref().is_empty() {
+            return problem(&self.name, "the name of a rule is empty");
+        }
+        let window_ns = self.window()?;
+        let (expression, source) = self.source(options)?;
+        let is_formula = matches!(source, RuleSource::Formula(_));
+        let criteria = match is_formula {
+            true => vec![self.formula_criterion(&expression)?],
+            false => self.criteria(&expression, window_ns, &source)?,
+        };
+        let own = OwnCondition {
+            source,
+            window_ns,
+            by: self.by.clone(),
+            min_count: self.min_count.as_ref().map_or(1, |count| *count.get_ref()).max(1),
+            criteria,
+            parent: self.parent.as_ref().map(|parent| parent.get_ref().clone()),
+        };
+        let settings = AlertSettings {
+            for_ns: delay(self.for_.as_ref())?,
+            keep_firing_for_ns: delay(self.keep_firing_for.as_ref())?,
+            annotations: self.annotations(),
+            missing_data: MissingData::Hold { presence: expression.clone() },
+            own: Some(own.into()),
+        };
+        Ok(CheckedRule { expression, settings })
+    }
+
+    fn window(&self) -> TableResult<i64> {
+        let Some(written) = &self.window else { return Ok(WINDOW_NS) };
+        let window_ns = duration(written)?;
+        match (WINDOW_MIN_NS..=WINDOW_MAX_NS).contains(&window_ns) {
+            true => Ok(window_ns),
+            false => problem(written, "window: expected 1 s to 31 d"),
+        }
+    }
+
+    fn source(&self, options: &promql::Options) -> TableResult<(String, RuleSource)> {
+        let written = [
+            ("select", &self.select),
+            ("promql", &self.promql),
+            ("caql", &self.caql),
+            ("formula", &self.formula),
+        ];
+        let mut set = written.iter().filter_map(|(key, text)| Some((*key, text.as_ref()?)));
+        let Some((key, text)) = set.next() else {
+            return problem(
+                &self.name,
+                "the rule reads nothing; set select, promql, caql or formula",
+            );
+        };
+        if let Some((other, at)) = set.next() {
+            return problem(at, format!("found both {key} and {other}; remove one"));
+        }
+        let failed = |cause: String| TableProblem {
+            byte: text.span().start,
+            message: format!("cannot parse {key}: {cause}"),
+        };
+        let query = text.get_ref();
+        let source = match key {
+            "select" => {
+                let selector = Selector::parse(query).map_err(|error| failed(error.to_string()))?;
+                RuleSource::Selector(selector)
+            }
+            "formula" => RuleSource::Formula(Formula::parse(query).map_err(failed)?),
+            "promql" => {
+                promql::parse(query, options).map_err(|error| failed(error.to_string()))?;
+                RuleSource::Query(Language::PromQl)
+            }
+            _ => {
+                check_caql(query, options).map_err(|error| failed(error.to_string()))?;
+                RuleSource::Query(Language::Caql)
+            }
+        };
+        if self.by.is_some() && matches!(source, RuleSource::Query(_)) {
+            return problem(text, format!("{key} with by; aggregate in the query, or use select"));
+        }
+        Ok((query.clone(), source))
+    }
+
+    fn formula_criterion(&self, formula: &str) -> TableResult<Criterion> {
+        if let Some(first) = self.criteria.first() {
+            return problem(first, "a formula has no criteria; set severity of the rule");
+        }
+        let severity = self.severity.as_ref().map_or(Ok(2), severity)?;
+        Ok(Criterion { severity, measure: Measure::Formula, text: formula.to_owned() })
+    }
+
+    fn criteria(
+        &self,
+        expression: &str,
+        window_ns: i64,
+        source: &RuleSource,
+    ) -> TableResult<Vec<Criterion>> {
+        if let Some(severity) = &self.severity {
+            return problem(severity, "severity is a key of [[rule.criteria]], or of a formula");
+        }
+        if self.criteria.is_empty() {
+            return problem(&self.name, "the rule has no criteria; add [[rule.criteria]]");
+        }
+        let window = render_duration(window_ns);
+        let text = |measure: String| match source {
+            RuleSource::Selector(_) => format!("{measure} of {expression} within {window}"),
+            _ => format!("{measure} of {expression}"),
+        };
+        let is_selector = matches!(source, RuleSource::Selector(_));
+        self.criteria.iter().map(|criterion| criterion_of(criterion, is_selector, &text)).collect()
+    }
+
+    fn annotations(&self) -> LabelMap {
+        let mut annotations: LabelMap = self.links.clone();
+        let texts = [("note", &self.note), ("runbook_url", &self.runbook_url)];
+        for (name, text) in texts {
+            annotations.extend(text.clone().map(|text| (name.to_owned(), text)));
+        }
+        annotations
+    }
+}
+
+/// Plans a CAQL query, and evaluates it over nothing.
+fn check_caql(text: &str, options: &promql::Options) -> query::Result<()> {
+    let (start, end, step) = (0, WINDOW_NS, WINDOW_NS);
+    let (language, options) = (Language::Caql, *options);
+    let request = QueryRequest { text, language, start, end, step, options };
+    execute(&MemorySeries::default(), &request, &Settings::default(), &|| false).map(drop)
+}
+
+/// A duration as it is written in a file: `5min`.
+fn render_duration(ns: i64) -> String {
+    let units = [(86_400, "d"), (3600, "h"), (60, "min"), (1, "s")];
+    let whole = units.iter().find(|(seconds, _)| ns % (seconds * SECOND_NS) == 0);
+    match whole {
+        Some((seconds, unit)) => format!("{}{unit}", ns / (seconds * SECOND_NS)),
+        None => format!("{}ms", ns / 1_000_000),
+    }
+}
+
+fn criterion_of(
+    written: &Spanned<CriterionTable>,
+    is_selector: bool,
+    text: &dyn Fn(String) -> String,
+) -> TableResult<Criterion> {
+    let table = written.get_ref();
+    let severity = severity(&table.severity)?;
+    let (measure, words) = table.measure(written, is_selector)?;
+    Ok(Criterion { severity, measure, text: text(words) })
+}
+
+impl CriterionTable {
+    /// The measure, and its text.
+    fn measure(
+        &self,
+        at: &Spanned<CriterionTable>,
+        is_selector: bool,
+    ) -> TableResult<(Measure, String)> {
+        let comparison = self.comparison(at)?;
+        let special = self.special_measure(is_selector)?;
+        let numbers = self.number_measures()?;
+        if usize::from(special.is_some()) + numbers.len() > 1 {
+            return problem(at, "the criterion has two measures; write two criteria");
+        }
+        match (special, comparison) {
+            (Some(measure), None) => Ok(measure),
+            (Some(_), Some((_, key, _))) => {
+                problem(at, format!("{key} does not belong to this criterion; remove it"))
+            }
+            (None, None) => problem(
+                at,
+                "the criterion compares nothing; set above, below, at_least, at_most or equals",
+            ),
+            (None, Some((comparison, _, words))) => {
+                let first = numbers.into_iter().next();
+                let (measure, name) =
+                    first.unwrap_or_else(|| (NumberMeasure::Value, "value".to_owned()));
+                Ok((Measure::Number(measure, comparison), format!("{name} {words}")))
+            }
+        }
+    }
+
+    fn comparison(
+        &self,
+        at: &Spanned<CriterionTable>,
+    ) -> TableResult<Option<(ThresholdComparison, &'static str, String)>> {
+        let written = [
+            (ComparisonKind::Above, &self.above),
+            (ComparisonKind::Below, &self.below),
+            (ComparisonKind::AtLeast, &self.at_least),
+            (ComparisonKind::AtMost, &self.at_most),
+            (ComparisonKind::Equals, &self.equals),
+        ];
+        let mut set = written.iter().filter_map(|(kind, amount)| Some((*kind, amount.as_ref()?)));
+        let Some((kind, amount)) = set.next() else { return Ok(None) };
+        if set.next().is_some() {
+            return problem(at, "the criterion has two comparisons; write two criteria");
+        }
+        let threshold = quantity(kind.key(), amount)?;
+        let words = format!("{} {}", kind.key().replace('_', " "), amount.get_ref().text());
+        Ok(Some((ThresholdComparison { kind, threshold }, kind.key(), words)))
+    }
+
+    fn number_measures(&self) -> TableResult<Vec<(NumberMeasure, String)>> {
+        let mut found = Vec::new();
+        if let Some(written) = &self.quantile {
+            let q = *written.get_ref();
+            if !(0.0..=1.0).contains(&q) {
+                return problem(written, format!("quantile: found {q}, expected 0 to 1"));
+            }
+            found.push((NumberMeasure::Quantile(q), format!("quantile {q}")));
+        }
+        if let Some(written) = &self.count_above {
+            let limit = quantity("count_above", written)?;
+            let text = format!("requests above {}", written.get_ref().text());
+            found.push((NumberMeasure::CountAbove(limit), text));
+        }
+        if let Some(written) = &self.share_above {
+            let limit = quantity("share_above", written)?;
+            let text = format!("share of requests above {}", written.get_ref().text());
+            found.push((NumberMeasure::ShareAbove(limit), text));
+        }
+        if let Some(written) = &self.statistic {
+            let measure = match written.get_ref().as_str() {
+                "value" => NumberMeasure::Value,
+                "rate" => NumberMeasure::Rate,
+                "count" => NumberMeasure::Count,
+                "min" => NumberMeasure::Min,
+                "max" => NumberMeasure::Max,
+                "mean" => NumberMeasure::Mean,
+                other => {
+                    let known = ["value", "rate", "count", "min", "max", "mean"];
+                    return problem(written, unknown_name("statistic", other, &known));
+                }
+            };
+            found.push((measure, written.get_ref().clone()));
+        }
+        Ok(found)
+    }
+
+    fn special_measure(&self, is_selector: bool) -> TableResult<Option<(Measure, String)>> {
+        let mut found = Vec::new();
+        if let Some(written) = &self.text {
+            let parsed = Regex::new(written.get_ref())
+                .and_then(|regex| Regex::new(&format!("^(?s:{regex})$")));
+            let regex = parsed.or_else(|error| {
+                // The last line has the cause, those before show the place.
+                let cause = error.to_string().lines().last().unwrap_or_default().to_owned();
+                let cause = cause.trim_start_matches("error: ");
+                problem(written, format!("text: cannot parse regular expression: {cause}"))
+            })?;
+            let words = format!("text matches {:?}", written.get_ref());
+            found.push((Measure::TextMatch(TextPattern(regex)), words, written.span()));
+        }
+        if let Some(written) = self.text_changes.as_ref().filter(|it| *it.get_ref()) {
+            found.push((Measure::TextChange, "text changes".to_owned(), written.span()));
+        }
+        if let Some(written) = self.absent.as_ref().filter(|it| *it.get_ref()) {
+            let after_ns = self.after.as_ref().map(duration).transpose()?;
+            let words = match &self.after {
+                Some(after) => format!("no data for {}", after.get_ref()),
+                None => "no data for 5 intervals".to_owned(),
+            };
+            found.push((Measure::Absence(after_ns), words, written.span()));
+        } else if let Some(after) = &self.after {
+            return problem(after, "after belongs to absent = true");
+        }
+        if let Some(written) = &self.shape_of {
+            let baseline_ns = duration(written)?;
+            let min_shift = self.min_shift()?;
+            let words = format!("shape differs from that {} before", written.get_ref());
+            let measure = Measure::ShapeChange { baseline_ns, min_shift };
+            found.push((measure, words, written.span()));
+        } else if let Some(min_shift) = &self.min_shift {
+            return problem(min_shift, "min_shift belongs to shape_of");
+        }
+        if !is_selector && let Some((_, _, span)) = found.first() {
+            let message = "this criterion needs select: a query has no rows".to_owned();
+            return Err(TableProblem { byte: span.start, message });
+        }
+        if let [_, (_, _, second), ..] = &found[..] {
+            let message = "the criterion has two measures; write two criteria".to_owned();
+            return Err(TableProblem { byte: second.start, message });
+        }
+        Ok(found.pop().map(|(measure, words, _)| (measure, words)))
+    }
+
+    fn min_shift(&self) -> TableResult<f64> {
+        let Some(written) = &self.min_shift else { return Ok(MIN_SHIFT) };
+        let share = quantity("min_shift", written)?.value_in(None);
+        match share.filter(|share| (0.0..1.0).contains(share)) {
+            Some(share) => Ok(share),
+            None => problem(written, "min_shift: expected a share such as 0.01 or \"1%\""),
+        }
+    }
+}
+
+/// `unknown statistic "rat"; did you mean "rate"?`.
+pub(super) fn unknown_name(what: &str, found: &str, known: &[&str]) -> String {
+    let max = 1 + found.chars().count().min(40) / 3;
+    let near = known.iter().filter_map(|name| {
+        let distance = query::edit_distance(found, name, max)?;
+        Some((distance, *name))
+    });
+    match near.min() {
+        Some((_, name)) => format!("unknown {what} {found:?}; did you mean {name:?}?"),
+        None => format!("unknown {what} {found:?}; known: {}", known.join(", ")),
+    }
+}

@@ -1,0 +1,286 @@
+//! Reads the streams of own rules: windows, baselines, times of rows, ends.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use hist::{Bracket, Mixture};
+use model::{Selector, SeriesKind};
+use query::{
+    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, Source, StepValue, execute,
+    is_stale,
+};
+use store::{NumberAggregate, TimeGrid};
+
+use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, StreamClock};
+use super::shape_change::BASELINE_WINDOWS;
+use crate::evaluator::RuleQueryError;
+use crate::overlay::SourceEvaluator;
+
+/// Series that are one stream.
+pub(super) struct SelectedStream {
+    /// Labels without the metric name, or those of `by`.
+    pub(super) labels: LabelSet,
+    handles: Vec<SeriesHandle>,
+}
+
+/// Values of a stream in a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StreamWindow {
+    pub(crate) labels: LabelSet,
+    /// Unit of the values; empty if unknown.
+    pub(crate) unit: String,
+    pub(crate) value: WindowValue,
+}
+
+/// Values of a window.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum WindowValue {
+    Missing,
+    /// Number that is the result of a query.
+    Result(Bracket),
+    Distribution(Mixture),
+    Counter(NumberAggregate),
+    Gauge(NumberAggregate),
+    /// By time.
+    Texts(Vec<String>),
+}
+
+impl WindowValue {
+    /// Number of values. Nobody knows how many a query has read.
+    pub(super) fn count(&self) -> u64 {
+        match self {
+            WindowValue::Missing => 0,
+            WindowValue::Result(_) => u64::MAX,
+            WindowValue::Distribution(mixture) => mixture.count(),
+            WindowValue::Counter(summary) | WindowValue::Gauge(summary) => summary.count,
+            WindowValue::Texts(texts) => texts.len() as u64,
+        }
+    }
+}
+
+/// Streams of a selector. Series with the same name and labels are one stream, whatever their kind:
+/// the staleness markers of a histogram are a gauge.
+pub(super) fn select_streams(
+    source: &dyn Source,
+    selector: &Selector,
+    by: Option<&[String]>,
+) -> query::Result<Vec<SelectedStream>> {
+    let handles = source.select(selector)?;
+    let Some(by) = by else {
+        let mut streams: Vec<SelectedStream> = Vec::with_capacity(handles.len());
+        for handle in handles {
+            let is_last = |stream: &&mut SelectedStream| stream.handles[0].labels == handle.labels;
+            match streams.last_mut().filter(is_last) {
+                Some(stream) => stream.handles.push(handle),
+                None => streams.push(SelectedStream {
+                    labels: handle.labels.filter(|name| name != NAME),
+                    handles: vec![handle],
+                }),
+            }
+        }
+        return Ok(streams);
+    };
+    let mut groups: BTreeMap<LabelSet, Vec<SeriesHandle>> = BTreeMap::new();
+    for handle in handles {
+        let labels = handle.labels.filter(|name| by.iter().any(|wanted| wanted == name));
+        groups.entry(labels).or_default().push(handle);
+    }
+    Ok(groups.into_iter().map(|(labels, handles)| SelectedStream { labels, handles }).collect())
+}
+
+impl SelectedStream {
+    fn of_kind(&self, is_kind: impl Fn(SeriesKind) -> bool) -> Vec<&SeriesHandle> {
+        self.handles.iter().filter(|handle| is_kind(handle.kind)).collect()
+    }
+
+    fn histograms(&self) -> Vec<&SeriesHandle> {
+        self.of_kind(|kind| matches!(kind, SeriesKind::Histogram(_)))
+    }
+
+    /// Values in a range: start exclusive, end inclusive.
+    pub(super) fn window(
+        &self,
+        source: &dyn Source,
+        range: Range<i64>,
+    ) -> Result<StreamWindow, RuleQueryError> {
+        let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
+        let histograms = self.histograms();
+        if !histograms.is_empty() {
+            let read = source.histograms(&histograms, grid).map_err(query_error)?;
+            if let Some(mixture) = read.values.into_iter().find(|mixture| mixture.count() > 0) {
+                let unit = common_unit(&histograms)?;
+                return Ok(self.of_value(unit, WindowValue::Distribution(mixture)));
+            }
+        }
+        let counters = self.of_kind(|kind| matches!(kind, SeriesKind::Counter(_)));
+        let gauges = self.of_kind(|kind| kind == SeriesKind::Gauge);
+        type ToWindow = fn(NumberAggregate) -> WindowValue;
+        let numbers: [(_, ToWindow); 2] =
+            [(counters, WindowValue::Counter), (gauges, WindowValue::Gauge)];
+        for (handles, to_window) in numbers {
+            if handles.is_empty() {
+                continue;
+            }
+            let read = source.numbers(&handles, grid).map_err(query_error)?;
+            let summary = read.values.into_iter().flatten().find(|summary| summary.count > 0);
+            if let Some(summary) = summary {
+                return Ok(self.of_value(common_unit(&handles)?, to_window(summary)));
+            }
+        }
+        let mut texts = Vec::new();
+        for handle in self.of_kind(|kind| kind == SeriesKind::Text) {
+            texts.extend(source.texts(handle, range.clone()).map_err(query_error)?);
+        }
+        texts.sort_by_key(|(time, _)| *time);
+        let value = match texts.is_empty() {
+            true => WindowValue::Missing,
+            false => WindowValue::Texts(texts.into_iter().map(|(_, text)| text).collect()),
+        };
+        Ok(self.of_value(String::new(), value))
+    }
+
+    fn of_value(&self, unit: String, value: WindowValue) -> StreamWindow {
+        StreamWindow { labels: self.labels.clone(), unit, value }
+    }
+
+    /// Distributions of windows around a time before.
+    pub(super) fn baseline(
+        &self,
+        source: &dyn Source,
+        time_ns: i64,
+        window_ns: i64,
+    ) -> Result<Vec<Mixture>, RuleQueryError> {
+        let before_ns = window_ns.saturating_mul(BASELINE_WINDOWS as i64 / 2);
+        let start = time_ns.saturating_sub(before_ns).saturating_sub(window_ns);
+        let grid = TimeGrid { start, step: window_ns, columns: BASELINE_WINDOWS };
+        Ok(source.histograms(&self.histograms(), grid).map_err(query_error)?.values)
+    }
+
+    /// Adds the rows that ended up to a time to the clock of the stream.
+    pub(super) fn add_rows(
+        &self,
+        source: &dyn Source,
+        clock: &mut StreamClock,
+        time_ns: i64,
+    ) -> query::Result<()> {
+        let start_ns = match clock.newest_ns() {
+            Some(newest_ns) => newest_ns,
+            None => match self.newest_end(source, time_ns)? {
+                Some(end_ns) => end_ns.saturating_sub(LEARNING_RANGE_NS),
+                None => return Ok(()),
+            },
+        };
+        let mut ends = Vec::new();
+        for handle in &self.handles {
+            if handle.kind == SeriesKind::Text {
+                let texts = source.texts(handle, start_ns..time_ns)?;
+                ends.extend(texts.into_iter().map(|(time, _)| time));
+                continue;
+            }
+            let points = source.samples(handle, start_ns..time_ns)?.values;
+            let rows = points.iter().filter(|point| !is_marker(&point.value));
+            ends.extend(rows.map(|point| point.time));
+        }
+        ends.sort_unstable();
+        ends.into_iter().for_each(|end_ns| clock.add(end_ns));
+        Ok(())
+    }
+
+    /// End of the newest row of the last day.
+    fn newest_end(&self, source: &dyn Source, time_ns: i64) -> query::Result<Option<i64>> {
+        let range = time_ns.saturating_sub(FIRST_ROW_AGE_MAX_NS + 1)..time_ns;
+        Ok(source.time_range(&self.handles, range)?.map(|range| range.end))
+    }
+
+    /// Whether somebody retired the stream: a marker of a retirement is its newest row. Markers of
+    /// sources that stopped are none.
+    pub(super) fn is_retired(&self, source: &dyn Source, time_ns: i64) -> query::Result<bool> {
+        let mut newest: Option<(i64, bool)> = None;
+        for handle in &self.handles {
+            let range = i64::MIN / 2..time_ns;
+            let series = std::slice::from_ref(handle);
+            let Some(found) = source.time_range(series, range)? else { continue };
+            // The range ends with the newest row.
+            let (start, end) = (found.end.saturating_sub(2), found.end.saturating_add(1));
+            let is_retirement = match handle.kind {
+                SeriesKind::Counter(_) | SeriesKind::Gauge => {
+                    let points = source.samples(handle, start..end.min(time_ns))?.values;
+                    let last = points.last();
+                    last.is_some_and(|point| point.start.is_some() && is_marker(&point.value))
+                }
+                SeriesKind::Histogram(_) | SeriesKind::Text => false,
+            };
+            newest = newest.max(Some((found.end, is_retirement)));
+        }
+        Ok(newest.is_some_and(|(_, is_retirement)| is_retirement))
+    }
+}
+
+fn is_marker(value: &StepValue) -> bool {
+    matches!(value, StepValue::Number(number) if is_stale(*number))
+}
+
+fn common_unit(handles: &[&SeriesHandle]) -> Result<String, RuleQueryError> {
+    let unit = handles.first().map_or("", |handle| &handle.unit);
+    match handles.iter().find(|handle| handle.unit != unit) {
+        None => Ok(unit.to_owned()),
+        Some(other) => {
+            let cause = format!("cannot merge {}: found the units {unit:?} and", other.labels);
+            Err(RuleQueryError(format!("{cause} {:?}; select by __unit__", other.unit)))
+        }
+    }
+}
+
+/// Streams of the result of a query at a time. CAQL is evaluated over one step, the window.
+pub(super) fn query_streams(
+    evaluator: &SourceEvaluator<'_>,
+    language: Language,
+    text: &str,
+    window: Range<i64>,
+) -> Result<Vec<StreamWindow>, RuleQueryError> {
+    let (start, end, step) = match language {
+        Language::PromQl => (window.end, window.end, 0),
+        Language::Caql => (window.start, window.end, window.end - window.start),
+    };
+    let options = evaluator.options;
+    let request = QueryRequest { text, language, start, end, step, options };
+    let result = execute(evaluator.source, &request, evaluator.settings, evaluator.context)
+        .map_err(query_error)?;
+    let unit = result.unit.unwrap_or_default();
+    let values: Vec<(LabelSet, StepValue)> = match result.data {
+        ResultData::Vector(streams) | ResultData::Matrix(streams) => {
+            let last = |mut stream: query::Stream| {
+                let value = stream.points.pop().flatten()?;
+                Some((stream.labels, value))
+            };
+            streams.into_iter().filter_map(last).collect()
+        }
+        ResultData::Scalar(numbers) => {
+            let numbers = numbers.into_iter().map(StepValue::Number);
+            numbers.map(|number| (LabelSet::default(), number)).collect()
+        }
+        ResultData::Text(_) | ResultData::RawSamples(_) => {
+            return Err(RuleQueryError("rule result is not a vector or scalar".to_owned()));
+        }
+    };
+    let window = |(labels, value): (LabelSet, StepValue)| {
+        let labels = labels.filter(|name| name != NAME);
+        let value = match value {
+            StepValue::Distribution(mixture) => WindowValue::Distribution((*mixture).clone()),
+            StepValue::Histogram(_) => {
+                let cause = "the result is a histogram of PromQL arithmetic; use exact_increase";
+                return Err(RuleQueryError(format!("cannot measure {labels}: {cause}")));
+            }
+            number => match number.bracket().filter(|value| !value.estimate.is_nan()) {
+                Some(bracket) => WindowValue::Result(bracket),
+                None => WindowValue::Missing,
+            },
+        };
+        Ok(StreamWindow { labels, unit: unit.clone(), value })
+    };
+    values.into_iter().map(window).collect()
+}
+
+pub(super) fn query_error(error: query::Error) -> RuleQueryError {
+    RuleQueryError(error.to_string())
+}

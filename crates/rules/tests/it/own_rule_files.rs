@@ -1,0 +1,174 @@
+//! Rule files in TOML: what is read, and the problems with line and column.
+
+use rules::{RuleFile, RuleProblem, parse_rule_file};
+
+use crate::harness::parse;
+
+const GOOD: &str = "[[rule]]\nname = \"Good\"\nselect = \"latency\"\n[[rule.criteria]]\n\
+                    severity = 1\nquantile = 0.99\nabove = \"250ms\"\n";
+
+fn names(file: &RuleFile) -> Vec<&str> {
+    file.groups.iter().flat_map(|group| &group.rules).map(|rule| rule.name.as_str()).collect()
+}
+
+/// Problems of a file with a good rule, which is used in spite of them.
+#[track_caller]
+fn check(rule: &str, expected: &[&str]) {
+    let text = format!("[[rule]]\n{rule}\n{GOOD}");
+    let file = parse(&text);
+    let problems: Vec<String> = file.problems.iter().map(RuleProblem::to_string).collect();
+    let expected: Vec<String> =
+        expected.iter().map(|problem| format!("rules.toml:{problem}")).collect();
+    assert_eq!(problems, expected, "{text}");
+    assert_eq!(names(&file), ["Good"], "{text}");
+}
+
+fn bad(criterion: &str) -> String {
+    format!("name = \"Bad\"\nselect = \"x\"\n[[rule.criteria]]\n{criterion}")
+}
+
+#[test]
+fn problems_have_a_position_and_the_other_rules_are_used() {
+    check(
+        "name = \"Bad\"",
+        &["2:8: error: the rule reads nothing; set select, promql, caql or formula"],
+    );
+    check(
+        "name = \"Bad\"\nselekt = \"x\"",
+        &["3:1: error: unknown key \"selekt\"; did you mean \"select\"?"],
+    );
+    check(
+        "name = \"Bad\"\nselect = \"x\"",
+        &["2:8: error: the rule has no criteria; add [[rule.criteria]]"],
+    );
+    check(
+        "name = \"Bad\"\nselect = \"x{\"\n[[rule.criteria]]\nseverity = 1\nabove = 1",
+        &["3:10: error: cannot parse select: column 3: found the end, expected a \
+             label name or `}`"],
+    );
+    check(
+        "name = \"Bad\"\nselect = \"x\"\npromql = \"y\"",
+        &["4:10: error: found both select and promql; remove one"],
+    );
+    check(
+        "name = \"Bad\"\nselect = \"x\"\nwindow = \"5 parsecs\"",
+        &["4:10: error: found \"5 parsecs\", expected a duration in ns, us, ms, s, min, h, d, w \
+           or y, such as 30d"],
+    );
+}
+
+#[test]
+fn problems_of_criteria() {
+    check(
+        &bad("severity = 6\nabove = 1"),
+        &["5:12: error: severity: found 6, expected 1 (worst) to 5"],
+    );
+    check(
+        &bad("severity = 1"),
+        &["4:1: error: the criterion compares nothing; set above, below, at_least, at_most or \
+           equals"],
+    );
+    check(
+        &bad("severity = 1\nquantile = 99\nabove = 1"),
+        &["6:12: error: quantile: found 99, expected 0 to 1"],
+    );
+    check(
+        &bad("severity = 1\nstatistic = \"rat\"\nabove = 1"),
+        &["6:13: error: unknown statistic \"rat\"; did you mean \"rate\"?"],
+    );
+    check(
+        &bad("severity = 1\nabove = \"quick\""),
+        &["6:9: error: above: found \"quick\", expected a number such as 0.25, \"250ms\" or \
+             \"1%\""],
+    );
+    check(
+        &bad("severity = 1\nabsent = true\nabove = 1"),
+        &["4:1: error: above does not belong to this criterion; remove it"],
+    );
+    check(
+        &bad("severity = 1\nquantile = 0.5\ncount_above = 1\nabove = 1"),
+        &["4:1: error: the criterion has two measures; write two criteria"],
+    );
+    check(
+        &bad("severity = 1\nafter = \"5min\"\nabove = 1"),
+        &["6:9: error: after belongs to absent = true"],
+    );
+    check(
+        &bad("severity = 1\ntext = \"(\""),
+        &["6:8: error: text: cannot parse regular expression: unclosed group"],
+    );
+}
+
+#[test]
+fn problems_of_references_and_duplicates() {
+    check(
+        "name = \"Bad\"\nformula = \"Good and Other\"",
+        &["1:1: error: \"Bad\" needs rule \"Other\", which the file lacks"],
+    );
+    check(
+        "name = \"Bad\"\nformula = \"Good and\"",
+        &["3:11: error: cannot parse formula: found the end, expected the name of a rule"],
+    );
+    check(
+        "name = \"Bad\"\nformula = \"not Bad\"",
+        &["1:1: error: \"Bad\" depends on itself, or on a rule that cannot be used; remove the \
+           reference"],
+    );
+    let twice = parse(&format!("{GOOD}{GOOD}"));
+    assert_eq!(names(&twice), ["Good"]);
+    assert_eq!(
+        twice.problems[0].to_string(),
+        "rules.toml:8:1: error: rule \"Good\" repeated; the first one is at 1:1"
+    );
+}
+
+#[test]
+fn a_rule_whose_text_is_no_toml_is_left_out() {
+    let text = format!("[[rule]]\nname = \"Bad\"\nselect = \"x\nfor = \"1min\"\n{GOOD}");
+    let file = parse(&text);
+    assert_eq!(names(&file), ["Good"]);
+    assert_eq!(file.problems[0].position.line, 3, "{:?}", file.problems);
+    let file = parse("[[rule]]\nname = \"A\"\n[[rulle]]\n");
+    assert!(
+        file.problems
+            .iter()
+            .any(|problem| { problem.message == "unknown key \"rulle\"; did you mean \"rule\"?" })
+    );
+}
+
+#[test]
+fn arbitrary_bytes_are_no_panic() {
+    for text in ["", "\u{0}", "[[rule]]", "rule = 1", "[[rule]]\n[[rule.criteria]]", "=", "[[rule"]
+    {
+        let file = parse_rule_file("x.toml", text, &Default::default());
+        assert_eq!(names(&file), [""; 0], "{text}");
+    }
+    for end in (0..GOOD.len()).filter(|end| GOOD.is_char_boundary(*end)) {
+        let file = parse_rule_file("x.toml", &GOOD[..end], &Default::default());
+        assert!(names(&file).is_empty() || end + 1 >= GOOD.len(), "{}", &GOOD[..end]);
+    }
+}
+
+#[test]
+fn the_documented_rules_have_no_problems() {
+    let page = include_str!("../../../../docs/rules.md");
+    let blocks: Vec<&str> = page.split("```toml\n").skip(1).collect();
+    let mut rules = 0;
+    for block in blocks.iter().filter_map(|block| block.split("```").next()) {
+        if !block.contains("[[rule]]") {
+            continue;
+        }
+        let file = parse_rule_file("rules.toml", block, &Default::default());
+        assert_eq!(file.problems, [], "{block}");
+        rules += names(&file).len();
+    }
+    assert!(rules >= 8, "{rules}");
+    let keys = ["select", "promql", "caql", "formula", "by", "window", "min_count", "for"];
+    let more = ["keep_firing_for", "parent", "labels", "links", "note", "runbook_url", "quantile"];
+    let criteria = ["count_above", "share_above", "statistic", "text", "text_changes", "absent"];
+    let rest =
+        ["after", "shape_of", "min_shift", "above", "below", "at_least", "at_most", "equals"];
+    for key in keys.iter().chain(&more).chain(&criteria).chain(&rest) {
+        assert!(page.contains(&format!("`{key}`")), "{key}");
+    }
+}
