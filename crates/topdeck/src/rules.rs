@@ -1,13 +1,14 @@
-//! `topdeck rules`: rule files of Prometheus and their tests.
+//! `topdeck rules`: rule files and their tests, and the rules of a server.
 
 mod check;
+mod list;
 mod test;
 
 use std::process::ExitCode;
 
 use crate::subcommand_table::subcommands;
 
-/// Check and test rule files
+/// Check and test rule files, list rules
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -17,6 +18,7 @@ pub(crate) struct Options {
 subcommands! {
     Command:
     Check(check::Options) => check::run,
+    List(list::Options) => list::run,
     Test(test::Options) => test::run,
 }
 

@@ -10,15 +10,16 @@ use render::text::{escape_control, plural};
 
 use crate::output::{print_stderr, print_stdout};
 
-/// Check rule files of Prometheus
+/// Check rule files
 ///
-/// Checks expressions, templates, names, durations and labels, and prints each problem with file,
-/// line and column. A server uses the other rules of a file with errors; duplicate rules are a
-/// warning.
+/// Files whose names end with .toml have own rules, others those of Prometheus. Checks selectors,
+/// criteria, expressions, templates, names, durations and labels, and prints each problem with
+/// file, line and column. A server uses the other rules of a file with errors; duplicate rules of
+/// Prometheus are a warning.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Rule files (YAML)
+    /// Rule files (TOML or YAML)
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 }

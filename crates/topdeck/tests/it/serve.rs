@@ -11,6 +11,7 @@ mod full_disk;
 mod load_sender;
 mod matrix;
 mod network;
+mod own_rules;
 mod proxy;
 mod retire;
 mod robustness;

@@ -1,0 +1,98 @@
+//! `topdeck rules list`: the rules of a server with their states.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use render::table::TextTable;
+use render::terminal::Terminal;
+use render::text::escape_control;
+use serde_json::Value;
+
+use crate::output::print_stdout;
+use crate::server_client::{RequestParameters, ServerClient};
+
+/// List the rules of a server with their states
+///
+/// One line per rule: its state, the number of its pending and firing alerts, its group, and why
+/// its last evaluation failed, if it did.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Print JSON, as `/api/v1/rules` responds
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    server: ServerClient,
+}
+
+const AFTER: &str = "\
+Examples:
+  topdeck rules list
+  topdeck rules list --server https://north.example:7717 --token-file token --json
+
+Exit status:
+  0  the rules are listed
+  1  the server was not reached
+  2  usage error";
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let answer = options.server.get("/api/v1/rules", RequestParameters::default())?;
+    let text = match options.json {
+        true => format!("{answer}\n"),
+        false => rules_text(&answer).context("unexpected response of /api/v1/rules")?,
+    };
+    print_stdout(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn rules_text(answer: &Value) -> Option<String> {
+    let groups = answer["data"]["groups"].as_array()?;
+    if groups.is_empty() {
+        return Some("no rules\n".to_owned());
+    }
+    let columns =
+        [("state", false), ("alerts", true), ("rule", false), ("group", false), ("error", false)];
+    let mut table = TextTable::new(&columns);
+    for group in groups {
+        for rule in group["rules"].as_array()? {
+            // Recording rules have neither a state nor alerts.
+            let alerts = rule["alerts"].as_array().map_or(0, Vec::len);
+            table.row(vec![
+                rule["state"].as_str().unwrap_or("recording").to_owned(),
+                alerts.to_string(),
+                escape_control(rule["name"].as_str()?),
+                escape_control(&format!(
+                    "{} ({})",
+                    group["name"].as_str()?,
+                    group["file"].as_str()?
+                )),
+                escape_control(rule["lastError"].as_str().unwrap_or("")),
+            ]);
+        }
+    }
+    Some(table.text(&Terminal::new(false)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_listed_with_its_state_and_error() {
+        let answer = serde_json::json!({"data": {"groups": [{
+            "name": "shop", "file": "shop.toml", "rules": [
+                {"type": "alerting", "name": "Slow", "state": "firing", "alerts": [{}, {}],
+                 "lastError": "no unit"},
+                {"type": "recording", "name": "a:b"},
+            ],
+        }]}});
+        let text = rules_text(&answer).expect("a valid response");
+        let lines: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert!(lines.contains(&vec!["firing", "2", "Slow", "shop", "(shop.toml)", "no", "unit"]));
+        assert!(lines.contains(&vec!["recording", "0", "a:b", "shop", "(shop.toml)"]), "{text}");
+        let none = serde_json::json!({"data": {"groups": []}});
+        assert_eq!(rules_text(&none).as_deref(), Some("no rules\n"));
+    }
+}
