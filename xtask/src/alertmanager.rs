@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, ensure};
 
 use crate::ci_part::PartOutcome;
-use crate::clients::TempFolder;
+use crate::clients::TempDir;
 use crate::clients::topdeck_server::TopdeckServer;
 use crate::command_line::{CommandLine, target};
 use crate::part_log::PartLog;
@@ -23,8 +23,8 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
         Ok(program) => program,
         Err(reason) => return Ok(PartOutcome::Skipped(reason)),
     };
-    let folder = TempFolder::new("alertmanager")?;
-    let mut deck = TopdeckServer::start(topdeck, &folder.0, SETTINGS)?;
+    let dir = TempDir::new("alertmanager")?;
+    let mut deck = TopdeckServer::start(topdeck, &dir.0, SETTINGS)?;
     let tool = AmTool { program: amtool, url: format!("http://{}", deck.http()) };
     let checks = [check_alerts, check_silences, check_status];
     for check in checks {
@@ -41,16 +41,16 @@ const SETTINGS: &str = "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = 
 
 /// The program, or a reason to skip the part.
 fn build(log: &PartLog) -> Result<std::result::Result<PathBuf, String>> {
-    let folder = target().join("clients").join(format!("amtool-{VERSION}"));
-    let program = folder.join("amtool");
+    let dir = target().join("clients").join(format!("amtool-{VERSION}"));
+    let program = dir.join("amtool");
     if program.exists() {
         return Ok(Ok(program));
     }
     if !CommandLine::new("go version").succeeds() {
         return Ok(Err("Go is not installed (Debian package golang-go)".to_owned()));
     }
-    fs::create_dir_all(&folder)?;
-    let path = folder.to_str().context("the path of the repository is not UTF-8")?;
+    fs::create_dir_all(&dir)?;
+    let path = dir.to_str().context("the path of the repository is not UTF-8")?;
     log.note("building amtool, once; this takes minutes");
     let install = CommandLine::new("go install").arg(&format!("{MODULE}@{VERSION}"));
     let failed = install.env("GOBIN", path).fetch(log)?;
