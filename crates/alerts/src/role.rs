@@ -11,9 +11,10 @@ use role::json::Json::{self, Bool, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use role::{
-    BoxError, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery, RouteSpec, StatusSection,
-    WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
+    BoxError, MetricThreshold, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery,
+    RouteSpec, StatusSection, WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
 };
+use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup};
 use tokio::sync::watch;
 
@@ -25,11 +26,12 @@ use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
+use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
-    prometheus_api, silence_api,
+    prometheus_api, silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -44,8 +46,9 @@ pub struct AlertsRole {
     board: AlertBoard,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
-    /// `None` on an agent.
-    thread: Option<JoinHandle<()>>,
+    slos: SloService,
+    /// That of the rules and that of the SLOs; none on an agent.
+    threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
 }
 
@@ -53,6 +56,7 @@ impl Role for AlertsRole {
     const NAME: &'static str = "alerts";
     const KEYS: &'static [&'static str] = &[
         "alerts",
+        "slo",
         "contact",
         "route",
         "inhibit",
@@ -73,6 +77,8 @@ impl Role for AlertsRole {
         &alertmanager_api::STATUS,
         &alertmanager_silences::SILENCES,
         &alertmanager_silences::SILENCE,
+        &slo_api::SLOS,
+        &slo_api::SLO,
     ];
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
         &acknowledgement_api::ACKNOWLEDGE,
@@ -100,6 +106,9 @@ impl Role for AlertsRole {
         if mode == Some(NodeMode::Agent) && settings.patterns().next().is_some() {
             return Err(AlertsError::Agent.into());
         }
+        if mode == Some(NodeMode::Agent) && settings.has_slos() {
+            return Err(AlertsError::AgentSlos.into());
+        }
         if mode == Some(NodeMode::Agent) && !settings.notify.contacts.is_empty() {
             return Err(AlertsError::AgentContacts.into());
         }
@@ -112,11 +121,12 @@ impl Role for AlertsRole {
 
     fn summary(settings: &AlertTables) -> Vec<SettingsCount> {
         // A file that cannot be read is reported by `validate_files`.
-        let count = RuleSet::load(settings).map_or(0, |rules| rules.rule_count());
-        let contacts = settings.notify.contacts.len();
+        let rules = RuleSet::load(settings).unwrap_or_default();
+        let count = |count, one, many| SettingsCount { count, one, many };
         vec![
-            SettingsCount { count, one: "rule", many: "rules" },
-            SettingsCount { count: contacts, one: "contact", many: "contacts" },
+            count(rules.file_rule_count(), "rule", "rules"),
+            count(rules.slos.len(), "SLO", "SLOs"),
+            count(settings.notify.contacts.len(), "contact", "contacts"),
         ]
     }
 
@@ -128,9 +138,10 @@ impl Role for AlertsRole {
         let board = open_board(context, &control, &notifier, &mut lines);
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
+        let slos = SloService::new(intake);
         let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, thread: None, lines });
+            return Ok(AlertsRole { board, control, notifier, slos, threads: Vec::new(), lines });
         };
         let rules = RuleSet::load(settings)?;
         lines.extend(problem_lines(&rules));
@@ -157,6 +168,7 @@ impl Role for AlertsRole {
             silences: board.shared_silences(),
             log: Arc::clone(&context.log),
         };
+        slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
         let mut worker = RuleWorker::new(parts, loaded, snapshots);
         let supervised = intake.supervisor().thread("alerts");
@@ -171,8 +183,8 @@ impl Role for AlertsRole {
             );
         };
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
-        let thread = Some(thread.map_err(AlertsError::Thread)?);
-        Ok(AlertsRole { board, control, notifier, thread, lines })
+        let threads = vec![thread.map_err(AlertsError::Thread)?, slo_thread(&slos, context)?];
+        Ok(AlertsRole { board, control, notifier, slos, threads, lines })
     }
 
     async fn reload(
@@ -180,7 +192,7 @@ impl Role for AlertsRole {
         settings: &AlertTables,
         context: &RoleContext,
     ) -> Result<Vec<String>, BoxError> {
-        if self.thread.is_none() {
+        if self.threads.is_empty() {
             return Ok(Vec::new());
         }
         // Files may have changed under the same names.
@@ -194,16 +206,20 @@ impl Role for AlertsRole {
         let options = notifier_options(settings, context);
         // It waits for messages under way.
         run_blocking(move || notifier.apply(notify, options)).await??;
+        self.slos.set(rules.slos.clone());
         self.control.reload(ReloadedRules { settings: settings.clone(), rules });
         Ok(lines)
     }
 
     async fn stop(self) -> Result<(), BoxError> {
         self.control.stop();
-        let (thread, notifier) = (self.thread, self.notifier);
+        self.slos.stop();
+        let (threads, notifier) = (self.threads, self.notifier);
         run_blocking(move || {
-            // The supervisor has reported a panic.
-            let _ = thread.map(JoinHandle::join);
+            for thread in threads {
+                // The supervisor has reported a panic.
+                let _ = thread.join();
+            }
             notifier.stop();
         })
         .await
@@ -223,6 +239,16 @@ impl Role for AlertsRole {
         ]
     }
 
+    fn thresholds(&self) -> Vec<MetricThreshold> {
+        let of = |status: SloStatus| {
+            let Indicator::Threshold { threshold, .. } = &status.slo.indicator else { return None };
+            let (metric, labels) = status.slo.judged_metric()?;
+            let (limit, slo) = (threshold.clone(), status.slo.name.clone());
+            Some(MetricThreshold { metric, labels, limit, slo })
+        };
+        self.slos.all().into_iter().filter_map(of).collect()
+    }
+
     fn routes(&self) -> Vec<Route> {
         let board = || self.board.clone();
         let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
@@ -232,6 +258,7 @@ impl Role for AlertsRole {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
         };
+        let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
                 .with_wait(move |query| alert_list::wait(&waiting, query)),
@@ -255,13 +282,15 @@ impl Role for AlertsRole {
             Route::new(&alertmanager_silences::SILENCE, move |query| {
                 alertmanager_silences::silence(&silence, query)
             }),
+            Route::new(&slo_api::SLOS, move |_| Ok(slo_api::slos(&slos.0, &slos.1))),
+            Route::new(&slo_api::SLO, move |query| slo_api::slo(&slo.0, &slo.1, query)),
         ]
     }
 
     fn write_routes(&self) -> Vec<WriteRoute> {
         let route = |spec, change: WriteFn| {
             let (board, control) = (self.board.clone(), Arc::clone(&self.control));
-            let is_agent = self.thread.is_none();
+            let is_agent = self.threads.is_empty();
             WriteRoute::new(spec, move |request| match is_agent {
                 true => Err(RouteError::NotFound(AGENT_ERROR.to_owned())),
                 false => change(&board, &control, request),
@@ -324,6 +353,23 @@ fn open_board(
     }
     let clock = Arc::new(move || intake.now());
     AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
+}
+
+/// Starts the thread that computes budgets.
+fn slo_thread(slos: &SloService, context: &RoleContext) -> Result<JoinHandle<()>, BoxError> {
+    let supervised = context.intake.supervisor().thread("slos");
+    let service = slos.clone();
+    let run = move || {
+        let _ = supervised.run(
+            || service.is_stopping(),
+            || {
+                supervised.failpoint();
+                service.run();
+            },
+        );
+    };
+    let thread = std::thread::Builder::new().name("slos".to_owned()).spawn(run);
+    Ok(thread.map_err(AlertsError::Thread)?)
 }
 
 fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {

@@ -9,6 +9,7 @@ mod harness;
 mod random_alerts;
 mod rule_files;
 mod rule_tests;
+mod slo;
 mod template_bounds;
 mod template_golden;
 mod traps;

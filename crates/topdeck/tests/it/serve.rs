@@ -15,3 +15,4 @@ mod proxy;
 mod retire;
 mod robustness;
 pub(crate) mod server_process;
+mod slo;
