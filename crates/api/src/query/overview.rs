@@ -259,11 +259,11 @@ mod tests {
             elsewhere,
         ]);
         let row_of_slo = row(&server, "/v1/overview").await;
-        let expected = json!({"value": 550.0, "source": "slo", "slo": "checkout"});
+        let expected = json!({"value": 550.0, "origin": "slo", "slo": "checkout"});
         assert_eq!(row_of_slo["threshold"], expected);
         assert_eq!(row_of_slo["above_now"]["estimate"], 25);
         let row_of_user = row(&server, "/v1/overview?threshold=latency=950ms").await;
-        assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "source": "user"}));
+        assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "origin": "user"}));
     }
 
     #[tokio::test]
