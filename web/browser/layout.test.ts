@@ -68,6 +68,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["host", { from: "-15m", to: "now" }, /Hiccups|No host/],
   ["dashboards", {}, /Import file/],
   ["alerts", {}, /No alerts: no rules/],
+  ["slos", {}, /No SLOs/],
   ["sources", {}, /Reconciled since|Unreconciled/],
   ["status", {}, /Healthy|Backpressure|Damaged|gaps/],
 ];

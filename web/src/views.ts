@@ -11,6 +11,7 @@ const loadDashboards = () => import("./views/Dashboards.svelte");
 const loadExplore = () => import("./views/Explore.svelte");
 const loadHost = () => import("./views/Host.svelte");
 const loadOverview = () => import("./views/Overview.svelte");
+const loadSlos = () => import("./views/Slos.svelte");
 const loadSources = () => import("./views/Sources.svelte");
 const loadSpectrum = () => import("./views/Spectrum.svelte");
 const loadStatus = () => import("./views/Status.svelte");
@@ -31,6 +32,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "host", title: "Host", load: loadHost },
   { name: "dashboards", title: "Dashboards", load: loadDashboards },
   { name: "alerts", title: "Alerts", load: loadAlerts },
+  { name: "slos", title: "SLOs", load: loadSlos },
   { name: "sources", title: "Sources", load: loadSources },
   { name: "status", title: "Status", load: loadStatus },
 ];

@@ -147,6 +147,8 @@ test("thresholds say where they come from, and ratios why they are unknown", () 
   const WEEK = 7 * 24 * HOUR;
   expect(describeThreshold({ value: 1, origin: "p99", learnedFrom: WEEK })).toBe("p99 of 7 d");
   expect(describeThreshold({ value: 1, origin: "user", learnedFrom: null })).toBe("yours");
+  const slo = { value: 1, origin: "slo", slo: "checkout", learnedFrom: null } as const;
+  expect(describeThreshold(slo)).toBe("SLO checkout");
   const unknown = { ratio: null, reason: "history too short", days: 2 } as const;
   expect(describeUnusual(unknown)).toBe("history too short (2 of 3 d)");
   expect(describeUnusual({ ratio: exact(3.24), days: 7 })).toBe("3.2×");

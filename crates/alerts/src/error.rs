@@ -16,6 +16,12 @@ pub enum AlertsError {
          evaluate them on the remote"
     )]
     Agent,
+    /// The settings have SLOs on an agent.
+    #[error(
+        "cannot compute the budgets of SLOs: an agent stores no data; remove [[slo]] and \
+         openslo_files, and have them on the remote"
+    )]
+    AgentSlos,
     /// The settings have contacts on an agent.
     #[error(
         "cannot send notifications: an agent evaluates no rules; remove the contacts, and send \

@@ -10,6 +10,7 @@
 //!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
+//! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
 //! of their streams arrived. Rules and states of alerts are those of
@@ -43,6 +44,10 @@ mod sample_writer;
 mod settings;
 mod silence_api;
 mod silence_store;
+mod slo_api;
+mod slo_json;
+mod slo_service;
+mod slo_settings;
 mod state_file;
 mod store_evaluator;
 mod submitted_alerts;

@@ -11,9 +11,10 @@ use role::json::Json::{self, Bool, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use role::{
-    BoxError, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery, RouteSpec, StatusSection,
-    WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
+    BoxError, MetricThreshold, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery,
+    RouteSpec, StatusSection, WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
 };
+use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup};
 use tokio::sync::watch;
 
@@ -27,11 +28,12 @@ use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
+use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
-    prometheus_api, silence_api,
+    prometheus_api, silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -46,6 +48,7 @@ pub struct AlertsRole {
     board: AlertBoard,
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
+    slos: SloService,
     /// None on an agent.
     threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
@@ -55,6 +58,7 @@ impl Role for AlertsRole {
     const NAME: &'static str = "alerts";
     const KEYS: &'static [&'static str] = &[
         "alerts",
+        "slo",
         "contact",
         "route",
         "inhibit",
@@ -75,6 +79,8 @@ impl Role for AlertsRole {
         &alertmanager_api::STATUS,
         &alertmanager_silences::SILENCES,
         &alertmanager_silences::SILENCE,
+        &slo_api::SLOS,
+        &slo_api::SLO,
     ];
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
         &acknowledgement_api::ACKNOWLEDGE,
@@ -102,6 +108,9 @@ impl Role for AlertsRole {
         if mode == Some(NodeMode::Agent) && settings.patterns().next().is_some() {
             return Err(AlertsError::Agent.into());
         }
+        if mode == Some(NodeMode::Agent) && settings.has_slos() {
+            return Err(AlertsError::AgentSlos.into());
+        }
         if mode == Some(NodeMode::Agent) && !settings.notify.contacts.is_empty() {
             return Err(AlertsError::AgentContacts.into());
         }
@@ -114,11 +123,12 @@ impl Role for AlertsRole {
 
     fn summary(settings: &AlertTables) -> Vec<SettingsCount> {
         // A file that cannot be read is reported by `validate_files`.
-        let count = RuleSet::load(settings).map_or(0, |rules| rules.rule_count());
-        let contacts = settings.notify.contacts.len();
+        let rules = RuleSet::load(settings).unwrap_or_default();
+        let count = |count, one, many| SettingsCount { count, one, many };
         vec![
-            SettingsCount { count, one: "rule", many: "rules" },
-            SettingsCount { count: contacts, one: "contact", many: "contacts" },
+            count(rules.file_rule_count(), "rule", "rules"),
+            count(rules.slos.len(), "SLO", "SLOs"),
+            count(settings.notify.contacts.len(), "contact", "contacts"),
         ]
     }
 
@@ -130,9 +140,10 @@ impl Role for AlertsRole {
         let board = open_board(context, &control, &notifier, &mut lines);
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
+        let slos = SloService::new(intake);
         let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, threads: Vec::new(), lines });
+            return Ok(AlertsRole { board, control, notifier, slos, threads: Vec::new(), lines });
         };
         let rules = RuleSet::load(settings)?;
         lines.extend(problem_lines(&rules));
@@ -161,6 +172,7 @@ impl Role for AlertsRole {
             arrivals: arrivals.clone(),
             log: Arc::clone(&context.log),
         };
+        slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
         let mut worker = RuleWorker::new(parts, loaded, snapshots);
         let supervised = intake.supervisor().thread("alerts");
@@ -176,14 +188,14 @@ impl Role for AlertsRole {
         };
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
         let mut threads = vec![thread.map_err(AlertsError::Thread)?];
-        match spawn_arrival_reader(context, arrivals, &control) {
-            Ok(thread) => threads.push(thread),
-            Err(error) => {
-                control.stop();
-                return Err(error.into());
-            }
+        let others = [
+            spawn_arrival_reader(context, arrivals, &control),
+            spawn_slo_thread(context, &slos),
+        ];
+        for thread in others {
+            threads.push(thread.inspect_err(|_| control.stop())?);
         }
-        Ok(AlertsRole { board, control, notifier, threads, lines })
+        Ok(AlertsRole { board, control, notifier, slos, threads, lines })
     }
 
     async fn reload(
@@ -205,12 +217,14 @@ impl Role for AlertsRole {
         let options = notifier_options(settings, context);
         // It waits for messages under way.
         run_blocking(move || notifier.apply(notify, options)).await??;
+        self.slos.set(rules.slos.clone());
         self.control.reload(ReloadedRules { settings: settings.clone(), rules });
         Ok(lines)
     }
 
     async fn stop(self) -> Result<(), BoxError> {
         self.control.stop();
+        self.slos.stop();
         let (threads, notifier) = (self.threads, self.notifier);
         run_blocking(move || {
             for thread in threads {
@@ -236,6 +250,16 @@ impl Role for AlertsRole {
         ]
     }
 
+    fn thresholds(&self) -> Vec<MetricThreshold> {
+        let of = |status: SloStatus| {
+            let Indicator::Threshold { threshold, .. } = &status.slo.indicator else { return None };
+            let (metric, labels) = status.slo.judged_metric()?;
+            let (limit, slo) = (threshold.clone(), status.slo.name.clone());
+            Some(MetricThreshold { metric, labels, limit, slo })
+        };
+        self.slos.all().into_iter().filter_map(of).collect()
+    }
+
     fn routes(&self) -> Vec<Route> {
         let board = || self.board.clone();
         let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
@@ -245,6 +269,7 @@ impl Role for AlertsRole {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
         };
+        let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
                 .with_wait(move |query| alert_list::wait(&waiting, query)),
@@ -268,6 +293,8 @@ impl Role for AlertsRole {
             Route::new(&alertmanager_silences::SILENCE, move |query| {
                 alertmanager_silences::silence(&silence, query)
             }),
+            Route::new(&slo_api::SLOS, move |_| Ok(slo_api::slos(&slos.0, &slos.1))),
+            Route::new(&slo_api::SLO, move |query| slo_api::slo(&slo.0, &slo.1, query)),
         ]
     }
 
@@ -364,6 +391,26 @@ fn spawn_arrival_reader(
         );
     };
     let thread = std::thread::Builder::new().name("alerts-arrivals".to_owned());
+    thread.spawn(run).map_err(AlertsError::Thread)
+}
+
+/// Starts the thread that computes budgets.
+fn spawn_slo_thread(
+    context: &RoleContext,
+    slos: &SloService,
+) -> Result<JoinHandle<()>, AlertsError> {
+    let supervised = context.intake.supervisor().thread("slos");
+    let service = slos.clone();
+    let run = move || {
+        let _ = supervised.run(
+            || service.is_stopping(),
+            || {
+                supervised.failpoint();
+                service.run();
+            },
+        );
+    };
+    let thread = std::thread::Builder::new().name("slos".to_owned());
     thread.spawn(run).map_err(AlertsError::Thread)
 }
 

@@ -6,8 +6,11 @@ use std::time::Duration;
 
 use notify::{NotifyProblem, NotifySettings};
 use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, TableRef, length_or};
+use rules::slo::Slo;
 use rules::{AlertTemplates, GroupDefaults};
 use serde::Deserialize;
+
+use crate::slo_settings::{self, SloTable};
 
 /// Bounds of `evaluation_interval`.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
@@ -21,6 +24,7 @@ const RESEND_DELAY: Duration = Duration::from_secs(60);
 #[serde(deny_unknown_fields, default)]
 pub struct AlertTables {
     pub(crate) alerts: AlertsTable,
+    slo: Vec<SloTable>,
     /// Contacts and routes; none if they have problems.
     #[serde(skip)]
     pub(crate) notify: NotifySettings,
@@ -37,6 +41,8 @@ pub struct AlertTables {
 pub struct AlertsTable {
     /// Rule files of Prometheus; `*` and `?` match within a component of the path.
     rule_files: Vec<FilePath>,
+    /// OpenSLO files, with patterns as those of `rule_files`.
+    openslo_files: Vec<FilePath>,
     /// Time between evaluations of groups that set none: `1min`.
     evaluation_interval: Option<Length>,
     /// How far in the past groups that set no `query_offset` are evaluated: by default
@@ -54,7 +60,7 @@ impl AlertTables {
     /// Reads the tables. Problems of contacts and routes are reported by [`AlertTables::check`]:
     /// their reader finds all at once.
     pub(crate) fn read(document: &Document<'_>) -> Result<AlertTables, Problems> {
-        let mut tables: AlertTables = document.read(&["alerts"])?;
+        let mut tables: AlertTables = document.read(&["alerts", "slo"])?;
         document.dir().clone_into(&mut tables.folder);
         match NotifySettings::read(document.root(), document.dir()) {
             Ok(notify) => tables.notify = notify,
@@ -66,6 +72,21 @@ impl AlertTables {
     /// Patterns of rule files.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = PathBuf> {
         self.alerts.rule_files.iter().map(|path| path.to_path_buf())
+    }
+
+    /// Patterns of OpenSLO files.
+    pub(crate) fn openslo_patterns(&self) -> impl Iterator<Item = PathBuf> {
+        self.alerts.openslo_files.iter().map(|path| path.to_path_buf())
+    }
+
+    /// Whether there are SLOs, valid or not.
+    pub(crate) fn has_slos(&self) -> bool {
+        !self.slo.is_empty() || self.openslo_patterns().next().is_some()
+    }
+
+    /// SLOs of the settings.
+    pub(crate) fn slos(&self) -> Vec<Slo> {
+        slo_settings::slos(&self.slo)
     }
 
     /// Values for groups that do not set them.
@@ -100,6 +121,7 @@ impl AlertTables {
         if let Some(url) = &alerts.external_url {
             check.url(table, "external_url", url);
         }
+        slo_settings::check(&self.slo, check);
         let problems = self.notify_problems.iter();
         check.problems_at(problems.map(|problem| (problem.byte, problem.what.clone())));
     }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use intake::{Intake, LatencyHistogram};
-use role::StatusSection;
+use role::{MetricThreshold, StatusSection};
 use store::{ReadView, Store};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
@@ -120,6 +120,8 @@ pub struct QueryService {
     status_sections: StatusSections,
     /// Status sections of roles.
     sections: Mutex<Vec<StatusSection>>,
+    /// Thresholds of SLOs.
+    thresholds: Mutex<Vec<MetricThreshold>>,
     /// Whether the server stops.
     is_stopped: watch::Sender<bool>,
 }
@@ -175,6 +177,7 @@ impl QueryService {
             shared,
             status_sections: StatusSections::default(),
             sections: Mutex::default(),
+            thresholds: Mutex::default(),
             is_stopped: watch::Sender::new(false),
             intake,
             settings,
@@ -198,6 +201,16 @@ impl QueryService {
     /// Replaces the status sections of roles.
     pub fn set_sections(&self, sections: Vec<StatusSection>) {
         *self.sections.lock().unwrap_or_else(PoisonError::into_inner) = sections;
+    }
+
+    /// Replaces the thresholds of roles.
+    pub fn set_thresholds(&self, thresholds: Vec<MetricThreshold>) {
+        *self.thresholds.lock().unwrap_or_else(PoisonError::into_inner) = thresholds;
+    }
+
+    /// Thresholds of roles.
+    pub(crate) fn thresholds(&self) -> Vec<MetricThreshold> {
+        self.thresholds.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Current status sections of the server and the roles.

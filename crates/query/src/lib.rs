@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 pub mod breakdown;
+pub mod burn_rate;
 pub mod caql;
 mod classic_part;
 mod column_grid;

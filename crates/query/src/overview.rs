@@ -387,16 +387,17 @@ impl Overview {
 
     /// Ranked rows: affected ones first, then uncertain ones; among them by values affected in the
     /// last five minutes, then today, then by name. A rank changes only if the row's state changes
-    /// or its score by more than a quarter. `user` gives the user's threshold of a row.
+    /// or its score by more than a quarter. `set` gives the threshold of a row that the
+    /// user or an SLO sets.
     pub fn page(
         &mut self,
         range: PageRange,
-        user: &dyn Fn(&RowKey) -> Option<f64>,
+        set: &dyn Fn(&RowKey) -> Option<RowThreshold>,
     ) -> OverviewPage {
         let times = self.times;
         let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
-            let standing = RowRanking::of(state, times, user(key));
+            let standing = RowRanking::of(state, times, set(key));
             state.rank.follow(standing.class, standing.affected_now, standing.affected_today);
             ranked.push((key, &*state, standing));
         }
@@ -430,8 +431,8 @@ struct RowRanking {
 }
 
 impl RowRanking {
-    fn of(state: &RowState, times: OverviewTimes, user: Option<f64>) -> RowRanking {
-        let threshold = state.threshold(times, user);
+    fn of(state: &RowState, times: OverviewTimes, set: Option<RowThreshold>) -> RowRanking {
+        let threshold = state.threshold(times, set);
         let above = |of: &Mixture| {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))

@@ -10,6 +10,7 @@
 //! buckets are in the JSON document, and in the table of a heatmap.
 
 mod rows;
+mod slo;
 
 use std::collections::BTreeSet;
 
@@ -35,6 +36,10 @@ pub enum CsvTable {
     Targets,
     /// A row per metric, label and label value.
     Cardinality,
+    /// A row per SLO.
+    Slos,
+    /// A row per point of the course of an SLO.
+    SloCourse,
 }
 
 /// The table of a document that has not been written.
@@ -54,6 +59,8 @@ pub fn csv_text(table: CsvTable, document: &Value) -> String {
         CsvTable::Overview => add_overview(document, &mut rows),
         CsvTable::Targets => add_targets(document, &mut rows),
         CsvTable::Cardinality => add_cardinality(document, &mut rows),
+        CsvTable::Slos => slo::add_slos(document, &mut rows),
+        CsvTable::SloCourse => slo::add_course(document, &mut rows),
     }
     rows.text()
 }

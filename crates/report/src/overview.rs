@@ -79,6 +79,10 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     let threshold = row["threshold"]["value"].as_f64();
     let origin = match row["threshold"]["origin"].as_str() {
         Some("p99") => learned_text(&row["threshold"]),
+        Some("slo") => {
+            let name = row["threshold"]["slo"].as_str().unwrap_or("");
+            format!("SLO {}", escape_control(name))
+        }
         None if row["unusual"].is_null() => "not read yet".to_owned(),
         origin => origin.unwrap_or("too few values").to_owned(),
     };

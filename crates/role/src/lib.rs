@@ -13,7 +13,9 @@ mod route;
 pub mod settings;
 mod write_route;
 
-pub use role::{BoxError, NodeMode, Role, RoleContext, StatusSection, run_blocking};
+pub use role::{
+    BoxError, MetricThreshold, NodeMode, Role, RoleContext, StatusSection, run_blocking,
+};
 pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
 pub use route::{
     Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,

@@ -1,9 +1,11 @@
 //! The role trait: settings, lifecycle, status, routes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use collect::Quantity;
 use intake::{Intake, LogFn};
 
 use crate::json::Json;
@@ -119,6 +121,11 @@ pub trait Role: Sized + Send + 'static {
         Vec::new()
     }
 
+    /// Thresholds of metrics that its settings state; requested again after each reload.
+    fn thresholds(&self) -> Vec<MetricThreshold> {
+        Vec::new()
+    }
+
     /// Routes of the HTTP API, those of [`Role::ROUTES`]. They are requested once, after the start:
     /// a handler must keep working after reloads.
     fn routes(&self) -> Vec<Route> {
@@ -129,6 +136,19 @@ pub trait Role: Sized + Send + 'static {
     fn write_routes(&self) -> Vec<WriteRoute> {
         Vec::new()
     }
+}
+
+/// Largest good value of a metric, by an SLO.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricThreshold {
+    /// Name of the metric.
+    pub metric: String,
+    /// Labels of the series that it applies to.
+    pub labels: BTreeMap<String, String>,
+    /// Value.
+    pub limit: Quantity,
+    /// Name of the SLO.
+    pub slo: String,
 }
 
 /// A field of `/v1/status`.

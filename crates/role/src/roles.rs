@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use intake::LogFn;
 
-use crate::role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
+use crate::role::{BoxError, MetricThreshold, NodeMode, Role, RoleContext, StatusSection};
 use crate::route::{Route, RouteSpec};
 use crate::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use crate::write_route::{WriteRoute, WriteRouteSpec};
@@ -141,6 +141,7 @@ pub trait RunningRole: Send {
     fn stop(self: Box<Self>) -> BoxFuture<'static, Result<(), BoxError>>;
     fn log_lines(&self) -> Vec<String>;
     fn status(&self) -> Vec<StatusSection>;
+    fn thresholds(&self) -> Vec<MetricThreshold>;
     fn routes(&self) -> Vec<Route>;
     fn write_routes(&self) -> Vec<WriteRoute>;
 }
@@ -164,6 +165,10 @@ impl<R: Role> RunningRole for R {
 
     fn status(&self) -> Vec<StatusSection> {
         Role::status(self)
+    }
+
+    fn thresholds(&self) -> Vec<MetricThreshold> {
+        Role::thresholds(self)
     }
 
     fn routes(&self) -> Vec<Route> {
@@ -284,6 +289,11 @@ impl RunningRoles {
     /// [`Role::status`] of all roles, in start order.
     pub fn status(&self) -> Vec<StatusSection> {
         self.0.iter().rev().flat_map(|(_, role)| role.status()).collect()
+    }
+
+    /// [`Role::thresholds`] of all roles.
+    pub fn thresholds(&self) -> Vec<MetricThreshold> {
+        self.0.iter().flat_map(|(_, role)| role.thresholds()).collect()
     }
 
     /// [`Role::routes`] of all roles. Every route is described in [`Role::ROUTES`], and every

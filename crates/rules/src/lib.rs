@@ -11,7 +11,8 @@
 //!    [`AlertTemplates`] expands labels and annotations ([`template`]).
 //! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
 //! 4. [`run_rule_tests`] runs the test files of promtool.
-//! 5. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 5. [`slo`] has objectives, their budgets and the rules of their alerts.
+//! 6. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
 mod alert_table;
@@ -27,6 +28,7 @@ mod own;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
+pub mod slo;
 pub mod template;
 mod yaml;
 mod yaml_fields;

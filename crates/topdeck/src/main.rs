@@ -51,6 +51,7 @@ mod server_log;
 mod server_session;
 mod settings;
 mod silences;
+mod slo;
 mod snapshot;
 mod store;
 mod store_arguments;

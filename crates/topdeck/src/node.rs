@@ -87,6 +87,7 @@ impl Node {
             .with_routes(roles.routes())
             .with_write_routes(roles.write_routes());
         context.queries.set_sections(roles.status());
+        context.queries.set_thresholds(roles.thresholds());
         let trimmer = trimmer(&intake, log);
         // Last: a client that sees a healthy server may use all roles.
         let server = api::Server::start(settings.node.server(data), context.clone()).await?;
@@ -157,6 +158,7 @@ impl Node {
         let reloaded = self.roles.reload(&settings.roles, &context).await;
         finish_volatile_start(&settings, &self.intake);
         self.context.queries.set_sections(self.roles.status());
+        self.context.queries.set_thresholds(self.roles.thresholds());
         notes.extend(reloaded.map_err(Error::from_boxed)?);
         self.keep(&settings.node)?;
         self.settings = settings;

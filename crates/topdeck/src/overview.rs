@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use collect::{Quantity, Unit};
+use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup};
 use report::{CsvTable, document};
 use serde_json::Value;
@@ -22,10 +23,11 @@ use render::terminal::Terminal;
 /// Show which metrics and services have requests above their threshold
 ///
 /// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
-/// are expected there. The threshold is yours (--threshold), else the one that the program
-/// declared, else the 99th percentile of the last seven days, which about 1 % of the requests
-/// exceed. Unusual is the Wasserstein distance of the last hour to the same hour of the last seven
-/// days, as a ratio to the distances of those days among themselves: about 1 is usual.
+/// are expected there. The threshold is yours (--threshold), else that of an SLO of the server,
+/// else the one that the program declared, else the 99th percentile of the last seven days, which
+/// about 1 % of the requests exceed. Unusual is the Wasserstein distance of the last hour to the
+/// same hour of the last seven days, as a ratio to the distances of those days among themselves:
+/// about 1 is usual.
 ///
 /// Without a directory, a running server is asked.
 #[derive(clap::Args)]
@@ -125,7 +127,8 @@ fn of_store(options: &Options, dir: &Path) -> Result<Value> {
         .map(|()| {
             overview.page(page, &|key| {
                 let (_, limit) = options.threshold.iter().find(|(name, _)| *name == key.name)?;
-                limit.value_in(Unit::parse(&key.unit).as_ref())
+                let value = limit.value_in(Unit::parse(&key.unit).as_ref())?;
+                Some(RowThreshold::of_user(value))
             })
         });
     match found {

@@ -31,7 +31,9 @@ export type Unusual =
 
 export interface RowThreshold {
   value: number;
-  origin: "user" | "declared" | "p99";
+  origin: "user" | "slo" | "declared" | "p99";
+  /** Name of the SLO. */
+  slo?: string | undefined;
   /** Milliseconds of the history that a p99 is of. */
   learnedFrom: number | null;
 }
@@ -109,6 +111,7 @@ interface RowJson {
   threshold: {
     value: number;
     origin: RowThreshold["origin"];
+    slo?: string;
     start_ns?: number;
     end_ns?: number;
   } | null;
@@ -194,6 +197,7 @@ function parseRow(row: RowJson): OverviewRow {
     threshold: threshold && {
       value: threshold.value,
       origin: threshold.origin,
+      slo: threshold.slo,
       learnedFrom: hasHistory ? (end_ns - start_ns) / 1e6 : null,
     },
     unusual: unusual && {
@@ -246,8 +250,9 @@ export function storeThreshold(thresholds: Thresholds, name: string, text: strin
 }
 
 /** Where the threshold comes from: `p99 of the last 7 d`. */
-export function describeThreshold({ origin, learnedFrom }: RowThreshold): string {
+export function describeThreshold({ origin, slo, learnedFrom }: RowThreshold): string {
   if (origin === "user") return "yours";
+  if (origin === "slo") return `SLO ${slo}`;
   if (origin === "declared") return "declared by the program";
   return learnedFrom === null ? "p99" : `p99 of ${roundDuration(learnedFrom)}`;
 }

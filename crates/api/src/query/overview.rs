@@ -9,7 +9,9 @@ use collect::{Quantity, Unit};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
+use query::overview::row_threshold::RowThreshold;
 use query::overview::{OverviewTimes, PageRange, ROWS_MAX, RowGroup, RowKey};
+use role::MetricThreshold;
 use store::{DAY, ReadView, SECOND};
 
 use super::OVERVIEW;
@@ -42,6 +44,8 @@ struct OverviewParams {
     budget: Duration,
     /// Metric names and the user's thresholds.
     thresholds: Vec<(String, Quantity)>,
+    /// Those of SLOs.
+    slo_thresholds: Vec<MetricThreshold>,
 }
 
 impl OverviewParams {
@@ -74,13 +78,32 @@ impl OverviewParams {
                 .unwrap_or(RowGroup::Services),
             budget: budget.min(BUDGET_MAX),
             thresholds,
+            slo_thresholds: Vec::new(),
         })
     }
 
-    /// The user's threshold of a row; `None` also if its unit does not fit the row's.
-    fn threshold(&self, key: &RowKey) -> Option<f64> {
-        let (_, limit) = self.thresholds.iter().find(|(name, _)| *name == key.name)?;
-        limit.value_in(Unit::parse(&key.unit).as_ref())
+    /// The user's threshold of a row, else that of an SLO; `None` also if its unit does not fit
+    /// the row's.
+    fn threshold(&self, key: &RowKey) -> Option<RowThreshold> {
+        let user = self.thresholds.iter().find(|(name, _)| *name == key.name);
+        let user = user.and_then(|(_, limit)| limit.value_in(Unit::parse(&key.unit).as_ref()));
+        user.map(RowThreshold::of_user).or_else(|| self.slo_threshold(key))
+    }
+
+    /// Of the SLOs whose series include those of the row: that with most labels, then the smallest.
+    fn slo_threshold(&self, key: &RowKey) -> Option<RowThreshold> {
+        let includes = |slo: &&MetricThreshold| {
+            let has = |label: (&String, &String)| {
+                key.service.as_ref().is_some_and(|(name, value)| (name, value) == label)
+            };
+            slo.metric == key.name && slo.labels.iter().all(has)
+        };
+        let values = self.slo_thresholds.iter().filter(includes).filter_map(|slo| {
+            let value = slo.limit.value_in(Unit::parse(&key.unit).as_ref())?;
+            Some((slo.labels.len(), value, &slo.slo))
+        });
+        let (_, value, name) = values.min_by(|a, b| b.0.cmp(&a.0).then(a.1.total_cmp(&b.1)))?;
+        Some(RowThreshold::of_slo(value, name))
     }
 }
 
@@ -91,8 +114,9 @@ pub(super) async fn overview(
 ) -> Result<Response, ApiError> {
     let parameters = parameters.reject_unknown(OVERVIEW)?;
     let timeout = parameters.timeout()?;
-    let params = OverviewParams::parse(&parameters, context.intake.now())?;
+    let mut params = OverviewParams::parse(&parameters, context.intake.now())?;
     let queries = context.queries.clone();
+    params.slo_thresholds = queries.thresholds();
     let has_gzip = accepts_gzip(&headers);
     let work = move |view: &ReadView, active: &ActiveQuery| {
         let cache = queries.overviews.group(params.group);
@@ -213,6 +237,33 @@ mod tests {
         let cells = row["heatmap"]["cells"].as_str().unwrap();
         assert_eq!(cells.len(), 60 * 24);
         assert_eq!(row["heatmap"]["start_ns"], START + MINUTE);
+    }
+
+    #[tokio::test]
+    async fn slo_sets_the_threshold_unless_the_user_does() {
+        let server = TestServer::new();
+        let threshold = |metric: &str, limit: &str, slo: &str| role::MetricThreshold {
+            metric: metric.to_owned(),
+            labels: Default::default(),
+            limit: collect::Quantity::parse(limit).unwrap(),
+            slo: slo.to_owned(),
+        };
+        let elsewhere = role::MetricThreshold {
+            labels: [("service".to_owned(), "cart".to_owned())].into(),
+            ..threshold("latency", "1ms", "cart")
+        };
+        server.context.queries.set_thresholds(vec![
+            threshold("other", "1ms", "other"),
+            threshold("latency", "700ms", "slower"),
+            threshold("latency", "550ms", "checkout"),
+            elsewhere,
+        ]);
+        let row_of_slo = row(&server, "/v1/overview").await;
+        let expected = json!({"value": 550.0, "origin": "slo", "slo": "checkout"});
+        assert_eq!(row_of_slo["threshold"], expected);
+        assert_eq!(row_of_slo["above_now"]["estimate"], 25);
+        let row_of_user = row(&server, "/v1/overview?threshold=latency=950ms").await;
+        assert_eq!(row_of_user["threshold"], json!({"value": 950.0, "origin": "user"}));
     }
 
     #[tokio::test]

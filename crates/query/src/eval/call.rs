@@ -4,6 +4,7 @@
 //! function is also applied to the bounds.
 
 pub(crate) mod absent;
+pub(crate) mod burn_rate;
 #[cfg(test)]
 #[path = "../../../../testdata/extensions/promql_function/cube.rs"]
 pub(crate) mod example;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
 use crate::plan::{Grouping, PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection};
-use crate::promql::{self, PromqlKernel};
+use crate::promql::{self, BinaryOp, PromqlKernel};
 use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
 
@@ -86,20 +86,19 @@ impl Evaluation<'_> {
         Ok(stream.points.iter().map(|point| number(point).unwrap_or(f64::NAN)).collect())
     }
 
-    /// The same; a duration is converted from seconds to the unit of the values `of`.
+    /// The same; a duration, or a multiple of one (`1ms * 0.3`), is converted from seconds to the
+    /// unit of the values `of`.
     pub(crate) fn scalar_in_unit(
         &mut self,
         node: &PlanNode,
         of: &PlanNode,
         steps: StepGrid,
     ) -> Result<Vec<f64>> {
-        match node.op {
-            PlanOp::Duration(seconds) => {
-                let number = duration_in_unit(seconds, self.units_per_second(of)?);
-                Ok(vec![number; steps.count])
-            }
-            _ => self.scalar(node, steps),
-        }
+        let Some((seconds, multiple)) = multiple_of_duration(node) else {
+            return self.scalar(node, steps);
+        };
+        let number = duration_in_unit(seconds, self.units_per_second(of)?) * multiple;
+        Ok(vec![number; steps.count])
     }
 
     /// Raw samples of an instant query with a range vector as its result.
@@ -167,6 +166,24 @@ impl Evaluation<'_> {
             self.drop_name(stream);
         }
         self.merge_equal_labels(streams, SourceSpan::default())
+    }
+}
+
+/// Duration in seconds and its multiple.
+fn multiple_of_duration(node: &PlanNode) -> Option<(f64, f64)> {
+    match &node.op {
+        PlanOp::Duration(seconds) => Some((*seconds, 1.0)),
+        PlanOp::Once(inner) => multiple_of_duration(inner),
+        PlanOp::Binary(binary) if binary.operator == BinaryOp::Multiply => {
+            match (&binary.left.1.op, &binary.right.1.op) {
+                (PlanOp::Duration(seconds), PlanOp::Number(multiple))
+                | (PlanOp::Number(multiple), PlanOp::Duration(seconds)) => {
+                    Some((*seconds, *multiple))
+                }
+                _ => None,
+            }
+        }
+        _ => None,
     }
 }
 

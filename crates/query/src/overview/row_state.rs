@@ -134,20 +134,19 @@ impl RowState {
         self.compared_at.is_some()
     }
 
-    /// Threshold of the row: in this order the user's, a declared one, one learned from last week,
-    /// and one learned from today.
+    /// Threshold of the row: in this order one that was set, a declared one, one learned from last
+    /// week, and one learned from today.
     pub(super) fn threshold(
         &self,
         times: OverviewTimes,
-        user: Option<f64>,
+        set: Option<RowThreshold>,
     ) -> Option<RowThreshold> {
         let of_today = || {
             let value = self.today_learned.as_ref()?.value;
             let origin = ThresholdOrigin::Learned(times.today_start..times.now);
             Some(RowThreshold { value, origin })
         };
-        user.map(|value| RowThreshold { value, origin: ThresholdOrigin::User })
-            .or_else(|| RowThreshold::declared(&self.recent))
+        set.or_else(|| RowThreshold::declared(&self.recent))
             .or_else(|| RowThreshold::declared(&self.today))
             .or_else(|| self.learned.clone())
             .or_else(of_today)

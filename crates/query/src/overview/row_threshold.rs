@@ -1,7 +1,7 @@
 //! Threshold of a row, and where it comes from.
 //!
-//! In this order: the user's; one that the recording program declared; the 99th percentile of the
-//! last seven days (UTC); that of today, while there is no earlier day.
+//! In this order: the user's; that of an SLO; one that the recording program declared; the 99th
+//! percentile of the last seven days (UTC); that of today, while there is no earlier day.
 
 use std::ops::Range;
 
@@ -17,6 +17,8 @@ pub(crate) const VALUES_MIN: u64 = 500;
 pub enum ThresholdOrigin {
     /// Set by the user.
     User,
+    /// That of a service level objective with this name.
+    Slo(String),
     /// Declared by the program that records the values, which counts it exactly.
     Declared,
     /// 99th percentile of a time range, in nanoseconds since the Unix epoch.
@@ -33,6 +35,16 @@ pub struct RowThreshold {
 }
 
 impl RowThreshold {
+    /// The user's.
+    pub fn of_user(value: f64) -> RowThreshold {
+        RowThreshold { value, origin: ThresholdOrigin::User }
+    }
+
+    /// That of an SLO.
+    pub fn of_slo(value: f64, name: &str) -> RowThreshold {
+        RowThreshold { value, origin: ThresholdOrigin::Slo(name.to_owned()) }
+    }
+
     /// The smallest threshold that a program declared.
     pub(super) fn declared(values: &Mixture) -> Option<RowThreshold> {
         let all = values.parts().iter().flat_map(|part| part.thresholds());

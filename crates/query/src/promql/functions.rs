@@ -7,7 +7,8 @@ use crate::eval::Evaluation;
 #[cfg(test)]
 use crate::eval::call::example;
 use crate::eval::call::{
-    FunctionCall, absent, histogram, info, label, math, running_total, scalar, sort, time,
+    FunctionCall, absent, burn_rate, histogram, info, label, math, running_total, scalar, sort,
+    time,
 };
 use crate::eval::range_functions::{
     GrowthKind, RangeKernel, adjacent, passthrough, regression, statistics, sum,
@@ -93,6 +94,14 @@ static TABLE: &[PromqlFunctionRow] = &[
     instant("atan", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::atan)),
     instant("atanh", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::atanh)),
     range("avg_over_time", &[Matrix], RangeKernel::window(sum::avg)).quantiles(Average),
+    instant(
+        "burn_rate",
+        &[Scalar, Scalar, Vector, Vector, Vector, Vector],
+        Vector,
+        burn_rate::burn_rate,
+    )
+    .topdeck_only()
+    .unit(Named("burn rate")),
     instant("ceil", &[Vector], Vector, |e, call| math::map(e, call, Rising, f64::ceil))
         .unit(Argument(0))
         .quantiles(Kept),

@@ -8,7 +8,7 @@ use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
 use query::overview::deviation::Deviation;
-use query::overview::row_threshold::ThresholdOrigin;
+use query::overview::row_threshold::{RowThreshold, ThresholdOrigin};
 use query::overview::{
     MEMORY_BYTES_MAX, Overview, OverviewPage, OverviewRow, OverviewTimes, PageRange, RowGroup,
     RowStatus,
@@ -184,7 +184,7 @@ fn an_incident_of_this_morning_is_seen_with_its_hour_when_the_service_is_usual_a
     let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     let refresh = |overview: &mut Overview, now: i64| {
         fixture.refresh(overview, now);
-        overview.page(ALL, &|_| Some(500.0))
+        overview.page(ALL, &|_| Some(RowThreshold::of_user(500.0)))
     };
     let incident = midnight + 8 * HOUR..midnight + 9 * HOUR;
     for minute in 1..=12 * 60 {
@@ -209,7 +209,7 @@ fn an_incident_of_this_morning_is_seen_with_its_hour_when_the_service_is_usual_a
     let worst = row.worst_hour.as_ref().unwrap();
     assert_eq!((&worst.range, worst.above.estimate, worst.count), (&incident, 1_800, 4_800));
     // The threshold of another user: no hour stands out.
-    let page = overview.page(ALL, &|_| Some(950.0));
+    let page = overview.page(ALL, &|_| Some(RowThreshold::of_user(950.0)));
     assert_eq!((page.rows[0].state_today(), &page.rows[0].worst_hour), (RowStatus::Usual, &None));
 }
 
@@ -226,7 +226,7 @@ fn few_more_slow_requests_than_expected_are_usual_and_rank_below_an_affected_row
     fixture.send("b_small", now, of(870, 30));
     let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
     fixture.refresh(&mut overview, now);
-    let page = overview.page(ALL, &|_| Some(500.0));
+    let page = overview.page(ALL, &|_| Some(RowThreshold::of_user(500.0)));
     let found = page.rows.iter().map(|row| (&row.key.name[..], row.state(), row.affected_now()));
     let expected =
         [("b_small", RowStatus::Affected, Some(21.0)), ("a_large", RowStatus::Usual, Some(0.0))];
@@ -271,7 +271,7 @@ fn what_was_not_read_in_time_is_unknown_until_the_next_refresh() {
     assert_eq!((page.incomplete, page.rows[0].state()), (1, RowStatus::Unknown));
     // Enough time for the last minutes only.
     overview.refresh(&view, times, (budget, &|| Duration::ZERO)).unwrap();
-    let page = overview.page(ALL, &|_| Some(105.0));
+    let page = overview.page(ALL, &|_| Some(RowThreshold::of_user(105.0)));
     assert_eq!((page.incomplete, page.rows[0].state()), (0, RowStatus::Affected));
     assert_eq!(page.rows[0].threshold.as_ref().unwrap().origin, ThresholdOrigin::User);
 }
@@ -339,8 +339,9 @@ fn page_copies_and_sums_only_the_rows_that_it_shows() {
     let mut bytes_of_page = |limit: usize, user: Option<f64>| {
         let range = PageRange { offset: 0, limit };
         let mut rows = 0;
-        let measured =
-            allocation_counter::measure(|| rows = overview.page(range, &|_| user).rows.len());
+        let measured = allocation_counter::measure(|| {
+            rows = overview.page(range, &|_| user.map(RowThreshold::of_user)).rows.len()
+        });
         assert_eq!(rows, limit);
         measured.bytes_total
     };

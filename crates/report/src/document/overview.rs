@@ -116,14 +116,18 @@ fn selector_text(key: &RowKey, has_unit: bool) -> String {
 fn threshold_json(threshold: &RowThreshold) -> Json {
     let learned = match &threshold.origin {
         ThresholdOrigin::Learned(range) => Some(range),
-        ThresholdOrigin::User | ThresholdOrigin::Declared => None,
+        ThresholdOrigin::User | ThresholdOrigin::Slo(_) | ThresholdOrigin::Declared => None,
     };
-    let origin = match threshold.origin {
+    let origin = match &threshold.origin {
         ThresholdOrigin::User => "user",
+        ThresholdOrigin::Slo(_) => "slo",
         ThresholdOrigin::Declared => "declared",
         ThresholdOrigin::Learned(_) => "p99",
     };
     let mut fields = vec![("value", number(threshold.value)), ("origin", Text(origin.to_owned()))];
+    if let ThresholdOrigin::Slo(name) = &threshold.origin {
+        fields.push(("slo", Text(name.clone())));
+    }
     if let Some(range) = learned {
         fields.push(("start_ns", Integer(range.start.into())));
         fields.push(("end_ns", Integer(range.end.into())));

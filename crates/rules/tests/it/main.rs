@@ -12,6 +12,7 @@ mod random_alerts;
 mod rule_files;
 mod rule_tests;
 mod shape_changes;
+mod slo;
 mod template_bounds;
 mod template_golden;
 mod traps;

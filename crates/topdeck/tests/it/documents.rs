@@ -221,6 +221,8 @@ fn every_subcommand_has_a_page_and_completions() {
         "silences-expire",
         "silences-list",
         "silences",
+        "slo-show",
+        "slo",
         "snapshot",
         "store",
         "tail",

@@ -16,3 +16,4 @@ mod proxy;
 mod retire;
 mod robustness;
 pub(crate) mod server_process;
+mod slo;

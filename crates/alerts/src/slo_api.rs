@@ -1,0 +1,198 @@
+//! `/v1/slos` and `/v1/slo`: budgets of all SLOs, and one with its course.
+
+use std::cmp::Ordering;
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use role::json::Json::{self, Integer, List, Null, Object, Text};
+use role::json::integer;
+use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
+use rules::slo::{Objective, Quantity, ReportRange};
+use store::{DAY, HOUR};
+
+use crate::alert_board::AlertBoard;
+use crate::slo_json::{report_fields, slo_fields};
+use crate::slo_service::{SloService, SloStatus};
+
+/// Default length of a course.
+const RANGE_NS: i64 = 30 * DAY;
+/// Longest course: the period before it is read, too.
+const RANGE_MAX_NS: i64 = 400 * DAY;
+
+/// All SLOs.
+pub(crate) static SLOS: RouteSpec = RouteSpec {
+    name: "slos",
+    path: "/v1/slos",
+    about: "Service level objectives with their error budgets, the one with the least budget left \
+            first.",
+    parameters: &[],
+    format: RouteFormat::Json,
+};
+
+/// One SLO.
+pub(crate) static SLO: RouteSpec = RouteSpec {
+    name: "slo",
+    path: "/v1/slo",
+    about: "Budget of a service level objective over time, affected events by day, and what other \
+            thresholds would have attained.",
+    parameters: &[
+        Parameter::text("name", "name of the SLO").required(),
+        Parameter::text("from", "start of the course; default: 30 days before the end"),
+        Parameter::text("to", "end of the course and time of the budget; default: now"),
+        Parameter::text("threshold", "another largest good value, such as 250ms"),
+        Parameter::text("objective", "another objective, such as 99.9%"),
+    ],
+    format: RouteFormat::Json,
+};
+
+/// Response of `/v1/slos`.
+pub(crate) fn slos(service: &SloService, board: &AlertBoard) -> Json {
+    let mut all = service.all();
+    all.sort_by(by_budget_left);
+    let alerts = board.read();
+    let slo =
+        |status: &SloStatus| Object(slo_fields(&status.slo, status.summary(), status, &alerts));
+    Object(vec![
+        ("schema", integer(1)),
+        ("time_ns", Integer(service.now().into())),
+        ("slos", List(all.iter().map(slo).collect())),
+    ])
+}
+
+/// Unknown budgets first, then the least budget.
+fn by_budget_left(a: &SloStatus, b: &SloStatus) -> Ordering {
+    let left = |status: &SloStatus| {
+        let remaining = status.summary().and_then(|summary| summary.remaining);
+        remaining.map_or(f64::NEG_INFINITY, |remaining| remaining.estimate)
+    };
+    left(a).total_cmp(&left(b)).then_with(|| a.slo.name.cmp(&b.slo.name))
+}
+
+/// Response of `/v1/slo`.
+pub(crate) fn slo(
+    service: &SloService,
+    board: &AlertBoard,
+    query: &RouteQuery,
+) -> Result<Json, RouteError> {
+    let name = query.get("name").unwrap_or("");
+    let found = service.all().into_iter().find(|status| status.slo.name == name);
+    let Some(status) = found else {
+        return Err(invalid("name", name, "the name of an SLO: /v1/slos has them"));
+    };
+    let range = range(query, service.now())?;
+    let threshold = match query.get("threshold") {
+        None => None,
+        Some(text) => Some(
+            Quantity::parse(text)
+                .ok_or_else(|| invalid("threshold", text, "a value such as 250ms"))?,
+        ),
+    };
+    let objective = match query.get("objective") {
+        None => None,
+        Some(text) => Some(
+            Objective::parse(text)
+                .ok_or_else(|| invalid("objective", text, "a share such as 99.9% or 0.999"))?,
+        ),
+    };
+    let slo = status.slo.with(threshold, objective);
+    let report = service.report(&slo, range);
+    let alerts = board.read();
+    let mut fields = vec![
+        ("schema", integer(1)),
+        ("from_ns", Integer(range.from_ns.into())),
+        ("to_ns", Integer(range.to_ns.into())),
+    ];
+    match &report {
+        Ok(report) => {
+            fields.extend(slo_fields(&slo, Some(&report.summary), &status, &alerts));
+            fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
+            fields.push(("error", Null));
+            fields.extend(report_fields(&slo, report));
+        }
+        Err(error) => {
+            fields.extend(slo_fields(&slo, None, &status, &alerts));
+            fields.retain(|(key, _)| *key != "error" && *key != "computed_ns");
+            fields.push(("error", Text(error.to_string())));
+        }
+    }
+    Ok(Object(fields))
+}
+
+fn range(query: &RouteQuery, now_ns: i64) -> Result<ReportRange, RouteError> {
+    let time = |key: &str, default: i64| match query.get(key) {
+        None => Ok(default),
+        Some(text) => parse_time(text, now_ns).ok_or_else(|| {
+            invalid(key, text, "a time such as 2026-11-09T12:30:00Z, now, -2h or nanoseconds (1ns)")
+        }),
+    };
+    let to_ns = time("to", now_ns)?.min(now_ns);
+    let from_ns = time("from", to_ns.saturating_sub(RANGE_NS))?;
+    if !(HOUR..=RANGE_MAX_NS).contains(&to_ns.saturating_sub(from_ns)) {
+        let found = query.get("from").unwrap_or("");
+        return Err(invalid("from", found, "a time 1 hour to 400 days before the end"));
+    }
+    Ok(ReportRange { from_ns, to_ns })
+}
+
+/// A time as in other routes.
+fn parse_time(text: &str, now_ns: i64) -> Option<i64> {
+    let text = text.trim();
+    if text == "now" {
+        return Some(now_ns);
+    }
+    if let Some(ago) = text.strip_prefix('-') {
+        return collect::parse_duration(ago).map(|ago| now_ns.saturating_sub(ago));
+    }
+    if let Some(ns) = text.strip_suffix("ns") {
+        return ns.parse().ok();
+    }
+    if let Ok(seconds) = text.parse::<f64>() {
+        return seconds.is_finite().then_some((seconds * 1e9) as i64);
+    }
+    let time = text.parse::<Timestamp>().ok().or_else(|| {
+        let time: jiff::civil::DateTime = text.parse().ok()?;
+        Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
+    })?;
+    i64::try_from(time.as_nanosecond()).ok()
+}
+
+fn invalid(name: &str, found: &str, expected: &str) -> RouteError {
+    RouteError::Parameter {
+        name: name.to_owned(),
+        found: found.to_owned(),
+        expected: expected.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_other_routes() {
+        let now = 1_794_225_600_000_000_000;
+        let parse = |text: &str| parse_time(text, now);
+        assert_eq!(parse("now"), Some(now));
+        assert_eq!(parse("-1h"), Some(now - HOUR));
+        assert_eq!(parse("1794225600"), Some(now));
+        assert_eq!(parse("1794225600000000000ns"), Some(now));
+        assert_eq!(parse("2026-11-09T12:00:00Z"), parse("2026-11-09T13:00:00+01:00"));
+        assert!(parse("2026-11-09").is_some());
+        assert_eq!(parse("yesterday"), None);
+    }
+
+    #[test]
+    fn course_has_an_hour_to_400_days() {
+        let now = 1_794_225_600_000_000_000;
+        let check = |pairs: &[(&str, &str)]| {
+            let pairs = pairs.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));
+            range(&RouteQuery::new(pairs.collect()), now)
+        };
+        assert_eq!(check(&[]), Ok(ReportRange { from_ns: now - 30 * DAY, to_ns: now }));
+        let past = check(&[("from", "-3d"), ("to", "-2d")]);
+        assert_eq!(past, Ok(ReportRange { from_ns: now - 3 * DAY, to_ns: now - 2 * DAY }));
+        for bad in [[("from", "-500d"), ("to", "now")], [("from", "now"), ("to", "now")]] {
+            assert!(check(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

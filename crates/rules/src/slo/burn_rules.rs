@@ -1,0 +1,254 @@
+//! Rules of burn-rate alerts, as PromQL that anybody can evaluate and read.
+//!
+//! The condition compares `burn_rate(…)` with the factor, so that missing data holds the state of
+//! an alert: without events in one of the windows the function has no result.
+
+use query::promql::parse_duration;
+use store::{HOUR, MINUTE, SECOND};
+
+use super::burn_window::{LengthText, short};
+use super::{BurnWindow, Indicator, Quantity, Slo};
+use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
+use crate::yaml::FilePosition;
+
+/// Name of the file of the groups: SLOs are not in a rule file.
+pub const SLO_ALERT_FILE: &str = "slo";
+/// Name of alerts of a burn rate.
+const BURN_ALERT: &str = "SloBudgetBurn";
+/// Name of alerts of a number of bad events.
+const AFFECTED_ALERT: &str = "SloEventsAffected";
+/// Window of [`Slo::affected_max`].
+const AFFECTED_WINDOW: i64 = 6 * HOUR;
+const MILLISECOND: i64 = 1_000_000;
+
+impl Slo {
+    /// Group of the SLO's alerting rules. It is evaluated in the interval of other rules.
+    pub fn rule_group(&self) -> RuleGroup {
+        let burn = self.windows.iter().map(|window| self.burn_rule(window));
+        let rules: Vec<Rule> =
+            burn.chain(self.affected_max.map(|max| self.affected_rule(max))).collect();
+        RuleGroup {
+            file: SLO_ALERT_FILE.to_owned(),
+            name: self.name.clone(),
+            position: FilePosition { line: 1, column: 1 },
+            interval_ns: None,
+            query_offset_ns: None,
+            limit: 0,
+            rules,
+        }
+    }
+
+    fn burn_rule(&self, window: &BurnWindow) -> Rule {
+        let (factor, budget) = (window.factor(&self.period), self.objective.budget());
+        let (bad_long, total_long) = self.indicator.counts(window.long_ns);
+        let (bad_short, total_short) = self.indicator.counts(window.short_ns());
+        let presence = format!(
+            "burn_rate({factor}, {budget}, {bad_long}, {total_long}, {bad_short}, {total_short})"
+        );
+        let gone_ns = self.period.nominal_ns() as f64 / factor;
+        let summary = format!(
+            "The error budget of {} burns at more than {} times the sustainable rate: at this \
+             rate it is gone in {}",
+            plain(&self.name),
+            short(factor),
+            lifetime_text(gone_ns),
+        );
+        let description = format!(
+            "More than {} % of the events of the last {} and of the last {} are bad. {} Factor: \
+             {}. Objective: {} % in {}.",
+            short(factor * budget * 100.0),
+            LengthText(window.long_ns),
+            LengthText(window.short_ns()),
+            plain(&self.indicator.bad_text()),
+            window.formula(&self.period),
+            short(self.objective.share() * 100.0),
+            self.period,
+        );
+        let texts = [("summary", summary), ("description", description)];
+        let labels = [("severity", window.severity), ("window", window.name)];
+        self.rule(BURN_ALERT, (presence, factor), &labels, texts)
+    }
+
+    fn affected_rule(&self, max: u64) -> Rule {
+        let (bad, _) = self.indicator.counts(AFFECTED_WINDOW);
+        let summary = format!("More than {max} bad events of {} in 6 h", plain(&self.name));
+        let texts = [("summary", summary), ("description", plain(&self.indicator.bad_text()))];
+        let labels = [("severity", "page"), ("window", "6h")];
+        self.rule(AFFECTED_ALERT, (bad, max as f64), &labels, texts)
+    }
+
+    fn rule(
+        &self,
+        name: &str,
+        (presence, limit): (String, f64),
+        labels: &[(&str, &str)],
+        annotations: [(&str, String); 2],
+    ) -> Rule {
+        let mut all = self.labels.clone();
+        all.insert("slo".to_owned(), plain(&self.name));
+        all.extend(labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+        let annotations: LabelMap =
+            annotations.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
+        Rule {
+            position: FilePosition { line: 1, column: 1 },
+            name: name.to_owned(),
+            expression: format!("{presence} > {limit}"),
+            labels: all,
+            kind: RuleKind::Alerting(AlertSettings {
+                annotations,
+                missing_data: MissingData::Hold { presence },
+                ..AlertSettings::default()
+            }),
+        }
+    }
+}
+
+impl Indicator {
+    /// PromQL of the bad and of all events of a window.
+    fn counts(&self, window_ns: i64) -> (String, String) {
+        let window = window_text(window_ns);
+        match self {
+            Indicator::Threshold { selector, threshold } => {
+                let values = format!("sum(exact_increase({selector}[{window}]))");
+                let limit = limit_text(threshold);
+                (
+                    format!("histogram_count_above({limit}, {values})"),
+                    format!("histogram_count({values})"),
+                )
+            }
+            Indicator::Ratio { part, is_good, total } => {
+                let total = format!("sum(exact_increase({total}[{window}]))");
+                let part = format!("sum(exact_increase({part}[{window}]))");
+                let bad = match is_good {
+                    true => format!("({total} - {part})"),
+                    // Bad events that were never counted are none.
+                    false => format!("({part} or 0 * {total})"),
+                };
+                (bad, total)
+            }
+        }
+    }
+
+    /// What a bad event is, in a sentence.
+    fn bad_text(&self) -> String {
+        match self {
+            Indicator::Threshold { selector, threshold } => {
+                format!("Bad: values of {selector} above {threshold}.")
+            }
+            Indicator::Ratio { part, is_good: true, total } => {
+                format!("Bad: {total} without {part}.")
+            }
+            Indicator::Ratio { part, total, .. } => format!("Bad: {part} of {total}."),
+        }
+    }
+}
+
+/// Duration in PromQL.
+fn window_text(ns: i64) -> String {
+    match ns {
+        hours if hours % HOUR == 0 => format!("{}h", hours / HOUR),
+        minutes if minutes % MINUTE == 0 => format!("{}m", minutes / MINUTE),
+        other => format!("{}ms", other / MILLISECOND),
+    }
+}
+
+/// Threshold in PromQL: durations are whole milliseconds, or multiples of one.
+fn limit_text(threshold: &Quantity) -> String {
+    let plain = || threshold.value_in(None).map(|number| number.to_string());
+    let Some(ms) = threshold.value_in(Some(&collect::Unit::Milliseconds)) else {
+        // A unit without a scale, such as bytes: the number is in the unit of the values.
+        return threshold.value_in(threshold.unit()).map_or_else(String::new, |it| it.to_string());
+    };
+    if threshold.unit().is_none() {
+        return plain().unwrap_or_default();
+    }
+    let whole = format!("{ms}ms");
+    match parse_duration(&whole) {
+        Ok(_) => whole,
+        Err(_) => format!("1ms * {ms}"),
+    }
+}
+
+fn lifetime_text(ns: f64) -> String {
+    let hours = ns / HOUR as f64;
+    match hours {
+        hours if hours >= 48.0 => format!("{} days", short((hours / 24.0 * 10.0).round() / 10.0)),
+        hours if hours >= 2.0 => format!("{} hours", short((hours * 10.0).round() / 10.0)),
+        _ => format!("{} minutes", (ns / (60 * SECOND) as f64).round()),
+    }
+}
+
+/// Text without template actions: names and selectors are no templates.
+fn plain(text: &str) -> String {
+    text.replace("{{", "{\u{200b}{")
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+    use query::promql;
+
+    use super::super::SloDraft;
+    use super::*;
+
+    fn group(change: impl FnOnce(&mut SloDraft)) -> RuleGroup {
+        let text = |text: &str| Some(text.to_owned());
+        let mut draft = SloDraft {
+            name: "checkout".to_owned(),
+            selector: text("latency{route=\"/checkout\"}"),
+            threshold: text("250ms"),
+            objective: text("99.9%"),
+            ..SloDraft::default()
+        };
+        change(&mut draft);
+        draft.check().unwrap().rule_group()
+    }
+
+    #[test]
+    fn rules_are_promql_that_parses() {
+        let ratio = |draft: &mut SloDraft| {
+            (draft.selector, draft.threshold) = (None, None);
+            draft.bad = Some("errors_total".to_owned());
+            draft.total = Some("requests_total".to_owned());
+            draft.affected_max = Some(100);
+        };
+        for group in
+            [group(|_| ()), group(|draft| draft.threshold = Some("0.3ms".into())), group(ratio)]
+        {
+            for rule in &group.rules {
+                let options = promql::Options { standard_only: false, ..promql::Options::all() };
+                promql::parse(&rule.expression, &options).unwrap();
+                let MissingData::Hold { presence } = &rule.alert_settings().unwrap().missing_data
+                else {
+                    panic!("missing data resolves {}", rule.name)
+                };
+                assert!(rule.expression.starts_with(presence.as_str()));
+            }
+        }
+    }
+
+    #[test]
+    fn rule_of_an_hour_says_what_burns() {
+        let rule = &group(|_| ()).rules[0];
+        expect![[r#"
+            burn_rate(14.4, 0.001, histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[1h]))), histogram_count_above(250ms, sum(exact_increase(latency{route="/checkout"}[5m]))), histogram_count(sum(exact_increase(latency{route="/checkout"}[5m])))) > 14.4"#]]
+        .assert_eq(&rule.expression);
+        let annotations = &rule.alert_settings().unwrap().annotations;
+        expect![[r#"The error budget of checkout burns at more than 14.4 times the sustainable rate: at this rate it is gone in 2.1 days"#]]
+            .assert_eq(&annotations["summary"]);
+        expect![[r#"More than 1.44 % of the events of the last 1 h and of the last 5 min are bad. Bad: values of latency{route="/checkout"} above 250 ms. Factor: 2 % × 30 d / 1 h = 14.4. Objective: 99.9 % in 30 d."#]]
+            .assert_eq(&annotations["description"]);
+        assert_eq!(rule.labels["severity"], "page");
+        assert_eq!(rule.labels["slo"], "checkout");
+    }
+
+    #[test]
+    fn thresholds_are_numbers_or_durations_of_promql() {
+        let text = |text: &str| limit_text(&Quantity::parse(text).unwrap());
+        assert_eq!(text("250ms"), "250ms");
+        assert_eq!(text("1.5s"), "1500ms");
+        assert_eq!(text("300us"), "1ms * 0.3");
+        assert_eq!(text("0.25"), "0.25");
+        assert_eq!(text("4096B"), "4096");
+    }
+}

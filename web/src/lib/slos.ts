@@ -1,0 +1,191 @@
+/** SLOs: their budgets, the course over time, and what other thresholds would have attained. */
+
+import { getJson } from "./api";
+import type { Bracket } from "./distribution";
+import { formatShare } from "./unit";
+
+export type BudgetState = "left" | "uncertain" | "spent" | "unknown";
+
+export interface EventsJson {
+  bad: Bracket;
+  total: number;
+}
+
+export interface BudgetJson {
+  from_ns: number;
+  to_ns: number;
+  attained: Bracket | null;
+  remaining: Bracket | null;
+  events: EventsJson;
+  /** Events that may be bad. */
+  allowed: number;
+  remaining_uncorrected: Bracket | null;
+  uncorrected: EventsJson;
+  last_hour: EventsJson;
+  missing_ns: number;
+  gaps_total: number;
+  unit: string | null;
+  threshold_value: number | null;
+}
+
+export interface CorrectionJson {
+  from_ns: number;
+  to_ns: number;
+  reason: string;
+}
+
+export interface SloJson {
+  name: string;
+  description: string;
+  kind: "threshold" | "ratio";
+  selector?: string;
+  threshold?: string;
+  good?: string;
+  bad?: string;
+  total?: string;
+  objective: number;
+  period: string;
+  corrections: CorrectionJson[];
+  state: BudgetState;
+  budget: BudgetJson | null;
+  /** Null before the first computation. */
+  computed_ns?: number | null;
+  error: string | null;
+  alerts: { firing: number; pending: number; unknown: number };
+}
+
+/** Response of `/v1/slos`. */
+export interface SlosJson {
+  time_ns: number;
+  slos: SloJson[];
+}
+
+export interface SloPointJson {
+  time_ns: number;
+  remaining: Bracket | null;
+  bad: Bracket;
+  total: number;
+  has_gap: boolean;
+}
+
+export interface SloDayJson {
+  start_ns: number;
+  end_ns: number;
+  bad: Bracket;
+  total: number;
+  burn_rate: Bracket | null;
+  missing_ns: number;
+  corrected_ns: number;
+}
+
+export interface CurvePointJson {
+  threshold: number;
+  attained: Bracket;
+}
+
+export interface BurnJson {
+  window: string;
+  severity: string;
+  factor: number;
+  formula: string;
+  long_ns: number;
+  short_ns: number;
+  long: Bracket | null;
+  short: Bracket | null;
+  is_burning: boolean | null;
+}
+
+/** Response of `/v1/slo`. */
+export interface SloReportJson extends SloJson {
+  from_ns: number;
+  to_ns: number;
+  points?: SloPointJson[];
+  days?: SloDayJson[];
+  curve?: CurvePointJson[];
+  threshold_of_objective?: Bracket | null;
+  burn?: BurnJson[];
+  people?: { affected: Bracket; total: number; is_counted: boolean } | null;
+}
+
+export function fetchSlos(signal: AbortSignal): Promise<SlosJson> {
+  return getJson<SlosJson>("/v1/slos", {}, signal);
+}
+
+export interface SloQuestion {
+  name: string;
+  /** Days before now. */
+  days: number;
+  /** Empty: that of the SLO. */
+  threshold: string;
+  objective: string;
+}
+
+export function fetchSlo(
+  { name, days, threshold, objective }: SloQuestion,
+  signal: AbortSignal,
+): Promise<SloReportJson> {
+  const other = {
+    threshold: threshold || undefined,
+    objective: objective || undefined,
+  };
+  return getJson<SloReportJson>("/v1/slo", { name, from: `-${days}d`, ...other }, signal);
+}
+
+/** `99.9%` or `0.999` as a share; null if it is invalid. */
+export function parseObjective(text: string): number | null {
+  const found = /^(\d+\.?\d*|\.\d+)\s*(%?)$/.exec(text.trim());
+  if (!found) return null;
+  const share = Number(found[1]) / (found[2] ? 100 : 1);
+  return share > 0 && share < 1 ? share : null;
+}
+
+/** An objective: `99.9 %`. It has as many digits as it was written with. */
+export function formatObjective(share: number): string {
+  return `${Number((share * 100).toPrecision(10))} %`;
+}
+
+/** What the state says. A word, not only a colour. */
+export const STATE_TEXTS: Readonly<Record<BudgetState, string>> = {
+  left: "budget left",
+  uncertain: "uncertain",
+  spent: "budget spent",
+  unknown: "unknown",
+};
+
+/** A share of the budget: `72 %`, `−150 %`. */
+export function formatRemaining(share: number): string {
+  const percent = share * 100;
+  const text = Math.abs(percent) >= 10 ? percent.toFixed(0) : percent.toFixed(1);
+  return `${text.replace(/^-/, "−").replace(/\.0$/, "")} %`;
+}
+
+/** The estimate, and the bounds if they differ: `72 % (70 % to 75 %)`. */
+export function formatBounds(of: Bracket | null, format: (value: number) => string): string {
+  if (!of) return "unknown";
+  const [lower, estimate, upper] = [of.lower, of.estimate, of.upper].map(format);
+  return lower === upper ? estimate! : `${estimate} (${lower} to ${upper})`;
+}
+
+export function formatAttained(of: Bracket | null): string {
+  return formatBounds(of, formatShare);
+}
+
+/** What an objective would have been with a share: missed and attained only if that is certain. */
+export function verdict(attained: Bracket, objective: number): "attained" | "missed" | "uncertain" {
+  if (attained.lower >= objective) return "attained";
+  return attained.upper < objective ? "missed" : "uncertain";
+}
+
+/** The point of a curve nearest to a threshold, on a logarithmic scale. */
+export function nearestThreshold(curve: readonly CurvePointJson[], threshold: number): number {
+  let nearest = 0;
+  const distance = (at: number) => Math.abs(Math.log(curve[at]!.threshold / threshold));
+  for (let at = 1; at < curve.length; at++) if (distance(at) < distance(nearest)) nearest = at;
+  return nearest;
+}
+
+/** What is good, in words. */
+export function describeIndicator(slo: SloJson): string {
+  if (slo.kind === "threshold") return `${slo.selector} at most ${slo.threshold}`;
+  return slo.good ? `${slo.good} of ${slo.total}` : `${slo.total} without ${slo.bad}`;
+}
