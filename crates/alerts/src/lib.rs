@@ -10,6 +10,7 @@
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! ```
+//! A second thread, stream_watcher, looks for streams that vanished and what replaced them.
 //! One thread evaluates all groups, one after the other. Rules and states of alerts are those of
 //! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
 //! epoch.
@@ -41,6 +42,7 @@ mod silence_api;
 mod silence_store;
 mod state_file;
 mod store_evaluator;
+mod stream_watcher;
 mod submitted_alerts;
 mod submitted_received;
 mod worker_control;

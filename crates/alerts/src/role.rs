@@ -7,7 +7,7 @@ use disk::OsDisk;
 use intake::{LogLevel, Meter};
 use journal::wall_clock;
 use notify::{LogLimits, NotifierOptions, SilenceState};
-use role::json::Json::{self, Bool, List, Object, Text};
+use role::json::Json::{self, Bool, Integer, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use role::{
@@ -15,6 +15,7 @@ use role::{
     WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
 };
 use rules::{AlertState, EvaluatedGroup};
+use store::Store;
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
@@ -26,6 +27,7 @@ use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::state_file::StateFile;
+use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
@@ -46,6 +48,8 @@ pub struct AlertsRole {
     notifier: NotifierHandle,
     /// `None` on an agent.
     thread: Option<JoinHandle<()>>,
+    watch: Arc<WatchControl>,
+    watcher: Option<JoinHandle<()>>,
     lines: Vec<String>,
 }
 
@@ -128,9 +132,12 @@ impl Role for AlertsRole {
         let board = open_board(context, &control, &notifier, &mut lines);
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
+        let watch = Arc::new(WatchControl::default());
+        watch.register_metrics(intake.meter());
         let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, thread: None, lines });
+            let (thread, watcher) = (None, None);
+            return Ok(AlertsRole { board, control, notifier, thread, watch, watcher, lines });
         };
         let rules = RuleSet::load(settings)?;
         lines.extend(problem_lines(&rules));
@@ -172,7 +179,8 @@ impl Role for AlertsRole {
         };
         let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
         let thread = Some(thread.map_err(AlertsError::Thread)?);
-        Ok(AlertsRole { board, control, notifier, thread, lines })
+        let watcher = Some(start_watcher(context, store, &watch)?);
+        Ok(AlertsRole { board, control, notifier, thread, watch, watcher, lines })
     }
 
     async fn reload(
@@ -200,10 +208,11 @@ impl Role for AlertsRole {
 
     async fn stop(self) -> Result<(), BoxError> {
         self.control.stop();
-        let (thread, notifier) = (self.thread, self.notifier);
+        self.watch.stop();
+        let (threads, notifier) = ([self.thread, self.watcher], self.notifier);
         run_blocking(move || {
             // The supervisor has reported a panic.
-            let _ = thread.map(JoinHandle::join);
+            threads.into_iter().flatten().for_each(|thread| drop(thread.join()));
             notifier.stop();
         })
         .await
@@ -326,6 +335,27 @@ fn open_board(
     AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
 }
 
+fn start_watcher(
+    context: &RoleContext,
+    store: &Arc<Store>,
+    control: &Arc<WatchControl>,
+) -> Result<JoinHandle<()>, AlertsError> {
+    let mut watcher = StreamWatcher::new(&context.intake, store, control, &context.log);
+    let supervised = context.intake.supervisor().thread("changes");
+    let own = Arc::clone(control);
+    let run = move || {
+        let _ = supervised.run(
+            || own.is_stopping(),
+            || {
+                supervised.failpoint();
+                watcher.run();
+            },
+        );
+    };
+    let thread = std::thread::Builder::new().name("changes".to_owned()).spawn(run);
+    thread.map_err(AlertsError::Thread)
+}
+
 fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
     NotifierOptions {
         disk: Arc::new(OsDisk),
@@ -375,6 +405,8 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
     let problems = state.problems.iter().map(|problem| Text(problem.to_string())).collect();
     Object(vec![
         ("is_evaluating", Bool(!state.is_agent)),
+        ("evaluation_interval_ns", Integer(state.defaults.interval_ns.into())),
+        ("query_offset_ns", Integer(state.defaults.query_offset_ns.into())),
         ("groups", integer(state.groups.len() as u64)),
         ("rules", integer(state.rules().count() as u64)),
         ("failing_rules", integer(state.failing_rules() as u64)),

@@ -1,4 +1,5 @@
-//! Alerting and recording rules: rule files, states of alerts, evaluation of groups.
+//! Alerting and recording rules: rule files, states of alerts, evaluation of groups, replay; and
+//! changes of streams.
 //!
 //! The crate is pure. It has no clock, disk, thread or socket: times (nanoseconds since the Unix
 //! epoch, as `i64`) and data are arguments, and the samples, notices and states that result are
@@ -11,9 +12,12 @@
 //!    [`AlertTemplates`] expands labels and annotations ([`template`]).
 //! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
 //! 4. [`run_rule_tests`] runs the test files of promtool.
-//! 5. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 5. [`replay_groups`] tells what groups would have done over stored data.
+//! 6. [`StreamInventory`] and [`match_changes`] tell which streams vanished and what replaced them.
+//! 7. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
+mod alert_series;
 mod alert_table;
 mod alert_templates;
 mod evaluator;
@@ -22,9 +26,11 @@ mod for_state;
 mod group;
 mod memory_series;
 mod overlay;
+mod replay;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
+mod stream_changes;
 pub mod template;
 mod yaml;
 mod yaml_fields;
@@ -42,6 +48,10 @@ pub use group::{
 };
 pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
+pub use replay::{
+    NamedThreshold, ReplayError, ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert,
+    ReplayedRule, RuleReplay, ThresholdCount, replay_groups,
+};
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
     RuleKind, RuleProblem, parse_rule_file,
@@ -50,3 +60,7 @@ pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
 };
 pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};
+pub use stream_changes::{
+    ChangeAcceptance, ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes,
+    read_changes,
+};

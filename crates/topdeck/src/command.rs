@@ -71,6 +71,7 @@ subcommands! {
     Alerts(crate::alerts::Options) => crate::alerts::run,
     Silences(crate::silences::Options) => crate::silences::run,
     Rules(crate::rules::Options) => crate::rules::run,
+    Changes(crate::changes::Options) => crate::changes::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]
     Generate(crate::generate::Options) => crate::generate::run,

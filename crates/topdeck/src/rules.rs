@@ -1,13 +1,14 @@
 //! `topdeck rules`: rule files of Prometheus and their tests.
 
 mod check;
+mod replay;
 mod test;
 
 use std::process::ExitCode;
 
 use crate::subcommand_table::subcommands;
 
-/// Check and test rule files
+/// Check, test and replay rule files
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -17,6 +18,7 @@ pub(crate) struct Options {
 subcommands! {
     Command:
     Check(check::Options) => check::run,
+    Replay(replay::Options) => replay::run,
     Test(test::Options) => test::run,
 }
 

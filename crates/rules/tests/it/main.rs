@@ -7,6 +7,7 @@ mod extensions;
 mod format_page;
 mod harness;
 mod random_alerts;
+mod replay;
 mod rule_files;
 mod rule_tests;
 mod template_bounds;

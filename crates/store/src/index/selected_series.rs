@@ -21,6 +21,13 @@ pub struct SelectedSeries {
     pub kind: SeriesKind,
 }
 
+impl SelectedSeries {
+    /// Position of the series in the index, as in `SeriesActivity`.
+    pub fn position(&self) -> u32 {
+        self.number.0
+    }
+}
+
 impl AsRef<SelectedSeries> for SelectedSeries {
     fn as_ref(&self) -> &SelectedSeries {
         self
