@@ -67,7 +67,7 @@ async function expectAccessible(name: string): Promise<void> {
   await page.emulateMedia({ colorScheme: "light" });
 }
 
-test("Explore makes a rule of the threshold, and a dry run tells what it would have done", async () => {
+test("Explore makes a rule of the threshold, and a dry run tells what it would do", async () => {
   await visitor.explore({ selector: "latency", threshold: "1500ms", ...range });
   await page.getByRole("button", { name: "Make a rule" }).click();
   const draft = page.getByTestId("rule-draft");
@@ -134,7 +134,7 @@ test("a change of streams is shown until it is accepted", async () => {
   expect(left).toEqual([]);
 });
 
-test("the overview has the firing alerts of a row, and what happened since the last look", async () => {
+test("the overview has firing alerts, and what happened since the last look", async () => {
   await page.evaluate(
     (at) => localStorage.setItem("topdeck-last-look", String(at)),
     end - 2 * HOUR,

@@ -16,8 +16,8 @@ use axum::extract::Request;
 use axum::routing;
 use query::{Settings, StoreSource, promql};
 use rules::{
-    AlertTemplates, EvaluatedGroup, GroupDefaults, ProblemSeverity, ReplayError, ReplayInputs,
-    RuleFile, parse_rule_file, replay_groups,
+    AlertTemplates, EvaluatedGroup, GroupDefaults, ProblemSeverity, ReplayInputs, RuleFile,
+    RuleReplayError, parse_rule_file, replay_groups,
 };
 use store::ReadView;
 
@@ -162,11 +162,11 @@ impl ReplayRequest {
         let range = self.from_ns..self.to_ns;
         let replayed = replay_groups(self.groups(), &range, &inputs);
         replayed.map_err(|error| match error {
-            ReplayError::Cancelled => match active.check_cancelled() {
+            RuleReplayError::Cancelled => match active.check_cancelled() {
                 Err(refusal) => refusal,
                 Ok(()) => ApiError::Timeout(error.to_string()),
             },
-            ReplayError::Source(_) => ApiError::Internal(error.to_string()),
+            RuleReplayError::Source(_) => ApiError::Internal(error.to_string()),
             _ => ApiError::Unprocessable(error.to_string()),
         })
     }

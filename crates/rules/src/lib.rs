@@ -49,8 +49,8 @@ pub use group::{
 pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
 pub use replay::{
-    NamedThreshold, ReplayError, ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert,
-    ReplayedRule, RuleReplay, ThresholdCount, replay_groups,
+    NamedThreshold, ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert, ReplayedRule,
+    RuleReplay, RuleReplayError, ThresholdExcess, replay_groups,
 };
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,

@@ -2,8 +2,8 @@
 //!
 //! The groups are those that a node evaluates, at the times at which it would have evaluated them.
 //! Samples that they record, `ALERTS` and `ALERTS_FOR_STATE` are seen by later evaluations in place
-//! of stored ones. Evaluation begins before the range, by the longest `for` and `keep_firing_for` of
-//! a group, so that a condition that held before the range is not a new one.
+//! of stored ones. Evaluation begins before the range, by the longest `for` and `keep_firing_for`
+//! of a group, so that a condition that held before the range is not a new one.
 //!
 //! Differences from a node that was running: data that arrived late counts from its own time on,
 //! and nobody was down.
@@ -20,7 +20,7 @@ use query::{NAME, QueryContext, Settings, Source, promql};
 
 use self::alert_trace::RuleTrace;
 pub use self::alert_trace::{ReplayState, ReplayTransition, ReplayedAlert};
-pub use self::threshold::{NamedThreshold, ThresholdCount};
+pub use self::threshold::{NamedThreshold, ThresholdExcess};
 use crate::alert_templates::AlertTemplates;
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 use crate::group::{CycleInputs, CycleResult, EvaluatedGroup, RuleHealth};
@@ -78,7 +78,7 @@ pub struct ReplayedRule {
     pub alerts: Vec<ReplayedAlert>,
     /// Values above the threshold of the expression while its alerts fired. `None` if it names no
     /// threshold of a distribution, or if the values cannot be counted.
-    pub above: Option<ThresholdCount>,
+    pub above: Option<ThresholdExcess>,
 }
 
 impl ReplayedRule {
@@ -96,7 +96,7 @@ impl ReplayedRule {
 /// Why there is no replay.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum ReplayError {
+pub enum RuleReplayError {
     /// Too long, or too many rules.
     #[error(
         "limit of {limit} evaluations exceeded ({found}); shorten the range, or replay fewer rules"
@@ -136,12 +136,12 @@ pub fn replay_groups(
     groups: Vec<EvaluatedGroup>,
     range: &Range<i64>,
     inputs: &ReplayInputs<'_>,
-) -> Result<RuleReplay, ReplayError> {
+) -> Result<RuleReplay, RuleReplayError> {
     let mut groups: Vec<ReplayedGroup> =
         groups.into_iter().map(|group| ReplayedGroup::new(group, range)).collect();
     let total = groups.iter().map(|group| group.evaluations_until(range.end)).sum();
     if total > inputs.evaluations_max {
-        return Err(ReplayError::Evaluations { limit: inputs.evaluations_max, found: total });
+        return Err(RuleReplayError::Evaluations { limit: inputs.evaluations_max, found: total });
     }
     let replaced = replaced_samples(&groups);
     let reads = RecordedReads::of(&groups, &replaced);
@@ -153,7 +153,7 @@ pub fn replay_groups(
         && group.next_ns <= range.end
     {
         if inputs.context.is_cancelled() {
-            return Err(ReplayError::Cancelled);
+            return Err(RuleReplayError::Cancelled);
         }
         let evaluator = ReplayEvaluator { inputs, history: &history, replaced: &replaced };
         let result = group.step(range, inputs.templates, &evaluator)?;
@@ -203,7 +203,7 @@ impl ReplayedGroup {
         range: &Range<i64>,
         templates: &AlertTemplates,
         evaluator: &dyn OverlayEvaluator,
-    ) -> Result<CycleResult, ReplayError> {
+    ) -> Result<CycleResult, RuleReplayError> {
         let time_ns = self.next_ns;
         self.next_ns = time_ns.saturating_add(self.group.interval_ns());
         // Nobody is notified.
@@ -212,7 +212,7 @@ impl ReplayedGroup {
         for (rule, trace) in self.group.rules().iter().zip(&mut self.traces) {
             trace.record(rule.alerts(), time_ns, range.start);
             if trace.alert_count() > ALERTS_MAX {
-                return Err(ReplayError::Alerts { rule: rule.rule().name.clone() });
+                return Err(RuleReplayError::Alerts { rule: rule.rule().name.clone() });
             }
             if time_ns >= range.start {
                 let failure = match rule.health() {
@@ -231,7 +231,7 @@ impl ReplayedGroup {
         inputs: &ReplayInputs<'_>,
         replaced: &ReplacedSamples,
         into: &mut Vec<ReplayedRule>,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), RuleReplayError> {
         for (rule, trace) in self.group.rules().iter().zip(self.traces) {
             let own = rule.rule();
             let without_data = data_check::selectors_without_data(own, range, inputs, replaced)?;
@@ -248,7 +248,7 @@ impl ReplayedGroup {
                 alerts,
             });
             if inputs.context.is_cancelled() {
-                return Err(ReplayError::Cancelled);
+                return Err(RuleReplayError::Cancelled);
             }
         }
         Ok(())
@@ -316,11 +316,11 @@ struct ReservedMemory<'a> {
 }
 
 impl ReservedMemory<'_> {
-    fn reserve(&mut self, bytes: u64) -> Result<(), ReplayError> {
+    fn reserve(&mut self, bytes: u64) -> Result<(), RuleReplayError> {
         // Counts as reserved even after an error.
         self.bytes += bytes;
         let reserved = self.context.reserve_memory(bytes);
-        reserved.map_err(|error| ReplayError::Memory(error.to_string()))
+        reserved.map_err(|error| RuleReplayError::Memory(error.to_string()))
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use query::promql::{self, Expr, ExprKind, VectorSelector};
 
-use super::{ReplayError, ReplayInputs};
+use super::{ReplayInputs, RuleReplayError};
 use crate::overlay::ReplacedSamples;
 use crate::rule_file::Rule;
 
@@ -37,10 +37,10 @@ pub(super) fn selectors_without_data(
     range: &Range<i64>,
     inputs: &ReplayInputs<'_>,
     replaced: &ReplacedSamples,
-) -> Result<Vec<String>, ReplayError> {
+) -> Result<Vec<String>, RuleReplayError> {
     let failed = |error: query::Error| match inputs.context.is_cancelled() {
-        true => ReplayError::Cancelled,
-        false => ReplayError::Source(error.to_string()),
+        true => RuleReplayError::Cancelled,
+        false => RuleReplayError::Source(error.to_string()),
     };
     let range = range.start.saturating_sub(LOOKBACK_NS)..range.end;
     let mut missing = Vec::new();

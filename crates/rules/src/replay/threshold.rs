@@ -21,7 +21,7 @@ const PERIODS_MAX: usize = 500;
 
 /// Number of values above a threshold.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ThresholdCount {
+pub struct ThresholdExcess {
     /// Threshold as written.
     pub threshold: String,
     /// Number of values.
@@ -113,7 +113,7 @@ pub(super) fn count_above(
     rule: &Rule,
     alerts: &[ReplayedAlert],
     inputs: &ReplayInputs<'_>,
-) -> Option<ThresholdCount> {
+) -> Option<ThresholdExcess> {
     let (threshold, selector) = find_threshold(&rule.expression)?;
     if alerts.iter().map(|alert| alert.firing.len()).sum::<usize>() > PERIODS_MAX {
         return None;
@@ -141,7 +141,7 @@ pub(super) fn count_above(
             values.upper += found.upper;
         }
     }
-    Some(ThresholdCount { threshold, values })
+    Some(ThresholdExcess { threshold, values })
 }
 
 /// Selector with further labels. Buckets are selected by the name of their histogram.

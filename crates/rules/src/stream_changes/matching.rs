@@ -64,7 +64,7 @@ pub fn match_changes(
     has_others: &dyn Fn(&str) -> bool,
 ) -> Vec<StreamChange> {
     let mut groups: BTreeMap<(&str, Option<LabelDifference>), ChangeGroup<'_>> = BTreeMap::new();
-    let candidates = Candidates::new(appeared);
+    let candidates = NewStreams::new(appeared);
     for old in vanished {
         let found = candidates.best(old);
         let difference = found.map(|at| difference(&old.series, &appeared[at].series));
@@ -96,7 +96,7 @@ pub fn match_changes(
 }
 
 /// New streams by source, by name and by labels.
-struct Candidates<'a> {
+struct NewStreams<'a> {
     streams: &'a [ObservedStream],
     by_name: BTreeMap<(&'a str, &'a str), Vec<usize>>,
     by_labels: BTreeMap<SourceLabels<'a>, Vec<usize>>,
@@ -112,8 +112,8 @@ struct SourceLabels<'a> {
 /// New streams that a vanished one is compared with.
 const COMPARED_MAX: usize = 1_000;
 
-impl<'a> Candidates<'a> {
-    fn new(streams: &'a [ObservedStream]) -> Candidates<'a> {
+impl<'a> NewStreams<'a> {
+    fn new(streams: &'a [ObservedStream]) -> NewStreams<'a> {
         let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
         let mut by_labels: BTreeMap<SourceLabels<'_>, Vec<usize>> = BTreeMap::new();
         for (at, stream) in streams.iter().enumerate() {
@@ -121,7 +121,7 @@ impl<'a> Candidates<'a> {
             by_name.entry((source, series.name())).or_default().push(at);
             by_labels.entry(SourceLabels { source, labels: series.labels() }).or_default().push(at);
         }
-        Candidates { streams, by_name, by_labels }
+        NewStreams { streams, by_name, by_labels }
     }
 
     fn best(&self, old: &ObservedStream) -> Option<usize> {

@@ -8,8 +8,8 @@ use query::{
     ColumnRead, LabelSet, QueryContext, SeriesHandle, SeriesPoint, Settings, Source, promql,
 };
 use rules::{
-    AlertState, AlertTemplates, EvaluatedGroup, ReplayError, ReplayInputs, ReplayState, RuleReplay,
-    replay_groups,
+    AlertState, AlertTemplates, EvaluatedGroup, ReplayInputs, ReplayState, RuleReplay,
+    RuleReplayError, replay_groups,
 };
 
 use crate::harness::{MINUTE, SECOND, SimulatedNode, group, with_rules};
@@ -18,9 +18,9 @@ use crate::harness::{MINUTE, SECOND, SimulatedNode, group, with_rules};
 type Change = (i64, usize, LabelSet, AlertState, bool);
 
 /// Series in memory, borrowed for a query.
-struct Borrowed<'a>(&'a dyn Source);
+struct BorrowedSeries<'a>(&'a dyn Source);
 
-impl Source for Borrowed<'_> {
+impl Source for BorrowedSeries<'_> {
     fn select(&self, selector: &model::Selector) -> query::Result<Vec<SeriesHandle>> {
         self.0.select(selector)
     }
@@ -64,9 +64,9 @@ fn replay_with(
     range: Range<i64>,
     context: &dyn QueryContext,
     evaluations_max: u64,
-) -> Result<RuleReplay, ReplayError> {
+) -> Result<RuleReplay, RuleReplayError> {
     let inputs = ReplayInputs {
-        open_source: &|| Box::new(Borrowed(source)),
+        open_source: &|| Box::new(BorrowedSeries(source)),
         settings: &Settings::default(),
         options: promql::Options::default(),
         context,
@@ -296,10 +296,10 @@ fn a_replay_is_bounded_and_can_be_cancelled() {
         replay_with(&live.node.series, vec![group(&text)], range.clone(), context, max)
     };
     let error = run(&|| false, 10).expect_err("too many evaluations");
-    assert!(matches!(error, ReplayError::Evaluations { limit: 10, found } if found > 20));
+    assert!(matches!(error, RuleReplayError::Evaluations { limit: 10, found } if found > 20));
     let message = error.to_string();
     assert!(message.starts_with("limit of 10 evaluations exceeded (2"), "{message}");
-    assert_eq!(run(&|| true, u64::MAX), Err(ReplayError::Cancelled));
+    assert_eq!(run(&|| true, u64::MAX), Err(RuleReplayError::Cancelled));
 }
 
 /// Memory that runs out.
@@ -350,7 +350,7 @@ fn progress_reaches_the_total() {
     let (last, calls) = (Cell::new((0, 0)), RefCell::new(0));
     let source = &live.node.series;
     let inputs = ReplayInputs {
-        open_source: &|| Box::new(Borrowed(source)),
+        open_source: &|| Box::new(BorrowedSeries(source)),
         settings: &Settings::default(),
         options: promql::Options::default(),
         context: &|| false,
