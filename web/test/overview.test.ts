@@ -25,6 +25,7 @@ beforeEach(() => vi.stubGlobal("window", { localStorage: { setItem() {}, removeI
 function row(changes: Partial<OverviewRow> = {}): OverviewRow {
   return {
     name: "http.server.request.duration",
+    labels: { service_name: "cart" },
     service: "cart",
     unit: "s",
     noun: "requests",

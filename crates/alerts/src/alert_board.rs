@@ -9,7 +9,9 @@ use std::time::Duration;
 use journal::WallClock;
 use notify::{ActiveSilences, RoutingTree, SilenceSet};
 use query::LabelSet;
-use rules::{Alert, AlertState, EvaluatedGroup, EvaluatedRule, RuleHealth, RuleProblem};
+use rules::{
+    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleProblem,
+};
 use tokio::sync::watch;
 
 use crate::alert_selection::alert_labels;
@@ -62,6 +64,8 @@ pub(crate) struct BoardState {
     /// Groups in the order of the files.
     pub(crate) groups: Vec<Arc<GroupReport>>,
     pub(crate) problems: Vec<RuleProblem>,
+    /// Values for groups that do not set them.
+    pub(crate) defaults: GroupDefaults,
     /// Whether the node has no store, so that nothing is evaluated.
     pub(crate) is_agent: bool,
     pub(crate) routes: Arc<RouteContext>,

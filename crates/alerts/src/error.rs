@@ -48,6 +48,6 @@ pub enum AlertsError {
         cause: String,
     },
     /// The thread cannot be started.
-    #[error("cannot start the thread \"alerts\": {0}")]
+    #[error("cannot start a thread: {0}")]
     Thread(io::Error),
 }

@@ -13,7 +13,8 @@
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
-//! of their streams arrived. Rules and states of alerts are those of
+//! of their streams arrived. Others note which series got rows, compute budgets of SLOs, and look
+//! for streams that vanished and what replaced them ([`stream_watcher`]). Rules and states of alerts are those of
 //! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
 //! epoch.
 #![forbid(unsafe_code)]
@@ -37,6 +38,7 @@ mod prometheus_api;
 mod received_alerts;
 mod received_file;
 mod role;
+mod role_thread;
 mod rule_loader;
 mod rule_paths;
 mod rule_worker;
@@ -50,6 +52,7 @@ mod slo_service;
 mod slo_settings;
 mod state_file;
 mod store_evaluator;
+mod stream_watcher;
 mod submitted_alerts;
 mod submitted_received;
 mod worker_control;

@@ -5,7 +5,7 @@ use query::promql::{self, ExprKind, Matcher};
 use role::json::Json::{self, List, Map, Number, Object, Text};
 use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
-use rules::{Alert, AlertState, EvaluatedRule, LabelMap, RuleHealth};
+use rules::{Alert, AlertState, EvaluatedRule, LabelMap, NamedThreshold, RuleHealth};
 
 use crate::alert_board::{BoardState, GroupReport};
 
@@ -184,6 +184,14 @@ fn rule_json(report: &GroupReport, index: usize, rule: &EvaluatedRule, has_alert
         if own.own().is_some() {
             fields.push(("streams", integer(rule.stream_count() as u64)));
         }
+        // Clients of Prometheus ignore a field that they do not know.
+        fields.extend(NamedThreshold::of(&own.expression).map(|found| {
+            let NamedThreshold { threshold, selector } = found;
+            (
+                "distribution",
+                Object(vec![("threshold", text(threshold)), ("selector", text(selector))]),
+            )
+        }));
         if has_alerts {
             let alerts = rule.alerts().alerts();
             let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);

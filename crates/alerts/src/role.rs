@@ -7,7 +7,7 @@ use disk::OsDisk;
 use intake::{LogLevel, Meter};
 use journal::wall_clock;
 use notify::{LogLimits, NotifierOptions, SilenceState};
-use role::json::Json::{self, Bool, List, Object, Text};
+use role::json::Json::{self, Bool, Integer, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use role::{
@@ -16,6 +16,7 @@ use role::{
 };
 use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup};
+use store::Store;
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
@@ -24,12 +25,14 @@ use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::error::AlertsError;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
+use crate::role_thread::spawn;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
+use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
@@ -49,9 +52,19 @@ pub struct AlertsRole {
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     slos: SloService,
+    watch: Arc<WatchControl>,
     /// None on an agent.
     threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
+}
+
+impl AlertsRole {
+    /// Asks all threads to end.
+    fn stop_threads(&self) {
+        self.control.stop();
+        self.slos.stop();
+        self.watch.stop();
+    }
 }
 
 impl Role for AlertsRole {
@@ -141,9 +154,12 @@ impl Role for AlertsRole {
         register_metrics(intake.meter(), &board);
         notifier_status::register_metrics(intake.meter(), &notifier);
         let slos = SloService::new(intake);
+        let watch = Arc::new(WatchControl::default());
+        watch.register_metrics(intake.meter());
         let Some(store) = intake.write_target().store() else {
             board.update(|state| state.is_agent = true);
-            return Ok(AlertsRole { board, control, notifier, slos, threads: Vec::new(), lines });
+            let threads = Vec::new();
+            return Ok(AlertsRole { board, control, notifier, slos, watch, threads, lines });
         };
         let rules = RuleSet::load(settings)?;
         lines.extend(problem_lines(&rules));
@@ -175,27 +191,34 @@ impl Role for AlertsRole {
         slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
         let mut worker = RuleWorker::new(parts, loaded, snapshots);
-        let supervised = intake.supervisor().thread("alerts");
-        let own = Arc::clone(&control);
-        let run = move || {
-            let _ = supervised.run(
-                || own.is_stopping(),
-                || {
-                    supervised.failpoint();
-                    worker.run();
-                },
-            );
-        };
-        let thread = std::thread::Builder::new().name("alerts".to_owned()).spawn(run);
-        let mut threads = vec![thread.map_err(AlertsError::Thread)?];
-        let others = [
-            spawn_arrival_reader(context, arrivals, &control),
-            spawn_slo_thread(context, &slos),
+        let mut watcher = StreamWatcher::new(intake, store, &watch, &context.log);
+        let arrival_reader = arrival_reader(context, arrivals, &control);
+        let (service, slos_stopping) = (slos.clone(), slos.clone());
+        let (rules_stopping, arrivals_stopping) = (Arc::clone(&control), Arc::clone(&control));
+        let watch_stopping = Arc::clone(&watch);
+        let started = [
+            spawn("alerts", context, move || rules_stopping.is_stopping(), move || worker.run()),
+            spawn(
+                "alerts-arrivals",
+                context,
+                move || arrivals_stopping.is_stopping(),
+                arrival_reader,
+            ),
+            spawn("slos", context, move || slos_stopping.is_stopping(), move || service.run()),
+            spawn("changes", context, move || watch_stopping.is_stopping(), move || watcher.run()),
         ];
-        for thread in others {
-            threads.push(thread.inspect_err(|_| control.stop())?);
+        let mut role =
+            AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
+        for thread in started {
+            match thread {
+                Ok(thread) => role.threads.push(thread),
+                Err(error) => {
+                    role.stop_threads();
+                    return Err(error.into());
+                }
+            }
         }
-        Ok(AlertsRole { board, control, notifier, slos, threads, lines })
+        Ok(role)
     }
 
     async fn reload(
@@ -223,8 +246,7 @@ impl Role for AlertsRole {
     }
 
     async fn stop(self) -> Result<(), BoxError> {
-        self.control.stop();
-        self.slos.stop();
+        self.stop_threads();
         let (threads, notifier) = (self.threads, self.notifier);
         run_blocking(move || {
             for thread in threads {
@@ -366,52 +388,23 @@ fn open_board(
     AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
 }
 
-/// Starts the thread that notes which series got rows. After an error of the journal rules are
-/// evaluated on schedule only, and the log says so.
-fn spawn_arrival_reader(
+/// Notes which series got rows. After an error of the journal rules are evaluated on schedule only,
+/// and the log says so.
+fn arrival_reader(
     context: &RoleContext,
     arrivals: ArrivalIndex,
     control: &Arc<WorkerControl>,
-) -> Result<JoinHandle<()>, AlertsError> {
-    let supervised = context.intake.supervisor().thread("alerts-arrivals");
+) -> impl FnMut() + Send + 'static {
     let (intake, log) = (Arc::clone(&context.intake), Arc::clone(&context.log));
     let control = Arc::clone(control);
     // Before any source starts. An error is reported by the thread, which tries again.
     let mut first = open_journal(&intake).ok();
-    let run = move || {
-        let _ = supervised.run(
-            || control.is_stopping(),
-            || {
-                supervised.failpoint();
-                if let Err(error) = read_arrivals(first.take(), &intake, &arrivals, &control) {
-                    let what = "cannot read the journal; own rules are evaluated on schedule only";
-                    log(LogLevel::Error, &format!("{what}: {error}"));
-                }
-            },
-        );
-    };
-    let thread = std::thread::Builder::new().name("alerts-arrivals".to_owned());
-    thread.spawn(run).map_err(AlertsError::Thread)
-}
-
-/// Starts the thread that computes budgets.
-fn spawn_slo_thread(
-    context: &RoleContext,
-    slos: &SloService,
-) -> Result<JoinHandle<()>, AlertsError> {
-    let supervised = context.intake.supervisor().thread("slos");
-    let service = slos.clone();
-    let run = move || {
-        let _ = supervised.run(
-            || service.is_stopping(),
-            || {
-                supervised.failpoint();
-                service.run();
-            },
-        );
-    };
-    let thread = std::thread::Builder::new().name("slos".to_owned());
-    thread.spawn(run).map_err(AlertsError::Thread)
+    move || {
+        if let Err(error) = read_arrivals(first.take(), &intake, &arrivals, &control) {
+            let what = "cannot read the journal; own rules are evaluated on schedule only";
+            log(LogLevel::Error, &format!("{what}: {error}"));
+        }
+    }
 }
 
 fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOptions {
@@ -463,6 +456,8 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
     let problems = state.problems.iter().map(|problem| Text(problem.to_string())).collect();
     Object(vec![
         ("is_evaluating", Bool(!state.is_agent)),
+        ("evaluation_interval_ns", Integer(state.defaults.interval_ns.into())),
+        ("query_offset_ns", Integer(state.defaults.query_offset_ns.into())),
         ("groups", integer(state.groups.len() as u64)),
         ("rules", integer(state.rules().count() as u64)),
         ("failing_rules", integer(state.failing_rules() as u64)),

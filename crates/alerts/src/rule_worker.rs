@@ -481,7 +481,9 @@ impl RuleWorker {
             Arc::new(GroupReport { group, duration: Duration::ZERO, rule_durations: Vec::new() })
         };
         let groups = self.groups.iter().map(report).collect();
+        let defaults = self.settings.group_defaults();
         self.board.update(|state| {
+            state.defaults = defaults;
             state.groups = groups;
             state.problems = problems;
             state.routes = Arc::new(RouteContext::new(&self.settings));

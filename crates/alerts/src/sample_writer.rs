@@ -9,7 +9,7 @@ use query::NAME;
 use rules::RuleWrite;
 
 /// Name of the producer in the ledger.
-const PRODUCER: &str = "rules";
+pub(crate) const RULES_PRODUCER: &str = "rules";
 
 /// Writer of the samples of rules.
 pub(crate) struct SampleWriter {
@@ -34,7 +34,7 @@ impl SampleWriter {
 
     fn producer(&self) -> &Producer {
         self.producer.get_or_init(|| {
-            let producer = self.intake.producer(PRODUCER);
+            let producer = self.intake.producer(RULES_PRODUCER);
             // Rules may have nothing to write for hours.
             producer.disable_silence_monitor();
             producer

@@ -91,6 +91,15 @@ impl Context {
         self.queries.run_light_with_view(&self.client, what, timeout, work).await
     }
 
+    /// Runs a replay of rules: [`QueryService::run_replay`].
+    pub(crate) async fn run_replay<T: Send + 'static>(
+        &self,
+        timeout: Duration,
+        work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.queries.run_replay(&self.client, timeout, work).await
+    }
+
     /// Runs a query: [`QueryService::run_query`].
     pub(crate) async fn run_query<T: Send + 'static>(
         &self,

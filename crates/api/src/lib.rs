@@ -42,11 +42,13 @@ mod request_line;
 mod response_buffers;
 mod role_routes;
 mod route;
+mod rule_replay;
 mod series_changes;
 mod server;
 mod snapshots;
 mod status;
 mod stream;
+mod stream_changes;
 #[cfg(test)]
 mod test_server;
 mod texts;

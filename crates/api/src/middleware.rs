@@ -24,7 +24,7 @@ use crate::limits::{
     BodyBudget, BodyReservation, DecodePermits, Limits, RejectCounters, RejectReason,
 };
 use crate::response_buffers::ResponseBuffers;
-use crate::route::{SERIES_CHANGES_PATH, SNAPSHOTS_PATH};
+use crate::route::{RULE_REPLAY_PATH, SERIES_CHANGES_PATH, SNAPSHOTS_PATH};
 
 /// Routes that take a file.
 const FILE_PATHS: [&str; 2] = ["/v1/import", "/v1/hlog"];
@@ -150,8 +150,9 @@ impl RequestMiddleware {
         extensions.insert(peer);
         extensions.insert(Arc::clone(&bound));
         let path = request.uri().path();
-        let is_as_long_as_data =
-            path.starts_with(SNAPSHOTS_PATH) || path.starts_with(SERIES_CHANGES_PATH);
+        let is_as_long_as_data = path.starts_with(SNAPSHOTS_PATH)
+            || path.starts_with(SERIES_CHANGES_PATH)
+            || path == RULE_REPLAY_PATH;
         let request_time = match is_as_long_as_data {
             true => Duration::MAX,
             false => self.limits.request_timeout,

@@ -20,7 +20,7 @@ use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
     annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
-    series_changes, snapshots, status, stream, texts,
+    rule_replay, series_changes, snapshots, status, stream, stream_changes, texts,
 };
 
 /// All routes.
@@ -34,7 +34,9 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         audit::ROUTES,
         metrics::ROUTES,
         snapshots::ROUTES,
+        rule_replay::ROUTES,
         series_changes::ROUTES,
+        stream_changes::ROUTES,
         dashboards::ROUTES,
         damage::ROUTES,
         health::ROUTES,

@@ -58,6 +58,13 @@ impl Parameters {
         Ok(parameters)
     }
 
+    /// Parameters of a URL, of a request with another body than a form.
+    pub(crate) fn of_uri(uri: &http::Uri) -> Result<Parameters, ApiError> {
+        let mut parameters = Parameters::default();
+        parameters.parse(uri.query().unwrap_or(""))?;
+        Ok(parameters)
+    }
+
     fn parse(&mut self, text: &str) -> Result<(), ApiError> {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             if self.0.len() >= PARAMETERS_MAX {

@@ -32,6 +32,7 @@ use crate::limits::Limits;
 use crate::memory_budget::{self, MemoryBudget, Reservation};
 use crate::overview_cache::OverviewCache;
 use crate::query_admission::{ClientId, QueryAdmission, QueryClass};
+use crate::rule_replay::ReplayLane;
 use crate::stream::hub::StreamHub;
 use crate::ttl_cache::TtlCache;
 
@@ -110,6 +111,7 @@ pub struct QueryService {
     pub(crate) health: TtlCache<HealthReport>,
     pub(crate) metrics: TtlCache<Arc<str>>,
     pub(crate) overviews: OverviewCache,
+    pub(crate) replay_lane: Arc<ReplayLane>,
     /// Locked while a snapshot is created or deleted: a snapshot is not deleted while it is
     /// created. No other lock of this crate is taken meanwhile.
     pub(crate) snapshots_lock: Mutex<()>,
@@ -172,6 +174,7 @@ impl QueryService {
             health: TtlCache::new(HEALTH_TTL, intake.supervisor().clone()),
             metrics: TtlCache::new(Duration::ZERO, intake.supervisor().clone()),
             overviews: OverviewCache::default(),
+            replay_lane: Arc::default(),
             snapshots_lock: Mutex::default(),
             dashboards_lock: Mutex::default(),
             shared,
@@ -326,12 +329,39 @@ impl QueryService {
         }
     }
 
+    /// Runs a replay of rules on a blocking thread. It needs no permit, because the caller runs one
+    /// at a time, so that it does not delay queries; its memory is that of a heavy query.
+    pub(crate) async fn run_replay<T: Send + 'static>(
+        &self,
+        client: &ClientId,
+        timeout: Duration,
+        work: impl FnOnce(&ReadView, &ActiveQuery) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let store = self.store()?;
+        let (active, _gone) = self.begin_long_query(client, timeout);
+        active.reservation.become_heavy().map_err(|denial| active.denial_error(denial))?;
+        let timer = self.duration_histogram("rule_replay");
+        let work = move |active: &ActiveQuery| {
+            active.record_outcome(&timer, work(&active.view(&store)?, active))
+        };
+        run_blocking(active, work).await
+    }
+
     fn begin_query(
         &self,
         client: &ClientId,
         timeout: Option<Duration>,
     ) -> (ActiveQuery, CancelOnDrop) {
         let timeout = timeout.map_or(self.settings.timeout, |most| most.min(self.settings.timeout));
+        self.begin_long_query(client, timeout)
+    }
+
+    /// Begins a query whose timeout may be longer than the maximum.
+    fn begin_long_query(
+        &self,
+        client: &ClientId,
+        timeout: Duration,
+    ) -> (ActiveQuery, CancelOnDrop) {
         let active = ActiveQuery(Arc::new(ActiveQueryState {
             service: Arc::clone(&self.shared),
             client: client.clone(),

@@ -49,6 +49,9 @@ pub(crate) const SNAPSHOTS_PATH: &str = "/v1/snapshots";
 /// Start of the paths that change stored series. A change takes as long as they have rows, too.
 pub(crate) const SERIES_CHANGES_PATH: &str = "/v1/series/";
 
+/// Path of replays of rules, which have their own timeout.
+pub(crate) const RULE_REPLAY_PATH: &str = "/v1/rules/replay";
+
 /// Media type of most responses.
 pub(crate) const JSON: &str = "application/json";
 

@@ -359,6 +359,11 @@ impl Intake {
         self.shared.silence.sources(self.now(), &name_of)
     }
 
+    /// Name of a producer, if it is known.
+    pub fn producer_name(&self, id: u64) -> Option<String> {
+        self.shared.ledger_reader.known_name(id)
+    }
+
     /// Forgets a source that was removed on purpose: it is not silent.
     pub fn retire_source(&self, producer: &Producer) {
         self.shared.silence.retire(producer.id());

@@ -6,8 +6,9 @@
 
 use query::{LabelSet, NAME, is_stale};
 
+use crate::alert_series::ALERTS_FOR_STATE;
 use crate::alert_table::AlertState;
-use crate::group::{ALERTS_FOR_STATE, EvaluatedGroup};
+use crate::group::EvaluatedGroup;
 
 /// Limits of the restoration, with the defaults of Prometheus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

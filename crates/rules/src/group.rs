@@ -9,6 +9,7 @@ use query::{LabelSet, NAME, STALE_BITS, StepValue};
 
 use own_alerts::OwnStreams;
 
+use crate::alert_series::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE};
 use crate::alert_table::{
     AlertAcknowledgement, AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable,
     HoldCause,
@@ -20,15 +21,6 @@ use crate::overlay::SampleOverlay;
 use crate::own::{OwnCondition, SharedWindows, StreamClocks};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
-
-/// Metric of active alerts.
-const ALERTS: &str = "ALERTS";
-/// Metric whose value is the start of an active alert in seconds.
-pub(crate) const ALERTS_FOR_STATE: &str = "ALERTS_FOR_STATE";
-/// Label with the name of the alert.
-const ALERT_NAME: &str = "alertname";
-/// Label with the state in [`ALERTS`].
-const ALERT_STATE: &str = "alertstate";
 
 /// Values for groups that do not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
-//! Alerting and recording rules: rule files, states of alerts, evaluation of groups.
+//! Alerting and recording rules: rule files, states of alerts, evaluation of groups, replay; and
+//! changes of streams.
 //!
 //! The crate is pure. It has no clock, disk, thread or socket: times (nanoseconds since the Unix
 //! epoch, as `i64`) and data are arguments, and the samples, notices and states that result are
@@ -12,9 +13,12 @@
 //! 3. [`AlertTable`] holds the alerts of a rule, with the semantics of Prometheus 3.
 //! 4. [`run_rule_tests`] runs the test files of promtool.
 //! 5. [`slo`] has objectives, their budgets and the rules of their alerts.
-//! 6. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 6. [`replay_groups`] tells what groups would have done over stored data.
+//! 7. [`StreamInventory`] and [`match_changes`] tell which streams vanished and what replaced them.
+//! 8. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
+mod alert_series;
 mod alert_table;
 mod alert_templates;
 mod evaluator;
@@ -25,10 +29,12 @@ mod memory_series;
 mod other_rules;
 mod overlay;
 mod own;
+mod replay;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
 pub mod slo;
+mod stream_changes;
 pub mod template;
 mod yaml;
 mod yaml_fields;
@@ -47,6 +53,10 @@ pub use group::{
 pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};
 pub use own::OwnCondition;
+pub use replay::{
+    NamedThreshold, ReplayInputs, ReplayState, ReplayTransition, ReplayedAlert, ReplayedRule,
+    RuleReplay, RuleReplayError, ThresholdExcess, replay_groups,
+};
 pub use rule_file::{
     AlertSettings, FilePosition, LabelMap, MissingData, ProblemSeverity, Rule, RuleFile, RuleGroup,
     RuleKind, RuleProblem, parse_rule_file,
@@ -55,3 +65,7 @@ pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
 };
 pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};
+pub use stream_changes::{
+    ChangeAcceptance, ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes,
+    read_changes,
+};

@@ -3,7 +3,7 @@
 //! The rules of a group see each other's results in the same cycle, before these are durable: they
 //! lie over the samples of the store. Recorded series are gauges.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use hist::Mixture;
@@ -14,11 +14,14 @@ use query::{
 };
 use store::{HistogramIncrements, NumberAggregate, TimeGrid};
 
+use crate::alert_series::{ALERT_NAME, ALERTS, ALERTS_FOR_STATE};
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 
 /// First key of the series that only the overlay has: above the indexes of stored series, and below
 /// the keys with which the query engine marks series of its own.
 const KEY_MIN: usize = usize::MAX / 4;
+/// The same for the overlay of earlier cycles, which lies below that of the current one.
+const HISTORY_KEY_MIN: usize = usize::MAX / 8;
 
 /// Samples that are not stored yet, by series.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +57,27 @@ impl SampleOverlay {
     }
 }
 
+/// Stored samples that do not count in a replay: it produces them anew.
+#[derive(Debug, Default)]
+pub(crate) struct ReplacedSamples {
+    /// Metrics of recording rules.
+    pub(crate) metrics: BTreeSet<String>,
+    /// Names of alerts, for [`ALERTS`] and [`ALERTS_FOR_STATE`].
+    pub(crate) alerts: BTreeSet<String>,
+    /// From this time on.
+    pub(crate) from_ns: i64,
+}
+
+impl ReplacedSamples {
+    /// Whether a replay produces samples of the series.
+    pub(crate) fn contains(&self, labels: &LabelSet) -> bool {
+        match labels.name() {
+            ALERTS | ALERTS_FOR_STATE => self.alerts.contains(labels.get(ALERT_NAME)),
+            name => self.metrics.contains(name),
+        }
+    }
+}
+
 /// Evaluator of a source of the query engine.
 pub struct SourceEvaluator<'a> {
     /// Stored samples.
@@ -81,7 +105,7 @@ impl OverlayEvaluator for SourceEvaluator<'_> {
             step: 0,
             options: self.options,
         };
-        let source = OverlaySource { source: self.source, overlay };
+        let source = OverlaySource::new(self.source, overlay);
         let result = execute(&source, &request, self.settings, self.context)
             .map_err(|error| RuleQueryError(error.to_string()))?;
         match result.data {
@@ -116,9 +140,26 @@ impl OverlayEvaluator for SourceEvaluator<'_> {
 
 /// Source with an overlay. Histograms and sums per column, which only CAQL reads of gauges, are
 /// those of the stored series.
-struct OverlaySource<'a> {
+pub(crate) struct OverlaySource<'a> {
     source: &'a dyn Source,
     overlay: &'a SampleOverlay,
+    key_min: usize,
+    replaced: Option<&'a ReplacedSamples>,
+}
+
+impl<'a> OverlaySource<'a> {
+    fn new(source: &'a dyn Source, overlay: &'a SampleOverlay) -> OverlaySource<'a> {
+        OverlaySource { source, overlay, key_min: KEY_MIN, replaced: None }
+    }
+
+    /// Source with the samples of the cycles before, in place of stored ones.
+    pub(crate) fn history(
+        source: &'a dyn Source,
+        overlay: &'a SampleOverlay,
+        replaced: &'a ReplacedSamples,
+    ) -> OverlaySource<'a> {
+        OverlaySource { source, overlay, key_min: HISTORY_KEY_MIN, replaced: Some(replaced) }
+    }
 }
 
 impl OverlaySource<'_> {
@@ -133,26 +174,26 @@ impl OverlaySource<'_> {
                     labels: labels.clone(),
                     kind: SeriesKind::Gauge,
                     unit: String::new(),
-                    key: KEY_MIN + at,
+                    key: self.key_min + at,
                 });
             }
         }
         found
+    }
+
+    /// Series of the source below.
+    fn stored(&self, series: &[SeriesHandle]) -> Vec<SeriesHandle> {
+        series.iter().filter(|handle| handle.key < self.key_min).cloned().collect()
+    }
+
+    fn stored_references<'a>(&self, series: &[&'a SeriesHandle]) -> Vec<&'a SeriesHandle> {
+        series.iter().copied().filter(|handle| handle.key < self.key_min).collect()
     }
 }
 
 fn gauge(labels: &LabelSet) -> Series {
     Series::new(labels.name(), SeriesKind::Gauge)
         .with_labels(labels.iter().filter(|(name, _)| *name != NAME))
-}
-
-/// Series of the source below.
-fn stored(series: &[SeriesHandle]) -> Vec<SeriesHandle> {
-    series.iter().filter(|handle| handle.key < KEY_MIN).cloned().collect()
-}
-
-fn stored_references<'a>(series: &[&'a SeriesHandle]) -> Vec<&'a SeriesHandle> {
-    series.iter().copied().filter(|handle| handle.key < KEY_MIN).collect()
 }
 
 impl Source for OverlaySource<'_> {
@@ -189,7 +230,7 @@ impl Source for OverlaySource<'_> {
         series: &[SeriesHandle],
         range: Range<i64>,
     ) -> query::Result<Option<Range<i64>>> {
-        let mut total = self.source.time_range(&stored(series), range.clone())?;
+        let mut total = self.source.time_range(&self.stored(series), range.clone())?;
         let points = series.iter().flat_map(|handle| self.overlay.points(&handle.labels, &range));
         for time in points.map(|point| point.time) {
             let found = total.unwrap_or(time - 1..time);
@@ -216,11 +257,14 @@ impl Source for OverlaySource<'_> {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> query::Result<ColumnRead<SeriesPoint>> {
-        let mut read = match series.key < KEY_MIN {
+        let mut read = match series.key < self.key_min {
             true => self.source.samples(series, range.clone())?,
             false => ColumnRead { values: Vec::new(), gaps: Vec::new() },
         };
         if series.kind == SeriesKind::Gauge {
+            if let Some(replaced) = self.replaced.filter(|it| it.contains(&series.labels)) {
+                read.values.retain(|point| point.time < replaced.from_ns);
+            }
             for point in self.overlay.points(&series.labels, &range) {
                 let at = read.values.partition_point(|stored| stored.time < point.time);
                 if read.values.get(at).is_none_or(|stored| stored.time != point.time) {
@@ -236,7 +280,7 @@ impl Source for OverlaySource<'_> {
         series: &SeriesHandle,
         range: Range<i64>,
     ) -> query::Result<(Option<HistogramIncrements>, Vec<Gap>)> {
-        match series.key < KEY_MIN {
+        match series.key < self.key_min {
             true => self.source.increments(series, range),
             false => Ok((None, Vec::new())),
         }
@@ -247,7 +291,7 @@ impl Source for OverlaySource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Mixture>> {
-        self.source.histograms(&stored_references(series), grid)
+        self.source.histograms(&self.stored_references(series), grid)
     }
 
     fn histograms_by_start(
@@ -255,7 +299,7 @@ impl Source for OverlaySource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Mixture>> {
-        self.source.histograms_by_start(&stored_references(series), grid)
+        self.source.histograms_by_start(&self.stored_references(series), grid)
     }
 
     fn numbers(
@@ -263,7 +307,7 @@ impl Source for OverlaySource<'_> {
         series: &[&SeriesHandle],
         grid: TimeGrid,
     ) -> query::Result<ColumnRead<Option<NumberAggregate>>> {
-        self.source.numbers(&stored_references(series), grid)
+        self.source.numbers(&self.stored_references(series), grid)
     }
 
     fn texts(&self, series: &SeriesHandle, range: Range<i64>) -> query::Result<Vec<(i64, String)>> {

@@ -8,6 +8,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+mod activity;
 mod cumulative;
 mod dropped;
 pub(crate) mod increment_reader;
@@ -39,6 +40,7 @@ use crate::manifest::{Manifest, PartInfo};
 use crate::resolution::{Resolution, interval_start};
 use crate::row::NumberAggregate;
 
+pub use self::activity::SeriesActivity;
 use self::placement::{enclosing_range, overlaps};
 
 /// Columns computed at a time; larger answers are returned in batches and take no more memory.

@@ -72,6 +72,7 @@ subcommands! {
     Silences(crate::silences::Options) => crate::silences::run,
     Rules(crate::rules::Options) => crate::rules::run,
     Slo(crate::slo::Options) => crate::slo::run,
+    Changes(crate::changes::Options) => crate::changes::run,
     Demo(crate::demo::Options) => crate::demo::run,
     #[command(name = "gen")]
     Generate(crate::generate::Options) => crate::generate::run,

@@ -9,6 +9,7 @@ mod background;
 mod breakdown;
 mod cardinality;
 mod cat;
+mod changes;
 mod check_config;
 mod command;
 mod compare;

@@ -2,13 +2,14 @@
 
 mod check;
 mod list;
+mod replay;
 mod test;
 
 use std::process::ExitCode;
 
 use crate::subcommand_table::subcommands;
 
-/// Check and test rule files, list rules
+/// Check, test and replay rule files, list rules
 #[derive(clap::Args)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -19,6 +20,7 @@ subcommands! {
     Command:
     Check(check::Options) => check::run,
     List(list::Options) => list::run,
+    Replay(replay::Options) => replay::run,
     Test(test::Options) => test::run,
 }
 

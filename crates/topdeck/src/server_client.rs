@@ -205,7 +205,41 @@ impl ServerClient {
         }
     }
 
+    /// Sends a body and returns the JSON response. While the server works, shows the progress that
+    /// it reports at the same path, as `show` writes it.
+    pub(crate) fn post_with_progress(
+        &self,
+        path: &str,
+        parameters: RequestParameters,
+        content_type: &str,
+        body: Bytes,
+        show: fn(&Value) -> Option<String>,
+    ) -> Result<Value> {
+        let (method, content_type) = (Method::POST, Some(content_type));
+        let parameters = &parameters.0[..];
+        let message = ServerRequest { method, path, parameters, content_type, body };
+        self.exchange_with(message, Some(show))
+    }
+
     fn exchange(&self, message: ServerRequest<'_>) -> Result<Value> {
+        self.exchange_with(message, None)
+    }
+
+    /// Progress of a request; `None` if the server does not say.
+    async fn progress(&self, url: &str, path: &str) -> Option<Value> {
+        let (method, body) = (Method::GET, Bytes::new());
+        let message = ServerRequest { method, path, parameters: "", content_type: None, body };
+        let (mut connection, request) = self.connect(url, &message).await.ok()?;
+        let limits = ResponseLimits { timeout: PROGRESS_AFTER, max_bytes: ERROR_BYTES_MAX };
+        let response = connection.send(request, limits).await.ok()?.response;
+        serde_json::from_slice(response.body()).ok()
+    }
+
+    fn exchange_with(
+        &self,
+        message: ServerRequest<'_>,
+        show: Option<fn(&Value) -> Option<String>>,
+    ) -> Result<Value> {
         let url = self.url();
         let (status, body) = run(async {
             let (mut connection, request) = self.connect(&url, &message).await?;
@@ -219,7 +253,14 @@ impl ServerClient {
                 tokio::select! {
                     response = &mut sending => break response?.response,
                     _ = tick.tick() => {
-                        progress.show(|elapsed| format!("{url}, {} s", elapsed.as_secs()));
+                        let reported = match show.filter(|_| progress.is_visible()) {
+                            Some(show) => self.progress(&url, message.path).await.and_then(
+                                |answer| show(&answer)
+                            ),
+                            None => None,
+                        };
+                        let more = reported.map_or_else(String::new, |text| format!(", {text}"));
+                        progress.show(|elapsed| format!("{url}, {} s{more}", elapsed.as_secs()));
                     }
                 }
             };

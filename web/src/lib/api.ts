@@ -127,6 +127,10 @@ export async function getJson<T>(
 
 export interface RequestOptions {
   body?: unknown;
+  /** Body that is no JSON. */
+  text?: string;
+  /** Longest wait for the response, if not that of other requests. */
+  timeoutMs?: number;
   signal?: AbortSignal | undefined;
   headers?: Record<string, string>;
 }
@@ -141,10 +145,11 @@ export async function sendRequest<T>(
   const secret = token.get();
   if (secret) headers["Authorization"] = `Bearer ${secret}`;
   if (options.body !== undefined) headers["Content-Type"] = "application/json";
-  const timeout = AbortSignal.timeout(TIMEOUT_MS);
+  const timeout = AbortSignal.timeout(options.timeoutMs ?? TIMEOUT_MS);
   const signal = options.signal ? AbortSignal.any([options.signal, timeout]) : timeout;
   const init: RequestInit = { method, headers, signal };
   if (options.body !== undefined) init.body = JSON.stringify(options.body);
+  if (options.text !== undefined) init.body = options.text;
   let [response, text]: [Response | null, string] = [null, ""];
   try {
     const sentAt = Date.now();

@@ -5,13 +5,15 @@
 
 import uPlot from "uplot";
 
-import type { Annotation, HeatmapColumn, Gap, Heatmap } from "./api";
+import type { HeatmapColumn, Gap, Heatmap } from "./api";
 import { drawnBounds, type Cell } from "./distribution";
+import { paintMarks } from "./markPainter";
 import { MARGIN, Overlay } from "./overlay";
 import { Raster, ROWS, type HeatmapStyle } from "./raster";
 import { Scale } from "./scale";
-import { fontScale, chartFont, fitText } from "./screen";
+import { fontScale, chartFont } from "./screen";
 import * as time from "./time";
+import type { TimeMark } from "./timeMarks.svelte";
 import { formatValue } from "./unit";
 
 export interface PlotCallbacks {
@@ -37,7 +39,7 @@ export class HeatmapPlot {
   private readonly plot: uPlot;
   private readonly grip: HTMLDivElement;
   private columns: HeatmapColumn[] = [];
-  private annotations: Annotation[] = [];
+  private marks: readonly TimeMark[] = [];
   private readonly overlays = new Overlay();
   private start = 0;
   private end = 1;
@@ -133,8 +135,8 @@ export class HeatmapPlot {
     this.draw();
   }
 
-  annotate(annotations: Annotation[]): void {
-    this.annotations = annotations;
+  mark(marks: readonly TimeMark[]): void {
+    this.marks = marks;
     this.plot.redraw(false);
   }
 
@@ -217,7 +219,7 @@ export class HeatmapPlot {
           hatch(ctx, cssValue(this.box, "--gap"), from, top, Math.max(to - from, 3), height);
       }
     }
-    this.paintAnnotations(ctx, u);
+    paintMarks(u, this.marks, (name) => cssValue(this.box, name));
     this.overlays.draw(
       ctx,
       this.columns,
@@ -228,32 +230,6 @@ export class HeatmapPlot {
       fontScale(),
     );
     ctx.restore();
-  }
-
-  /** A line and a triangle at each annotation, and its text as far as there is room. */
-  private paintAnnotations(ctx: CanvasRenderingContext2D, u: uPlot): void {
-    const { left, top, width, height } = u.bbox;
-    const shown = this.annotations
-      .map(({ start, text }) => ({ at: u.valToPos(start, "x", true), text }))
-      .filter(({ at }) => at >= left && at <= left + width)
-      .sort((a, b) => a.at - b.at);
-    const size = 5 * devicePixelRatio;
-    ctx.font = `${11 * devicePixelRatio * fontScale()}px system-ui, sans-serif`;
-    [ctx.textAlign, ctx.textBaseline] = ["left", "top"];
-    shown.forEach(({ at, text }, index) => {
-      ctx.fillStyle = cssValue(this.box, "--note");
-      ctx.globalAlpha = 0.8;
-      ctx.fillRect(at - 0.5, top, devicePixelRatio, height);
-      ctx.beginPath();
-      ctx.moveTo(at - size, top);
-      ctx.lineTo(at + size, top);
-      ctx.lineTo(at, top + 7 * devicePixelRatio);
-      ctx.fill();
-      const end = shown[index + 1]?.at ?? left + width;
-      const fitting = fitText(text, end - at - 3 * size, (one) => ctx.measureText(one).width);
-      ctx.globalAlpha = 1;
-      ctx.fillText(fitting, at + 2 * size, top + 2 * devicePixelRatio);
-    });
   }
 
   private hover(u: uPlot): void {

@@ -51,6 +51,7 @@ export interface WorstHour {
 export interface OverviewRow {
   /** The metric's name. */
   name: string;
+  labels: Record<string, string>;
   /** Value of the label that names the service; empty if there is none. */
   service: string;
   unit: string;
@@ -175,6 +176,7 @@ function parseRow(row: RowJson): OverviewRow {
   const hasHistory = start_ns !== undefined && end_ns !== undefined;
   return {
     name: row.name,
+    labels: row.labels,
     service: Object.values(row.labels)[0] ?? "",
     unit: row.unit ?? "",
     noun: row.counts,

@@ -3,10 +3,19 @@
 import { getJson } from "./api";
 import { conditionOf, CONDITIONS, sortAlerts, type AlertJson } from "./alerts";
 
+/** A threshold as written, and a selector in PromQL. */
+export interface NamedThreshold {
+  threshold: string;
+  selector: string;
+}
+
 interface RuleJson {
   type: "alerting" | "recording";
   name: string;
   query: string;
+  labels?: Record<string, string>;
+  /** Threshold that the query names, and the distribution that it is of. */
+  distribution?: NamedThreshold;
   /** Of alerting rules: that of the most severe alert. */
   state?: "inactive" | "pending" | "firing";
   health: "ok" | "err" | "unknown";
@@ -36,6 +45,8 @@ export interface RuleRow {
   key: string;
   name: string;
   query: string;
+  labels: Record<string, string>;
+  distribution: NamedThreshold | null;
   isAlerting: boolean;
   state: string;
   health: "ok" | "err" | "unknown";
@@ -86,6 +97,8 @@ export function toRuleOverview(
         key: JSON.stringify([group.file, group.name, at]),
         name: rule.name,
         query: rule.query,
+        labels: rule.labels ?? {},
+        distribution: rule.distribution ?? null,
         isAlerting: rule.type === "alerting",
         state: rule.state ?? "",
         health: rule.health,

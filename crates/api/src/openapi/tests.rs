@@ -51,7 +51,7 @@ async fn listed_routes_are_handled() {
     for route in all_routes().filter(|route| route.handler.is_some() && route.path != "/v1/stream")
     {
         let method = Method::from_bytes(route.method.to_uppercase().as_bytes()).unwrap();
-        let path = route.path.replace("{name}", "host");
+        let path = route.path.replace("{name}", "host").replace("{id}", "0123");
         let request = Request::builder().method(method).uri(&path).body(Body::empty()).unwrap();
         let (status, text) = server.send_request(request).await;
         assert_ne!(status, StatusCode::METHOD_NOT_ALLOWED, "{path}");

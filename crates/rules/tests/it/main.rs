@@ -9,6 +9,7 @@ mod harness;
 mod own_rule_files;
 mod own_rules;
 mod random_alerts;
+mod replay;
 mod rule_files;
 mod rule_tests;
 mod shape_changes;

@@ -26,6 +26,11 @@ impl SelectedSeries {
     pub fn id(&self) -> SeriesId {
         self.id
     }
+
+    /// Position of the series in the index, as in `SeriesActivity`.
+    pub fn position(&self) -> u32 {
+        self.number.0
+    }
 }
 
 impl AsRef<SelectedSeries> for SelectedSeries {

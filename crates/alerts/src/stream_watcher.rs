@@ -1,0 +1,377 @@
+//! The thread that notices which streams vanished and which appeared, and stores what changed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use collect::SeriesSink as _;
+use intake::{EventCounter, Intake, LogFn, LogLevel, Meter, SeriesKeyEncoding};
+use model::{Selector, selector};
+use rules::{ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes};
+use store::{ReadView, SelectedSeries, Store};
+
+use crate::sample_writer::RULES_PRODUCER;
+
+/// Time between two polls.
+const POLL: Duration = Duration::from_secs(15);
+/// How long a new stream can be in the place of one that vanished: that one is noticed after five
+/// of its intervals.
+const APPEARED_RETENTION_NS: i64 = 3600 * 1_000_000_000;
+/// Streams of each list that are held.
+const STREAMS_MAX: usize = 10_000;
+/// Changes that are stored at a time.
+const CHANGES_MAX: usize = 20;
+/// How long a change counts as open.
+const OPEN_NS: i64 = 7 * 86_400 * 1_000_000_000;
+/// Name of the producer of changes.
+const PRODUCER: &str = "changes";
+/// Prefix of own metrics: they come and go with settings.
+const OWN_PREFIX: &str = "topdeck_";
+
+/// Stops the thread.
+#[derive(Debug, Default)]
+pub(crate) struct WatchControl {
+    is_stopping: Mutex<bool>,
+    wake: Condvar,
+    /// Changes of the last seven days that nobody accepted.
+    open: AtomicU64,
+}
+
+impl WatchControl {
+    pub(crate) fn stop(&self) {
+        *self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn is_stopping(&self) -> bool {
+        *self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait(&self, time: Duration) {
+        let stopping = self.is_stopping.lock().unwrap_or_else(PoisonError::into_inner);
+        // The loop sees the reason.
+        drop(self.wake.wait_timeout_while(stopping, time, |is_stopping| !*is_stopping));
+    }
+
+    pub(crate) fn register_metrics(self: &Arc<WatchControl>, meter: &Meter) {
+        let own = Arc::clone(self);
+        let about = "Changes of streams in the last seven days that nobody accepted";
+        meter.gauge("topdeck_stream_changes_open", about, &[], move || {
+            // Relaxed: a number to be shown.
+            own.open.load(Ordering::Relaxed) as f64
+        });
+    }
+}
+
+/// Watches streams.
+pub(crate) struct StreamWatcher {
+    intake: Arc<Intake>,
+    store: Arc<Store>,
+    control: Arc<WatchControl>,
+    log: LogFn,
+    inventory: StreamInventory,
+    /// New streams by time.
+    appeared: VecDeque<ObservedStream>,
+    /// Streams that vanished in the polls before: others of the same cause may follow.
+    vanished: Vec<ObservedStream>,
+    dropped: EventCounter,
+}
+
+impl StreamWatcher {
+    pub(crate) fn new(
+        intake: &Arc<Intake>,
+        store: &Arc<Store>,
+        control: &Arc<WatchControl>,
+        log: &LogFn,
+    ) -> StreamWatcher {
+        let dropped = intake.meter().counter(
+            "topdeck_stream_changes_dropped_total",
+            "Streams and changes of streams that were not stored, because there were too many or \
+             the store was not available",
+            &[],
+        );
+        StreamWatcher {
+            intake: Arc::clone(intake),
+            store: Arc::clone(store),
+            control: Arc::clone(control),
+            log: Arc::clone(log),
+            inventory: StreamInventory::default(),
+            appeared: VecDeque::new(),
+            vanished: Vec::new(),
+            dropped,
+        }
+    }
+
+    /// Polls until stopped.
+    pub(crate) fn run(&mut self) {
+        while !self.control.is_stopping() {
+            if let Err(error) = self.poll() {
+                (self.log)(LogLevel::Error, &format!("cannot look for changed streams: {error}"));
+            }
+            self.control.wait(POLL);
+        }
+    }
+
+    /// Looks at all streams once.
+    pub(crate) fn poll(&mut self) -> store::Result<()> {
+        let control = Arc::clone(&self.control);
+        let view = self.store.view()?.with_cancellation(Arc::new(move || control.is_stopping()));
+        let now_ns = self.intake.now();
+        self.inventory.begin_poll(now_ns);
+        let mut events: Vec<(SelectedSeries, Option<u64>, StreamEvent)> = Vec::new();
+        let inventory = std::cell::RefCell::new(std::mem::take(&mut self.inventory));
+        let mut more = 0;
+        let outcome = view.each_activity(
+            &|position| inventory.borrow().known_end(position),
+            &mut |activity| {
+                let event = inventory.borrow_mut().record(activity.position, activity.newer_end);
+                match event {
+                    Some(event) if events.len() < STREAMS_MAX => {
+                        events.push((activity.series, activity.producer, event));
+                    }
+                    Some(_) => more += 1,
+                    None => {}
+                }
+            },
+        );
+        self.inventory = inventory.into_inner();
+        outcome?;
+        self.inventory.end_poll();
+        self.dropped.add(more);
+        let before = self.vanished.len();
+        self.add(&view, &events, now_ns);
+        if !self.vanished.is_empty() && self.vanished.len() == before {
+            self.store_changes(&view);
+        }
+        let recent = rules::read_changes(&view, now_ns.saturating_sub(OPEN_NS)..i64::MAX)?;
+        let open = recent.iter().filter(|change| change.acceptance.is_none()).count();
+        self.control.open.store(open as u64, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        view: &ReadView,
+        events: &[(SelectedSeries, Option<u64>, StreamEvent)],
+        now_ns: i64,
+    ) {
+        let mut names: BTreeMap<Option<u64>, String> = BTreeMap::new();
+        for (series, producer, event) in events {
+            let source = names.entry(*producer).or_insert_with(|| self.source_name(*producer));
+            let Some(entry) = view.entry(series) else { continue };
+            if source == RULES_PRODUCER || entry.series.name().starts_with(OWN_PREFIX) {
+                continue;
+            }
+            let (source, series) = (source.clone(), (*entry.series).clone());
+            let observed = |time_ns| ObservedStream { source, series, time_ns };
+            match event {
+                StreamEvent::Appeared => self.appeared.push_back(observed(now_ns)),
+                StreamEvent::Vanished { end_ns } => self.vanished.push(observed(*end_ns)),
+            }
+        }
+        let first_ns = now_ns.saturating_sub(APPEARED_RETENTION_NS);
+        let is_held = |stream: &ObservedStream| stream.time_ns >= first_ns;
+        while self.appeared.len() > STREAMS_MAX
+            || self.appeared.front().is_some_and(|first| !is_held(first))
+        {
+            self.appeared.pop_front();
+        }
+        let excess = self.vanished.len().saturating_sub(STREAMS_MAX);
+        self.vanished.truncate(STREAMS_MAX);
+        self.dropped.add(excess as u64);
+    }
+
+    fn source_name(&self, producer: Option<u64>) -> String {
+        let name = producer.and_then(|id| self.intake.producer_name(id));
+        name.unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    fn store_changes(&mut self, view: &ReadView) {
+        let vanished = std::mem::take(&mut self.vanished);
+        let appeared = self.appeared.make_contiguous();
+        let mut others: BTreeMap<&str, bool> = BTreeMap::new();
+        for stream in &vanished {
+            let name = stream.series.name();
+            others.entry(name).or_insert_with(|| has_others(view, &self.inventory, name, appeared));
+        }
+        let has_others = |name: &str| others.get(name).copied().unwrap_or(false);
+        let changes = match_changes(&vanished, appeared, &has_others);
+        self.dropped.add(changes.len().saturating_sub(CHANGES_MAX) as u64);
+        for change in changes.iter().take(CHANGES_MAX) {
+            let (source, text) = (&change.source, &change.text);
+            (self.log)(LogLevel::Info, &format!("source {source:?}: {text}"));
+            if let Err(error) = self.append(change) {
+                self.dropped.add(1);
+                (self.log)(LogLevel::Error, &format!("cannot store a change of streams: {error}"));
+            }
+        }
+    }
+
+    fn append(&self, change: &StreamChange) -> Result<(), intake::Error> {
+        let producer = self.intake.producer(PRODUCER);
+        // Nothing may change for months.
+        producer.disable_silence_monitor();
+        let (series, sample) = change.sample();
+        let series = series.validate()?;
+        let mut writer = self.intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
+        writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+        writer.sample(&sample)?;
+        self.intake.append(&producer, writer)?.wait_durable()?;
+        Ok(())
+    }
+}
+
+/// Whether streams of a name are active that did not just appear.
+fn has_others(
+    view: &ReadView,
+    inventory: &StreamInventory,
+    name: &str,
+    appeared: &[ObservedStream],
+) -> bool {
+    let new = appeared.iter().filter(|stream| stream.series.name() == name).count();
+    let all = view.select(&Selector::label_equals(selector::NAME, name));
+    let active = all.iter().filter(|entry| inventory.is_active(entry.as_ref().position()));
+    active.count() > new
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::atomic::AtomicI64;
+
+    use intake::WriteTarget;
+    use model::{Sample, SampleValue, Series, SeriesKind};
+
+    use super::*;
+
+    const START_NS: i64 = 1_700_000_000 * 1_000_000_000;
+
+    struct Fixture {
+        watcher: StreamWatcher,
+        now_ns: Arc<AtomicI64>,
+    }
+
+    impl Fixture {
+        fn new() -> Fixture {
+            let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
+            let now_ns = Arc::new(AtomicI64::new(START_NS));
+            let own = Arc::clone(&now_ns);
+            let clock: journal::WallClock = Arc::new(move || own.load(Ordering::SeqCst));
+            let journal_settings = journal::Settings {
+                buffer_bytes: 1 << 20,
+                segment_bytes: 4 << 20,
+                ..Default::default()
+            };
+            let journal = journal::Options {
+                is_exclusive: true,
+                has_background_thread: false,
+                clock: Arc::clone(&clock),
+                ..Default::default()
+            };
+            let options = store::Options {
+                has_background_thread: false,
+                journal,
+                clock: Arc::clone(&clock),
+                ..Default::default()
+            };
+            Store::create(&disk, Path::new("/store"), &journal_settings).expect("a store");
+            let store = Store::open(disk, Path::new("/store"), &options).expect("a store");
+            let store = Arc::new(store);
+            let settings = intake::Settings { background: false, clock, ..Default::default() };
+            let target = WriteTarget::Store(Arc::clone(&store));
+            let intake = Arc::new(Intake::new(target, settings).expect("an intake"));
+            let log: LogFn = Arc::new(|_, _| {});
+            let watcher = StreamWatcher::new(&intake, &store, &Arc::default(), &log);
+            Fixture { watcher, now_ns }
+        }
+
+        /// Sends one sample of each series from one source.
+        fn send(&self, series: &[Series]) {
+            let intake = &self.watcher.intake;
+            let producer = intake.producer("shop");
+            let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
+            let now_ns = self.now_ns.load(Ordering::SeqCst);
+            for series in series {
+                let series = series.clone().validate().expect("a valid series");
+                writer.series(&series.canonical_key(), &mut || Ok(series.clone())).expect("added");
+                let value = SampleValue::Number(1.0);
+                writer.sample(&Sample { start: now_ns, end: now_ns, value }).expect("added");
+            }
+            let receipt = intake.append(&producer, writer).expect("appended");
+            receipt.wait_durable().expect("durable");
+        }
+
+        /// Polls each 15 s while the series are sent.
+        fn run(&mut self, polls: u32, series: &[Series]) {
+            for _ in 0..polls {
+                self.now_ns.fetch_add(15 * 1_000_000_000, Ordering::SeqCst);
+                if !series.is_empty() {
+                    self.send(series);
+                }
+                self.watcher.poll().expect("a poll");
+            }
+        }
+
+        fn texts(&self) -> Vec<String> {
+            let view = self.watcher.store.view().expect("a view");
+            let changes = rules::read_changes(&view, 0..i64::MAX).expect("readable");
+            assert!(changes.iter().all(|change| change.source == "shop"), "{changes:?}");
+            changes.into_iter().map(|change| change.text).collect()
+        }
+    }
+
+    fn balanced(count: usize) -> Vec<Series> {
+        let series = |n: usize| {
+            Series::new("latency", SeriesKind::Gauge)
+                .with_label("LoadBalancer", format!("lb{n:02}"))
+                .with_label("region", "eu")
+        };
+        (0..count).map(series).collect()
+    }
+
+    #[test]
+    fn a_dropped_label_is_stored_as_an_annotation() {
+        let mut fixture = Fixture::new();
+        let steady = Series::new("up", SeriesKind::Gauge);
+        let old = [balanced(14), vec![steady.clone()]].concat();
+        fixture.run(20, &old);
+        assert_eq!(fixture.texts(), [""; 0]);
+        let new = Series::new("latency", SeriesKind::Gauge).with_label("region", "eu");
+        // Flushed rows are found, too.
+        fixture.watcher.store.flush().expect("flushed");
+        fixture.run(20, &[new, steady]);
+        assert_eq!(
+            fixture.texts(),
+            ["label `LoadBalancer` disappeared from 14 streams, 1 new, such as \
+              latency{LoadBalancer=\"lb00\",region=\"eu\"}"]
+        );
+        assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 1);
+        let view = fixture.watcher.store.view().expect("a view");
+        let change = rules::read_changes(&view, 0..i64::MAX).expect("readable").remove(0);
+        // It is shown when the streams sent last.
+        let last_ns = START_NS + 20 * 15 * 1_000_000_000;
+        assert!((last_ns..=last_ns + 1_000_000_000).contains(&change.time_ns), "{change:?}");
+    }
+
+    #[test]
+    fn a_whole_metric_that_ends_is_told_and_churn_is_not() {
+        let mut fixture = Fixture::new();
+        let process =
+            |pid: usize| Series::new("cpu", SeriesKind::Gauge).with_label("pid", pid.to_string());
+        let queue = Series::new("queue", SeriesKind::Gauge);
+        fixture.run(20, &[process(1), process(2), queue]);
+        fixture.run(20, &[process(1), process(3)]);
+        assert_eq!(fixture.texts(), ["1 stream vanished, such as queue"]);
+    }
+
+    #[test]
+    fn own_series_are_no_streams() {
+        let mut fixture = Fixture::new();
+        let own = Series::new("topdeck_queries_running", SeriesKind::Gauge);
+        let steady = Series::new("up", SeriesKind::Gauge);
+        fixture.run(20, &[own, steady.clone()]);
+        fixture.run(20, &[steady]);
+        assert_eq!(fixture.texts(), [""; 0]);
+    }
+}

@@ -1,0 +1,65 @@
+//! Selectors of a rule that have no data in the range: a rule without data never fires, which must
+//! not look like a quiet week.
+
+use std::ops::Range;
+
+use query::promql::{self, Expr, ExprKind, VectorSelector};
+
+use super::{ReplayInputs, RuleReplayError};
+use crate::overlay::ReplacedSamples;
+use crate::rule_file::Rule;
+
+/// Lookback of an instant selector, as in Prometheus: data just before the range counts.
+const LOOKBACK_NS: i64 = 5 * 60 * 1_000_000_000;
+
+/// All selectors of an expression.
+pub(super) fn selectors(expression: &str) -> Vec<VectorSelector> {
+    let mut found = Vec::new();
+    if let Ok(parsed) = promql::parse(expression, &promql::Options::all()) {
+        push_selectors(&parsed, &mut found);
+    }
+    found
+}
+
+/// Selectors below an expression.
+pub(super) fn push_selectors(expression: &Expr, into: &mut Vec<VectorSelector>) {
+    match &expression.kind {
+        ExprKind::Selector(selector) | ExprKind::Matrix { selector, .. } => {
+            into.push(selector.clone());
+        }
+        _ => expression.children().into_iter().for_each(|child| push_selectors(child, into)),
+    }
+}
+
+/// Selectors without data. Those of metrics that the rules record are left out.
+pub(super) fn selectors_without_data(
+    rule: &Rule,
+    range: &Range<i64>,
+    inputs: &ReplayInputs<'_>,
+    replaced: &ReplacedSamples,
+) -> Result<Vec<String>, RuleReplayError> {
+    let failed = |error: query::Error| match inputs.context.is_cancelled() {
+        true => RuleReplayError::Cancelled,
+        false => RuleReplayError::Source(error.to_string()),
+    };
+    let range = range.start.saturating_sub(LOOKBACK_NS)..range.end;
+    let mut missing = Vec::new();
+    for selector in selectors(&rule.expression) {
+        let is_own = replaced.metrics.contains(&selector.name)
+            || matches!(&*selector.name, "ALERTS" | "ALERTS_FOR_STATE");
+        if is_own {
+            continue;
+        }
+        let source = (inputs.open_source)();
+        let found = promql::selector_of(&selector)
+            .and_then(|stored| source.select_in_range(&stored, &range))
+            .map_err(failed)?;
+        let has_data = !found.is_empty()
+            && source.time_range(&found, range.clone()).map_err(failed)?.is_some();
+        let text = rule.expression.get(selector.span.start..selector.span.end).unwrap_or_default();
+        if !has_data && !missing.iter().any(|known| known == text) {
+            missing.push(text.to_owned());
+        }
+    }
+    Ok(missing)
+}

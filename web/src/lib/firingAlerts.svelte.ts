@@ -1,0 +1,54 @@
+/** Firing alerts of the rows of the overview. */
+
+import { fetchAlerts, type AlertJson } from "./alerts";
+import type { OverviewRow } from "./overview";
+import { ServerRequest } from "./request.svelte";
+
+const REPEAT_MS = 15_000;
+/** How long a response serves the other tables of the page. */
+const FRESH_MS = 5_000;
+
+let latest: { at: number; alerts: Promise<AlertJson[]> } | null = null;
+
+function sharedAlerts(): Promise<AlertJson[]> {
+  if (latest && Date.now() - latest.at < FRESH_MS) return latest.alerts;
+  const response = fetchAlerts(null, AbortSignal.timeout(REPEAT_MS));
+  const alerts = response.then((json) => json.alerts.filter(({ state }) => state === "firing"));
+  latest = { at: Date.now(), alerts };
+  alerts.catch(() => (latest = null));
+  return alerts;
+}
+
+/** Must be created while a component initialises. */
+export class FiringAlerts {
+  private readonly request = new ServerRequest<AlertJson[]>();
+
+  constructor() {
+    const load = () => void this.request.run(sharedAlerts);
+    $effect(load);
+    $effect(() => this.request.repeat(REPEAT_MS, load));
+  }
+
+  /** Number of firing alerts of a row. */
+  count(row: Pick<OverviewRow, "name" | "labels">): number {
+    return (this.request.value ?? []).filter((alert) => isAlertOf(alert, row)).length;
+  }
+}
+
+/**
+ * Whether the rule of an alert reads the metric of a row, and no label of the alert is another one.
+ * A name in PromQL may end with unit or part: `latency` is also `latency_seconds_bucket`.
+ */
+export function isAlertOf(
+  { query, labels }: Pick<AlertJson, "query" | "labels">,
+  row: Pick<OverviewRow, "name" | "labels">,
+): boolean {
+  const name = row.name.replace(/[^a-zA-Z0-9_:]/g, "_");
+  const quoted = name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const suffix = "(?:_(?:seconds|milliseconds|bytes|total|bucket|sum|count))*";
+  const readsIt =
+    query.includes(`"${row.name}"`) ||
+    new RegExp(`(?<![\\w:])${quoted}${suffix}(?![\\w:])`).test(query);
+  const isSame = ([label, value]: [string, string]) => (labels[label] ?? value) === value;
+  return readsIt && Object.entries(row.labels).every(isSame);
+}

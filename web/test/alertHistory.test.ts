@@ -1,0 +1,130 @@
+import { expect, test } from "vitest";
+
+import { toRows } from "../src/lib/alertHistory";
+import { exact } from "../src/lib/distribution";
+import { isAlertOf } from "../src/lib/firingAlerts.svelte";
+import {
+  isPromqlSelector,
+  promqlThreshold,
+  ruleExpression,
+  ruleName,
+  ruleYaml,
+  toReplay,
+  type RuleDraft,
+} from "../src/lib/ruleReplay";
+
+const series = (labels: Record<string, string>, times: number[]) => ({
+  labels: { __name__: "ALERTS", ...labels },
+  points: times.map((time) => ({ time, value: exact(1) })),
+});
+
+test("evaluations become periods of one state", () => {
+  const slow = { alertname: "Slow", host: "a" };
+  const rows = toRows(
+    [
+      series({ ...slow, alertstate: "pending" }, [10, 20, 70]),
+      series({ ...slow, alertstate: "firing" }, [30, 40, 50]),
+      series({ alertname: "Down", alertstate: "firing" }, [90]),
+      series({ alertname: "Never", alertstate: "firing" }, []),
+    ],
+    10,
+  );
+  expect(rows.map(({ name }) => name)).toEqual(["Down", "Slow"]);
+  expect(rows[1]).toMatchObject({
+    labels: { host: "a" },
+    fired: 1,
+    firingMs: 30,
+    periods: [
+      { state: "pending", start: 0, end: 20 },
+      { state: "firing", start: 20, end: 50 },
+      { state: "pending", start: 60, end: 70 },
+    ],
+  });
+});
+
+test("a replay becomes periods, from the start of the range to its end", () => {
+  const replay = toReplay({
+    from_ns: 0,
+    to_ns: 100e6,
+    rules: [
+      {
+        summary: "would have fired 1 time",
+        fired: 1,
+        alerts: [
+          {
+            labels: { alertname: "Slow", host: "a" },
+            state_at_start: "firing",
+            transitions: [
+              { at_ns: 10e6, state: "inactive" },
+              { at_ns: 50e6, state: "pending" },
+              { at_ns: 60e6, state: "firing" },
+            ],
+            omitted_transitions: 0,
+          },
+        ],
+      },
+    ],
+  });
+  expect(replay.alerts).toEqual([
+    {
+      name: 'host="a"',
+      omitted: 0,
+      periods: [
+        { state: "firing", start: 0, end: 10 },
+        { state: "pending", start: 50, end: 60 },
+        { state: "firing", start: 60, end: 100 },
+      ],
+    },
+  ]);
+});
+
+const DRAFT: RuleDraft = {
+  name: "LatencyHigh",
+  condition: "p99",
+  selector: 'latency{host="it\'s"}',
+  threshold: "250ms",
+  limit: 1,
+  window: "5m",
+  hold: "5m",
+};
+
+test("a rule has the threshold in PromQL, quoted for YAML", () => {
+  expect(ruleExpression({ ...DRAFT, selector: "x" })).toBe(
+    "histogram_quantile(0.99, sum(exact_increase(x[5m]))) > 250ms",
+  );
+  expect(ruleExpression({ ...DRAFT, selector: "x", condition: "share" })).toBe(
+    "histogram_fraction(250ms, +Inf, sum(exact_increase(x[5m]))) > 0.01",
+  );
+  expect(ruleExpression({ ...DRAFT, selector: "x", condition: "count", limit: 100 })).toBe(
+    "histogram_count_above(250ms, sum(exact_increase(x[5m]))) > 100",
+  );
+  expect(ruleYaml(DRAFT)).toContain(
+    `expr: 'histogram_quantile(0.99, sum(exact_increase(latency{host="it''s"}[5m]))) > 250ms'`,
+  );
+});
+
+test("thresholds and names of rules", () => {
+  expect([
+    promqlThreshold(250e6, "ns"),
+    promqlThreshold(1.5, "s"),
+    promqlThreshold(0.0001, "s"),
+    promqlThreshold(12, "B"),
+    promqlThreshold(0, "s"),
+  ]).toEqual(["250ms", "1500ms", "0.0001", "12", "0"]);
+  expect([
+    ruleName('http.latency{a="b"}'),
+    ruleName("checkout_latency"),
+    ruleName('{"x"}'),
+  ]).toEqual(["HttpLatencyHigh", "CheckoutLatencyHigh", "ThresholdHigh"]);
+  expect(["latency", "and(a:b)"].map(isPromqlSelector)).toEqual([true, false]);
+});
+
+test("an alert is of a row whose metric its rule reads", () => {
+  const alert = { query: "histogram_max(latency_seconds_bucket[5m]) > 1", labels: { zone: "a" } };
+  expect(isAlertOf(alert, { name: "latency", labels: {} })).toBe(true);
+  expect(isAlertOf(alert, { name: "latency", labels: { zone: "a", host: "x" } })).toBe(true);
+  expect(isAlertOf(alert, { name: "latency", labels: { zone: "b" } })).toBe(false);
+  expect(isAlertOf(alert, { name: "late", labels: {} })).toBe(false);
+  const quoted = { query: '{"http.duration"} > 1', labels: {} };
+  expect(isAlertOf(quoted, { name: "http.duration", labels: {} })).toBe(true);
+});
