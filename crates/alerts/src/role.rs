@@ -16,7 +16,6 @@ use role::{
 };
 use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup};
-use store::Store;
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};

@@ -240,7 +240,7 @@ impl Source for OverlaySource<'_> {
     }
 
     fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
-        self.source.gaps(&stored_references(series), range)
+        self.source.gaps(&self.stored_references(series), range)
     }
 
     fn select_count(&self, selector: &Selector) -> query::Result<u64> {

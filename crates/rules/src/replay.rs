@@ -381,6 +381,19 @@ impl OverlayEvaluator for ReplayEvaluator<'_, '_> {
         expression: &str,
         time_ns: i64,
     ) -> Result<Vec<RuleSample>, RuleQueryError> {
+        let mut found = Vec::new();
+        self.with_source(expression, &mut |evaluator| {
+            found = evaluator.instant_over(overlay, expression, time_ns)?;
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn with_source(
+        &self,
+        _expression: &str,
+        read: &mut dyn FnMut(&SourceEvaluator<'_>) -> Result<(), RuleQueryError>,
+    ) -> Result<(), RuleQueryError> {
         let stored = (self.inputs.open_source)();
         let source = OverlaySource::history(&*stored, self.history, self.replaced);
         let memory = QueryMemory::new(self.inputs.context);
@@ -390,6 +403,6 @@ impl OverlayEvaluator for ReplayEvaluator<'_, '_> {
             options: self.inputs.options,
             context: &memory,
         };
-        evaluator.instant_over(overlay, expression, time_ns)
+        read(&evaluator)
     }
 }

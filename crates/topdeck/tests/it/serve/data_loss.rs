@@ -238,7 +238,7 @@ fn kill_is_no_gap_of_values_sent_over_http() {
     assert_eq!(answer.expect("it answers").status, 200);
     wait_until("datagrams are stored", || stored(&deck).is_some_and(|stored| stored > 0));
     wait_until("the ledger names the listeners", || {
-        let ledger = deck.folder.path("data/store/journal/ledgers/ledger");
+        let ledger = deck.dir.path("data/store/journal/ledgers/ledger");
         std::fs::read_to_string(ledger).is_ok_and(|ledger| ledger.contains("\nvolatile "))
     });
     deck.kill();

@@ -14,7 +14,7 @@ const RULES: &str = "interval = \"1h\"\n\n[[rule]]\nname = \"Deep\"\nselect = \"
 
 fn start(rules: &str) -> ServerProcess {
     let mut server = ServerProcess::new("serve", "[alerts]\nrule_files = [\"*.rules.toml\"]\n");
-    std::fs::write(server.folder.path("own.rules.toml"), rules).expect("rules are written");
+    std::fs::write(server.dir.path("own.rules.toml"), rules).expect("rules are written");
     server.start();
     server
 }
@@ -81,7 +81,7 @@ fn a_bad_own_rule_is_reported_and_the_others_are_evaluated() {
     let checked = topdeck(&["check-config", &server.settings().display().to_string()], b"");
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
-    let file = server.folder.path("own.rules.toml").display().to_string();
+    let file = server.dir.path("own.rules.toml").display().to_string();
     let checked = topdeck(&["rules", "check", &file], b"");
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
