@@ -14,9 +14,9 @@
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
 //! of their streams arrived. Others note which series got rows, compute budgets of SLOs, and look
-//! for streams that vanished and what replaced them ([`stream_watcher`]). Rules and states of alerts are those of
-//! the crate `rules`, which has no clock, disk or thread. Times are nanoseconds since the Unix
-//! epoch.
+//! for streams that vanished and what replaced them ([`stream_watcher`]). Rules and states of
+//! alerts are those of the crate `rules`, which has no clock, disk or thread. Times are nanoseconds
+//! since the Unix epoch.
 #![forbid(unsafe_code)]
 
 mod acknowledgement_api;

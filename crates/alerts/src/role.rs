@@ -366,8 +366,8 @@ fn open_board(
     notifier: &NotifierHandle,
     lines: &mut Vec<String>,
 ) -> AlertBoard {
-    let intake = Arc::clone(&context.intake);
-    let now_ns = intake.now();
+    let clock = context.intake.clock();
+    let now_ns = clock();
     // Milliseconds: another revision than before the restart.
     let revision = watch::Sender::new(u64::try_from(now_ns / 1_000_000).unwrap_or(0));
     let (changes, woken, told) = (revision.clone(), Arc::clone(control), notifier.clone());
@@ -383,7 +383,6 @@ fn open_board(
         (context.log)(LogLevel::Error, &what);
         lines.push(what);
     }
-    let clock = Arc::new(move || intake.now());
     AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
 }
 

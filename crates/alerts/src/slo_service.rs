@@ -5,6 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use intake::{Intake, Meter, MetricSnapshot, SnapshotValue};
+use journal::WallClock;
 use query::{Settings, StoreSource};
 use rules::slo::{EventReader, ReportRange, Slo, SloError, SloReport, SloSummary};
 use store::Store;
@@ -33,7 +34,7 @@ struct ServiceState {
 /// Budgets of all SLOs. Clones share them.
 #[derive(Clone)]
 pub(crate) struct SloService {
-    intake: Arc<Intake>,
+    clock: WallClock,
     /// `None` on an agent.
     store: Option<Arc<Store>>,
     state: Arc<(Mutex<ServiceState>, Condvar)>,
@@ -46,9 +47,9 @@ impl fmt::Debug for SloService {
 }
 
 impl SloService {
-    pub(crate) fn new(intake: &Arc<Intake>) -> SloService {
+    pub(crate) fn new(intake: &Intake) -> SloService {
         let service = SloService {
-            intake: Arc::clone(intake),
+            clock: intake.clock(),
             store: intake.write_target().store().cloned(),
             state: Arc::default(),
         };
@@ -89,7 +90,7 @@ impl SloService {
 
     /// Current time.
     pub(crate) fn now(&self) -> i64 {
-        self.intake.now()
+        (self.clock)()
     }
 
     /// Computes the budgets until stopped.
@@ -114,7 +115,7 @@ impl SloService {
     }
 
     fn compute(&self, slo: &Arc<Slo>) {
-        let now_ns = self.intake.now();
+        let now_ns = (self.clock)();
         let result = self.read(|reader| reader.summary(slo, now_ns));
         // Cancelled reads say nothing about the data.
         let mut state = self.lock();

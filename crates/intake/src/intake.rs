@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use journal::supervisor::DamageAcknowledgement;
-use journal::{BatchIdentity, Supervisor};
+use journal::{BatchIdentity, Supervisor, WallClock};
 use model::{Batch, Gap, SeriesId};
 
 use crate::acknowledged_damage::AcknowledgedDamage;
@@ -171,6 +171,12 @@ impl Intake {
         (self.shared.settings.clock)()
     }
 
+    /// The clock of [`Intake::now`], for what the intake itself holds, such as a gauge: if it held
+    /// the intake, the journal would never be closed.
+    pub fn clock(&self) -> WallClock {
+        Arc::clone(&self.shared.settings.clock)
+    }
+
     /// Bytes of accepted batches that wait for the disk.
     pub fn in_flight_bytes(&self) -> u64 {
         self.shared.group_commit.in_flight()
@@ -296,7 +302,8 @@ impl Intake {
         producer
     }
 
-    /// Declares that the source of a volatile producer has stopped and has appended all of its data.
+    /// Declares that the source of a volatile producer has stopped and has appended all of its
+    /// data.
     pub fn end_volatile_producer(&self, producer: &Producer) {
         let end = self.shared.target.journal().watermarks().end;
         self.shared.ledger_reader.remove_volatile_producer(producer.id(), end);

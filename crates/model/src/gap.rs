@@ -31,9 +31,9 @@ impl Gap {
     pub const UNCLEAN_SHUTDOWN: &str =
         "topdeck was killed; unacknowledged data (StatsD, UDP) of this interval is lost";
 
-    /// The producer whose series the gap concerns; `None` if it may concern any series. Buffers of a
-    /// killed process have only samples of their own producer. Other gaps, such as damage, may hide
-    /// the first sample that another producer sent of a series.
+    /// The producer whose series the gap concerns; `None` if it may concern any series. Buffers of
+    /// a killed process have only samples of their own producer. Other gaps, such as damage, may
+    /// hide the first sample that another producer sent of a series.
     pub fn affected_producer(&self) -> Option<u64> {
         self.producer.filter(|_| self.reason == Gap::UNCLEAN_SHUTDOWN)
     }

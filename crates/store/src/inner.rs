@@ -150,8 +150,8 @@ impl StoreInner {
         self.state().failure.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Appends missing canonical keys and producers to the series file; returns the number in the file. They
-    /// survive a process crash, and with `durably` also a power loss.
+    /// Appends missing canonical keys and producers to the series file; returns the number in the
+    /// file. They survive a process crash, and with `durably` also a power loss.
     pub(crate) fn append_keys(&self, durably: bool) -> Result<u64> {
         let _turn = lock(&self.keys_lock);
         let key_count = self.stored_keys.load(Ordering::Relaxed);

@@ -136,9 +136,9 @@ mod tests {
              "acceptance": {"at_ns": 1, "by": "ann", "note": "planned"}},
         ]});
         expect_test::expect![[r#"
-            time                  id    source  change                  accepted
-            2023-11-14 22:13:20Z  5d41  shop    2 streams vanished
-            2023-11-14 22:14:20Z  40c8  shop    label `lb` disappeared  ann: planned
+              time                  id    source  change                  accepted
+              2023-11-14 22:13:20Z  5d41  shop    2 streams vanished
+              2023-11-14 22:14:20Z  40c8  shop    label `lb` disappeared  ann: planned
         "#]]
         .assert_eq(&list_text(&answer).expect("a valid response"));
         let none = serde_json::json!({"changes": []});

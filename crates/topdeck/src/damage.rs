@@ -154,7 +154,7 @@ mod tests {
 
     #[test]
     fn acknowledged_damage_is_listed_below_what_is_reported() {
-        let none = json!({"damage": [], "quarantined": [], "acknowledged": []});
+        let none = json!({"damage": [], "quarantined": [], "acknowledged_damage": []});
         assert_eq!(damage_text(&none), "no damage that is not acknowledged\n");
         let status = json!({
             "damage": [
@@ -167,7 +167,7 @@ mod tests {
                 {"input": "rolling up day 7", "reason": "a count overflows", "since_ns": 0,
                  "acknowledged": false},
             ],
-            "acknowledged": [
+            "acknowledged_damage": [
                 {"location": "records 3..4 of the journal", "records": 1, "found_ns": 0,
                  "acknowledged_ns": 60_000_000_000_i64, "note": "disk replaced"},
             ],

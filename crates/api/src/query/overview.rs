@@ -30,8 +30,8 @@ const ROWS: usize = 80;
 const BUDGET: Duration = Duration::from_millis(80);
 /// Maximum CPU time for reads.
 const BUDGET_MAX: Duration = Duration::from_secs(60);
-/// Times of the clock that count as one of the CPU: a busy machine reads as many rows as an idle one,
-/// and a slow disk ends the reads.
+/// Times of the clock that count as one of the CPU: a busy machine reads as many rows as an idle
+/// one, and a slow disk ends the reads.
 const WALL_PER_CPU: u32 = 10;
 /// A complete overview is answered from memory for this time.
 const FRESH: i64 = 5 * SECOND;

@@ -180,7 +180,8 @@ impl MetricQuery {
         Ok(found.into_iter().map(|(_, metric)| metric).collect())
     }
 
-    /// Reports gaps in the slots of the metrics, or of one that is not found because it has no rows.
+    /// Reports gaps in the slots of the metrics, or of one that is not found because it has no
+    /// rows.
     fn report_gaps(
         &self,
         evaluation: &mut Evaluation<'_>,

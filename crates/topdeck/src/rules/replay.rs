@@ -188,9 +188,9 @@ mod tests {
             2023-11-14 22:13:20Z to 2023-11-14 23:13:20Z
 
             Slow: would have fired 1 time, 2 min in all
-            time                  state     alert
-            2023-11-14 22:14:20Z  firing    {host="a"}
-            2023-11-14 22:16:20Z  inactive  {host="a"}
+              time                  state     alert
+              2023-11-14 22:14:20Z  firing    {host="a"}
+              2023-11-14 22:16:20Z  inactive  {host="a"}
         "#]]
         .assert_eq(&text);
     }

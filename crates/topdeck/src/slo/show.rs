@@ -203,7 +203,7 @@ mod tests {
             "checkout: 60 % (50 % to 70 %) of the budget left; 99.95 % good, objective 99.9 %",
             "good: at most 250 ms",
             "bad: 40 of 100,000 events, 100 allowed",
-            "data missing: 60 s",
+            "data missing: 1 min",
             "a move",
             "2026-11-09",
             "no events",
