@@ -61,25 +61,25 @@ def main():
     parser.add_argument("--interval", type=float, default=10)
     parser.add_argument("binary", type=os.path.abspath)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        row = histogram_row(options, folder)
-        with open(f"{folder}/rules.toml", "w") as rules:
+    with tempfile.TemporaryDirectory() as dir:
+        row = histogram_row(options, dir)
+        with open(f"{dir}/rules.toml", "w") as rules:
             rules.write("".join(RULE.format(number) for number in range(options.rules)))
-        with open(f"{folder}/topdeck.toml", "w") as settings:
-            settings.write(f'data_dir = "{folder}/data"\n{SETTINGS}')
-        with open(f"{folder}/log", "w") as log:
-            command = [options.binary, "serve", "--config", f"{folder}/topdeck.toml"]
+        with open(f"{dir}/topdeck.toml", "w") as settings:
+            settings.write(f'data_dir = "{dir}/data"\n{SETTINGS}')
+        with open(f"{dir}/log", "w") as log:
+            command = [options.binary, "serve", "--config", f"{dir}/topdeck.toml"]
             server = subprocess.Popen(command, stderr=log)
         try:
-            measure(options, server.pid, server_url(f"{folder}/log"), row)
+            measure(options, server.pid, server_url(f"{dir}/log"), row)
         finally:
             server.terminate()
             server.wait()
 
 
-def histogram_row(options, folder):
+def histogram_row(options, dir):
     """Start and end of a line with one histogram of the generator."""
-    pattern = f"{folder}/pattern.frames"
+    pattern = f"{dir}/pattern.frames"
     size = ["--series", "1", "--minutes", "1"]
     subprocess.run([options.binary, "gen", "http", *size, "--out", pattern], check=True)
     with open(pattern) as lines:

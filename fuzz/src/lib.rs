@@ -11,7 +11,7 @@ mod big;
 mod checks;
 #[path = "../../crates/codecs/tests/it/checks/mod.rs"]
 mod codecs_checks;
-#[path = "../../crates/collect/tests/it/checks.rs"]
+#[path = "../../crates/decode/tests/it/checks.rs"]
 mod collect_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;

@@ -22,7 +22,7 @@ const RULES = `groups:
     labels: {severity: page}
 `;
 
-let folder: string;
+let dir: string;
 let server: Server;
 let visitor: Visitor;
 let page: Page;
@@ -30,9 +30,9 @@ const end = Math.floor(Date.now() / 60e3) * 60e3;
 const range = { from: new Date(end - 3 * HOUR).toISOString(), to: new Date(end).toISOString() };
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), "topdeck-replay-"));
-  await writeFile(join(folder, "shop.yaml"), RULES);
-  const settings = `[alerts]\nrule_files = [${JSON.stringify(join(folder, "*.yaml"))}]\n`;
+  dir = await mkdtemp(join(tmpdir(), "topdeck-replay-"));
+  await writeFile(join(dir, "shop.yaml"), RULES);
+  const settings = `[alerts]\nrule_files = [${JSON.stringify(join(dir, "*.yaml"))}]\n`;
   server = await Server.start(false, settings);
   await server.send("latency", traffic({ end, hours: 3, interval: 10e3, requests: 12 }));
   const note = (text: string, minutesAgo: number, tags: Record<string, string>) =>
@@ -52,7 +52,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await visitor?.stop();
   await server?.stop();
-  if (folder) await rm(folder, { recursive: true, force: true });
+  if (dir) await rm(dir, { recursive: true, force: true });
 });
 
 /** Overflow, and all findings of axe, on a phone, a desk and a wall display, in both themes. */

@@ -196,7 +196,7 @@ fn series_of(dataset: &Dataset) -> Result<Vec<Series>> {
     let series = |at| {
         let described = dataset.series(at);
         let mut series = Series::new(described.metric, SeriesKind::Histogram(Temporality::Delta));
-        series = series.with_unit(collect::Unit::Nanoseconds.name());
+        series = series.with_unit(decode::Unit::Nanoseconds.name());
         for (name, value) in &described.labels {
             series = series.with_label(*name, value.clone());
         }

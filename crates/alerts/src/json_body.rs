@@ -34,7 +34,7 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<i64>, RouteErr
 
 /// A duration in nanoseconds.
 pub(crate) fn parse_length(name: &str, text: &str) -> Result<i64, RouteError> {
-    let length = collect::parse_duration(text).filter(|length| *length > 0);
+    let length = decode::parse_duration(text).filter(|length| *length > 0);
     length.ok_or_else(|| {
         let expected = "a duration above 0 such as \"30m\" or \"2h\"";
         RouteError::BadRequest(format!("{name}: found {text:?}, expected {expected}"))

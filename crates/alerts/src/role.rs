@@ -409,7 +409,7 @@ fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOp
     NotifierOptions {
         disk: Arc::new(OsDisk),
         dir: context.data.join(DELIVERIES_NAME),
-        folder: settings.folder.clone(),
+        settings_dir: settings.dir.clone(),
         clock: wall_clock(),
         supervisor: context.intake.supervisor().clone(),
         log: Arc::clone(&context.log),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use intake::{Intake, Producer, SeriesKeyEncoding};
 use model::{Sample, SampleValue, Series, SeriesKind};
 use query::NAME;

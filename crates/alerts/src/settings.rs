@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use notify::{NotifyProblem, NotifySettings};
-use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, TableRef, length_or};
+use role::settings::{
+    Document, DurationSetting, FilePath, Problems, SettingsCheck, TableRef, duration_or,
+};
 use rules::slo::Slo;
 use rules::{AlertTemplates, GroupDefaults};
 use serde::Deserialize;
@@ -30,7 +32,7 @@ pub struct AlertTables {
     pub(crate) notify: NotifySettings,
     /// Directory of the settings file, for relative paths of secrets.
     #[serde(skip)]
-    pub(crate) folder: PathBuf,
+    pub(crate) dir: PathBuf,
     #[serde(skip)]
     notify_problems: Vec<NotifyProblem>,
 }
@@ -44,12 +46,12 @@ pub struct AlertsTable {
     /// OpenSLO files, with patterns as those of `rule_files`.
     openslo_files: Vec<FilePath>,
     /// Time between evaluations of groups that set none: `1min`.
-    evaluation_interval: Option<Length>,
+    evaluation_interval: Option<DurationSetting>,
     /// How far in the past groups that set no `query_offset` are evaluated: by default
     /// not at all.
-    query_offset: Option<Length>,
+    query_offset: Option<DurationSetting>,
     /// Time between notices of an alert that keeps firing: `1min`.
-    resend_delay: Option<Length>,
+    resend_delay: Option<DurationSetting>,
     /// URL under which users reach this node, for templates (`$externalURL`).
     external_url: Option<String>,
     /// Labels for templates (`$externalLabels`).
@@ -61,7 +63,7 @@ impl AlertTables {
     /// their reader finds all at once.
     pub(crate) fn read(document: &Document<'_>) -> Result<AlertTables, Problems> {
         let mut tables: AlertTables = document.read(&["alerts", "slo"])?;
-        document.dir().clone_into(&mut tables.folder);
+        document.dir().clone_into(&mut tables.dir);
         match NotifySettings::read(document.root(), document.dir()) {
             Ok(notify) => tables.notify = notify,
             Err(problems) => tables.notify_problems = problems,
@@ -91,16 +93,16 @@ impl AlertTables {
 
     /// Values for groups that do not set them.
     pub(crate) fn group_defaults(&self) -> GroupDefaults {
-        let offset = length_or(self.alerts.query_offset, Duration::ZERO);
+        let offset = duration_or(self.alerts.query_offset, Duration::ZERO);
         GroupDefaults {
-            interval_ns: nanoseconds(length_or(self.alerts.evaluation_interval, INTERVAL)),
+            interval_ns: nanoseconds(duration_or(self.alerts.evaluation_interval, INTERVAL)),
             query_offset_ns: nanoseconds(offset),
         }
     }
 
     /// Time between notices.
     pub(crate) fn resend_delay_ns(&self) -> i64 {
-        nanoseconds(length_or(self.alerts.resend_delay, RESEND_DELAY))
+        nanoseconds(duration_or(self.alerts.resend_delay, RESEND_DELAY))
     }
 
     /// What templates see.

@@ -141,7 +141,7 @@ fn parse_time(text: &str, now_ns: i64) -> Option<i64> {
         return Some(now_ns);
     }
     if let Some(ago) = text.strip_prefix('-') {
-        return collect::parse_duration(ago).map(|ago| now_ns.saturating_sub(ago));
+        return decode::parse_duration(ago).map(|ago| now_ns.saturating_sub(ago));
     }
     if let Some(ns) = text.strip_suffix("ns") {
         return ns.parse().ok();

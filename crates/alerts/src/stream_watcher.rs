@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use intake::{EventCounter, Intake, LogFn, LogLevel, Meter, SeriesKeyEncoding};
 use model::{Selector, selector};
 use rules::{ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes};

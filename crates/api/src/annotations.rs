@@ -7,7 +7,7 @@
 mod tests;
 
 use axum::routing;
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind, selector};

@@ -17,7 +17,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use axum::routing;
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use intake::{Intake, SeriesKeyEncoding};
 use model::{Sample, Selector, Series, SeriesId};
 use store::{ReadView, RowCount, SeriesEntryRef, Store};

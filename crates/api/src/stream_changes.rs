@@ -8,7 +8,7 @@ mod tests;
 
 use axum::extract::{Path, Request};
 use axum::routing;
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use intake::SeriesKeyEncoding;
 use rules::{ChangeAcceptance, StreamChange, read_changes};
 use serde_json::Value as JsonValue;

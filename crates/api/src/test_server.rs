@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use http::{Request, StatusCode};

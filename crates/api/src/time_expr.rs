@@ -8,7 +8,7 @@
 //! Request parameters may also be plain numbers, which are seconds, as in Prometheus. Command lines
 //! reject plain numbers: a year would be read as a second of 1970.
 
-pub use collect::parse_duration as length;
+pub use decode::parse_duration as length;
 use jiff::civil::DateTime;
 use jiff::{Timestamp, tz::TimeZone};
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use hist::{Histogram, SharedRecorder};
 use intake::{EventCounter, SupervisedThread};
-use role::settings::{Length, SettingsCheck};
+use role::settings::{DurationSetting, SettingsCheck};
 use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{ClockId, Timespec, clock_gettime};
 use serde::Deserialize;
@@ -65,7 +65,7 @@ pub(crate) struct HiccupSettings {
     /// Wake-up delay of an idle thread (hiccups): true.
     hiccup: bool,
     /// Wake-up period: `10ms`, from 100 us to 10 s.
-    hiccup_interval: Length,
+    hiccup_interval: DurationSetting,
 }
 
 impl HiccupSettings {
@@ -75,7 +75,7 @@ impl HiccupSettings {
 
 impl Default for HiccupSettings {
     fn default() -> HiccupSettings {
-        let hiccup_interval = Length(Duration::from_millis(10));
+        let hiccup_interval = DurationSetting(Duration::from_millis(10));
         HiccupSettings { hiccup: true, hiccup_interval }
     }
 }

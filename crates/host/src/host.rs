@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use intake::{EventCounter, Intake, LatencyHistogram, Producer, SeriesKeyEncoding};
 use model::Gap;
 

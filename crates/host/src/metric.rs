@@ -5,7 +5,7 @@
 //! Every series has the label `host`. Counters that started with the system have no start time:
 //! their first scrape is the baseline.
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use model::{Sample, SampleValue, Series};
@@ -209,7 +209,7 @@ impl RecordedMetrics {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecSeriesSink;
+    use decode::VecSeriesSink;
 
     use super::*;
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use intake::{
     EventCounter, Intake, LatencyHistogram, Producer, SEQUENCE_JUMP_MAX, SeriesKeyEncoding,
 };
-use role::settings::{Length, SettingsCheck};
+use role::settings::{DurationSetting, SettingsCheck};
 use serde::Deserialize;
 
 use crate::error::Result;
@@ -49,7 +49,7 @@ pub(crate) struct ShmMetricsSettings {
     shm_metrics: bool,
     /// Scrape interval: `1s`, from 100 ms to 30 s, because files of exited programs are kept for a
     /// minute.
-    shm_scrape_interval: Length,
+    shm_scrape_interval: DurationSetting,
     /// Collect also the own metrics of other topdecks on this host: false. They would be stored
     /// twice, by each of them and here.
     shm_other_topdecks: bool,
@@ -58,7 +58,7 @@ pub(crate) struct ShmMetricsSettings {
     shm_generations: u32,
     /// A process that exits within this time after its start is only added to the generation
     /// `short`: `10s`, at most 5 min.
-    shm_short_lived: Length,
+    shm_short_lived: DurationSetting,
 }
 
 impl ShmMetricsSettings {
@@ -71,13 +71,13 @@ impl ShmMetricsSettings {
 
 impl Default for ShmMetricsSettings {
     fn default() -> ShmMetricsSettings {
-        let shm_scrape_interval = Length(Duration::from_secs(1));
+        let shm_scrape_interval = DurationSetting(Duration::from_secs(1));
         ShmMetricsSettings {
             shm_metrics: true,
             shm_scrape_interval,
             shm_other_topdecks: false,
             shm_generations: 64,
-            shm_short_lived: Length(Duration::from_secs(10)),
+            shm_short_lived: DurationSetting(Duration::from_secs(10)),
         }
     }
 }

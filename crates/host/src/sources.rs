@@ -107,7 +107,7 @@ impl Sources {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecSeriesSink;
+    use decode::VecSeriesSink;
     use model::{Sample, SampleValue, Series};
 
     use super::*;

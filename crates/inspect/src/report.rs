@@ -1,6 +1,6 @@
 //! Metrics of a process and their changes, as table rows.
 
-use collect::Unit;
+use decode::Unit;
 use shm::snapshot::ProcessMetric;
 
 use crate::metric_patterns::MetricPatterns;

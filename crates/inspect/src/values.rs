@@ -1,6 +1,6 @@
 //! Values of processes as text, each with its unit.
 
-use collect::Unit;
+use decode::Unit;
 use hist::{Bracket, Histogram};
 use shm::snapshot::{
     HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessMetric,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 

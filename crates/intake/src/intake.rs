@@ -413,7 +413,7 @@ impl Drop for Intake {
 mod tests {
     use std::path::Path;
 
-    use collect::SeriesSink;
+    use decode::SeriesSink;
     use model::{Sample, SampleValue, Series, SeriesKind};
     use sim::SimDisk;
     use store::Store;

@@ -377,7 +377,7 @@ impl IntakeState {
 
     /// Writes rejections to the journal and the log.
     pub(crate) fn report_rejected(&self, all: bool) {
-        use collect::SeriesSink as _;
+        use decode::SeriesSink as _;
         let gaps = self.rejections.take_due_gaps(Instant::now(), all);
         if gaps.is_empty() {
             return;
@@ -464,7 +464,7 @@ impl IntakeState {
 
     /// Writes the gaps of the unclean shutdown to the journal; retried later after a failure.
     pub(crate) fn report_unclean_shutdown(&self) {
-        use collect::SeriesSink as _;
+        use decode::SeriesSink as _;
         let gaps = self.ledger_reader.unclean_shutdown_gaps();
         if gaps.is_empty() {
             return;

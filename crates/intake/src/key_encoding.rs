@@ -9,7 +9,7 @@ pub struct SeriesKeyEncoding(&'static str);
 impl SeriesKeyEncoding {
     /// The series' canonical key: for topdeck's own data and sources without a cheaper key.
     pub const CANONICAL: SeriesKeyEncoding = SeriesKeyEncoding::new("canonical");
-    /// `collect::mapper`: JSON, HDR logs, single records.
+    /// `decode::mapper`: JSON, HDR logs, single records.
     pub const GENERIC: SeriesKeyEncoding = SeriesKeyEncoding::new("generic");
 
     /// The encoding of this name.

@@ -8,7 +8,7 @@ use hist::codec::header::Temporality;
 use hist::{Histogram, SharedRecorder};
 use model::{Sample, SampleValue, Series, SeriesKind};
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 
 /// A monotonic counter. An increment is one atomic addition; a plain one if it is published.
 #[derive(Clone, Debug, Default)]

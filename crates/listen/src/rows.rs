@@ -1,6 +1,6 @@
 //! Conversion of aggregates to rows.
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use model::{Gap, Sample, SampleValue, Series};
 
 use crate::drop_counts::DropCounts;

@@ -49,7 +49,7 @@ pub struct DeliveryContext<'a> {
     /// Sends HTTP requests.
     pub client: &'a HttpClient,
     /// Directory of the settings file, for relative paths.
-    pub folder: &'a Path,
+    pub dir: &'a Path,
     /// The receiver's identity of the message on an earlier state of this alert, from
     /// [`DeliveryReceipt::message_id`].
     pub previous: Option<&'a str>,

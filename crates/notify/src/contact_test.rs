@@ -64,12 +64,12 @@ impl ContactTest {
         &self,
         contact: &ConfiguredContact,
         tls: ClientTls,
-        folder: &Path,
+        dir: &Path,
     ) -> Result<Vec<String>, DeliveryError> {
         let client = HttpClient::new(tls, TIMEOUT);
         let mut context = DeliveryContext {
             client: &client,
-            folder,
+            dir,
             previous: None,
             is_repeat: false,
             now_ns: self.notification.at_ns,

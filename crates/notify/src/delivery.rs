@@ -37,7 +37,7 @@ pub async fn deliver_next(
     log: &Mutex<DeliveryLog>,
     contact: &ConfiguredContact,
     client: &HttpClient,
-    folder: &Path,
+    dir: &Path,
     now_ns: &(dyn Fn() -> i64 + Sync),
 ) -> Result<Option<AttemptReport>, DeliveryLogError> {
     let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
@@ -45,7 +45,7 @@ pub async fn deliver_next(
     };
     let context = DeliveryContext {
         client,
-        folder,
+        dir,
         previous: attempt.previous.as_deref(),
         is_repeat: attempt.is_repeat,
         now_ns: now_ns(),

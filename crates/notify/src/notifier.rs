@@ -57,7 +57,7 @@ pub struct NotifierOptions {
     /// Directory of the log; its parent exists.
     pub dir: PathBuf,
     /// Directory of the settings file, for relative paths of secrets.
-    pub folder: PathBuf,
+    pub settings_dir: PathBuf,
     /// Wall clock.
     pub clock: WallClock,
     /// Restarts threads.

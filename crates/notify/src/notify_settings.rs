@@ -100,8 +100,8 @@ impl NotifySettings {
         ["contact", "route", "inhibit", "time_interval", "rotation", "escalation", FILE_KEY];
 
     /// Reads a settings file, and Alertmanager's file if it is named. Relative paths are resolved
-    /// against `folder`.
-    pub fn read(root: &DeTable<'_>, folder: &Path) -> Result<NotifySettings, Vec<NotifyProblem>> {
+    /// against `dir`.
+    pub fn read(root: &DeTable<'_>, dir: &Path) -> Result<NotifySettings, Vec<NotifyProblem>> {
         let (contacts, mut problems) = read_contacts(root);
         let rotations = tables(root, "rotation", &mut problems);
         let escalations = tables(root, "escalation", &mut problems);
@@ -112,7 +112,7 @@ impl NotifySettings {
             escalations.into_iter().filter_map(|table| names.escalation(table)).collect();
         let mut problems = std::mem::take(&mut names.problems);
         let receivers = names.receivers();
-        let (routing, unused) = read_routing(root, folder, &receivers, &mut problems);
+        let (routing, unused) = read_routing(root, dir, &receivers, &mut problems);
         let needs_route = contacts.iter().any(receives_alerts);
         if needs_route && routing.is_none() && problems.is_empty() {
             let byte = table_array(root, "contact", &mut problems)[0].span().start;
@@ -149,7 +149,7 @@ fn tables<T: serde::de::DeserializeOwned>(
 /// The tree, and what of Alertmanager's file is not used.
 fn read_routing(
     root: &DeTable<'_>,
-    folder: &Path,
+    dir: &Path,
     receivers: &BTreeSet<&str>,
     problems: &mut Vec<NotifyProblem>,
 ) -> (Option<RoutingTree>, Vec<String>) {
@@ -166,7 +166,7 @@ fn read_routing(
             add(value.span().start, format!("{FILE_KEY} is not a path in quotes"));
             return (None, Vec::new());
         };
-        return match read_alertmanager_file(&folder.join(&**path), receivers) {
+        return match read_alertmanager_file(&dir.join(&**path), receivers) {
             Ok((tree, unused)) => (Some(tree), unused),
             Err(all) => {
                 all.into_iter().for_each(|what| add(key.span().start, what));

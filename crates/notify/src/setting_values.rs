@@ -64,12 +64,13 @@ impl fmt::Debug for ContactSecret {
 }
 
 impl ContactSecret {
-    /// The secret, without surrounding white space. A relative path is resolved against `folder`.
-    pub(crate) fn read(&self, folder: &Path) -> Result<String, DeliveryError> {
+    /// The secret, without surrounding white space. A relative path is resolved against
+    /// `directory`.
+    pub(crate) fn read(&self, directory: &Path) -> Result<String, DeliveryError> {
         let text = match self {
             ContactSecret::Text(text) => text.clone(),
             ContactSecret::File(path) => {
-                let path = folder.join(path);
+                let path = directory.join(path);
                 std::fs::read_to_string(&path).map_err(|error| {
                     let path = path.display();
                     DeliveryError::temporary(format!("cannot read secret {path}: {error}"))
@@ -140,11 +141,11 @@ pub(crate) struct DurationText(pub(crate) Duration);
 impl<'de> Deserialize<'de> for DurationText {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationText, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let ns = collect::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
+        let ns = decode::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
         match ns {
             Some(ns @ 1..) => Ok(DurationText(Duration::from_nanos(ns))),
             _ => {
-                let expected = collect::DURATION_EXPECTED;
+                let expected = decode::DURATION_EXPECTED;
                 Err(serde::de::Error::custom(format!("{text:?}: {expected}, above 0")))
             }
         }
@@ -161,11 +162,11 @@ impl<'de> Deserialize<'de> for DelayText {
         if matches!(text.trim(), "0" | "0s" | "0m" | "0min" | "0ms") {
             return Ok(DelayText(Duration::ZERO));
         }
-        let ns = collect::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
+        let ns = decode::parse_duration(&text).and_then(|ns| u64::try_from(ns).ok());
         match ns {
             Some(ns) => Ok(DelayText(Duration::from_nanos(ns))),
             None => {
-                let expected = collect::DURATION_EXPECTED;
+                let expected = decode::DURATION_EXPECTED;
                 Err(serde::de::Error::custom(format!("{text:?}: {expected}")))
             }
         }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use intake::{EventCounter, IngestWriter, Intake, Producer, SeriesKeyEncoding, Supervisor};
 use model::{Gap, Sample, Series};
 

@@ -9,8 +9,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use collect::SeriesSink;
-use collect::staleness;
+use decode::SeriesSink;
+use decode::staleness;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::Intake;

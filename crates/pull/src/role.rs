@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use role::settings::{
-    Document, FilePath, Length, Problems, SettingsCheck, SettingsCount, TableRef, client_tls,
-    length_or, read_token,
+    Document, DurationSetting, FilePath, Problems, SettingsCheck, SettingsCount, TableRef,
+    client_tls, duration_or, read_token,
 };
 use role::{BoxError, NodeMode, Role, RoleContext, StatusSection};
 use serde::Deserialize;
@@ -34,9 +34,9 @@ pub struct ScrapeTable {
     /// `http://` or `https://`.
     url: String,
     /// `15s`.
-    interval: Option<Length>,
+    interval: Option<DurationSetting>,
     /// `10s`, at most the interval.
-    timeout: Option<Length>,
+    timeout: Option<DurationSetting>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     /// Whether scraped labels take precedence over `job`, `instance` and the labels here.
@@ -60,9 +60,9 @@ pub struct CheckTable {
     /// Value of the label `check`.
     name: String,
     /// `10s`.
-    interval: Option<Length>,
+    interval: Option<DurationSetting>,
     /// `10s`.
-    timeout: Option<Length>,
+    timeout: Option<DurationSetting>,
     #[serde(default)]
     labels: BTreeMap<String, String>,
     ca: Option<FilePath>,
@@ -105,13 +105,13 @@ impl PullTables {
 impl ScrapeTable {
     fn read(&self) -> Result<ScrapeJobSettings, BoxError> {
         let default = ScrapeJobSettings::default();
-        let interval = length_or(self.interval, default.interval);
+        let interval = duration_or(self.interval, default.interval);
         let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
         Ok(ScrapeJobSettings {
             name: self.name.clone(),
             url: self.url.clone(),
             interval,
-            timeout: length_or(self.timeout, default.timeout).min(interval),
+            timeout: duration_or(self.timeout, default.timeout).min(interval),
             labels: self.labels.clone().into_iter().collect(),
             honor_labels: self.honor_labels,
             honor_timestamps: self.honor_timestamps,
@@ -164,13 +164,13 @@ impl CheckTable {
 
     fn read(&self) -> Result<CheckJobSettings, BoxError> {
         let default = CheckJobSettings::default();
-        let interval = length_or(self.interval, default.interval);
+        let interval = duration_or(self.interval, default.interval);
         Ok(CheckJobSettings {
             name: self.name.clone(),
             target: self.probe.clone().unwrap_or(default.target),
             interval,
             // Limit of attempts in flight.
-            timeout: length_or(self.timeout, default.timeout.min(interval * 60)),
+            timeout: duration_or(self.timeout, default.timeout.min(interval * 60)),
             labels: self.labels.clone().into_iter().collect(),
             tls: client_tls(self.ca.as_ref(), None, None),
         })
@@ -187,8 +187,8 @@ impl CheckTable {
         }
         check.file(table, "ca", self.ca.as_ref());
         check.range(table, "interval", self.interval, INTERVALS);
-        let interval = length_or(self.interval, CheckJobSettings::default().interval);
-        if let Some(Length(timeout)) = self.timeout
+        let interval = duration_or(self.interval, CheckJobSettings::default().interval);
+        if let Some(DurationSetting(timeout)) = self.timeout
             && timeout > interval * INTERVALS_MAX
         {
             let what = format!("timeout is {timeout:?}, must be at most {INTERVALS_MAX} intervals");

@@ -12,9 +12,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use collect::SeriesSink as _;
-use collect::mapper::{MappingDefaults, RowMapper};
-use collect::staleness::{ignore_limit_error, mark_series_stale};
+use decode::SeriesSink as _;
+use decode::mapper::{MappingDefaults, RowMapper};
+use decode::staleness::{ignore_limit_error, mark_series_stale};
 use http::{HeaderValue, Request, StatusCode, header};
 use intake::{EventCounter, Intake};
 use model::{Sample, SampleValue, Series, SeriesKind};

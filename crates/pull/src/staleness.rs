@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use collect::SeriesSink;
-use collect::staleness::mark_series_stale;
+use decode::SeriesSink;
+use decode::staleness::mark_series_stale;
 use model::{Gap, Result, Sample, Series};
 
 /// Canonical keys of the series in a scrape, except those with explicit timestamps.

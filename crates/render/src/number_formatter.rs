@@ -1,6 +1,6 @@
 //! Formatting of query results: unit and bounds.
 
-use collect::Unit;
+use decode::Unit;
 use hist::Bracket;
 
 use crate::value_formatter::ValueFormatter;

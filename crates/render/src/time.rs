@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use collect::{Unit, hlog};
+use decode::{Unit, hlog};
 
 use crate::value_formatter::ValueFormatter;
 

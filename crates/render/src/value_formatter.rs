@@ -1,6 +1,6 @@
 //! Value formatting: fitting unit, four digits, bounds rounded outwards.
 
-use collect::Unit;
+use decode::Unit;
 use hist::Bracket;
 
 /// Significant digits of estimates and bounds.

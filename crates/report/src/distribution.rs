@@ -16,7 +16,7 @@ mod threshold_count;
 
 use std::path::PathBuf;
 
-use ::collect::{InputFormat, Quantity, Unit};
+use ::decode::{InputFormat, Quantity, Unit};
 
 use crate::error::{Result, bail};
 

@@ -1,7 +1,7 @@
 //! Plots a query result in the terminal: distributions as heatmaps, numbers as lines.
 
 use crate::error::{Result, unsuitable};
-use collect::Unit;
+use decode::Unit;
 use query::{QueryResult, ResultData, StepValue, Stream};
 
 use crate::gap::gap_text;

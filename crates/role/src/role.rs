@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use collect::Quantity;
+use decode::Quantity;
 use intake::{Intake, LogFn};
 
 use crate::json::Json;

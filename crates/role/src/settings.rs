@@ -14,5 +14,6 @@ pub use check::{SettingsCheck, SettingsCount, Transport};
 pub use document::{Document, RenamedKey, TableRef};
 pub use problem::Problems;
 pub use value::{
-    FilePath, Length, Size, client_tls, deserialize_text, length_or, parse_size, read_token,
+    DurationSetting, FilePath, Size, client_tls, deserialize_text, duration_or, parse_size,
+    read_token,
 };

@@ -28,7 +28,7 @@ use crate::rule_file::LabelMap;
 pub use budget::{AttainedCurve, BudgetStatus, CurvePoint};
 pub use burn_rules::SLO_ALERT_FILE;
 pub use burn_window::BurnWindow;
-pub use collect::Quantity;
+pub use decode::Quantity;
 pub use draft::{CorrectionDraft, SloDraft, SloProblem};
 pub use event_reader::{EventReader, SloError};
 pub use events::{EventSlot, Events, SlotEvents};

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow, bail};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use model::Selector;
 use query::breakdown::HeatmapSelection;
 use query::selection::SelectionSummary;

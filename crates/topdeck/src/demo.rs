@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Error, Result, anyhow};
-use collect::SeriesSink;
+use decode::SeriesSink;
 use hist::codec::header::Temporality;
 use intake::{Intake, PendingAck, Producer, SeriesKeyEncoding};
 use model::{Sample, SampleValue, Series, SeriesKind};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use clap::ValueEnum;
 use codecs::circllhist;
-use collect::{Unit, frames};
+use decode::{Unit, frames};
 use synthetic::{
     Dataset, DatasetKind, DatasetScale, ExpectedStats, ExpectedWindow, MINUTE_NS, SyntheticSample,
     SyntheticSeries, THRESHOLD_NS,

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use hist::Mixture;
 use model::{Selector, selector};
 use query::LimitRange;

@@ -26,7 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use collect::{InputFormat, Unit};
+use decode::{InputFormat, Unit};
 
 use crate::hist::options::parse_unit;
 use crate::import::import_batches::ImportSummary;

@@ -26,7 +26,7 @@ pub(crate) fn print_problems(problems: &Problems) {
 
 /// Remedy for an unknown format: the known ones.
 pub(crate) fn set_format_text() -> String {
-    let names = collect::InputFormat::ALL.map(collect::InputFormat::name);
+    let names = decode::InputFormat::ALL.map(decode::InputFormat::name);
     format!("set the format with --format: {}", names.join(", "))
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use query::overview::row_threshold::RowThreshold;
 use query::overview::{MEMORY_BYTES_MAX, Overview, OverviewTimes, PageRange, RowGroup};
 use report::{CsvTable, document};

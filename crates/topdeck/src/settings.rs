@@ -13,7 +13,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 
 use intake::LogFn;
-use role::settings::{Document, FilePath, Length, Problems, SettingsCheck, Size, TableRef};
+use role::settings::{
+    Document, DurationSetting, FilePath, Problems, SettingsCheck, Size, TableRef,
+};
 use role::{RoleSettings, RoleTable};
 use serde::Deserialize;
 
@@ -44,7 +46,7 @@ pub(crate) struct NodeSettings {
     /// Durability of a batch before it is acknowledged: `disk` (default), `process` or `memory`.
     pub(crate) durability: AckLevelSetting,
     /// Interval at which sources write their aggregates: `10s`, from 1 s to 60 s.
-    pub(crate) collection_interval: Option<Length>,
+    pub(crate) collection_interval: Option<DurationSetting>,
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
@@ -89,17 +91,17 @@ pub(crate) struct Limits {
     /// Maximum memory of all responses that clients have not read yet: `128MiB`.
     pub(crate) max_buffered_response_bytes: Option<Size>,
     /// Timeout to receive a body: `60s`.
-    pub(crate) body_read_timeout: Option<Length>,
+    pub(crate) body_read_timeout: Option<DurationSetting>,
     /// Maximum size of the request line and headers: `64KiB`.
     pub(crate) max_header_bytes: Option<Size>,
     /// Timeout to receive the headers: `10s`.
-    pub(crate) header_read_timeout: Option<Length>,
+    pub(crate) header_read_timeout: Option<DurationSetting>,
     /// Timeout until the response starts: `120s`.
-    pub(crate) request_timeout: Option<Length>,
+    pub(crate) request_timeout: Option<DurationSetting>,
     /// Timeout of a client that reads nothing of its response: `60s`.
-    pub(crate) write_timeout: Option<Length>,
+    pub(crate) write_timeout: Option<DurationSetting>,
     /// Timeout between requests of a connection: `300s`.
-    pub(crate) idle_timeout: Option<Length>,
+    pub(crate) idle_timeout: Option<DurationSetting>,
     /// Maximum number of connections: 16,384.
     pub(crate) max_connections: Option<usize>,
     /// Maximum number of heavy queries that run at a time: 8.
@@ -141,11 +143,11 @@ pub(crate) struct SilenceTable {
     /// Whether silent sources are reported: `true`.
     pub(crate) enabled: Option<bool>,
     /// Shortest silence that is reported: `30s`.
-    pub(crate) min_duration: Option<Length>,
+    pub(crate) min_duration: Option<DurationSetting>,
     /// Number of usual intervals without a batch: 5.
     pub(crate) intervals: Option<u32>,
     /// Silence after which a source is forgotten: `24h`.
-    pub(crate) retire_after: Option<Length>,
+    pub(crate) retire_after: Option<DurationSetting>,
 }
 
 /// `[log]`: log of the server, on standard error.

@@ -13,7 +13,7 @@ pub(crate) fn parse_time(text: &str) -> Result<TimeExpr, String> {
 
 /// `90s`, `30d`, `1h30m`; positive, in nanoseconds.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, String> {
-    time_expr::length(text).ok_or_else(|| collect::DURATION_EXPECTED.to_owned())
+    time_expr::length(text).ok_or_else(|| decode::DURATION_EXPECTED.to_owned())
 }
 
 /// Duration in nanoseconds of `clock::now`.

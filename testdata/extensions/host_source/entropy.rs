@@ -83,7 +83,7 @@ fn read(path: &PathBuf) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecSeriesSink;
+    use decode::VecSeriesSink;
 
     use super::*;
 

@@ -2,7 +2,7 @@
 //! parameter, a decoder, errors, and a test. The metrics of its requests follow from the route.
 
 use axum::response::Response;
-use collect::SeriesSink;
+use decode::SeriesSink;
 use http::StatusCode;
 use model::{Sample, SampleValue, Series, SeriesKind};
 use role::Parameter;
@@ -80,7 +80,7 @@ fn read_laps(
 
 #[cfg(test)]
 mod tests {
-    use collect::VecSeriesSink;
+    use decode::VecSeriesSink;
 
     use super::*;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use intake::{EventCounter, Restartable, keep_running};
 use role::json::integer;
 use role::settings::{
-    Document, Length, Problems, SettingsCheck, SettingsCount, TableRef, length_or,
+    Document, DurationSetting, Problems, SettingsCheck, SettingsCount, TableRef, duration_or,
 };
 use role::{
     BoxError, NodeMode, Role, RoleContext, Route, RouteFormat, RouteQuery, RouteSpec, StatusSection,
@@ -28,7 +28,7 @@ pub(crate) struct HeartbeatTables {
 #[serde(deny_unknown_fields, default)]
 struct HeartbeatTable {
     /// The time between two beats: `1s`, from 1 ms to 1 min.
-    period: Option<Length>,
+    period: Option<DurationSetting>,
     /// A station that each beat is sent to. None can be reached: it shows how a role reports an
     /// error.
     station: Option<String>,
@@ -40,7 +40,7 @@ const PERIOD_MAX: Duration = Duration::from_secs(60);
 
 impl HeartbeatTables {
     fn period(&self) -> Duration {
-        length_or(self.heartbeat.period, PERIOD)
+        duration_or(self.heartbeat.period, PERIOD)
     }
 }
 

@@ -29,8 +29,8 @@ fn problems(text: &str) -> String {
     use role::settings::{Document, SettingsCheck};
     use role::{RoleEntry, RoleSettings};
     static ROLES: role::RoleTable = &[&RoleEntry::<alerts::AlertsRole>::ROW];
-    let folder = std::path::Path::new("/etc/topdeck");
-    let document = Document::parse(text, folder).expect("valid TOML");
+    let dir = std::path::Path::new("/etc/topdeck");
+    let document = Document::parse(text, dir).expect("valid TOML");
     let settings = match RoleSettings::read(ROLES, &document) {
         Ok(settings) => settings,
         Err(problems) => return problems.to_string(),

@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::io::Read;
 
-use collect::remote_write;
+use decode::remote_write;
 use http::StatusCode;
 use zstd::zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, get_error_name};
 

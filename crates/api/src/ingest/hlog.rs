@@ -6,8 +6,8 @@
 use std::ops::ControlFlow;
 
 use axum::response::Response;
-use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{DecodedSample, InputError, InputPosition, SampleSink, SeriesSink};
+use decode::mapper::{MapSummary, MappingDefaults, RowMapper};
+use decode::{DecodedSample, InputError, InputPosition, SampleSink, SeriesSink};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -96,7 +96,7 @@ pub(crate) fn read_log(
     let SampleDefaults { metric, labels, .. } = samples;
     let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };
     let mut sink = AbsoluteTimeSink { sink: RowMapper::new(rules, rows), start };
-    collect::hlog::read(&mut &body[..], &mut sink).expect("BUG: reading from memory failed");
+    decode::hlog::read(&mut &body[..], &mut sink).expect("BUG: reading from memory failed");
     sink.sink.finish()
 }
 
@@ -112,7 +112,7 @@ impl<S: SampleSink> SampleSink for AbsoluteTimeSink<S> {
     }
 
     fn sample(&mut self, mut reading: DecodedSample) {
-        if !collect::hlog::make_absolute(&mut reading, self.start) {
+        if !decode::hlog::make_absolute(&mut reading, self.start) {
             let error = InputError {
                 position: InputPosition::Line(1),
                 expected: "absolute times, or ?start= with the start of the log".into(),

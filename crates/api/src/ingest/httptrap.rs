@@ -7,8 +7,8 @@
 //! `X-Circonus-HTTPTrap-Debug` is returned unchanged.
 
 use axum::response::Response;
-use collect::SeriesSink;
-use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
+use decode::SeriesSink;
+use decode::mapper::{MapSummary, MappingDefaults, RowMapper};
 use http::{HeaderName, HeaderValue, StatusCode};
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -79,7 +79,7 @@ impl IngestFormat for HttpTrapFormat {
         let (labels, time) = (&self.labels[..], Some(now));
         let rules = MappingDefaults { labels, time, ..MappingDefaults::default() };
         let mut sink = RowMapper::new(rules, rows);
-        collect::httptrap::read(body, &mut sink);
+        decode::httptrap::read(body, &mut sink);
         Ok(sink.finish())
     }
 

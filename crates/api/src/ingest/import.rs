@@ -2,8 +2,8 @@
 //! as a whole or not at all.
 
 use axum::response::Response;
-use collect::mapper::MapSummary;
-use collect::{InputFormat, SeriesSink};
+use decode::mapper::MapSummary;
+use decode::{InputFormat, SeriesSink};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -62,7 +62,7 @@ impl IngestFormat for ImportFormat {
         now: i64,
         rows: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse> {
-        let found = self.format.map_or_else(|| collect::detect(body), Ok);
+        let found = self.format.map_or_else(|| decode::detect(body), Ok);
         let format = found.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
         let placed = match format {
             InputFormat::Hlog => hlog::read_log(&self.samples, self.start, body, rows),

@@ -5,9 +5,9 @@
 //! the rejected lines.
 
 use axum::response::{IntoResponse, Response};
-use collect::SeriesSink;
-use collect::influx::{self, TimestampPrecision};
-use collect::mapper::MapSummary;
+use decode::SeriesSink;
+use decode::influx::{self, TimestampPrecision};
+use decode::mapper::MapSummary;
 use http::StatusCode;
 use serde_json::json;
 

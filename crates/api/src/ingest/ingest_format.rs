@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{MethodFilter, on};
-use collect::SeriesSink;
+use decode::SeriesSink;
 use intake::SeriesKeyEncoding;
 
 use crate::context::Context;

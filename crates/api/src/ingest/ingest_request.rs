@@ -6,7 +6,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{FromRequest, FromRequestParts as _, Query, RawPathParams, Request};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use collect::Unit;
+use decode::Unit;
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use intake::{

@@ -5,8 +5,8 @@
 //! `RetryInfo`). Source: <https://opentelemetry.io/docs/specs/otlp/>.
 
 use axum::response::{IntoResponse, Response};
-use collect::SeriesSink;
-use collect::otlp::{self, OtlpSummary};
+use decode::SeriesSink;
+use decode::otlp::{self, OtlpSummary};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::json;
 

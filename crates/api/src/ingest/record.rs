@@ -4,8 +4,8 @@
 //! form type.
 
 use axum::response::Response;
-use collect::mapper::{MapSummary, MappingDefaults, RowMapper};
-use collect::{InputFormat, SeriesSink, Unit};
+use decode::mapper::{MapSummary, MappingDefaults, RowMapper};
+use decode::{InputFormat, SeriesSink, Unit};
 use http::StatusCode;
 use intake::SeriesKeyEncoding;
 use serde_json::json;
@@ -97,7 +97,7 @@ impl SampleDefaults {
             time: Some(now),
         };
         let mut sink = RowMapper::new(rules, rows);
-        collect::read(format, &mut &body[..], unit, &mut sink)
+        decode::read(format, &mut &body[..], unit, &mut sink)
             .expect("BUG: reading from memory failed");
         sink.finish()
     }

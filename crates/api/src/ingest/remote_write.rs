@@ -5,8 +5,8 @@
 //! `…_spec_2_0/`.
 
 use axum::response::{IntoResponse, Response};
-use collect::SeriesSink;
-use collect::remote_write::{self, RemoteWriteVersion, WriteSummary};
+use decode::SeriesSink;
+use decode::remote_write::{self, RemoteWriteVersion, WriteSummary};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use intake::SeriesKeyEncoding;
 

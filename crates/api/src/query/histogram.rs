@@ -101,7 +101,7 @@ pub(super) struct MetricSelection {
     pub(super) series: Vec<store::SeriesEntryRef>,
     /// Series without a unit that are not read.
     left_out: Vec<store::SeriesEntryRef>,
-    pub(super) unit: Option<collect::Unit>,
+    pub(super) unit: Option<decode::Unit>,
     pub(super) range: std::ops::Range<i64>,
     /// The requested range, unbounded by default.
     pub(super) requested: std::ops::Range<i64>,

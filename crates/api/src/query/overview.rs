@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use axum::response::{IntoResponse as _, Response};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, header};
@@ -202,7 +202,7 @@ mod tests {
     use std::io::Read as _;
 
     use axum::body::Body;
-    use collect::SeriesSink as _;
+    use decode::SeriesSink as _;
     use flate2::read::GzDecoder;
     use hist::Histogram;
     use hist::codec::header::Temporality;
@@ -245,7 +245,7 @@ mod tests {
         let threshold = |metric: &str, limit: &str, slo: &str| role::MetricThreshold {
             metric: metric.to_owned(),
             labels: Default::default(),
-            limit: collect::Quantity::parse(limit).unwrap(),
+            limit: decode::Quantity::parse(limit).unwrap(),
             slo: slo.to_owned(),
         };
         let elsewhere = role::MetricThreshold {

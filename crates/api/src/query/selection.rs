@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use model::{Gap, Selector, SeriesKind};
 use query::LimitRange;
 use store::{ReadView, SeriesEntryRef};

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use collect::staleness::{mark_series_retired, marker_series};
+use decode::staleness::{mark_series_retired, marker_series};
 use intake::{IngestWriter, Intake, PendingAck, SeriesKeyEncoding};
 use model::{SampleValue, SeriesKind};
 use store::{ReadView, SeriesEntryRef};

@@ -94,7 +94,7 @@ async fn health_and_readiness_are_503_with_the_reason_while_the_disk_is_full() {
         TestServer::with_store(store, crate::query_service::QueryServiceSettings::default());
     let intake = &server.context.intake;
     let append = || {
-        use collect::SeriesSink as _;
+        use decode::SeriesSink as _;
         let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
         let series = || model::Series::new("a", model::SeriesKind::Gauge).validate();
         writer.series(b"a", &mut { series }).unwrap();

@@ -95,7 +95,7 @@ async fn slow_clients_get_the_number_of_missed_events() {
     let more = 10;
     let intake = &server.context.intake;
     let mut writer = intake.writer(intake::SeriesKeyEncoding::GENERIC);
-    use collect::SeriesSink as _;
+    use decode::SeriesSink as _;
     writer.series(b"depth", &mut || Ok(gauge("depth"))).unwrap();
     for at in 0..EVENTS_MAX + more {
         writer.sample(&number(at as f64)).unwrap();

@@ -349,7 +349,7 @@ fn batch_accepted_by_version_0_1_0_is_a_duplicate() {
     let producer = u64::from_le_bytes(*hash.as_bytes().first_chunk().unwrap());
     let identity = journal::BatchIdentity { producer, epoch: 1, sequence: 5 };
     let mut writer = it.intake.writer(intake::SeriesKeyEncoding::CANONICAL);
-    collect::SeriesSink::gap(
+    decode::SeriesSink::gap(
         &mut writer,
         model::Gap {
             start: 0,

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use disk::OsDisk;
 use forward::{Forward, Remote, RemoteStatus, Settings};
 use hist::Histogram;

@@ -3,7 +3,7 @@
 use std::process::Command;
 use std::sync::Arc;
 
-use collect::SeriesSink;
+use decode::SeriesSink;
 use forward::Forward;
 use intake::Intake;
 use model::{Sample, SampleValue, Series, SeriesKind};

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use collect::staleness::mark_series_stale;
-use collect::{SeriesSink as _, VecSeriesSink};
+use decode::staleness::mark_series_stale;
+use decode::{SeriesSink as _, VecSeriesSink};
 use hist::codec::header::Temporality;
 use intake::{IngestWriter, Intake, PendingAck, Producer, SeriesKeyEncoding};
 use model::selector::kind_name;

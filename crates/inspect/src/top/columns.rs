@@ -1,6 +1,6 @@
 //! Columns of the process list and of the metric list.
 
-use collect::Unit;
+use decode::Unit;
 use hist::Bracket;
 use shm::ProcessState;
 use shm::snapshot::MetricValue;

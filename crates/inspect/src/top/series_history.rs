@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use collect::Unit;
+use decode::Unit;
 use hist::Histogram;
 use shm::snapshot::{MetricRole, MetricValue, ProcessMetric};
 

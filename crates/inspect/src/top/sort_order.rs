@@ -106,7 +106,7 @@ impl SortKey {
         let figure = |pick: fn(&IntervalStats) -> Option<hist::Bracket>| {
             let value = series.stats.as_ref().and_then(pick).map(|value| value.estimate);
             // Durations in different units are compared as durations.
-            let in_ns = series.unit.as_ref().and_then(collect::Unit::in_nanoseconds).unwrap_or(1.0);
+            let in_ns = series.unit.as_ref().and_then(decode::Unit::in_nanoseconds).unwrap_or(1.0);
             SortValue::Number(value.map(|value| value * in_ns))
         };
         match self {

@@ -141,7 +141,7 @@ fn remote_is_reconciled_with_the_journal() {
 
 #[test]
 fn losses_are_reported_with_their_reasons() {
-    use collect::SeriesSink as _;
+    use decode::SeriesSink as _;
     let now = Arc::default();
     let intake = new_journal_intake(&SimDisk::new(1), &now);
     let producer = intake.producer("udp");

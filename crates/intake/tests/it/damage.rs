@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex};
 
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use disk::Disk;
 use intake::{Intake, Supervisor};
 use journal::Journal;

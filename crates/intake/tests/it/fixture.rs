@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use disk::Disk;
 use hist::Histogram;
 use hist::codec::header::Temporality;

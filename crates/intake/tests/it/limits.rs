@@ -47,7 +47,7 @@ fn producer_at_its_series_limit_does_not_affect_others() {
 
 #[test]
 fn samples_of_a_rejected_series_are_rejected_and_the_rest_accepted() {
-    use collect::SeriesSink as _;
+    use decode::SeriesSink as _;
 
     let now = Default::default();
     let (intake, store) = new_store_intake(&SimDisk::new(1), &now, |options| {

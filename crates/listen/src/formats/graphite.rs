@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use collect::graphite::{self, GraphiteLine};
+use decode::graphite::{self, GraphiteLine};
 use model::{Series, SeriesKind};
 use role::settings::{SettingsCheck, TableRef, Transport};
 use serde::Deserialize;

@@ -7,7 +7,7 @@
 
 use std::net::{SocketAddr, UdpSocket};
 
-use collect::statsd::{self, StatsdLine, StatsdMetric, StatsdType, StatsdValue};
+use decode::statsd::{self, StatsdLine, StatsdMetric, StatsdType, StatsdValue};
 use hist::codec::header::Temporality;
 use intake::{LogFn, LogLevel};
 use model::{Series, SeriesKind};

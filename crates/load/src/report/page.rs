@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use collect::Unit;
+use decode::Unit;
 
 use crate::report::error::{ReportError, Result};
 use crate::report::run_report::{RunReport, invalid_heading, run_conditions};

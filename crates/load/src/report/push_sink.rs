@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::{Failure, Tally};
 use bytes::Bytes;
-use collect::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
+use decode::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use http::{Method, Request, StatusCode, header};
 use net::Endpoint;
 use net::dial::{DialTimeouts, Dialer, HttpConnection, ResponseLimits};

@@ -1,7 +1,7 @@
 //! Statistics of a run, for text and HTML.
 
 use crate::{Failure, RunResult, Tally, format_rate};
-use collect::Unit;
+use decode::Unit;
 use hist::{Bracket, Histogram};
 
 use crate::report::run_plan::RunPlan;

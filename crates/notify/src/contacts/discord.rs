@@ -51,7 +51,7 @@ impl Contact for DiscordContact {
         }
         // Without `parse`, "@everyone" in a label would mention everyone.
         let body = json!({ "embeds": [embed], "allowed_mentions": { "parse": [] } });
-        let url = self.webhook_url.read(context.folder)?;
+        let url = self.webhook_url.read(context.dir)?;
         let mark = if url.contains('?') { '&' } else { '?' };
         let url = format!("{url}{mark}wait=true");
         let reply = context.client.post_json(&url, HeaderMap::new(), &body).await?;

@@ -76,7 +76,7 @@ impl Contact for EmailContact {
             return Err(DeliveryError::permanent(format!("invalid server {:?}", self.server)));
         };
         let credentials = match (&self.user, &self.password) {
-            (Some(user), Some(password)) => Some((user.clone(), password.read(context.folder)?)),
+            (Some(user), Some(password)) => Some((user.clone(), password.read(context.dir)?)),
             _ => None,
         };
         let mut cuts = Vec::new();

@@ -73,7 +73,7 @@ impl Contact for HeartbeatContact {
             HeartbeatMethod::Get => Method::GET,
             HeartbeatMethod::Post => Method::POST,
         };
-        let url = self.url.read(context.folder)?;
+        let url = self.url.read(context.dir)?;
         let reply = context.client.send(method, &url, HeaderMap::new(), Bytes::new()).await?;
         reply.accepted(context.now_ns)?;
         Ok(DeliveryReceipt::default())

@@ -59,7 +59,7 @@ impl Contact for NtfyContact {
             (NotifiedState::Firing, severity) => (6 - severity.clamp(1, 5), "rotating_light"),
         };
         let mut body = json!({
-            "topic": self.topic.read(context.folder)?,
+            "topic": self.topic.read(context.dir)?,
             "title": TITLE.apply(&text.title, &mut cuts),
             "message": MESSAGE.apply(&text.long, &mut cuts),
             "priority": priority,
@@ -68,7 +68,7 @@ impl Contact for NtfyContact {
         if let Some(link) = &notification.link {
             body["click"] = json!(link);
         }
-        let read = |secret: &ContactSecret| secret.read(context.folder);
+        let read = |secret: &ContactSecret| secret.read(context.dir);
         let token = self.token.as_ref().map(read).transpose()?;
         let headers = bearer_headers(token.as_deref())?;
         let reply = context.client.post_json(&self.url, headers, &body).await?;

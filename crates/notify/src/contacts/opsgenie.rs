@@ -73,7 +73,7 @@ impl Contact for OpsgenieContact {
             }
         };
         let mut headers = http::HeaderMap::new();
-        let key = self.api_key.read(context.folder)?;
+        let key = self.api_key.read(context.dir)?;
         add_header(&mut headers, "authorization", &format!("GenieKey {key}"))?;
         let reply = context.client.post_json(&join_url(&self.url, &path), headers, &body).await?;
         let reply = reply.accepted(context.now_ns)?;

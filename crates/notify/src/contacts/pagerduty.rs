@@ -58,7 +58,7 @@ impl Contact for PagerDutyContact {
         context: &DeliveryContext<'_>,
     ) -> Result<DeliveryReceipt, DeliveryError> {
         let mut cuts = Vec::new();
-        let key = self.routing_key.read(context.folder)?;
+        let key = self.routing_key.read(context.dir)?;
         let event = event(notification, context, &key, &mut cuts);
         let url = join_url(&self.url, "/v2/enqueue");
         let reply = context.client.post_json(&url, HeaderMap::new(), &event).await?;

@@ -80,12 +80,12 @@ impl Contact for SlackContact {
         let message = message(notification, context, &mut cuts);
         let message_id = match (&self.webhook_url, &self.token, &self.channel) {
             (Some(webhook), ..) => {
-                let url = webhook.read(context.folder)?;
+                let url = webhook.read(context.dir)?;
                 self.send_to_webhook(&url, message, context).await?;
                 None
             }
             (None, Some(token), Some(channel)) => {
-                let token = token.read(context.folder)?;
+                let token = token.read(context.dir)?;
                 Some(self.send_to_api(&token, channel, message, notification, context).await?)
             }
             _ => return Err(DeliveryError::permanent("neither webhook_url nor token is set")),

@@ -39,7 +39,7 @@ impl Contact for TeamsContact {
     ) -> Result<DeliveryReceipt, DeliveryError> {
         let mut cuts = Vec::new();
         let card = card(notification, context, &mut cuts);
-        let url = self.webhook_url.read(context.folder)?;
+        let url = self.webhook_url.read(context.dir)?;
         let reply = context.client.post_json(&url, HeaderMap::new(), &card).await?;
         let reply = reply.accepted(context.now_ns)?;
         match (reply.status.as_u16(), reply.body.trim_ascii()) {

@@ -66,7 +66,7 @@ impl Contact for TelegramContact {
         if let Some(id) = self.message_thread_id {
             body["message_thread_id"] = id.into();
         }
-        let token = self.token.read(context.folder)?;
+        let token = self.token.read(context.dir)?;
         let url = join_url(&self.url, &format!("/bot{token}/sendMessage"));
         let reply = context.client.post_json(&url, HeaderMap::new(), &body).await?;
         let reply = reply.accepted(context.now_ns)?;

@@ -66,7 +66,7 @@ impl Contact for TwilioContact {
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let (to, from) = (encode(&self.to), encode(&self.from));
         let form = format!("To={to}&From={from}&Body={}", encode(&text));
-        let token = self.auth_token.read(context.folder)?;
+        let token = self.auth_token.read(context.dir)?;
         let credentials = STANDARD.encode(format!("{}:{token}", self.account_sid));
         let mut headers = HeaderMap::new();
         add_header(&mut headers, "authorization", &format!("Basic {credentials}"))?;

@@ -70,7 +70,7 @@ impl Contact for VictorOpsContact {
             "monitoring_tool": "topdeck",
         });
         let encode = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
-        let key = encode(&self.api_key.read(context.folder)?);
+        let key = encode(&self.api_key.read(context.dir)?);
         let path = format!("/integrations/generic/20131114/alert/{key}/");
         let url = join_url(&self.url, &path) + &encode(&self.routing_key);
         let reply = context.client.post_json(&url, HeaderMap::new(), &body).await?;

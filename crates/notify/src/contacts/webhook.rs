@@ -55,7 +55,7 @@ impl Contact for WebhookContact {
         notification: &Notification,
         context: &DeliveryContext<'_>,
     ) -> Result<DeliveryReceipt, DeliveryError> {
-        let read = |secret: &ContactSecret| secret.read(context.folder);
+        let read = |secret: &ContactSecret| secret.read(context.dir);
         let token = self.token.as_ref().map(read).transpose()?;
         let mut headers = bearer_headers(token.as_deref())?;
         let body = body(notification, context).to_string();

@@ -73,8 +73,8 @@ impl ContactWorker {
         let mut backoff = ExponentialBackoff::new(LOG_BACKOFF);
         while !shared.is_stopping() {
             let now_ns = || shared.now_ns();
-            let folder = &shared.options.folder;
-            let sent = deliver_next(&shared.log, &self.contact, &shared.client, folder, &now_ns);
+            let dir = &shared.options.settings_dir;
+            let sent = deliver_next(&shared.log, &self.contact, &shared.client, dir, &now_ns);
             let result = tokio::select! {
                 result = sent => result,
                 () = stop_grace(shared) => return,
@@ -131,7 +131,7 @@ impl ContactWorker {
             next_ns = now_ns.saturating_add(interval_ns);
             let context = DeliveryContext {
                 client: &shared.client,
-                folder: &shared.options.folder,
+                dir: &shared.options.settings_dir,
                 previous: None,
                 is_repeat: false,
                 now_ns,

@@ -65,7 +65,7 @@ pub(crate) fn client(timeout: Duration) -> HttpClient {
 pub(crate) fn context(client: &HttpClient) -> DeliveryContext<'_> {
     DeliveryContext {
         client,
-        folder: Path::new("/"),
+        dir: Path::new("/"),
         previous: None,
         is_repeat: false,
         now_ns: START_NS,

@@ -46,7 +46,7 @@ impl NotifierBench {
         NotifierOptions {
             disk: Arc::new(self.disk.process()),
             dir: PathBuf::from("/data/alerts"),
-            folder: PathBuf::from("/"),
+            settings_dir: PathBuf::from("/"),
             clock: Arc::new(move || clock.load(Ordering::Relaxed)),
             supervisor: self.supervisor.clone(),
             log: Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned())),

@@ -41,7 +41,7 @@ fn deliver_all(dir: &Path, address: &str) {
     let options = NotifierOptions {
         disk: Arc::new(OsDisk),
         dir: dir.join("alerts"),
-        folder: dir.to_owned(),
+        settings_dir: dir.to_owned(),
         clock: wall_clock(),
         supervisor: Supervisor::default(),
         log: Arc::new(|_, _: &str| {}),

@@ -23,10 +23,10 @@ url = 'http://127.0.0.1/'
 
 ";
 
-fn read(text: &str, folder: &Path) -> Result<NotifySettings, Vec<String>> {
+fn read(text: &str, dir: &Path) -> Result<NotifySettings, Vec<String>> {
     let root = DeTable::parse(text).unwrap().into_inner();
     let line = |byte: usize| text[..byte].matches('\n').count() + 1;
-    NotifySettings::read(&root, folder).map_err(|problems| {
+    NotifySettings::read(&root, dir).map_err(|problems| {
         problems.iter().map(|found| format!("{}: {}", line(found.byte), found.what)).collect()
     })
 }
@@ -175,20 +175,20 @@ fn values_that_cannot_be_used_have_their_line() {
     );
 }
 
-/// A folder with Alertmanager's file.
-fn folder(name: &str, file: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("topdeck-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("alertmanager.yml"), file).unwrap();
-    folder
+/// A directory with Alertmanager's file.
+fn dir(name: &str, file: &str) -> PathBuf {
+    let dir = std::env::temp_dir().join(format!("topdeck-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    std::fs::write(dir.join("alertmanager.yml"), file).unwrap();
+    dir
 }
 
 fn import(name: &str, file: &str) -> Result<NotifySettings, Vec<String>> {
-    let folder = folder(name, file);
+    let dir = dir(name, file);
     let text = format!("alertmanager_config = 'alertmanager.yml'\n{CONTACTS}");
-    let read = read(&text, &folder);
-    std::fs::remove_dir_all(&folder).unwrap();
-    let short = |text: String| text.replace(&format!("{}/", folder.display()), "");
+    let read = read(&text, &dir);
+    std::fs::remove_dir_all(&dir).unwrap();
+    let short = |text: String| text.replace(&format!("{}/", dir.display()), "");
     match read {
         Ok(mut settings) => {
             settings.unused = settings.unused.into_iter().map(short).collect();
@@ -306,11 +306,11 @@ fn aliases_cannot_fill_the_memory() {
 
 #[test]
 fn routes_here_and_in_alertmanagers_file_exclude_each_other() {
-    let folder = folder("am-both", "route: {receiver: mails}\n");
+    let dir = dir("am-both", "route: {receiver: mails}\n");
     let text = format!(
         "alertmanager_config = 'alertmanager.yml'\n{CONTACTS}[route]\nreceiver = 'mails'\n"
     );
-    let problems = read(&text, &folder).unwrap_err();
-    std::fs::remove_dir_all(folder).unwrap();
+    let problems = read(&text, &dir).unwrap_err();
+    std::fs::remove_dir_all(dir).unwrap();
     assert_eq!(problems, ["17: route and alertmanager_config exclude each other; keep one"]);
 }

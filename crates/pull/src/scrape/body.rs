@@ -4,8 +4,8 @@ use std::io::Read as _;
 use std::ops::ControlFlow;
 
 use bytes::Bytes;
-use collect::mapper::RowMapper;
-use collect::{
+use decode::mapper::RowMapper;
+use decode::{
     DecodedSample, InputError, SampleSink, SampleTemporality, SeriesSink, exposition,
     prometheus_protobuf,
 };
@@ -152,8 +152,8 @@ impl<R: SeriesSink> SampleSink for WithTargetLabels<'_, '_, R> {
 
 #[cfg(test)]
 mod tests {
-    use collect::VecSeriesSink;
-    use collect::mapper::MappingDefaults;
+    use decode::VecSeriesSink;
+    use decode::mapper::MappingDefaults;
 
     use super::*;
 

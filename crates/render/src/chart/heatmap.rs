@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use collect::Unit;
+use decode::Unit;
 use hist::{Bracket, MergeError};
 
 use crate::merged_distribution::MergedDistribution;

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use crate::error::{AnswerError, Result, unsuitable};
-use collect::{
+use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
 };
 
@@ -122,7 +122,7 @@ fn read_file(
         FileProgressReader { source, read: 0, last_shown: 0, length, name: display_name(path) };
     let mut head = Vec::new();
     (&mut source).take(HEAD_BYTES).read_to_end(&mut head)?;
-    let format = match options.format.map_or_else(|| collect::detect(&head), Ok) {
+    let format = match options.format.map_or_else(|| decode::detect(&head), Ok) {
         Ok(format) => format,
         Err(error) => {
             let _ = sink.error(error);
@@ -131,7 +131,7 @@ fn read_file(
     };
     sink.is_exposition = format == InputFormat::Prometheus;
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
-    collect::read(format, &mut input, options.unit.as_ref(), sink)
+    decode::read(format, &mut input, options.unit.as_ref(), sink)
 }
 
 /// File name for messages.

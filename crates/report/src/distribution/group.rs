@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Result, bail};
-use collect::{DecodedSample, Unit};
+use decode::{DecodedSample, Unit};
 use hist::Histogram;
 
 use render::merged_distribution::MergedDistribution;

@@ -204,7 +204,7 @@ fn duration_text(length: i128) -> String {
 mod tests {
     use super::*;
     use crate::distribution::group::{GroupKey, ROW_NS};
-    use collect::{DecodedSample, DecodedValue, SampleTemporality};
+    use decode::{DecodedSample, DecodedValue, SampleTemporality};
     use hist::Histogram;
 
     /// Columns of histograms with these starts and ends in tenths of a second and one value each:

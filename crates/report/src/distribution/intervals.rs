@@ -1,7 +1,7 @@
 //! Table over time: one row per interval.
 
 use crate::error::{Result, bail};
-use collect::Quantity;
+use decode::Quantity;
 use render::time::{duration_text, time_text};
 
 use crate::distribution::group::DistributionGroup;

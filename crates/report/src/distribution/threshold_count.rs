@@ -1,7 +1,7 @@
 //! Thresholds of the command line (`--above`), and the number of values above them.
 
 use crate::error::{Result, bail};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use render::threshold_count::ThresholdCount;
 
 use crate::distribution::DistributionOptions;

@@ -4,7 +4,7 @@
 //! heatmap's `cells` has a hexadecimal digit per cell, minute by minute from the lowest bin to the
 //! highest: 0 is empty, the others are logarithmic in the count.
 
-use collect::Unit;
+use decode::Unit;
 use hist::Bracket;
 use model::selector;
 use query::overview::day_hours::WorstHour;

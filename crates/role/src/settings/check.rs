@@ -10,7 +10,7 @@ use net::Endpoint;
 
 use crate::settings::document::{Document, TableRef};
 use crate::settings::problem::Problems;
-use crate::settings::value::{FilePath, Length};
+use crate::settings::value::{DurationSetting, FilePath};
 
 /// Maximum length of the name of a `[[table]]`, in bytes.
 const NAME_BYTES_MAX: usize = 64;
@@ -201,10 +201,10 @@ impl<'a> SettingsCheck<'a> {
         &mut self,
         table: TableRef<'_>,
         key: &str,
-        length: Option<Length>,
+        length: Option<DurationSetting>,
         range: RangeInclusive<Duration>,
     ) {
-        if let Some(Length(length)) = length
+        if let Some(DurationSetting(length)) = length
             && !range.contains(&length)
         {
             let (min, max) = range.into_inner();

@@ -13,7 +13,7 @@ use crate::role::BoxError;
 
 /// A duration: `10s`, `500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Length(pub Duration);
+pub struct DurationSetting(pub Duration);
 
 /// A size: `16MiB`, or a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,7 +27,7 @@ impl Size {
 }
 
 /// The configured duration, or the default.
-pub fn length_or(length: Option<Length>, default: Duration) -> Duration {
+pub fn duration_or(length: Option<DurationSetting>, default: Duration) -> Duration {
     length.map_or(default, |length| length.0)
 }
 
@@ -130,12 +130,12 @@ pub fn deserialize_text<'de, D: Deserializer<'de>, T>(
     deserializer.deserialize_any(TextVisitor { expected, parse, number: None })
 }
 
-impl<'de> Deserialize<'de> for Length {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Length, D::Error> {
+impl<'de> Deserialize<'de> for DurationSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<DurationSetting, D::Error> {
         let parse = |text: &str| {
-            let ns = collect::parse_duration(text).ok_or(collect::DURATION_EXPECTED)?;
+            let ns = decode::parse_duration(text).ok_or(decode::DURATION_EXPECTED)?;
             let ns = u64::try_from(ns).ok().filter(|&ns| ns > 0).ok_or("must be greater than 0")?;
-            Ok(Length(Duration::from_nanos(ns)))
+            Ok(DurationSetting(Duration::from_nanos(ns)))
         };
         deserialize_text(deserializer, "a duration in quotes, as in \"10s\"", parse)
     }

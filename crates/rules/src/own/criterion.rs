@@ -4,7 +4,7 @@
 //! *above 250 ms* holds if the lower bound is above 250 ms. A value whose bracket contains the
 //! threshold therefore meets neither *above* nor *below*.
 
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use hist::{Bracket, LimitInclusion, Mixture};
 use regex::Regex;
 use store::NumberAggregate;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use collect::{DURATION_EXPECTED, Quantity, parse_duration};
+use decode::{DURATION_EXPECTED, Quantity, parse_duration};
 use model::Selector;
 use query::{Language, QueryRequest, Settings, execute, promql};
 use regex::Regex;

@@ -92,10 +92,10 @@ impl TomlParser<'_> {
             return INTERVAL_NS;
         };
         let text = value.get_ref().as_str().unwrap_or_default();
-        match collect::parse_duration(text) {
+        match decode::parse_duration(text) {
             Some(ns) => ns,
             None => {
-                let expected = collect::DURATION_EXPECTED;
+                let expected = decode::DURATION_EXPECTED;
                 self.error(key.span().start, format!("interval: found {text:?}, {expected}"));
                 INTERVAL_NS
             }

@@ -155,7 +155,7 @@ fn window_text(ns: i64) -> String {
 /// Threshold in PromQL: durations are whole milliseconds, or multiples of one.
 fn limit_text(threshold: &Quantity) -> String {
     let plain = || threshold.value_in(None).map(|number| number.to_string());
-    let Some(ms) = threshold.value_in(Some(&collect::Unit::Milliseconds)) else {
+    let Some(ms) = threshold.value_in(Some(&decode::Unit::Milliseconds)) else {
         // A unit without a scale, such as bytes: the number is in the unit of the values.
         return threshold.value_in(threshold.unit()).map_or_else(String::new, |it| it.to_string());
     };

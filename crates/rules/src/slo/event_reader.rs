@@ -262,10 +262,10 @@ impl Indicator {
 
 fn limit_in(threshold: &Quantity, unit: Option<&str>) -> Option<f64> {
     match unit.filter(|unit| !unit.is_empty()) {
-        Some(unit) => threshold.value_in(collect::Unit::parse(unit).as_ref()),
+        Some(unit) => threshold.value_in(decode::Unit::parse(unit).as_ref()),
         None => threshold
             .value_in(None)
-            .or_else(|| threshold.value_in(Some(&collect::Unit::Seconds)))
+            .or_else(|| threshold.value_in(Some(&decode::Unit::Seconds)))
             .or_else(|| threshold.value_in(threshold.unit())),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
-use collect::{InputFormat, Quantity, Unit};
+use decode::{InputFormat, Quantity, Unit};
 
 use report::distribution::{DistributionOptions, interval_ns};
 

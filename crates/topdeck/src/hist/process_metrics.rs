@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use collect::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
+use decode::{DecodedSample, DecodedValue, SampleSink, SampleTemporality};
 use shm::snapshot;
 
 use crate::hist::exit_with_usage_error;

@@ -1,7 +1,7 @@
 //! Batches of the samples of a Prometheus block.
 
 use anyhow::Result;
-use collect::SeriesSink;
+use decode::SeriesSink;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 
 use crate::import::batch_output::BatchOutput;

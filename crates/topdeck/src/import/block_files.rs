@@ -8,8 +8,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use collect::InputError;
-use collect::tsdb::{
+use decode::InputError;
+use decode::tsdb::{
     self, BlockChunk, DeletedRanges, INDEX_CONTENTS_BYTES, INDEX_HEAD_BYTES, IndexSections,
     IndexSeries, SERIES_ALIGNMENT, SymbolTable, Tombstones,
 };

@@ -8,9 +8,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use anyhow::{Context as _, Result, bail};
-use collect::{
-    DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality,
-};
+use decode::{DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality};
 use model::{BatchWriter, Sample, Series, SeriesId};
 
 use crate::import::batch_output::BatchOutput;

@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt as _, FileTypeExt as _, MetadataExt as _, OpenOp
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use collect::{InputError, InputFormat, SampleSink, Unit};
+use decode::{InputError, InputFormat, SampleSink, Unit};
 
 use report::distribution::{HEAD_BYTES, display_name};
 
@@ -144,7 +144,7 @@ pub(crate) fn detect(
 ) -> io::Result<(Vec<u8>, Result<InputFormat, InputError>)> {
     let mut head = Vec::new();
     source.take(HEAD_BYTES).read_to_end(&mut head)?;
-    let format = format.map_or_else(|| collect::detect(&head), Ok);
+    let format = format.map_or_else(|| decode::detect(&head), Ok);
     Ok((head, format))
 }
 
@@ -157,7 +157,7 @@ pub(crate) fn read_samples(
     sink: &mut dyn SampleSink,
 ) -> io::Result<()> {
     let mut input = head.chain(BufReader::with_capacity(HEAD_BYTES as usize, source));
-    collect::read(format, &mut input, unit, sink)
+    decode::read(format, &mut input, unit, sink)
 }
 
 #[cfg(test)]

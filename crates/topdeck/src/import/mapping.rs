@@ -1,6 +1,6 @@
 //! Maps a sample to a series and a time.
 
-use collect::{DecodedSample, InputFormat, Unit, hlog, mapper};
+use decode::{DecodedSample, InputFormat, Unit, hlog, mapper};
 use model::{Sample, Series};
 use render::time::precise_time_text;
 

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::ops::ControlFlow;
 
 use anyhow::{Context as _, Result, bail};
-use collect::{DecodedSample, InputError, InputFormat, SampleSink};
+use decode::{DecodedSample, InputError, InputFormat, SampleSink};
 
 use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};

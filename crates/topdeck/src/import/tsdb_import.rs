@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
-use collect::tsdb::{BlockChunk, BlockRowWriter, DeletedRanges, IndexSeries};
-use collect::{InputError, SeriesSink};
+use decode::tsdb::{BlockChunk, BlockRowWriter, DeletedRanges, IndexSeries};
+use decode::{InputError, SeriesSink};
 use model::{Gap, Sample, Series};
 use render::text::plural;
 use render::value_formatter;

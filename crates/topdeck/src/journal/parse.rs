@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use collect::{Quantity, Unit};
+use decode::{Quantity, Unit};
 use journal::{Compression, Level, LimitPolicy, StartPosition};
 pub(crate) use role::settings::parse_size as size;
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 
 use net::tls::ServerTls;
-use role::settings::{Size, length_or};
+use role::settings::{Size, duration_or};
 
 use crate::server_log::ServerLog;
 use crate::settings::{NodeSettings, TlsSettings};
@@ -56,15 +56,15 @@ impl NodeSettings {
                     limits.max_buffered_response_bytes,
                     default.max_buffered_response_bytes,
                 ),
-                body_read_timeout: length_or(limits.body_read_timeout, default.body_read_timeout),
+                body_read_timeout: duration_or(limits.body_read_timeout, default.body_read_timeout),
                 max_header_bytes: bytes(limits.max_header_bytes, default.max_header_bytes),
-                header_read_timeout: length_or(
+                header_read_timeout: duration_or(
                     limits.header_read_timeout,
                     default.header_read_timeout,
                 ),
-                request_timeout: length_or(limits.request_timeout, default.request_timeout),
-                write_timeout: length_or(limits.write_timeout, default.write_timeout),
-                idle_timeout: length_or(limits.idle_timeout, default.idle_timeout),
+                request_timeout: duration_or(limits.request_timeout, default.request_timeout),
+                write_timeout: duration_or(limits.write_timeout, default.write_timeout),
+                idle_timeout: duration_or(limits.idle_timeout, default.idle_timeout),
                 max_connections: limits.max_connections.unwrap_or(default.max_connections),
                 max_concurrent_decodes: default.max_concurrent_decodes,
             },
@@ -100,9 +100,9 @@ impl NodeSettings {
         let (table, default) = (&self.silence, intake::SilenceSettings::default());
         intake::SilenceSettings {
             is_enabled: table.enabled.unwrap_or(default.is_enabled),
-            min: length_or(table.min_duration, default.min),
+            min: duration_or(table.min_duration, default.min),
             factor: table.intervals.unwrap_or(default.factor),
-            retire_after: length_or(table.retire_after, default.retire_after),
+            retire_after: duration_or(table.retire_after, default.retire_after),
         }
     }
 
@@ -110,7 +110,7 @@ impl NodeSettings {
         let default = intake::Settings::default();
         intake::Settings {
             level: self.durability.0,
-            interval: length_or(self.collection_interval, default.interval),
+            interval: duration_or(self.collection_interval, default.interval),
             publish: true,
             silence: self.silence(),
             ..default

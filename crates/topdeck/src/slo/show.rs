@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use collect::Quantity;
+use decode::Quantity;
 use render::table::TextTable;
 use render::terminal::Terminal;
 use render::text::escape_control;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use collect::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
+use decode::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use hist::codec::header::Temporality;
 use model::{Gap, Sample, Selector, Series, SeriesKind};
 use store::{ReadView, SeriesEntryRef};

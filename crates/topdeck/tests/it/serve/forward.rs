@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Instant;
 
-use collect::SeriesSink as _;
+use decode::SeriesSink as _;
 use hist::Histogram;
 use hist::codec::header::Temporality;
 use intake::{Intake, WriteTarget};

@@ -92,9 +92,9 @@ fn a_budget_that_burns_is_an_alert_and_another_threshold_changes_the_past() {
 
 #[test]
 fn settings_with_an_alert_that_cannot_fire_are_refused_with_the_reason() {
-    let folder = super::server_process::TestDir::new();
-    std::fs::create_dir_all(&folder.0).expect("a directory");
-    let path = folder.path("topdeck.toml");
+    let dir = super::server_process::TestDir::new();
+    std::fs::create_dir_all(&dir.0).expect("a directory");
+    let path = dir.path("topdeck.toml");
     let text = "[[slo]]\nname = \"loose\"\nselector = \"latency\"\nthreshold = \
                 \"1s\"\nobjective = \"90%\"\n";
     std::fs::write(&path, text).expect("settings are written");

@@ -6,9 +6,9 @@ use std::io::{BufRead, BufReader};
 use std::ops::ControlFlow;
 
 use ::model::{Gap, Sample, Series};
-use collect::influx::TimestampPrecision;
-use collect::remote_write::{self, RemoteWriteVersion};
-use collect::{
+use decode::influx::TimestampPrecision;
+use decode::remote_write::{self, RemoteWriteVersion};
+use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SeriesSink, Unit,
     VecSeriesSink, detect, graphite, influx, otlp, prometheus_protobuf, read, statsd, tsdb,
 };

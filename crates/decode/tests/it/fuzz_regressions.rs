@@ -149,9 +149,9 @@ fn otlp_seeds() -> Vec<Vec<u8>> {
 #[test]
 fn all_seed_points_are_decoded() {
     let seeds = otlp_seeds();
-    let mut rows = [collect::VecSeriesSink::default(), collect::VecSeriesSink::default()];
-    let protobuf = collect::otlp::read_protobuf(&seeds[0], 1, &mut rows[0]).unwrap();
-    let json = collect::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
+    let mut rows = [decode::VecSeriesSink::default(), decode::VecSeriesSink::default()];
+    let protobuf = decode::otlp::read_protobuf(&seeds[0], 1, &mut rows[0]).unwrap();
+    let json = decode::otlp::read_json(&seeds[1], 1, &mut rows[1]).unwrap();
     assert_eq!((protobuf.points, protobuf.rejected), (5, 0), "{protobuf:?}");
     assert_eq!((&protobuf, &rows[0].rows), (&json, &rows[1].rows));
 }
