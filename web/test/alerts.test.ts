@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import {
   alertRange,
   countConditions,
+  describeCounts,
   describeNext,
   describeTab,
   describeValue,
@@ -10,6 +11,8 @@ import {
   isWebAddress,
   otherLabels,
   queryLink,
+  selectorLink,
+  severityOf,
   shownAnnotations,
   sortAlerts,
   splitLimit,
@@ -22,6 +25,8 @@ const NOW = Date.UTC(2026, 10, 26, 12);
 function alert(changes: Partial<AlertJson> = {}): AlertJson {
   return {
     name: "Slow",
+    source: "rule",
+    fingerprint: "b5cdda85c6e43283",
     state: "firing",
     labels: { alertname: "Slow", host: "a" },
     annotations: {},
@@ -33,6 +38,7 @@ function alert(changes: Partial<AlertJson> = {}): AlertJson {
     why: "the condition holds",
     is_flapping: false,
     acknowledgement: null,
+    silenced_by: [],
     group: "g",
     file: "rules.yaml",
     line: 3,
@@ -77,6 +83,62 @@ test("the tab counts firing alerts, and none without a connection", () => {
   expect(describeTab(alerts, false)).toBe("? firing");
   expect(describeTab([], false)).toBe("? firing");
   expect(describeTab(null, true)).toBe("");
+});
+
+test("silenced and acknowledged alerts are counted apart, and are not in the tab", () => {
+  const acknowledgement = { at_ns: 0, until_ns: 0, by: "ann", note: "" };
+  const alerts = [
+    alert(),
+    alert({ acknowledgement }),
+    alert({ silenced_by: ["s"] }),
+    alert({ silenced_by: ["s"], acknowledgement }),
+    alert({ silenced_by: ["s"], unknown_since_ns: 1 }),
+  ];
+  expect(describeCounts(alerts)).toBe(
+    "4 firing (1 acknowledged, 2 silenced), 1 unknown (1 silenced), 0 pending",
+  );
+  expect(describeTab(alerts, true)).toBe("1 firing");
+  expect(describeTab(alerts.slice(1), true)).toBe("");
+});
+
+test.each([
+  [{ severity: 5, labels: { severity: "page" } }, 5],
+  [{ labels: { severity: "Critical" } }, 1],
+  [{ labels: { severity: "4" } }, 4],
+  [{ labels: { severity: "wrong" } }, 2],
+  [{ severity: null, labels: {} }, 2],
+])("severity of %j is %d: that of an own rule, else the label", (changes, expected) =>
+  expect(severityOf(alert(changes))).toBe(expected),
+);
+
+test("the link of an own rule with a selector has the selector and the threshold", () => {
+  const criterion = {
+    text: "quantile 0.99 above 250ms of checkout within 5min",
+    lower: 7.1e8,
+    estimate: 7.2e8,
+    upper: 7.3e8,
+    threshold: 2.5e8,
+    unit: "ns",
+  };
+  const range = { from: "-1h", to: "now" };
+  expect(read(selectorLink(alert({ query: "checkout", criterion }), range)!)).toEqual({
+    view: "explore",
+    settings: { selector: "checkout", threshold: "250ms", ...range },
+  });
+  const none = { ...criterion, threshold: null, unit: "" };
+  expect(
+    read(selectorLink(alert({ query: "checkout", criterion: none }), range)!).settings,
+  ).toEqual({ selector: "checkout", ...range });
+  const query = { ...criterion, text: "value above 5 of checkout" };
+  expect(selectorLink(alert({ query: "checkout", criterion: query }), range)).toBe(null);
+  expect(selectorLink(alert(), range)).toBe(null);
+});
+
+test("a received alert ends unless it is received again", () => {
+  const next = (ms: number) => ({ at_ns: (NOW + ms) * 1e6, state: "inactive" });
+  const received = (ms: number) => alert({ source: "received", next: next(ms) });
+  expect(describeNext(received(300e3), NOW)).toBe("ends in 5 min unless it is received again");
+  expect(describeNext(received(-5e3), NOW)).toBe("ends now unless it is received again");
 });
 
 test("a firing alert whose data is missing is unknown: it is neither firing nor resolved", () => {

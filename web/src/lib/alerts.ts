@@ -1,18 +1,31 @@
 /** Active alerts: their order, and what the page says of each. Times are in milliseconds. */
 
-import { getJson } from "./api";
+import { getJson, type BoundJson, type BracketJson } from "./api";
 import { write } from "./link";
 import { quoted } from "./selector";
 import * as time from "./time";
-import { formatValue } from "./unit";
+import { formatInput, formatValue } from "./unit";
+
+/** The criterion of an own rule that holds, with what it measured. */
+export interface AlertCriterionJson extends BracketJson {
+  text: string;
+  threshold: BoundJson;
+  unit: string;
+}
 
 export interface AlertJson {
   name: string;
+  /** A received alert is of another program: it has no rule and no value. */
+  source: "rule" | "received";
+  fingerprint: string;
   state: "pending" | "firing";
   labels: Record<string, string>;
   annotations: Record<string, string>;
   /** NaN and infinities are strings. */
   value: number | string | null;
+  /** Of own rules, from 1 (worst) to 5. */
+  severity?: number | null;
+  criterion?: AlertCriterionJson | null;
   since_ns: number;
   fired_ns: number | null;
   /** The state is an earlier one, because data is missing or the query fails. */
@@ -21,10 +34,14 @@ export interface AlertJson {
   why: string;
   is_flapping: boolean;
   acknowledgement: { at_ns: number; until_ns: number; by: string; note: string } | null;
+  /** Ids of active silences. */
+  silenced_by: string[];
   group: string;
   file: string;
   line: number;
   query: string;
+  /** Where a received alert comes from. */
+  generator_url?: string;
 }
 
 /** Response of `/v1/alerts`. */
@@ -54,25 +71,34 @@ export function conditionOf({ state, unknown_since_ns }: AlertJson): AlertCondit
   return unknown_since_ns === null ? state : "unknown";
 }
 
-/** Values of the label `severity`, by what they ask for; others are between the two. */
-const URGENT = /^(page|critical|emergency|fatal|disaster)$/i;
-const MINOR = /^(warning|warn|ticket|low|minor)$/i;
-const QUIET = /^(info|none|debug)$/i;
+/** Whether somebody knows of an alert: it is acknowledged or silenced. */
+export function isAttended({ acknowledgement, silenced_by }: AlertJson): boolean {
+  return acknowledgement !== null || silenced_by.length > 0;
+}
 
-function severityRank({ labels }: AlertJson): number {
-  const { severity = "" } = labels;
-  return URGENT.test(severity) ? 0 : MINOR.test(severity) ? 2 : QUIET.test(severity) ? 3 : 1;
+/** Values of the label `severity`; others are 2. */
+const SEVERITIES: readonly (readonly [RegExp, number])[] = [
+  [/^(1|page|critical|emergency|fatal|disaster)$/i, 1],
+  [/^(3|warning|warn|ticket|low|minor)$/i, 3],
+  [/^(4|info)$/i, 4],
+  [/^(5|none|debug)$/i, 5],
+];
+
+/** From 1 (worst) to 5. */
+export function severityOf({ severity, labels }: AlertJson): number {
+  const word = labels["severity"] ?? "";
+  return severity ?? SEVERITIES.find(([words]) => words.test(word))?.[1] ?? 2;
 }
 
 /**
- * The most severe first: firing, unknown, pending. Within them those that nobody acknowledged, then
- * by the label `severity`, then the latest.
+ * The most severe first: firing, unknown, pending. Within them those that nobody acknowledged or
+ * silenced, then by severity, then the latest.
  */
 export function sortAlerts(alerts: readonly AlertJson[]): AlertJson[] {
   const ranks = (one: AlertJson) => [
     CONDITIONS.indexOf(conditionOf(one)),
-    one.acknowledgement ? 1 : 0,
-    severityRank(one),
+    isAttended(one) ? 1 : 0,
+    severityOf(one),
     -one.since_ns,
   ];
   const keyed = alerts.map((alert) => ({ alert, ranks: ranks(alert) }));
@@ -94,11 +120,29 @@ export function countConditions(alerts: readonly AlertJson[]): Record<AlertCondi
   return counts;
 }
 
-/** `2 firing, 1 unknown`: also the subject of the tab. Pending alerts are no reason to look. */
+/** `3 firing (1 acknowledged, 1 silenced), 1 unknown, 0 pending`. */
+export function describeCounts(alerts: readonly AlertJson[]): string {
+  const describe = (condition: AlertCondition) => {
+    const all = alerts.filter((alert) => conditionOf(alert) === condition);
+    const silenced = all.filter(({ silenced_by }) => silenced_by.length > 0).length;
+    const attended = [
+      [all.filter(isAttended).length - silenced, "acknowledged"],
+      [silenced, "silenced"],
+    ] as const;
+    const shown = attended.flatMap(([count, name]) => (count > 0 ? [`${count} ${name}`] : []));
+    return `${all.length} ${condition}${shown.length > 0 ? ` (${shown.join(", ")})` : ""}`;
+  };
+  return CONDITIONS.map(describe).join(", ");
+}
+
+/**
+ * `2 firing, 1 unknown`: the subject of the tab. Alerts that are pending, acknowledged or silenced
+ * are no reason to look.
+ */
 export function describeTab(alerts: readonly AlertJson[] | null, isConnected: boolean): string {
   if (!alerts) return "";
   if (!isConnected) return "? firing";
-  const { firing, unknown } = countConditions(alerts);
+  const { firing, unknown } = countConditions(alerts.filter((alert) => !isAttended(alert)));
   const counts = [
     [firing, "firing"],
     [unknown, "unknown"],
@@ -152,14 +196,21 @@ const OPERATORS: Readonly<Record<string, string>> = {
   "!=": "not equal to",
 };
 
-/** The value, and what it is. */
+/**
+ * Of a firing alert that is kept firing or unknown, the value is that of an earlier evaluation.
+ * Empty otherwise.
+ */
+export function describeValueTime(alert: AlertJson): string {
+  const isEarlier = conditionOf(alert) === "unknown" || alert.next?.state === "inactive";
+  return isEarlier ? "when the condition last held; " : "";
+}
+
+/** The value of a rule without criteria, and what it is. */
 export function describeValue(alert: AlertJson): { value: string; meaning: string } {
   const { value, query } = alert;
   const text = typeof value === "string" ? value : formatValue(value, "");
   const limit = splitLimit(query);
-  // Of a firing alert that is kept firing or unknown, the value is that of an earlier evaluation.
-  const isEarlier = conditionOf(alert) === "unknown" || alert.next?.state === "inactive";
-  const when = isEarlier ? "when the condition last held; " : "";
+  const when = describeValueTime(alert);
   if (!limit) return { value: text, meaning: `${when}result of the query` };
   const name = OPERATORS[limit.operator]!;
   return { value: text, meaning: `${when}the alert is for values ${name} ${limit.limit}` };
@@ -181,7 +232,11 @@ export function describeNext(alert: AlertJson, now: number, isFailing = false): 
       : "fires until the condition no longer holds";
   }
   const left = next.at_ns / 1e6 - now;
-  const at = left < 500 ? "at the next evaluation" : `in ${time.formatDuration(roundUp(left))}`;
+  const after = `in ${time.formatDuration(roundUp(left))}`;
+  if (alert.source === "received") {
+    return `ends ${left < 500 ? "now" : after} unless it is received again`;
+  }
+  const at = left < 500 ? "at the next evaluation" : after;
   return next.state === "inactive"
     ? `ends ${at} if the condition stays away`
     : `fires ${at} if it stays so`;
@@ -204,6 +259,19 @@ export function alertRange({ since_ns }: AlertJson, now: number): time.TimeRange
 
 export function queryLink(query: string, range: time.TimeRange): string {
   return write({ view: "explore", settings: { language: "promql", query, ...range } });
+}
+
+/** The distributions of an own rule with a selector, and the threshold; null without a selector. */
+export function selectorLink(
+  { query, criterion }: AlertJson,
+  range: time.TimeRange,
+): string | null {
+  // The text of the criterion tells whether the query is a selector.
+  if (!criterion?.text.includes(` of ${query} within `)) return null;
+  const { threshold, unit } = criterion;
+  const limit =
+    typeof threshold === "number" && unit ? { threshold: formatInput(threshold, unit) } : {};
+  return write({ view: "explore", settings: { selector: query, ...limit, ...range } });
 }
 
 /** Annotations that are shown: those of Prometheus' conventions first. */
