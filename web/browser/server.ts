@@ -1,13 +1,17 @@
 /** A topdeck server for a test file. */
 
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 
 /** Settings of `[host]` that enable a collector. */
 const COLLECTORS = ["procfs", "block_io", "run_queue", "processes", "hiccup", "shm_metrics"];
 const ROOT = resolve(import.meta.dirname, "../..");
+const PROGRAM =
+  process.env["TOPDECK_BIN"] ??
+  resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
 
 export class Server {
   private constructor(
@@ -26,10 +30,7 @@ export class Server {
       config,
       `${all}\n[http]\nlisten = ["127.0.0.1:0"]\n[statsd]\nudp = []\n${table}`,
     );
-    const program =
-      process.env["TOPDECK_BIN"] ??
-      resolve(ROOT, process.env["CARGO_TARGET_DIR"] ?? "target", "debug/topdeck");
-    const child = spawn(program, ["serve", "--config", config, "--data-dir", join(dir, "data")], {
+    const child = spawn(PROGRAM, ["serve", "--config", config, "--data-dir", join(dir, "data")], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     let output = "";
@@ -67,6 +68,13 @@ export class Server {
     const answer = await fetch(`${this.url}${path}?${new URLSearchParams(parameters)}`);
     if (!answer.ok) throw new Error(`${path}: ${answer.status} ${await answer.text()}`);
     return (await answer.json()) as T;
+  }
+
+  /** A new token; the server accepts it within seconds. */
+  async addToken(name: string, scope: string): Promise<string> {
+    const data = join(this.dir, "data");
+    const { stdout } = await promisify(execFile)(PROGRAM, ["token", data, "add", name, scope]);
+    return stdout.trim();
   }
 
   /** Sends a request body of some sender. */
