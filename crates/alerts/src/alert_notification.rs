@@ -78,7 +78,8 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
     let link = Some(&alert.generator_url).filter(|url| url.starts_with("http")).cloned();
     let mut identity = format!("received\0{}", alert.began_ns);
     for (name, value) in &alert.labels {
-        identity.extend(["\0", name, "\0", value]);
+        // With lengths, because a text may have any character.
+        identity.push_str(&format!("\0{}\0{name}\0{}\0{value}", name.len(), value.len()));
     }
     Notification {
         key: NotificationKey {

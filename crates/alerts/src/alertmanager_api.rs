@@ -159,7 +159,8 @@ pub(crate) fn post_alerts(
     match stored {
         Ok(true) => board.count_change(),
         Ok(false) => {}
-        Err(error @ ReceivedAlertsError::Count) => {
+        Err(error @ (ReceivedAlertsError::Count | ReceivedAlertsError::Size)) => {
+            board.count_change();
             return Err(RouteError::Limit(error.to_string()));
         }
         Err(error) => return Err(RouteError::Unavailable(error.to_string())),

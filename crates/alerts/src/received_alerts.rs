@@ -20,14 +20,17 @@ use crate::received_file::{decode_received, encode_received};
 
 /// Name in the data directory; `docs/formats/received-alerts.md`.
 const FILE_NAME: &str = "received-alerts";
-/// Maximum size of the file.
-const FILE_BYTES_MAX: u64 = 1 << 30;
+/// Maximum size of the file: alerts of the maximum size whose texts are escaped, with an
+/// acknowledgement of each alert.
+const FILE_BYTES_MAX: u64 = 2 << 30;
 /// Alertmanager's default of `resolve_timeout`.
 pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
 /// How long a resolved alert is kept: as long as those of rules.
 const RESOLVED_RETENTION_NS: i64 = rules::RESOLVED_RETENTION_NS;
 /// Maximum number of alerts: that of the notifier.
 pub(crate) const ALERTS_MAX: usize = 100_000;
+/// Maximum size of the texts of all alerts: half of what the notifier holds.
+const TEXT_BYTES_MAX: usize = 128 << 20;
 
 /// An alert from outside.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,6 +72,13 @@ pub(crate) enum ReceivedAlertsError {
     /// A limit.
     #[error("cannot accept alerts: limit of {ALERTS_MAX} alerts reached; group them at the source")]
     Count,
+    /// A limit.
+    #[error(
+        "cannot accept alerts: size limit ({} MiB) of all alerts reached; shorten their \
+         annotations, or group them at the source",
+        TEXT_BYTES_MAX >> 20
+    )]
+    Size,
     /// The file cannot be written.
     #[error("cannot store alerts: {0}; send them again")]
     Write(String),
@@ -78,6 +88,7 @@ pub(crate) enum ReceivedAlertsError {
 pub(crate) struct ReceivedAlerts {
     disk: Arc<dyn Disk>,
     path: PathBuf,
+    text_bytes_max: usize,
     state: Mutex<ReceivedState>,
     /// Version of the state in the file. Held while the file is written, so that requests that wait
     /// for each other share a write.
@@ -87,6 +98,8 @@ pub(crate) struct ReceivedAlerts {
 #[derive(Default)]
 struct ReceivedState {
     alerts: BTreeMap<AlertLabels, Arc<ReceivedAlert>>,
+    /// Size of the texts of all alerts.
+    text_bytes: usize,
     /// Number of changes.
     version: u64,
     /// Version of the last change that must be durable before anything follows from it.
@@ -126,8 +139,10 @@ impl ReceivedAlerts {
             }
             state.alerts.insert(alert.labels.clone(), Arc::new(alert));
         }
+        state.measure();
         let (state, written) = (Mutex::new(state), Mutex::default());
-        (ReceivedAlerts { disk, path, state, written }, problem)
+        let text_bytes_max = TEXT_BYTES_MAX;
+        (ReceivedAlerts { disk, path, text_bytes_max, state, written }, problem)
     }
 
     /// All alerts: firing ones, and resolved ones for 15 minutes.
@@ -140,24 +155,54 @@ impl ReceivedAlerts {
         lock(&self.state).durable_version
     }
 
+    /// All alerts, and the number of their states. The states are durable when it returns, so that
+    /// others may hear of them.
+    pub(crate) fn durable_alerts(
+        &self,
+    ) -> Result<(Vec<Arc<ReceivedAlert>>, u64), ReceivedAlertsError> {
+        let (alerts, version) = {
+            let state = lock(&self.state);
+            (state.alerts.values().cloned().collect(), state.durable_version)
+        };
+        self.write_version(version)?;
+        Ok((alerts, version))
+    }
+
     /// Takes alerts. What they change is durable when it returns. Returns whether a state changed.
+    /// Of a known alert whose new texts exceed the limit only the times are taken, so that it does
+    /// not end.
     pub(crate) fn put(
         &self,
         alerts: Vec<SubmittedAlert>,
         now_ns: i64,
     ) -> Result<bool, ReceivedAlertsError> {
         let mut is_changed = false;
-        let mut is_full = false;
+        let mut refusal = None;
         {
             let mut state = lock(&self.state);
-            for new in alerts {
+            let state = &mut *state;
+            for mut new in alerts {
                 let count = state.alerts.len();
                 match state.alerts.get_mut(&new.labels) {
-                    Some(known) => is_changed |= merge(Arc::make_mut(known), new, now_ns),
-                    None if count >= ALERTS_MAX => is_full = true,
+                    Some(known) => {
+                        let known = Arc::make_mut(known);
+                        let others = state.text_bytes.saturating_sub(known.text_bytes());
+                        if others + new.text_bytes() > self.text_bytes_max.max(state.text_bytes) {
+                            new.annotations.clone_from(&known.annotations);
+                            new.generator_url.clone_from(&known.generator_url);
+                            refusal = Some(ReceivedAlertsError::Size);
+                        }
+                        is_changed |= merge(known, new, now_ns);
+                        state.text_bytes = others + known.text_bytes();
+                    }
                     // The end of an alert that nobody knows.
                     None if new.ends_ns <= now_ns => {}
+                    None if count >= ALERTS_MAX => refusal = Some(ReceivedAlertsError::Count),
+                    None if state.text_bytes + new.text_bytes() > self.text_bytes_max => {
+                        refusal = Some(ReceivedAlertsError::Size);
+                    }
                     None => {
+                        state.text_bytes += new.text_bytes();
                         let alert = ReceivedAlert::new(new, now_ns);
                         state.alerts.insert(alert.labels.clone(), Arc::new(alert));
                         is_changed = true;
@@ -167,7 +212,7 @@ impl ReceivedAlerts {
             state.count(is_changed);
         }
         self.write_changes()?;
-        if is_full { Err(ReceivedAlertsError::Count) } else { Ok(is_changed) }
+        refusal.map_or(Ok(is_changed), Err)
     }
 
     /// Changes alerts; `change` returns whether the state of one changed, which is durable when
@@ -200,9 +245,11 @@ impl ReceivedAlerts {
             // After a failed write.
             return self.write_changes().map(|()| false);
         }
-        lock(&self.state)
-            .alerts
-            .retain(|_, alert| alert.is_firing || alert.forgotten_ns() > now_ns);
+        {
+            let mut state = lock(&self.state);
+            state.alerts.retain(|_, alert| alert.is_firing || alert.forgotten_ns() > now_ns);
+            state.measure();
+        }
         self.change(|alert| alert.settle(now_ns))
     }
 
@@ -249,6 +296,10 @@ impl ReceivedAlerts {
 }
 
 impl ReceivedState {
+    fn measure(&mut self) {
+        self.text_bytes = self.alerts.values().map(|alert| alert.text_bytes()).sum();
+    }
+
     fn count(&mut self, is_state_change: bool) {
         self.version += 1;
         if is_state_change {
@@ -257,7 +308,23 @@ impl ReceivedState {
     }
 }
 
+impl SubmittedAlert {
+    fn text_bytes(&self) -> usize {
+        text_bytes(&self.labels, &self.annotations, &self.generator_url)
+    }
+}
+
+/// Size of the texts of an alert.
+fn text_bytes(labels: &AlertLabels, annotations: &BTreeMap<String, String>, url: &str) -> usize {
+    let pairs = labels.iter().chain(annotations);
+    pairs.map(|(name, value)| name.len() + value.len()).sum::<usize>() + url.len()
+}
+
 impl ReceivedAlert {
+    fn text_bytes(&self) -> usize {
+        text_bytes(&self.labels, &self.annotations, &self.generator_url)
+    }
+
     fn new(new: SubmittedAlert, now_ns: i64) -> ReceivedAlert {
         ReceivedAlert {
             labels: new.labels,

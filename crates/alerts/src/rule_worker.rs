@@ -186,6 +186,8 @@ impl RuleWorker {
                 }
             }
         }
+        // Their clients wait; since the stop there are no new ones.
+        self.handle_requests();
         self.save();
         self.save_received();
     }

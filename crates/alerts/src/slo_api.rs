@@ -127,9 +127,12 @@ fn range(query: &RouteQuery, now_ns: i64) -> Result<ReportRange, RouteError> {
     };
     let to_ns = time("to", now_ns)?.min(now_ns);
     let from_ns = time("from", to_ns.saturating_sub(RANGE_NS))?;
-    if !(HOUR..=RANGE_MAX_NS).contains(&to_ns.saturating_sub(from_ns)) {
+    let is_valid = (HOUR..=RANGE_MAX_NS).contains(&to_ns.saturating_sub(from_ns));
+    // No data is older than 1970.
+    if !is_valid || from_ns < 0 {
         let found = query.get("from").unwrap_or("");
-        return Err(invalid("from", found, "a time 1 hour to 400 days before the end"));
+        let expected = "a time from 1970 on, 1 hour to 400 days before the end";
+        return Err(invalid("from", found, expected));
     }
     Ok(ReportRange { from_ns, to_ns })
 }
@@ -191,7 +194,10 @@ mod tests {
         assert_eq!(check(&[]), Ok(ReportRange { from_ns: now - 30 * DAY, to_ns: now }));
         let past = check(&[("from", "-3d"), ("to", "-2d")]);
         assert_eq!(past, Ok(ReportRange { from_ns: now - 3 * DAY, to_ns: now - 2 * DAY }));
-        for bad in [[("from", "-500d"), ("to", "now")], [("from", "now"), ("to", "now")]] {
+        let before_time = [("from", "-9223372036854775808ns"), ("to", "-9223372036847575808ns")];
+        for bad in
+            [[("from", "-500d"), ("to", "now")], [("from", "now"), ("to", "now")], before_time]
+        {
             assert!(check(&bad).is_err(), "{bad:?}");
         }
     }

@@ -18,6 +18,8 @@ const POLL: Duration = Duration::from_secs(15);
 /// How long a new stream can be in the place of one that vanished: that one is noticed after five
 /// of its intervals.
 const APPEARED_RETENTION_NS: i64 = 3600 * 1_000_000_000;
+/// Polls after which changes are stored although more streams vanish.
+const GATHERING_POLLS_MAX: u32 = 8;
 /// Streams of each list that are held.
 const STREAMS_MAX: usize = 10_000;
 /// Changes that are stored at a time.
@@ -75,6 +77,8 @@ pub(crate) struct StreamWatcher {
     appeared: VecDeque<ObservedStream>,
     /// Streams that vanished in the polls before: others of the same cause may follow.
     vanished: Vec<ObservedStream>,
+    /// Polls since the first of them vanished.
+    gathering_polls: u32,
     dropped: EventCounter,
 }
 
@@ -99,6 +103,7 @@ impl StreamWatcher {
             inventory: StreamInventory::default(),
             appeared: VecDeque::new(),
             vanished: Vec::new(),
+            gathering_polls: 0,
             dropped,
         }
     }
@@ -141,7 +146,10 @@ impl StreamWatcher {
         self.dropped.add(more);
         let before = self.vanished.len();
         self.add(&view, &events, now_ns);
-        if !self.vanished.is_empty() && self.vanished.len() == before {
+        self.gathering_polls = if before == 0 { 0 } else { self.gathering_polls + 1 };
+        let is_complete =
+            self.vanished.len() == before || self.gathering_polls >= GATHERING_POLLS_MAX;
+        if !self.vanished.is_empty() && is_complete {
             self.store_changes(&view);
         }
         let recent = rules::read_changes(&view, now_ns.saturating_sub(OPEN_NS)..i64::MAX)?;
@@ -363,6 +371,23 @@ mod tests {
         fixture.run(20, &[process(1), process(2), queue]);
         fixture.run(20, &[process(1), process(3)]);
         assert_eq!(fixture.texts(), ["1 stream vanished, such as queue"]);
+    }
+
+    /// In each poll another process ends.
+    #[test]
+    fn steady_coming_and_going_delays_no_change() {
+        let mut fixture = Fixture::new();
+        let process =
+            |pid: usize| Series::new("cpu", SeriesKind::Gauge).with_label("pid", pid.to_string());
+        let old = Series::new("queue", SeriesKind::Gauge);
+        let new = Series::new("queue", SeriesKind::Gauge).with_label("region", "eu");
+        for poll in 0..60 {
+            let queue = if poll < 30 { &old } else { &new };
+            let running = (poll..poll + 8).map(process).chain([queue.clone()]);
+            fixture.run(1, &running.collect::<Vec<_>>());
+        }
+        let told = fixture.texts();
+        assert!(told.iter().any(|text| text.contains("`region`")), "{told:?}");
     }
 
     #[test]

@@ -13,8 +13,8 @@ use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
 use crate::settings::AlertTables;
 
-/// Maximum number of acknowledgements that wait.
-const REQUESTS_MAX: usize = 1_000;
+/// Maximum number of acknowledgements that wait. Each one has a thread of those of all requests.
+const REQUESTS_MAX: usize = 64;
 /// How long a request waits for the evaluation of a group.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -94,8 +94,9 @@ impl WorkerControl {
                 return Err(RouteError::Unavailable(what.to_owned()));
             }
             if state.requests.len() >= REQUESTS_MAX {
-                let what = "limit of 1000 waiting acknowledgements reached; retry";
-                return Err(RouteError::Limit(what.to_owned()));
+                let what =
+                    format!("limit of {REQUESTS_MAX} waiting acknowledgements reached; retry");
+                return Err(RouteError::Limit(what));
             }
             let request = AcknowledgementRequest { selection, acknowledgement, reply };
             state.requests.push_back(request);

@@ -9,8 +9,9 @@
 //! long window are unlikely under a burn rate that equals the factor: `P(X >= bad)` of a binomial
 //! distribution of `total` events with the probability `budget * factor` must be below [`ALPHA`].
 //! The probability is exact: terms by the saddle-point form of Loader ("Fast and accurate
-//! computation of binomial probabilities", 2000), summed until they no longer count. A single bad
-//! event never counts ([`BAD_MIN`]).
+//! computation of binomial probabilities", 2000), summed until they no longer count. Their number
+//! grows with the standard deviation; from [`EXACT_DEVIATION_MAX`] on the normal distribution
+//! decides. A single bad event never counts ([`BAD_MIN`]).
 
 use hist::Bracket;
 
@@ -20,6 +21,13 @@ const ALPHA: f64 = 0.001;
 const BAD_MIN: f64 = 2.0;
 /// Relative size of a term that no longer changes the sum.
 const TERM_MIN: f64 = 1e-17;
+/// Largest standard deviation of the number of bad events with which the sum is computed: some
+/// 100,000 terms.
+const EXACT_DEVIATION_MAX: f64 = 10_000.0;
+/// Largest number of bad events of the same: the sum counts them up one by one.
+const EXACT_BAD_MAX: f64 = (1u64 << 52) as f64;
+/// Standard deviations that a normal variable exceeds with the probability [`ALPHA`].
+const ALPHA_DEVIATIONS: f64 = 3.090_232_306_167_813;
 
 /// Events of a window.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,6 +81,10 @@ impl BurnRule {
         }
         if bad >= total {
             return share.powf(total) < ALPHA;
+        }
+        let deviation = (total * share * (1.0 - share)).sqrt();
+        if deviation > EXACT_DEVIATION_MAX || bad > EXACT_BAD_MAX {
+            return bad - 0.5 - total * share > ALPHA_DEVIATIONS * deviation;
         }
         // The Chernoff bound is never below the probability, and decides most cases.
         (-relative_entropy(bad, total, share)).exp() < ALPHA
@@ -181,6 +193,46 @@ mod tests {
         let bad = |deviations: f64| events(14_400_000.0 + deviations * 3767.0, total);
         assert_eq!(PAGE.burn_rate(&bad(3.0), &bad(3.0)).estimate, 0.0);
         assert!(PAGE.burn_rate(&bad(3.2), &bad(3.2)).estimate > 14.4);
+    }
+
+    /// The sum would have as many terms as a fraction of the events, or never end.
+    #[test]
+    fn any_number_of_events_is_judged() {
+        let rule = BurnRule { factor: 1.0, budget: 0.5 };
+        for total in [1e9, 1e12, 1e15, 1e18, 1e30, 1e300] {
+            let deviation = 0.5 * f64::sqrt(total);
+            for (deviations, expected) in [(0.001, false), (3.0, false), (3.2, true)] {
+                // A number of this size may have no digits for the deviation.
+                let bad = total * 0.5 + deviations * deviation;
+                let expected = expected && bad > total * 0.5;
+                let found = rule.burn_rate(&events(bad, total), &events(bad, total));
+                assert_eq!(found.estimate > 0.0, expected, "{deviations} of {total}");
+            }
+            let next = f64::next_up(total * 0.5);
+            rule.burn_rate(&events(next, total), &events(next, total));
+        }
+        let almost_all = BurnRule { factor: 1.0, budget: 1.0 - 5.5e-9 };
+        let total = 1.8e16;
+        let bad = f64::next_up(total * almost_all.budget);
+        almost_all.burn_rate(&events(bad, total), &events(bad, total));
+        for odd in [f64::NAN, f64::INFINITY, -1.0] {
+            rule.burn_rate(&events(odd, odd), &events(odd, 1.0));
+            rule.burn_rate(&events(5.0, odd), &events(5.0, odd));
+        }
+    }
+
+    /// Both ways to judge agree where they meet.
+    #[test]
+    fn normal_distribution_decides_as_the_sum_does() {
+        let (total, share): (f64, f64) = (4e8, 0.5);
+        let deviation = (total * share * (1.0 - share)).sqrt();
+        assert_eq!(deviation, EXACT_DEVIATION_MAX);
+        for thousandths in [3080, 3085, 3095, 3100] {
+            let deviations = f64::from(thousandths) / 1000.0;
+            let bad = (total * share + deviations * deviation).floor();
+            let is_unlikely = upper_tail(bad, total, share) < ALPHA;
+            assert_eq!(is_unlikely, deviations > ALPHA_DEVIATIONS, "{deviations}");
+        }
     }
 
     /// Draws of a fixed seed (splitmix64).

@@ -139,7 +139,8 @@ pub fn replay_groups(
 ) -> Result<RuleReplay, RuleReplayError> {
     let mut groups: Vec<ReplayedGroup> =
         groups.into_iter().map(|group| ReplayedGroup::new(group, range)).collect();
-    let total = groups.iter().map(|group| group.evaluations_until(range.end)).sum();
+    let counts = groups.iter().map(|group| group.evaluations_until(range.end));
+    let total = counts.fold(0, u64::saturating_add);
     if total > inputs.evaluations_max {
         return Err(RuleReplayError::Evaluations { limit: inputs.evaluations_max, found: total });
     }

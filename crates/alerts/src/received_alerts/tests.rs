@@ -147,8 +147,11 @@ fn a_write_that_fails_is_an_error_and_is_made_later() {
     let error = stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap_err().to_string();
     assert!(error.starts_with("cannot store alerts: ") && error.ends_with("send them again"));
     assert!(stored.alerts.settle(0).is_err(), "nothing follows from a state that is not durable");
+    assert!(stored.alerts.durable_alerts().is_err(), "nobody hears of it");
     std::fs::remove_dir(&blocked).unwrap();
     assert!(stored.alerts.settle(0).is_ok());
+    let (durable, version) = stored.alerts.durable_alerts().unwrap();
+    assert_eq!((durable.len(), version), (1, stored.alerts.state_version()));
     stored.reopen(0);
     assert_eq!(stored.only(), (true, 1, 5));
 }
@@ -174,4 +177,40 @@ fn an_alert_whose_end_was_long_ago_is_kept_until_it_was_told() {
     assert_eq!(stored.only(), (false, 2, 1));
     stored.alerts.settle(116 * MINUTE).unwrap();
     assert_eq!(stored.alerts.alerts().len(), 0);
+}
+
+#[test]
+fn texts_of_all_alerts_are_bounded_and_a_known_alert_does_not_end_for_it() {
+    let mut stored = StoredAlerts::new();
+    stored.alerts.text_bytes_max = 100;
+    let long = |name: &str, ends: i64, bytes: usize| SubmittedAlert {
+        generator_url: "u".repeat(bytes),
+        ..alert(name, 0, ends)
+    };
+    assert!(stored.alerts.put(vec![long("a", 5, 40)], 0).unwrap());
+    // The limit does not fit both; what fits is taken.
+    let error = stored.alerts.put(vec![long("b", 5, 60), long("c", 5, 30)], 0).unwrap_err();
+    assert!(matches!(error, ReceivedAlertsError::Size), "{error}");
+    assert!(error.to_string().contains("size limit (128 MiB)"), "{error}");
+    let names = |stored: &StoredAlerts| -> Vec<(String, i64, usize)> {
+        let alerts = stored.alerts.alerts();
+        let of = |alert: &Arc<ReceivedAlert>| {
+            let url = alert.generator_url.len();
+            (alert.labels["alertname"].clone(), alert.ends_ns / MINUTE, url)
+        };
+        alerts.iter().map(of).collect()
+    };
+    assert_eq!(names(&stored), [("a".to_owned(), 5, 40), ("c".to_owned(), 5, 30)]);
+    // Longer texts of a known alert are not taken, its new end is.
+    assert!(stored.alerts.put(vec![long("a", 9, 90)], MINUTE).is_err());
+    assert_eq!(names(&stored), [("a".to_owned(), 9, 40), ("c".to_owned(), 5, 30)]);
+    assert!(stored.alerts.put(vec![long("a", 9, 50)], MINUTE).is_ok());
+    // The end of an alert makes room once it is forgotten.
+    assert!(stored.alerts.put(vec![long("c", 2, 30)], 2 * MINUTE).unwrap());
+    stored.alerts.settle(17 * MINUTE).unwrap();
+    assert!(stored.alerts.put(vec![long("d", 30, 30)], 17 * MINUTE).unwrap());
+    // What an earlier version stored above the limit stays.
+    stored.reopen(17 * MINUTE);
+    stored.alerts.text_bytes_max = 10;
+    assert!(stored.alerts.put(vec![long("d", 40, 30)], 18 * MINUTE).is_ok());
 }

@@ -62,7 +62,11 @@ impl RuleWorker {
         if !self.notifier.is_running() || self.submitted_version == Some(version) {
             return;
         }
-        let alerts = self.received.alerts();
+        // A request may be about to write its alerts.
+        let (alerts, version) = match self.received.durable_alerts() {
+            Ok(durable) => durable,
+            Err(error) => return self.log_received_error(Some(error.to_string())),
+        };
         let mut error = None;
         for notification in self.submitted_received.changes(&alerts, self.intake.now()) {
             match self.notifier.submit(notification.clone()) {

@@ -6,12 +6,14 @@
 
 use std::fmt;
 
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::AlertLabels;
 
 /// Longest name or value of a matcher in bytes.
 const TEXT_BYTES_MAX: usize = 4 << 10;
+/// Maximum size of a compiled regular expression in bytes, and of its cache; `\w{20}` still fits.
+const REGEX_BYTES_MAX: usize = 1 << 20;
 
 /// A condition on one label.
 #[derive(Clone, Debug)]
@@ -56,7 +58,10 @@ impl AlertMatcher {
         let regex = match is_regex {
             false => None,
             true => {
-                let regex = Regex::new(&format!("^(?:{value})$"));
+                let regex = RegexBuilder::new(&format!("^(?:{value})$"))
+                    .size_limit(REGEX_BYTES_MAX)
+                    .dfa_size_limit(REGEX_BYTES_MAX)
+                    .build();
                 Some(regex.map_err(|error| failed(&error.to_string()))?)
             }
         };
@@ -272,6 +277,10 @@ mod tests {
         {
             assert!(AlertMatcher::parse(text).is_err(), "{text:?}");
         }
+        // A silence has up to 100 of them, and is kept.
+        let error = AlertMatcher::parse(r"job=~\w{800}").unwrap_err().to_string();
+        assert!(error.contains("exceeds size limit"), "{error}");
+        assert!(AlertMatcher::parse(r"job=~\w{20}").is_ok());
     }
 
     #[test]

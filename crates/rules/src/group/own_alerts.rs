@@ -37,6 +37,7 @@ impl Cycle<'_> {
         let own_inputs = OwnInputs {
             expression: &rule.expression,
             time_ns: self.written_at_ns,
+            interval_ns: self.interval_ns,
             watched: &watched,
             operands: &states.operands,
             shared: &self.shared,

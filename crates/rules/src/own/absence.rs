@@ -2,8 +2,8 @@
 //!
 //! The interval of a stream is learned: the median of its last 20 intervals between rows. A stream
 //! is absent 5 intervals after its newest row, at least 30 s; with fewer than 3 known intervals,
-//! after 5 min. Time in which nothing was evaluated does not count: after a restart, senders get
-//! the same time again to come back.
+//! after 5 min. Time in which nothing was evaluated does not count: after a restart or a pause of
+//! the machine, senders get the same time again to come back.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -28,8 +28,10 @@ pub(super) const LEARNING_RANGE_NS: i64 = 3600 * SECOND_NS;
 /// Times of the rows of each stream of a rule.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamClocks {
-    /// First evaluation since the start.
+    /// First evaluation since the start, or since the last pause.
     started_ns: Option<i64>,
+    /// Last evaluation.
+    evaluated_ns: Option<i64>,
     streams: BTreeMap<LabelSet, StreamClock>,
 }
 
@@ -51,11 +53,18 @@ pub(crate) struct StreamClock {
 }
 
 impl StreamClocks {
-    /// Begins an evaluation.
-    pub(crate) fn begin(&mut self, time_ns: i64) {
+    /// Begins an evaluation of a rule that is evaluated each `interval_ns`.
+    pub(crate) fn begin(&mut self, time_ns: i64, interval_ns: i64) {
+        let pause_ns = self.evaluated_ns.map_or(0, |before_ns| time_ns.saturating_sub(before_ns));
+        self.evaluated_ns = Some(time_ns);
         let started_ns = self.started_ns.get_or_insert(time_ns);
         // The clock was set back.
         *started_ns = (*started_ns).min(time_ns);
+        // The machine paused, or the clock was set forward.
+        let pause_min_ns = interval_ns.saturating_mul(2).saturating_add(ABSENT_AFTER_MIN_NS);
+        if pause_ns > pause_min_ns {
+            *started_ns = time_ns;
+        }
     }
 
     /// Clock of a stream.
@@ -149,11 +158,27 @@ mod tests {
     fn time_before_the_first_evaluation_does_not_count() {
         let labels = LabelSet::new([("host", "a")]);
         let mut clocks = StreamClocks::default();
-        clocks.begin(1000 * SECOND_NS);
+        clocks.begin(1000 * SECOND_NS, 10 * SECOND_NS);
         (0..5).for_each(|n| clocks.stream(&labels).add(n * 10 * SECOND_NS));
         let age = clocks.age(&labels, None, 1020 * SECOND_NS).unwrap();
         let expected = [980, 20, 50].map(|seconds| seconds * SECOND_NS);
         assert_eq!([age.age_ns, age.watched_ns, age.absent_after_ns], expected);
         assert_eq!(clocks.age(&LabelSet::default(), None, 0), None);
+    }
+
+    #[test]
+    fn pause_of_the_machine_does_not_count() {
+        let labels = LabelSet::new([("host", "a")]);
+        let mut clocks = StreamClocks::default();
+        let mut watched_s = |time_s: i64| {
+            clocks.begin(time_s * SECOND_NS, 10 * SECOND_NS);
+            clocks.stream(&labels).add(0);
+            clocks.age(&labels, None, time_s * SECOND_NS).unwrap().watched_ns / SECOND_NS
+        };
+        assert_eq!([0, 10, 20].map(&mut watched_s), [0, 10, 20]);
+        // A late evaluation, then a pause of an hour.
+        assert_eq!([70, 3670, 3680, 3700].map(&mut watched_s), [70, 0, 10, 30]);
+        // The clock is set back.
+        assert_eq!([3000, 3010].map(&mut watched_s), [0, 10]);
     }
 }

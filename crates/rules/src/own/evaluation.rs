@@ -29,6 +29,8 @@ pub(crate) struct OwnInputs<'a> {
     /// Text of the query.
     pub(crate) expression: &'a str,
     pub(crate) time_ns: i64,
+    /// Interval of evaluations on schedule.
+    pub(crate) interval_ns: i64,
     /// Series of active alerts: only they need to be known as retired.
     pub(crate) watched: &'a BTreeSet<LabelSet>,
     /// States of the rules of a formula, by name.
@@ -106,7 +108,7 @@ impl OwnEvaluation<'_> {
         let has_absence = self.condition.criteria.iter().any(is_absence);
         if has_absence {
             let clocks = Arc::make_mut(clocks);
-            clocks.begin(time_ns);
+            clocks.begin(time_ns, self.inputs.interval_ns);
             let labels: BTreeSet<&LabelSet> = streams.iter().map(|stream| &stream.labels).collect();
             clocks.retain(|known| labels.contains(known));
         }
@@ -227,11 +229,15 @@ impl OwnEvaluation<'_> {
     fn formula(&self, formula: &Formula) -> StreamFindings {
         let by = self.condition.by.as_deref().unwrap_or_default();
         let project = |labels: &LabelSet| labels.filter(|name| by.iter().any(|by| by == name));
-        let states = self.inputs.operands.values();
-        let mut streams: BTreeSet<LabelSet> = states
-            .flat_map(|state| state.firing.iter().chain(&state.unknown))
-            .map(&project)
-            .collect();
+        let project_all = |all: &[LabelSet]| all.iter().map(project).collect::<BTreeSet<_>>();
+        let operand = |(name, state): (&String, &OperandState)| {
+            let (firing, unknown) = (project_all(&state.firing), project_all(&state.unknown));
+            (name.clone(), ProjectedOperand { firing, unknown, is_failing: state.is_failing })
+        };
+        let operands: BTreeMap<String, ProjectedOperand> =
+            self.inputs.operands.iter().map(operand).collect();
+        let found = operands.values().flat_map(|state| state.firing.iter().chain(&state.unknown));
+        let mut streams: BTreeSet<LabelSet> = found.cloned().collect();
         streams.extend(self.inputs.watched.iter().cloned());
         if by.is_empty() {
             streams.insert(LabelSet::default());
@@ -239,15 +245,7 @@ impl OwnEvaluation<'_> {
         let mut findings =
             StreamFindings { stream_count: streams.len(), ..StreamFindings::default() };
         for labels in streams {
-            let is_firing = |name: &str| {
-                let state = self.inputs.operands.get(name)?;
-                let has = |found: &[LabelSet]| found.iter().any(|one| project(one) == labels);
-                match (has(&state.firing), has(&state.unknown) || state.is_failing) {
-                    (true, _) => Some(true),
-                    (false, true) => None,
-                    (false, false) => Some(false),
-                }
-            };
+            let is_firing = |name: &str| operands.get(name)?.is_firing(&labels);
             match formula.value(&is_firing) {
                 Some(true) => {
                     let value = Bracket::exact(1.0);
@@ -260,6 +258,23 @@ impl OwnEvaluation<'_> {
             }
         }
         findings
+    }
+}
+
+/// State of a rule that a formula reads, by the values of the labels of `by`.
+struct ProjectedOperand {
+    firing: BTreeSet<LabelSet>,
+    unknown: BTreeSet<LabelSet>,
+    is_failing: bool,
+}
+
+impl ProjectedOperand {
+    fn is_firing(&self, labels: &LabelSet) -> Option<bool> {
+        match (self.firing.contains(labels), self.unknown.contains(labels) || self.is_failing) {
+            (true, _) => Some(true),
+            (false, true) => None,
+            (false, false) => Some(false),
+        }
     }
 }
 

@@ -5,6 +5,8 @@
 
 /// Maximum nesting: parser and evaluation are recursive.
 const DEPTH_MAX: usize = 32;
+/// Maximum number of words, parentheses and commas: a chain of `or` nests its formulas, too.
+const WORDS_MAX: usize = 1_000;
 
 /// Formula.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +22,14 @@ pub(crate) enum Formula {
 impl Formula {
     /// Parses a formula. `and` binds stronger than `or`.
     pub(crate) fn parse(text: &str) -> Result<Formula, String> {
-        let mut parser = FormulaParser { words: split(text)?, at: 0, depth: 0 };
+        let words = split(text)?;
+        if words.len() > WORDS_MAX {
+            let found = words.len();
+            return Err(format!(
+                "limit of {WORDS_MAX} words exceeded ({found}); split the formula"
+            ));
+        }
+        let mut parser = FormulaParser { words, at: 0, depth: 0 };
         let formula = parser.or()?;
         match parser.next() {
             None => Ok(formula),
@@ -234,5 +243,11 @@ mod tests {
         check_error("\"A", "a quote does not end");
         check_error(&"(".repeat(100), "nesting limit (32) exceeded");
         check_error(&"not ".repeat(100), "nesting limit (32) exceeded");
+        // Its evaluation and its end would overflow the stack.
+        let chain = format!("T{}", " or T".repeat(200_000));
+        let expected = "limit of 1000 words exceeded (400001); split the formula";
+        check_error(&chain, expected);
+        let longest = format!("F{}", " or F".repeat(499));
+        assert_eq!(Formula::parse(&longest).unwrap().value(&|_| Some(false)), Some(false));
     }
 }

@@ -1,6 +1,6 @@
 //! Order of evaluation: rules after those whose states they read.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::rule_file::{Rule, RuleKind};
 
@@ -12,7 +12,7 @@ pub(super) fn order_rules(rules: Vec<Rule>) -> (Vec<Rule>, Vec<(Rule, String)>) 
         let missing = dependencies(rule).into_iter().find(|name| !names.contains(*name));
         missing.map(str::to_owned)
     };
-    let (mut ordered, mut unusable, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ordered, mut unusable, mut waiting) = (Vec::new(), Vec::new(), Vec::<Rule>::new());
     for rule in rules {
         match missing(&rule) {
             Some(name) => {
@@ -22,19 +22,10 @@ pub(super) fn order_rules(rules: Vec<Rule>) -> (Vec<Rule>, Vec<(Rule, String)>) 
             None => waiting.push(rule),
         }
     }
-    let mut placed: HashSet<String> = HashSet::new();
-    // Each pass places the rules that read only those of earlier passes.
-    loop {
-        let is_ready = |rule: &Rule| dependencies(rule).iter().all(|name| placed.contains(*name));
-        let (ready, later): (Vec<Rule>, Vec<Rule>) = waiting.into_iter().partition(is_ready);
-        waiting = later;
-        if ready.is_empty() {
-            break;
-        }
-        placed.extend(ready.iter().map(|rule| rule.name.clone()));
-        ordered.extend(ready);
-    }
-    for rule in waiting {
+    let levels = levels(&waiting);
+    let mut waiting: Vec<Option<Rule>> = waiting.into_iter().map(Some).collect();
+    ordered.extend(levels.into_iter().filter_map(|at| waiting[at].take()));
+    for rule in waiting.into_iter().flatten() {
         let cause = format!(
             "{:?} depends on itself, or on a rule that cannot be used; remove the reference",
             rule.name
@@ -42,6 +33,37 @@ pub(super) fn order_rules(rules: Vec<Rule>) -> (Vec<Rule>, Vec<(Rule, String)>) 
         unusable.push((rule, cause));
     }
     (ordered, unusable)
+}
+
+/// Positions of the rules whose dependencies are among them: first those that read no others, then
+/// those that read only these, and so on.
+fn levels(rules: &[Rule]) -> Vec<usize> {
+    let positions: HashMap<&str, usize> =
+        rules.iter().enumerate().map(|(at, rule)| (rule.name.as_str(), at)).collect();
+    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); rules.len()];
+    let mut open: Vec<usize> = Vec::new();
+    for (at, rule) in rules.iter().enumerate() {
+        let names = dependencies(rule);
+        for read in names.iter().filter_map(|name| positions.get(name)) {
+            readers[*read].push(at);
+        }
+        open.push(names.len());
+    }
+    let (mut placed, mut level) = (Vec::new(), Vec::new());
+    level.extend((0..rules.len()).filter(|at| open[*at] == 0));
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        for reader in level.iter().flat_map(|at| &readers[*at]) {
+            open[*reader] -= 1;
+            if open[*reader] == 0 {
+                next.push(*reader);
+            }
+        }
+        next.sort_unstable();
+        placed.append(&mut level);
+        level = next;
+    }
+    placed
 }
 
 fn dependencies(rule: &Rule) -> Vec<&str> {

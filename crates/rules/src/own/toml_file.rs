@@ -45,11 +45,12 @@ impl TomlParser<'_> {
 
     fn parse(&mut self, file: &str) -> Vec<RuleGroup> {
         let (root, errors) = DeTable::parse_recoverable(self.text);
-        let error_bytes: Vec<usize> =
+        let mut error_bytes: Vec<usize> =
             errors.iter().map(|error| error.span().map_or(0, |span| span.start)).collect();
         for (error, byte) in errors.iter().zip(&error_bytes) {
             self.error(*byte, error.message());
         }
+        error_bytes.sort_unstable();
         let root = root.get_ref();
         for (key, _) in root.iter() {
             if !KEYS.contains(&key.get_ref().as_ref()) {
@@ -63,7 +64,8 @@ impl TomlParser<'_> {
         for (at, table) in tables.iter().enumerate() {
             let end = starts.get(at + 1).copied().unwrap_or(usize::MAX);
             // A rule that is not complete must not be used as if it were.
-            if error_bytes.iter().any(|byte| (starts[at]..end).contains(byte)) {
+            let first = error_bytes.partition_point(|byte| *byte < starts[at]);
+            if error_bytes.get(first).is_some_and(|byte| *byte < end) {
                 continue;
             }
             rules.extend(self.rule(table));

@@ -172,3 +172,22 @@ fn the_documented_rules_have_no_problems() {
         assert!(page.contains(&format!("`{key}`")), "{key}");
     }
 }
+
+#[test]
+fn rules_follow_those_that_they_read_whatever_their_order_in_the_file() {
+    // Each one reads the next one.
+    let chain = 3_000;
+    let mut text = String::new();
+    for at in 0..chain {
+        let next = at + 1;
+        text += &format!("[[rule]]\nname = \"r{at}\"\nformula = \"r{next}\"\nseverity = 1\n");
+    }
+    text += &format!(
+        "[[rule]]\nname = \"r{chain}\"\nselect = \"up\"\n[[rule.criteria]]\nseverity = 1\n\
+         equals = 0\n"
+    );
+    let file = parse(&text);
+    assert_eq!(file.problems, []);
+    let expected: Vec<String> = (0..=chain).rev().map(|at| format!("r{at}")).collect();
+    assert_eq!(names(&file), expected);
+}

@@ -8,11 +8,11 @@ use query::{
     ColumnRead, LabelSet, QueryContext, SeriesHandle, SeriesPoint, Settings, Source, promql,
 };
 use rules::{
-    AlertState, AlertTemplates, EvaluatedGroup, ReplayInputs, ReplayState, RuleReplay,
-    RuleReplayError, replay_groups,
+    AlertState, AlertTemplates, EvaluatedGroup, GroupDefaults, ReplayInputs, ReplayState,
+    RuleReplay, RuleReplayError, replay_groups,
 };
 
-use crate::harness::{MINUTE, SECOND, SimulatedNode, group, with_rules};
+use crate::harness::{MINUTE, SECOND, SimulatedNode, group, parse, with_rules};
 
 /// A change of state: time, rule, alert, state, whether it is unknown.
 type Change = (i64, usize, LabelSet, AlertState, bool);
@@ -300,6 +300,16 @@ fn a_replay_is_bounded_and_can_be_cancelled() {
     let message = error.to_string();
     assert!(message.starts_with("limit of 10 evaluations exceeded (2"), "{message}");
     assert_eq!(run(&|| true, u64::MAX), Err(RuleReplayError::Cancelled));
+    // More than any counter holds.
+    let file = parse(&text.replace("  interval: 30s\n", ""));
+    let defaults = GroupDefaults { interval_ns: 1, ..GroupDefaults::default() };
+    let groups = (0..3).map(|_| EvaluatedGroup::new(file.groups[0].clone(), &defaults)).collect();
+    let always = i64::MIN..i64::MAX;
+    let error = replay_with(&live.node.series, groups, always, &|| false, 1_000_000);
+    assert!(
+        matches!(error, Err(RuleReplayError::Evaluations { found: u64::MAX, .. })),
+        "{error:?}"
+    );
 }
 
 /// Memory that runs out.
