@@ -12,7 +12,7 @@ mod checks;
 #[path = "../../crates/codecs/tests/it/checks/mod.rs"]
 mod codecs_checks;
 #[path = "../../crates/decode/tests/it/checks.rs"]
-mod collect_checks;
+mod decode_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;
 #[cfg(feature = "load")]
@@ -62,7 +62,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
     };
     with("hist", checks::CHECKS.into())
         .chain(with("codecs", codecs_checks::CHECKS.into()))
-        .chain(with("collect", collect_checks::CHECKS.into()))
+        .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
         .chain(with("load", load_checks()))
         .chain(with("protocol", protocol_checks::CHECKS.into()))

@@ -126,6 +126,11 @@ fn list_text(answer: &Value) -> Option<String> {
 mod tests {
     use super::*;
 
+    /// `expect!` removes the indentation that all lines share.
+    fn without_indent(text: &str) -> String {
+        text.lines().map(|line| format!("{}\n", line.trim_start())).collect()
+    }
+
     #[test]
     fn a_change_is_listed_with_its_acceptance() {
         let answer = serde_json::json!({"changes": [
@@ -140,7 +145,7 @@ mod tests {
               2023-11-14 22:13:20Z  5d41  shop    2 streams vanished
               2023-11-14 22:14:20Z  40c8  shop    label `lb` disappeared  ann: planned
         "#]]
-        .assert_eq(&list_text(&answer).expect("a valid response"));
+        .assert_eq(&without_indent(&list_text(&answer).expect("a valid response")));
         let none = serde_json::json!({"changes": []});
         assert_eq!(list_text(&none).as_deref(), Some("no streams changed\n"));
     }

@@ -1,10 +1,10 @@
 //! Tests with a scrape written by Prometheus' own library
-//! (`testdata/collect/prometheus/make/main.go`) and with corrupted copies.
+//! (`testdata/decode/prometheus/make/main.go`) and with corrupted copies.
 
 use super::*;
 use crate::decoded_sample::RecordingSink;
 
-const SCRAPE: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
+const SCRAPE: &[u8] = include_bytes!("../../../../testdata/decode/prometheus/scrape.pb");
 
 fn record(body: &[u8]) -> RecordingSink {
     let mut sink = RecordingSink::default();
@@ -17,7 +17,7 @@ fn client_golang_scrape_is_read() {
     let sink = record(SCRAPE);
     assert_eq!(
         sink.dump_samples(),
-        include_str!("../../../../testdata/collect/prometheus/scrape.txt")
+        include_str!("../../../../testdata/decode/prometheus/scrape.txt")
     );
     assert_eq!(sink.error_texts(), [""; 0]);
     assert_eq!(sink.skipped, [EXEMPLAR; 4]);

@@ -1,5 +1,5 @@
 //! Tests with handwritten requests and requests of Prometheus' own library
-//! (`testdata/collect/prometheus/make/main.go`).
+//! (`testdata/decode/prometheus/make/main.go`).
 
 use codecs::prometheus::STALE_MARKER;
 use model::SampleValue;
@@ -8,8 +8,8 @@ use model::selector::kind_name;
 use super::*;
 use crate::series_sink::VecSeriesSink;
 
-const V1: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v1.snappy");
-const V2: &[u8] = include_bytes!("../../../../testdata/collect/prometheus/write_v2.snappy");
+const V1: &[u8] = include_bytes!("../../../../testdata/decode/prometheus/write_v1.snappy");
+const V2: &[u8] = include_bytes!("../../../../testdata/decode/prometheus/write_v2.snappy");
 
 /// A length-delimited field.
 fn bytes(number: u8, content: &[u8]) -> Vec<u8> {
@@ -105,12 +105,12 @@ fn prometheus_requests_are_read() {
         (
             RemoteWriteVersion::V1,
             V1,
-            include_str!("../../../../testdata/collect/prometheus/write_v1.txt"),
+            include_str!("../../../../testdata/decode/prometheus/write_v1.txt"),
         ),
         (
             RemoteWriteVersion::V2,
             V2,
-            include_str!("../../../../testdata/collect/prometheus/write_v2.txt"),
+            include_str!("../../../../testdata/decode/prometheus/write_v2.txt"),
         ),
     ] {
         let expected: Vec<&str> = expected.lines().collect();

@@ -61,7 +61,7 @@ fn seeds() -> Vec<Vec<u8>> {
             }
         }
     }
-    for path in files(&root().join("testdata/collect/prometheus")) {
+    for path in files(&root().join("testdata/decode/prometheus")) {
         if path.extension().is_some_and(|end| end == "snappy" || end == "pb") {
             seeds.push(fs::read(path).unwrap());
         }

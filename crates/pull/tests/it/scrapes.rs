@@ -100,7 +100,7 @@ fn gzip_is_decompressed() {
 
 #[test]
 fn protobuf_scrape_stores_native_histograms() {
-    let page = include_bytes!("../../../../testdata/collect/prometheus/scrape.pb");
+    let page = include_bytes!("../../../../testdata/decode/prometheus/scrape.pb");
     let headers = "content-type: application/vnd.google.protobuf; \
                    proto=io.prometheus.client.MetricFamily; encoding=delimited\r\n";
     let bytes = http_response("200 OK", headers, page);

@@ -2,8 +2,8 @@
 // github.com/prometheus/prometheus v0.315.0, client_golang v1.24.1. It needs the modules that bench/peers/prometheus
 // names:
 //
-//	cp testdata/collect/prometheus/make/main.go bench/peers/prometheus/make_requests.go
-//	cd bench/peers/prometheus && go run make_requests.go ../../../testdata/collect/prometheus
+//	cp testdata/decode/prometheus/make/main.go bench/peers/prometheus/make_requests.go
+//	cd bench/peers/prometheus && go run make_requests.go ../../../testdata/decode/prometheus
 package main
 
 import (
