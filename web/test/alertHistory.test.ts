@@ -4,6 +4,7 @@ import { toRows } from "../src/lib/alertHistory";
 import { exact } from "../src/lib/distribution";
 import { isAlertOf } from "../src/lib/firingAlerts.svelte";
 import {
+  describeFiring,
   isPromqlSelector,
   promqlThreshold,
   ruleExpression,
@@ -127,4 +128,10 @@ test("an alert is of a row whose metric its rule reads", () => {
   expect(isAlertOf(alert, { name: "late", labels: {} })).toBe(false);
   const quoted = { query: '{"http.duration"} > 1', labels: {} };
   expect(isAlertOf(quoted, { name: "http.duration", labels: {} })).toBe(true);
+});
+
+test("a duration that was read in few steps is approximate", () => {
+  expect(describeFiring(0, 0, 60_000)).toBe("pending only");
+  expect(describeFiring(1, 240_000, 240_000)).toBe("fired once, about 4 min");
+  expect(describeFiring(2, 7_200_000, 60_000)).toBe("fired 2 times, 2 h");
 });

@@ -154,8 +154,12 @@ export async function fetchProgress(signal: AbortSignal): Promise<string> {
   return `${count(evaluations)} of ${count(total)} evaluations`;
 }
 
-/** `fired 2 times, 5 min`. */
-export function describeFiring(fired: number, firingMs: number): string {
+/** Share of a duration that the steps in which it was read may be wrong by, without saying so. */
+const EXACT_SHARE = 0.1;
+
+/** `fired 2 times, about 5 min`; `step` is the time between two looks, in milliseconds. */
+export function describeFiring(fired: number, firingMs: number, step: number): string {
   if (fired === 0) return "pending only";
-  return `fired ${fired === 1 ? "once" : `${fired} times`}, ${formatDuration(firingMs)}`;
+  const about = fired * step > EXACT_SHARE * firingMs ? "about " : "";
+  return `fired ${fired === 1 ? "once" : `${fired} times`}, ${about}${formatDuration(firingMs)}`;
 }
