@@ -26,12 +26,13 @@ import tempfile
 import time
 import urllib.request
 
+from server_url import server_url
+
 MINUTE_NS = 60_000_000_000
 DAY_NS = 1440 * MINUTE_NS
 PATTERN_MINUTES = 60
 # The data goes on while the overview is measured.
 FUTURE_MINUTES = 45
-START_TIMEOUT_S = 60
 LINE = re.compile(r'(\{"metric":"[^"]*","labels":\{)(.*?\},)"start_ns":(\d+),"end_ns":\d+,(.*)')
 SETTINGS = """[http]
 listen = ["127.0.0.1:0"]
@@ -95,16 +96,6 @@ def starts():
         end = now - day * DAY_NS
         yield from range(end - PATTERN_MINUTES * MINUTE_NS, end, MINUTE_NS)
     yield from range(now // DAY_NS * DAY_NS, now + FUTURE_MINUTES * MINUTE_NS, MINUTE_NS)
-
-
-def server_url(log):
-    for _ in range(START_TIMEOUT_S * 5):
-        with open(log) as lines:
-            found = re.search(r"HTTP and OTLP at (http://127\.0\.0\.1:\d+)", lines.read())
-        if found:
-            return found[1]
-        time.sleep(0.2)
-    raise TimeoutError("the server does not start")
 
 
 def measure(options, pid, url):

@@ -22,7 +22,8 @@ import tempfile
 import time
 import urllib.request
 
-START_TIMEOUT_S = 60
+from server_url import server_url
+
 # Rows per request.
 CHUNK_ROWS = 20_000
 LINE = re.compile(r'(\{"metric":")[^"]*(","labels":\{).*?\},"start_ns":\d+,"end_ns":\d+,(.*)')
@@ -84,16 +85,6 @@ def histogram_row(options, dir):
     subprocess.run([options.binary, "gen", "http", *size, "--out", pattern], check=True)
     with open(pattern) as lines:
         return LINE.match(next(lines)).groups()
-
-
-def server_url(log):
-    for _ in range(START_TIMEOUT_S * 5):
-        with open(log) as lines:
-            found = re.search(r"HTTP and OTLP at (http://127\.0\.0\.1:\d+)", lines.read())
-        if found:
-            return found[1]
-        time.sleep(0.2)
-    raise TimeoutError("the server does not start")
 
 
 def send(options, url, row, start_ns):

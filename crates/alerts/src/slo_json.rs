@@ -6,7 +6,8 @@ use role::json::statistics::{bracket, statistic};
 use role::json::{integer, number};
 use rules::AlertState;
 use rules::slo::{
-    BudgetStatus, BurnState, DayReport, Events, Indicator, Slo, SloPoint, SloReport, SloSummary,
+    BudgetStatus, BurnState, DayReport, EventTotals, Indicator, Slo, SloPoint, SloReport,
+    SloSummary,
 };
 
 use crate::alert_board::BoardState;
@@ -169,7 +170,7 @@ fn alerts_json(name: &str, board: &BoardState) -> Json {
     ])
 }
 
-fn events_json(events: &Events) -> Json {
+fn events_json(events: &EventTotals) -> Json {
     Object(vec![("bad", bracket(events.bad)), ("total", number(events.total))])
 }
 

@@ -31,7 +31,7 @@ pub use burn_window::BurnWindow;
 pub use decode::Quantity;
 pub use draft::{CorrectionDraft, SloDraft, SloProblem};
 pub use event_reader::{EventReader, SloError};
-pub use events::{EventSlot, Events, SlotEvents};
+pub use events::{EventSlot, EventTotals, SlotEvents};
 pub use openslo::parse_openslo;
 pub use period::{CalendarUnit, Period};
 pub use report::{

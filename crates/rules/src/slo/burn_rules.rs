@@ -6,7 +6,7 @@
 use query::promql::parse_duration;
 use store::{HOUR, MINUTE, SECOND};
 
-use super::burn_window::{LengthText, short};
+use super::burn_window::{WindowLengthText, short};
 use super::{BurnWindow, Indicator, Quantity, Slo};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::yaml::FilePosition;
@@ -57,8 +57,8 @@ impl Slo {
             "More than {} % of the events of the last {} and of the last {} are bad. {} Factor: \
              {}. Objective: {} % in {}.",
             short(factor * budget * 100.0),
-            LengthText(window.long_ns),
-            LengthText(window.short_ns()),
+            WindowLengthText(window.long_ns),
+            WindowLengthText(window.short_ns()),
             plain(&self.indicator.bad_text()),
             window.formula(&self.period),
             short(self.objective.share() * 100.0),

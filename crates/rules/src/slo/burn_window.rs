@@ -53,7 +53,7 @@ impl BurnWindow {
     pub fn formula(&self, period: &Period) -> String {
         let days = period.nominal_ns() as f64 / DAY as f64;
         let (percent, factor) = (self.budget_share * 100.0, self.factor(period));
-        format!("{percent} % × {days} d / {} = {}", LengthText(self.long_ns), short(factor))
+        format!("{percent} % × {days} d / {} = {}", WindowLengthText(self.long_ns), short(factor))
     }
 
     /// Whether the window alerts before the budget would last.
@@ -84,9 +84,9 @@ pub(super) fn short(number: f64) -> String {
 }
 
 /// Duration of whole minutes, hours or days.
-pub(super) struct LengthText(pub(super) i64);
+pub(super) struct WindowLengthText(pub(super) i64);
 
-impl fmt::Display for LengthText {
+impl fmt::Display for WindowLengthText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             days if days % DAY == 0 => write!(f, "{} d", days / DAY),

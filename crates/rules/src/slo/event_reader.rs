@@ -13,7 +13,7 @@ use query::{
     Stream, execute, promql,
 };
 
-use super::events::{EventSlot, Events, SlotEvents};
+use super::events::{EventSlot, EventTotals, SlotEvents};
 use super::{Indicator, Quantity};
 
 const MILLISECOND: i64 = 1_000_000;
@@ -130,7 +130,7 @@ impl EventReader<'_> {
         label: &str,
         range: &Range<i64>,
         limit: f64,
-    ) -> Result<Vec<Events>, SloError> {
+    ) -> Result<Vec<EventTotals>, SloError> {
         let Indicator::Threshold { selector, .. } = indicator else { return Ok(Vec::new()) };
         let end = range.end - range.end.rem_euclid(MILLISECOND);
         let length = (end - range.start) / MILLISECOND * MILLISECOND;
@@ -244,7 +244,7 @@ fn ratio(part: Option<f64>, is_good: bool, total: Option<f64>) -> SlotEvents {
         (None, true) => return SlotEvents::Empty,
     };
     let bad = Bracket::exact(bad.clamp(0.0, total.max(0.0)));
-    SlotEvents::Counts(Events { bad, total })
+    SlotEvents::Counts(EventTotals { bad, total })
 }
 
 impl Indicator {
@@ -293,8 +293,9 @@ mod tests {
 
     #[test]
     fn missing_good_events_are_unknown_and_missing_bad_ones_are_none() {
-        let counts =
-            |bad: f64, total: f64| SlotEvents::Counts(Events { bad: Bracket::exact(bad), total });
+        let counts = |bad: f64, total: f64| {
+            SlotEvents::Counts(EventTotals { bad: Bracket::exact(bad), total })
+        };
         assert_eq!(ratio(Some(90.0), true, Some(100.0)), counts(10.0, 100.0));
         assert_eq!(ratio(Some(10.0), false, Some(100.0)), counts(10.0, 100.0));
         assert_eq!(ratio(None, false, Some(100.0)), counts(0.0, 100.0));

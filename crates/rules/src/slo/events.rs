@@ -6,7 +6,7 @@ use super::{Objective, SloError};
 
 /// Events of a time range.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Events {
+pub struct EventTotals {
     /// Bad ones, with bounds that contain the true number.
     pub bad: Bracket,
     /// All.
@@ -21,7 +21,7 @@ pub enum SlotEvents {
     /// A distribution.
     Values(Mixture),
     /// Counts.
-    Counts(Events),
+    Counts(EventTotals),
 }
 
 /// Events of a time range: start exclusive, end inclusive.
@@ -55,28 +55,28 @@ impl SlotEvents {
     }
 
     /// Counts; `limit` is the largest good value, in the unit of the distribution.
-    pub fn count(&self, limit: f64) -> Events {
+    pub fn count(&self, limit: f64) -> EventTotals {
         match self {
-            SlotEvents::Empty => Events::NONE,
+            SlotEvents::Empty => EventTotals::NONE,
             SlotEvents::Counts(events) => *events,
             SlotEvents::Values(values) => {
                 let Bracket { lower, estimate, upper } =
                     values.count_above(limit, LimitInclusion::Exclusive);
                 let bad =
                     Bracket { lower: lower as f64, estimate: estimate as f64, upper: upper as f64 };
-                Events { bad, total: values.count() as f64 }
+                EventTotals { bad, total: values.count() as f64 }
             }
         }
     }
 }
 
-impl Events {
+impl EventTotals {
     /// No events.
-    pub const NONE: Events =
-        Events { bad: Bracket { lower: 0.0, estimate: 0.0, upper: 0.0 }, total: 0.0 };
+    pub const NONE: EventTotals =
+        EventTotals { bad: Bracket { lower: 0.0, estimate: 0.0, upper: 0.0 }, total: 0.0 };
 
     /// Adds the events of another time range.
-    pub fn add(&mut self, other: &Events) {
+    pub fn add(&mut self, other: &EventTotals) {
         self.bad.lower += other.bad.lower;
         self.bad.estimate += other.bad.estimate;
         self.bad.upper += other.bad.upper;
@@ -84,13 +84,13 @@ impl Events {
     }
 
     /// Difference to a part of these events.
-    pub(super) fn without(&self, part: &Events) -> Events {
+    pub(super) fn without(&self, part: &EventTotals) -> EventTotals {
         let bad = Bracket {
             lower: self.bad.lower - part.bad.lower,
             estimate: self.bad.estimate - part.bad.estimate,
             upper: self.bad.upper - part.bad.upper,
         };
-        Events { bad, total: self.total - part.total }
+        EventTotals { bad, total: self.total - part.total }
     }
 
     /// Share of good events; `None` without events.
@@ -134,8 +134,8 @@ impl Events {
 mod tests {
     use super::*;
 
-    fn events(bad: f64, total: f64) -> Events {
-        Events { bad: Bracket::exact(bad), total }
+    fn events(bad: f64, total: f64) -> EventTotals {
+        EventTotals { bad: Bracket::exact(bad), total }
     }
 
     #[test]
@@ -147,15 +147,15 @@ mod tests {
         assert_eq!(month.attained(), Some(Bracket::exact(0.9997)));
         let overspent = events(2500.0, 1_000_000.0).remaining(objective).unwrap();
         assert_eq!(overspent.estimate, -1.5);
-        assert_eq!(Events::NONE.remaining(objective), None);
-        assert_eq!(Events::NONE.attained(), None);
+        assert_eq!(EventTotals::NONE.remaining(objective), None);
+        assert_eq!(EventTotals::NONE.attained(), None);
     }
 
     #[test]
     fn bounds_of_bad_events_are_bounds_of_the_budget() {
         let objective = Objective::parse("99%").unwrap();
         let bad = Bracket { lower: 1.0, estimate: 4.0, upper: 10.0 };
-        let found = Events { bad, total: 1000.0 }.remaining(objective).unwrap();
+        let found = EventTotals { bad, total: 1000.0 }.remaining(objective).unwrap();
         let rounded = found.map(|share| (share * 1e9).round() / 1e9);
         assert_eq!(rounded, Bracket { lower: 0.0, estimate: 0.6, upper: 0.9 });
     }

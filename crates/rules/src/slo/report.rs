@@ -12,7 +12,7 @@ use store::{DAY, HOUR};
 
 use super::budget::{AttainedCurve, BudgetStatus};
 use super::event_reader::{EventReader, SlotRead};
-use super::events::{EventSlot, Events, SlotEvents};
+use super::events::{EventSlot, EventTotals, SlotEvents};
 use super::period::day_around;
 use super::{BurnWindow, Period, Slo, SloError};
 
@@ -31,9 +31,9 @@ pub struct SloSummary {
     /// Period until now.
     pub period: Range<i64>,
     /// Events that count.
-    pub events: Events,
+    pub events: EventTotals,
     /// Events of the whole period, with those that corrections take out.
-    pub uncorrected: Events,
+    pub uncorrected: EventTotals,
     /// Share of good events.
     pub attained: Option<Bracket>,
     /// Share of the budget that is left.
@@ -43,7 +43,7 @@ pub struct SloSummary {
     /// State.
     pub state: BudgetStatus,
     /// Events of the last hour.
-    pub recent: Events,
+    pub recent: EventTotals,
     /// Time of known gaps in nanoseconds.
     pub missing_ns: i64,
     /// Unit of the values.
@@ -73,7 +73,7 @@ pub struct SloPoint {
     /// Share that was left; `None` without events.
     pub remaining: Option<Bracket>,
     /// Events since the point before.
-    pub events: Events,
+    pub events: EventTotals,
     /// Whether data is known to be missing since the point before.
     pub has_gap: bool,
 }
@@ -86,7 +86,7 @@ pub struct DayReport {
     /// End.
     pub end_ns: i64,
     /// Events that count.
-    pub events: Events,
+    pub events: EventTotals,
     /// Time of known gaps in nanoseconds.
     pub missing_ns: i64,
     /// Time that corrections take out, in nanoseconds.
@@ -211,7 +211,7 @@ impl EventReader<'_> {
         let (long, short) = (events(window.long_ns)?, events(window.short_ns())?);
         let factor = window.factor(&slo.period);
         let rule = BurnRule { factor, budget: slo.objective.budget() };
-        let of = |events: Events| WindowEvents { bad: events.bad, total: events.total };
+        let of = |events: EventTotals| WindowEvents { bad: events.bad, total: events.total };
         Ok(BurnState {
             window: *window,
             factor,
@@ -239,7 +239,7 @@ impl EventReader<'_> {
         }
         let Some(label) = &slo.user_label else { return Ok(None) };
         let users = self.by_label(&slo.indicator, label, &summary.period, summary.limit)?;
-        let with = |bad: fn(&Events) -> f64| {
+        let with = |bad: fn(&EventTotals) -> f64| {
             users.iter().filter(|events| bad(events) >= 1.0).count() as f64
         };
         let affected = Bracket {
@@ -283,8 +283,8 @@ fn slot_length(period: &Period, range_ns: i64) -> i64 {
     if range_ns / HOUR <= hours_max { HOUR } else { DAY }
 }
 
-fn sum(slots: &[EventSlot], limit: f64) -> Events {
-    let mut all = Events::NONE;
+fn sum(slots: &[EventSlot], limit: f64) -> EventTotals {
+    let mut all = EventTotals::NONE;
     slots.iter().for_each(|slot| all.add(&slot.events.count(limit)));
     all
 }
@@ -298,7 +298,7 @@ struct SlotCourse {
 impl SlotCourse {
     fn points(&self, slo: &Slo, range: ReportRange, limit: f64) -> Vec<SloPoint> {
         // Sums up to each slot: a window is the difference of two.
-        let mut sums = vec![Events::NONE];
+        let mut sums = vec![EventTotals::NONE];
         for slot in &self.slots {
             let mut all = sums[sums.len() - 1];
             all.add(&slot.events.count(limit));
@@ -340,7 +340,7 @@ impl SlotCourse {
                 days.push(DayReport {
                     start_ns: day.start,
                     end_ns: day.end,
-                    events: Events::NONE,
+                    events: EventTotals::NONE,
                     missing_ns: missing_ns(&self.gaps, &inside),
                     corrected_ns: corrected.iter().map(|range| range.end - range.start).sum(),
                 });

@@ -8,7 +8,7 @@ use hist::{Histogram, Scheme};
 use model::{BatchWriter, Gap, Sample, SampleValue, Series, SeriesKind};
 use query::{Settings, StoreSource};
 use rules::SourceEvaluator;
-use rules::slo::{EventReader, Events, Quantity, ReportRange, Slo, SloDraft, SloReport};
+use rules::slo::{EventReader, EventTotals, Quantity, ReportRange, Slo, SloDraft, SloReport};
 use rules::{OverlayEvaluator as _, SampleOverlay};
 use store::{DAY, HOUR, MINUTE, SECOND, Store};
 
@@ -142,7 +142,7 @@ fn slo(change: impl FnOnce(&mut SloDraft)) -> Slo {
 }
 
 #[track_caller]
-fn check(events: &Events, truth: (f64, f64), what: &str) {
+fn check(events: &EventTotals, truth: (f64, f64), what: &str) {
     let (bad, total) = truth;
     assert_eq!(events.total, total, "{what}");
     assert!(events.bad.contains(bad), "{what}: {bad} is not in {:?}", events.bad);
