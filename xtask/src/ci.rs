@@ -31,8 +31,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 }
 
 /// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
-/// then parts that others depend on.
-const PARTS: [CiPart; 15] = [
+/// then what compiles beside the workspace, then long parts that need the workspace's build.
+const PARTS: [CiPart; 16] = [
     CiPart { name: "fmt", description: "rustfmt finds nothing to change", run: fmt, ..NO_PART },
     CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
     CiPart {
@@ -63,6 +63,13 @@ const PARTS: [CiPart; 15] = [
         ..NO_PART
     },
     CiPart {
+        name: "fuzzer",
+        description: "the fuzzer compiles (nightly)",
+        run: compile_fuzzer,
+        ..NO_PART
+    },
+    CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
+    CiPart {
         name: "test",
         description: "unit, property, golden tests; facts about the tree",
         dependencies: &["build"],
@@ -70,9 +77,16 @@ const PARTS: [CiPart; 15] = [
         ..NO_PART
     },
     CiPart {
+        name: "browser",
+        description: "browser tests of the web UI",
+        dependencies: &["build"],
+        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
+        ..NO_PART
+    },
+    CiPart {
         name: "fuzz",
         description: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
-        dependencies: &["build"],
+        dependencies: &["build", "fuzzer"],
         run: fuzz_short,
         ..NO_PART
     },
@@ -81,13 +95,6 @@ const PARTS: [CiPart; 15] = [
         description: "third-party client libraries",
         dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
-        ..NO_PART
-    },
-    CiPart {
-        name: "browser",
-        description: "browser tests of the web UI",
-        dependencies: &["build"],
-        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..NO_PART
     },
     CiPart {
@@ -111,7 +118,6 @@ const PARTS: [CiPart; 15] = [
         run: conformance::compare_with_prometheus,
         ..NO_PART
     },
-    CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
     CiPart {
         name: "timing",
         description: "tests that measure time, one program at a time",
@@ -146,6 +152,10 @@ fn fmt(log: &PartLog) -> Result<PartOutcome> {
 
 fn loom_bounded(log: &PartLog) -> Result<PartOutcome> {
     loom::run(log, Some(LOOM_PREEMPTIONS))
+}
+
+fn compile_fuzzer(log: &PartLog) -> Result<PartOutcome> {
+    fuzz::compile(log, fuzz::FuzzScope::Decoders)
 }
 
 fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {

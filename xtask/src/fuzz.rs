@@ -97,6 +97,16 @@ pub(crate) enum FuzzScope {
     All,
 }
 
+/// Compiles the fuzzer of a run that follows. It takes long and needs nothing of the workspace's
+/// build, so both can run at once.
+pub(crate) fn compile(log: &PartLog, scope: FuzzScope) -> Result<PartOutcome> {
+    if let Err(reason) = prepare(log) {
+        return Ok(PartOutcome::Skipped(format!("{reason:#}")));
+    }
+    Fuzzer::build(log, scope)?;
+    Ok(PartOutcome::Passed)
+}
+
 /// Runs every target, even after a failure.
 pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Result<PartOutcome> {
     let seconds = seconds(seconds_default)?;
