@@ -27,7 +27,7 @@ pub(crate) fn run_stub(how: &str) -> Result<()> {
     std::thread::spawn(move || {
         // One minute: a tool that does not start sends nothing.
         for _ in 0..300_000 {
-            if watched.accepted() > 0 {
+            if watched.received() > 0 {
                 break;
             }
             std::thread::sleep(Duration::from_micros(200));

@@ -36,7 +36,7 @@ impl SampleWriter {
         self.producer.get_or_init(|| {
             let producer = self.intake.producer(RULES_PRODUCER);
             // Rules may have nothing to write for hours.
-            producer.disable_silence_monitor();
+            producer.disable_absence_monitor();
             producer
         })
     }

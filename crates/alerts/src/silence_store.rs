@@ -193,7 +193,7 @@ fn expire(silence: &mut Silence, now_ns: i64) {
     silence.updated_ns = now_ns;
 }
 
-fn has_same_target(old: &Silence, new: &Silence) -> bool {
+fn has_same_matchers(old: &Silence, new: &Silence) -> bool {
     let texts = |silence: &Silence| -> Vec<String> {
         let mut texts: Vec<String> = silence.matchers.iter().map(ToString::to_string).collect();
         texts.sort();
@@ -206,7 +206,7 @@ fn has_same_target(old: &Silence, new: &Silence) -> bool {
 }
 
 fn is_same(old: &Silence, new: &Silence) -> bool {
-    has_same_target(old, new)
+    has_same_matchers(old, new)
         && (old.starts_ns, old.ends_ns) == (new.starts_ns, new.ends_ns)
         && (&old.created_by, &old.comment) == (&new.created_by, &new.comment)
         && old.annotations == new.annotations
@@ -214,7 +214,7 @@ fn is_same(old: &Silence, new: &Silence) -> bool {
 
 /// Whether a silence is changed in place (Alertmanager: `silence.go`, `canUpdate`).
 fn can_update(old: &Silence, new: &Silence, now_ns: i64) -> bool {
-    if !has_same_target(old, new) || old.ends_ns <= now_ns {
+    if !has_same_matchers(old, new) || old.ends_ns <= now_ns {
         return false;
     }
     match old.starts_ns <= now_ns {

@@ -219,7 +219,7 @@ impl StreamWatcher {
     fn append(&self, change: &StreamChange) -> Result<(), intake::Error> {
         let producer = self.intake.producer(PRODUCER);
         // Nothing may change for months.
-        producer.disable_silence_monitor();
+        producer.disable_absence_monitor();
         let (series, sample) = change.sample();
         let series = series.validate()?;
         let mut writer = self.intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);

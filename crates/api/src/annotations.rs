@@ -193,7 +193,7 @@ async fn add(
     let supervisor = context.intake.supervisor().clone();
     let appended = blocking(&supervisor, move || {
         let producer = intake.producer("annotations");
-        producer.disable_silence_monitor();
+        producer.disable_absence_monitor();
         let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
         writer.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
         writer.sample(&sample)?;

@@ -25,7 +25,7 @@ pub(crate) use decompress::decompress_zstd;
 
 /// All formats: a format is added by its file and its row.
 pub(crate) const FORMATS: &[IngestFormatRow] = &[
-    IngestFormatRow::of::<record::RecordFormat>(),
+    IngestFormatRow::of::<record::NumbersFormat>(),
     IngestFormatRow::of::<httptrap::HttpTrapFormat>(),
     IngestFormatRow::of::<hlog::HlogFormat>(),
     IngestFormatRow::of::<otlp::OtlpFormat>(),

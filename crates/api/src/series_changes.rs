@@ -357,7 +357,7 @@ fn copy_rows(
     new: &Series,
 ) -> Result<u64, ApiError> {
     let producer = intake.producer(PRODUCER);
-    producer.disable_silence_monitor();
+    producer.disable_absence_monitor();
     let failed = |error: &dyn std::fmt::Display| {
         ApiError::Internal(format!("cannot rename {}: {error}; nothing was deleted", old.series))
     };

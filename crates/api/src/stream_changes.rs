@@ -127,7 +127,7 @@ async fn accept(
             let (series, sample) = acceptance.sample(&change.id());
             let series = series.validate().map_err(|error| internal(&error))?;
             let producer = intake.producer("changes");
-            producer.disable_silence_monitor();
+            producer.disable_absence_monitor();
             let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
             let added = writer.series(&series.canonical_key(), &mut || Ok(series.clone()));
             added.and_then(|()| writer.sample(&sample)).map_err(|error| internal(&error))?;

@@ -19,7 +19,7 @@ const BASELINE: usize = 32;
 /// `include/linux/timex.h`).
 const SLEW_MAX: f64 = 500e-6;
 /// Nanoseconds per tick: 10 GHz to 500 MHz. No CPU counter is outside this range.
-const RATES: std::ops::RangeInclusive<f64> = 0.1..=2.0;
+const NS_PER_TICK: std::ops::RangeInclusive<f64> = 0.1..=2.0;
 /// Maximum change of a slewed clock's rate between two comparisons: from one slew limit to the
 /// other.
 const RATE_CHANGE_MAX: f64 = 2.0 * SLEW_MAX;
@@ -60,8 +60,8 @@ impl ClockComparison {
 /// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ComparisonOutcome {
-    /// Too few comparisons for a segment.
-    Wait,
+    /// Too few comparisons, a jump of the counter, or a next segment that exists already.
+    NoSegment,
     /// A new segment to publish.
     Publish(ClockSegment),
     /// The current segment with a larger error bound, because its error exceeded the bound.
@@ -145,11 +145,11 @@ impl CounterCalibration {
         while self.history.len() > BASELINE {
             self.history.pop_front();
         }
-        let Some((rate, rate_error)) = self.rate() else { return ComparisonOutcome::Wait };
-        if !RATES.contains(&rate) {
+        let Some((rate, rate_error)) = self.rate() else { return ComparisonOutcome::NoSegment };
+        if !NS_PER_TICK.contains(&rate) {
             // The counter jumped between the first two comparisons.
             self.record_discontinuity();
-            return ComparisonOutcome::Wait;
+            return ComparisonOutcome::NoSegment;
         }
         self.prune_inconsistent(rate);
         let error = rate_error + WANDER + if is_disciplined { RATE_CHANGE_MAX } else { 0.0 };
@@ -162,7 +162,7 @@ impl CounterCalibration {
         } else {
             self.fresh_segment(&comparison, rate, error, ticks)
         };
-        let Some(next) = next else { return ComparisonOutcome::Wait };
+        let Some(next) = next else { return ComparisonOutcome::NoSegment };
         self.is_error_widened = false;
         self.previous = std::mem::replace(&mut self.segment, next);
         ComparisonOutcome::Publish(next)
@@ -217,7 +217,7 @@ impl CounterCalibration {
     }
 
     /// Whether a segment is valid at a tick.
-    pub(crate) fn is_published(&self, tick: u64) -> bool {
+    pub(crate) fn has_valid_segment(&self, tick: u64) -> bool {
         self.valid_segment(tick).is_some()
     }
 

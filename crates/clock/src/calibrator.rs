@@ -138,7 +138,7 @@ impl Calibrator {
         self.last_comparison_ns = now_ns;
         self.status.comparisons += 1;
         self.status.is_disciplined = machine.is_disciplined();
-        if !self.calibration.is_published(comparison.tick) {
+        if !self.calibration.has_valid_segment(comparison.tick) {
             // Short segments first, also after a pause, so that an error is slewed soon.
             self.segments_published = 0;
         }
@@ -172,7 +172,7 @@ impl Calibrator {
         outcome: ComparisonOutcome,
     ) -> u64 {
         match outcome {
-            ComparisonOutcome::Wait => FIRST_SEGMENTS_NS[0] / 2,
+            ComparisonOutcome::NoSegment => FIRST_SEGMENTS_NS[0] / 2,
             ComparisonOutcome::WidenError(line) => {
                 lines.publish(&line);
                 FIRST_SEGMENTS_NS[0] / 2

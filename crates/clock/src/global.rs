@@ -21,7 +21,7 @@ use crate::counter;
 use crate::machine::{MachineClocks, SystemClocks, system_ns};
 use crate::reading::{self, BoundedTime};
 use crate::status::ClockStatus;
-use crate::stopwatch::{LAST_RATE, RATE};
+use crate::stopwatch::{LAST_SCALED_PERIOD, SCALED_PERIOD};
 use crate::wall::{WallOffset, WallTime};
 
 static SEGMENTS: SegmentSeqlock = SegmentSeqlock::new();
@@ -277,9 +277,9 @@ fn keep_lines() -> Infallible {
 fn publish(calibrator: &Calibrator) {
     let rate = calibrator.rate();
     if rate > 0 {
-        LAST_RATE.store(rate, Ordering::Relaxed);
+        LAST_SCALED_PERIOD.store(rate, Ordering::Relaxed);
     }
-    RATE.store(rate, Ordering::Relaxed);
+    SCALED_PERIOD.store(rate, Ordering::Relaxed);
     // A concurrent reader gets the previous status.
     if let Ok(mut guard) = STATUS.try_lock() {
         *guard = Some(calibrator.status().clone());

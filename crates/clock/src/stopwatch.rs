@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::{clock_segment, counter, global};
 
 /// Nanoseconds per tick times 2^40, as last measured; 0 while the counter is not used.
-pub(crate) static RATE: AtomicU64 = AtomicU64::new(0);
-/// `RATE` without its zeros: a measurement that started with the counter ends with it.
-pub(crate) static LAST_RATE: AtomicU64 = AtomicU64::new(0);
+pub(crate) static SCALED_PERIOD: AtomicU64 = AtomicU64::new(0);
+/// `SCALED_PERIOD` without its zeros: a measurement that started with the counter ends with it.
+pub(crate) static LAST_SCALED_PERIOD: AtomicU64 = AtomicU64::new(0);
 
 /// Stopwatch on the raw CPU counter, the cheapest way to measure a duration.
 ///
@@ -27,7 +27,7 @@ impl Stopwatch {
     /// Starts a stopwatch.
     #[inline]
     pub fn start() -> Stopwatch {
-        match RATE.load(Ordering::Relaxed) {
+        match SCALED_PERIOD.load(Ordering::Relaxed) {
             0 => Stopwatch { start: system_ns() | SYSTEM_FLAG },
             _ => Stopwatch { start: counter::relaxed() },
         }
@@ -38,7 +38,7 @@ impl Stopwatch {
     pub fn elapsed_ns(&self) -> u64 {
         if self.start & SYSTEM_FLAG == 0 {
             let ticks = counter::relaxed().saturating_sub(self.start);
-            clock_segment::ticks_to_ns(ticks, LAST_RATE.load(Ordering::Relaxed))
+            clock_segment::ticks_to_ns(ticks, LAST_SCALED_PERIOD.load(Ordering::Relaxed))
         } else {
             system_ns().saturating_sub(self.start & !SYSTEM_FLAG)
         }

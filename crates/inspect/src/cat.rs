@@ -4,7 +4,7 @@
 use render::json::Json::{self, Integer, List, Null, Object, Text};
 use render::json::statistics::{bracket, fields as bracket_fields, labels, statistic};
 use render::json::{integer, number};
-use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
+use shm::snapshot::{MetricValue, NumericValue, ProcessSeries};
 
 use crate::find::MatchedProcess;
 use crate::metric_patterns::MetricPatterns;
@@ -18,7 +18,7 @@ const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
 /// Heading, and a table of the selected metrics.
 pub fn to_text(
     process: &MatchedProcess,
-    metrics: &[ProcessMetric],
+    metrics: &[ProcessSeries],
     patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
@@ -34,12 +34,12 @@ pub fn to_text(
 /// Selected metrics as JSON.
 pub fn to_json(
     process: &MatchedProcess,
-    metrics: &[ProcessMetric],
+    metrics: &[ProcessSeries],
     patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
-    let patterns = metrics.iter().enumerate().filter(|(_, metric)| patterns.matches(metric));
-    let series = patterns.map(|(at, _)| metric_json(metrics, at, as_of));
+    let matched = metrics.iter().enumerate().filter(|(_, metric)| patterns.matches(metric));
+    let series = matched.map(|(at, _)| metric_json(metrics, at, as_of));
     let document = Object(vec![
         ("schema", integer(SCHEMA)),
         ("process", process_json(process)),
@@ -69,7 +69,7 @@ fn process_json(process: &MatchedProcess) -> Json {
     ])
 }
 
-fn metric_json(metrics: &[ProcessMetric], at: usize, as_of: &ReferenceTime) -> Json {
+fn metric_json(metrics: &[ProcessSeries], at: usize, as_of: &ReferenceTime) -> Json {
     let metric = &metrics[at];
     let related = metric.related_metric.and_then(|index| metrics.get(index));
     let names = metric.labels.iter().map(|(name, value)| (&name[..], &value[..]));

@@ -2,13 +2,13 @@
 //! request.
 
 use shm::MetricRole;
-use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
+use shm::snapshot::{MetricValue, NumericValue, ProcessSeries};
 
 use crate::values;
 use render::value_formatter::{count, share};
 
 /// Remark on a metric, derived from its related metrics; empty if there is none.
-pub(crate) fn derived_remark(metrics: &[ProcessMetric], at: usize) -> String {
+pub(crate) fn derived_remark(metrics: &[ProcessSeries], at: usize) -> String {
     let Some(metric) = metrics.get(at) else { return String::new() };
     let Some(linked) = metric.related_metric.and_then(|link| metrics.get(link)) else {
         return String::new();
@@ -29,7 +29,7 @@ pub(crate) fn derived_remark(metrics: &[ProcessMetric], at: usize) -> String {
     }
 }
 
-fn utilisation(metric: &ProcessMetric, capacity: &ProcessMetric) -> Option<String> {
+fn utilisation(metric: &ProcessSeries, capacity: &ProcessSeries) -> Option<String> {
     let (MetricValue::Gauge(used) | MetricValue::Counter(used)) = metric.value else { return None };
     let (MetricValue::Gauge(most) | MetricValue::Counter(most)) = capacity.value else {
         return None;
@@ -43,7 +43,7 @@ fn utilisation(metric: &ProcessMetric, capacity: &ProcessMetric) -> Option<Strin
 }
 
 /// Hit ratio of a cache.
-fn hit_ratio(metrics: &[ProcessMetric], of: &ProcessMetric) -> String {
+fn hit_ratio(metrics: &[ProcessSeries], of: &ProcessSeries) -> String {
     let sum = |role: MetricRole| -> Option<u64> {
         let all = metrics
             .iter()
@@ -61,7 +61,7 @@ fn hit_ratio(metrics: &[ProcessMetric], of: &ProcessMetric) -> String {
     }
 }
 
-fn per_call(calls: &ProcessMetric, parent: &ProcessMetric) -> Option<String> {
+fn per_call(calls: &ProcessSeries, parent: &ProcessSeries) -> Option<String> {
     let (calls, parents) = (integer_value(calls)?, event_count(parent)?);
     if parents == 0 {
         return None;
@@ -69,7 +69,7 @@ fn per_call(calls: &ProcessMetric, parent: &ProcessMetric) -> Option<String> {
     Some(format!("{:.2} per {}", calls as f64 / parents as f64, values::series_name(parent)))
 }
 
-fn integer_value(metric: &ProcessMetric) -> Option<u64> {
+fn integer_value(metric: &ProcessSeries) -> Option<u64> {
     match metric.value {
         MetricValue::Counter(NumericValue::Unsigned(n)) => Some(n),
         MetricValue::Counter(NumericValue::Signed(n)) => n.try_into().ok(),
@@ -78,7 +78,7 @@ fn integer_value(metric: &ProcessMetric) -> Option<u64> {
 }
 
 /// Number of events of a metric.
-fn event_count(metric: &ProcessMetric) -> Option<u64> {
+fn event_count(metric: &ProcessSeries) -> Option<u64> {
     match &metric.value {
         MetricValue::Histogram(of) => Some(of.count()),
         MetricValue::InFlight(of) => Some(of.started),
@@ -95,9 +95,9 @@ mod tests {
         role: MetricRole,
         link: Option<usize>,
         value: MetricValue,
-    ) -> ProcessMetric {
+    ) -> ProcessSeries {
         let (labels, unit, help) = (Vec::new(), String::new(), String::new());
-        ProcessMetric { name: name.into(), labels, unit, help, role, related_metric: link, value }
+        ProcessSeries { name: name.into(), labels, unit, help, role, related_metric: link, value }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use render::table::format_table;
 use render::text::escape_control;
 use render::time::format_ns;
 use render::value_formatter::count;
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 
 use crate::find::MatchedProcess;
 use crate::reference_time::ReferenceTime;
@@ -29,7 +29,7 @@ pub fn compare(first: &mut MatchedProcess, second: &mut MatchedProcess) -> Resul
 /// Changes of a process within `over_ns`.
 pub fn interval_text(
     process: &MatchedProcess,
-    [before, after]: [&[ProcessMetric]; 2],
+    [before, after]: [&[ProcessSeries]; 2],
     over_ns: u64,
 ) -> String {
     let about = format!("{}, over {}\n", process.name(), format_ns(over_ns as f64));
@@ -46,12 +46,12 @@ fn plain_lines(text: &str) -> String {
 }
 
 /// Identity of a series: name and labels.
-fn series_key(metric: &ProcessMetric) -> (&str, &[(String, String)]) {
+fn series_key(metric: &ProcessSeries) -> (&str, &[(String, String)]) {
     (&metric.name, &metric.labels)
 }
 
-fn change_table(before: &[ProcessMetric], after: &[ProcessMetric], over_ns: Option<u64>) -> String {
-    let known: HashMap<_, &ProcessMetric> =
+fn change_table(before: &[ProcessSeries], after: &[ProcessSeries], over_ns: Option<u64>) -> String {
+    let known: HashMap<_, &ProcessSeries> =
         before.iter().map(|metric| (series_key(metric), metric)).collect();
     let (mut rows, mut distributions, mut unchanged) = (Vec::new(), Vec::new(), 0);
     for metric in after {
@@ -110,7 +110,7 @@ fn has_resets(rows: &[[String; 4]]) -> bool {
 fn distribution(
     name: String,
     when: &str,
-    metric: &ProcessMetric,
+    metric: &ProcessSeries,
     value: Option<&MetricValue>,
     over_ns: Option<u64>,
 ) -> [String; 7] {
@@ -124,11 +124,11 @@ fn distribution(
 }
 
 /// Compares two processes by the names of their metrics.
-fn compare_processes(processes: [&MatchedProcess; 2], metrics: [&[ProcessMetric]; 2]) -> String {
+fn compare_processes(processes: [&MatchedProcess; 2], metrics: [&[ProcessSeries]; 2]) -> String {
     let as_of = [0, 1].map(|at| ReferenceTime::for_process(processes[at], metrics[at]));
     let [a, b] = processes.map(MatchedProcess::name);
     let mut text = plain_lines(&format!("{a} and {b} are different processes: side by side\n"));
-    let second: HashMap<_, &ProcessMetric> =
+    let second: HashMap<_, &ProcessSeries> =
         metrics[1].iter().map(|metric| (series_key(metric), metric)).collect();
     let (mut rows, mut distributions) = (Vec::new(), Vec::new());
     let mut only = [0u64, metrics[1].len() as u64];

@@ -1,6 +1,6 @@
 //! Selection of metrics by name patterns with `*`.
 
-use shm::snapshot::ProcessMetric;
+use shm::snapshot::ProcessSeries;
 
 use crate::values;
 
@@ -15,7 +15,7 @@ impl MetricPatterns {
     }
 
     /// Whether a metric matches: by its name, or by name and labels as printed.
-    pub fn matches(&self, metric: &ProcessMetric) -> bool {
+    pub fn matches(&self, metric: &ProcessSeries) -> bool {
         let fits = |pattern: &String| {
             matches_glob(pattern, &metric.name)
                 || pattern.contains('{') && matches_glob(pattern, &values::series_name(metric))
@@ -24,7 +24,7 @@ impl MetricPatterns {
     }
 
     /// Message if no metric matches.
-    pub fn no_match_message(&self, process: &str, metrics: &[ProcessMetric]) -> String {
+    pub fn no_match_message(&self, process: &str, metrics: &[ProcessSeries]) -> String {
         const NAMES_MAX: usize = 20;
         let mut names: Vec<&str> = metrics.iter().map(|metric| &metric.name[..]).collect();
         names.sort_unstable();

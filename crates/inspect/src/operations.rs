@@ -1,6 +1,6 @@
 //! In-flight operations: collected from processes, sorted by age, grouped.
 
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 
 use crate::reference_time::ReferenceTime;
 use render::text::escape_control;
@@ -56,7 +56,7 @@ pub struct Operations {
 
 impl Operations {
     /// Adds the in-flight operations of a process.
-    pub(crate) fn add(&mut self, process: &str, metrics: &[ProcessMetric], as_of: &ReferenceTime) {
+    pub(crate) fn add(&mut self, process: &str, metrics: &[ProcessSeries], as_of: &ReferenceTime) {
         for metric in metrics {
             let MetricValue::InFlight(of) = &metric.value else { continue };
             self.tables += 1;

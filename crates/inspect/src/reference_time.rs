@@ -1,7 +1,7 @@
 //! Reference time of a process' values: now for a running process. For an exited one it is the exit
 //! time if the process wrote it; else the latest event in its file.
 
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 
 use crate::find::MatchedProcess;
 use crate::values;
@@ -25,7 +25,7 @@ impl ReferenceTime {
     }
 
     /// Reference time of `metrics`, which were read just now.
-    pub fn for_process(process: &MatchedProcess, metrics: &[ProcessMetric]) -> ReferenceTime {
+    pub fn for_process(process: &MatchedProcess, metrics: &[ProcessSeries]) -> ReferenceTime {
         if process.running_pid().is_some() {
             let (ns, unix_ns) = (clock::now(), clock::wall().unix_ns);
             return ReferenceTime { ns: Some(ns), basis: "now".to_owned(), unix_ns: Some(unix_ns) };
@@ -74,7 +74,7 @@ pub(crate) fn unix_ns(of: &shm::ProcessInfo, ns: u64) -> Option<i64> {
     i64::try_from(i128::from(of.created_unix_ns) + since).ok()
 }
 
-fn last_activity(metrics: &[ProcessMetric], of: &shm::ProcessInfo) -> (u64, String) {
+fn last_activity(metrics: &[ProcessSeries], of: &shm::ProcessInfo) -> (u64, String) {
     let this_process = shm::ProcessIdentity::current();
     // A time in the future is damage and ignored.
     let limit = if of.identity.boot == this_process.boot { clock::now() } else { u64::MAX };

@@ -1,7 +1,7 @@
 //! Metrics of a process and their changes, as table rows.
 
 use decode::Unit;
-use shm::snapshot::ProcessMetric;
+use shm::snapshot::ProcessSeries;
 
 use crate::metric_patterns::MetricPatterns;
 use crate::reference_time::ReferenceTime;
@@ -13,7 +13,7 @@ use render::value_formatter::count;
 
 /// One row per selected metric: name, value, and derived remark.
 pub(crate) fn metrics_table(
-    metrics: &[ProcessMetric],
+    metrics: &[ProcessSeries],
     patterns: &MetricPatterns,
     as_of: &ReferenceTime,
 ) -> String {
@@ -43,7 +43,7 @@ pub(crate) const COUNTER_RESET: &str = "less than before";
 
 /// Row for a change of a metric: name, amount, rate, and more.
 pub(crate) fn change_row(
-    metric: &ProcessMetric,
+    metric: &ProcessSeries,
     change: &ValueChange,
     over_ns: Option<u64>,
 ) -> [String; 4] {

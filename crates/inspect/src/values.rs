@@ -3,7 +3,7 @@
 use decode::Unit;
 use hist::{Bracket, Histogram};
 use shm::snapshot::{
-    HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessMetric,
+    HeartbeatSnapshot, InFlightSnapshot, MetricValue, NumericValue, ProcessSeries,
 };
 
 use crate::reference_time::ReferenceTime;
@@ -11,7 +11,7 @@ use render::time::format_ns;
 use render::value_formatter::{ValueFormatter, count};
 
 /// `name{label="value"}`.
-pub(crate) fn series_name(metric: &ProcessMetric) -> String {
+pub(crate) fn series_name(metric: &ProcessSeries) -> String {
     if metric.labels.is_empty() {
         return metric.name.clone();
     }
@@ -33,7 +33,7 @@ pub fn parse_unit(text: &str) -> Option<Unit> {
 }
 
 /// Formatter of a metric's values.
-pub(crate) fn metric_formatter(metric: &ProcessMetric) -> ValueFormatter {
+pub(crate) fn metric_formatter(metric: &ProcessSeries) -> ValueFormatter {
     ValueFormatter::new(parse_unit(&metric.unit).as_ref())
 }
 
@@ -98,7 +98,7 @@ pub(crate) fn format_max(show: &ValueFormatter, max: Option<Bracket>) -> String 
 }
 
 /// Current value of a metric.
-pub(crate) fn format_value(metric: &ProcessMetric, as_of: &ReferenceTime) -> String {
+pub(crate) fn format_value(metric: &ProcessSeries, as_of: &ReferenceTime) -> String {
     match &metric.value {
         MetricValue::Counter(n) | MetricValue::Gauge(n) => {
             format_number(parse_unit(&metric.unit).as_ref(), *n)
@@ -144,8 +144,8 @@ fn format_heartbeat(of: &HeartbeatSnapshot, as_of: &ReferenceTime) -> String {
 mod tests {
     use super::*;
 
-    fn test_metric(unit: &str, value: MetricValue) -> ProcessMetric {
-        ProcessMetric {
+    fn test_metric(unit: &str, value: MetricValue) -> ProcessSeries {
+        ProcessSeries {
             name: "a".into(),
             labels: Vec::new(),
             unit: unit.into(),

@@ -4,7 +4,7 @@ use render::table::format_table;
 use render::text::{escape_control, plural};
 use render::time::format_ns;
 use render::value_formatter::count;
-use shm::snapshot::ProcessMetric;
+use shm::snapshot::ProcessSeries;
 
 use crate::metric_patterns::MetricPatterns;
 use crate::{reference_time, report, value_change};
@@ -22,15 +22,15 @@ pub struct WatchSummary {
 
 /// Changes of the selected metrics.
 pub fn change_rows(
-    before: &[ProcessMetric],
-    now: &[ProcessMetric],
+    before: &[ProcessSeries],
+    now: &[ProcessSeries],
     patterns: &MetricPatterns,
     over_ns: u64,
 ) -> Vec<[String; 4]> {
     let mut rows = Vec::new();
     for (at, metric) in now.iter().enumerate().filter(|(_, metric)| patterns.matches(metric)) {
         // A series keeps its index as long as none before it disappears.
-        let is_it = |it: &&ProcessMetric| it.name == metric.name && it.labels == metric.labels;
+        let is_it = |it: &&ProcessSeries| it.name == metric.name && it.labels == metric.labels;
         let before = before.get(at).filter(is_it).or_else(|| before.iter().find(is_it));
         if let Some(change) =
             value_change::change_between(before.map(|it| &it.value), &metric.value)

@@ -9,6 +9,7 @@ use journal::supervisor::DamageAcknowledgement;
 use journal::{BatchIdentity, Supervisor, WallClock};
 use model::{Batch, Gap, SeriesId};
 
+use crate::absence_monitor::{AbsenceMonitor, SourceActivity};
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, DownstreamStage};
 use crate::error::{Error, Result};
@@ -28,7 +29,6 @@ use crate::rejections::Rejections;
 use crate::restartable::ClockThread;
 use crate::self_metrics;
 use crate::settings::Settings;
-use crate::silence_monitor::{SilenceMonitor, SourceActivity};
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -112,7 +112,7 @@ impl Intake {
             is_unclean: AtomicBool::new(false),
             batch_bytes_max: batch_bytes_max(&home),
             space,
-            silence: SilenceMonitor::new(settings.silence),
+            absence: AbsenceMonitor::new(settings.absence),
             group_commit: commit,
             ledger_reader: reader,
             stages: Mutex::default(),
@@ -215,7 +215,7 @@ impl Intake {
         writer: IngestWriter,
     ) -> Result<PendingAck> {
         self.shared.check_sequence(identity, jump_max)?;
-        self.shared.silence.record(identity.producer, self.now());
+        self.shared.absence.record(identity.producer, self.now());
         let pending_ack = self.shared.append_written(identity, writer)?;
         self.shared.record_sequence(identity);
         self.shared.ledger_reader.set_name(identity.producer, name);
@@ -251,7 +251,7 @@ impl Intake {
         batch: &Batch,
     ) -> Result<PendingAck> {
         self.shared.check_sequence(identity, REQUEST_JUMP_MAX)?;
-        self.shared.silence.record(identity.producer, self.now());
+        self.shared.absence.record(identity.producer, self.now());
         let pending_ack = self.shared.append_encoded(identity, name, batch)?;
         self.shared.record_sequence(identity);
         Ok(pending_ack)
@@ -363,7 +363,7 @@ impl Intake {
     pub fn sources(&self) -> Vec<SourceActivity> {
         let name_of =
             |id| self.shared.ledger_reader.known_name(id).unwrap_or_else(|| format!("{id:016x}"));
-        self.shared.silence.sources(self.now(), &name_of)
+        self.shared.absence.sources(self.now(), &name_of)
     }
 
     /// Name of a producer, if it is known.
@@ -373,7 +373,7 @@ impl Intake {
 
     /// Forgets a source that was removed on purpose: it is not silent.
     pub fn retire_source(&self, producer: &Producer) {
-        self.shared.silence.retire(producer.id());
+        self.shared.absence.retire(producer.id());
     }
 
     /// Bounds a stop: `patience` from now, batches that find no space fail instead of waiting for

@@ -9,6 +9,7 @@ use journal::log::LogLevel;
 use journal::{Ack, BatchIdentity, Level};
 use model::{Batch, SeriesId, SeriesRef};
 
+use crate::absence_monitor::AbsenceMonitor;
 use crate::acknowledged_damage::AcknowledgedDamage;
 use crate::audit::{Audit, AuditInputs, DownstreamStage, SourceCounts};
 use crate::counts::{self, ProducerCounts};
@@ -17,6 +18,7 @@ use crate::group_commit::{GroupCommit, PendingAck};
 use crate::ingest_writer::{IngestWriter, SeriesAdmission};
 use crate::key_encoding::SeriesKeyEncoding;
 use crate::known_keys::{KEYS_MAX, KeyCheck, KnownKeys, ProducerKey};
+use crate::last_sequences::LastSequences;
 use crate::ledger::{Ledger, PRODUCERS_MAX};
 use crate::ledger_reader::LedgerReader;
 use crate::meter::{EventCounter, LatencyHistogram, Meter};
@@ -24,7 +26,6 @@ use crate::producer::Producer;
 use crate::rejections::{Rejection, Rejections};
 use crate::series_cache::SeriesCache;
 use crate::settings::Settings;
-use crate::silence_monitor::SilenceMonitor;
 use crate::space_monitor::SpaceMonitor;
 use crate::write_target::WriteTarget;
 
@@ -34,9 +35,6 @@ pub(crate) const SELF_PRODUCER: &str = "topdeck";
 const GAP_DURABLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Timeout of a batch behind other batches of its producer that wait for journal space.
 const APPEND_LOCK_TIMEOUT: Duration = Duration::from_secs(2);
-/// Maximum number of producer epochs whose last sequence is kept beside the ledger, which lags
-/// slightly.
-const SEQUENCES_MAX: usize = 1 << 16;
 /// Maximum number of producers with separate accepted counts in this process; beyond it, producers
 /// without a ledger entry are counted together.
 const ACCEPTED_PRODUCERS_MAX: usize = 4 * PRODUCERS_MAX;
@@ -60,7 +58,7 @@ pub(crate) struct IntakeState {
     pub(crate) rejections: Arc<Rejections>,
     pub(crate) meter: Arc<Meter>,
     pub(crate) space: Arc<SpaceMonitor>,
-    pub(crate) silence: SilenceMonitor,
+    pub(crate) absence: AbsenceMonitor,
     pub(crate) group_commit: GroupCommit,
     pub(crate) ledger_reader: LedgerReader,
     pub(crate) stages: Mutex<Vec<(String, Arc<dyn DownstreamStage>)>>,
@@ -75,27 +73,6 @@ pub(crate) struct IntakeState {
     pub(crate) batch_bytes_max: usize,
     /// Stop flag of the housekeeping thread.
     pub(crate) stop: (Mutex<bool>, Condvar),
-}
-
-/// Last accepted sequences, bounded.
-#[derive(Debug, Default)]
-pub(crate) struct LastSequences {
-    /// By producer and epoch: the sequence, and the number of batches counted before it.
-    table: BTreeMap<(u64, u64), (u64, u64)>,
-    batches: u64,
-}
-
-impl LastSequences {
-    fn remember(&mut self, identity: BatchIdentity) {
-        self.batches = self.batches.saturating_add(1);
-        let (last, state) = self.table.entry((identity.producer, identity.epoch)).or_default();
-        (*last, *state) = (identity.sequence.max(*last), self.batches);
-        journal::evict(&mut self.table, SEQUENCES_MAX, |(_, state)| *state);
-    }
-
-    fn of(&self, producer: u64, epoch: u64) -> Option<u64> {
-        self.table.get(&(producer, epoch)).map(|(last, _)| *last)
-    }
 }
 
 /// Requests rejected because of the sender's identity.
@@ -158,7 +135,7 @@ impl IntakeState {
         let producer = Producer::new(name, id);
         if name == SELF_PRODUCER {
             // This process writes it in the thread that would notice its silence.
-            producer.disable_silence_monitor();
+            producer.disable_absence_monitor();
         }
         self.ledger_reader.set_name(id, name);
         producers.insert(name.to_owned(), producer.clone());
@@ -183,7 +160,7 @@ impl IntakeState {
     }
 
     pub(crate) fn append(&self, producer: &Producer, writer: IngestWriter) -> Result<PendingAck> {
-        self.silence.record_from(producer, (self.settings.clock)());
+        self.absence.record_from(producer, (self.settings.clock)());
         let mut sequence = lock_sequence(&producer.0.sequence)?;
         // A sequence is never reused, even if the outcome of its batch is unknown: otherwise the
         // next batch could be dropped as a duplicate.

@@ -13,6 +13,7 @@ mod ledger;
 mod ledger_file;
 mod ledger_reader;
 
+mod absence_monitor;
 mod error;
 mod group_commit;
 mod housekeeping;
@@ -21,6 +22,7 @@ mod intake;
 mod intake_state;
 mod key_encoding;
 mod known_keys;
+mod last_sequences;
 mod meter;
 mod metric_descriptions;
 mod producer;
@@ -30,7 +32,6 @@ mod restartable;
 mod self_metrics;
 mod series_cache;
 mod settings;
-mod silence_monitor;
 mod space_monitor;
 mod volatile_sources;
 mod write_target;
@@ -38,6 +39,7 @@ mod write_target;
 mod acknowledged_damage;
 mod audit;
 
+pub use absence_monitor::{AbsenceSettings, SourceActivity, SourceState};
 pub use audit::{Audit, DownstreamStage, ProducerAudit, SourceCounts, StageAudit};
 pub use counts::{Loss, ProducerCounts};
 pub use error::{Error, Result};
@@ -57,5 +59,4 @@ pub use meter::{EventCounter, LatencyHistogram, Meter, MetricSnapshot, SnapshotV
 pub use producer::Producer;
 pub use restartable::{Restartable, catch_panic_async, keep_running};
 pub use settings::Settings;
-pub use silence_monitor::{SilenceSettings, SourceActivity, SourceState};
 pub use write_target::WriteTarget;

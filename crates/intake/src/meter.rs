@@ -165,22 +165,22 @@ impl Meter {
         let mut entries = self.lock_entries();
         let labels = to_owned_labels(labels);
         for entry in entries.iter().filter(|entry| entry.name == name && entry.labels == labels) {
-            if let Instrument::Histogram(timer) = &entry.instrument {
-                return timer.clone();
+            if let Instrument::Histogram(histogram) = &entry.instrument {
+                return histogram.clone();
             }
         }
         let described = self.metric_builder(name, about, &labels);
         let described =
             described.map(|described| described.unit("ns").role(shm::MetricRole::Timing));
         let published = described.and_then(|described| described.histogram().ok());
-        let timer = LatencyHistogram { recorder: Arc::new(SharedRecorder::new()), published };
+        let histogram = LatencyHistogram { recorder: Arc::new(SharedRecorder::new()), published };
         entries.push(MeterEntry {
             name,
             help: about,
             labels,
-            instrument: Instrument::Histogram(timer.clone()),
+            instrument: Instrument::Histogram(histogram.clone()),
         });
-        timer
+        histogram
     }
 
     /// Adds a gauge that `read` produces per snapshot. Replaces a gauge of the same name and
@@ -220,16 +220,16 @@ impl Meter {
             value: match &entry.instrument {
                 Instrument::Counter(counter) => SnapshotValue::Counter(counter.get() as f64),
                 Instrument::Gauge(read) => SnapshotValue::Gauge(read()),
-                Instrument::Histogram(timer) => {
-                    SnapshotValue::Histogram(Box::new(timer.recorder.snapshot()))
+                Instrument::Histogram(histogram) => {
+                    SnapshotValue::Histogram(Box::new(histogram.recorder.snapshot()))
                 }
             },
         };
         // Collectors may be slow and may use the meter: the lock is not held.
         let entries = self.lock_entries().clone();
-        let probes = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let collectors = self.collectors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut all: Vec<MetricSnapshot> = entries.iter().map(now).collect();
-        probes.iter().for_each(|probe| probe(&mut all));
+        collectors.iter().for_each(|collector| collector(&mut all));
         all
     }
 
@@ -268,7 +268,7 @@ impl std::fmt::Debug for Meter {
 
 impl std::fmt::Debug for LatencyHistogram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Timer")
+        f.write_str("LatencyHistogram")
     }
 }
 

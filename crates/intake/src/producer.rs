@@ -46,8 +46,8 @@ impl Producer {
     }
 
     /// Declares that its batches follow no schedule, such as annotations of users: a pause is no
-    /// silence.
-    pub fn disable_silence_monitor(&self) {
+    /// absence.
+    pub fn disable_absence_monitor(&self) {
         self.0.is_unmonitored.store(true, Ordering::Relaxed);
     }
 

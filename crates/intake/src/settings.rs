@@ -6,7 +6,7 @@ use std::time::Duration;
 use journal::log::LogFn;
 use journal::{Level, WallClock};
 
-use crate::silence_monitor::SilenceSettings;
+use crate::absence_monitor::AbsenceSettings;
 
 /// Intake settings.
 #[derive(Clone)]
@@ -27,7 +27,7 @@ pub struct Settings {
     /// readers; default: `false`. For a process with one intake.
     pub publish: bool,
     /// When a source is silent.
-    pub silence: SilenceSettings,
+    pub absence: AbsenceSettings,
     /// Clock.
     pub clock: WallClock,
     /// Receives log lines for the operator; default: discarded.
@@ -42,7 +42,7 @@ impl Default for Settings {
             in_flight_bytes_max: 256 << 20,
             background: true,
             publish: false,
-            silence: SilenceSettings::default(),
+            absence: AbsenceSettings::default(),
             clock: Arc::new(arrival_time_ns),
             log: Arc::new(|_, _| {}),
         }

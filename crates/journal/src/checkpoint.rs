@@ -92,17 +92,17 @@ pub(crate) fn list(disk: &dyn Disk, paths: &Paths) -> Result<(Vec<Checkpoint>, V
     Ok((found, damaged))
 }
 
-/// Positions of checkpoints; they block deletion. An unreadable checkpoint may be anywhere: it
-/// blocks all deletion.
-pub(crate) struct RetentionHolds {
+/// All checkpoints. Those that pin their records block deletion; an unreadable one may be anywhere
+/// and blocks all deletion.
+pub(crate) struct CheckpointSet {
     pub(crate) checkpoints: Vec<Checkpoint>,
     damaged: Vec<String>,
 }
 
-impl RetentionHolds {
-    pub(crate) fn read(disk: &dyn Disk, paths: &Paths) -> Result<RetentionHolds> {
+impl CheckpointSet {
+    pub(crate) fn read(disk: &dyn Disk, paths: &Paths) -> Result<CheckpointSet> {
         let (checkpoints, damaged) = list(disk, paths)?;
-        Ok(RetentionHolds { checkpoints, damaged })
+        Ok(CheckpointSet { checkpoints, damaged })
     }
 
     /// All checkpoints are at or after this position.
@@ -112,10 +112,10 @@ impl RetentionHolds {
     }
 
     /// The checkpoint with pinned records that is furthest behind, with its position.
-    pub(crate) fn oldest_hold(&self) -> Option<(u64, &str)> {
+    pub(crate) fn oldest_pinned(&self) -> Option<(u64, &str)> {
         let unknown = self.damaged.iter().map(|name| (0, name.as_str()));
-        let holding = self.checkpoints.iter().filter(|c| c.pins_records);
-        holding.map(|c| (c.position, c.name.as_str())).chain(unknown).min()
+        let pinning = self.checkpoints.iter().filter(|c| c.pins_records);
+        pinning.map(|c| (c.position, c.name.as_str())).chain(unknown).min()
     }
 }
 
@@ -189,7 +189,7 @@ impl LockedCheckpoint {
             Err(error) => return Err(not_found(error, name)),
         };
         if !file.file().try_lock().io_context("lock", &path)? {
-            return Err(Error::SubscriberBusy { name: name.to_owned() });
+            return Err(Error::CheckpointLocked { name: name.to_owned() });
         }
         // Its creator may have died before the name was durable.
         let dir = paths.checkpoints();

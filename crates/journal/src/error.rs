@@ -157,7 +157,7 @@ pub enum Error {
 
     /// The subscriber is in use by another reader.
     #[error("subscriber {name:?} is in use by another reader")]
-    SubscriberBusy {
+    CheckpointLocked {
         /// Subscriber.
         name: String,
     },

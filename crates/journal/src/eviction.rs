@@ -11,7 +11,7 @@ use std::io;
 use disk::FileError;
 
 use crate::checkpoint;
-use crate::checkpoint::RetentionHolds;
+use crate::checkpoint::CheckpointSet;
 use crate::error::Result;
 use crate::flusher::SegmentFlusher;
 use crate::gap::{GapBuilder, GapReason, GapSet};
@@ -47,14 +47,16 @@ impl SegmentFlusher {
     /// Deletes segments until `want` bytes fit below the size limit.
     pub(crate) fn free_space_for(&mut self, mapped: &MappedJournal, want: u64) -> Result<()> {
         let limits = mapped.stored_settings.settings.limits;
-        let claims = RetentionHolds::read(&*mapped.disk, &mapped.paths)?;
-        let (slowest, oldest_hold) =
-            (claims.oldest_position(), claims.oldest_hold().map(|(position, _)| position));
+        let checkpoints = CheckpointSet::read(&*mapped.disk, &mapped.paths)?;
+        let (slowest, oldest_pinned) = (
+            checkpoints.oldest_position(),
+            checkpoints.oldest_pinned().map(|(position, _)| position),
+        );
         let may_drop = |end: u64| match limits.on_full {
             LimitPolicy::DropOldest => true,
             // Without subscribers, nothing is deleted: one may be added.
-            LimitPolicy::Reject => match (oldest_hold, slowest) {
-                (Some(oldest_hold), _) => end <= oldest_hold,
+            LimitPolicy::Reject => match (oldest_pinned, slowest) {
+                (Some(oldest_pinned), _) => end <= oldest_pinned,
                 (None, Some(_)) => true,
                 (None, None) => false,
             },
@@ -80,7 +82,7 @@ impl SegmentFlusher {
             bytes = bytes.saturating_sub(oldest.bytes);
             evicted_segments.push(EvictedSegment { first: oldest.first, end, reason });
         }
-        self.drop_segments(mapped, &evicted_segments, &claims)?;
+        self.drop_segments(mapped, &evicted_segments, &checkpoints)?;
         match is_over(bytes) {
             true => Err(mapped.full_reason()?.into()),
             false => Ok(()),
@@ -127,17 +129,17 @@ impl SegmentFlusher {
         &mut self,
         mapped: &MappedJournal,
         evicted_segments: &[EvictedSegment],
-        claims: &RetentionHolds,
+        checkpoints: &CheckpointSet,
     ) -> Result<()> {
         let (disk, paths) = (&*mapped.disk, &mapped.paths);
         let Some(last) = evicted_segments.last() else { return Ok(()) };
-        let slowest = claims.oldest_position();
+        let slowest = checkpoints.oldest_position();
         // Checkpoints are synced first: after a power loss an older position must not refer to
         // deleted records.
-        for checkpoint in &claims.checkpoints {
+        for checkpoint in &checkpoints.checkpoints {
             checkpoint::sync(disk, paths, &checkpoint.name)?;
         }
-        let positions: Vec<u64> = claims.checkpoints.iter().map(|c| c.position).collect();
+        let positions: Vec<u64> = checkpoints.checkpoints.iter().map(|c| c.position).collect();
         let (mut gaps, _) = GapSet::load(disk, paths)?;
         let mut changed = gaps.prune_before(slowest.unwrap_or(u64::MAX).min(mapped.buffer.first()));
         for &EvictedSegment { first, end, reason } in evicted_segments {
@@ -155,7 +157,7 @@ impl SegmentFlusher {
         // From here on no reader can start there; readers that did so before are detected below.
         let before = mapped.buffer.first();
         mapped.buffer.set_first(last.end);
-        let now = RetentionHolds::read(disk, paths)?.oldest_position();
+        let now = CheckpointSet::read(disk, paths)?.oldest_position();
         if now.is_some_and(|now| now < last.end && slowest.is_none_or(|slowest| now < slowest)) {
             mapped.buffer.set_first(before);
             return Ok(());

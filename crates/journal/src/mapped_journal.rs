@@ -7,7 +7,7 @@ use std::time::Duration;
 use disk::{Disk, IoContext, OpenMode};
 
 use crate::buffer::{AppendLockGuard, Buffer};
-use crate::checkpoint::RetentionHolds;
+use crate::checkpoint::CheckpointSet;
 use crate::compression;
 use crate::error::{Error, FullReason, Result};
 use crate::handle_locks::{HandleLocks, LivenessProbe};
@@ -170,8 +170,8 @@ impl MappedJournal {
             Some(max_bytes)
                 if used_bytes + self.stored_settings.settings.segment_bytes > max_bytes =>
             {
-                let claims = RetentionHolds::read(&*self.disk, &self.paths)?;
-                let holder = claims.oldest_hold().map(|(_, name)| name.to_owned());
+                let checkpoints = CheckpointSet::read(&*self.disk, &self.paths)?;
+                let holder = checkpoints.oldest_pinned().map(|(_, name)| name.to_owned());
                 Ok(FullReason::RetentionLimit {
                     used_bytes,
                     max_bytes,

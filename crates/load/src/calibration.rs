@@ -26,7 +26,7 @@ use crate::settings::Settings;
 use crate::stub_server::{StallOnRunStart, StubProtocol, StubServer};
 use crate::tally::bucket_width;
 use crate::template::Template;
-use crate::validity::{GENERATOR_LAG_NS, ValidityWarning};
+use crate::validity::{GENERATOR_LAG_NS, InvalidReason};
 use crate::worker::STALL_NS;
 
 /// Result of a calibration.
@@ -211,25 +211,25 @@ fn quantile(of: &Histogram, q: f64) -> f64 {
 
 impl Calibration {
     /// Validity warnings for a run with this schedule and number of threads.
-    pub fn validity_warnings(&self, schedule: &Schedule, threads: usize) -> Vec<ValidityWarning> {
+    pub fn validity_warnings(&self, schedule: &Schedule, threads: usize) -> Vec<InvalidReason> {
         let mut warnings = Vec::new();
         let scheduled = schedule.max_rate();
         let calibrated = self.max_rate * threads.clamp(1, self.processors.max(1)) as f64;
         // The coordinated-omission test sends at its own rate and checks itself; lower rates need
         // no warning.
         if scheduled > STALL_TEST_RATE && scheduled > calibrated * SAFE_UTILISATION {
-            warnings.push(ValidityWarning::RateAboveCalibrated { scheduled, calibrated });
+            warnings.push(InvalidReason::RateAboveCalibrated { scheduled, calibrated });
         }
         if !self.is_stable {
-            warnings.push(ValidityWarning::CalibrationUnstable { attempts: self.attempts });
+            warnings.push(InvalidReason::CalibrationUnstable { attempts: self.attempts });
         }
         // The test is meaningless if the machine stalled.
         for one in self.checks.iter().filter(|one| self.is_stable && !one.is_within_tolerance()) {
-            warnings.push(ValidityWarning::CalibrationFailed(*one));
+            warnings.push(InvalidReason::CalibrationFailed(*one));
         }
         if self.clock_discontinuities > 0 || self.clock_error_ns > CLOCK_ERROR_MAX_NS {
             let (discontinuities, error_ns) = (self.clock_discontinuities, self.clock_error_ns);
-            warnings.push(ValidityWarning::ClockInaccurate { discontinuities, error_ns });
+            warnings.push(InvalidReason::ClockInaccurate { discontinuities, error_ns });
         }
         warnings
     }
@@ -300,18 +300,18 @@ mod tests {
         assert_eq!(warnings(80_000.0, 1), []);
         assert_eq!(
             warnings(81_000.0, 1),
-            [ValidityWarning::RateAboveCalibrated { scheduled: 81_000.0, calibrated: 100_000.0 }]
+            [InvalidReason::RateAboveCalibrated { scheduled: 81_000.0, calibrated: 100_000.0 }]
         );
         assert_eq!(warnings(160_000.0, 2), []);
         // More threads than CPUs add nothing.
         assert_eq!(
             warnings(170_000.0, 64),
-            [ValidityWarning::RateAboveCalibrated { scheduled: 170_000.0, calibrated: 200_000.0 }]
+            [InvalidReason::RateAboveCalibrated { scheduled: 170_000.0, calibrated: 200_000.0 }]
         );
         let at_once = Schedule::Replay((0..20_000).map(|n| n * 1_000).collect());
         assert_eq!(
             stable().validity_warnings(&at_once, 1),
-            [ValidityWarning::RateAboveCalibrated { scheduled: 200_000.0, calibrated: 100_000.0 }]
+            [InvalidReason::RateAboveCalibrated { scheduled: 200_000.0, calibrated: 100_000.0 }]
         );
     }
 
@@ -342,16 +342,16 @@ mod tests {
             tolerance_ns: 2.0,
         };
         let off = Calibration { checks: vec![far], clock_discontinuities: 1, ..stable() };
-        let clock = ValidityWarning::ClockInaccurate { discontinuities: 1, error_ns: 100 };
+        let clock = InvalidReason::ClockInaccurate { discontinuities: 1, error_ns: 100 };
         assert_eq!(
             off.validity_warnings(&schedule, 1),
-            [ValidityWarning::CalibrationFailed(far), clock]
+            [InvalidReason::CalibrationFailed(far), clock]
         );
         // After a stall, no other warning is reported.
         let unstable = Calibration { checks: vec![far], is_stable: false, attempts: 3, ..stable() };
         assert_eq!(
             unstable.validity_warnings(&schedule, 1),
-            [ValidityWarning::CalibrationUnstable { attempts: 3 }]
+            [InvalidReason::CalibrationUnstable { attempts: 3 }]
         );
         for warning in off
             .validity_warnings(&schedule, 1)

@@ -70,7 +70,7 @@ pub use run::run;
 pub use run_result::RunResult;
 pub use schedule::{ArrivalProcess, Arrivals, Schedule, ScheduleSegment, format_rate};
 pub use search::{
-    CapacitySearch, Knee, SearchResult, SearchTrial, SloCondition, SustainedRate, TrialMeasurement,
+    CapacitySearch, Knee, LatencyLimit, SearchResult, SearchTrial, SustainedRate, TrialMeasurement,
     TrialPurpose, TrialSpec, UpperBound,
 };
 pub use secret::Secret;
@@ -81,4 +81,4 @@ pub use tally::{Tally, bucket_width};
 pub use target::Target;
 pub use target_url::{TargetError, TargetUrl};
 pub use template::Template;
-pub use validity::ValidityWarning;
+pub use validity::InvalidReason;

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use hist::{Bracket, Histogram};
 
 use crate::run_result::RunResult;
-use crate::search::SloCondition;
+use crate::search::LatencyLimit;
 use crate::units::UNITS;
 
 /// A condition that a run must meet.
@@ -148,10 +148,10 @@ impl Statistic {
     }
 }
 
-impl TryFrom<&Requirement> for SloCondition {
+impl TryFrom<&Requirement> for LatencyLimit {
     type Error = RequirementError;
 
-    fn try_from(of: &Requirement) -> Result<SloCondition, RequirementError> {
+    fn try_from(of: &Requirement) -> Result<LatencyLimit, RequirementError> {
         let quantile = match of.metric {
             RequirementMetric::Latency(LatencyKind::Response, Statistic::Quantile(q)) => q,
             RequirementMetric::Latency(LatencyKind::Response, Statistic::Max) => 1.0,
@@ -165,7 +165,7 @@ impl TryFrom<&Requirement> for SloCondition {
         };
         // The condition includes its limit.
         let limit = if of.is_inclusive { of.limit.floor() } else { of.limit.ceil() - 1.0 };
-        Ok(SloCondition { requirement: of.clone(), quantile, limit_ns: limit.max(0.0) as u64 })
+        Ok(LatencyLimit { requirement: of.clone(), quantile, limit_ns: limit.max(0.0) as u64 })
     }
 }
 
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn search_accepts_percentiles_of_response_time() {
         let limit =
-            |expression: &str| SloCondition::try_from(&expression.parse::<Requirement>().unwrap());
+            |expression: &str| LatencyLimit::try_from(&expression.parse::<Requirement>().unwrap());
         let measured = |expression: &str| limit(expression).map(|one| (one.quantile, one.limit_ns));
         assert_eq!(measured("p99.9<20ms"), Ok((0.999, 19_999_999)));
         assert_eq!(measured("p99.9<=20ms"), Ok((0.999, 20_000_000)));
@@ -327,7 +327,7 @@ mod tests {
                     [format!("p99<{ms}ms"), format!("p98<={ms}ms"), format!("max<{ms}ms")]
                 {
                     let requirement: Requirement = expression.parse().unwrap();
-                    let limit = SloCondition::try_from(&requirement).unwrap();
+                    let limit = LatencyLimit::try_from(&requirement).unwrap();
                     let is_met = requirement.evaluate(&run).1 == RequirementOutcome::Pass;
                     assert_eq!(
                         limit.is_met(&measured),

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::file_limits::FileLimits;
 use crate::settings::Settings;
 use crate::tally::Tally;
-use crate::validity::ValidityWarning;
+use crate::validity::InvalidReason;
 
 /// Result of a run.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct RunResult {
     /// Limits of open files; each connection is one.
     pub files: FileLimits,
     /// Why the run is invalid; empty if it is valid.
-    pub warnings: Vec<ValidityWarning>,
+    pub warnings: Vec<InvalidReason>,
 }
 
 impl RunResult {
@@ -54,21 +54,21 @@ impl RunResult {
     }
 
     /// Warnings of a finished run of this many threads.
-    pub(crate) fn validity_warnings(&self, threads: usize) -> Vec<ValidityWarning> {
+    pub(crate) fn validity_warnings(&self, threads: usize) -> Vec<InvalidReason> {
         let tally = &self.tally;
         let mut warnings = Vec::new();
         if !self.stalls.is_empty() {
-            warnings.push(ValidityWarning::GeneratorStalled {
+            warnings.push(InvalidReason::GeneratorStalled {
                 times: self.stalls.len(),
                 total_ns: self.stalls.iter().map(|(from, to)| to - from).sum(),
                 not_sent: tally.not_sent,
                 observed_late: tally.observed_late,
             });
         }
-        warnings.extend(ValidityWarning::interim(tally, self.duration_ns, threads));
+        warnings.extend(InvalidReason::interim(tally, self.duration_ns, threads));
         if tally.accounted() != tally.scheduled {
             let (scheduled, accounted) = (tally.scheduled, tally.accounted());
-            warnings.push(ValidityWarning::CountMismatch { scheduled, accounted });
+            warnings.push(InvalidReason::CountMismatch { scheduled, accounted });
         }
         warnings
     }

@@ -23,11 +23,11 @@ use hist::Histogram;
 use crate::requirement::Requirement;
 use crate::run_result::RunResult;
 use crate::schedule::format_rate;
-use crate::validity::ValidityWarning;
+use crate::validity::InvalidReason;
 
 /// A requirement that a search supports: a share of the requests must be answered within a limit.
 #[derive(Clone, Debug, PartialEq)]
-pub struct SloCondition {
+pub struct LatencyLimit {
     pub(crate) requirement: Requirement,
     /// Share of requests, 0.999 for p99.9; 1 means all.
     pub quantile: f64,
@@ -39,7 +39,7 @@ pub struct SloCondition {
 #[derive(Clone, Debug)]
 pub struct CapacitySearch {
     /// All must pass. If empty, only the knee is searched.
-    pub requirements: Vec<SloCondition>,
+    pub requirements: Vec<LatencyLimit>,
     /// First rate; the target should sustain it. Per second.
     pub first_rate: f64,
     /// Highest rate to try. Per second.
@@ -80,7 +80,7 @@ pub struct TrialMeasurement {
     /// Share of requests without a known outcome because the generator stalled.
     pub unknown_outcome_share: f64,
     /// Validity warnings of the run.
-    pub warnings: Vec<ValidityWarning>,
+    pub warnings: Vec<InvalidReason>,
 }
 
 impl From<&RunResult> for TrialMeasurement {
@@ -205,7 +205,7 @@ impl Default for CapacitySearch {
     }
 }
 
-impl SloCondition {
+impl LatencyLimit {
     /// Whether a trial passes.
     pub fn is_met(&self, measurement: &TrialMeasurement) -> bool {
         self.requirement.is_met_by(&measurement.response, measurement.failed_requests)
@@ -460,12 +460,12 @@ impl<E> SearchState<'_, E> {
     }
 }
 
-fn is_generator_limited(warning: &ValidityWarning) -> bool {
+fn is_generator_limited(warning: &InvalidReason) -> bool {
     match warning {
-        ValidityWarning::GeneratorLag { .. }
-        | ValidityWarning::GeneratorCpuSaturated { .. }
-        | ValidityWarning::ResourcesExhausted { .. }
-        | ValidityWarning::CountMismatch { .. } => true,
+        InvalidReason::GeneratorLag { .. }
+        | InvalidReason::GeneratorCpuSaturated { .. }
+        | InvalidReason::ResourcesExhausted { .. }
+        | InvalidReason::CountMismatch { .. } => true,
         // A stall distorts nothing: its unknown share is counted.
         _ => false,
     }

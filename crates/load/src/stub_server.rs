@@ -57,7 +57,7 @@ struct StubControl {
     is_stopped: AtomicBool,
     /// Clock times of a stall.
     stall: Mutex<Option<(u64, u64)>>,
-    accepted: AtomicU64,
+    received: AtomicU64,
     responses: AtomicU64,
     max_lateness_ns: AtomicU64,
 }
@@ -100,8 +100,8 @@ impl StubServer {
     }
 
     /// Requests received.
-    pub fn accepted(&self) -> u64 {
-        self.control.accepted.load(Ordering::Relaxed)
+    pub fn received(&self) -> u64 {
+        self.control.received.load(Ordering::Relaxed)
     }
 
     /// Responses sent.
@@ -256,7 +256,7 @@ impl StubEventLoop {
         };
         match self.protocol {
             StubProtocol::Echo => {
-                self.control.accepted.fetch_add(1, Ordering::Relaxed);
+                self.control.received.fetch_add(1, Ordering::Relaxed);
                 self.due_responses.push_back((due_ns(), key, number, buffer[..length].to_vec()));
             }
             StubProtocol::Http1 => {
@@ -264,7 +264,7 @@ impl StubEventLoop {
                 loop {
                     match client.parser.read(&mut bytes) {
                         Ok(Some(_)) => {
-                            self.control.accepted.fetch_add(1, Ordering::Relaxed);
+                            self.control.received.fetch_add(1, Ordering::Relaxed);
                             self.due_responses.push_back((
                                 due_ns(),
                                 key,

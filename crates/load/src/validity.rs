@@ -10,7 +10,7 @@ use crate::tally::Tally;
 
 /// Why a run is invalid.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ValidityWarning {
+pub enum InvalidReason {
     /// The generator stalled.
     GeneratorStalled {
         /// Number of stalls.
@@ -76,10 +76,10 @@ pub(crate) const GENERATOR_LAG_NS: f64 = 100_000.0;
 /// CPU use above which a thread cannot be on time.
 const CPU_SATURATION: f64 = 0.95;
 
-impl ValidityWarning {
+impl InvalidReason {
     /// Warnings of a tally, also during a run. Stalls and count mismatches are known only at
     /// the end.
-    pub fn interim(tally: &Tally, duration_ns: u64, threads: usize) -> Vec<ValidityWarning> {
+    pub fn interim(tally: &Tally, duration_ns: u64, threads: usize) -> Vec<InvalidReason> {
         let mut warnings = Vec::new();
         let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
         let (lag, response) = (p99(&tally.generator_lag), p99(&tally.response));
@@ -87,15 +87,15 @@ impl ValidityWarning {
         let has_responses = tally.response.count() > 0;
         if has_responses && lag > GENERATOR_LAG_NS && lag > response * MAX_GENERATOR_SHARE {
             let (generator_lag_p99_ns, response_p99_ns) = (lag as u64, response as u64);
-            warnings.push(ValidityWarning::GeneratorLag { generator_lag_p99_ns, response_p99_ns });
+            warnings.push(InvalidReason::GeneratorLag { generator_lag_p99_ns, response_p99_ns });
         }
         let share = tally.cpu_ns as f64 / (duration_ns.max(1) as f64 * threads as f64);
         if share > CPU_SATURATION && lag > GENERATOR_LAG_NS {
-            warnings.push(ValidityWarning::GeneratorCpuSaturated { share: share.min(1.0) });
+            warnings.push(InvalidReason::GeneratorCpuSaturated { share: share.min(1.0) });
         }
         let failed = tally.failed[Failure::Resources as usize];
         if failed > 0 {
-            warnings.push(ValidityWarning::ResourcesExhausted { failed });
+            warnings.push(InvalidReason::ResourcesExhausted { failed });
         }
         warnings
     }
@@ -103,24 +103,24 @@ impl ValidityWarning {
     /// Name in JSON.
     pub fn kind(&self) -> &'static str {
         match self {
-            ValidityWarning::GeneratorStalled { .. } => "stalled",
-            ValidityWarning::GeneratorLag { .. } => "generator_lag",
-            ValidityWarning::GeneratorCpuSaturated { .. } => "generator_cpu",
-            ValidityWarning::ResourcesExhausted { .. } => "resources",
-            ValidityWarning::CountMismatch { .. } => "count_mismatch",
-            ValidityWarning::RateAboveCalibrated { .. } => "rate",
-            ValidityWarning::CalibrationFailed(_) => "calibration_failed",
-            ValidityWarning::CalibrationUnstable { .. } => "calibration_unstable",
-            ValidityWarning::ClockInaccurate { .. } => "clock",
+            InvalidReason::GeneratorStalled { .. } => "stalled",
+            InvalidReason::GeneratorLag { .. } => "generator_lag",
+            InvalidReason::GeneratorCpuSaturated { .. } => "generator_cpu",
+            InvalidReason::ResourcesExhausted { .. } => "resources",
+            InvalidReason::CountMismatch { .. } => "count_mismatch",
+            InvalidReason::RateAboveCalibrated { .. } => "rate",
+            InvalidReason::CalibrationFailed(_) => "calibration_failed",
+            InvalidReason::CalibrationUnstable { .. } => "calibration_unstable",
+            InvalidReason::ClockInaccurate { .. } => "clock",
         }
     }
 }
 
-impl fmt::Display for ValidityWarning {
+impl fmt::Display for InvalidReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |ns: u64| ns as f64 * 1e-6;
         match self {
-            ValidityWarning::GeneratorStalled { times, total_ns, not_sent, observed_late } => {
+            InvalidReason::GeneratorStalled { times, total_ns, not_sent, observed_late } => {
                 let often = if *times == 1 { "once".to_owned() } else { format!("{times} times") };
                 write!(
                     f,
@@ -130,33 +130,33 @@ impl fmt::Display for ValidityWarning {
                     ms(*total_ns)
                 )
             }
-            ValidityWarning::GeneratorLag { generator_lag_p99_ns, response_p99_ns } => write!(
+            InvalidReason::GeneratorLag { generator_lag_p99_ns, response_p99_ns } => write!(
                 f,
                 "generator lag is {:.3} ms at p99, response time {:.3} ms; lower the rate, or \
                  add threads or CPUs",
                 ms(*generator_lag_p99_ns),
                 ms(*response_p99_ns)
             ),
-            ValidityWarning::GeneratorCpuSaturated { share } => write!(
+            InvalidReason::GeneratorCpuSaturated { share } => write!(
                 f,
                 "the generator's threads were busy {:.0} % of the time; lower the rate, or add \
                  threads or CPUs",
                 share * 100.0
             ),
-            ValidityWarning::ResourcesExhausted { failed } => write!(
+            InvalidReason::ResourcesExhausted { failed } => write!(
                 f,
                 "{failed} requests failed because this machine ran out of file descriptors, \
                  ports, processes or memory; raise the limits, or allow fewer connections or \
                  processes"
             ),
-            ValidityWarning::RateAboveCalibrated { scheduled, calibrated: 0.0 } => write!(
+            InvalidReason::RateAboveCalibrated { scheduled, calibrated: 0.0 } => write!(
                 f,
                 "{} are scheduled, and in the calibration this machine did not send {} on time, \
                  the lowest tested rate; run it on an idle machine",
                 format_rate(*scheduled),
                 format_rate(CALIBRATION_RATE_MIN)
             ),
-            ValidityWarning::RateAboveCalibrated { scheduled, calibrated } => write!(
+            InvalidReason::RateAboveCalibrated { scheduled, calibrated } => write!(
                 f,
                 "{} are scheduled, and this machine is calibrated for {}, of which {:.0} % are \
                  safe; lower the rate, or add threads or CPUs",
@@ -164,7 +164,7 @@ impl fmt::Display for ValidityWarning {
                 format_rate(*calibrated),
                 SAFE_UTILISATION * 100.0
             ),
-            ValidityWarning::CalibrationFailed(check) => write!(
+            InvalidReason::CalibrationFailed(check) => write!(
                 f,
                 "the coordinated-omission test measured {} as {:.2} ms, expected {:.2} ms ± \
                  {:.2} ms; run it on an idle machine",
@@ -173,18 +173,18 @@ impl fmt::Display for ValidityWarning {
                 check.expected_ns * 1e-6,
                 check.tolerance_ns * 1e-6
             ),
-            ValidityWarning::CalibrationUnstable { attempts } => write!(
+            InvalidReason::CalibrationUnstable { attempts } => write!(
                 f,
                 "this machine stalled in each of {attempts} calibrations; run it where it gets \
                  a CPU"
             ),
-            ValidityWarning::ClockInaccurate { discontinuities, error_ns } => write!(
+            InvalidReason::ClockInaccurate { discontinuities, error_ns } => write!(
                 f,
                 "the clock jumped {discontinuities} times and has an error of up to {:.3} ms; \
                  run topdeck doctor clock",
                 ms(*error_ns)
             ),
-            ValidityWarning::CountMismatch { scheduled, accounted } => write!(
+            InvalidReason::CountMismatch { scheduled, accounted } => write!(
                 f,
                 "count mismatch: {scheduled} requests scheduled, {accounted} accounted for; \
                  this is a bug in topdeck, please report it"
@@ -210,8 +210,8 @@ mod tests {
     fn generator_lag_is_relative_to_response_time() {
         let kinds = |lag_us, response_us| {
             let tally = tally(lag_us, response_us);
-            let warnings = ValidityWarning::interim(&tally, 1_000_000_000, 1);
-            warnings.iter().map(ValidityWarning::kind).collect::<Vec<_>>()
+            let warnings = InvalidReason::interim(&tally, 1_000_000_000, 1);
+            warnings.iter().map(InvalidReason::kind).collect::<Vec<_>>()
         };
         assert_eq!(kinds(500, Some(1_000)), ["generator_lag"]);
         assert_eq!(kinds(500, Some(50_000)), [""; 0]);

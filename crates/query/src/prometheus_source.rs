@@ -12,6 +12,7 @@
 //!
 //! [`prometheus_name`]: crate::prometheus_name
 
+mod classic_source;
 mod converted_unit;
 mod found_buckets;
 mod selection;
@@ -36,6 +37,7 @@ use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
+use classic_source::ClassicSource;
 use found_buckets::FoundBuckets;
 use selection::{ClassicSuffix, SeriesMatch};
 
@@ -78,17 +80,6 @@ struct ClassicSeries {
     part: ClassicPart,
 }
 
-/// Stored histogram that is read once for all its buckets.
-struct ClassicSource {
-    /// The histogram, and the series of its staleness markers.
-    handles: Vec<SeriesHandle>,
-    unit: String,
-    /// Number by which stored values are divided.
-    divisor: f64,
-    /// Samples of a range.
-    read: Option<(Range<i64>, ColumnRead<SeriesPoint>)>,
-}
-
 /// Which buckets of a histogram are found.
 enum BucketSearch {
     /// A bucket series without `le`.
@@ -101,8 +92,6 @@ enum BucketSearch {
 
 /// Samples of a longer range are read once for each bucket, not kept.
 const KEPT_RANGE_MAX: i64 = store::DAY;
-/// End of a range in which a list of buckets reads all samples: some scrapes.
-const LAST_SAMPLES: i64 = 5 * store::MINUTE;
 
 impl<'a> PrometheusSource<'a> {
     pub(crate) fn new(
@@ -190,7 +179,7 @@ impl<'a> PrometheusSource<'a> {
                 (ClassicSuffix::Bucket, BucketSearch::Unread) => ClassicPart::Bucket(f64::INFINITY),
                 (ClassicSuffix::Bucket, search) => {
                     let (histogram, bounds) = match search {
-                        BucketSearch::List(range) => self.list_bounds(histogram, range)?,
+                        BucketSearch::List(range) => histogram.list_bounds(self.stored, range)?,
                         BucketSearch::Samples(range) => self.read_bounds(histogram, range)?,
                         BucketSearch::Unread => continue,
                     };
@@ -260,7 +249,7 @@ impl<'a> PrometheusSource<'a> {
                     return Err(Error::Timeout);
                 }
                 let slice = start..start.saturating_add(KEPT_RANGE_MAX).min(all.end);
-                let found = self.read_histogram(&histogram, slice.clone())?;
+                let found = histogram.read_samples(self.stored, slice.clone())?;
                 for histogram in found.values.iter().filter_map(|point| point.value.histogram()) {
                     bounds.add(&histogram);
                 }
@@ -274,66 +263,12 @@ impl<'a> PrometheusSource<'a> {
         Ok((Arc::new(histogram), bounds))
     }
 
-    /// Bounds of the buckets of the increase in a range, whose length costs little since it is read
-    /// from rollups, and of the last samples, which exist without an increase too.
-    fn list_bounds(
-        &self,
-        histogram: ClassicSource,
-        range: &Range<i64>,
-    ) -> Result<(Arc<ClassicSource>, BucketBounds)> {
-        let mut bounds = BucketBounds::default();
-        if let Some(all) = self.stored.time_range(&histogram.handles, range.clone())? {
-            let step = all.end.saturating_sub(all.start);
-            let grid = TimeGrid { start: all.start, step, columns: 1 };
-            let mut read = self.stored.histograms(&histogram.of_histograms(), grid)?;
-            converted_unit::divide_mixtures(&mut read, histogram.divisor);
-            for part in read.values.iter().flat_map(Mixture::parts) {
-                bounds.add(&FloatHistogram::from(part));
-            }
-            let last = all.end.saturating_sub(LAST_SAMPLES).max(all.start)..all.end;
-            let last = self.read_histogram(&histogram, last)?;
-            for histogram in last.values.iter().filter_map(|point| point.value.histogram()) {
-                bounds.add(&histogram);
-            }
-        }
-        Ok((Arc::new(histogram), bounds))
-    }
-
     /// Reserves memory until the source is dropped.
     fn reserve(&self, samples: u64) -> Result<()> {
         let bytes = samples.saturating_mul(SAMPLE_BYTES);
         self.context.reserve_memory(bytes)?;
         self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Samples of a histogram and its staleness markers, by time.
-    fn read_histogram(
-        &self,
-        histogram: &ClassicSource,
-        range: Range<i64>,
-    ) -> Result<ColumnRead<SeriesPoint>> {
-        let mut all = ColumnRead { values: Vec::new(), gaps: Vec::new() };
-        for handle in &histogram.handles {
-            let mut read = self.stored.samples(handle, range.clone())?;
-            if !matches!(handle.kind, SeriesKind::Histogram(_)) {
-                read.values.retain(|point| point.value.number().is_some_and(is_stale));
-            }
-            all.gaps.extend(read.gaps);
-            for point in read.values {
-                let value = match point.value.histogram() {
-                    Some(histogram) => StepValue::Histogram(histogram),
-                    None => point.value,
-                };
-                all.values.push(SeriesPoint { value, ..point });
-            }
-        }
-        if histogram.handles.len() > 1 {
-            all.values.sort_by_key(|point| (point.time, !point.value.is_distribution()));
-            all.values.dedup_by_key(|point| point.time);
-        }
-        converted_unit::divide_samples(&mut all, histogram.divisor);
-        Ok(all)
     }
 
     fn classic_samples(
@@ -358,7 +293,7 @@ impl<'a> PrometheusSource<'a> {
             let values = read.values.iter().filter(inside).filter_map(value).collect();
             return Ok(ColumnRead { values, gaps: read.gaps.clone() });
         }
-        let read = self.read_histogram(histogram, range)?;
+        let read = histogram.read_samples(self.stored, range)?;
         Ok(ColumnRead { values: read.values.iter().filter_map(value).collect(), gaps: read.gaps })
     }
 
@@ -368,8 +303,7 @@ impl<'a> PrometheusSource<'a> {
         series: &ClassicSeries,
         grid: TimeGrid,
     ) -> Result<ColumnRead<Option<NumberAggregate>>> {
-        let mut read = self.stored.histograms(&series.histogram.of_histograms(), grid)?;
-        converted_unit::divide_mixtures(&mut read, series.histogram.divisor);
+        let read = series.histogram.read_increases(self.stored, grid)?;
         let value = |mixture: &Mixture| {
             let histogram = (!mixture.parts().is_empty()).then(|| FloatHistogram::from(mixture))?;
             series.part.value(&histogram).map(NumberAggregate::of_number)
@@ -424,14 +358,6 @@ impl SourceSeries {
             SourceSeries::Renamed(series) => series.divisor,
             SourceSeries::Classic(series) => series.histogram.divisor,
         }
-    }
-}
-
-impl ClassicSource {
-    /// The histogram without the series of its staleness markers.
-    fn of_histograms(&self) -> Vec<&SeriesHandle> {
-        let is_histogram = |of: &&SeriesHandle| matches!(of.kind, SeriesKind::Histogram(_));
-        self.handles.iter().filter(is_histogram).collect()
     }
 }
 

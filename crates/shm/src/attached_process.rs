@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::files::{self, OpenForeignFile};
-use crate::metric_snapshot::{MetricValue, ProcessMetric};
+use crate::metric_snapshot::{MetricValue, ProcessSeries};
 use crate::processes::{MetricsFile, MetricsFormat};
 use crate::reader::MetricsFileReader;
 use crate::{hsperf, mmv};
@@ -120,7 +120,7 @@ impl AttachedProcess {
 
     /// Current values of all metrics. A series keeps its index while no series before it
     /// disappears, which never happens in topdeck's format.
-    pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
+    pub fn metrics(&mut self) -> Result<Vec<ProcessSeries>> {
         match &mut self.format {
             AttachedFormat::Topdeck(reader) => reader.metrics(),
             AttachedFormat::Foreign { opened, bytes } => {
@@ -143,8 +143,8 @@ fn read_error(path: &Path, error: impl ToString) -> Error {
 /// Retries a read while it returns `None`.
 fn retry_read(
     path: &Path,
-    mut read: impl FnMut(bool) -> Result<Option<Vec<ProcessMetric>>>,
-) -> Result<Vec<ProcessMetric>> {
+    mut read: impl FnMut(bool) -> Result<Option<Vec<ProcessSeries>>>,
+) -> Result<Vec<ProcessSeries>> {
     for attempt in 1..=ATTEMPTS {
         if let Some(metrics) = read(attempt == ATTEMPTS)? {
             return Ok(metrics);
@@ -158,7 +158,7 @@ fn read_jvm(
     bytes: &mut Vec<u8>,
     path: &Path,
     is_last: bool,
-) -> Result<Option<Vec<ProcessMetric>>> {
+) -> Result<Option<Vec<ProcessSeries>>> {
     opened.read(bytes).map_err(|error| read_error(path, error))?;
     match hsperf::parse(bytes) {
         Ok(shown) => Ok(Some(shown.metrics)),
@@ -172,7 +172,7 @@ fn read_pcp(
     bytes: &mut Vec<u8>,
     path: &Path,
     is_last: bool,
-) -> Result<Option<Vec<ProcessMetric>>> {
+) -> Result<Option<Vec<ProcessSeries>>> {
     opened.read(bytes).map_err(|error| read_error(path, error))?;
     match mmv::parse(bytes, clock::wall().unix_ns / 1000) {
         Ok(shown) => {

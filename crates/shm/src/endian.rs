@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use crate::metric_snapshot::ProcessMetric;
+use crate::metric_snapshot::ProcessSeries;
 
 /// A field of a record: name, offset, size in bytes.
 pub(crate) type EndianField = (&'static str, u64, u64);
@@ -111,7 +111,7 @@ pub(crate) fn name(bytes: &[u8]) -> Option<&str> {
 }
 
 /// Keeps the first metric of each name and label set; returns how many were removed.
-pub(crate) fn remove_duplicates(metrics: &mut Vec<ProcessMetric>) -> u64 {
+pub(crate) fn remove_duplicates(metrics: &mut Vec<ProcessSeries>) -> u64 {
     let mut names = HashSet::with_capacity(metrics.len());
     let first: Vec<bool> =
         metrics.iter().map(|metric| names.insert((&metric.name, &metric.labels))).collect();

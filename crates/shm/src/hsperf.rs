@@ -12,7 +12,7 @@ mod layout;
 mod tests;
 
 use crate::endian::{self, EndianBytes, field_offset};
-use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
+use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessSeries};
 use layout::*;
 
 /// Limit of entries per file; a JVM has some hundred.
@@ -107,7 +107,7 @@ pub struct HsperfSnapshot {
     /// limit.
     pub overflow: i32,
     /// Entries in file order.
-    pub metrics: Vec<ProcessMetric>,
+    pub metrics: Vec<ProcessSeries>,
     /// Number of rejected entries.
     pub rejected: u64,
     /// Error of the first rejected entry.
@@ -224,7 +224,7 @@ fn read_metric(
     file: &EndianBytes<'_>,
     start: u64,
     length: u32,
-) -> Result<(ProcessMetric, u8), &'static str> {
+) -> Result<(ProcessSeries, u8), &'static str> {
     let field = |offset| file.u32(start + offset).map(u64::from).unwrap_or(u64::MAX);
     let byte = |offset| file.slice(start + offset, 1).map_or(0, |byte| byte[0]);
     let length = u64::from(length);
@@ -265,13 +265,13 @@ fn read_metric(
     let (labels, help, role) = (Vec::new(), String::new(), MetricRole::Other);
     let (name, unit_name) = (name.to_owned(), name_of_unit.to_owned());
     Ok((
-        ProcessMetric { name, labels, unit: unit_name, help, role, related_metric: None, value },
+        ProcessSeries { name, labels, unit: unit_name, help, role, related_metric: None, value },
         unit,
     ))
 }
 
 /// Converts ticks to nanoseconds, rounded down. A value that overflows stays in ticks.
-fn ticks_to_nanoseconds(metric: &mut ProcessMetric, frequency: i64) {
+fn ticks_to_nanoseconds(metric: &mut ProcessSeries, frequency: i64) {
     let (MetricValue::Counter(number) | MetricValue::Gauge(number)) = &mut metric.value else {
         return;
     };

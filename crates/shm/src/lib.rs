@@ -57,7 +57,7 @@ mod writer;
 pub mod snapshot {
     pub use crate::metric_snapshot::{
         HeartbeatSnapshot, InFlightSnapshot, MetricRole, MetricValue, NumericValue,
-        OperationSnapshot, ProcessMetric,
+        OperationSnapshot, ProcessSeries,
     };
 }
 

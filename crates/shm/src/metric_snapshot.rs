@@ -6,7 +6,7 @@ use hist::Histogram;
 
 /// Series of a process with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ProcessMetric {
+pub struct ProcessSeries {
     /// Name of the metric.
     pub name: String,
     /// Labels, sorted by name.

@@ -16,7 +16,7 @@ mod tests;
 mod units;
 
 use crate::endian::{self, EndianBytes, field_offset};
-use crate::metric_snapshot::ProcessMetric;
+use crate::metric_snapshot::ProcessSeries;
 use layout::{HEADER, HEADER_BYTES, MAGIC};
 use reader::MmvReader;
 
@@ -53,7 +53,7 @@ pub struct MmvSnapshot {
     /// Names are complete: PCP would not prepend the name of the file.
     pub no_prefix: bool,
     /// Values in file order.
-    pub metrics: Vec<ProcessMetric>,
+    pub metrics: Vec<ProcessSeries>,
     /// Number of rejected values and labels.
     pub rejected: u64,
     /// Error of the first rejected one.

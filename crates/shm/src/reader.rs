@@ -10,7 +10,7 @@ use catalog::Catalog;
 use crate::error::Result;
 use crate::identity::ProcessIdentity;
 use crate::layout::{self, header};
-use crate::metric_snapshot::{MetricValue, ProcessMetric};
+use crate::metric_snapshot::{MetricValue, ProcessSeries};
 use crate::source::{FileSource, ReadBudget};
 
 /// Open metrics file of a process.
@@ -131,23 +131,23 @@ impl MetricsFileReader {
     }
 
     /// Current values of all series.
-    pub fn metrics(&mut self) -> Result<Vec<ProcessMetric>> {
+    pub fn metrics(&mut self) -> Result<Vec<ProcessSeries>> {
         self.refresh()?;
         let budget = self.source.budget();
         (0..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }
 
     /// Current value of one series, with its description.
-    pub fn metric(&self, at: usize) -> Result<ProcessMetric> {
+    pub fn metric(&self, at: usize) -> Result<ProcessSeries> {
         self.metric_within(&self.source.budget(), at)
     }
 
-    fn metric_within(&self, budget: &ReadBudget, at: usize) -> Result<ProcessMetric> {
+    fn metric_within(&self, budget: &ReadBudget, at: usize) -> Result<ProcessSeries> {
         let entry = self.catalog.entry(at);
         // The catalog checked that the texts are valid.
         let owned = |text: Option<&str>| text.unwrap_or_default().to_owned();
         let labels = entry.labels().unwrap_or_default().into_iter();
-        Ok(ProcessMetric {
+        Ok(ProcessSeries {
             name: owned(entry.name()),
             labels: labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
             unit: owned(entry.unit()),
@@ -159,7 +159,7 @@ impl MetricsFileReader {
     }
 
     /// Current values of the series from an index on.
-    pub fn metrics_from(&self, first: usize) -> Result<Vec<ProcessMetric>> {
+    pub fn metrics_from(&self, first: usize) -> Result<Vec<ProcessSeries>> {
         let budget = self.source.budget();
         (first..self.len()).map(|at| self.metric_within(&budget, at)).collect()
     }

@@ -145,7 +145,7 @@ fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
                 "{error}; `topdeck journal subscribers {quoted}` and `topdeck journal checkpoint \
                  {quoted}` list them"
             ),
-            Error::SubscriberBusy { .. } => format!("{error}; stop it first"),
+            Error::CheckpointLocked { .. } => format!("{error}; stop it first"),
             other => other.to_string(),
         };
         anyhow!("{name}: {text}")

@@ -322,7 +322,7 @@ fn restart_required(is: &NodeSettings, new_settings: &NodeSettings) -> Vec<Strin
         ("collection_interval", is.collection_interval != new_settings.collection_interval),
         ("[http] except tokens and certificates", is.http != new_settings.http),
         ("[journal]", is.journal != new_settings.journal),
-        ("[silence]", is.silence != new_settings.silence),
+        ("[absence]", is.absence != new_settings.absence),
         ("[log]", is.log != new_settings.log),
         ("limits and max_head_size of [store]", {
             (is.store.limits(), is.store.max_head_size)

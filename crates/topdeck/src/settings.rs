@@ -35,7 +35,7 @@ pub(crate) struct Settings {
 
 /// Top-level keys of the node.
 const NODE_KEYS: [&str; 8] =
-    ["data_dir", "durability", "collection_interval", "http", "journal", "store", "silence", "log"];
+    ["data_dir", "durability", "collection_interval", "http", "journal", "store", "absence", "log"];
 
 /// Settings of the node, which belong to no role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -50,7 +50,7 @@ pub(crate) struct NodeSettings {
     pub(crate) http: HttpSettings,
     pub(crate) journal: JournalSettings,
     pub(crate) store: StoreSettings,
-    pub(crate) silence: SilenceTable,
+    pub(crate) absence: AbsenceTable,
     pub(crate) log: LogTable,
 }
 
@@ -136,17 +136,17 @@ pub(crate) struct StoreSettings {
     pub(crate) max_head_size: Option<Size>,
 }
 
-/// `[silence]`: when a source that sent regularly is reported as silent.
+/// `[absence]`: when a source that sent regularly is reported as silent.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SilenceTable {
+pub(crate) struct AbsenceTable {
     /// Whether silent sources are reported: `true`.
     pub(crate) enabled: Option<bool>,
-    /// Shortest silence that is reported: `30s`.
+    /// Shortest absence that is reported: `30s`.
     pub(crate) min_duration: Option<DurationSetting>,
     /// Number of usual intervals without a batch: 5.
     pub(crate) intervals: Option<u32>,
-    /// Silence after which a source is forgotten: `24h`.
+    /// Absence after which a source is forgotten: `24h`.
     pub(crate) retire_after: Option<DurationSetting>,
 }
 

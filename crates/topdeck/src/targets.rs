@@ -21,7 +21,7 @@ use crate::server_client::{RequestParameters, ServerClient};
 /// One line per target: whether its latest attempt succeeded, the share of successes and the
 /// longest attempt of the last hour, and the reason of the latest failure. A target that has
 /// reported nothing for five minutes is unknown. One line per source that sends by itself: it is
-/// silent after five of its usual intervals without a batch, and at least 30 s ([silence] of the
+/// silent after five of its usual intervals without a batch, and at least 30 s ([absence] of the
 /// settings).
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]

@@ -62,10 +62,10 @@ fn interval(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let mut board = AppState::new(options.interval);
-    let mut watch = ProcessMonitor::new(options.process.clone());
+    let mut state = AppState::new(options.interval);
+    let mut monitor = ProcessMonitor::new(options.process.clone());
     if options.once {
-        return print_once(options, &mut board, &mut watch);
+        return print_once(options, &mut state, &mut monitor);
     }
     if !io::stdout().is_terminal() {
         bail!("standard output is not a terminal; --once prints one table");
@@ -73,29 +73,29 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     if std::env::var_os("TERM").is_some_and(|term| term == "dumb") {
         bail!("cannot draw on a terminal with TERM=dumb; --once prints one table");
     }
-    screen::run_screen(&mut board, &mut watch)?;
+    screen::run_screen(&mut state, &mut monitor)?;
     Ok(ExitCode::SUCCESS)
 }
 
 fn print_once(
     options: &Options,
-    board: &mut AppState,
-    watch: &mut ProcessMonitor,
+    state: &mut AppState,
+    monitor: &mut ProcessMonitor,
 ) -> Result<ExitCode> {
     // The most used metric of a process is known only after the second sample.
-    sample_all(board, watch, &DetailSelection::all(), false);
-    let nothing = |board: &AppState, watch: &ProcessMonitor| {
-        watch.errors.iter().for_each(print_message);
-        if board.is_empty() {
+    sample_all(state, monitor, &DetailSelection::all(), false);
+    let nothing = |state: &AppState, monitor: &ProcessMonitor| {
+        monitor.errors.iter().for_each(print_message);
+        if state.is_empty() {
             print_message(no_process_message(options.process.as_deref()));
         }
-        board.is_empty()
+        state.is_empty()
     };
-    if nothing(board, watch) {
+    if nothing(state, monitor) {
         return Ok(ExitCode::FAILURE);
     }
-    std::thread::sleep(Duration::from_nanos(board.interval_ns));
-    sample_all(board, watch, &DetailSelection::all(), false);
-    print_stdout(once::snapshot_text(board).as_bytes())?;
+    std::thread::sleep(Duration::from_nanos(state.interval_ns));
+    sample_all(state, monitor, &DetailSelection::all(), false);
+    print_stdout(once::snapshot_text(state).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -30,7 +30,7 @@ pub(crate) struct HlogFormat {
 
 impl IngestFormat for HlogFormat {
     const NAME: &'static str = "hlog";
-    const IS_MONITORED: bool = false;
+    const SENDS_REGULARLY: bool = false;
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/hlog",
         "Ingests an HdrHistogram interval log.",

@@ -1,10 +1,10 @@
 //! HTTPTrap: `PUT` or `POST /module/httptrap/CHECK/SECRET`, as on Circonus brokers, and
 //! `/v1/httptrap`.
 //!
-//! The check's id becomes the label `check`; the secret is a token. As on a broker, values before a
-//! syntax error are stored: the response has the number of stored values (`stats`) and of others
-//! (`filtered`), and the error, with status 406. Source: docs.circonus.com, "HTTPTrap"; the header
-//! `X-Circonus-HTTPTrap-Debug` is returned unchanged.
+//! CHECK, the name or UUID of the Circonus check that sends, becomes the label `check`; the secret
+//! is a token. As on a broker, values before a syntax error are stored: the response has the number
+//! of stored values (`stats`) and of others (`filtered`), and the error, with status 406. Source:
+//! docs.circonus.com, "HTTPTrap"; the header `X-Circonus-HTTPTrap-Debug` is returned unchanged.
 
 use axum::response::Response;
 use decode::SeriesSink;
@@ -22,7 +22,7 @@ const DEBUG: HeaderName = HeaderName::from_static("x-circonus-httptrap-debug");
 
 const PARAMETERS: &[Parameter] = &[LABELS];
 const CHECK_PARAMETERS: &[Parameter] = &[
-    Parameter::text("check", "name of the check"),
+    Parameter::text("check", "name or UUID of the Circonus check"),
     Parameter::text("secret", "an API token"),
     LABELS,
 ];
@@ -77,23 +77,23 @@ impl IngestFormat for HttpTrapFormat {
         rows: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         let (labels, time) = (&self.labels[..], Some(now));
-        let rules = MappingDefaults { labels, time, ..MappingDefaults::default() };
-        let mut sink = RowMapper::new(rules, rows);
+        let defaults = MappingDefaults { labels, time, ..MappingDefaults::default() };
+        let mut sink = RowMapper::new(defaults, rows);
         decode::httptrap::read(body, &mut sink);
         Ok(sink.finish())
     }
 
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
-        let placed = outcome.summary;
+        let summary = outcome.summary;
         let mut answer =
-            json!({ "stats": placed.samples, "filtered": placed.skipped + placed.rejected });
+            json!({ "stats": summary.samples, "filtered": summary.skipped + summary.rejected });
         if outcome.is_duplicate {
             answer["duplicate"] = true.into();
         }
         let mut status = StatusCode::OK;
-        if placed.rejected > 0 {
+        if summary.rejected > 0 {
             status = StatusCode::NOT_ACCEPTABLE;
-            answer["error"] = placed.errors.join("; ").into();
+            answer["error"] = summary.errors.join("; ").into();
         }
         let mut response = json_response(status, &answer);
         if let Some(debug) = &self.debug {

@@ -35,7 +35,7 @@ pub(crate) struct ImportFormat {
 
 impl IngestFormat for ImportFormat {
     const NAME: &'static str = "import";
-    const IS_MONITORED: bool = false;
+    const SENDS_REGULARLY: bool = false;
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/import",
         "Ingests a file in any format that `topdeck import` reads.",

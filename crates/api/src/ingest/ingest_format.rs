@@ -18,10 +18,10 @@ use crate::route::ApiRoute;
 /// A push format over HTTP. A value of the type has what one request says about its body:
 /// parameters, content type, version.
 pub trait IngestFormat: Sized + Send + Sync + 'static {
-    /// Name of the producer of its requests.
+    /// Name of the format, and of the producer of clients without an identity.
     const NAME: &'static str;
-    /// Whether its clients send on a schedule, so that a long pause is reported as silence.
-    const IS_MONITORED: bool = true;
+    /// Whether its clients send on a schedule, so that a long pause is reported as absence.
+    const SENDS_REGULARLY: bool = true;
     /// Its routes: paths, methods, parameters and content types, for the OpenAPI document.
     const ROUTES: &'static [ApiRoute];
     /// gRPC paths, which the OpenAPI document does not describe.

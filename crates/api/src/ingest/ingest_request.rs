@@ -295,8 +295,8 @@ impl IngestRequest {
             intake.supervisor().failpoint("decode");
             let body = decompress(&self.body, self.content_encoding, &self.limits)?;
             let source = self.source(F::NAME);
-            if let (false, BatchSource::Internal(producer)) = (F::IS_MONITORED, &source) {
-                producer.disable_silence_monitor();
+            if let (false, BatchSource::Internal(producer)) = (F::SENDS_REGULARLY, &source) {
+                producer.disable_absence_monitor();
             }
             let mut writer = intake.writer_for(source.producer_id(), format.key_encoding());
             let summary = format.decode(&body, intake.now(), &mut writer)?;

@@ -18,11 +18,11 @@ use crate::ingest::ingest_request::{IngestOutcome, IngestRequest, json_response}
 use crate::protobuf_writer::{self, ProtobufWriter};
 use crate::route::ApiRoute;
 
-const SERVICE: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
+const EXPORT_PATH: &str = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
 const MISSING_ENCODING: &str = "the message is compressed, but grpc-encoding is missing";
 
-const KINDS: &str = "application/x-protobuf, application/json";
+const CONTENT_TYPES: &str = "application/x-protobuf, application/json";
 
 /// Encoding of a request, and of its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +38,15 @@ impl IngestFormat for OtlpFormat {
         "/v1/metrics",
         "Ingests OpenTelemetry metrics (docs/formats/otlp.md).",
         &[],
-        (KINDS, "an ExportMetricsServiceRequest"),
+        (CONTENT_TYPES, "an ExportMetricsServiceRequest"),
     )
-    .with_response(200, KINDS, "an ExportMetricsServiceResponse, with rejected points")];
-    const GRPC_PATHS: &'static [&'static str] = &[SERVICE];
+    .with_response(200, CONTENT_TYPES, "an ExportMetricsServiceResponse, with rejected points")];
+    const GRPC_PATHS: &'static [&'static str] = &[EXPORT_PATH];
 
     type Summary = OtlpSummary;
 
     fn parse_request(request: &mut IngestRequest) -> Result<OtlpFormat, ErrorResponse> {
-        if request.path() == SERVICE {
+        if request.path() == EXPORT_PATH {
             return unpack_grpc(request);
         }
         match request.content_type() {
@@ -116,8 +116,8 @@ fn error_response(problem: ErrorResponse, is_json: bool) -> Response {
 
 fn protobuf_response(mut response: Response, message: &ProtobufWriter) -> Response {
     *response.body_mut() = message.0.clone().into();
-    let kind = HeaderValue::from_static("application/x-protobuf");
-    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    let content_type = HeaderValue::from_static("application/x-protobuf");
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     response.headers_mut().remove(header::CONTENT_LENGTH);
     response
 }

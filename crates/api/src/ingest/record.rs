@@ -20,11 +20,11 @@ use crate::route::{ApiRoute, Parameter};
 const PARAMETERS: &[Parameter] = &[METRIC.required(), UNIT, LABELS];
 
 /// A request with numbers of one metric.
-pub(crate) struct RecordFormat {
+pub(crate) struct NumbersFormat {
     samples: SampleDefaults,
 }
 
-impl IngestFormat for RecordFormat {
+impl IngestFormat for NumbersFormat {
     const NAME: &'static str = "record";
     const ROUTES: &'static [ApiRoute] = &[ApiRoute::ingest(
         "/v1/record",
@@ -35,14 +35,14 @@ impl IngestFormat for RecordFormat {
 
     type Summary = MapSummary;
 
-    fn parse_request(request: &mut IngestRequest) -> Result<RecordFormat, ErrorResponse> {
+    fn parse_request(request: &mut IngestRequest) -> Result<NumbersFormat, ErrorResponse> {
         request.reject_unknown_parameters(PARAMETERS)?;
         if request.parameter("metric").is_none_or(str::is_empty) {
             return Err(ErrorResponse::bad_request(
                 "parameter metric is missing: use /v1/record?metric=NAME&unit=ms",
             ));
         }
-        Ok(RecordFormat { samples: SampleDefaults::from_request(request)? })
+        Ok(NumbersFormat { samples: SampleDefaults::from_request(request)? })
     }
 
     fn key_encoding(&self) -> SeriesKeyEncoding {
@@ -89,14 +89,14 @@ impl SampleDefaults {
         // Numbers with a time unit are converted to nanoseconds.
         let is_scaled = format == InputFormat::Numbers
             && !matches!(unit, None | Some(Unit::Bytes | Unit::Other(_)));
-        let placed_as = if is_scaled { Some(&Unit::Nanoseconds) } else { unit };
-        let rules = MappingDefaults {
+        let stored_unit = if is_scaled { Some(&Unit::Nanoseconds) } else { unit };
+        let defaults = MappingDefaults {
             metric: self.metric.as_deref(),
             labels: &self.labels,
-            unit: placed_as,
+            unit: stored_unit,
             time: Some(now),
         };
-        let mut sink = RowMapper::new(rules, rows);
+        let mut sink = RowMapper::new(defaults, rows);
         decode::read(format, &mut &body[..], unit, &mut sink)
             .expect("BUG: reading from memory failed");
         sink.finish()
@@ -104,12 +104,12 @@ impl SampleDefaults {
 }
 
 /// Rejects a body of which a part is invalid.
-pub(crate) fn reject_partial(placed: MapSummary) -> Result<MapSummary, ErrorResponse> {
-    if placed.rejected == 0 {
-        return Ok(placed);
+pub(crate) fn reject_partial(summary: MapSummary) -> Result<MapSummary, ErrorResponse> {
+    if summary.rejected == 0 {
+        return Ok(summary);
     }
-    let more = placed.rejected - 1;
-    let mut what = placed.errors.into_iter().next().unwrap_or_default();
+    let more = summary.rejected - 1;
+    let mut what = summary.errors.into_iter().next().unwrap_or_default();
     if more > 0 {
         what.push_str(&format!("; {more} more errors"));
     }

@@ -112,7 +112,7 @@ async fn list_response(
     context: Context,
     parameters: Parameters,
     known: &'static [Parameter],
-    (kind, name): (&'static str, &'static str),
+    (operation, name): (&'static str, &'static str),
     find: impl FnOnce(&SeriesSearch<'_>) -> Result<(usize, Vec<Json>), ApiError> + Send + 'static,
 ) -> Result<JsonBody, ApiError> {
     let parameters = parameters.reject_unknown(known)?;
@@ -133,7 +133,7 @@ async fn list_response(
             (name, List(results)),
         ]))
     };
-    context.run_light_with_view(kind, timeout, work).await
+    context.run_light_with_view(operation, timeout, work).await
 }
 
 pub(super) async fn series(context: Context, parameters: Parameters) -> Result<JsonBody, ApiError> {

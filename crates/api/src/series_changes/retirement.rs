@@ -96,7 +96,7 @@ fn append_markers(
     ends: &[i64],
 ) -> Result<u64, ApiError> {
     let producer = intake.producer(PRODUCER);
-    producer.disable_silence_monitor();
+    producer.disable_absence_monitor();
     let failed =
         |error: &dyn std::fmt::Display| ApiError::Internal(format!("cannot retire: {error}"));
     let writer = || intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);

@@ -6,10 +6,10 @@ mod room;
 mod tracing;
 
 use shm::MetricsFileReader;
-use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
+use shm::snapshot::{MetricValue, NumericValue, ProcessSeries};
 
 /// Series of this process with exactly these labels.
-fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessMetric> {
+fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessSeries> {
     let mut labels: Vec<_> =
         labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     labels.sort();
@@ -20,7 +20,7 @@ fn find(name: &str, labels: &[(&str, &str)]) -> Option<ProcessMetric> {
 }
 
 #[track_caller]
-fn series(name: &str, labels: &[(&str, &str)]) -> ProcessMetric {
+fn series(name: &str, labels: &[(&str, &str)]) -> ProcessSeries {
     find(name, labels).unwrap_or_else(|| panic!("no series {name} {labels:?}"))
 }
 

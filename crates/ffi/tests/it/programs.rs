@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use hist::Integers;
-use shm::snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
+use shm::snapshot::{MetricRole, MetricValue, NumericValue, ProcessSeries};
 use shm::{MetricsFileReader, ProcessInfo};
 
 use crate::test_dir::TestDir;
@@ -98,7 +98,7 @@ fn readers(dir: &TestDir) -> Vec<MetricsFileReader> {
 /// Output of a process.
 struct ProcessOutput {
     process: ProcessInfo,
-    metrics: Vec<ProcessMetric>,
+    metrics: Vec<ProcessSeries>,
 }
 
 impl ProcessOutput {
@@ -108,7 +108,7 @@ impl ProcessOutput {
     }
 
     #[track_caller]
-    fn metric(&self, name: &str) -> &ProcessMetric {
+    fn metric(&self, name: &str) -> &ProcessSeries {
         let found = self.metrics.iter().find(|metric| metric.name == name);
         found.unwrap_or_else(|| panic!("no series {name}"))
     }

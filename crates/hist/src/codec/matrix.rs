@@ -27,7 +27,7 @@ use crate::codec::huffman::{HuffmanCode, HuffmanCodes, STEPS, low_cells};
 /// Rows per frame.
 pub(crate) const FRAME: usize = 32;
 /// Rows of a frame in one stream.
-const LANE: usize = 8;
+const ROWS_PER_STREAM: usize = 8;
 const STREAMS: usize = 4;
 /// Maximum number of cells of one matrix, with the rows rounded up to a multiple of eight. A row of
 /// zeros takes almost no bytes, so the allocation of a decoder needs an explicit limit.
@@ -42,12 +42,12 @@ const SCALE_BITS_MAX: u32 = 10;
 
 /// Whether a matrix of this size can be encoded.
 pub(crate) fn fits(rows: usize, columns: usize) -> bool {
-    (rows.next_multiple_of(LANE) as u64).saturating_mul(columns as u64) <= CELLS_MAX
+    (rows.next_multiple_of(ROWS_PER_STREAM) as u64).saturating_mul(columns as u64) <= CELLS_MAX
 }
 
 /// Cells of a column of a frame, a multiple of eight: the rows, padded with zeros.
 pub(in crate::codec) fn height(rows: usize) -> usize {
-    rows.next_multiple_of(LANE).min(FRAME)
+    rows.next_multiple_of(ROWS_PER_STREAM).min(FRAME)
 }
 
 /// Number of bits of a row index in a frame.

@@ -9,7 +9,7 @@ use hist::Accumulator;
 use hist::codec::header::Temporality;
 use intake::IngestWriter;
 use model::{Sample, SampleValue, SeriesKind};
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 
 use crate::shm_metrics::generation_table::{ProgramName, SeriesShare};
 use crate::shm_metrics::rows::{self, MetricDescriptor};
@@ -52,7 +52,7 @@ impl ExitTotals {
         program: &ProgramName,
         share: SeriesShare,
         start: i64,
-        metrics: Vec<ProcessMetric>,
+        metrics: Vec<ProcessSeries>,
         exit: Option<String>,
     ) {
         let first = self.starts.entry((program.clone(), share)).or_insert(start);
@@ -69,7 +69,7 @@ impl ExitTotals {
             let key = key(END.to_owned(), String::new(), Vec::new());
             self.values.insert(key, SumValue::Text(exit));
         }
-        for ProcessMetric { name, labels, unit, value, .. } in metrics {
+        for ProcessSeries { name, labels, unit, value, .. } in metrics {
             match value {
                 MetricValue::Counter(number) => {
                     self.count(key(name, unit, labels), number.as_float());

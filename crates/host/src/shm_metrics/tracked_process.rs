@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 use shm::{AttachedProcess, MetricsFile, ProcessIdentity, ProcessState};
 
 use crate::shm_metrics::exit_totals::ExitTotals;
@@ -241,7 +241,7 @@ impl TrackedProcess {
             is_final: self.exited_at.is_some(),
         };
         let (mut unknown, mut in_flight, mut oldest) = (0, 0, 0);
-        for ProcessMetric { name, labels, unit, value, .. } in metrics {
+        for ProcessSeries { name, labels, unit, value, .. } in metrics {
             let named = MetricDescriptor { name: &name, unit: &unit, labels: &labels };
             match value {
                 MetricValue::Counter(number) => out.count(&mut whose, named, number.as_float()),
@@ -301,7 +301,7 @@ pub(crate) fn labels(program: &ProgramName, share: SeriesShare) -> Vec<(String, 
     labels
 }
 
-fn has_topdeck_metric(metrics: &[ProcessMetric]) -> bool {
+fn has_topdeck_metric(metrics: &[ProcessSeries]) -> bool {
     metrics.iter().any(|metric| metric.name.starts_with("topdeck_"))
 }
 

@@ -2,7 +2,7 @@
 
 use hist::{Histogram, Integers, Scheme};
 use shm::snapshot::{
-    InFlightSnapshot, MetricRole, MetricValue, NumericValue, OperationSnapshot, ProcessMetric,
+    InFlightSnapshot, MetricRole, MetricValue, NumericValue, OperationSnapshot, ProcessSeries,
 };
 
 use crate::top::partial_value::SampledSeries;
@@ -16,8 +16,8 @@ pub(crate) fn recorded(values: &[u64]) -> MetricValue {
     MetricValue::Histogram(Box::new(histogram))
 }
 
-pub(crate) fn metric(name: &str, unit: &str, value: MetricValue) -> ProcessMetric {
-    ProcessMetric {
+pub(crate) fn metric(name: &str, unit: &str, value: MetricValue) -> ProcessSeries {
+    ProcessSeries {
         name: name.into(),
         labels: Vec::new(),
         unit: unit.into(),
@@ -28,19 +28,19 @@ pub(crate) fn metric(name: &str, unit: &str, value: MetricValue) -> ProcessMetri
     }
 }
 
-pub(crate) fn labelled(name: &str, label: &str, value: MetricValue) -> ProcessMetric {
-    ProcessMetric { labels: vec![("route".into(), label.into())], ..metric(name, "ns", value) }
+pub(crate) fn labelled(name: &str, label: &str, value: MetricValue) -> ProcessSeries {
+    ProcessSeries { labels: vec![("route".into(), label.into())], ..metric(name, "ns", value) }
 }
 
-pub(crate) fn errors(name: &str, count: u64) -> ProcessMetric {
-    ProcessMetric {
+pub(crate) fn errors(name: &str, count: u64) -> ProcessSeries {
+    ProcessSeries {
         role: MetricRole::Error,
         ..metric(name, "1", MetricValue::Counter(NumericValue::Unsigned(count)))
     }
 }
 
 /// In-flight operations with these start times.
-pub(crate) fn in_flight(name: &str, starts: &[u64]) -> ProcessMetric {
+pub(crate) fn in_flight(name: &str, starts: &[u64]) -> ProcessSeries {
     let operations = starts.iter().map(|&start_ns| OperationSnapshot {
         start_ns,
         tags: vec![("device".into(), "sda".into())],
@@ -59,7 +59,7 @@ pub(crate) fn process_sample(
     pid: u32,
     program: &str,
     at_ns: u64,
-    metrics: Vec<ProcessMetric>,
+    metrics: Vec<ProcessSeries>,
 ) -> ProcessSample {
     ProcessSample {
         path: format!("/dev/shm/{pid}").into(),

@@ -1,14 +1,14 @@
 //! Partial values: full histograms for selected series, counts for others.
 
 use hist::Histogram;
-use shm::snapshot::{MetricValue, NumericValue, ProcessMetric};
+use shm::snapshot::{MetricValue, NumericValue, ProcessSeries};
 
 /// Series in a sample.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum SampledSeries {
     /// Description and value: at the first sample, and for formats that identify series by name and
     /// labels only.
-    New(ProcessMetric),
+    New(ProcessSeries),
     /// A known series, at its index.
     Known(PartialValue),
 }
@@ -28,7 +28,7 @@ impl SampledSeries {
     pub(crate) fn has_buckets(&self) -> bool {
         matches!(
             self,
-            SampledSeries::New(ProcessMetric { value: MetricValue::Histogram(_), .. })
+            SampledSeries::New(ProcessSeries { value: MetricValue::Histogram(_), .. })
                 | SampledSeries::Known(PartialValue::Full(MetricValue::Histogram(_)))
         )
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use decode::Unit;
 use hist::Histogram;
-use shm::snapshot::{MetricRole, MetricValue, ProcessMetric};
+use shm::snapshot::{MetricRole, MetricValue, ProcessSeries};
 
 use crate::top::metric_interval::{IntervalChange, IntervalStats, MetricInterval, ONE_SAMPLE};
 use crate::top::partial_value::PartialValue;
@@ -53,7 +53,7 @@ pub(crate) struct SparkPoint {
 }
 
 impl SeriesHistory {
-    pub(crate) fn new(metric: &ProcessMetric) -> SeriesHistory {
+    pub(crate) fn new(metric: &ProcessSeries) -> SeriesHistory {
         SeriesHistory {
             name: metric.name.clone(),
             labels: metric.labels.clone(),
@@ -94,7 +94,7 @@ impl SeriesHistory {
     }
 
     /// Whether this is the series that is now at its index.
-    pub(crate) fn matches(&self, metric: &ProcessMetric) -> bool {
+    pub(crate) fn matches(&self, metric: &ProcessSeries) -> bool {
         self.name == metric.name && self.labels == metric.labels
     }
 

@@ -163,7 +163,7 @@ fn subscribers_resume_and_release_segments() {
     assert!(all > 3, "{all}");
     for name in ["a", "b"] {
         let mut subscriber = journal.subscribe(name).unwrap();
-        assert!(matches!(journal.subscribe(name), Err(Error::SubscriberBusy { .. })));
+        assert!(matches!(journal.subscribe(name), Err(Error::CheckpointLocked { .. })));
         let (records, gaps) = drain(&mut subscriber);
         assert_eq!((records.len(), gaps.len()), (5000, 0));
         subscriber.commit(4000, Level::Disk).unwrap();

@@ -124,7 +124,7 @@ fn describe_result<T>(result: Result<T>) -> String {
         Ok(_) => "ok".to_owned(),
         Err(Error::AlreadyExists { .. }) => "exists".to_owned(),
         Err(Error::InUse { is_exclusive: alone, .. }) => format!("busy {alone}"),
-        Err(Error::SubscriberBusy { .. }) => "subscriber busy".to_owned(),
+        Err(Error::CheckpointLocked { .. }) => "subscriber busy".to_owned(),
         Err(Error::AppendTimeout { .. }) => "stalled".to_owned(),
         Err(error) => error.to_string(),
     }
@@ -275,12 +275,12 @@ fn a_subscriber_is_one_readers_at_a_time() {
     }
     check(&mut children[0], "subscribe s", "ok");
     check(&mut children[1], "subscribe s", "subscriber busy");
-    assert!(matches!(journal.subscribe("s"), Err(Error::SubscriberBusy { .. })));
+    assert!(matches!(journal.subscribe("s"), Err(Error::CheckpointLocked { .. })));
     assert!(matches!(
         journal.set_checkpoint("s", StartPosition::End),
-        Err(Error::SubscriberBusy { .. })
+        Err(Error::CheckpointLocked { .. })
     ));
-    assert!(matches!(journal.remove_checkpoint("s"), Err(Error::SubscriberBusy { .. })));
+    assert!(matches!(journal.remove_checkpoint("s"), Err(Error::CheckpointLocked { .. })));
     children[0].kill();
     check(&mut children[1], "subscribe s", "ok");
 }
@@ -497,7 +497,7 @@ fn checkpoint_is_consistent_while_committed() {
         assert!(!checkpoint.is_degraded, "look {i}: {checkpoint:?}");
         if i % 100 == 0 {
             let busy = journal.subscribe("s");
-            assert!(matches!(busy, Err(Error::SubscriberBusy { .. })), "look {i}: {busy:?}");
+            assert!(matches!(busy, Err(Error::CheckpointLocked { .. })), "look {i}: {busy:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io::{self, IsTerminal as _};
 
 use crate::report::run_plan::{RunPlan, format_duration};
 use crate::report::statistics::show;
-use crate::{Arrivals, Tally, ValidityWarning, format_rate};
+use crate::{Arrivals, InvalidReason, Tally, format_rate};
 use hist::Histogram;
 use render::terminal::{ColourDepth, Terminal, TextStyle};
 use render::value_formatter::{ValueFormatter, count};
@@ -104,8 +104,8 @@ impl LiveView {
                 count(observed_late)
             )
         });
-        let others = ValidityWarning::interim(&self.total, end_ns, self.threads);
-        stalled.into_iter().chain(others.iter().map(ValidityWarning::to_string)).collect()
+        let others = InvalidReason::interim(&self.total, end_ns, self.threads);
+        stalled.into_iter().chain(others.iter().map(InvalidReason::to_string)).collect()
     }
 }
 

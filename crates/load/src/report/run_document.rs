@@ -3,7 +3,7 @@
 //! Fields are only ever added; a change of meaning or name is a new `version`. `stored_run.rs`
 //! reads it.
 
-use crate::{Calibration, Failure, RequirementOutcome, Tally, ValidityWarning};
+use crate::{Calibration, Failure, InvalidReason, RequirementOutcome, Tally};
 use codecs::frame_text;
 use hist::Histogram;
 use hist::codec::frame::{FrameUnit, SeriesMeta, Temporality};
@@ -13,7 +13,7 @@ use render::json::{integer, number};
 
 use crate::report::run_plan::RunPlan;
 use crate::report::run_report::{RequirementResult, RunReport};
-use crate::report::statistics::{SHARES, at, times};
+use crate::report::statistics::{QUANTILES, at, times};
 use crate::report::{sessions, statistics};
 
 /// Name of the format.
@@ -62,7 +62,7 @@ pub fn to_json(report: &RunReport) -> Json {
             "times",
             Map(times(&run.tally)
                 .into_iter()
-                .map(|(name, of, _)| (name.replace(' ', "_"), time(of)))
+                .map(|(name, of, _)| (name.replace(' ', "_"), latency_json(of)))
                 .collect()),
         ),
         ("requests", List(run.per_request.iter().map(|(name, of)| request(name, of)).collect())),
@@ -112,7 +112,7 @@ pub(crate) fn settings_fields(plan: &RunPlan) -> Vec<(&'static str, Json)> {
     ]
 }
 
-pub(crate) fn validity_warnings(warnings: &[ValidityWarning]) -> Json {
+pub(crate) fn validity_warnings(warnings: &[InvalidReason]) -> Json {
     let warnings = warnings.iter().map(|warning| {
         let (kind, text) = (warning.kind().to_owned(), warning.to_string());
         Object(vec![("kind", Text(kind)), ("text", Text(text))])
@@ -167,8 +167,8 @@ fn frame_of(of: &Histogram) -> Json {
 }
 
 /// Statistics in nanoseconds, and the complete histogram.
-pub fn time(of: &Histogram) -> Json {
-    let quantiles = SHARES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
+pub(crate) fn latency_json(of: &Histogram) -> Json {
+    let quantiles = QUANTILES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
         let mut all = vec![("q", number(share))];
         all.extend(fields(at(of, share)?));
         Some(Object(all))
@@ -183,7 +183,7 @@ pub fn time(of: &Histogram) -> Json {
 }
 
 fn request(name: &str, of: &Histogram) -> Json {
-    let Json::Object(mut all) = time(of) else { return Null };
+    let Json::Object(mut all) = latency_json(of) else { return Null };
     all.insert(0, ("name", Text(name.to_owned())));
     Object(all)
 }
@@ -219,7 +219,7 @@ fn requirement(result: &RequirementResult) -> Json {
 }
 
 fn session(of: crate::Sessions, times: &Histogram) -> Json {
-    let percentiles = sessions::SHARES.iter().map(|&q| {
+    let percentiles = sessions::QUANTILES.iter().map(|&q| {
         Object(vec![("q", number(q)), ("share_of_sessions_above", number(of.share_above(q)))])
     });
     let slowest = sessions::SESSION_SHARES.iter().map(|&share| {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    Calibration, Requirement, RequirementMetric, RequirementOutcome, RunResult, Sessions,
-    ValidityWarning, format_rate,
+    Calibration, InvalidReason, Requirement, RequirementMetric, RequirementOutcome, RunResult,
+    Sessions, format_rate,
 };
 use hist::{Bracket, Histogram};
 
@@ -105,11 +105,10 @@ fn significant(number: f64) -> String {
 pub const INVALID: &str = "INVALID RESULT";
 
 /// The heading with the reasons.
-pub(crate) fn invalid_heading(warnings: &[ValidityWarning]) -> String {
-    let is_bug =
-        |warning: &ValidityWarning| matches!(warning, ValidityWarning::CountMismatch { .. });
+pub(crate) fn invalid_heading(warnings: &[InvalidReason]) -> String {
+    let is_bug = |warning: &InvalidReason| matches!(warning, InvalidReason::CountMismatch { .. });
     let is_clock =
-        |warning: &ValidityWarning| matches!(warning, ValidityWarning::ClockInaccurate { .. });
+        |warning: &InvalidReason| matches!(warning, InvalidReason::ClockInaccurate { .. });
     let reason = if warnings.iter().any(is_bug) {
         "count mismatch (bug)"
     } else if !warnings.is_empty() && warnings.iter().all(is_clock) {

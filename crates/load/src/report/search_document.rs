@@ -1,10 +1,10 @@
 //! A search as JSON: `docs/formats/load-search.md`, checked by a test.
 
-use crate::{UpperBound, ValidityWarning};
+use crate::{InvalidReason, UpperBound};
 use render::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use render::json::{integer, number};
 
-use crate::report::run_document::{calibration, settings_fields, time, validity_warnings};
+use crate::report::run_document::{calibration, latency_json, settings_fields, validity_warnings};
 use crate::report::search_report::{SearchReport, purpose};
 
 /// Version of the format.
@@ -27,9 +27,9 @@ pub fn to_json(report: &SearchReport) -> Json {
             ("generator_limited", Bool(trial.is_generator_limited)),
             ("failed_requests", integer(of.failed_requests)),
             ("unknown_outcome_share", number(of.unknown_outcome_share)),
-            ("warnings", List(of.warnings.iter().map(ValidityWarning::kind).map(text).collect())),
-            ("response", time(&of.response)),
-            ("service", time(&of.service)),
+            ("warnings", List(of.warnings.iter().map(InvalidReason::kind).map(text).collect())),
+            ("response", latency_json(&of.response)),
+            ("service", latency_json(&of.service)),
         ])
     });
     all.extend([
@@ -83,7 +83,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::convert::Infallible;
 
-    use crate::{CapacitySearch, SloCondition, TrialMeasurement};
+    use crate::{CapacitySearch, LatencyLimit, TrialMeasurement};
     use hist::Histogram;
 
     use super::*;
@@ -95,7 +95,7 @@ mod tests {
     fn search_report() -> SearchReport {
         let report = report();
         let requirements = vec!["p99<20ms".parse().unwrap()];
-        let limits = requirements.iter().map(|one| SloCondition::try_from(one).unwrap()).collect();
+        let limits = requirements.iter().map(|one| LatencyLimit::try_from(one).unwrap()).collect();
         let search = CapacitySearch { requirements: limits, ..CapacitySearch::default() };
         let found: Result<_, (Infallible, _)> = search.run(&mut |trial| {
             let ms = if trial.rate > 1_000.0 { 50 } else { 1 };

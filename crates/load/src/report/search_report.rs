@@ -11,8 +11,8 @@ use crate::report::run_plan::{RunPlan, format_duration};
 use crate::report::run_report::{calibration_lines, invalid_heading, paragraph, settings_line};
 use crate::report::statistics::{at, numbers};
 use crate::{
-    Calibration, CapacitySearch, Requirement, SearchResult, SearchTrial, TrialPurpose, UpperBound,
-    ValidityWarning, format_rate,
+    Calibration, CapacitySearch, InvalidReason, Requirement, SearchResult, SearchTrial,
+    TrialPurpose, UpperBound, format_rate,
 };
 
 /// Data of the reports of a search.
@@ -28,7 +28,7 @@ pub struct SearchReport {
     /// Result of the search.
     pub result: SearchResult,
     /// Validity warnings of the calibration for the result.
-    pub warnings: Vec<ValidityWarning>,
+    pub warnings: Vec<InvalidReason>,
     /// Start in nanoseconds since the Unix epoch.
     pub start_unix_ns: i64,
     /// Duration in nanoseconds.

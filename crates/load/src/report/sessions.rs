@@ -3,13 +3,13 @@
 use crate::Sessions;
 use hist::Histogram;
 
-use crate::report::statistics::{at, numbers, share_name};
+use crate::report::statistics::{at, numbers, quantile_or_max_name};
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::value_formatter::{count, quantile_name};
 
 /// Percentiles in the first table.
-pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
+pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 0.9999];
 /// Shares of sessions in the second table.
 pub(crate) const SESSION_SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 
@@ -20,7 +20,8 @@ pub fn rows(of: Sessions, times: Option<&Histogram>) -> [Vec<[String; 3]>; 2] {
         let value = times.and_then(|times| at(times, share));
         value.map_or(String::new(), |value| numbers().value_with_mark(value))
     };
-    let percentiles = SHARES.map(|p| [share_name(p), value(p), percent(of.share_above(p))]);
+    let percentiles =
+        QUANTILES.map(|p| [quantile_or_max_name(p), value(p), percent(of.share_above(p))]);
     let shares = SESSION_SHARES.map(|share| {
         let p = of.percentile(share);
         [percent(share), quantile(p), value(p)]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::Tally;
 use hist::Histogram;
 
-use crate::report::statistics::{at, share_name, show};
+use crate::report::statistics::{at, quantile_or_max_name, show};
 use render::chart::axis::{Axis, PercentileAxis};
 use render::chart::percentile_spectrum::PercentileSpectrum;
 use render::merged_distribution::MergedDistribution;
@@ -20,7 +20,7 @@ const FOOT: f64 = 40.0;
 const COLUMNS: usize = 282;
 
 /// Style of the service time curve.
-pub(crate) const STYLE: &str = ".service{stroke:#8250df;stroke-dasharray:7 4}.servicedoubt{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}@media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.servicedoubt{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
+pub(crate) const STYLE: &str = ".service{stroke:#8250df;stroke-dasharray:7 4}.serviceband{fill:#8250df;fill-opacity:.18}.servicedot{fill:#8250df}@media(prefers-color-scheme:dark){.service{stroke:#bc8cff}.serviceband{fill:#bc8cff}.servicedot{fill:#bc8cff}}";
 
 /// A curve: name, values, classes of its bounds, line, and maximum.
 struct Curve<'a>(&'a str, &'a Histogram, [&'a str; 2], &'a str);
@@ -28,7 +28,7 @@ struct Curve<'a>(&'a str, &'a Histogram, [&'a str; 2], &'a str);
 /// The chart as SVG; `None` without values.
 pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let curves = [
-        Curve("service time", &tally.service, ["servicedoubt", "line service"], "servicedot"),
+        Curve("service time", &tally.service, ["serviceband", "line service"], "servicedot"),
         // Drawn last, so that it stays visible where both coincide.
         Curve("response time", &tally.response, ["band", "line"], "dot"),
     ];
@@ -75,7 +75,7 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
         line(&mut body, classes[1], (right, HEAD - 18.0), (right + 28.0, HEAD - 18.0));
         right -= 24.0;
         let values = [0.5, 0.99, 0.999].into_iter().filter_map(|share| {
-            Some(format!("{} {}", share_name(share), show.value(at(of, share)?)))
+            Some(format!("{} {}", quantile_or_max_name(share), show.value(at(of, share)?)))
         });
         let values: Vec<String> = values.collect();
         words.push(format!("{name}: {}, max {}.", values.join(", "), show.value(max)));

@@ -9,7 +9,7 @@ use render::number_formatter::{EstimateNote, NumberFormatter};
 use render::value_formatter::{self, ValueFormatter, count};
 
 /// Percentiles in reports, followed by maximum and mean.
-pub(crate) const SHARES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
+pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 /// Format of times.
 pub fn show() -> ValueFormatter {
@@ -47,7 +47,7 @@ pub fn at(of: &Histogram, share: f64) -> Option<Bracket> {
     if share >= 1.0 { of.max() } else { of.quantile(share) }
 }
 
-pub(crate) fn share_name(share: f64) -> String {
+pub(crate) fn quantile_or_max_name(share: f64) -> String {
     if share >= 1.0 { "max".to_owned() } else { value_formatter::quantile_name(share) }
 }
 
@@ -64,9 +64,9 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
         })
     };
     let mut rows = Vec::new();
-    for share in SHARES {
+    for share in QUANTILES {
         let cells = times.iter().map(|(_, of, _)| value(at(of, share)));
-        rows.push([share_name(share)].into_iter().chain(cells).collect());
+        rows.push([quantile_or_max_name(share)].into_iter().chain(cells).collect());
     }
     let cells = times.iter().map(|(_, of, _)| value(of.mean()));
     rows.push(["mean".to_owned()].into_iter().chain(cells).collect());
@@ -88,7 +88,7 @@ pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
         [name.clone(), count(of.count())].into_iter().chain(values).collect()
     });
     let names = ["response", "count"].map(str::to_owned).into_iter();
-    let head = names.chain(shares.into_iter().map(share_name)).collect();
+    let head = names.chain(shares.into_iter().map(quantile_or_max_name)).collect();
     StatisticsTable { head, rows: rows.collect(), note: None }
 }
 

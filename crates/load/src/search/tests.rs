@@ -37,9 +37,9 @@ impl Server {
     }
 }
 
-fn limit(quantile: f64, limit_ms: f64) -> SloCondition {
+fn limit(quantile: f64, limit_ms: f64) -> LatencyLimit {
     let written = format!("p{:.1}<={limit_ms}ms", quantile * 100.0);
-    SloCondition::try_from(&written.parse::<Requirement>().unwrap()).unwrap()
+    LatencyLimit::try_from(&written.parse::<Requirement>().unwrap()).unwrap()
 }
 
 fn search(quantile: f64, limit_ms: f64) -> CapacitySearch {
@@ -156,7 +156,7 @@ fn generator_limit_is_reported_as_at_least() {
         let mut measurement = server.measure(trial.rate, trial.duration_ns);
         if trial.rate > 3_000.0 {
             measurement.response.record_n(500.0 * MS, measurement.response.count());
-            measurement.warnings.push(ValidityWarning::GeneratorCpuSaturated { share: 1.0 });
+            measurement.warnings.push(InvalidReason::GeneratorCpuSaturated { share: 1.0 });
         }
         measurement
     });

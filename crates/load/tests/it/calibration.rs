@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use load::{ArrivalProcess, Schedule, ValidityWarning};
+use load::{ArrivalProcess, InvalidReason, Schedule};
 
 /// A busy machine may be slow and may stall; but then the calibration says so, and otherwise the
 /// coordinated-omission test passes.
@@ -21,7 +21,7 @@ fn calibration_measures_this_machine() {
     let much = Schedule::constant(1e9, 1_000_000_000, ArrivalProcess::Constant);
     let warnings = found.validity_warnings(&much, 1);
     assert!(
-        warnings.iter().any(|one| matches!(one, ValidityWarning::RateAboveCalibrated { .. })),
+        warnings.iter().any(|one| matches!(one, InvalidReason::RateAboveCalibrated { .. })),
         "{warnings:?}"
     );
 }

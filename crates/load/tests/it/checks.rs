@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use load::{
-    Completion, Failure, LoadProtocol, RenderedRequest, RequestId, Requests, Requirement,
-    RunResult, Schedule, SloCondition, Tally, Target,
+    Completion, Failure, LatencyLimit, LoadProtocol, RenderedRequest, RequestId, Requests,
+    Requirement, RunResult, Schedule, Tally, Target,
 };
 
 /// Panics on a violation.
@@ -206,7 +206,7 @@ fn replay(text: &str) {
 fn requirement(text: &str) {
     let Ok(requirement) = text.parse::<Requirement>() else { return };
     assert_eq!(requirement.expression, text);
-    let _ = SloCondition::try_from(&requirement);
+    let _ = LatencyLimit::try_from(&requirement);
     for (answered, failed) in [(0, 0), (0, 1), (3, 0), (3, 1)] {
         let mut times = hist::Recorder::new();
         (0..answered).for_each(|number| times.record(number * number * 1_000_000));

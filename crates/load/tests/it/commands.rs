@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use load::{
-    ArrivalProcess, Failure, Request, Requests, RunResult, Schedule, Settings, Target, Template,
-    ValidityWarning,
+    ArrivalProcess, Failure, InvalidReason, Request, Requests, RunResult, Schedule, Settings,
+    Target, Template,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -53,7 +53,7 @@ fn run(settings: &Settings) -> RunResult {
     assert_eq!(tally.accounted(), tally.scheduled, "{tally:?}");
     assert_eq!(tally.response.count(), tally.completed + tally.unfinished);
     assert_eq!(tally.failure.count(), tally.failures());
-    assert!(!run.warnings.iter().any(|one| matches!(one, ValidityWarning::CountMismatch { .. })));
+    assert!(!run.warnings.iter().any(|one| matches!(one, InvalidReason::CountMismatch { .. })));
     run
 }
 

@@ -62,7 +62,7 @@ pub(crate) fn check(
         assert_eq!(tally.failed[kind as usize], 0, "{kind}: {:?}", tally.failed);
     }
     assert!(
-        !run.warnings.iter().any(|one| matches!(one, load::ValidityWarning::CountMismatch { .. }))
+        !run.warnings.iter().any(|one| matches!(one, load::InvalidReason::CountMismatch { .. }))
     );
     let (completed, failed) = (tally.completed + tally.observed_late, tally.failures());
     CheckedRun { completed, failed, run }

@@ -8,9 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use load::{
-    ArrivalProcess, Observer, Schedule, Settings, StubProtocol, StubServer, ValidityWarning,
-};
+use load::{ArrivalProcess, InvalidReason, Observer, Schedule, Settings, StubProtocol, StubServer};
 
 use crate::fixture;
 use crate::scheduling::{ATTEMPTS, SchedulingWatch, skipped};
@@ -54,7 +52,7 @@ fn child_generator() {
     let (response, lag) = (&tally.response, &tally.queue_time);
     let stalled: u64 = run.stalls.iter().map(|(from, to)| to - from).sum();
     let is_told = run.warnings.iter().any(|one| {
-        matches!(one, ValidityWarning::GeneratorStalled { not_sent, .. }
+        matches!(one, InvalidReason::GeneratorStalled { not_sent, .. }
             if *not_sent == tally.not_sent)
     });
     let numbers = [

@@ -6,7 +6,7 @@ use super::labels::MmvLabels;
 use super::layout::*;
 use super::{COUNT_MAX, Error, MmvSnapshot, SECTIONS_MAX, units};
 use crate::endian::{self, EndianBytes, EndianField, field_offset, record_size};
-use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessMetric};
+use crate::metric_snapshot::{MetricRole, MetricValue, NumericValue, ProcessSeries};
 
 /// `pmInDom` values of metrics without instances.
 const NO_INDOM: [u32; 2] = [0, u32::MAX];
@@ -141,7 +141,7 @@ impl<'a> MmvReader<'a> {
         sections: &MmvSections,
         labels: &MmvLabels,
         text_left: &mut usize,
-    ) -> Result<ProcessMetric, Error> {
+    ) -> Result<ProcessSeries, Error> {
         let start = sections.values.entry(index);
         let offset = |field: u64| self.file.u64(start + field).unwrap_or(u64::MAX);
         let metric = offset(const { field_offset(&VALUE, "metric") });
@@ -185,7 +185,7 @@ impl<'a> MmvReader<'a> {
             _ => units::unit(entry.dimension),
         };
         let labels = merged.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Ok(ProcessMetric {
+        Ok(ProcessSeries {
             name: name.to_owned(),
             labels,
             unit,

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 use shm::{hsperf, mmv};
 
 /// Panics if an invariant is violated.
@@ -54,7 +54,7 @@ pub(crate) fn sparse(path: &std::path::Path, words: &[u8], lanes: usize) {
 }
 
 /// Links refer to existing series.
-fn check_links_and_identities(metrics: &[ProcessMetric]) {
+fn check_links_and_identities(metrics: &[ProcessSeries]) {
     for metric in metrics {
         assert!(metric.related_metric.is_none_or(|link| link < metrics.len()));
         if let MetricValue::InFlight(table) = &metric.value {
@@ -103,14 +103,14 @@ fn check_one_line(message: &str) {
 }
 
 /// Bytes of texts from the file.
-fn text_bytes(metric: &ProcessMetric) -> usize {
+fn text_bytes(metric: &ProcessSeries) -> usize {
     let labels = metric.labels.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>();
     let text = if let MetricValue::Text(text) = &metric.value { text.len() } else { 0 };
     metric.name.len() + labels + metric.help.len() + text
 }
 
 /// Names are printable, labels are sorted and have values, and identities are unique.
-fn check_identities(metrics: &[ProcessMetric]) {
+fn check_identities(metrics: &[ProcessSeries]) {
     let mut seen = HashSet::new();
     for metric in metrics {
         assert!(!metric.name.is_empty() && !metric.name.contains(char::is_control));

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 
 use expect_test::expect;
-use shm::snapshot::{MetricValue, ProcessMetric};
+use shm::snapshot::{MetricValue, ProcessSeries};
 use shm::{MetricBuilder, MetricRole, MetricsFileReader};
 
 use crate::checks::sparse;
@@ -16,8 +16,8 @@ fn words() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/shm/version-1.words")
 }
 
-fn line(metric: &ProcessMetric) -> String {
-    let ProcessMetric { name, labels, unit, help, role, related_metric: link, value } = metric;
+fn line(metric: &ProcessSeries) -> String {
+    let ProcessSeries { name, labels, unit, help, role, related_metric: link, value } = metric;
     let value = match value {
         MetricValue::Histogram(seen) => format!(
             "{} values, sum {}, from {} to {}, p50 {:?}",

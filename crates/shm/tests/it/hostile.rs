@@ -49,7 +49,7 @@ impl HostileFile {
     }
 
     /// Result of each way of attaching.
-    fn read(mut self, name: &str) -> [shm::Result<Vec<shm::snapshot::ProcessMetric>>; 2] {
+    fn read(mut self, name: &str) -> [shm::Result<Vec<shm::snapshot::ProcessSeries>>; 2] {
         let fields = [
             (header::MAGIC, layout::MAGIC),
             (header::VERSION, layout::VERSION),

@@ -11,8 +11,8 @@ use load::report::run_plan::{RunPlan, format_duration};
 use load::report::run_report::RequirementResult;
 use load::report::search_report::{self, SearchReport, p99};
 use load::{
-    ArrivalProcess, Calibration, CapacitySearch, RunResult, Schedule, Settings, SloCondition,
-    TrialMeasurement, TrialSpec, ValidityWarning, format_rate,
+    ArrivalProcess, Calibration, CapacitySearch, InvalidReason, LatencyLimit, RunResult, Schedule,
+    Settings, TrialMeasurement, TrialSpec, format_rate,
 };
 
 use crate::load::options::RunOptions;
@@ -25,8 +25,8 @@ use render::value_formatter::count;
 /// Settings of a search. Exits with status 2 if the options are inconsistent.
 pub(crate) fn search_settings(options: &RunOptions) -> CapacitySearch {
     let limits =
-        options.require.iter().map(|one| SloCondition::try_from(one).map_err(|e| e.to_string()));
-    let limits: Vec<SloCondition> = match limits.collect() {
+        options.require.iter().map(|one| LatencyLimit::try_from(one).map_err(|e| e.to_string()));
+    let limits: Vec<LatencyLimit> = match limits.collect() {
         Ok(limits) => limits,
         Err(message) => usage_error(&message),
     };
@@ -56,7 +56,7 @@ fn usage_error(message: &str) -> ! {
     exit_with_usage_error("load", message.to_owned())
 }
 
-fn longest(limits: &[SloCondition]) -> Option<u64> {
+fn longest(limits: &[LatencyLimit]) -> Option<u64> {
     limits.iter().map(|one| one.limit_ns).max()
 }
 
@@ -158,7 +158,7 @@ fn trial_line(
         line.push_str(&format!(", {} failed", count(measurement.failed_requests)));
     }
     if !measurement.warnings.is_empty() {
-        let kinds: Vec<&str> = measurement.warnings.iter().map(ValidityWarning::kind).collect();
+        let kinds: Vec<&str> = measurement.warnings.iter().map(InvalidReason::kind).collect();
         line.push_str(&format!(", generator: {}", kinds.join(", ")));
     }
     line

@@ -96,9 +96,9 @@ impl NodeSettings {
         ServerLog::new(self.log.format)
     }
 
-    fn silence(&self) -> intake::SilenceSettings {
-        let (table, default) = (&self.silence, intake::SilenceSettings::default());
-        intake::SilenceSettings {
+    fn absence(&self) -> intake::AbsenceSettings {
+        let (table, default) = (&self.absence, intake::AbsenceSettings::default());
+        intake::AbsenceSettings {
             is_enabled: table.enabled.unwrap_or(default.is_enabled),
             min: duration_or(table.min_duration, default.min),
             factor: table.intervals.unwrap_or(default.factor),
@@ -112,7 +112,7 @@ impl NodeSettings {
             level: self.durability.0,
             interval: duration_or(self.collection_interval, default.interval),
             publish: true,
-            silence: self.silence(),
+            absence: self.absence(),
             ..default
         }
     }

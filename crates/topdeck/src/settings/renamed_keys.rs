@@ -8,6 +8,7 @@ pub(crate) const RENAMED_KEYS: &[RenamedKey] = &[
     row("", "acknowledge", "durability"),
     row("", "interval", "collection_interval"),
     row("", "site", "remote"),
+    row("", "silence", "absence"),
     row("http", "hosts", "allowed_hosts"),
     row("http.limits", "body_bytes", "max_body_bytes"),
     row("http.limits", "bodies_bytes", "max_buffered_body_bytes"),
@@ -53,7 +54,8 @@ mod tests {
     const OLD: &str = include_str!("../../../../testdata/settings/topdeck-2be16b4.toml");
 
     /// Keys added after that file.
-    const LATER: [&str; 6] = [
+    const LATER: [&str; 7] = [
+        "silence",
         "answers_bytes",
         "query_bytes",
         "producer_series",

@@ -14,9 +14,9 @@ const INTERVALS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(60);
 
 /// Sources write at most once a second, and the check runs once a second.
-const SILENCE_MIN: Duration = Duration::from_secs(2);
+const ABSENCE_MIN: Duration = Duration::from_secs(2);
 
-const SILENCE: TableRef<'static> = TableRef::named("silence");
+const ABSENCE: TableRef<'static> = TableRef::named("absence");
 const HTTP: TableRef<'static> = TableRef::named("http");
 const HTTP_TLS: TableRef<'static> = TableRef::named("http.tls");
 const HTTP_LIMITS: TableRef<'static> = TableRef::named("http.limits");
@@ -30,14 +30,14 @@ impl NodeSettings {
             let what = format!("collection_interval is {:?}, must be 1s to 60s", interval.0);
             check.problem(TableRef::ROOT, "collection_interval", what);
         }
-        if let Some(min) = self.silence.min_duration
-            && min.0 < SILENCE_MIN
+        if let Some(min) = self.absence.min_duration
+            && min.0 < ABSENCE_MIN
         {
-            let what = format!("min_duration is {:?}, must be at least {SILENCE_MIN:?}", min.0);
-            check.problem(SILENCE, "min_duration", what);
+            let what = format!("min_duration is {:?}, must be at least {ABSENCE_MIN:?}", min.0);
+            check.problem(ABSENCE, "min_duration", what);
         }
-        if self.silence.intervals == Some(0) {
-            check.problem(SILENCE, "intervals", "intervals is 0, must be at least 1");
+        if self.absence.intervals == Some(0) {
+            check.problem(ABSENCE, "intervals", "intervals is 0, must be at least 1");
         }
         if let Some(tls) = &self.http.tls {
             check.file(HTTP_TLS, "certificate", Some(&tls.certificate));

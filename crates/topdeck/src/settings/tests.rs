@@ -46,8 +46,8 @@ fn example_settings_are_valid() {
     assert_eq!(node.journal_bytes(), nothing.journal_bytes());
     assert_eq!(node.intake().interval, nothing.intake().interval);
     assert_eq!(node.intake().level, nothing.intake().level);
-    assert_eq!(node.intake().silence, nothing.intake().silence);
-    assert!(node.silence.enabled.is_some() && node.silence.retire_after.is_some());
+    assert_eq!(node.intake().absence, nothing.intake().absence);
+    assert!(node.absence.enabled.is_some() && node.absence.retire_after.is_some());
     assert_eq!(node.log, nothing.log);
     assert_eq!(node.query_service(data), nothing.query_service(data));
     let host = |settings: &Settings| {
@@ -416,13 +416,13 @@ fn errors_of_syntax_do_not_hide_others() {
 
 #[test]
 fn log_and_silence_are_settings() {
-    let text = "[log]\nformat = \"json\"\n[silence]\nmin_duration = \"2min\"\nintervals = 3\n";
+    let text = "[log]\nformat = \"json\"\n[absence]\nmin_duration = \"2min\"\nintervals = 3\n";
     let node = parse(text).node;
     assert_eq!(node.log.format, LogFormat::Json);
-    let silence = node.intake().silence;
-    assert_eq!((silence.min.as_secs(), silence.factor, silence.is_enabled), (120, 3, true));
+    let absence = node.intake().absence;
+    assert_eq!((absence.min.as_secs(), absence.factor, absence.is_enabled), (120, 3, true));
     check(
-        "[silence]\nmin_duration = \"1s\"\nintervals = 0\n",
+        "[absence]\nmin_duration = \"1s\"\nintervals = 0\n",
         expect![[r#"
             line 2: min_duration is 1s, must be at least 2s
               | min_duration = "1s"

@@ -9,7 +9,8 @@ use super::count_table::{CountCells, CountTable};
 use super::count_word::{CountBuffer, CountWord, total};
 use super::rate_model::{ColumnCoding, ROOT_MAX, RateModel, rate_of_level};
 use super::{
-    CELLS_MAX, FRAME, LANE, MatrixFrame, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits,
+    CELLS_MAX, FRAME, MatrixFrame, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, height, low_code,
+    reach, row_bits,
 };
 
 /// Observer of decoded frames.
@@ -62,8 +63,8 @@ impl PaddedBitReader<'_> {
         word & (1u64 << bits).wrapping_sub(1)
     }
 
-    /// Reads a number of [`put_long`]. The zeros past the end terminate it.
-    fn get_long(&mut self, low_bits: u32) -> u64 {
+    /// Reads a number of [`put_exp_golomb`]. The zeros past the end terminate it.
+    fn get_exp_golomb(&mut self, low_bits: u32) -> u64 {
         let word = self.load();
         let bits = word.trailing_ones();
         let length = bits.wrapping_mul(2).wrapping_add(1).wrapping_add(low_bits);
@@ -128,7 +129,7 @@ impl PaddedBitReader<'_> {
 
     /// Reads a count. A count that exceeds its width stays recognisably too large.
     fn get_count<T: CountWord>(&mut self) -> u64 {
-        let count = self.get_long(0);
+        let count = self.get_exp_golomb(0);
         if T::BITS < 64 { count.min(1 << T::BITS) } else { count }
     }
 
@@ -144,7 +145,8 @@ impl PaddedBitReader<'_> {
                 self.at_bit = self.at_bit.wrapping_add(bits as usize);
                 u64::from(entry & 255) << bits | word >> length & (1u64 << bits).wrapping_sub(1)
             } else {
-                (unzigzag(self.get_long(bits.wrapping_add(3))) as u64).wrapping_add(reach(bits))
+                (unzigzag(self.get_exp_golomb(bits.wrapping_add(3))) as u64)
+                    .wrapping_add(reach(bits))
             };
             *cell = T::low(from_least);
         }
@@ -173,7 +175,9 @@ impl<'a> MatrixDecoder<'a> {
         let at = reader.offset();
         let columns = reader.varint("column count")?;
         // A column takes at least one bit.
-        let most = CELLS_MAX.checked_div(rows.next_multiple_of(LANE).max(LANE) as u64).unwrap_or(0);
+        let most = CELLS_MAX
+            .checked_div(rows.next_multiple_of(ROWS_PER_STREAM).max(ROWS_PER_STREAM) as u64)
+            .unwrap_or(0);
         let limit = most.min((reader.remaining() as u64).wrapping_mul(8));
         if columns > limit {
             let field = "column count";
@@ -260,7 +264,7 @@ impl<'a> MatrixDecoder<'a> {
                     at,
                     "level",
                     level,
-                    "a root of at most 2^26",
+                    "the square root of a rate, at most 2^26",
                 ));
             }
             self.model.rates.push(rate_of_level(level as u64, coarse));
@@ -268,13 +272,13 @@ impl<'a> MatrixDecoder<'a> {
         head.finish()
     }
 
-    /// Decodes all frames. The observations of `witness` are valid only if this succeeds.
+    /// Decodes all frames. The observations of `observer` are valid only if this succeeds.
     pub(crate) fn table(
         mut self,
-        witness: &mut impl FrameObserver,
+        observer: &mut impl FrameObserver,
     ) -> Result<CountTable, DecodeError> {
         let (mut buffer, mut sums) = (CountBuffer::default(), Vec::new());
-        self.decode_into(self.rows, &mut buffer, &mut sums, witness)?;
+        self.decode_into(self.rows, &mut buffer, &mut sums, observer)?;
         let cells = match self.wide {
             true => CountCells::Wide(buffer.wide),
             false => CountCells::Narrow(buffer.narrow),
@@ -283,21 +287,21 @@ impl<'a> MatrixDecoder<'a> {
     }
 
     /// Decodes the frames of at least the first `rows` rows, and the sums of their columns, in
-    /// place of what the buffers hold. The observations of `witness` are valid only if this
+    /// place of what the buffers hold. The observations of `observer` are valid only if this
     /// succeeds.
     pub(crate) fn decode_into(
         &mut self,
         rows: usize,
         buffer: &mut CountBuffer,
         sums: &mut Vec<u64>,
-        witness: &mut impl FrameObserver,
+        observer: &mut impl FrameObserver,
     ) -> Result<(), DecodeError> {
         let rows = rows.min(self.rows);
         sums.clear();
         sums.resize(rows.div_ceil(FRAME).wrapping_mul(self.indexes.len()), 0);
         match self.wide {
-            true => self.frames::<u64>(rows, buffer, sums, witness),
-            false => self.frames::<u32>(rows, buffer, sums, witness),
+            true => self.frames::<u64>(rows, buffer, sums, observer),
+            false => self.frames::<u32>(rows, buffer, sums, observer),
         }
     }
 
@@ -306,7 +310,7 @@ impl<'a> MatrixDecoder<'a> {
         decoded: usize,
         buffer: &mut CountBuffer,
         sums: &mut [u64],
-        witness: &mut impl FrameObserver,
+        observer: &mut impl FrameObserver,
     ) -> Result<(), DecodeError> {
         let (height, columns) = (height(self.rows), self.indexes.len());
         if sums.is_empty() {
@@ -347,7 +351,7 @@ impl<'a> MatrixDecoder<'a> {
                 let (sum, all) = total(&cells[column.wrapping_mul(height)..][..height]);
                 (sums[column], union) = (sum, union.or(all));
             }
-            witness.observe(&MatrixFrame { first, rows, height, cells });
+            observer.observe(&MatrixFrame { first, rows, height, cells });
         }
         if T::BITS < 64 && union.wide() >> T::BITS != 0 {
             return Err(ByteReader::invalid_error(
@@ -456,11 +460,11 @@ impl<'a> MatrixDecoder<'a> {
 fn get_low_round<T: CountWord, const CELLS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],
     code: &[u16; LOOKUP],
-    out: &mut [[T; LANE]; STREAMS],
+    out: &mut [[T; ROWS_PER_STREAM]; STREAMS],
 ) {
     let bits = symbol_bits(CELLS);
-    let words = LANE.checked_div(CELLS).unwrap_or(LANE).min(4);
-    for first in (0..LANE).step_by(words.wrapping_mul(CELLS)) {
+    let words = ROWS_PER_STREAM.checked_div(CELLS).unwrap_or(ROWS_PER_STREAM).min(4);
+    for first in (0..ROWS_PER_STREAM).step_by(words.wrapping_mul(CELLS)) {
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
         let (mut used, mut marks) = ([0u32; STREAMS], [0; STREAMS]);
@@ -525,12 +529,12 @@ fn get_high_round<T: CountWord, const WORDS: usize>(
     streams: &mut [PaddedBitReader<'_>; STREAMS],
     code: &[u16; LOOKUP],
     bits: u32,
-    out: &mut [[T; LANE]; STREAMS],
+    out: &mut [[T; ROWS_PER_STREAM]; STREAMS],
 ) {
     let mask = (1u64 << bits).wrapping_sub(1);
     let mut first = 0;
-    while first < LANE {
-        let words = WORDS.min(LANE.wrapping_sub(first));
+    while first < ROWS_PER_STREAM {
+        let words = WORDS.min(ROWS_PER_STREAM.wrapping_sub(first));
         let [a, b, c, d] = &*streams;
         let mut loaded = [a.load(), b.load(), c.load(), d.load()];
         // Sums of the entries: five-bit symbols in the low byte, lengths, escapes.
@@ -572,20 +576,20 @@ fn for_each_lane<'a, T: CountWord>(
     streams: &mut [PaddedBitReader<'a>; STREAMS],
     rows: usize,
     out: &mut [T],
-    turn: impl Fn(&mut [PaddedBitReader<'a>; STREAMS], &mut [[T; LANE]; STREAMS]),
+    turn: impl Fn(&mut [PaddedBitReader<'a>; STREAMS], &mut [[T; ROWS_PER_STREAM]; STREAMS]),
     rest: impl Fn(&mut PaddedBitReader<'a>, &mut [T]),
 ) {
     let (out, after) = out.split_at_mut(rows);
     after.fill(T::default());
-    let (turns, rest_of) = out.as_chunks_mut::<{ LANE * STREAMS }>();
+    let (turns, rest_of) = out.as_chunks_mut::<{ ROWS_PER_STREAM * STREAMS }>();
     for lanes in turns {
-        let (lanes, _) = lanes.as_chunks_mut::<LANE>();
+        let (lanes, _) = lanes.as_chunks_mut::<ROWS_PER_STREAM>();
         // A turn has one lane per stream.
         if let Ok(lanes) = lanes.try_into() {
             turn(streams, lanes);
         }
     }
-    for (stream, lane) in streams.iter_mut().zip(rest_of.chunks_mut(LANE)) {
+    for (stream, lane) in streams.iter_mut().zip(rest_of.chunks_mut(ROWS_PER_STREAM)) {
         rest(stream, lane);
     }
 }

@@ -9,7 +9,9 @@ use super::count_word::CountWord;
 use super::rate_model::{
     ColumnCoding, HIGH_RATE_MIN, ROOT_MAX, RateModel, level_of_rate, mean, rate_of_level,
 };
-use super::{FRAME, LANE, NARROW_BITS, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits};
+use super::{
+    FRAME, NARROW_BITS, ROWS_PER_STREAM, SCALE_BITS_MAX, STREAMS, height, low_code, reach, row_bits,
+};
 
 /// Encoder of the matrix of a count table.
 pub(super) struct MatrixEncoder<'a, T> {
@@ -60,8 +62,8 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
         self.set_spread();
         // Precision of a first level beyond the counting noise of its rows is wasted.
         let total_count = self.totals.iter().fold(0u64, |all, &total| all.saturating_add(total));
-        let is_dense =
-            self.rows < LANE && total_count / 32 >= self.rows.wrapping_mul(columns) as u64;
+        let is_dense = self.rows < ROWS_PER_STREAM
+            && total_count / 32 >= self.rows.wrapping_mul(columns) as u64;
         let coarse =
             COARSE[self.rows.min(FRAME).ilog2() as usize].wrapping_add(u32::from(is_dense));
         let mut head = BitWriter::default();
@@ -123,7 +125,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                             cell_count = cell_count.wrapping_add(1);
                             stream.put(1, 1);
                             stream.put(row as u64, row_bits(cells.len()));
-                            put_long(stream, count.wide().wrapping_sub(1), 0);
+                            put_exp_golomb(stream, count.wide().wrapping_sub(1), 0);
                         }
                     }
                 }
@@ -134,7 +136,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
             }
             ColumnCoding::Low(code) => {
                 let (code, width) = low_code(codes, code, cells.len());
-                for (lane, stream) in cells.chunks(LANE).zip(&mut self.streams) {
+                for (lane, stream) in cells.chunks(ROWS_PER_STREAM).zip(&mut self.streams) {
                     match width {
                         8 => put_low::<T, 8>(stream, code, lane),
                         4 => put_low::<T, 4>(stream, code, lane),
@@ -153,7 +155,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                     cells,
                     #[inline(always)]
                     |row, from_least| {
-                        let stream = &mut streams[row / LANE % STREAMS];
+                        let stream = &mut streams[row / ROWS_PER_STREAM % STREAMS];
                         let step = from_least >> bits;
                         if step < STEPS {
                             let (word, length) = code.words[step as usize];
@@ -165,7 +167,7 @@ impl<'a, T: CountWord> MatrixEncoder<'a, T> {
                         } else {
                             stream.put(code.escape.0.into(), code.escape.1.into());
                             let off = from_least.wrapping_sub(reach(bits));
-                            put_long(stream, zigzag(off as i64), bits.wrapping_add(3));
+                            put_exp_golomb(stream, zigzag(off as i64), bits.wrapping_add(3));
                         }
                     },
                 );
@@ -348,7 +350,7 @@ fn put_low<T: CountWord, const WIDTH: usize>(
         } else {
             stream.put(code.escape.0.into(), code.escape.1.into());
             for at in 0..WIDTH {
-                put_long(stream, cells.get(at).map_or(0, |count| count.wide()), 0);
+                put_exp_golomb(stream, cells.get(at).map_or(0, |count| count.wide()), 0);
             }
         }
     }
@@ -375,7 +377,7 @@ fn put_column(bits: &mut BitWriter, values: impl Iterator<Item = u64> + Clone) {
 
 /// Appends an exponential Golomb code: as many ones as the part above `low_bits`, plus one, has
 /// bits below its leading one, then a zero, these bits, and the low bits.
-fn put_long(stream: &mut BitWriter, value: u64, low_bits: u32) {
+fn put_exp_golomb(stream: &mut BitWriter, value: u64, low_bits: u32) {
     let high = u128::from(value >> low_bits) + 1;
     let bits = high.ilog2();
     for _ in 0..bits {

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ArrivalProcess, Calibration, CalibrationCheck, Failure, Request, Requests, RunResult, Schedule,
-    Sessions, Settings, Tally, Target, ValidityWarning,
+    ArrivalProcess, Calibration, CalibrationCheck, Failure, InvalidReason, Request, Requests,
+    RunResult, Schedule, Sessions, Settings, Tally, Target,
 };
 use hist::Recorder;
 
@@ -49,7 +49,7 @@ pub fn report() -> RunReport {
     let mut first_errors: [Option<String>; Failure::ALL.len()] = Default::default();
     first_errors[Failure::Reset as usize] =
         Some("Connection reset by peer (os error 104)".to_owned());
-    let warning = ValidityWarning::GeneratorStalled {
+    let warning = InvalidReason::GeneratorStalled {
         times: 1,
         total_ns: 30 * MS,
         not_sent: 3,

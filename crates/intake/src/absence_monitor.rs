@@ -28,10 +28,10 @@ const PAUSE: i64 = 20_000_000_000;
 
 /// When a source is silent.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SilenceSettings {
+pub struct AbsenceSettings {
     /// Whether silent sources are reported.
     pub is_enabled: bool,
-    /// Shortest silence that is reported; default: 30 s.
+    /// Shortest absence that is reported; default: 30 s.
     pub min: Duration,
     /// Number of usual intervals without a batch; default: 5.
     pub factor: u32,
@@ -39,9 +39,9 @@ pub struct SilenceSettings {
     pub retire_after: Duration,
 }
 
-impl Default for SilenceSettings {
-    fn default() -> SilenceSettings {
-        SilenceSettings {
+impl Default for AbsenceSettings {
+    fn default() -> AbsenceSettings {
+        AbsenceSettings {
             is_enabled: true,
             min: Duration::from_secs(30),
             factor: 5,
@@ -83,14 +83,14 @@ pub struct SourceActivity {
     pub state: SourceState,
     /// Time of its last batch, since the Unix epoch.
     pub last: i64,
-    /// Learned interval, and the silence that is reported.
+    /// Learned interval, and the absence that is reported.
     pub interval: Option<(i64, i64)>,
 }
 
 /// Arrivals of all sources.
 #[derive(Debug)]
-pub(crate) struct SilenceMonitor {
-    settings: SilenceSettings,
+pub(crate) struct AbsenceMonitor {
+    settings: AbsenceSettings,
     state: Mutex<SourceArrivals>,
 }
 
@@ -106,7 +106,7 @@ struct ArrivalHistory {
     last: i64,
     counted: i64,
     intervals: VecDeque<i64>,
-    /// Time of the last batch before the silence that was reported.
+    /// Time of the last batch before the absence that was reported.
     silent_since: Option<i64>,
 }
 
@@ -125,8 +125,8 @@ impl ArrivalHistory {
         self.last = now;
     }
 
-    /// Median interval, and the silence that is reported.
-    fn interval(&self, settings: &SilenceSettings) -> Option<(i64, i64)> {
+    /// Median interval, and the absence that is reported.
+    fn interval(&self, settings: &AbsenceSettings) -> Option<(i64, i64)> {
         if self.intervals.len() < INTERVALS {
             return None;
         }
@@ -134,8 +134,8 @@ impl ArrivalHistory {
         sorted.sort_unstable();
         let middle = INTERVALS / 2;
         let median = sorted[middle - 1].midpoint(sorted[middle]);
-        let silence = median.saturating_mul(settings.factor.into());
-        Some((median, silence.max(nanoseconds(settings.min))))
+        let absence = median.saturating_mul(settings.factor.into());
+        Some((median, absence.max(nanoseconds(settings.min))))
     }
 }
 
@@ -143,9 +143,9 @@ fn nanoseconds(of: Duration) -> i64 {
     i64::try_from(of.as_nanos()).unwrap_or(i64::MAX)
 }
 
-impl SilenceMonitor {
-    pub(crate) fn new(settings: SilenceSettings) -> SilenceMonitor {
-        SilenceMonitor { settings, state: Mutex::default() }
+impl AbsenceMonitor {
+    pub(crate) fn new(settings: AbsenceSettings) -> AbsenceMonitor {
+        AbsenceMonitor { settings, state: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, SourceArrivals> {
@@ -201,11 +201,11 @@ impl SilenceMonitor {
         let retire_after = nanoseconds(settings.retire_after);
         let mut lines = Vec::new();
         state.sources.retain(|id, history| {
-            let silence = now.saturating_sub(history.last);
-            if silence > retire_after {
+            let absence = now.saturating_sub(history.last);
+            if absence > retire_after {
                 if history.silent_since.is_some() {
                     let line = format!(
-                        "source {} is retired after {} of silence",
+                        "source {} is retired after {} of absence",
                         name_of(*id),
                         duration_text(retire_after)
                     );
@@ -214,14 +214,14 @@ impl SilenceMonitor {
                 return false;
             }
             let Some((interval, limit)) = history.interval(settings) else { return true };
-            match (silence > limit, history.silent_since) {
+            match (absence > limit, history.silent_since) {
                 (true, None) => {
                     history.silent_since = Some(history.last);
                     let line = format!(
                         "source {} is silent: no batch for {}, usually one every {}; check that \
                          it runs and reaches this server",
                         name_of(*id),
-                        duration_text(silence),
+                        duration_text(absence),
                         duration_text(interval)
                     );
                     lines.push((LogLevel::Warn, line));
@@ -244,10 +244,10 @@ impl SilenceMonitor {
         let state = self.lock();
         let source = |(id, history): (&u64, &ArrivalHistory)| {
             let interval = history.interval(&self.settings);
-            let silence = now.saturating_sub(history.last);
+            let absence = now.saturating_sub(history.last);
             let state = match interval {
                 None => SourceState::Unknown,
-                Some((_, limit)) if silence > limit => SourceState::Silent,
+                Some((_, limit)) if absence > limit => SourceState::Silent,
                 Some(_) => SourceState::Sending,
             };
             SourceActivity { id: *id, name: name_of(*id), state, last: history.last, interval }
@@ -278,14 +278,14 @@ mod tests {
     /// Checks every second, as the housekeeping does; returns the lines with their times in
     /// seconds.
     struct Watch {
-        monitor: SilenceMonitor,
+        monitor: AbsenceMonitor,
         now: i64,
         lines: Vec<String>,
     }
 
     impl Watch {
-        fn new(settings: SilenceSettings) -> Watch {
-            Watch { monitor: SilenceMonitor::new(settings), now: 0, lines: Vec::new() }
+        fn new(settings: AbsenceSettings) -> Watch {
+            Watch { monitor: AbsenceMonitor::new(settings), now: 0, lines: Vec::new() }
         }
 
         fn wait(&mut self, seconds: i64) {
@@ -318,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_source_that_falls_silent_is_reported_once_and_its_return_too() {
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(21, 10);
         assert_eq!(watch.state(), SourceState::Sending);
         // The last batch was at 200 s: five times 10 s.
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn a_fast_source_is_silent_after_half_a_minute_and_a_slow_one_after_five_intervals() {
         for (every, expected) in [(1, 30), (5, 30), (60, 300)] {
-            let mut watch = Watch::new(SilenceSettings::default());
+            let mut watch = Watch::new(AbsenceSettings::default());
             watch.send(21, every);
             let last = watch.now - every * SECOND;
             watch.wait(1_000);
@@ -353,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_program_that_sends_a_few_batches_and_ends_is_not_silent() {
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(20, 10);
         watch.wait(1_000);
         assert_eq!((watch.state(), watch.lines.len()), (SourceState::Unknown, 0));
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn batches_of_a_burst_are_one_arrival_and_a_long_burst_is_many() {
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         for _ in 0..21 {
             // Thirty batches in three seconds, once a minute.
             for _ in 0..30 {
@@ -375,7 +375,7 @@ mod tests {
         assert!((56..59).contains(&(interval / SECOND)), "{interval}");
         assert_eq!(watch.lines, [""; 0]);
         // Ten batches a second for twelve minutes.
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         for _ in 0..7_200 {
             watch.now += SECOND / 10;
             watch.monitor.record(1, watch.now);
@@ -387,23 +387,23 @@ mod tests {
 
     #[test]
     fn a_removed_source_is_not_silent_and_one_that_is_silent_for_a_day_is_retired() {
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(21, 10);
         watch.monitor.retire(1);
         watch.wait(1_000);
         assert_eq!(watch.lines, [""; 0]);
         let retire_after = Duration::from_secs(600);
-        let mut watch = Watch::new(SilenceSettings { retire_after, ..SilenceSettings::default() });
+        let mut watch = Watch::new(AbsenceSettings { retire_after, ..AbsenceSettings::default() });
         watch.send(21, 10);
         watch.wait(1_000);
         assert_eq!(watch.lines.len(), 2, "{:?}", watch.lines);
-        assert_eq!(watch.lines[1], "801 info source p1 is retired after 10 min of silence");
+        assert_eq!(watch.lines[1], "801 info source p1 is retired after 10 min of absence");
         assert_eq!(watch.monitor.sources(watch.now, &|_| String::new()), []);
     }
 
     #[test]
     fn a_suspended_host_blames_no_source() {
-        let mut watch = Watch::new(SilenceSettings::default());
+        let mut watch = Watch::new(AbsenceSettings::default());
         watch.send(21, 10);
         watch.now += 3_600 * SECOND;
         watch.check();
@@ -413,7 +413,7 @@ mod tests {
 
     #[test]
     fn silence_can_be_off() {
-        let settings = SilenceSettings { is_enabled: false, ..SilenceSettings::default() };
+        let settings = AbsenceSettings { is_enabled: false, ..AbsenceSettings::default() };
         let mut watch = Watch::new(settings);
         watch.send(21, 10);
         watch.wait(1_000);

@@ -1,0 +1,203 @@
+//! Tests of the batch format.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn series(number: u8) -> Series {
+    let kind = match number % 4 {
+        0 => SeriesKind::Histogram(Temporality::Delta),
+        1 => SeriesKind::Counter(Temporality::Cumulative),
+        2 => SeriesKind::Gauge,
+        _ => SeriesKind::Text,
+    };
+    Series::new(format!("m{number}"), kind).with_unit("ms").validate().unwrap()
+}
+
+fn value(kind: SeriesKind, number: f64) -> SampleValue {
+    match kind {
+        SeriesKind::Histogram(_) => {
+            let mut histogram = Histogram::default();
+            histogram.record(number);
+            SampleValue::Histogram(Box::new(histogram))
+        }
+        SeriesKind::Counter(_) | SeriesKind::Gauge => SampleValue::Number(number),
+        SeriesKind::Text => SampleValue::Text(number.to_string()),
+    }
+}
+
+#[test]
+fn filtered_batch_keeps_other_groups() {
+    let mut writer = BatchWriter::default();
+    let mut expected = Vec::new();
+    for n in 0..12u8 {
+        let series = series(n % 6);
+        if n % 4 < 2 {
+            writer.series(&series)
+        } else {
+            writer.series_by_id(series.id(), &series)
+        }
+        for start in [i64::from(n) << 40, i64::MIN + 1] {
+            let span = if start > 0 { i64::from(n) } else { i64::MAX };
+            let sample =
+                Sample { start, end: start + span, value: value(series.kind(), f64::from(n)) };
+            writer.sample(&sample).unwrap();
+            expected.push((series.id(), sample));
+        }
+    }
+    let gap = Gap { start: 1, end: 2, producer: None, lost: None, reason: "why".to_owned() };
+    writer.gap(gap.clone());
+    let batch = writer.finish();
+    let refused = [series(1).id(), series(4).id()];
+    let mut left_out = 0;
+    let left = batch.filter_series(&mut |series| !refused.contains(&series.id()), &mut |entry| {
+        assert!(refused.contains(&entry.series.id()));
+        left_out += 1;
+    });
+    let left = left.unwrap();
+    let left = left.with_gaps([gap.clone()].into_iter());
+    let left = Batch::decode(left.bytes().to_owned()).unwrap();
+    expected.retain(|(id, _)| !refused.contains(id));
+    assert_eq!((left.samples() as usize, left_out), (expected.len(), 24 - expected.len()));
+    let mut reader = left.read();
+    let found: Vec<(SeriesId, Sample)> = reader
+        .by_ref()
+        .map(|entry| {
+            let entry = entry.unwrap();
+            let value = entry.decode().unwrap();
+            (entry.series.id(), Sample { start: entry.start, end: entry.end, value })
+        })
+        .collect();
+    assert_eq!((found, reader.gaps()), (expected, &[gap.clone(), gap][..]));
+    let whole = batch.filter_series(&mut |_| true, &mut |_| unreachable!()).unwrap();
+    assert_eq!(whole.bytes(), batch.bytes());
+}
+
+proptest! {
+    #[test]
+    fn batches_round_trip(
+        samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
+    ) {
+        let mut writer = BatchWriter::default();
+        let mut expected = Vec::new();
+        for &(number, by_key, start, span, x) in &samples {
+            let series = series(number);
+            if by_key {
+                writer.series(&series)
+            } else {
+                writer.series_by_id(series.id(), &series)
+            }
+            let start = i64::from(start) << 20;
+            let sample = Sample { start, end: start + span, value: value(series.kind(), x) };
+            writer.sample(&sample).unwrap();
+            expected.push((series.id(), sample));
+        }
+        let gap = Gap { start: 1, end: 2, producer: Some(7), lost: None, reason: "why".into() };
+        writer.gap(gap.clone());
+        let batch = writer.finish();
+        let mut reader = batch.read();
+        let mut found = Vec::new();
+        for entry in reader.by_ref() {
+            let entry = entry.unwrap();
+            let value = entry.decode().unwrap();
+            found.push((entry.series.id(), Sample { start: entry.start, end: entry.end, value }));
+        }
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(reader.gaps(), &[gap]);
+        prop_assert_eq!(batch.samples(), samples.len() as u64);
+        prop_assert_eq!(Batch::decode(batch.bytes().to_owned()), Ok(batch.clone()));
+        let values: Vec<u64> = batch.read().map(|entry| entry.unwrap().values().unwrap()).collect();
+        prop_assert_eq!(values, vec![1; samples.len()]);
+    }
+
+    #[test]
+    fn batch_with_keys_equals_batch_written_with_keys(
+        samples in prop::collection::vec((0u8..6, any::<bool>(), any::<i32>(), 0i64..1 << 40, 0.1f64..1e9), 0..40),
+        has_gap in any::<bool>(),
+    ) {
+        let [mut mixed, mut canonical_keys] = [BatchWriter::default(), BatchWriter::default()];
+        for &(number, by_key, start, span, x) in &samples {
+            let series = series(number);
+            let (start, value) = (i64::from(start) << 20, value(series.kind(), x));
+            let sample = Sample { start, end: start + span, value };
+            if by_key {
+                mixed.series(&series)
+            } else {
+                mixed.series_by_id(series.id(), &series)
+            }
+            canonical_keys.series(&series);
+            mixed.sample(&sample).unwrap();
+            canonical_keys.sample(&sample).unwrap();
+        }
+        if has_gap {
+            let gap = Gap { start: 1, end: 2, producer: None, lost: Some(3), reason: "why".into() };
+            mixed.gap(gap.clone());
+            canonical_keys.gap(gap);
+        }
+        let (mixed, canonical_keys) = (mixed.finish(), canonical_keys.finish());
+        let found = |id| (0..6).map(series).find(|series| series.id() == id);
+        let canonical_key_of = |id| found(id).map(|series| series.canonical_key());
+        let whole = mixed.with_canonical_keys(&mut { canonical_key_of });
+        prop_assert_eq!(whole, Ok(canonical_keys.clone()));
+        let unchanged = canonical_keys.with_canonical_keys(&mut |_| None);
+        prop_assert_eq!(unchanged, Ok(canonical_keys.clone()));
+        let is_whole = samples.iter().all(|sample| sample.1);
+        prop_assert_eq!(mixed.with_canonical_keys(&mut |_| None).is_ok(), is_whole);
+    }
+
+    #[test]
+    fn random_bytes_do_not_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = Batch::decode(bytes.clone());
+        bytes.splice(0..0, [MAGIC, VERSION]);
+        let _ = Batch::decode(bytes);
+    }
+}
+
+#[test]
+fn key_of_another_kind_is_rejected() {
+    let mut writer = BatchWriter::default();
+    writer.series_by_id(series(2).id(), &series(2));
+    writer.sample(&Sample { start: 0, end: 1, value: SampleValue::Number(1.0) }).unwrap();
+    assert!(writer.finish().with_canonical_keys(&mut |_| Some(series(3).canonical_key())).is_err());
+}
+
+#[test]
+fn gaps_are_mapped_and_samples_kept() {
+    let gap = |producer| Gap {
+        start: 1,
+        end: 2,
+        producer,
+        lost: None,
+        reason: Gap::UNCLEAN_SHUTDOWN.to_owned(),
+    };
+    let write = |gaps: &[Gap]| {
+        let mut writer = BatchWriter::default();
+        for number in 0..8 {
+            let series = series(number);
+            writer.series(&series);
+            for end in 1..3 {
+                let value = value(series.kind(), end as f64);
+                writer.sample(&Sample { start: end - 1, end, value }).unwrap();
+            }
+        }
+        gaps.iter().for_each(|gap| writer.gap(gap.clone()));
+        writer.finish()
+    };
+    let mut map = |gap: &mut Gap| gap.producer = Some(7);
+    let both = Batch::decode(write(&[gap(None), gap(Some(3))]).bytes().to_vec()).unwrap();
+    let mapped = both.with_mapped_gaps(&mut map).unwrap();
+    assert_eq!(mapped, write(&[gap(Some(7)), gap(Some(7))]));
+    let without = write(&[]);
+    assert_eq!(without.clone().with_mapped_gaps(&mut map).unwrap(), without);
+}
+
+#[test]
+fn oversized_values_are_rejected() {
+    let mut writer = BatchWriter::default();
+    writer.series(&series(2));
+    let text = SampleValue::Text(String::new());
+    assert!(writer.sample(&Sample { start: 0, end: 1, value: text }).is_err());
+    let number = SampleValue::Number(1.0);
+    assert!(writer.sample(&Sample { start: 2, end: 1, value: number.clone() }).is_err());
+    assert!(writer.sample(&Sample { start: i64::MIN, end: 1, value: number }).is_err());
+}
