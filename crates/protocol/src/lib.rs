@@ -18,6 +18,7 @@
 
 pub mod grpc;
 pub mod http1;
+pub mod observer;
 pub mod postgres;
 pub mod redis;
 
