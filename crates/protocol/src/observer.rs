@@ -10,7 +10,9 @@
 /// Direction of bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
+    /// From client to server.
     ToServer,
+    /// From server to client.
     ToClient,
 }
 
@@ -39,7 +41,7 @@ pub trait ConnectionObserver: Send {
     fn end(&mut self, sink: &mut dyn OperationSink);
 
     /// Calls `each` with the requests without a complete response, oldest first.
-    fn in_flight(&self, each: &mut dyn FnMut(InFlightRequest<'_>));
+    fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>));
 
     /// How far the observer understands the connection.
     fn state(&self) -> ObserverState;
@@ -90,16 +92,19 @@ pub struct Operation<'a> {
     /// Whether the response waits for an event by design (a long poll, `BLPOP`) and says nothing of
     /// the server's speed.
     pub is_wait: bool,
-    pub outcome: Outcome<'a>,
-    /// First and last byte of the request.
+    /// Result of the operation.
+    pub outcome: OperationOutcome<'a>,
+    /// First byte of the request.
     pub request_start: PacketTime,
+    /// Last byte of the request.
     pub request_end: PacketTime,
-    /// First and last byte of the response; the first one is of what responds to the request, not
-    /// of a notice before it.
+    /// First byte of what responds to the request; a notice before it does not count.
     pub response_start: PacketTime,
+    /// Last byte of the response.
     pub response_end: PacketTime,
-    /// Size of request and response on the connection, in bytes, with headers.
+    /// Size of the request with its headers, in bytes.
     pub request_bytes: u64,
+    /// Size of the response with its headers, in bytes.
     pub response_bytes: u64,
     /// Rows, records or elements of the response, if the protocol tells.
     pub rows: Option<u64>,
@@ -123,7 +128,8 @@ pub enum StatementSyntax {
 
 /// Result of an operation, as its response tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Outcome<'a> {
+pub enum OperationOutcome<'a> {
+    /// No error.
     Ok,
     /// Class of the error, a small set per protocol: the first two characters of SQLSTATE, `5xx`,
     /// the first word of an error of Redis, the name of an error code of Kafka.
@@ -147,10 +153,14 @@ pub enum NotMeasured {
 
 /// A request without a complete response.
 #[derive(Clone, Debug, PartialEq)]
-pub struct InFlightRequest<'a> {
+pub struct ObservedRequest<'a> {
+    /// As [`Operation::verb`].
     pub verb: &'a str,
+    /// As [`Operation::statement`].
     pub statement: &'a str,
+    /// What `statement` is.
     pub syntax: StatementSyntax,
+    /// As [`Operation::is_wait`].
     pub is_wait: bool,
     /// First byte of the request.
     pub since: PacketTime,
