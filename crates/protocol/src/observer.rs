@@ -145,7 +145,8 @@ pub enum NotMeasured {
     ConnectionEnd,
     /// The client asked for no response (Kafka: `acks=0`).
     NoResponse,
-    /// More requests were in flight than an observer retains, or a message was larger than it reads.
+    /// More requests were in flight than an observer retains, or a message was larger than it
+    /// reads.
     Limit,
     /// The client cancelled the request.
     Cancelled,
