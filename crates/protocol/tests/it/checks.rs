@@ -1,6 +1,10 @@
 //! Fuzz target checks: properties that hold for any bytes, one check per target. `fuzz/` includes
 //! this file by path, and `fuzz_regressions` repeats the checks on past findings.
 
+#[allow(dead_code, reason = "the first observer uses it")]
+#[path = "observer_checks.rs"]
+pub(crate) mod observer_checks;
+
 use std::fmt::Debug;
 
 use protocol::ProtocolViolation;

@@ -5,3 +5,5 @@ mod checks;
 mod fuzz_inputs;
 mod fuzz_regressions;
 mod round_trip;
+#[allow(dead_code, reason = "the first observer uses it")]
+mod session;
