@@ -18,10 +18,15 @@
 
 pub mod grpc;
 pub mod http1;
+mod kafka;
 pub mod observer;
 pub mod postgres;
 pub mod redis;
 
+mod stream_buffer;
+mod stream_position;
+mod text_pool;
+mod tls_record;
 mod violation;
 
 pub use violation::ProtocolViolation;

@@ -7,6 +7,8 @@
 //! that the gap may have affected are not measured, and it continues at the next position at which
 //! the protocol allows it.
 
+use crate::kafka::KafkaObserver;
+
 /// Direction of bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
@@ -187,4 +189,8 @@ pub enum ConnectionStart {
 }
 
 /// All protocols that can be observed. Adding one is a file and a line here.
-pub const PROTOCOLS: &[ObservedProtocol] = &[];
+pub const PROTOCOLS: &[ObservedProtocol] = &[ObservedProtocol {
+    name: "kafka",
+    default_ports: &[9092],
+    observer: |start| Box::new(KafkaObserver::new(start)),
+}];

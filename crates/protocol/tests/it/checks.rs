@@ -1,7 +1,6 @@
 //! Fuzz target checks: properties that hold for any bytes, one check per target. `fuzz/` includes
 //! this file by path, and `fuzz_regressions` repeats the checks on past findings.
 
-#[allow(dead_code, reason = "the first observer uses it")]
 #[path = "observer_checks.rs"]
 pub(crate) mod observer_checks;
 
@@ -17,7 +16,10 @@ use protocol::redis::ReplyParser;
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 1] = [("protocol_messages", messages)];
+pub(crate) const CHECKS: [(&str, Check); 2] = [
+    ("protocol_messages", messages),
+    ("observe_kafka", |script| observer_checks::observe("kafka", script)),
+];
 
 /// Kinds of messages, selected by the first byte.
 pub(crate) const HTTP1_REQUESTS: u8 = 0;

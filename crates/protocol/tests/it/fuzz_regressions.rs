@@ -6,6 +6,7 @@ use crate::checks::{
     self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
 };
 use crate::fuzz_inputs;
+use crate::kafka_sessions;
 
 /// `testdata/fuzz/<target>/<finding>`.
 #[test]
@@ -94,5 +95,10 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let seed = |(kind, name, bytes): (u8, &str, Vec<u8>)| {
         ("protocol_messages", format!("{kind} {name}"), [&[kind][..], &bytes].concat())
     };
-    all.into_iter().map(seed).collect()
+    let sessions = [
+        ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
+        ("observe_kafka", "old", kafka_sessions::old_session()),
+    ];
+    let scripts = sessions.map(|(target, name, session)| (target, name.into(), session.script()));
+    all.into_iter().map(seed).chain(scripts).collect()
 }

@@ -6,13 +6,16 @@
 //! larger than any message.
 
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, NotMeasured, ObservedProtocol,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
     ObserverState, Operation, OperationSink, PROTOCOLS, STATEMENT_BYTES_MAX,
 };
 
 /// Maximum heap of one observer: statements of requests in flight, prepared statements, and
 /// messages that are incomplete.
 const MEMORY_MAX: usize = 1 << 20;
+
+/// Protocols whose responses have the id of their request.
+const HAVE_IDS: [&str; 5] = ["kafka", "cassandra", "http2", "mongodb", "dns"];
 
 /// Control byte of a step.
 pub(crate) const TO_CLIENT: u8 = 1;
@@ -49,15 +52,19 @@ pub(crate) fn observe(name: &str, script: &[u8]) {
             script = rest;
         }
         time += 1;
-        check_observer(observer.as_ref(), &mut sink);
+        check_observer(name, observer.as_ref(), &mut sink);
     }
     observer.end(&mut sink);
-    assert_eq!(check_observer(observer.as_ref(), &mut sink), 0, "requests are left after the end");
+    assert_eq!(
+        check_observer(name, observer.as_ref(), &mut sink),
+        0,
+        "requests are left after the end"
+    );
     assert!(sink.requests <= read_bytes, "{} requests in {read_bytes} bytes", sink.requests);
 }
 
 /// Returns the number of requests in flight.
-fn check_observer(observer: &dyn ConnectionObserver, sink: &mut SanitySink) -> u64 {
+fn check_observer(name: &str, observer: &dyn ConnectionObserver, sink: &mut SanitySink) -> u64 {
     assert!(observer.memory() <= MEMORY_MAX, "{} bytes", observer.memory());
     let mut in_flight = 0;
     let mut since_before = 0;
@@ -68,7 +75,8 @@ fn check_observer(observer: &dyn ConnectionObserver, sink: &mut SanitySink) -> u
         assert!(since_before <= request.since && request.since <= sink.now, "{request:?}");
         since_before = request.since;
     });
-    if observer.state() != ObserverState::Synchronized {
+    // Ids match responses to requests even if one direction has lost its position.
+    if observer.state() != ObserverState::Synchronized && !HAVE_IDS.contains(&name) {
         assert_eq!(in_flight, 0, "in flight in state {:?}", observer.state());
     }
     in_flight

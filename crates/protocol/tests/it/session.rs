@@ -14,7 +14,7 @@ use std::ops::Range;
 use expect_test::Expect;
 use protocol::observer::{
     ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObserverState, Operation,
-    OperationSink, OperationOutcome,
+    OperationOutcome, OperationSink,
 };
 
 use crate::checks::observer_checks::{GAP, TO_CLIENT, protocol};
@@ -66,6 +66,17 @@ impl Session {
         self.check_pieces(&truth);
         self.check_starts();
         self.check_cuts();
+    }
+
+    /// Compares the transcript only: for connections whose start decides how they are read.
+    #[track_caller]
+    pub(crate) fn check_whole(self, expected: Expect) {
+        expected.assert_eq(&self.transcript_text());
+    }
+
+    /// What an observer finds.
+    pub(crate) fn transcript_text(&self) -> String {
+        self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
     }
 
     /// The session as a script of [`observe`](crate::checks::observer_checks::observe).

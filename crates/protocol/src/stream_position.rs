@@ -1,0 +1,50 @@
+//! How certain a reader is of its position in the stream of a direction.
+
+/// Position of a reader whose messages have a length and an id, but no mark of their start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StreamPosition {
+    /// A message starts after the one before it.
+    Known,
+    /// A packet starts as a message does, perhaps by chance. The message is not measured.
+    Found,
+    /// The message after it must be plausible too.
+    Unconfirmed,
+    /// Bytes are not read until a packet starts as a message does.
+    Lost,
+}
+
+impl StreamPosition {
+    /// Position at the start of capture.
+    pub(crate) fn at_start(is_first: bool) -> StreamPosition {
+        if is_first { StreamPosition::Known } else { StreamPosition::Lost }
+    }
+
+    /// Whether a message starts at a packet, and whether that is certain: the packet consists of
+    /// whole messages, or of at least one and the start of another. `message_bytes` returns the size
+    /// of the message at the start of bytes, if there is one.
+    pub(crate) fn at_packet(
+        packet: &[u8],
+        message_bytes: impl Fn(&[u8]) -> Option<u64>,
+    ) -> StreamPosition {
+        let mut rest = packet;
+        let mut is_certain = false;
+        while let Some(bytes) = message_bytes(rest) {
+            let next = usize::try_from(bytes).ok().and_then(|bytes| rest.get(bytes..));
+            match next {
+                Some([]) => return StreamPosition::Known,
+                Some(next) => (rest, is_certain) = (next, true),
+                None if is_certain => return StreamPosition::Known,
+                None => return StreamPosition::Found,
+            }
+        }
+        StreamPosition::Lost
+    }
+
+    /// Position after a plausible start of a message.
+    pub(crate) fn after_message_start(self) -> StreamPosition {
+        match self {
+            StreamPosition::Found => StreamPosition::Unconfirmed,
+            _ => StreamPosition::Known,
+        }
+    }
+}
