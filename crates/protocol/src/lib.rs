@@ -16,6 +16,7 @@
 //! Memory per parser is bounded for messages of any size and depth: bodies are skipped.
 #![forbid(unsafe_code)]
 
+mod cassandra;
 pub mod grpc;
 pub mod http1;
 mod kafka;
@@ -23,6 +24,7 @@ pub mod observer;
 pub mod postgres;
 pub mod redis;
 
+mod message_reader;
 mod stream_buffer;
 mod stream_position;
 mod text_pool;

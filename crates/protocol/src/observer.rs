@@ -7,6 +7,7 @@
 //! that the gap may have affected are not measured, and it continues at the next position at which
 //! the protocol allows it.
 
+use crate::cassandra::CassandraObserver;
 use crate::kafka::KafkaObserver;
 
 /// Direction of bytes on a connection.
@@ -189,8 +190,15 @@ pub enum ConnectionStart {
 }
 
 /// All protocols that can be observed. Adding one is a file and a line here.
-pub const PROTOCOLS: &[ObservedProtocol] = &[ObservedProtocol {
-    name: "kafka",
-    default_ports: &[9092],
-    observer: |start| Box::new(KafkaObserver::new(start)),
-}];
+pub const PROTOCOLS: &[ObservedProtocol] = &[
+    ObservedProtocol {
+        name: "kafka",
+        default_ports: &[9092],
+        observer: |start| Box::new(KafkaObserver::new(start)),
+    },
+    ObservedProtocol {
+        name: "cassandra",
+        default_ports: &[9042],
+        observer: |start| Box::new(CassandraObserver::new(start)),
+    },
+];

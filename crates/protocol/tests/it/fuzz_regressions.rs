@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 
+use crate::cassandra_sessions;
 use crate::checks::{
     self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
 };
@@ -98,6 +99,9 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let sessions = [
         ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
         ("observe_kafka", "old", kafka_sessions::old_session()),
+        ("observe_cassandra", "envelopes", cassandra_sessions::plain_session()),
+        ("observe_cassandra", "frames", cassandra_sessions::frame_session(false)),
+        ("observe_cassandra", "lz4", cassandra_sessions::frame_session(true)),
     ];
     let scripts = sessions.map(|(target, name, session)| (target, name.into(), session.script()));
     all.into_iter().map(seed).chain(scripts).collect()

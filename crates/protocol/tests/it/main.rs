@@ -1,5 +1,6 @@
 //! Integration tests of the message parsers.
 
+mod cassandra_sessions;
 mod checks;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;

@@ -1,0 +1,281 @@
+//! Contents of message bodies: statements, ids, numbers of rows and error codes.
+//!
+//! A body is read by a stack of parts. Values and rows are not read; of their metadata only the
+//! length is of interest, because the number of rows follows it.
+
+/// Part of a body that is yet to be read.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// Bytes of no interest.
+    Fixed(u32),
+    /// A string of no interest, with a 16-bit length.
+    ShortText,
+    /// Bytes of no interest, with a 32-bit length.
+    LongBytes,
+    /// A statement with a 32-bit length.
+    Statement,
+    /// The rest of a statement.
+    StatementRest(u32),
+    /// Id of a prepared statement.
+    PreparedId,
+    /// A statement or an id of a batch, as a byte before it says, and its values.
+    BatchStatement,
+    /// A 16-bit number, and so many elements.
+    Array(&'static [Part]),
+    /// So many elements.
+    Elements(u32, &'static [Part]),
+    ErrorCode,
+    /// Kind of a result, and what follows it.
+    ResultKind,
+    /// Flags and number of columns of rows, and what follows them.
+    RowsMetadata,
+    ColumnType,
+    RowCount,
+}
+
+/// Value of a part.
+pub(super) enum BodyValue<'a> {
+    /// The next characters of a statement.
+    Text(&'a str),
+    /// A statement follows.
+    TextStart,
+    PreparedId(&'a [u8]),
+    /// The result has the id of the statement that was prepared.
+    NewPreparedId(&'a [u8]),
+    ErrorCode(u32),
+    Rows(u32),
+}
+
+/// Nesting of column types, at most. The metadata of deeper ones is not read.
+const PARTS_MAX: usize = 64;
+
+/// Ids are MD5 sums of 16 bytes; longer ones are not read.
+const ID_BYTES_MAX: usize = 64;
+
+pub(super) const STRING_BYTES: &[Part] = &[Part::ShortText, Part::LongBytes];
+pub(super) const STRINGS: &[Part] = &[Part::ShortText];
+pub(super) const BATCH: &[Part] = &[Part::BatchStatement];
+const VALUES: &[Part] = &[Part::LongBytes];
+const TYPES: &[Part] = &[Part::ColumnType];
+const NAMED_TYPES: &[Part] = &[Part::ShortText, Part::ColumnType];
+const COLUMNS_OF_TABLES: &[Part] =
+    &[Part::ShortText, Part::ShortText, Part::ShortText, Part::ColumnType];
+
+/// Flags of the metadata of rows.
+const GLOBAL_TABLE: u32 = 1;
+const MORE_PAGES: u32 = 2;
+const NO_METADATA: u32 = 4;
+const METADATA_CHANGED: u32 = 8;
+
+/// Kinds of a result.
+const ROWS: u32 = 2;
+const PREPARED: u32 = 4;
+
+/// Position in a body.
+#[derive(Default)]
+pub(super) struct BodyCursor {
+    /// The next part is the last one.
+    parts: Vec<Part>,
+}
+
+impl BodyCursor {
+    /// Starts a body with these parts, the first one last.
+    pub(super) fn start(&mut self, parts: impl IntoIterator<Item = Part>) {
+        self.parts.clear();
+        self.parts.extend(parts);
+    }
+
+    pub(super) fn memory(&self) -> usize {
+        self.parts.capacity() * size_of::<Part>()
+    }
+
+    /// Reads parts as far as `bytes` allow. Returns the number of bytes that it took, which may be
+    /// more than it was given, or `None` if it requires more. The rest of a body without parts is
+    /// taken.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(BodyValue<'_>),
+    ) -> Option<u64> {
+        let mut taken = 0;
+        loop {
+            let rest = bytes.get(taken as usize..).unwrap_or_default();
+            let Some(part) = self.parts.pop() else { return Some(u64::MAX) };
+            match self.read_part(part, rest, visit) {
+                Some(more) => taken += more,
+                None => {
+                    self.parts.push(part);
+                    return (taken > 0).then_some(taken);
+                }
+            }
+            if taken > bytes.len() as u64 {
+                return Some(taken);
+            }
+            if self.parts.len() > PARTS_MAX {
+                self.parts.clear();
+            }
+        }
+    }
+
+    fn read_part(
+        &mut self,
+        part: Part,
+        bytes: &[u8],
+        visit: &mut impl FnMut(BodyValue<'_>),
+    ) -> Option<u64> {
+        match part {
+            Part::Fixed(size) => Some(u64::from(size)),
+            Part::ShortText => Some(2 + u64::from(be16(bytes, 0)?)),
+            Part::LongBytes => Some(4 + long_length(bytes)?),
+            Part::Statement => {
+                let length = long_length(bytes)? as u32;
+                self.parts.push(Part::StatementRest(length));
+                visit(BodyValue::TextStart);
+                Some(4)
+            }
+            Part::StatementRest(0) => Some(0),
+            Part::StatementRest(length) => self.read_text(length, bytes, visit),
+            Part::PreparedId => {
+                let (id, taken) = short_bytes(bytes)?;
+                visit(BodyValue::PreparedId(id));
+                Some(taken)
+            }
+            Part::BatchStatement => {
+                let statement = match bytes.first()? {
+                    0 => Part::Statement,
+                    _ => Part::PreparedId,
+                };
+                self.parts.extend([Part::Array(VALUES), statement]);
+                Some(1)
+            }
+            Part::Array(elements) => {
+                self.parts.push(Part::Elements(u32::from(be16(bytes, 0)?), elements));
+                Some(2)
+            }
+            Part::Elements(0, _) => Some(0),
+            Part::Elements(count, elements) => {
+                self.parts.push(Part::Elements(count - 1, elements));
+                self.parts.extend(elements.iter().rev());
+                Some(0)
+            }
+            Part::ErrorCode => {
+                visit(BodyValue::ErrorCode(be32(bytes, 0)?));
+                Some(4)
+            }
+            Part::ResultKind => self.read_result(bytes, visit),
+            Part::RowsMetadata => {
+                self.read_rows_metadata(be32(bytes, 0)?, be32(bytes, 4)?);
+                Some(8)
+            }
+            Part::ColumnType => self.read_type(bytes),
+            Part::RowCount => {
+                visit(BodyValue::Rows(be32(bytes, 0)?));
+                Some(4)
+            }
+        }
+    }
+
+    /// Reads the characters of a statement that are whole.
+    fn read_text(
+        &mut self,
+        length: u32,
+        bytes: &[u8],
+        visit: &mut impl FnMut(BodyValue<'_>),
+    ) -> Option<u64> {
+        let available = bytes.len().min(length as usize);
+        let is_end = available == length as usize;
+        let (text, replaced) = match std::str::from_utf8(&bytes[..available]) {
+            Ok(text) => (text, 0),
+            Err(error) => {
+                let valid = &bytes[..error.valid_up_to()];
+                let replaced = match error.error_len() {
+                    None if !is_end => 0,
+                    None => available - valid.len(),
+                    Some(invalid) => invalid,
+                };
+                (std::str::from_utf8(valid).unwrap_or_default(), replaced)
+            }
+        };
+        let taken = text.len() + replaced;
+        if taken == 0 {
+            return None;
+        }
+        visit(BodyValue::Text(text));
+        if replaced > 0 {
+            visit(BodyValue::Text("\u{fffd}"));
+        }
+        self.parts.push(Part::StatementRest(length - taken as u32));
+        Some(taken as u64)
+    }
+
+    fn read_result(&mut self, bytes: &[u8], visit: &mut impl FnMut(BodyValue<'_>)) -> Option<u64> {
+        match be32(bytes, 0)? {
+            ROWS => self.parts.push(Part::RowsMetadata),
+            PREPARED => {
+                let (id, taken) = short_bytes(&bytes[4..])?;
+                visit(BodyValue::NewPreparedId(id));
+                return Some(4 + taken);
+            }
+            _ => {}
+        }
+        Some(4)
+    }
+
+    fn read_rows_metadata(&mut self, flags: u32, columns: u32) {
+        self.parts.push(Part::RowCount);
+        if flags & NO_METADATA == 0 {
+            if flags & GLOBAL_TABLE == 0 {
+                self.parts.push(Part::Elements(columns, COLUMNS_OF_TABLES));
+            } else {
+                self.parts.push(Part::Elements(columns, NAMED_TYPES));
+                self.parts.extend([Part::ShortText, Part::ShortText]);
+            }
+        }
+        if flags & METADATA_CHANGED != 0 {
+            self.parts.push(Part::ShortText);
+        }
+        if flags & MORE_PAGES != 0 {
+            self.parts.push(Part::LongBytes);
+        }
+    }
+
+    fn read_type(&mut self, bytes: &[u8]) -> Option<u64> {
+        match be16(bytes, 0)? {
+            0x00 => self.parts.push(Part::ShortText),         // custom
+            0x20 | 0x22 => self.parts.push(Part::ColumnType), // list, set
+            0x21 => self.parts.extend([Part::ColumnType; 2]), // map
+            // User-defined type: keyspace, name and fields.
+            0x30 => {
+                self.parts.push(Part::Array(NAMED_TYPES));
+                self.parts.extend([Part::ShortText; 2]);
+            }
+            0x31 => self.parts.push(Part::Array(TYPES)), // tuple
+            _ => {}
+        }
+        Some(2)
+    }
+}
+
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// A 32-bit length. Null and unset are negative, and have no bytes.
+fn long_length(bytes: &[u8]) -> Option<u64> {
+    let length = i32::from_be_bytes(*bytes.first_chunk()?);
+    Some(u64::try_from(length).unwrap_or(0))
+}
+
+/// Bytes with a 16-bit length, and the number of bytes that they take; empty if they are too long.
+fn short_bytes(bytes: &[u8]) -> Option<(&[u8], u64)> {
+    let length = be16(bytes, 0)?;
+    let taken = 2 + u64::from(length);
+    if usize::from(length) > ID_BYTES_MAX {
+        return Some((&[], taken));
+    }
+    Some((bytes[2..].get(..usize::from(length))?, taken))
+}

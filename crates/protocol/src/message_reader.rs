@@ -1,0 +1,245 @@
+//! Reader of one direction of a protocol whose messages have a header with their length.
+//!
+//! It knows positions and times; a [`MessageHandler`] knows the protocol. Within a message of known
+//! length a gap loses the message only. Otherwise the position is lost, until a packet starts as a
+//! message does.
+
+use crate::observer::{Direction, OperationSink, PacketTime};
+use crate::stream_buffer::StreamBuffer;
+use crate::stream_position::StreamPosition;
+
+/// Result of reading a header.
+pub(crate) enum HeaderParse<H> {
+    /// A header of `header_bytes`, of a message of `message_bytes` in all.
+    Message {
+        header: H,
+        header_bytes: u64,
+        message_bytes: u64,
+    },
+    Implausible,
+    Incomplete,
+}
+
+/// Messages of one direction of a protocol.
+pub(crate) trait MessageHandler {
+    type Header;
+
+    /// The header at the start of bytes.
+    fn parse(&self, bytes: &[u8]) -> HeaderParse<Self::Header>;
+
+    /// Whether a message with this header is expected; asked for positions after a gap.
+    fn is_expected(&self, header: &Self::Header) -> bool;
+
+    /// A message starts. It is not `certain` if it is the first one after a gap.
+    fn begin(
+        &mut self,
+        start: PacketTime,
+        header: Self::Header,
+        bytes: u64,
+        is_certain: bool,
+        sink: &mut dyn OperationSink,
+    );
+
+    /// Reads the body as far as `bytes` allow, and returns the number of bytes that it took, perhaps
+    /// more than those; `None` if it requires more. `is_whole` says that no more will follow.
+    fn read_body(&mut self, bytes: &[u8], is_whole: bool) -> Option<u64>;
+
+    /// The message is complete.
+    fn end(&mut self, time: PacketTime, sink: &mut dyn OperationSink);
+
+    /// Bytes of the message were not captured.
+    fn end_by_gap(&mut self, sink: &mut dyn OperationSink);
+
+    /// The position was lost.
+    fn lose(&mut self, sink: &mut dyn OperationSink);
+}
+
+/// Position in the messages of a direction.
+pub(crate) struct MessageReader {
+    direction: Direction,
+    buffer: StreamBuffer,
+    /// Time of the first byte of the next message, if it has arrived.
+    start: Option<PacketTime>,
+    /// Bytes of the message that were not taken; `None` between messages.
+    remaining: Option<u64>,
+    /// Whether the body is only passed over.
+    has_gap: bool,
+    position: StreamPosition,
+}
+
+impl MessageReader {
+    pub(crate) fn new(direction: Direction, is_first: bool) -> MessageReader {
+        MessageReader {
+            direction,
+            buffer: StreamBuffer::default(),
+            start: None,
+            remaining: None,
+            has_gap: false,
+            position: StreamPosition::at_start(is_first),
+        }
+    }
+
+    pub(crate) fn position(&self) -> StreamPosition {
+        self.position
+    }
+
+    pub(crate) fn memory(&self) -> usize {
+        self.buffer.memory()
+    }
+
+    /// A message starts here.
+    pub(crate) fn set_known(&mut self) {
+        self.position = StreamPosition::Known;
+        self.remaining = None;
+        self.start = None;
+        self.buffer.clear();
+    }
+
+    /// Reads a packet, and looks for the start of a message if the position is not known.
+    pub(crate) fn read_packet<H: MessageHandler>(
+        &mut self,
+        time: PacketTime,
+        bytes: &[u8],
+        handler: &mut H,
+        sink: &mut dyn OperationSink,
+    ) {
+        if self.position != StreamPosition::Known {
+            let at_packet = StreamPosition::at_packet(bytes, |bytes| match handler.parse(bytes) {
+                HeaderParse::Message { header, message_bytes, .. } => {
+                    handler.is_expected(&header).then_some(message_bytes)
+                }
+                HeaderParse::Implausible | HeaderParse::Incomplete => None,
+            });
+            let is_lost = self.position == StreamPosition::Lost;
+            if at_packet == StreamPosition::Known || is_lost {
+                self.set_known();
+                self.position = at_packet;
+            }
+        }
+        self.read(time, time, bytes, handler, sink);
+    }
+
+    /// Reads bytes, of which the first arrived at `first` and the last at `time`.
+    pub(crate) fn read<H: MessageHandler>(
+        &mut self,
+        first: PacketTime,
+        time: PacketTime,
+        bytes: &[u8],
+        handler: &mut H,
+        sink: &mut dyn OperationSink,
+    ) {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.read(bytes, |bytes| self.step(first, time, bytes, handler, sink));
+        self.buffer = buffer;
+    }
+
+    fn step<H: MessageHandler>(
+        &mut self,
+        first: PacketTime,
+        time: PacketTime,
+        bytes: &[u8],
+        handler: &mut H,
+        sink: &mut dyn OperationSink,
+    ) -> Option<u64> {
+        match self.remaining {
+            Some(0) => {
+                self.remaining = None;
+                if !self.has_gap {
+                    handler.end(time, sink);
+                }
+            }
+            Some(remaining) => return self.read_body(remaining, bytes, handler),
+            None => {}
+        }
+        if bytes.is_empty() {
+            return None;
+        }
+        if self.position == StreamPosition::Lost {
+            sink.unparsed(self.direction, bytes.len() as u64);
+            return Some(bytes.len() as u64);
+        }
+        let start = *self.start.get_or_insert(first);
+        let is_certain = self.position == StreamPosition::Known;
+        match handler.parse(bytes) {
+            HeaderParse::Incomplete => None,
+            // A position that was found after a gap must be confirmed by an expected message.
+            HeaderParse::Message { header, header_bytes, message_bytes }
+                if is_certain || handler.is_expected(&header) =>
+            {
+                self.start = None;
+                let is_found = self.position == StreamPosition::Found;
+                self.position = self.position.after_message_start();
+                self.has_gap = false;
+                self.remaining = Some(message_bytes - header_bytes);
+                handler.begin(start, header, message_bytes, !is_found, sink);
+                Some(header_bytes)
+            }
+            HeaderParse::Message { .. } | HeaderParse::Implausible => {
+                self.lose(bytes.len(), handler, sink);
+                Some(bytes.len() as u64)
+            }
+        }
+    }
+
+    fn read_body<H: MessageHandler>(
+        &mut self,
+        remaining: u64,
+        bytes: &[u8],
+        handler: &mut H,
+    ) -> Option<u64> {
+        if bytes.is_empty() {
+            return None;
+        }
+        let available = bytes.len().min(usize::try_from(remaining).unwrap_or(usize::MAX));
+        let is_whole = available as u64 == remaining;
+        let taken = match self.has_gap {
+            true => remaining,
+            false => match handler.read_body(&bytes[..available], is_whole) {
+                Some(taken) => taken.min(remaining),
+                None if is_whole => remaining,
+                None => return None,
+            },
+        };
+        self.remaining = Some(remaining - taken);
+        Some(taken)
+    }
+
+    /// `missing` bytes were not captured.
+    pub(crate) fn skip<H: MessageHandler>(
+        &mut self,
+        missing: u64,
+        handler: &mut H,
+        sink: &mut dyn OperationSink,
+    ) {
+        let Some(remaining) = self.remaining else {
+            return self.lose(0, handler, sink);
+        };
+        if !self.has_gap {
+            handler.end_by_gap(sink);
+            self.has_gap = true;
+        }
+        let seen = self.buffer.incomplete() as u64;
+        let to_end = (remaining + self.buffer.passed_over()).saturating_sub(seen);
+        if to_end < missing {
+            return self.lose(0, handler, sink);
+        }
+        self.remaining = (to_end > missing).then_some(to_end - missing);
+        self.buffer.clear();
+    }
+
+    /// The position is lost, with bytes that cannot be attributed.
+    pub(crate) fn lose<H: MessageHandler>(
+        &mut self,
+        bytes: usize,
+        handler: &mut H,
+        sink: &mut dyn OperationSink,
+    ) {
+        if self.remaining.is_some() && !self.has_gap {
+            handler.end_by_gap(sink);
+        }
+        sink.unparsed(self.direction, (bytes + self.buffer.incomplete()) as u64);
+        self.set_known();
+        self.position = StreamPosition::Lost;
+        handler.lose(sink);
+    }
+}
