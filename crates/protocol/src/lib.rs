@@ -19,6 +19,7 @@
 mod cassandra;
 pub mod grpc;
 pub mod http1;
+mod http2;
 mod kafka;
 pub mod observer;
 pub mod postgres;

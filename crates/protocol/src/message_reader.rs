@@ -47,8 +47,16 @@ pub(crate) trait MessageHandler {
     /// The message is complete.
     fn end(&mut self, time: PacketTime, sink: &mut dyn OperationSink);
 
+    /// Whether nothing of the body is read: if its last byte was captured, a gap in it changes nothing.
+    fn is_body_ignored(&self) -> bool {
+        false
+    }
+
     /// Bytes of the message were not captured.
     fn end_by_gap(&mut self, sink: &mut dyn OperationSink);
+
+    /// A position was found after it had been lost.
+    fn find(&mut self, _: &mut dyn OperationSink) {}
 
     /// The position was lost.
     fn lose(&mut self, sink: &mut dyn OperationSink);
@@ -114,6 +122,9 @@ impl MessageReader {
             if at_packet == StreamPosition::Known || is_lost {
                 self.set_known();
                 self.position = at_packet;
+                if at_packet != StreamPosition::Lost {
+                    handler.find(sink);
+                }
             }
         }
         self.read(time, time, bytes, handler, sink);
@@ -214,14 +225,15 @@ impl MessageReader {
         let Some(remaining) = self.remaining else {
             return self.lose(0, handler, sink);
         };
-        if !self.has_gap {
-            handler.end_by_gap(sink);
-            self.has_gap = true;
-        }
         let seen = self.buffer.incomplete() as u64;
         let to_end = (remaining + self.buffer.passed_over()).saturating_sub(seen);
         if to_end < missing {
             return self.lose(0, handler, sink);
+        }
+        let is_harmless = handler.is_body_ignored() && to_end > missing;
+        if !self.has_gap && !is_harmless {
+            handler.end_by_gap(sink);
+            self.has_gap = true;
         }
         self.remaining = (to_end > missing).then_some(to_end - missing);
         self.buffer.clear();

@@ -8,6 +8,7 @@
 //! the protocol allows it.
 
 use crate::cassandra::CassandraObserver;
+use crate::http2::Http2Observer;
 use crate::kafka::KafkaObserver;
 
 /// Direction of bytes on a connection.
@@ -200,5 +201,10 @@ pub const PROTOCOLS: &[ObservedProtocol] = &[
         name: "cassandra",
         default_ports: &[9042],
         observer: |start| Box::new(CassandraObserver::new(start)),
+    },
+    ObservedProtocol {
+        name: "http2",
+        default_ports: &[50051],
+        observer: |start| Box::new(Http2Observer::new(start)),
     },
 ];

@@ -155,19 +155,25 @@ impl FrameReader {
                     sink.unparsed(self.direction, (self.header.len() + bytes.len()) as u64);
                     return self.lose((reader, handler), sink);
                 };
-                self.begin_payload(header, reader);
+                self.begin_payload(header, (reader, handler), sink);
                 self.end_payload(time, (reader, handler), sink);
             }
         }
     }
 
-    fn begin_payload(&mut self, header: FrameHeader, reader: &mut MessageReader) {
+    fn begin_payload<H: MessageHandler>(
+        &mut self,
+        header: FrameHeader,
+        (reader, handler): (&mut MessageReader, &mut H),
+        sink: &mut dyn OperationSink,
+    ) {
         self.header.clear();
         self.has_gap = false;
         self.payload = Some((header, header.payload_bytes));
         // Envelopes that are larger than a frame cannot be read from their middle.
         if header.is_self_contained && reader.position() != StreamPosition::Known {
             reader.set_known();
+            handler.find(sink);
         }
     }
 

@@ -63,7 +63,7 @@ impl MessageHandler for Responses<'_> {
     }
 
     fn is_expected(&self, header: &EnvelopeHeader) -> bool {
-        self.table.is_in_flight(header.stream)
+        self.table.is_known(header.stream)
     }
 
     fn begin(
@@ -170,8 +170,12 @@ impl MessageHandler for Responses<'_> {
         }
     }
 
-    /// The requests in flight may have been answered, and their ids used again.
     fn lose(&mut self, sink: &mut dyn OperationSink) {
+        self.find(sink);
+    }
+
+    /// The requests in flight may have been answered, and their ids used again.
+    fn find(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.table.drain();
         if requests > 0 {
             sink.not_measured(requests, NotMeasured::Gap);

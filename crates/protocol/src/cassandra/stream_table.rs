@@ -133,15 +133,19 @@ impl StreamTable {
         self.requests.remove(&stream)
     }
 
-    /// Whether a response of this stream is expected.
-    pub(super) fn is_in_flight(&self, stream: i16) -> bool {
-        self.requests.contains_key(&stream)
+    /// Whether a response of this stream is expected: its request is in flight, or was counted.
+    pub(super) fn is_known(&self, stream: i16) -> bool {
+        self.requests.contains_key(&stream) || self.is_counted(stream)
+    }
+
+    fn is_counted(&self, stream: i16) -> bool {
+        let Some((word, bit)) = word_and_bit(stream) else { return false };
+        self.counted.as_ref().is_some_and(|counted| counted[word] & bit != 0)
     }
 
     /// Whether the request of a stream was counted before its response. Forgets it.
     pub(super) fn take_counted(&mut self, stream: i16) -> bool {
-        let Some((word, bit)) = word_and_bit(stream) else { return false };
-        let is_counted = self.counted.as_ref().is_some_and(|counted| counted[word] & bit != 0);
+        let is_counted = self.is_counted(stream);
         if is_counted {
             self.set_counted(stream, false);
         }

@@ -7,6 +7,7 @@ use crate::checks::{
     self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
 };
 use crate::fuzz_inputs;
+use crate::http2_sessions;
 use crate::kafka_sessions;
 
 /// `testdata/fuzz/<target>/<finding>`.
@@ -99,6 +100,8 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let sessions = [
         ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
         ("observe_kafka", "old", kafka_sessions::old_session()),
+        ("observe_http2", "http", http2_sessions::http_session()),
+        ("observe_http2", "grpc", http2_sessions::grpc_session()),
         ("observe_cassandra", "envelopes", cassandra_sessions::plain_session()),
         ("observe_cassandra", "frames", cassandra_sessions::frame_session(false)),
         ("observe_cassandra", "lz4", cassandra_sessions::frame_session(true)),

@@ -5,6 +5,7 @@ mod checks;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
+mod http2_sessions;
 mod kafka_sessions;
 mod round_trip;
 mod session;

@@ -74,6 +74,14 @@ impl Session {
         expected.assert_eq(&self.transcript_text());
     }
 
+    /// Compares the transcript of a capture that starts with the first packet, in the middle of the
+    /// connection.
+    #[track_caller]
+    pub(crate) fn check_late(self, expected: Expect) {
+        let transcript = self.transcript(ConnectionStart::Middle, &self.whole_steps());
+        expected.assert_eq(&transcript.to_string());
+    }
+
     /// What an observer finds.
     pub(crate) fn transcript_text(&self) -> String {
         self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
