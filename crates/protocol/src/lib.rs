@@ -21,6 +21,7 @@ pub mod grpc;
 pub mod http1;
 mod http2;
 mod kafka;
+mod mongodb;
 pub mod observer;
 pub mod postgres;
 pub mod redis;

@@ -10,6 +10,7 @@
 use crate::cassandra::CassandraObserver;
 use crate::http2::Http2Observer;
 use crate::kafka::KafkaObserver;
+use crate::mongodb::MongodbObserver;
 
 /// Direction of bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -206,5 +207,10 @@ pub const PROTOCOLS: &[ObservedProtocol] = &[
         name: "http2",
         default_ports: &[50051],
         observer: |start| Box::new(Http2Observer::new(start)),
+    },
+    ObservedProtocol {
+        name: "mongodb",
+        default_ports: &[27017],
+        observer: |start| Box::new(MongodbObserver::new(start)),
     },
 ];

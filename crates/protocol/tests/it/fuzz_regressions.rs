@@ -9,6 +9,7 @@ use crate::checks::{
 use crate::fuzz_inputs;
 use crate::http2_sessions;
 use crate::kafka_sessions;
+use crate::mongodb_sessions;
 
 /// `testdata/fuzz/<target>/<finding>`.
 #[test]
@@ -100,6 +101,7 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let sessions = [
         ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
         ("observe_kafka", "old", kafka_sessions::old_session()),
+        ("observe_mongodb", "commands", mongodb_sessions::command_session()),
         ("observe_http2", "http", http2_sessions::http_session()),
         ("observe_http2", "grpc", http2_sessions::grpc_session()),
         ("observe_cassandra", "envelopes", cassandra_sessions::plain_session()),

@@ -7,5 +7,6 @@ mod fuzz_inputs;
 mod fuzz_regressions;
 mod http2_sessions;
 mod kafka_sessions;
+mod mongodb_sessions;
 mod round_trip;
 mod session;

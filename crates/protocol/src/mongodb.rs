@@ -1,0 +1,133 @@
+//! Observer of connections to MongoDB.
+//!
+//! Source: "MongoDB Wire Protocol", OP_MSG, OP_COMPRESSED and BSON of the MongoDB specifications. A
+//! response has the id of its request. Compressed messages (Snappy, zlib, Zstandard) up to 64 KiB
+//! are decompressed; the outcome of larger ones is unknown, and they are not measured.
+//!
+//! `hello` with `maxAwaitTimeMS` is a wait, and so is `getMore` with `maxTimeMS`, which only cursors
+//! that wait for new documents accept, or of a cursor that was opened on the same connection with
+//! `awaitData` or as a change stream. Further responses to `exhaustAllowed` are not those of requests.
+
+mod bson;
+mod compressed_message;
+mod message;
+mod request_table;
+mod requests;
+mod responses;
+mod sections;
+
+use crate::message_reader::MessageReader;
+use crate::observer::{
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
+    OperationSink, PacketTime, StatementSyntax,
+};
+use crate::stream_position::StreamPosition;
+use crate::tls_record::is_tls_record;
+use request_table::RequestTable;
+use requests::{RequestState, Requests};
+use responses::{ResponseState, Responses};
+
+/// Observer of one connection.
+pub(crate) struct MongodbObserver {
+    requests: MessageReader,
+    responses: MessageReader,
+    request: RequestState,
+    response: ResponseState,
+    table: RequestTable,
+    is_encrypted: bool,
+}
+
+impl MongodbObserver {
+    pub(crate) fn new(start: ConnectionStart) -> MongodbObserver {
+        let is_first = start == ConnectionStart::First;
+        MongodbObserver {
+            requests: MessageReader::new(Direction::ToServer, is_first),
+            responses: MessageReader::new(Direction::ToClient, is_first),
+            request: RequestState::new(),
+            response: ResponseState::new(),
+            table: RequestTable::default(),
+            is_encrypted: false,
+        }
+    }
+}
+
+impl ConnectionObserver for MongodbObserver {
+    fn read(
+        &mut self,
+        direction: Direction,
+        time: PacketTime,
+        bytes: &[u8],
+        sink: &mut dyn OperationSink,
+    ) {
+        if self.is_encrypted {
+            return sink.unparsed(direction, bytes.len() as u64);
+        }
+        let MongodbObserver { request, response, table, .. } = self;
+        match direction {
+            Direction::ToServer => {
+                let mut handler = Requests { state: request, table };
+                self.requests.read_packet(time, bytes, &mut handler, sink);
+            }
+            Direction::ToClient => {
+                let mut handler = Responses { state: response, table };
+                self.responses.read_packet(time, bytes, &mut handler, sink);
+            }
+        }
+        let is_lost = self.requests.position() == StreamPosition::Lost;
+        if is_lost && self.table.is_empty() && is_tls_record(bytes) {
+            self.is_encrypted = true;
+        }
+    }
+
+    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+        let MongodbObserver { request, response, table, .. } = self;
+        match direction {
+            Direction::ToServer => {
+                self.requests.skip(missing, &mut Requests { state: request, table }, sink);
+            }
+            Direction::ToClient => {
+                self.responses.skip(missing, &mut Responses { state: response, table }, sink);
+            }
+        }
+    }
+
+    fn end(&mut self, sink: &mut dyn OperationSink) {
+        let requests = self.response.forget(&mut self.table) + self.table.drain();
+        if requests > 0 {
+            sink.not_measured(requests, NotMeasured::ConnectionEnd);
+        }
+    }
+
+    fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
+        let mut requests: Vec<_> =
+            self.response.request().into_iter().chain(self.table.requests()).collect();
+        requests.sort_by_key(|request| request.start);
+        for request in requests {
+            each(ObservedRequest {
+                verb: request.verb,
+                statement: &request.namespace,
+                syntax: StatementSyntax::Name,
+                is_wait: request.is_wait,
+                since: request.start,
+            });
+        }
+    }
+
+    fn state(&self) -> ObserverState {
+        let is_lost = self.requests.position() == StreamPosition::Lost
+            || self.responses.position() == StreamPosition::Lost;
+        match () {
+            () if self.is_encrypted => ObserverState::Encrypted,
+            () if is_lost => ObserverState::Resynchronizing,
+            () => ObserverState::Synchronized,
+        }
+    }
+
+    fn memory(&self) -> usize {
+        self.requests.memory()
+            + self.responses.memory()
+            + self.request.memory()
+            + self.response.memory()
+            + self.table.memory()
+    }
+}
