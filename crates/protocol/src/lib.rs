@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod cassandra;
+mod dns;
 pub mod grpc;
 pub mod http1;
 mod http2;

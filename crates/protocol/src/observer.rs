@@ -8,6 +8,7 @@
 //! the protocol allows it.
 
 use crate::cassandra::CassandraObserver;
+use crate::dns::DnsObserver;
 use crate::http2::Http2Observer;
 use crate::kafka::KafkaObserver;
 use crate::mongodb::MongodbObserver;
@@ -212,5 +213,10 @@ pub const PROTOCOLS: &[ObservedProtocol] = &[
         name: "mongodb",
         default_ports: &[27017],
         observer: |start| Box::new(MongodbObserver::new(start)),
+    },
+    ObservedProtocol {
+        name: "dns",
+        default_ports: &[53],
+        observer: |start| Box::new(DnsObserver::new(start)),
     },
 ];

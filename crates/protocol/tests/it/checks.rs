@@ -16,12 +16,13 @@ use protocol::redis::ReplyParser;
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 5] = [
+pub(crate) const CHECKS: [(&str, Check); 6] = [
     ("protocol_messages", messages),
     ("observe_kafka", |script| observer_checks::observe("kafka", script)),
     ("observe_cassandra", |script| observer_checks::observe("cassandra", script)),
     ("observe_http2", |script| observer_checks::observe("http2", script)),
     ("observe_mongodb", |script| observer_checks::observe("mongodb", script)),
+    ("observe_dns", |script| observer_checks::observe("dns", script)),
 ];
 
 /// Kinds of messages, selected by the first byte.

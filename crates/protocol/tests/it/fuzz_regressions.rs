@@ -6,6 +6,7 @@ use crate::cassandra_sessions;
 use crate::checks::{
     self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
 };
+use crate::dns_sessions;
 use crate::fuzz_inputs;
 use crate::http2_sessions;
 use crate::kafka_sessions;
@@ -101,6 +102,7 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let sessions = [
         ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
         ("observe_kafka", "old", kafka_sessions::old_session()),
+        ("observe_dns", "tcp", dns_sessions::tcp_session()),
         ("observe_mongodb", "commands", mongodb_sessions::command_session()),
         ("observe_http2", "http", http2_sessions::http_session()),
         ("observe_http2", "grpc", http2_sessions::grpc_session()),

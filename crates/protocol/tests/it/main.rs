@@ -2,6 +2,7 @@
 
 mod cassandra_sessions;
 mod checks;
+mod dns_sessions;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
