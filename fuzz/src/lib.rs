@@ -65,7 +65,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
         .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
         .chain(with("load", load_checks()))
-        .chain(with("protocol", protocol_checks::CHECKS.into()))
+        .chain(with("protocol", protocol_checks::CHECKS.to_vec()))
         .chain(with("query", query_checks::CHECKS.into()))
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))

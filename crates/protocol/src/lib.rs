@@ -18,6 +18,7 @@
 
 mod cassandra;
 mod dns;
+pub mod fingerprint;
 pub mod grpc;
 pub mod http1;
 mod http2;

@@ -7,6 +7,10 @@
 //! that the gap may have affected are not measured, and it continues at the next position at which
 //! the protocol allows it.
 
+pub(crate) mod lockstep;
+pub(crate) mod statement_queue;
+pub(crate) mod tls;
+
 use crate::cassandra::CassandraObserver;
 use crate::dns::DnsObserver;
 use crate::http2::Http2Observer;
@@ -194,6 +198,7 @@ pub enum ConnectionStart {
 
 /// All protocols that can be observed. Adding one is a file and a line here.
 pub const PROTOCOLS: &[ObservedProtocol] = &[
+    crate::postgres::observer::POSTGRES,
     ObservedProtocol {
         name: "kafka",
         default_ports: &[9092],

@@ -5,6 +5,14 @@
 //! response). The first message of a client, [`TLS_REQUEST`] or its startup message, has no type
 //! byte.
 
+mod exchanges;
+mod frames;
+pub(crate) mod observer;
+mod prepared_statements;
+mod requests;
+mod responses;
+mod startup;
+
 use crate::ProtocolViolation;
 
 /// SSLRequest: length and code.

@@ -7,8 +7,10 @@ pub(crate) mod observer_checks;
 use std::fmt::Debug;
 
 use protocol::ProtocolViolation;
+use protocol::fingerprint::{RouteTemplates, SqlDialect, StatementFingerprint};
 use protocol::grpc::GrpcResponse;
 use protocol::http1::{RequestParser, ResponseParser};
+use protocol::observer::STATEMENT_BYTES_MAX;
 use protocol::postgres::{PostgresMessageParser, PostgresMessagePart, RETAINED_BYTES_MAX};
 use protocol::redis::ReplyParser;
 
@@ -16,8 +18,10 @@ use protocol::redis::ReplyParser;
 pub(crate) type Check = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 6] = [
+pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("protocol_messages", messages),
+    ("fingerprint", fingerprint),
+    ("observe_postgres", |script| observer_checks::observe("postgres", script)),
     ("observe_kafka", |script| observer_checks::observe("kafka", script)),
     ("observe_cassandra", |script| observer_checks::observe("cassandra", script)),
     ("observe_http2", |script| observer_checks::observe("http2", script)),
@@ -50,6 +54,24 @@ fn messages(bytes: &[u8]) {
         REDIS => check(bytes, ReplyParser::default, |parser, bytes| parser.read(bytes)),
         _ => check_grpc(bytes),
     }
+}
+
+/// A fingerprint is bounded, and has the same fingerprint. The first byte selects the dialect.
+fn fingerprint(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let dialect =
+        SqlDialect::of_protocol(["postgres", "mysql", "cassandra"][usize::from(kind % 3)]);
+    let mut fingerprint = StatementFingerprint::default();
+    let once = fingerprint.write(text, dialect).to_owned();
+    assert!(once.len() <= STATEMENT_BYTES_MAX);
+    assert!(!once.contains('\'') || text.contains('`') || text.contains('"'), "{once:?}");
+    if !once.contains("...") {
+        assert_eq!(fingerprint.write(&once, dialect), once, "{text:?}");
+    }
+    let mut route = String::new();
+    RouteTemplates::default().write(text, &mut route);
+    assert!(route.len() <= 2 * text.len() + 16, "{route:?}");
 }
 
 /// Part of a message, and at its end the retained body.

@@ -15,7 +15,7 @@ use crate::mongodb_sessions;
 /// `testdata/fuzz/<target>/<finding>`.
 #[test]
 fn regressions_pass() {
-    fuzz_inputs::check_past_findings(&checks::CHECKS);
+    fuzz_inputs::check_past_findings(checks::CHECKS);
 }
 
 #[test]
@@ -61,7 +61,7 @@ proptest! {
 #[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
 fn write_seeds() {
     let seeds: Vec<_> = seeds().into_iter().map(|(target, _, bytes)| (target, bytes)).collect();
-    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds);
+    fuzz_inputs::write_seeds(checks::CHECKS, &seeds);
 }
 
 fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
@@ -111,5 +111,13 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
         ("observe_cassandra", "lz4", cassandra_sessions::frame_session(true)),
     ];
     let scripts = sessions.map(|(target, name, session)| (target, name.into(), session.script()));
-    all.into_iter().map(seed).chain(scripts).collect()
+    all.into_iter().map(seed).chain(scripts).chain(session_seeds()).collect()
+}
+
+/// The sessions of all observers.
+fn session_seeds() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
+    let sessions = [("observe_postgres", crate::postgres_sessions::sessions())];
+    sessions.into_iter().flat_map(|(target, sessions)| {
+        sessions.into_iter().map(move |(name, session)| (target, name.to_owned(), session.script()))
+    })
 }

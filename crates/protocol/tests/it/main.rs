@@ -3,11 +3,13 @@
 mod cassandra_sessions;
 mod checks;
 mod dns_sessions;
+mod fingerprints;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
 mod http2_sessions;
 mod kafka_sessions;
 mod mongodb_sessions;
+mod postgres_sessions;
 mod round_trip;
 mod session;

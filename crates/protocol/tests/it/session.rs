@@ -58,11 +58,26 @@ impl Session {
         self
     }
 
+    /// The exchanges end a connection, or change it.
+    pub(crate) fn not_repeatable(mut self) -> Session {
+        self.repeatable_from = None;
+        self
+    }
+
     /// Compares the transcript, and feeds the session in all other ways.
     #[track_caller]
     pub(crate) fn check(self, expected: Expect) {
+        self.check_after("", expected);
+    }
+
+    /// As [`check`](Self::check); the transcript starts with this line, which is not part of what
+    /// is expected.
+    #[track_caller]
+    pub(crate) fn check_after(self, first_line: &str, expected: Expect) {
         let truth = self.transcript(ConnectionStart::First, &self.whole_steps());
-        expected.assert_eq(&truth.to_string());
+        let text = truth.to_string();
+        let rest = text.strip_prefix(first_line);
+        expected.assert_eq(rest.unwrap_or_else(|| panic!("{text} without {first_line}")));
         self.check_pieces(&truth);
         self.check_starts();
         self.check_cuts();
@@ -85,6 +100,25 @@ impl Session {
     /// What an observer finds.
     pub(crate) fn transcript_text(&self) -> String {
         self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
+    }
+
+    /// The transcript as text.
+    pub(crate) fn text(&self) -> String {
+        self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
+    }
+
+    /// The transcript if `length` bytes of a packet are missing; packets are numbered from 1.
+    pub(crate) fn text_with_gap(&self, packet: usize, start: usize, length: usize) -> String {
+        let packet = packet - 1;
+        let end = start + length;
+        let steps = self.whole_steps().into_iter().flat_map(|step| {
+            let size = step.range.end;
+            let parts = [(0..start, false), (start..end, true), (end..size, false)];
+            let is_cut = step.packet == packet;
+            let part = |(range, is_gap)| Step { packet, range, is_gap };
+            if is_cut { parts.into_iter().map(part).collect() } else { vec![step] }
+        });
+        self.transcript(ConnectionStart::First, &steps.collect::<Vec<_>>()).to_string()
     }
 
     /// The session as a script of [`observe`](crate::checks::observer_checks::observe).

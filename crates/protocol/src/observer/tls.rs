@@ -1,0 +1,50 @@
+//! Recognition of TLS (RFC 8446, section 5.1) in packets of another protocol.
+
+use super::Direction;
+
+/// Whether a packet starts with a TLS record: type, version 3.x, length.
+pub(crate) fn is_tls_record(packet: &[u8]) -> bool {
+    match packet {
+        [0x14..=0x17, 3, 0..=4, high, low, ..] => {
+            // Maximum of an encrypted record, 2^14 + 2048 with TLS 1.2.
+            (1..=0x4800).contains(&u16::from_be_bytes([*high, *low]))
+        }
+        _ => false,
+    }
+}
+
+/// Evidence that a connection captured from its middle is encrypted: both directions have packets
+/// that start with a TLS record.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TlsEvidence {
+    to_server: bool,
+    to_client: bool,
+}
+
+impl TlsEvidence {
+    /// Returns whether the connection is encrypted.
+    pub(crate) fn packet(&mut self, direction: Direction, packet: &[u8]) -> bool {
+        let seen = match direction {
+            Direction::ToServer => &mut self.to_server,
+            Direction::ToClient => &mut self.to_client,
+        };
+        *seen |= is_tls_record(packet);
+        self.to_server && self.to_client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_both_directions_are_evidence() {
+        let mut evidence = TlsEvidence::default();
+        assert!(!evidence.packet(Direction::ToServer, b"\x17\x03\x03\x00\x20abc"));
+        assert!(!evidence.packet(Direction::ToClient, b"HTTP/1.1 200 OK"));
+        assert!(evidence.packet(Direction::ToClient, b"\x15\x03\x01\x00\x02ab"));
+        for packet in [&b"\x17\x03\x03"[..], b"\x13\x03\x03\0\x02", b"\x17\x03\x03\xff\xff"] {
+            assert!(!is_tls_record(packet), "{packet:?}");
+        }
+    }
+}
