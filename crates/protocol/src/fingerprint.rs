@@ -21,7 +21,7 @@ pub use route::RouteTemplates;
 pub use statement::StatementFingerprint;
 
 pub(crate) use split::split_statement;
-pub(crate) use traceparent::traceparent_of_comment;
+pub(crate) use traceparent::{parse_traceparent, traceparent_of_comment};
 
 /// Quoting and comments of a query language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

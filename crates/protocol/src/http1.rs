@@ -5,7 +5,10 @@
 
 mod body_parser;
 mod head;
+mod observed_heads;
+pub(crate) mod observer;
 mod request_parser;
+mod requests;
 mod response_parser;
 
 pub use request_parser::{Http1Operation, RequestParser};

@@ -198,6 +198,7 @@ pub enum ConnectionStart {
 
 /// All protocols that can be observed. Adding one is a file and a line here.
 pub const PROTOCOLS: &[ObservedProtocol] = &[
+    crate::http1::observer::HTTP,
     crate::postgres::observer::POSTGRES,
     ObservedProtocol {
         name: "kafka",

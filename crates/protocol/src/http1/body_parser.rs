@@ -63,18 +63,19 @@ impl BodyParser {
                     }
                 },
                 BodyState::ChunkLength => {
-                    let Some(line) = self.line(bytes)? else { return Ok(false) };
-                    self.state = match chunk_length(&line)? {
+                    let Some(length) = self.read_line(bytes, chunk_length)? else {
+                        return Ok(false);
+                    };
+                    self.state = match length? {
                         0 => BodyState::Trailer,
                         length => BodyState::Chunk(length.checked_add(2).ok_or(ProtocolViolation)?),
                     };
                 }
-                BodyState::Trailer => {
-                    let Some(line) = self.line(bytes)? else { return Ok(false) };
-                    if line.is_empty() {
-                        return Ok(true);
-                    }
-                }
+                BodyState::Trailer => match self.read_line(bytes, <[u8]>::is_empty)? {
+                    Some(true) => return Ok(true),
+                    Some(false) => {}
+                    None => return Ok(false),
+                },
                 BodyState::UntilClosed => {
                     *bytes = &[];
                     return Ok(false);
@@ -83,21 +84,50 @@ impl BodyParser {
         }
     }
 
-    /// Removes a line, without its line end, from earlier and new bytes. `None` if the line is
-    /// incomplete.
-    fn line(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, ProtocolViolation> {
+    /// Skips bytes that are missing. Returns whether the position is still known: they are inside
+    /// the body, or inside one chunk, and do not include its last byte.
+    pub(super) fn skip(&mut self, missing: u64) -> bool {
+        let (rest, end) = match &mut self.state {
+            BodyState::Length(rest) => (rest, 1),
+            // The CRLF after a chunk.
+            BodyState::Chunk(rest) => (rest, 2),
+            BodyState::ChunkLength | BodyState::Trailer | BodyState::UntilClosed => return false,
+        };
+        let is_inside = rest.checked_sub(end).is_some_and(|rest| missing <= rest);
+        if is_inside {
+            *rest -= missing;
+        }
+        is_inside
+    }
+
+    /// Bytes on the heap.
+    pub(super) fn memory(&self) -> usize {
+        self.line.capacity()
+    }
+
+    /// Consumes a line, of earlier and new bytes, and reads it without its line end. `None` if the
+    /// line is incomplete.
+    fn read_line<T>(
+        &mut self,
+        bytes: &mut &[u8],
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>, ProtocolViolation> {
         let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else {
             self.line.extend_from_slice(bytes);
             *bytes = &[];
             return if self.line.len() > HEAD_MAX { Err(ProtocolViolation) } else { Ok(None) };
         };
-        let mut line = std::mem::take(&mut self.line);
-        line.extend_from_slice(&bytes[..end]);
-        *bytes = &bytes[end + 1..];
-        if line.last() == Some(&b'\r') {
-            line.pop();
-        }
-        Ok(Some(line))
+        let (line, rest) = (&bytes[..end], &bytes[end + 1..]);
+        let result = if self.line.is_empty() {
+            read(line.strip_suffix(b"\r").unwrap_or(line))
+        } else {
+            self.line.extend_from_slice(line);
+            let result = read(self.line.strip_suffix(b"\r").unwrap_or(&self.line));
+            self.line.clear();
+            result
+        };
+        *bytes = rest;
+        Ok(Some(result))
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct Lockstep {
     /// missing is known when its next bytes arrive.
     suspect: Option<Direction>,
     last: Option<(Direction, PacketTime)>,
+    /// Whether the server has responded after all bytes of the client.
+    is_response_last: bool,
 }
 
 /// Progress of the resynchronisation.
@@ -49,7 +51,7 @@ pub(crate) enum LockstepPhase {
 
 impl Lockstep {
     pub(crate) fn new(phase: LockstepPhase) -> Lockstep {
-        Lockstep { phase, has_window: false, suspect: None, last: None }
+        Lockstep { phase, has_window: false, suspect: None, last: None, is_response_last: false }
     }
 
     pub(crate) fn phase(&self) -> LockstepPhase {
@@ -61,6 +63,7 @@ impl Lockstep {
     pub(crate) fn packet(&mut self, direction: Direction, time: PacketTime, is_idle: bool) -> bool {
         let is_turn = self.last.is_some_and(|last| last.0 != direction);
         self.last = Some((direction, time));
+        self.is_response_last = direction == Direction::ToClient;
         if self.suspect == Some(direction) {
             // Nothing was missing.
             self.suspect = None;
@@ -83,14 +86,15 @@ impl Lockstep {
         false
     }
 
-    /// Whether a client that starts a message now, after a complete response, may be in lockstep.
+    /// Whether a client that starts a message now may be in lockstep: the server was the last to
+    /// send, or there was a pause.
     /// Called before [`packet`](Self::packet).
     pub(crate) fn can_start(&mut self, time: PacketTime) -> bool {
         if self.suspect.take() == Some(Direction::ToServer) {
             self.has_window = true;
         }
         let pause_ns = self.last.map_or(0, |last| time.saturating_sub(last.1));
-        !self.has_window || pause_ns >= PAUSE_NS
+        pause_ns >= PAUSE_NS || self.is_response_last && !self.has_window
     }
 
     /// The client starts a message after a complete response.
@@ -112,6 +116,7 @@ impl Lockstep {
         if self.suspect == Some(direction) {
             self.suspect = None;
         }
+        self.is_response_last &= direction == Direction::ToClient;
     }
 }
 
@@ -154,9 +159,12 @@ mod tests {
         lockstep.lose_by_response();
         lockstep.lose(ToServer);
         lockstep.packet(ToServer, 2, true);
-        assert!(lockstep.can_start(3));
+        assert!(!lockstep.can_start(3));
+        lockstep.packet(ToClient, 3, true);
+        assert!(lockstep.can_start(4));
         lockstep.lose_by_response();
-        lockstep.packet(ToServer, 3, true);
-        assert!(!lockstep.can_start(4));
+        lockstep.packet(ToServer, 4, true);
+        lockstep.packet(ToClient, 5, true);
+        assert!(!lockstep.can_start(6));
     }
 }

@@ -116,7 +116,10 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
 
 /// The sessions of all observers.
 fn session_seeds() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
-    let sessions = [("observe_postgres", crate::postgres_sessions::sessions())];
+    let sessions = [
+        ("observe_http", crate::http1_sessions::sessions()),
+        ("observe_postgres", crate::postgres_sessions::sessions()),
+    ];
     sessions.into_iter().flat_map(|(target, sessions)| {
         sessions.into_iter().map(move |(name, session)| (target, name.to_owned(), session.script()))
     })

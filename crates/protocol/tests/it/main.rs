@@ -7,6 +7,7 @@ mod fingerprints;
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
 mod fuzz_inputs;
 mod fuzz_regressions;
+mod http1_sessions;
 mod http2_sessions;
 mod kafka_sessions;
 mod mongodb_sessions;

@@ -239,6 +239,8 @@ impl Session {
                 steps.push(part(gap.end..bytes.len(), false));
             }
         }
+        // The end of the connection shows it at last.
+        steps.extend(late);
         steps
     }
 
@@ -355,9 +357,9 @@ impl Transcript {
             let (verb, statement) = (request.verb, request.statement);
             lines.push(format!("{verb} {statement:?}{wait} since {}", request.since));
         });
-        let before: u64 = self.not_measured.values().sum();
+        let before = self.requests();
         observer.end(self);
-        let ended = self.not_measured.values().sum::<u64>() - before;
+        let ended = self.requests() - before;
         assert_eq!(ended, self.in_flight.len() as u64, "requests in flight at the end");
         observer.in_flight(&mut |request| panic!("after the end: {request:?}"));
     }
