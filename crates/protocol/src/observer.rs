@@ -225,4 +225,5 @@ pub const PROTOCOLS: &[ObservedProtocol] = &[
         default_ports: &[53],
         observer: |start| Box::new(DnsObserver::new(start)),
     },
+    crate::redis::observer::REDIS,
 ];

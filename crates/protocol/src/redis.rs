@@ -1,6 +1,11 @@
 //! Redis (RESP 2 and 3).
 
+mod captured_words;
+mod commands;
+pub(crate) mod observer;
 mod reply_parser;
+mod requests;
+mod resp_parser;
 
 pub use reply_parser::{RedisReply, ReplyParser};
 

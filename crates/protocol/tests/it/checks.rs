@@ -28,6 +28,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("observe_http2", |script| observer_checks::observe("http2", script)),
     ("observe_mongodb", |script| observer_checks::observe("mongodb", script)),
     ("observe_dns", |script| observer_checks::observe("dns", script)),
+    ("observe_redis", |script| observer_checks::observe("redis", script)),
 ];
 
 /// Kinds of messages, selected by the first byte.

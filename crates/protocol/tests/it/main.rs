@@ -12,5 +12,6 @@ mod http2_sessions;
 mod kafka_sessions;
 mod mongodb_sessions;
 mod postgres_sessions;
+mod redis_sessions;
 mod round_trip;
 mod session;

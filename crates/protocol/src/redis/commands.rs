@@ -1,0 +1,123 @@
+//! What an observer must know of commands: their names, and which have no reply, several replies, or
+//! replies that wait.
+
+use super::captured_words::{CapturedText, CapturedWords};
+
+/// Verb of a command whose name is no name.
+const OTHER: &str = "OTHER";
+
+/// Commands whose second word is part of the name.
+const CONTAINERS: &[&str] = &[
+    "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DEBUG", "FUNCTION", "LATENCY", "MEMORY",
+    "MODULE", "OBJECT", "PUBSUB", "SCRIPT", "SLOWLOG", "XGROUP", "XINFO",
+];
+
+/// Commands that wait for an event.
+const WAITS: &[&str] = &[
+    "BLMOVE",
+    "BLMPOP",
+    "BLPOP",
+    "BRPOP",
+    "BRPOPLPUSH",
+    "BZMPOP",
+    "BZPOPMAX",
+    "BZPOPMIN",
+    "WAIT",
+    "WAITAOF",
+];
+
+/// A command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RedisCommand {
+    pub(super) verb: CapturedText<40>,
+    /// Digest of a script, or name of a function.
+    pub(super) name: CapturedText<40>,
+    pub(super) is_wait: bool,
+    pub(super) effect: CommandEffect,
+}
+
+/// What a command does to the replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CommandEffect {
+    /// One reply.
+    None,
+    /// One confirmation per channel.
+    Subscription(u32),
+    /// Confirmations for channels that only the server knows.
+    Unsubscription,
+    /// CLIENT REPLY.
+    RepliesOn,
+    RepliesOff,
+    SkipReply,
+    /// MULTI, EXEC or DISCARD, RESET.
+    StartTransaction,
+    EndTransaction,
+    /// HELLO with version 3: replies and pushed messages differ in their mark.
+    Version3,
+    /// A stream follows the reply (MONITOR).
+    StreamAfterReply,
+    /// A stream follows (PSYNC).
+    Stream,
+}
+
+impl RedisCommand {
+    /// The command with these words. `None` without a word.
+    pub(super) fn new(words: &CapturedWords) -> Option<RedisCommand> {
+        if words.count() == 0 {
+            return None;
+        }
+        let mut verb = CapturedText::default();
+        push_name(words.word(0), &mut verb);
+        if verb.as_bytes().is_empty() {
+            verb.extend(OTHER.as_bytes());
+        } else if words.count() > 1 && CONTAINERS.contains(&verb.as_str()) {
+            let mut second = CapturedText::<40>::default();
+            push_name(words.word(1), &mut second);
+            if !second.as_bytes().is_empty() {
+                verb.extend(b" ");
+                verb.extend(second.as_bytes());
+            }
+        }
+        let mut name = CapturedText::default();
+        if matches!(verb.as_str(), "EVALSHA" | "EVALSHA_RO" | "FCALL" | "FCALL_RO")
+            && words.word(1).iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+        {
+            name.extend(words.word(1));
+        }
+        let is_wait = match verb.as_str() {
+            "XREAD" | "XREADGROUP" => (1..words.count()).any(|at| words.is(at, "BLOCK")),
+            verb => WAITS.contains(&verb),
+        };
+        let effect = command_effect(verb.as_str(), words);
+        Some(RedisCommand { verb, name, is_wait, effect })
+    }
+}
+
+fn command_effect(verb: &str, words: &CapturedWords) -> CommandEffect {
+    match verb {
+        "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE"
+        | "SUNSUBSCRIBE" => match u32::try_from(words.count() - 1) {
+            Ok(0) | Err(_) => CommandEffect::Unsubscription,
+            Ok(channels) => CommandEffect::Subscription(channels),
+        },
+        "CLIENT REPLY" if words.is(2, "OFF") => CommandEffect::RepliesOff,
+        "CLIENT REPLY" if words.is(2, "SKIP") => CommandEffect::SkipReply,
+        "CLIENT REPLY" => CommandEffect::RepliesOn,
+        "MULTI" => CommandEffect::StartTransaction,
+        "EXEC" | "DISCARD" | "RESET" => CommandEffect::EndTransaction,
+        "HELLO" if words.word(1) == b"3" => CommandEffect::Version3,
+        "MONITOR" => CommandEffect::StreamAfterReply,
+        "PSYNC" | "SYNC" => CommandEffect::Stream,
+        _ => CommandEffect::None,
+    }
+}
+
+/// Adds a name in upper case; nothing if it has other characters than a name.
+fn push_name(word: &[u8], name: &mut CapturedText<40>) {
+    let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    if word.len() < 32 && word.iter().all(is_name) {
+        for byte in word {
+            name.extend(&[byte.to_ascii_uppercase()]);
+        }
+    }
+}
