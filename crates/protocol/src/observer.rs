@@ -226,4 +226,5 @@ pub const PROTOCOLS: &[ObservedProtocol] = &[
         observer: |start| Box::new(DnsObserver::new(start)),
     },
     crate::redis::observer::REDIS,
+    crate::mysql::observer::MYSQL,
 ];

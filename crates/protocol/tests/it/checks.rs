@@ -22,6 +22,7 @@ pub(crate) const CHECKS: &[(&str, Check)] = &[
     ("protocol_messages", messages),
     ("fingerprint", fingerprint),
     ("observe_http", |script| observer_checks::observe("http", script)),
+    ("observe_mysql", |script| observer_checks::observe("mysql", script)),
     ("observe_postgres", |script| observer_checks::observe("postgres", script)),
     ("observe_kafka", |script| observer_checks::observe("kafka", script)),
     ("observe_cassandra", |script| observer_checks::observe("cassandra", script)),

@@ -122,6 +122,10 @@ fn session_seeds() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
         ("observe_http", crate::http1_sessions::sessions()),
         ("observe_postgres", crate::postgres_sessions::sessions()),
         ("observe_redis", crate::redis_sessions::sessions()),
+        ("observe_http", crate::http1_sessions::sessions()),
+        ("observe_mysql", crate::mysql_sessions::sessions()),
+        ("observe_postgres", crate::postgres_sessions::sessions()),
+        ("observe_redis", crate::redis_sessions::sessions()),
     ];
     sessions.into_iter().flat_map(|(target, sessions)| {
         sessions.into_iter().map(move |(name, session)| (target, name.to_owned(), session.script()))

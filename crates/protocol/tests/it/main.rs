@@ -11,6 +11,7 @@ mod http1_sessions;
 mod http2_sessions;
 mod kafka_sessions;
 mod mongodb_sessions;
+mod mysql_sessions;
 mod postgres_sessions;
 mod redis_sessions;
 mod round_trip;
