@@ -31,6 +31,9 @@ mod query_checks;
 mod shm_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
 mod store_checks;
+#[path = "../../crates/wire/tests/it/checks.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
+mod wire_checks;
 
 /// Checks one input. Panics on a failure.
 pub type Check = fn(&[u8]);
@@ -69,6 +72,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
         .chain(with("query", query_checks::CHECKS.into()))
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))
+        .chain(with("wire", wire_checks::CHECKS.into()))
 }
 
 /// Empty without the feature `load`.

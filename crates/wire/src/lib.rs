@@ -1,9 +1,29 @@
-//! Packets of connections between other programs: capture files and packet decoding. No I/O beyond
-//! `Read`, no clock: all times are those of the packets.
+//! Latencies of operations between other programs, from packets alone: capture files, packet
+//! decoding, TCP tracking, and tables of operations. No clock: all times are those of the packets.
+//!
+//! A [`CaptureFile`] returns packets, a [`ConnectionTracker`] assembles the streams of both
+//! directions of each connection and passes their bytes to the observer of the protocol (crate
+//! `protocol`), and the operations that it finds are recorded in histograms. Nothing is guessed: what was not captured is counted, and a request that
+//! it may have affected is not measured.
 #![forbid(unsafe_code)]
 
 mod capture_file;
+mod completeness;
+mod connection;
+mod connection_table;
+mod datagram_flow;
+mod in_flight;
 mod packet;
+mod service;
+mod statement_normalizer;
+mod statement_table;
+mod stream;
+mod tracker;
 
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
+pub use completeness::{Completeness, NotMeasuredCounts};
+pub use in_flight::InFlightSummary;
 pub use packet::{Packet, TcpFlags, Transport, UndecodedReason};
+pub use service::{RecentOperations, ServiceRule, ServiceStatistics, ServiceTransport};
+pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
+pub use tracker::{CaptureTotals, ConnectionTracker, TrackerSettings, TrafficCount};

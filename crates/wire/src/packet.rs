@@ -22,8 +22,8 @@ const ETHER_TYPE_IPV4: u16 = 0x0800;
 const ETHER_TYPE_IPV6: u16 = 0x86dd;
 const ETHER_TYPES_VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
-const PROTOCOL_TCP: u8 = 6;
-const PROTOCOL_UDP: u8 = 17;
+pub(crate) const PROTOCOL_TCP: u8 = 6;
+pub(crate) const PROTOCOL_UDP: u8 = 17;
 
 /// A decoded TCP segment or UDP datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,1 +1,11 @@
 //! Integration tests of the packet observer.
+
+mod capture_file;
+mod checks;
+mod conversation;
+mod datagrams;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
+mod fuzz_regressions;
+mod invariants;
+mod scenarios;

@@ -1,0 +1,99 @@
+//! What was seen of a service and how much of it was measured.
+//!
+//! Every request that an observer saw is in exactly one of: measured, not measured (by reason), in
+//! flight. Requests whose every byte was lost cannot be counted; the gap bytes tell that there may
+//! be some.
+
+use protocol::observer::NotMeasured;
+
+/// Counts of one service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Completeness {
+    /// Packets of the service's connections.
+    pub packets: u64,
+    /// Payload bytes on the network, with repeated ones.
+    pub payload_bytes: u64,
+    /// Connections captured from their first byte.
+    pub connections_from_start: u64,
+    /// Connections captured from somewhere after it.
+    pub connections_from_middle: u64,
+    /// Connections that the server refused.
+    pub connections_refused: u64,
+    /// Operations in the histograms, with waits.
+    pub measured: u64,
+    /// Those of `measured` that wait by design.
+    pub waits: u64,
+    /// Requests that were seen but not measured.
+    pub not_measured: NotMeasuredCounts,
+    /// Gaps in streams, and their size.
+    pub gaps: u64,
+    /// Bytes that were not captured.
+    pub gap_bytes: u64,
+    /// How often an observer lost its position in a connection.
+    pub resyncs: u64,
+    /// Captured bytes that were not attributed to a message.
+    pub unparsed_bytes: u64,
+    /// Connections whose content is encrypted.
+    pub encrypted_connections: u64,
+    /// Bytes of them since encryption was detected.
+    pub encrypted_bytes: u64,
+    /// Connections that became streams without requests, or violate the protocol.
+    pub unmeasurable_connections: u64,
+    /// Connections that were forgotten because the table or the memory was full.
+    pub evicted_connections: u64,
+    /// Connections without a packet for longer than the timeout.
+    pub idle_connections: u64,
+    /// Segments with bytes that were seen before.
+    pub retransmitted_segments: u64,
+    /// Segments that were captured out of order.
+    pub reordered_segments: u64,
+    /// Segments whose sequence numbers do not belong to their connection.
+    pub implausible_segments: u64,
+}
+
+/// Requests that were not measured, by reason.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NotMeasuredCounts {
+    /// See [`NotMeasured::Gap`].
+    pub gap: u64,
+    /// See [`NotMeasured::ConnectionEnd`].
+    pub connection_end: u64,
+    /// See [`NotMeasured::NoResponse`].
+    pub no_response: u64,
+    /// See [`NotMeasured::Limit`].
+    pub limit: u64,
+    /// See [`NotMeasured::Cancelled`].
+    pub cancelled: u64,
+    /// The response has an earlier time than the request: clocks of the capture disagree.
+    pub time_reversed: u64,
+}
+
+impl NotMeasuredCounts {
+    pub(crate) fn add(&mut self, requests: u64, reason: NotMeasured) {
+        let count = match reason {
+            NotMeasured::Gap => &mut self.gap,
+            NotMeasured::ConnectionEnd => &mut self.connection_end,
+            NotMeasured::NoResponse => &mut self.no_response,
+            NotMeasured::Limit => &mut self.limit,
+            NotMeasured::Cancelled => &mut self.cancelled,
+        };
+        *count += requests;
+    }
+
+    /// Values of the label `reason`, with their counts.
+    pub fn by_reason(&self) -> [(&'static str, u64); 6] {
+        [
+            ("gap", self.gap),
+            ("connection_end", self.connection_end),
+            ("no_response", self.no_response),
+            ("limit", self.limit),
+            ("cancelled", self.cancelled),
+            ("time_reversed", self.time_reversed),
+        ]
+    }
+
+    /// Sum of all reasons.
+    pub fn total(&self) -> u64 {
+        self.by_reason().iter().map(|(_, count)| count).sum()
+    }
+}

@@ -1,0 +1,353 @@
+//! Histograms per statement and outcome, for a bounded number of statements.
+//!
+//! Times are in nanoseconds, sizes in bytes. When the table is full, the half of the statements
+//! with the least total time is merged into `other`: no operation is lost, only its statement. A
+//! merged statement that comes back starts again, so that its count may be too low;
+//! [`StatementTable::merged_statements`] tells how many were merged.
+
+use std::collections::HashMap;
+
+use hist::Histogram;
+use protocol::fingerprint::RouteTemplates;
+use protocol::observer::{Operation, OperationOutcome};
+
+use crate::statement_normalizer::StatementNormalizer;
+
+/// Error classes of one statement; further ones are counted as `other`.
+const ERROR_CLASSES_MAX: usize = 16;
+const OTHER_CLASS: &str = "other";
+
+/// Statements of one service.
+pub struct StatementTable {
+    limit: usize,
+    entries: HashMap<Box<str>, StatementStatistics>,
+    other: StatementStatistics,
+    merged_statements: u64,
+    protocol: &'static str,
+    normalizer: StatementNormalizer,
+    /// Key of the current operation: verb, zero byte, fingerprint.
+    key: String,
+}
+
+/// Operations of one statement.
+#[derive(Clone, Debug, Default)]
+pub struct StatementStatistics {
+    /// Kind of request; empty for the row of all other statements.
+    pub verb: Box<str>,
+    /// The statement without literal values.
+    pub statement: Box<str>,
+    /// Successful operations.
+    pub succeeded: OperationHistograms,
+    /// Failed operations by class of error.
+    pub failed: Vec<(Box<str>, OperationHistograms)>,
+    /// Operations that wait by design, with any outcome.
+    pub waits: OperationHistograms,
+    /// Time of all operations but waits, from first byte to last byte, in nanoseconds.
+    pub total_time_ns: u128,
+}
+
+/// Histograms of operations.
+#[derive(Clone, Debug, Default)]
+pub struct OperationHistograms {
+    /// First byte of the request to last byte of the response, in nanoseconds.
+    pub last_byte: Histogram,
+    /// First byte of the request to first byte of the response, in nanoseconds.
+    pub first_byte: Histogram,
+    /// Last byte of the request to first byte of the response, in nanoseconds; 0 if the server
+    /// responds before it has the whole request.
+    pub server: Histogram,
+    /// Size of the request in bytes.
+    pub request_bytes: Histogram,
+    /// Size of the response in bytes.
+    pub response_bytes: Histogram,
+    /// Rows of the response, of those operations that tell it.
+    pub rows: Histogram,
+}
+
+impl OperationHistograms {
+    fn record(&mut self, operation: &Operation<'_>) {
+        let first_byte = operation.response_start - operation.request_start;
+        let server = operation.response_start.saturating_sub(operation.request_end);
+        self.last_byte.record((operation.response_end - operation.request_start) as f64);
+        self.first_byte.record(first_byte as f64);
+        self.server.record(server as f64);
+        self.request_bytes.record(operation.request_bytes as f64);
+        self.response_bytes.record(operation.response_bytes as f64);
+        if let Some(rows) = operation.rows {
+            self.rows.record(rows as f64);
+        }
+    }
+
+    /// Adds the operations of `other`.
+    pub fn merge(&mut self, other: &OperationHistograms) {
+        let pairs = [
+            (&mut self.last_byte, &other.last_byte),
+            (&mut self.first_byte, &other.first_byte),
+            (&mut self.server, &other.server),
+            (&mut self.request_bytes, &other.request_bytes),
+            (&mut self.response_bytes, &other.response_bytes),
+            (&mut self.rows, &other.rows),
+        ];
+        for (into, from) in pairs {
+            merge_histogram(into, from);
+        }
+    }
+}
+
+/// Adds a histogram of the same scheme.
+fn merge_histogram(into: &mut Histogram, from: &Histogram) {
+    let merged = into.merge(from);
+    assert!(merged.is_ok(), "BUG: histograms of one table have one scheme: {merged:?}");
+}
+
+impl StatementStatistics {
+    fn record(&mut self, operation: &Operation<'_>) {
+        if operation.is_wait {
+            self.waits.record(operation);
+            return;
+        }
+        self.total_time_ns += u128::from(operation.response_end - operation.request_start);
+        match operation.outcome {
+            OperationOutcome::Ok => self.succeeded.record(operation),
+            OperationOutcome::Error(class) => self.failed_class(class).record(operation),
+        }
+    }
+
+    fn failed_class(&mut self, class: &str) -> &mut OperationHistograms {
+        let find = |failed: &[(Box<str>, _)], class: &str| {
+            failed.iter().position(|(found, _)| **found == *class)
+        };
+        let is_full = self.failed.len() >= ERROR_CLASSES_MAX;
+        let found = find(&self.failed, class);
+        let class = if found.is_none() && is_full { OTHER_CLASS } else { class };
+        let at = found.or_else(|| find(&self.failed, class)).unwrap_or_else(|| {
+            self.failed.push((class.into(), OperationHistograms::default()));
+            self.failed.len() - 1
+        });
+        &mut self.failed[at].1
+    }
+
+    /// Number of operations but waits.
+    pub fn operations(&self) -> u64 {
+        self.succeeded.last_byte.count() + self.errors()
+    }
+
+    /// Number of failed operations.
+    pub fn errors(&self) -> u64 {
+        self.failed.iter().map(|(_, histograms)| histograms.last_byte.count()).sum()
+    }
+
+    /// Histograms of all operations but waits.
+    pub fn work(&self) -> OperationHistograms {
+        let mut all = self.succeeded.clone();
+        self.failed.iter().for_each(|(_, failed)| all.merge(failed));
+        all
+    }
+
+    /// Adds the operations of `other`.
+    pub fn merge(&mut self, other: &StatementStatistics) {
+        self.succeeded.merge(&other.succeeded);
+        self.waits.merge(&other.waits);
+        self.total_time_ns += other.total_time_ns;
+        for (class, failed) in &other.failed {
+            self.failed_class(class).merge(failed);
+        }
+    }
+}
+
+impl StatementTable {
+    pub(crate) fn new(limit: usize, protocol: &'static str) -> StatementTable {
+        StatementTable {
+            limit: limit.max(1),
+            entries: HashMap::new(),
+            other: StatementStatistics::default(),
+            merged_statements: 0,
+            protocol,
+            normalizer: StatementNormalizer::default(),
+            key: String::new(),
+        }
+    }
+
+    /// Records an operation whose times are in order.
+    pub(crate) fn record(&mut self, operation: &Operation<'_>, routes: &RouteTemplates) {
+        self.key.clear();
+        self.key.push_str(operation.verb);
+        self.key.push('\0');
+        let (syntax, statement) = (operation.syntax, operation.statement);
+        self.normalizer.append(syntax, statement, self.protocol, routes, &mut self.key);
+        if let Some(entry) = self.entries.get_mut(self.key.as_str()) {
+            entry.record(operation);
+            return;
+        }
+        if self.entries.len() >= self.limit {
+            self.merge_least();
+        }
+        let mut entry = StatementStatistics {
+            verb: operation.verb.into(),
+            statement: self.key[operation.verb.len() + 1..].into(),
+            ..StatementStatistics::default()
+        };
+        entry.record(operation);
+        self.entries.insert(self.key.as_str().into(), entry);
+    }
+
+    /// Merges the half of the statements with the least total time into `other`.
+    fn merge_least(&mut self) {
+        let time_of =
+            |entry: &StatementStatistics| (entry.total_time_ns, entry.waits.last_byte.count());
+        let mut times: Vec<_> = self.entries.values().map(time_of).collect();
+        times.sort_unstable();
+        let middle = times[times.len() / 2];
+        let mut remaining = times.len() / 2 + 1;
+        let (other, merged) = (&mut self.other, &mut self.merged_statements);
+        self.entries.retain(|_, entry| {
+            if time_of(entry) > middle || remaining == 0 {
+                return true;
+            }
+            remaining -= 1;
+            *merged += 1;
+            other.merge(entry);
+            false
+        });
+    }
+
+    /// All statements, with the most total time first.
+    pub fn statements(&self) -> Vec<&StatementStatistics> {
+        let mut statements: Vec<_> = self.entries.values().collect();
+        statements.sort_by(|a, b| {
+            let order = |entry: &&StatementStatistics| (entry.total_time_ns, entry.waits_count());
+            let names = (&a.verb, &a.statement).cmp(&(&b.verb, &b.statement));
+            order(b).cmp(&order(a)).then(names)
+        });
+        statements
+    }
+
+    /// Operations of statements that were merged.
+    pub fn other(&self) -> &StatementStatistics {
+        &self.other
+    }
+
+    /// Maximum number of statements.
+    pub fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// How often a statement was merged into `other`.
+    pub fn merged_statements(&self) -> u64 {
+        self.merged_statements
+    }
+
+    /// All operations of the service.
+    pub fn total(&self) -> StatementStatistics {
+        let mut total = self.other.clone();
+        self.entries.values().for_each(|entry| total.merge(entry));
+        total
+    }
+}
+
+impl StatementStatistics {
+    fn waits_count(&self) -> u64 {
+        self.waits.last_byte.count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::observer::StatementSyntax;
+
+    use super::*;
+
+    fn operation<'a>(
+        statement: &'a str,
+        time: u64,
+        outcome: OperationOutcome<'a>,
+    ) -> Operation<'a> {
+        Operation {
+            verb: "GET",
+            statement,
+            syntax: StatementSyntax::Name,
+            is_wait: false,
+            outcome,
+            request_start: 1_000,
+            request_end: 1_010,
+            response_start: 1_020,
+            response_end: 1_000 + time,
+            request_bytes: 7,
+            response_bytes: 90,
+            rows: Some(3),
+            traceparent: None,
+        }
+    }
+
+    fn table(limit: usize) -> StatementTable {
+        StatementTable::new(limit, "test")
+    }
+
+    #[track_caller]
+    fn record(table: &mut StatementTable, operation: &Operation<'_>) {
+        table.record(operation, &RouteTemplates::default());
+    }
+
+    fn counts(table: &StatementTable) -> Vec<(String, u64)> {
+        let statements = table.statements();
+        statements.iter().map(|entry| (entry.statement.to_string(), entry.operations())).collect()
+    }
+
+    #[test]
+    fn a_full_table_keeps_the_statements_with_the_most_time_and_every_operation() {
+        let mut table = table(4);
+        for (statement, time) in [("a", 900), ("b", 30), ("c", 800), ("d", 20), ("e", 50)] {
+            record(&mut table, &operation(statement, time, OperationOutcome::Ok));
+        }
+        assert_eq!(counts(&table), [("a".into(), 1), ("e".into(), 1)]);
+        assert_eq!(table.other().operations(), 3);
+        assert_eq!(table.merged_statements(), 3);
+        assert_eq!(table.total().operations(), 5);
+    }
+
+    #[test]
+    fn one_statement_per_full_table_is_still_bounded() {
+        let mut table = table(1);
+        for statement in ["a", "b", "c"] {
+            record(&mut table, &operation(statement, 30, OperationOutcome::Ok));
+        }
+        assert_eq!(counts(&table), [("c".into(), 1)]);
+        assert_eq!(table.total().operations(), 3);
+    }
+
+    #[test]
+    fn errors_are_apart_by_class_and_classes_are_bounded() {
+        let mut table = table(4);
+        record(&mut table, &operation("a", 40, OperationOutcome::Ok));
+        for class in 0..20 {
+            let class = class.to_string();
+            record(&mut table, &operation("a", 40, OperationOutcome::Error(&class)));
+            record(&mut table, &operation("a", 40, OperationOutcome::Error(&class)));
+        }
+        let statement = table.statements()[0].clone();
+        assert_eq!((statement.operations(), statement.errors()), (41, 40));
+        assert_eq!(statement.failed.len(), 17);
+        assert_eq!(&*statement.failed[16].0, "other");
+        assert_eq!(statement.failed[16].1.last_byte.count(), 8);
+        assert_eq!(statement.work().last_byte.count(), 41);
+    }
+
+    #[test]
+    fn waits_are_not_work() {
+        let mut table = table(4);
+        record(&mut table, &operation("a", 40, OperationOutcome::Ok));
+        record(
+            &mut table,
+            &Operation { is_wait: true, ..operation("a", 9_000, OperationOutcome::Ok) },
+        );
+        let statement = table.statements()[0];
+        assert_eq!((statement.operations(), statement.waits_count()), (1, 1));
+        assert_eq!(statement.total_time_ns, 40);
+        let times = &statement.succeeded;
+        let exact = |histogram: &Histogram| histogram.max().map(|max| max.estimate);
+        assert_eq!(exact(&times.last_byte), Some(40.0));
+        assert_eq!(exact(&times.first_byte), Some(20.0));
+        assert_eq!(exact(&times.server), Some(10.0));
+        assert_eq!(exact(&times.rows), Some(3.0));
+    }
+}

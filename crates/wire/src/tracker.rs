@@ -1,0 +1,400 @@
+//! All connections of a capture: packets in, operations per service out.
+//!
+//! A packet belongs to a service if one of its ends has a rule. The server of a connection is the
+//! receiver of its SYN; without SYN, the end with a rule; if both ends have one, that with the lower
+//! port. Other packets are counted by port and not looked into.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use protocol::fingerprint::RouteTemplates;
+use protocol::observer::{Direction, ObservedRequest, PacketTime};
+
+use crate::capture_file::CapturedPacket;
+use crate::connection::{Connection, ConnectionContext, ConnectionFate, IgnoredBytes, TcpPacket};
+use crate::connection_table::{ConnectionKey, ConnectionTable};
+use crate::datagram_flow::{DatagramContext, DatagramTable};
+use crate::in_flight::{InFlightCounter, InFlightSummary};
+use crate::packet::{Packet, TcpFlags, Transport, UndecodedReason};
+use crate::service::{
+    RecentOperations, ServiceRule, ServiceStatistics, ServiceTable, ServiceTransport,
+};
+use crate::stream::BufferMemory;
+
+/// Ports without a rule that are counted apart; the others are counted together.
+const OTHER_PORTS_MAX: usize = 256;
+/// Memory of an observer above which it is the first to be forgotten when memory is used up, in
+/// bytes. Those of connections without large messages have some KiB.
+const LARGE_OBSERVER: usize = 64 << 10;
+/// Time after which a closed connection is forgotten: Linux keeps TIME_WAIT for 60 s.
+const CLOSED_TIMEOUT_NS: u64 = 60_000_000_000;
+
+/// Limits and rules of a tracker.
+#[derive(Clone)]
+pub struct TrackerSettings {
+    /// Which connections are observed. The first rule that matches applies.
+    pub rules: Vec<ServiceRule>,
+    /// Open connections, and flows of datagrams; beyond it, the one without a packet for longest is forgotten.
+    pub connections_max: usize,
+    /// Time without a packet after which a connection is forgotten, in nanoseconds.
+    pub idle_timeout_ns: u64,
+    /// Memory for bytes that were captured out of order, of all connections.
+    pub reorder_bytes_max: usize,
+    /// Memory of the observers of all connections, in bytes. Beyond it, connections are forgotten.
+    pub observer_bytes_max: usize,
+    /// Statements of a service with histograms of their own.
+    pub statements_max: usize,
+    /// Templates of paths.
+    pub routes: RouteTemplates,
+}
+
+/// Packets that belong to no service.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CaptureTotals {
+    /// All packets.
+    pub packets: u64,
+    /// Packets that were not decoded, in the order of [`UndecodedReason::ALL`].
+    pub undecoded: [u64; UndecodedReason::ALL.len()],
+    /// Packets without a time, which are not measured.
+    pub without_time: u64,
+    /// TCP packets of ports without a rule.
+    pub other_tcp: TrafficCount,
+    /// UDP packets of ports without a rule.
+    pub other_udp: TrafficCount,
+    /// Packets of connections with a rule that are not followed: bare acknowledgements of
+    /// connections without payload so far, and repeated packets of closed ones.
+    pub idle_packets: u64,
+}
+
+/// Packets and the bytes of their payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrafficCount {
+    /// Packets.
+    pub packets: u64,
+    /// Payload bytes.
+    pub bytes: u64,
+}
+
+impl TrafficCount {
+    fn add(&mut self, bytes: u64) {
+        self.packets += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// What datagrams need of a tracker. A macro, because a method would borrow all of it.
+macro_rules! datagram_context {
+    ($tracker:expr) => {
+        DatagramContext {
+            services: &mut $tracker.services,
+            routes: &$tracker.settings.routes,
+            flows_max: $tracker.settings.connections_max,
+            observer_bytes: &mut $tracker.observer_bytes,
+            observer_bytes_max: $tracker.settings.observer_bytes_max,
+        }
+    };
+}
+
+/// Connections of a capture and what was measured of them.
+pub struct ConnectionTracker {
+    settings: TrackerSettings,
+    services: ServiceTable,
+    connections: ConnectionTable<Connection>,
+    datagrams: DatagramTable,
+    memory: BufferMemory,
+    /// Memory of all observers, in bytes.
+    observer_bytes: usize,
+    totals: CaptureTotals,
+    /// Traffic by lower port, of ports without a rule.
+    other_ports: HashMap<u16, TrafficCount>,
+    first_time: Option<PacketTime>,
+    /// Latest time of a packet.
+    now: PacketTime,
+}
+
+impl ConnectionTracker {
+    /// A tracker without connections.
+    pub fn new(settings: TrackerSettings) -> ConnectionTracker {
+        ConnectionTracker {
+            services: ServiceTable::new(settings.rules.clone(), settings.statements_max),
+            connections: ConnectionTable::new(),
+            datagrams: DatagramTable::new(),
+            memory: BufferMemory::new(settings.reorder_bytes_max),
+            observer_bytes: 0,
+            totals: CaptureTotals::default(),
+            other_ports: HashMap::new(),
+            first_time: None,
+            now: 0,
+            settings,
+        }
+    }
+
+    /// Reads a packet.
+    pub fn read(&mut self, captured: &CapturedPacket<'_>) {
+        self.totals.packets += 1;
+        let Some(time) = captured.time else {
+            self.totals.without_time += 1;
+            return;
+        };
+        self.first_time.get_or_insert(time);
+        self.now = self.now.max(time);
+        self.expire();
+        match Packet::decode(captured.link_type, captured.bytes, captured.original_bytes) {
+            Ok(packet) => self.read_packet(time, &packet),
+            Err(reason) => self.totals.undecoded[reason as usize] += 1,
+        }
+    }
+
+    fn read_packet(&mut self, time: PacketTime, packet: &Packet<'_>) {
+        let Transport::Tcp { sequence, acknowledgement, flags } = packet.transport else {
+            let mut context = datagram_context!(self);
+            if !self.datagrams.read(time, self.now, packet, &mut context) {
+                self.count_other(packet);
+            }
+            return;
+        };
+        let is_known = self.is_server(packet.destination) || self.is_server(packet.source);
+        if !is_known {
+            self.count_other(packet);
+            return;
+        }
+        let key = ConnectionKey::new(packet.source, packet.destination);
+        let found = self.connections.find(&key);
+        let direction = match found {
+            Some(at) if self.connections.get_mut(at).server == packet.destination => {
+                Direction::ToServer
+            }
+            Some(_) => Direction::ToClient,
+            None => match self.direction(packet, flags) {
+                Some(direction) => direction,
+                None => return self.count_other(packet),
+            },
+        };
+        let tcp = TcpPacket { time, direction, sequence, acknowledgement, flags, packet };
+        match found {
+            None => self.start_connection(key, &tcp, IgnoredBytes::default()),
+            Some(at) if self.connections.is_closed(at) => self.reopen(key, at, &tcp),
+            Some(at) => self.continue_connection(key, at, &tcp),
+        }
+    }
+
+    fn is_server(&self, address: SocketAddr) -> bool {
+        self.services.is_server(address, ServiceTransport::Tcp)
+    }
+
+    /// Direction of a packet of a new connection; `None` if its server has no rule.
+    fn direction(&self, packet: &Packet<'_>, flags: TcpFlags) -> Option<Direction> {
+        let to_server = self.is_server(packet.destination);
+        let to_client = self.is_server(packet.source);
+        if flags.contains(TcpFlags::SYN) {
+            return match flags.contains(TcpFlags::ACK) {
+                true => to_client.then_some(Direction::ToClient),
+                false => to_server.then_some(Direction::ToServer),
+            };
+        }
+        let is_lower = packet.destination.port() <= packet.source.port();
+        match to_server && (!to_client || is_lower) {
+            true => Some(Direction::ToServer),
+            false => Some(Direction::ToClient),
+        }
+    }
+
+    fn start_connection(&mut self, key: ConnectionKey, tcp: &TcpPacket<'_>, ignored: IgnoredBytes) {
+        let is_start = tcp.flags.contains(TcpFlags::SYN);
+        let is_reset = tcp.flags.contains(TcpFlags::RST);
+        let server = match tcp.direction {
+            Direction::ToServer => tcp.packet.destination,
+            Direction::ToClient => tcp.packet.source,
+        };
+        let has_content = is_start || tcp.packet.payload_bytes > 0;
+        let is_followed = has_content && !is_reset;
+        let service = match is_followed {
+            true => self.services.index(server, ServiceTransport::Tcp),
+            false => None,
+        };
+        let Some(service) = service else {
+            self.totals.idle_packets += 1;
+            return;
+        };
+        self.evict();
+        let mut connection = Connection::new(service, server);
+        connection.start_behind(ignored);
+        let at = self.connections.insert(key, connection, tcp.time);
+        self.continue_connection(key, at, tcp);
+    }
+
+    /// A packet of a connection that was closed: repeated, or of a new one.
+    fn reopen(&mut self, key: ConnectionKey, at: usize, tcp: &TcpPacket<'_>) {
+        if !self.connections.get_mut(at).read_closed(tcp) {
+            self.totals.idle_packets += 1;
+            return;
+        }
+        let ignored = self.connections.remove(at).ignored();
+        self.replace_connection(key, tcp, ignored);
+    }
+
+    /// Starts a connection with the addresses of an earlier one. The roles may have changed with
+    /// the ports.
+    fn replace_connection(
+        &mut self,
+        key: ConnectionKey,
+        tcp: &TcpPacket<'_>,
+        ignored: IgnoredBytes,
+    ) {
+        let Some(direction) = self.direction(tcp.packet, tcp.flags) else {
+            return self.count_other(tcp.packet);
+        };
+        let ignored = match tcp.flags.contains(TcpFlags::SYN) {
+            true => IgnoredBytes::default(),
+            false if direction == tcp.direction => ignored,
+            false => ignored.exchanged(),
+        };
+        self.start_connection(key, &TcpPacket { direction, ..*tcp }, ignored);
+    }
+
+    fn continue_connection(&mut self, key: ConnectionKey, at: usize, tcp: &TcpPacket<'_>) {
+        self.connections.touch(at, self.now);
+        let connection = self.connections.get_mut(at);
+        let service = self.services.service_mut(connection.service);
+        service.completeness.packets += 1;
+        let mut context =
+            ConnectionContext { service, memory: &mut self.memory, routes: &self.settings.routes };
+        match connection.read(tcp, &mut context) {
+            ConnectionFate::Open => {
+                let bytes = connection.count_memory(&mut self.observer_bytes);
+                self.limit_observer_memory(at, bytes);
+            }
+            ConnectionFate::Closed => {
+                connection.count_memory(&mut self.observer_bytes);
+                self.connections.close(at);
+            }
+            ConnectionFate::Replaced => {
+                connection.end(&mut context);
+                connection.count_memory(&mut self.observer_bytes);
+                // The packet is counted again, as one of the new connection.
+                context.service.completeness.packets -= 1;
+                let ignored = self.connections.remove(at).ignored();
+                self.replace_connection(key, tcp, ignored);
+            }
+        }
+    }
+
+    /// Forgets connections that had no packet for too long.
+    fn expire(&mut self) {
+        while let Some((at, time)) = self.connections.oldest_open()
+            && time.saturating_add(self.settings.idle_timeout_ns) < self.now
+        {
+            self.forget(at).completeness.idle_connections += 1;
+        }
+        while let Some((at, time)) = self.connections.oldest_closed()
+            && time.saturating_add(CLOSED_TIMEOUT_NS) < self.now
+        {
+            self.connections.remove(at);
+        }
+        let mut context = datagram_context!(self);
+        self.datagrams.expire(self.now, &mut context);
+    }
+
+    /// Forgets connections until the observers fit into their memory: the one that has grown to
+    /// `bytes`, if it is large, or those without a packet for longest.
+    fn limit_observer_memory(&mut self, at: usize, bytes: usize) {
+        let is_full = |of: &ConnectionTracker| of.observer_bytes > of.settings.observer_bytes_max;
+        if is_full(self) && bytes > LARGE_OBSERVER {
+            self.forget(at).completeness.evicted_connections += 1;
+        }
+        while is_full(self)
+            && let Some((oldest, _)) = self.connections.oldest_open()
+        {
+            self.forget(oldest).completeness.evicted_connections += 1;
+        }
+    }
+
+    /// Makes room for one more connection.
+    fn evict(&mut self) {
+        while self.connections.open_count() >= self.settings.connections_max.max(1)
+            && let Some((at, _)) = self.connections.oldest_open()
+        {
+            self.forget(at).completeness.evicted_connections += 1;
+        }
+    }
+
+    /// Ends and removes a connection. Returns its service.
+    fn forget(&mut self, at: usize) -> &mut ServiceStatistics {
+        let mut connection = self.connections.remove(at);
+        let mut context = ConnectionContext {
+            service: self.services.service_mut(connection.service),
+            memory: &mut self.memory,
+            routes: &self.settings.routes,
+        };
+        connection.end(&mut context);
+        connection.count_memory(&mut self.observer_bytes);
+        self.services.service_mut(connection.service)
+    }
+
+    fn count_other(&mut self, packet: &Packet<'_>) {
+        let total = match packet.transport {
+            Transport::Tcp { .. } => &mut self.totals.other_tcp,
+            Transport::Udp => &mut self.totals.other_udp,
+        };
+        total.add(packet.payload_bytes);
+        let port = packet.source.port().min(packet.destination.port());
+        let is_full = self.other_ports.len() >= OTHER_PORTS_MAX;
+        if let Some(count) = self.other_ports.get_mut(&port) {
+            count.add(packet.payload_bytes);
+        } else if !is_full {
+            self.other_ports.entry(port).or_default().add(packet.payload_bytes);
+        }
+    }
+
+    /// Services, in the order in which they were seen.
+    pub fn services(&self) -> &[ServiceStatistics] {
+        self.services.services()
+    }
+
+    /// Operations of each service since the last call, in the order of [`Self::services`].
+    pub fn take_recent(&mut self) -> Vec<RecentOperations> {
+        self.services.services_mut().map(|service| std::mem::take(&mut service.recent)).collect()
+    }
+
+    /// Packets that belong to no service.
+    pub fn totals(&self) -> &CaptureTotals {
+        &self.totals
+    }
+
+    /// Ports without a rule by payload, most first.
+    pub fn other_ports(&self) -> Vec<(u16, TrafficCount)> {
+        let mut ports: Vec<_> = self.other_ports.iter().map(|(port, of)| (*port, *of)).collect();
+        ports.sort_by_key(|(port, count)| (std::cmp::Reverse(count.bytes), *port));
+        ports
+    }
+
+    /// First and latest time of a packet.
+    pub fn time_range(&self) -> Option<(PacketTime, PacketTime)> {
+        self.first_time.map(|first| (first, self.now.max(first)))
+    }
+
+    /// Number of open connections.
+    pub fn open_connections(&self) -> usize {
+        self.connections.open_count()
+    }
+
+    /// Memory of observers and of bytes that were captured out of order.
+    pub fn connection_memory(&self) -> usize {
+        self.observer_bytes + self.memory.used()
+    }
+
+    /// Requests in flight by service and statement, oldest first.
+    pub fn in_flight(&self) -> Vec<InFlightSummary> {
+        let mut counter = InFlightCounter::default();
+        let routes = &self.settings.routes;
+        let mut add = |service: usize, request: ObservedRequest<'_>| {
+            let protocol = self.services.services()[service].protocol.name;
+            counter.add(service, protocol, &request, routes);
+        };
+        for connection in self.connections.open() {
+            connection.in_flight(&mut |request| add(connection.service, request));
+        }
+        self.datagrams.in_flight(&mut add);
+        counter.into_summaries()
+    }
+}

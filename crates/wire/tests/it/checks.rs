@@ -1,0 +1,142 @@
+//! Fuzz target checks: properties that hold for any bytes, one check per target. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on past findings.
+
+#[path = "message_protocol.rs"]
+pub(crate) mod message_protocol;
+
+use protocol::fingerprint::RouteTemplates;
+use wire::{
+    CaptureFile, CapturedPacket, ConnectionTracker, LinkType, Packet, ServiceRule,
+    ServiceTransport, TrackerSettings,
+};
+
+/// Panics on a violation.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/`.
+pub(crate) const CHECKS: [(&str, Check); 2] =
+    [("capture_file", capture_file), ("packet_tracker", packet_tracker)];
+
+/// Limits of the tracker, small enough to be reached.
+const CONNECTIONS_MAX: usize = 8;
+const REORDER_BYTES_MAX: usize = 4_096;
+const OBSERVER_BYTES_MAX: usize = 1_000;
+
+/// Any bytes are packets, an error or a truncated file, and packets are inside the file.
+fn capture_file(bytes: &[u8]) {
+    let Ok(mut file) = CaptureFile::new(bytes) else { return };
+    let mut tracker = tracker();
+    message_protocol::take_requests_seen();
+    let mut total = 0;
+    while let Ok(Some(packet)) = file.next_packet() {
+        total += packet.bytes.len();
+        assert!(packet.bytes.len() as u64 <= u64::from(packet.original_bytes));
+        tracker.read(&packet);
+    }
+    assert!(total <= bytes.len());
+    file.reported_drops();
+    check_counts(&tracker);
+}
+
+/// Records of kind, time step, cut, size and bytes: any packets leave consistent counts.
+///
+/// Kind 0 is a packet of any bytes; the others are segments between a client and a server, whose
+/// fields are the bytes, so that the fuzzer reaches the streams without finding addresses first.
+fn packet_tracker(mut bytes: &[u8]) {
+    let mut tracker = tracker();
+    message_protocol::take_requests_seen();
+    let mut time = 1_000_000_000_u64;
+    while let Some(([kind, step, cut, size], rest)) = bytes.split_first_chunk() {
+        let (data, rest) = rest.split_at(rest.len().min(usize::from(*size)));
+        bytes = rest;
+        time = match step {
+            0xff => time.saturating_add(7_200_000_000_000),
+            0xfe => time.saturating_sub(1_000),
+            step => time.saturating_add(u64::from(*step)),
+        };
+        let packet = if kind % 8 == 0 { data.to_vec() } else { segment(*kind, data) };
+        let original_bytes = packet.len() as u32;
+        let captured = &packet[..packet.len().saturating_sub(usize::from(*cut & 0x0f))];
+        let link_type = match kind >> 3 & 7 {
+            0 => LinkType::Ethernet,
+            1 => LinkType::LinuxCooked,
+            2 => LinkType::LinuxCooked2,
+            3 => LinkType::Loopback,
+            _ => LinkType::RawIp,
+        };
+        let link_type = if kind % 8 == 0 { link_type } else { LinkType::RawIp };
+        if let Ok(packet) = Packet::decode(link_type, captured, original_bytes) {
+            assert!(packet.payload.len() as u64 <= packet.payload_bytes);
+        }
+        let packet =
+            CapturedPacket { time: Some(time), link_type, bytes: captured, original_bytes };
+        tracker.read(&packet);
+    }
+    check_counts(&tracker);
+}
+
+/// A segment between one of four clients and the server: flags, relative sequence numbers, payload.
+fn segment(kind: u8, data: &[u8]) -> Vec<u8> {
+    let (head, payload) = data.split_at(data.len().min(5));
+    let mut fields = [0; 5];
+    fields[..head.len()].copy_from_slice(head);
+    let [flags, s0, s1, a0, a1] = fields;
+    let is_to_server = kind & 1 == 0;
+    let client = [10, 0, 0, 1 + (kind >> 1 & 3)];
+    let server = [10, 0, 0, 9];
+    let (ips, ports) = match is_to_server {
+        true => ([client, server], [40_000, message_protocol::PORT]),
+        false => ([server, client], [message_protocol::PORT, 40_000]),
+    };
+    // Close to the end of the range, so that numbers wrap around; far away with a high flag bit.
+    let base = if flags & 0x80 == 0 { u32::MAX - 0x4000 } else { 1 << 30 };
+    let number = |high, low| base.wrapping_add(u32::from(u16::from_be_bytes([high, low])));
+    let mut packet = vec![0x45, 0];
+    packet.extend((40 + payload.len() as u16).to_be_bytes());
+    packet.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
+    packet.extend(ips.concat());
+    packet.extend(ports.map(u16::to_be_bytes).concat());
+    packet.extend(number(s0, s1).to_be_bytes());
+    packet.extend(number(a0, a1).to_be_bytes());
+    packet.extend([0x50, flags & 0x17, 0, 0, 0, 0, 0, 0]);
+    packet.extend(payload);
+    packet
+}
+
+fn tracker() -> ConnectionTracker {
+    ConnectionTracker::new(TrackerSettings {
+        rules: vec![ServiceRule {
+            address: None,
+            port: message_protocol::PORT,
+            transport: ServiceTransport::Tcp,
+            protocol: &message_protocol::PROTOCOL,
+            name: None,
+        }],
+        connections_max: CONNECTIONS_MAX,
+        idle_timeout_ns: 3_600_000_000_000,
+        reorder_bytes_max: REORDER_BYTES_MAX,
+        observer_bytes_max: OBSERVER_BYTES_MAX,
+        statements_max: 16,
+        routes: RouteTemplates::default(),
+    })
+}
+
+/// All requests are accounted for, and limits hold.
+fn check_counts(tracker: &ConnectionTracker) {
+    let seen = message_protocol::take_requests_seen();
+    let in_flight: u64 = tracker.in_flight().iter().map(|summary| summary.requests).sum();
+    let services = tracker.services().iter();
+    let counted: u64 = services
+        .map(|service| {
+            let found = &service.completeness;
+            let total = service.statements.total();
+            assert_eq!(found.waits, total.waits.last_byte.count());
+            assert_eq!(found.measured, found.waits + total.operations());
+            assert!(service.statements.statements().len() <= 16);
+            found.measured + found.not_measured.total()
+        })
+        .sum();
+    assert_eq!(counted + in_flight, seen, "measured + not measured + in flight");
+    assert!(tracker.open_connections() <= CONNECTIONS_MAX);
+    assert!(tracker.connection_memory() <= OBSERVER_BYTES_MAX + REORDER_BYTES_MAX);
+}

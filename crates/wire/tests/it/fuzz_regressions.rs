@@ -1,0 +1,91 @@
+//! Past fuzz findings, seeds of the fuzz corpus, and a short run of the checks on arbitrary bytes.
+
+use proptest::prelude::*;
+use wire::TcpFlags;
+
+use crate::checks::{self, message_protocol::message};
+use crate::conversation::{Conversation, ConversationShape};
+use crate::{capture_file, fuzz_inputs};
+
+/// `testdata/fuzz/<target>/<finding>`.
+#[test]
+fn regressions_pass() {
+    fuzz_inputs::check_past_findings(&checks::CHECKS);
+}
+
+#[test]
+fn seeds_pass() {
+    for (target, bytes) in seeds() {
+        println!("{target}");
+        check(target, &bytes);
+    }
+}
+
+fn check(target: &str, bytes: &[u8]) {
+    let check = checks::CHECKS.iter().find(|check| check.0 == target).unwrap().1;
+    check(bytes);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(500))]
+
+    #[test]
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        for (_, check) in checks::CHECKS {
+            check(&bytes);
+        }
+    }
+
+    /// A seed with some bytes changed, and truncated.
+    #[test]
+    fn mutated_seeds_pass(
+        which in any::<prop::sample::Index>(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        end in any::<prop::sample::Index>(),
+    ) {
+        let seeds = seeds();
+        let (target, mut bytes) = which.get(&seeds).clone();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+        }
+        bytes.truncate(end.index(bytes.len() + 1));
+        check(target, &bytes);
+    }
+}
+
+/// Run by the fuzz part of the tests. Without seeds a fuzzer spends its minute on magic numbers.
+#[test]
+#[ignore = "writes fuzz/corpus/, for the fuzz part alone"]
+fn write_seeds() {
+    fuzz_inputs::write_seeds(&checks::CHECKS, &seeds());
+}
+
+fn seeds() -> Vec<(&'static str, Vec<u8>)> {
+    let shape = ConversationShape { sizes: vec![(3, 300); 3], ..Default::default() };
+    let packets = Conversation::new(&shape).packets;
+    // Kind, time step, cut, size, then flags, numbers and payload.
+    let record = |kind: u8, flags: TcpFlags, numbers: [u8; 4], payload: &[u8]| {
+        let size = 5 + payload.len() as u8;
+        [&[kind, 9, 0, size, flags.0][..], &numbers, payload].concat()
+    };
+    let (request, response) = (message(b'Q', 1, 6), message(b'R', 1, 6));
+    let both = TcpFlags(TcpFlags::SYN.0 | TcpFlags::ACK.0);
+    let exchange = [
+        record(2, TcpFlags::SYN, [0, 0, 0, 0], b""),
+        record(3, both, [0, 0, 0, 1], b""),
+        record(2, TcpFlags::ACK, [0, 1, 0, 1], &request[..8]),
+        record(2, TcpFlags::ACK, [0, 9, 0, 1], &request[8..]),
+        record(3, TcpFlags::ACK, [0, 6, 0, 16], &response[5..]),
+        record(3, TcpFlags::ACK, [0, 1, 0, 16], &response[..10]),
+        record(2, TcpFlags::FIN, [0, 16, 0, 16], b""),
+        record(3, TcpFlags::RST, [0, 16, 0, 16], b""),
+    ];
+    let late = [exchange[2].clone(), exchange[4].clone(), exchange[5].clone()];
+    vec![
+        ("capture_file", capture_file::pcap(&packets)),
+        ("capture_file", capture_file::pcapng(&packets)),
+        ("packet_tracker", exchange.concat()),
+        ("packet_tracker", late.concat()),
+    ]
+}
