@@ -3,17 +3,21 @@
 //!
 //! A [`CaptureFile`] returns packets, a [`ConnectionTracker`] assembles the streams of both
 //! directions of each connection and passes their bytes to the observer of the protocol (crate
-//! `protocol`), and the operations that it finds are recorded in histograms. Nothing is guessed: what was not captured is counted, and a request that
+//! `protocol`), and the operations that it finds are recorded in histograms. A [`PacketRing`]
+//! captures packets live. Nothing is guessed: what was not captured is counted, and a request that
 //! it may have affected is not measured.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod capture_file;
+mod capture_filter;
 mod completeness;
 mod connection;
 mod connection_table;
 mod datagram_flow;
 mod in_flight;
 mod packet;
+mod packet_ring;
+mod ring_block;
 mod service;
 mod statement_normalizer;
 mod statement_table;
@@ -24,6 +28,7 @@ pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use completeness::{Completeness, NotMeasuredCounts};
 pub use in_flight::InFlightSummary;
 pub use packet::{Packet, TcpFlags, Transport, UndecodedReason};
+pub use packet_ring::{CaptureError, PacketRing, RING_BLOCKS, RingSettings, RingStatistics};
 pub use service::{RecentOperations, ServiceRule, ServiceStatistics, ServiceTransport};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
 pub use tracker::{CaptureTotals, ConnectionTracker, TrackerSettings, TrafficCount};

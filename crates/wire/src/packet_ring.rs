@@ -1,0 +1,320 @@
+//! Live capture: a packet socket with a ring of blocks that the kernel fills (`TPACKET_V3`). The
+//! only file of this crate with `unsafe`.
+//!
+//! A block belongs to the kernel or to this process, as its status says; the kernel does not write
+//! to a block of the process until it is returned. It passes a block on when it is full, or
+//! [`RETIRE_MS`] after its first packet. If no block is free, packets are dropped and counted. The
+//! time of a packet is that of the kernel, in nanoseconds. The socket is of type `SOCK_DGRAM`: the
+//! kernel removes the header of the link layer, so all interfaces look alike.
+//!
+//! Opening requires `CAP_NET_RAW`, reading requires nothing. Sources: packet(7),
+//! Documentation/networking/packet_mmap.rst of Linux.
+#![allow(unsafe_code, reason = "packet sockets have no safe form; each use carries its argument")]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::netdevice;
+
+use crate::capture_file::CapturedPacket;
+use crate::capture_filter::{PORTS_MAX, port_filter};
+use crate::ring_block::{self, STATUS_OFFSET};
+
+/// Size of a block. A packet is not divided between blocks; those of BIG TCP have 512 KiB.
+const BLOCK_BYTES: usize = 1 << 20;
+/// Blocks of a ring unless set: 64 MiB, a burst of half a second at 1 Gbit/s.
+pub const RING_BLOCKS: usize = 64;
+/// Time after which a block that is not full is passed on.
+const RETIRE_MS: u32 = 20;
+/// Name of the interface on which each packet appears twice.
+const LOOPBACK: &str = "lo";
+
+/// What is captured.
+#[derive(Clone, Debug)]
+pub struct RingSettings {
+    /// Name of the network interface; `None` for all.
+    pub interface: Option<String>,
+    /// Ports whose packets are captured.
+    pub ports: Vec<u16>,
+    /// Size of the ring in blocks of 1 MiB.
+    pub blocks: usize,
+}
+
+/// Failures of opening or reading a capture.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// The process may not capture packets.
+    #[error(
+        "cannot capture packets: {0}; run as root, or grant CAP_NET_RAW to the binary (setcap \
+         cap_net_raw+ep FILE)"
+    )]
+    Permission(io::Error),
+    /// The interface does not exist.
+    #[error("cannot capture on interface {name}: {cause}; `ip link` lists the interfaces")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// Failure of the look-up.
+        cause: io::Error,
+    },
+    /// More ports than a filter can have.
+    #[error("ports limit ({PORTS_MAX}) exceeded ({found}); name fewer services")]
+    Ports {
+        /// Number of ports.
+        found: usize,
+    },
+    /// A system call failed.
+    #[error("cannot {action}: {cause}")]
+    System {
+        /// What failed.
+        action: &'static str,
+        /// Its failure.
+        cause: io::Error,
+    },
+}
+
+/// Counts of the kernel for a capture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingStatistics {
+    /// Packets that passed the filter, with dropped ones.
+    pub packets: u64,
+    /// Packets that were dropped because no block was free.
+    pub drops: u64,
+    /// How often the ring was full.
+    pub freezes: u64,
+}
+
+/// A running capture.
+pub struct PacketRing {
+    socket: OwnedFd,
+    memory: NonNull<u8>,
+    blocks: usize,
+    /// Index of the block that is passed on next.
+    current: usize,
+    statistics: RingStatistics,
+    /// Blocks with positions outside of them; the kernel does not write such blocks.
+    damaged_blocks: u64,
+}
+
+// SAFETY: the memory is a mapping of the process, which no other value refers to; nothing in it is
+// bound to a thread.
+unsafe impl Send for PacketRing {}
+
+impl PacketRing {
+    /// Starts a capture.
+    pub fn open(settings: &RingSettings) -> Result<PacketRing, CaptureError> {
+        let found = settings.ports.len();
+        if found > PORTS_MAX {
+            return Err(CaptureError::Ports { found });
+        }
+        // Protocol 0: nothing is received before `bind`.
+        // SAFETY: the call has no pointers.
+        let descriptor =
+            unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if descriptor < 0 {
+            let cause = io::Error::last_os_error();
+            return Err(match cause.kind() {
+                io::ErrorKind::PermissionDenied => CaptureError::Permission(cause),
+                _ => CaptureError::System { action: "open a packet socket", cause },
+            });
+        }
+        // SAFETY: the descriptor was just created and belongs to nothing else.
+        let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+        let index = |name: &str| {
+            netdevice::name_to_index(&socket, name).map_err(|cause| CaptureError::Interface {
+                name: name.to_owned(),
+                cause: cause.into(),
+            })
+        };
+        let interface = settings.interface.as_deref().map_or(Ok(0), index)?;
+        // A host without loopback interface has no packet with its number.
+        let loopback = index(LOOPBACK).unwrap_or(u32::MAX);
+        set_filter(&socket, &settings.ports, loopback)
+            .map_err(|cause| CaptureError::System { action: "set the packet filter", cause })?;
+        let blocks = settings.blocks.max(2);
+        let memory = map_ring(&socket, blocks)
+            .map_err(|cause| CaptureError::System { action: "create the packet ring", cause })?;
+        let statistics = RingStatistics::default();
+        let ring = PacketRing { socket, memory, blocks, current: 0, statistics, damaged_blocks: 0 };
+        bind(&ring.socket, interface)
+            .map_err(|cause| CaptureError::System { action: "bind the packet socket", cause })?;
+        Ok(ring)
+    }
+
+    /// Calls `each` with the packets of the next block, after waiting for it for at most `timeout`.
+    /// Returns whether there was a block.
+    pub fn read(
+        &mut self,
+        timeout: Duration,
+        each: &mut dyn FnMut(&CapturedPacket<'_>),
+    ) -> Result<bool, CaptureError> {
+        if !self.is_ready() {
+            self.wait(timeout)
+                .map_err(|cause| CaptureError::System { action: "wait for packets", cause })?;
+            if !self.is_ready() {
+                return Ok(false);
+            }
+        }
+        let start = self.block();
+        // SAFETY: the block is inside the mapping (`block`), and belongs to this process until
+        // `give_back`: `is_ready` saw its status with acquire ordering. The kernel does not write
+        // to it in between, and `self` is borrowed exclusively, so nothing returns it earlier.
+        let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), BLOCK_BYTES) };
+        let is_whole = ring_block::read_packets(bytes, each);
+        self.damaged_blocks += u64::from(!is_whole);
+        self.give_back();
+        Ok(true)
+    }
+
+    /// Counts since the start of the capture.
+    pub fn statistics(&mut self) -> Result<RingStatistics, CaptureError> {
+        let mut found = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
+        let mut size = size_of_val(&found) as libc::socklen_t;
+        // SAFETY: `found` and `size` are valid for writes, and `size` is the size of `found`.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                ptr::from_mut(&mut found).cast(),
+                &mut size,
+            )
+        };
+        if result != 0 {
+            let cause = io::Error::last_os_error();
+            return Err(CaptureError::System { action: "read the counts of the capture", cause });
+        }
+        // The kernel starts again from 0 with each call.
+        self.statistics.packets += u64::from(found.tp_packets);
+        self.statistics.drops += u64::from(found.tp_drops);
+        self.statistics.freezes += u64::from(found.tp_freeze_q_cnt);
+        Ok(self.statistics)
+    }
+
+    /// Start of the current block.
+    fn block(&self) -> NonNull<u8> {
+        assert!(self.current < self.blocks, "BUG: block {} of {}", self.current, self.blocks);
+        // SAFETY: the mapping has `blocks` blocks of `BLOCK_BYTES`, and the index is below.
+        unsafe { self.memory.add(self.current * BLOCK_BYTES) }
+    }
+
+    fn status(&self) -> &AtomicU32 {
+        // SAFETY: the status is inside the block, which is aligned to a page, at a multiple of 4,
+        // and lives as long as `self`. Kernel and process access it as a whole.
+        unsafe { AtomicU32::from_ptr(self.block().add(STATUS_OFFSET).cast().as_ptr()) }
+    }
+
+    fn is_ready(&self) -> bool {
+        // Pairs with the kernel's write barrier between the packets and the status.
+        self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    fn give_back(&mut self) {
+        // Reads of the packets are complete before the kernel sees the status.
+        self.status().store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.current = (self.current + 1) % self.blocks;
+    }
+
+    fn wait(&self, timeout: Duration) -> io::Result<()> {
+        let mut sockets = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::ERR)];
+        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut sockets, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for PacketRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was created with this size, and no reference to it outlives `self`.
+        let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK_BYTES) };
+        debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+fn set_filter(socket: &OwnedFd, ports: &[u16], loopback: u32) -> io::Result<()> {
+    let mut program: Vec<libc::sock_filter> = port_filter(ports, loopback)
+        .into_iter()
+        .map(|found| libc::sock_filter {
+            code: found.code,
+            jt: found.if_true,
+            jf: found.if_false,
+            k: found.operand,
+        })
+        .collect();
+    let program =
+        libc::sock_fprog { len: program.len() as libc::c_ushort, filter: program.as_mut_ptr() };
+    // `program.filter` points to the vector, which lives until the end of the function.
+    set_option(socket, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
+}
+
+fn map_ring(socket: &OwnedFd, blocks: usize) -> io::Result<NonNull<u8>> {
+    let version = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_VERSION, &version)?;
+    let request = libc::tpacket_req3 {
+        tp_block_size: BLOCK_BYTES as libc::c_uint,
+        tp_block_nr: blocks as libc::c_uint,
+        // The size of a frame is only checked; blocks hold packets of any size.
+        tp_frame_size: BLOCK_BYTES as libc::c_uint,
+        tp_frame_nr: blocks as libc::c_uint,
+        tp_retire_blk_tov: RETIRE_MS,
+        tp_sizeof_priv: 0,
+        tp_feature_req_word: 0,
+    };
+    set_option(socket, libc::SOL_PACKET, libc::PACKET_RX_RING, &request)?;
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+    let memory = unsafe {
+        mmap(ptr::null_mut(), blocks * BLOCK_BYTES, protection, MapFlags::SHARED, socket, 0)
+    }?;
+    NonNull::new(memory.cast()).ok_or_else(|| io::ErrorKind::OutOfMemory.into())
+}
+
+fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as libc::c_ushort,
+        sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
+        sll_ifindex: interface as libc::c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address is a `sockaddr_ll` of the size that is passed.
+    let result = unsafe {
+        libc::bind(
+            socket.as_raw_fd(),
+            ptr::from_ref(&address).cast(),
+            size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn set_option<T>(
+    socket: &OwnedFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: &T,
+) -> io::Result<()> {
+    // SAFETY: `value` is valid for reads of its size. Callers pass the type that the option has;
+    // the pointer inside a filter program is valid during the call (`set_filter`).
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            ptr::from_ref(value).cast(),
+            size_of::<T>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
