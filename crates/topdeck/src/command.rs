@@ -84,6 +84,7 @@ subcommands! {
     CheckConfig(crate::check_config::Options) => crate::check_config::run,
     Doctor(crate::doctor::Options) => crate::doctor::run,
     Top(crate::top::Options) => crate::top::run,
+    Wire(crate::wire::Options) => crate::wire::run,
     Hiccup(crate::hiccup::Options) => crate::hiccup::run,
     Completions(crate::completions::Options) => crate::completions::run,
     Man(crate::man::Options) => crate::man::run,

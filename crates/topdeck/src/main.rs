@@ -64,6 +64,7 @@ mod token;
 mod top;
 mod usage_error;
 mod watch;
+mod wire;
 
 use std::process::ExitCode;
 

@@ -233,6 +233,7 @@ fn every_subcommand_has_a_page_and_completions() {
         "token",
         "top",
         "watch",
+        "wire",
     ];
     let one = one.map(|name| format!("topdeck-{name}.1"));
     assert_eq!(others, [&one[..], &["topdeck.1".to_owned()]].concat());

@@ -30,6 +30,7 @@ mod store;
 mod test_dir;
 mod top;
 mod tsdb_import;
+mod wire;
 
 use std::io::Write as _;
 use std::path::Path;

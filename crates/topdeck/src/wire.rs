@@ -1,0 +1,213 @@
+//! `topdeck wire`: operations of other programs, measured from captured packets.
+
+mod live;
+mod report_json;
+mod report_text;
+mod service_argument;
+
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use protocol::fingerprint::RouteTemplates;
+use render::terminal::Terminal;
+use wire::{CaptureFile, ConnectionTracker, TrackerSettings};
+
+use crate::output::{print_message, print_stdout};
+use crate::time;
+use service_argument::ServiceArgument;
+
+/// Bytes read from a file at once.
+const READ_BYTES: usize = 1 << 20;
+/// Open connections that are followed.
+const CONNECTIONS_MAX: usize = 65_536;
+/// A connection without a packet for an hour is forgotten.
+const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
+/// Memory for bytes captured out of order.
+const REORDER_BYTES_MAX: usize = 64 << 20;
+/// Memory of the observers of all connections.
+const OBSERVER_BYTES_MAX: usize = 128 << 20;
+/// Statements of a service with histograms of their own: about 10 kB each.
+const STATEMENTS_MAX: usize = 1_000;
+
+/// Latencies of the operations of other programs, from their packets
+///
+/// Captures the packets of this host, or reads a capture file (pcap or pcapng, as tcpdump and
+/// Wireshark write them), follows the TCP connections, and shows the latency of each statement,
+/// route and command, from the time stamps of the packets. The programs are neither changed nor
+/// interrupted. Nothing is guessed: each request is measured, or counted as not measured with the
+/// reason, or in flight at the end. Literal values of statements are not shown.
+#[derive(clap::Args)]
+#[command(after_long_help = AFTER)]
+pub(crate) struct Options {
+    /// Read a capture file instead of capturing; - for standard input
+    #[arg(long, value_name = "FILE")]
+    read: Option<PathBuf>,
+
+    /// Capture on this network interface instead of all
+    #[arg(long, value_name = "NAME", conflicts_with = "read")]
+    interface: Option<String>,
+
+    /// Stop after this time; otherwise at Ctrl-C
+    #[arg(long, value_name = "DURATION", conflicts_with = "read", value_parser = positive)]
+    duration: Option<Duration>,
+
+    /// Interval of the table on a terminal, 100ms to 1m
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]
+    #[arg(conflicts_with = "read")]
+    interval: Duration,
+
+    /// Memory of the ring between the kernel and topdeck in MiB, 2 to 1024
+    #[arg(long, value_name = "MIB", default_value_t = wire::RING_BLOCKS as u64)]
+    #[arg(conflicts_with = "read", value_parser = clap::value_parser!(u64).range(2..=1024))]
+    ring: u64,
+
+    /// A service beside the default ports: [NAME=][ADDRESS:]PORT/PROTOCOL; may be repeated
+    #[arg(long, value_name = "SERVICE", value_parser = service_argument::parse)]
+    service: Vec<ServiceArgument>,
+
+    /// Only the services of --service, not the default ports of all protocols
+    #[arg(long, requires = "service")]
+    only: bool,
+
+    /// Statements shown per service
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    statements: usize,
+
+    /// Print JSON, with all statements and their distributions
+    #[arg(long)]
+    json: bool,
+
+    /// Only ASCII characters
+    #[arg(long)]
+    ascii: bool,
+}
+
+const AFTER: &str = "\
+Times: p50 to max are from the first byte of a request to the last byte of its response. Waits
+(BLPOP, long polls) are apart from all other operations. Capturing requires root or CAP_NET_RAW,
+which is given up when the capture has started.
+
+Examples:
+  topdeck wire
+  topdeck wire --interface lo --duration 10s --service orders=5433/postgres
+  tcpdump -i any -w shop.pcap 'tcp port 5432'
+  topdeck wire --read shop.pcap
+  topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
+  zcat old.pcap.gz | topdeck wire --read - --json
+
+Exit status:
+  0  success
+  1  the file could not be read whole, or there was no packet of a known service
+  2  usage error";
+
+const INTERVALS_NS: std::ops::RangeInclusive<i64> = 100_000_000..=60_000_000_000;
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let ns = time::parse_duration(text)?;
+    if !INTERVALS_NS.contains(&ns) {
+        return Err("expected 100ms to 1m".to_owned());
+    }
+    Ok(Duration::from_nanos(ns.unsigned_abs()))
+}
+
+fn positive(text: &str) -> Result<Duration, String> {
+    let ns = time::parse_duration(text)?;
+    if ns <= 0 {
+        return Err("expected more than 0".to_owned());
+    }
+    Ok(Duration::from_nanos(ns.unsigned_abs()))
+}
+
+/// What was read, for the reports.
+pub(crate) struct CaptureSummary {
+    /// Name of the file or of the interface.
+    pub(crate) source: String,
+    /// Whether the file ends inside a packet.
+    pub(crate) is_truncated: bool,
+    /// Packets that the kernel dropped, as it or the capturing program reported.
+    pub(crate) reported_drops: u64,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let rules = service_argument::rules(&options.service, options.only);
+    let mut tracker = ConnectionTracker::new(TrackerSettings {
+        rules: rules.clone(),
+        connections_max: CONNECTIONS_MAX,
+        idle_timeout_ns: IDLE_TIMEOUT_NS,
+        reorder_bytes_max: REORDER_BYTES_MAX,
+        observer_bytes_max: OBSERVER_BYTES_MAX,
+        statements_max: STATEMENTS_MAX,
+        routes: RouteTemplates::default(),
+    });
+    let (summary, failure) = match &options.read {
+        Some(path) => read_packets(path, &mut tracker)?,
+        None => (live::capture(options, &rules, &mut tracker)?, None),
+    };
+    let has_services = !tracker.services().is_empty();
+    if options.json {
+        let json = report_json::document(&tracker, &summary);
+        print_stdout(format!("{json}\n").as_bytes())?;
+    } else {
+        let terminal = Terminal::new(options.ascii);
+        let text = report_text::report(&tracker, &summary, options.statements, &terminal);
+        print_stdout(text.as_bytes())?;
+    }
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    if !has_services {
+        bail!("{}", no_service_message(&tracker, &summary));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Reads all packets. Damage ends the file; the packets before it count.
+fn read_packets(
+    path: &Path,
+    tracker: &mut ConnectionTracker,
+) -> Result<(CaptureSummary, Option<anyhow::Error>)> {
+    let (source, input): (String, Box<dyn Read>) = if path == Path::new("-") {
+        ("standard input".to_owned(), Box::new(io::stdin().lock()))
+    } else {
+        let open = || format!("cannot open {}", path.display());
+        (path.display().to_string(), Box::new(File::open(path).with_context(open)?))
+    };
+    let input = BufReader::with_capacity(READ_BYTES, input);
+    let mut file = CaptureFile::new(input).with_context(|| source.clone())?;
+    let failure = loop {
+        match file.next_packet() {
+            Ok(Some(packet)) => tracker.read(&packet),
+            Ok(None) => break None,
+            Err(error) => break Some(anyhow::Error::new(error).context(source.clone())),
+        }
+    };
+    if file.is_truncated() {
+        print_message(format_args!("{source} ends inside a packet: the capture was interrupted"));
+    }
+    let summary = CaptureSummary {
+        is_truncated: file.is_truncated(),
+        reported_drops: file.reported_drops(),
+        source,
+    };
+    Ok((summary, failure))
+}
+
+/// What the capture has instead of known services.
+fn no_service_message(tracker: &ConnectionTracker, summary: &CaptureSummary) -> String {
+    let ports: Vec<String> =
+        tracker.other_ports().iter().take(5).map(|(port, _)| port.to_string()).collect();
+    let source = &summary.source;
+    match ports.is_empty() {
+        true => format!("{source}: no packet of a known service"),
+        false => format!(
+            "{source}: no packet of a known service, but of the ports {}; name their protocol, as \
+             in --service {}/http",
+            ports.join(", "),
+            ports[0]
+        ),
+    }
+}

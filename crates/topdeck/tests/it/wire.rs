@@ -1,0 +1,87 @@
+//! `topdeck wire --read` of captured packets.
+//!
+//! `testdata/wire/postgres.pcap`: a session of psql with PostgreSQL 15 on the loopback interface:
+//! `create table`, `insert`, two equal selects, three statements in one message, `select 1/0`,
+//! `copy to stdout`.
+
+use std::fs;
+
+use expect_test::{Expect, expect, expect_file};
+
+use crate::{TextRun, root, topdeck};
+
+const POSTGRES: &str = "testdata/wire/postgres.pcap";
+
+fn wire(arguments: &[&str]) -> TextRun {
+    topdeck(&[&["wire"], arguments].concat(), b"")
+}
+
+#[track_caller]
+fn check_error(arguments: &[&str], stdin: &[u8], expected: Expect) {
+    let run = topdeck(&[&["wire"], arguments].concat(), stdin);
+    assert_ne!(run.status, 0);
+    expected.assert_eq(&run.stderr);
+}
+
+fn pcap() -> Vec<u8> {
+    fs::read(root().join(POSTGRES)).expect("testdata")
+}
+
+#[test]
+fn statements_of_a_postgres_session() {
+    let run = wire(&["--read", POSTGRES, "--service", "shop=6543/postgres"]);
+    expect_file!["../../../../testdata/cli/wire.out"].assert_eq(&run.all());
+}
+
+#[test]
+fn json_has_every_statement_and_the_completeness() {
+    let run = wire(&["--read", POSTGRES, "--service", "6543/postgres", "--json"]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let document: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
+    let service = &document["services"][0];
+    assert_eq!(service["service"], "127.0.0.1:6543");
+    let completeness = &service["completeness"];
+    let count = |of: &serde_json::Value| of.as_u64().expect("a count");
+    assert_eq!(count(&completeness["measured"]), count(&service["total"]["operations"]));
+    assert_eq!(count(&completeness["requests"]), count(&completeness["measured"]));
+    let statements = service["statements"].as_array().expect("statements");
+    let failed: Vec<_> = statements.iter().filter(|of| of["failed"].get("22").is_some()).collect();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["statement"], "select $1/$2");
+    assert!(!run.stdout.contains("n'||g"), "a literal value");
+}
+
+#[test]
+fn a_truncated_capture_is_read_up_to_its_end() {
+    let bytes = pcap();
+    let arguments = ["wire", "--read", "-", "--service", "6543/postgres", "--json"];
+    let run = topdeck(&arguments, &bytes[..bytes.len() - 3]);
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let expected = "topdeck: standard input ends inside a packet: the capture was interrupted\n";
+    assert_eq!(run.stderr, expected);
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    check_error(
+        &["--read", "missing.pcap"],
+        b"",
+        expect![[r#"
+            topdeck: cannot open missing.pcap: No such file or directory (os error 2)
+        "#]],
+    );
+    check_error(
+        &["--read", "-"],
+        b"\x1f\x8b\x08\x00",
+        expect![[r#"
+            topdeck: standard input: capture file: found first bytes [1f, 8b, 08, 00], expected pcap or pcapng; decompress it first if it is compressed
+        "#]],
+    );
+    check_error(
+        &["--read", POSTGRES],
+        b"",
+        expect![[r#"
+            topdeck: testdata/wire/postgres.pcap: no packet of a known service, but of the ports 6543; name their protocol, as in --service 6543/http
+        "#]],
+    );
+}
