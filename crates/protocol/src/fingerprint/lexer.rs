@@ -205,11 +205,20 @@ fn quoted(bytes: &[u8], quote: u8, has_escapes: bool) -> usize {
     bytes.len()
 }
 
+/// Whether a byte is part of a word. A table, because most bytes of a statement are.
+const IS_WORD: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let one = byte as u8;
+        table[byte] = one.is_ascii_alphanumeric() || matches!(one, b'_' | b'$' | b'@' | 0x80..);
+        byte += 1;
+    }
+    table
+};
+
 fn word_length(bytes: &[u8]) -> usize {
-    let is_part = |byte: &&u8| {
-        byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'@') || **byte >= 0x80
-    };
-    bytes.iter().take_while(is_part).count()
+    bytes.iter().position(|byte| !IS_WORD[usize::from(*byte)]).unwrap_or(bytes.len())
 }
 
 /// Length of a number, with all letters that follow it.

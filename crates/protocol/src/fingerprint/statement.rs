@@ -117,15 +117,12 @@ impl StatementFingerprint {
             (kind, text) => {
                 context.is_cast = text == "::";
                 self.lists.element(token, false, was_cast || context.is_cast);
-                if matches!(text, "-" | "+") && !context.is_operand {
+                let may_be_sign = matches!(text, "-" | "+");
+                if may_be_sign && (!context.is_operand || is_operator_word(word)) {
                     context.sign_start = Some(self.text.len());
                 }
                 self.text.push_str(text);
-                context.is_operand = match kind {
-                    SqlTokenKind::Word => !is_operator_word(text),
-                    SqlTokenKind::Symbol => false,
-                    _ => true,
-                };
+                context.is_operand = kind != SqlTokenKind::Symbol;
                 if kind == SqlTokenKind::Word {
                     context.word = text;
                 }
@@ -150,7 +147,7 @@ fn is_literal(token: &SqlToken<'_>, before: &str) -> bool {
 }
 
 fn is_operator_word(word: &str) -> bool {
-    word.len() <= 9 && OPERATOR_WORDS.iter().any(|one| word.eq_ignore_ascii_case(one))
+    (2..=9).contains(&word.len()) && OPERATOR_WORDS.iter().any(|one| word.eq_ignore_ascii_case(one))
 }
 
 /// The highest number of a placeholder `$1`.

@@ -13,7 +13,7 @@ use crate::ProtocolViolation;
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
 use crate::observer::tls::TlsEvidence;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, NotMeasured, ObservedProtocol,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
     ObserverState, OperationSink, PacketTime,
 };
 

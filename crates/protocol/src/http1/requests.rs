@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::observed_heads::ObservedRequestHead;
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
-    ObservedRequest, NotMeasured, Operation, OperationSink, OperationOutcome, PacketTime, StatementSyntax,
+    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    StatementSyntax,
 };
 
 /// Maximum number of requests in flight: pipelines of clients have some tens.

@@ -12,7 +12,7 @@ use super::responses::{MysqlExchanges, PacketFit};
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
 use crate::observer::tls::TlsEvidence;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, NotMeasured, ObservedProtocol,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
     ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
 };
 

@@ -7,7 +7,8 @@ use super::commands::MysqlCommand;
 use crate::fingerprint::{SqlDialect, split_statement, traceparent_of_comment};
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
-    ObservedRequest, NotMeasured, Operation, OperationSink, OperationOutcome, PacketTime, StatementSyntax,
+    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    StatementSyntax,
 };
 
 /// Maximum number of commands in flight. Few clients have more than one.

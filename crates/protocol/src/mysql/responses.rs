@@ -14,7 +14,7 @@ use super::packets::{
 };
 use super::requests::{MysqlRequest, MysqlRequests, MysqlStatement, ResponsePosition as Position};
 use super::statements::MysqlStatements;
-use crate::observer::{ObservedRequest, NotMeasured, OperationSink, OperationOutcome, PacketTime};
+use crate::observer::{NotMeasured, ObservedRequest, OperationOutcome, OperationSink, PacketTime};
 
 /// Commands of a connection, and the state that later commands refer to.
 #[derive(Debug, Default)]
@@ -175,7 +175,10 @@ impl MysqlExchanges {
             let is_error = first == Some(0xff);
             return if is_error { PacketFit::Expected } else { PacketFit::Unexpected };
         };
-        if frame.sequence != request.sequence.wrapping_add(1) || !request.is_complete {
+        if frame.sequence != request.sequence.wrapping_add(1)
+            || !request.is_complete
+            || frame.start < request.request_start
+        {
             return PacketFit::Unexpected;
         }
         request.sequence = frame.sequence;

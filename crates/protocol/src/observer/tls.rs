@@ -1,17 +1,7 @@
 //! Recognition of TLS (RFC 8446, section 5.1) in packets of another protocol.
 
 use super::Direction;
-
-/// Whether a packet starts with a TLS record: type, version 3.x, length.
-pub(crate) fn is_tls_record(packet: &[u8]) -> bool {
-    match packet {
-        [0x14..=0x17, 3, 0..=4, high, low, ..] => {
-            // Maximum of an encrypted record, 2^14 + 2048 with TLS 1.2.
-            (1..=0x4800).contains(&u16::from_be_bytes([*high, *low]))
-        }
-        _ => false,
-    }
-}
+use crate::tls_record::is_tls_record;
 
 /// Evidence that a connection captured from its middle is encrypted: both directions have packets
 /// that start with a TLS record.

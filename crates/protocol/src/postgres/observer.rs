@@ -8,11 +8,12 @@ use super::exchanges::PostgresExchanges;
 use super::frames::{PostgresFrame, PostgresFrames};
 use super::startup::{StartupMessage, StartupParser};
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
-use crate::observer::tls::{TlsEvidence, is_tls_record};
+use crate::observer::tls::TlsEvidence;
 use crate::observer::{
     ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
     ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
 };
+use crate::tls_record::is_tls_record;
 
 /// The protocol in the table of protocols.
 pub(crate) const POSTGRES: ObservedProtocol = ObservedProtocol {

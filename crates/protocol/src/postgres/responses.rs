@@ -24,6 +24,9 @@ impl PostgresExchanges {
             // The server ends the connection: a timeout, a shutdown.
             return frame.kind == b'E';
         };
+        if frame.start < request.request_start {
+            return false;
+        }
         if request.response_start == 0 {
             request.response_start = frame.start;
         }

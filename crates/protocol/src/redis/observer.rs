@@ -9,7 +9,7 @@ use super::resp_parser::{RespMessage, RespParser};
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
 use crate::observer::tls::TlsEvidence;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, NotMeasured, ObservedProtocol,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
     ObserverState, OperationSink, PacketTime,
 };
 
@@ -206,9 +206,11 @@ impl RedisObserver {
         if is_push || may_be_push && reply.mark == b'*' && is_channel_message(&self.server) {
             return self.confirm(reply, end, sink);
         }
-        let is_confirmed = self.requests.front().is_some_and(|request| request.confirmations > 0);
-        if is_confirmed && !reply.is_error {
+        let is_other = self.requests.front().is_some_and(|request| {
             // Only an error can be a reply to a subscription.
+            request.confirmations > 0 && !reply.is_error || reply.start < request.request_start
+        });
+        if is_other {
             self.requests.clear(NotMeasured::Gap, sink);
             return self.lockstep.lose_by_response();
         }

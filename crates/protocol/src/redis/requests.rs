@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use super::commands::{CommandEffect, RedisCommand};
 use super::resp_parser::RespMessage;
 use crate::observer::{
-    ObservedRequest, NotMeasured, Operation, OperationSink, OperationOutcome, PacketTime, StatementSyntax,
+    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    StatementSyntax,
 };
 
 /// Maximum number of commands in flight whose times are retained; more are counted.

@@ -211,7 +211,7 @@ fn a_gap_inside_a_body_does_no_harm() {
         .server(ok(&body))
         .client(get("/b"))
         .server(ok("hello"));
-    let whole = session.text();
+    let whole = session.transcript_text();
     assert_eq!(session.text_with_gap(1, 100, 4000), whole);
     assert_eq!(session.text_with_gap(2, 100, 4000), whole);
     assert!(session.text_with_gap(2, 10, 100).contains("not measured: 2 Gap"));

@@ -351,7 +351,7 @@ fn replication_is_not_measured() {
 #[test]
 fn other_protocols_are_not_measured() {
     let session = Session::new("mysql").server(b"SSH-2.0-OpenSSH_9\r\n");
-    assert_eq!(session.text(), "Unmeasurable\n");
+    assert_eq!(session.transcript_text(), "Unmeasurable\n");
 }
 
 /// Packets of 16 MiB are continued by the next one.
@@ -365,7 +365,7 @@ fn long_packets_are_continued() {
         .server(packet(2, OK))
         .client(query("select"))
         .server([packets(1, &[b"\x01", COLUMN, EOF, &long]), packets(5, &[b"x", EOF])].concat());
-    let text = session.text();
+    let text = session.transcript_text();
     assert!(text.contains("8-8 9-9 Query Sql \"select\" ok, 11/"), "{text}");
     assert!(text.contains(", rows 1\n") && text.contains("ok, 16777224/11 B"), "{text}");
     // A gap inside a row does no harm.

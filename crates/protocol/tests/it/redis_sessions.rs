@@ -270,7 +270,7 @@ fn too_many_commands_in_flight_are_counted() {
         .server("+PONG\r\n".repeat(5000))
         .client(command("GET a"))
         .server("$1\r\na\r\n");
-    let text = session.text();
+    let text = session.transcript_text();
     assert!(text.contains("not measured: 904 Limit"));
     assert!(text.contains("3-3 4-4 GET ok"));
     assert_eq!(text.lines().count(), 4098);
@@ -285,7 +285,7 @@ fn a_gap_inside_a_value_does_no_harm() {
         .server("+OK\r\n")
         .client(command("GET key"))
         .server(format!("$5000\r\n{value}\r\n"));
-    let whole = session.text();
+    let whole = session.transcript_text();
     assert_eq!(session.text_with_gap(1, 200, 4000), whole);
     assert_eq!(session.text_with_gap(4, 200, 4000), whole);
     assert!(session.text_with_gap(4, 5, 100).contains("not measured: 1 Gap"));

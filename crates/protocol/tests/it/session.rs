@@ -102,11 +102,6 @@ impl Session {
         self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
     }
 
-    /// The transcript as text.
-    pub(crate) fn text(&self) -> String {
-        self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
-    }
-
     /// The transcript if `length` bytes of a packet are missing; packets are numbered from 1.
     pub(crate) fn text_with_gap(&self, packet: usize, start: usize, length: usize) -> String {
         let packet = packet - 1;
