@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::commands::MysqlCommand;
+use super::commands::{MysqlCommand, ResponseForm};
 use crate::fingerprint::{SqlDialect, split_statement, traceparent_of_comment};
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
@@ -112,21 +112,27 @@ impl MysqlRequests {
             request.position == ResponsePosition::File
                 || !request.is_complete
                 || request.has_all_definitions()
-                || request.command == MysqlCommand::CONNECT
+                || request.command.response == ResponseForm::Authentication
         })
     }
 
-    /// Reports the first command, or the first statement of it.
+    /// Reports the first command, or the first statement of it. `is_last`: whether the server has
+    /// executed all of its text.
     pub(super) fn report_front(
         &mut self,
         outcome: OperationOutcome<'_>,
+        is_last: bool,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) {
         let Some(request) = self.queue.front().filter(|request| request.is_measured) else {
             return;
         };
-        let statement = self.first_statement(request);
+        let statement = match is_last {
+            // It is one statement with semicolons in its body (CREATE PROCEDURE).
+            true => self.text(request).trim_ascii().trim_end_matches(';'),
+            false => self.first_statement(request),
+        };
         sink.operation(&Operation {
             verb: request.command.verb,
             statement,

@@ -372,7 +372,7 @@ impl MysqlExchanges {
         }
         request.position = Position::First;
         if self.requests.has_next_statement() {
-            self.requests.report_front(OperationOutcome::Ok, end, sink);
+            self.requests.report_front(OperationOutcome::Ok, false, end, sink);
             self.requests.next_statement(end);
         }
         PacketFit::Expected
@@ -402,7 +402,8 @@ impl MysqlExchanges {
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> PacketFit {
-        self.requests.report_front(outcome, end, sink);
+        let is_last = outcome == OperationOutcome::Ok;
+        self.requests.report_front(outcome, is_last, end, sink);
         self.requests.pop();
         PacketFit::Expected
     }

@@ -147,6 +147,8 @@ fn several_results() -> Session {
         .client(query("call p()"))
         .server(packets(1, &[b"\x01", COLUMN, EOF, ROW, MORE_EOF]))
         .server(packets(6, &[b"\x01", COLUMN, EOF, ROW, MORE_EOF, OK]))
+        .client(query("create procedure p() begin select 1; select 2; end;"))
+        .server(packet(1, OK))
         .client(query("select 1; selec; select 2"))
         .server(packets(1, &[b"\x01", COLUMN, EOF, ROW, MORE_EOF, ERROR]))
 }
@@ -156,13 +158,14 @@ fn several_results_of_a_query() {
     check(
         several_results(),
         expect![[r#"
-        4-4 5-5 Query Sql "select ';'" ok, 45/56 B, rows 1
-        5-5 5-5 Query Sql "update t set a = 1" ok, 0/11 B, rows 1
-        5-5 6-6 Query Sql "select 2" ok, 0/62 B, rows 2
-        7-7 8-9 Query Sql "call p()" ok, 13/123 B, rows 5
-        10-10 11-11 Query Sql "select 1" ok, 30/56 B, rows 1
-        11-11 11-11 Query Sql "selec" error 42, 0/30 B
-    "#]],
+            4-4 5-5 Query Sql "select ';'" ok, 45/56 B, rows 1
+            5-5 5-5 Query Sql "update t set a = 1" ok, 0/11 B, rows 1
+            5-5 6-6 Query Sql "select 2" ok, 0/62 B, rows 2
+            7-7 8-9 Query Sql "call p()" ok, 13/123 B, rows 5
+            10-10 11-11 Query Sql "create procedure p() begin select 1; select 2; end" ok, 56/11 B, rows 3
+            12-12 13-13 Query Sql "select 1" ok, 30/56 B, rows 1
+            13-13 13-13 Query Sql "selec" error 42, 0/30 B
+        "#]],
     );
 }
 
