@@ -10,25 +10,31 @@ const FREE_MAX: usize = 16;
 pub(crate) struct TextPool {
     free: Vec<String>,
     used_bytes: usize,
+    /// Whether the text that was taken last may grow.
+    is_open: bool,
 }
 
 impl TextPool {
-    /// Maximum size of all texts of a connection, in bytes. A text that exceeds it is cut.
-    pub(crate) const BYTES_MAX: usize = 256 << 10;
+    /// Maximum size of all texts of a connection, in bytes. A text that might exceed it stays empty:
+    /// a part of a statement would be another statement.
+    const BYTES_MAX: usize = 128 << 10;
 
-    /// An empty text.
+    /// An empty text. Only the text that was taken last may be changed.
     pub(crate) fn take(&mut self) -> String {
+        self.is_open = self.used_bytes + STATEMENT_BYTES_MAX <= TextPool::BYTES_MAX;
         self.free.pop().unwrap_or_default()
     }
 
-    /// Appends to a text of this pool as much as the limits allow. Returns whether that is all.
-    pub(crate) fn push(&mut self, text: &mut String, addition: &str) -> bool {
-        let capacity = (TextPool::BYTES_MAX - self.used_bytes)
-            .min(STATEMENT_BYTES_MAX.saturating_sub(text.len()));
-        let end = addition.floor_char_boundary(capacity);
-        text.push_str(&addition[..end]);
-        self.used_bytes += end;
-        end == addition.len()
+    /// Appends to the text that was taken last as much as the limits allow.
+    pub(crate) fn push(&mut self, text: &mut String, addition: &str) {
+        if self.is_open {
+            let free = STATEMENT_BYTES_MAX.saturating_sub(text.len());
+            let end = addition.floor_char_boundary(free);
+            if self.used_bytes + end <= TextPool::BYTES_MAX {
+                text.push_str(&addition[..end]);
+                self.used_bytes += end;
+            }
+        }
     }
 
     /// Empties a text of this pool.

@@ -170,6 +170,9 @@ impl FrameReader {
         self.header.clear();
         self.has_gap = false;
         self.payload = Some((header, header.payload_bytes));
+        if header.uncompressed_bytes > 0 {
+            self.compressed.reserve_exact(header.payload_bytes);
+        }
         // Envelopes that are larger than a frame cannot be read from their middle.
         if header.is_self_contained && reader.position() != StreamPosition::Known {
             reader.set_known();

@@ -13,7 +13,7 @@ const REQUESTS_MAX: usize = 1024;
 
 /// Prepared statements of a connection, at most, and the size of their texts.
 const PREPARED_MAX: usize = 1024;
-const PREPARED_BYTES_MAX: usize = 192 << 10;
+const PREPARED_BYTES_MAX: usize = 128 << 10;
 
 /// Stream ids are 0 to 32,767; negative ones are of the server.
 const STREAM_IDS: usize = 1 << 15;

@@ -3,8 +3,8 @@
 use super::frame::{END_HEADERS, FrameHeader, FrameKind, PADDED, PRIORITY};
 use super::hpack::{HeaderDecoder, HeaderName};
 
-/// Larger blocks are not decoded; the table is unknown after them. Servers allow 8 to 64 KiB.
-const BLOCK_BYTES_MAX: usize = 64 << 10;
+/// Larger blocks are not decoded; the table is unknown after them. Servers allow 8 to 16 KiB by default.
+const BLOCK_BYTES_MAX: usize = 32 << 10;
 
 /// Allocations above this are freed after use.
 const RETAINED_BYTES_MAX: usize = 16 << 10;

@@ -10,9 +10,9 @@ use std::collections::VecDeque;
 
 use super::huffman::decode_huffman;
 
-/// Size of the table, at most, in the bytes that RFC 7541 counts. Clients announce 4 KiB by default,
-/// browsers 64 KiB.
-const TABLE_BYTES_MAX: usize = 64 << 10;
+/// Size of the table, at most, in the bytes that RFC 7541 counts. Both sides announce 4 KiB by
+/// default, browsers 64 KiB: entries beyond this are unknown.
+const TABLE_BYTES_MAX: usize = 32 << 10;
 const TABLE_BYTES_DEFAULT: usize = 4096;
 
 /// What RFC 7541 adds to the size of an entry.

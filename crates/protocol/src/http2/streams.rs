@@ -9,7 +9,7 @@ use crate::observer::{
 use crate::text_pool::TextPool;
 
 /// Requests in flight, at most. Servers allow 100 to 250 streams by default.
-const REQUESTS_MAX: usize = 1024;
+const REQUESTS_MAX: usize = 512;
 
 /// Size of `traceparent` of W3C Trace Context, version 00.
 const TRACEPARENT_BYTES: usize = 55;

@@ -231,6 +231,27 @@ fn many_requests_in_flight() {
     assert!(transcript.ends_with("\nnot measured: 76 Limit\n"), "{transcript}");
 }
 
+#[test]
+fn memory_is_bounded() {
+    let mut session = Session::new("cassandra");
+    for stream in 0..1100 {
+        let text = format!("select {stream} ").repeat(100);
+        session = session.client(request(4, 0, stream, PREPARE, &long(text.as_bytes())));
+    }
+    for stream in 0..1100_i16 {
+        let id = [&[7; 14][..], &stream.to_be_bytes()].concat();
+        session = session.server(response(4, 0, stream, RESULT, &prepared(&id)));
+    }
+    for stream in 0..1100 {
+        let text = format!("select {stream} ").repeat(100);
+        session = session.client(request(4, 0, stream, QUERY, &long(text.as_bytes())));
+    }
+    // Of most statements the text is unknown.
+    let transcript = session.transcript_text();
+    assert!(transcript.contains("in flight: QUERY \"select 1 select 1"), "{transcript}");
+    assert!(transcript.contains("in flight: QUERY \"\" since"), "{transcript}");
+}
+
 fn request(version: u8, flags: u8, stream: i16, opcode: u8, body: &[u8]) -> Vec<u8> {
     envelope(version, flags, stream, opcode, body)
 }

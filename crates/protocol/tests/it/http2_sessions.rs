@@ -239,6 +239,21 @@ fn a_block_without_end_is_bounded() {
         "#]]);
 }
 
+#[test]
+fn memory_is_bounded() {
+    let mut session = Session::new("http2")
+        .client([PREFACE, &frame(SETTINGS, 0, 0, &[])].concat())
+        .client(frame(HEADERS, END_STREAM | END_HEADERS, 1, &[0x3f, 0xe1, 0xff, 3, GET]));
+    for id in 1..600 {
+        let value = format!("/{id}").repeat(500);
+        let path = [vec![0x44], string(&value)].concat();
+        let block = [vec![GET], path, indexed("a", "b")].concat();
+        session = session.client(frame(HEADERS, END_STREAM | END_HEADERS, 2 * id + 1, &block));
+    }
+    let transcript = session.transcript_text();
+    assert!(transcript.ends_with("\nnot measured: 88 Limit\n"), "{transcript}");
+}
+
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()

@@ -172,6 +172,17 @@ fn many_requests_in_flight() {
 }
 
 #[test]
+fn memory_is_bounded() {
+    let mut session = Session::new("kafka");
+    for id in 0..1100 {
+        let topics: Vec<_> = (0..20).map(|at| name(9, &format!("{id}-{at}").repeat(20))).collect();
+        session = session.client(request(0, 9, id, &produce(9, 1, &topics, 10)));
+    }
+    let transcript = session.transcript_text();
+    assert!(transcript.ends_with("\nnot measured: 76 Limit\n"), "{transcript}");
+}
+
+#[test]
 fn requests_stay_in_flight_without_a_response() {
     Session::new("kafka")
         .client(request(1, 4, 5, &fetch(4, -1, &[name(4, "orders")])))

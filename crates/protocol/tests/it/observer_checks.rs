@@ -12,7 +12,7 @@ use protocol::observer::{
 
 /// Maximum heap of one observer: statements of requests in flight, prepared statements, and
 /// messages that are incomplete.
-const MEMORY_MAX: usize = 1 << 20;
+pub(crate) const MEMORY_MAX: usize = 1 << 20;
 
 /// Protocols whose responses have the id of their request.
 const HAVE_IDS: [&str; 5] = ["kafka", "cassandra", "http2", "mongodb", "dns"];

@@ -17,7 +17,7 @@ use protocol::observer::{
     OperationOutcome, OperationSink,
 };
 
-use crate::checks::observer_checks::{GAP, TO_CLIENT, protocol};
+use crate::checks::observer_checks::{GAP, MEMORY_MAX, TO_CLIENT, protocol};
 
 /// Repetitions of the repeatable packets after a gap. The observer must have found a position to
 /// continue before the last one.
@@ -346,6 +346,7 @@ impl OperationLine {
 impl Transcript {
     fn finish(&mut self, observer: &mut dyn ConnectionObserver) {
         self.state = Some(observer.state());
+        assert!(observer.memory() <= MEMORY_MAX, "{} bytes", observer.memory());
         let lines = &mut self.in_flight;
         observer.in_flight(&mut |request| {
             let wait = if request.is_wait { " wait" } else { "" };
