@@ -17,20 +17,27 @@ mod requests;
 mod responses;
 mod stream_table;
 
-use crate::message_reader::{MessageHandler, MessageReader};
+use crate::message_position::MessagePosition;
+use crate::message_reader::{MessageHandler, MessageStreamReader};
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
-    OperationSink, PacketTime, StatementSyntax,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
+    ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
-use crate::stream_position::StreamPosition;
 use crate::tls_record::is_tls_record;
-use frame_reader::{FrameHeader, FrameReader};
-use requests::{RequestState, Requests};
-use responses::{ResponseState, Responses};
-use stream_table::{Framing, StreamTable};
+use frame_reader::{CqlFrameHeader, FrameReader};
+use requests::{CqlRequests, RequestState};
+use responses::{CqlResponses, ResponseState};
+use stream_table::{FrameFormat, StreamTable};
+
+/// The protocol in the table of protocols.
+pub(crate) const CASSANDRA: ObservedProtocol = ObservedProtocol {
+    name: "cassandra",
+    default_ports: &[9042],
+    observer: |start| Box::new(CassandraObserver::new(start)),
+};
 
 /// Observer of one connection.
-pub(crate) struct CassandraObserver {
+struct CassandraObserver {
     requests: DirectionReader,
     responses: DirectionReader,
     request: RequestState,
@@ -41,32 +48,32 @@ pub(crate) struct CassandraObserver {
 
 /// Positions in one direction.
 struct DirectionReader {
-    envelopes: MessageReader,
+    envelopes: MessageStreamReader,
     frames: FrameReader,
 }
 
 impl DirectionReader {
     fn new(direction: Direction, is_first: bool) -> DirectionReader {
         DirectionReader {
-            envelopes: MessageReader::new(direction, is_first),
+            envelopes: MessageStreamReader::new(direction, is_first),
             frames: FrameReader::new(direction),
         }
     }
 
     fn read<H: MessageHandler>(
         &mut self,
-        framing: Framing,
+        framing: FrameFormat,
         time: PacketTime,
         bytes: &[u8],
         handler: &mut H,
         sink: &mut dyn OperationSink,
     ) {
         match framing {
-            Framing::Frames { is_compressed } => {
+            FrameFormat::Frames { is_compressed } => {
                 let envelopes = (&mut self.envelopes, handler);
                 self.frames.read(is_compressed, time, bytes, envelopes, sink);
             }
-            Framing::Envelopes | Framing::Unknown => {
+            FrameFormat::Envelopes | FrameFormat::Unknown => {
                 self.envelopes.read_packet(time, bytes, handler, sink);
             }
         }
@@ -74,21 +81,23 @@ impl DirectionReader {
 
     fn skip<H: MessageHandler>(
         &mut self,
-        framing: Framing,
+        framing: FrameFormat,
         missing: u64,
         handler: &mut H,
         sink: &mut dyn OperationSink,
     ) {
         match framing {
-            Framing::Frames { .. } => {
+            FrameFormat::Frames { .. } => {
                 self.frames.skip(missing, (&mut self.envelopes, handler), sink);
             }
-            Framing::Envelopes | Framing::Unknown => self.envelopes.skip(missing, handler, sink),
+            FrameFormat::Envelopes | FrameFormat::Unknown => {
+                self.envelopes.skip(missing, handler, sink)
+            }
         }
     }
 
     fn is_lost(&self) -> bool {
-        self.envelopes.position() == StreamPosition::Lost || self.frames.is_lost()
+        self.envelopes.position() == MessagePosition::Lost || self.frames.is_lost()
     }
 
     fn memory(&self) -> usize {
@@ -97,7 +106,7 @@ impl DirectionReader {
 }
 
 impl CassandraObserver {
-    pub(crate) fn new(start: ConnectionStart) -> CassandraObserver {
+    fn new(start: ConnectionStart) -> CassandraObserver {
         let is_first = start == ConnectionStart::First;
         CassandraObserver {
             requests: DirectionReader::new(Direction::ToServer, is_first),
@@ -113,9 +122,9 @@ impl CassandraObserver {
     fn detect_framing(&mut self, bytes: &[u8]) {
         let is_compressed = [false, true]
             .into_iter()
-            .find(|is_compressed| FrameHeader::parse(bytes, *is_compressed).is_some());
+            .find(|is_compressed| CqlFrameHeader::parse(bytes, *is_compressed).is_some());
         if let Some(is_compressed) = is_compressed {
-            self.table.framing = Framing::Frames { is_compressed };
+            self.table.framing = FrameFormat::Frames { is_compressed };
         }
     }
 }
@@ -131,18 +140,18 @@ impl ConnectionObserver for CassandraObserver {
         if self.is_encrypted {
             return sink.unparsed(direction, bytes.len() as u64);
         }
-        if self.table.framing == Framing::Unknown {
+        if self.table.framing == FrameFormat::Unknown {
             self.detect_framing(bytes);
         }
         let CassandraObserver { requests, responses, request, response, table, .. } = self;
         let framing = table.framing;
         match direction {
             Direction::ToServer => {
-                let mut handler = Requests { state: request, table };
+                let mut handler = CqlRequests { state: request, table };
                 requests.read(framing, time, bytes, &mut handler, sink);
             }
             Direction::ToClient => {
-                let mut handler = Responses { state: response, table };
+                let mut handler = CqlResponses { state: response, table };
                 responses.read(framing, time, bytes, &mut handler, sink);
             }
         }
@@ -154,16 +163,21 @@ impl ConnectionObserver for CassandraObserver {
     fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
         let CassandraObserver { requests, responses, request, response, table, .. } = self;
         // The messages that decide the framing may be among those that were not captured.
-        if table.framing == Framing::Envelopes && !table.is_framing_settled {
-            table.framing = Framing::Unknown;
+        if table.framing == FrameFormat::Envelopes && !table.is_framing_settled {
+            table.framing = FrameFormat::Unknown;
         }
         let framing = table.framing;
         match direction {
             Direction::ToServer => {
-                requests.skip(framing, missing, &mut Requests { state: request, table }, sink);
+                requests.skip(framing, missing, &mut CqlRequests { state: request, table }, sink);
             }
             Direction::ToClient => {
-                responses.skip(framing, missing, &mut Responses { state: response, table }, sink);
+                responses.skip(
+                    framing,
+                    missing,
+                    &mut CqlResponses { state: response, table },
+                    sink,
+                );
             }
         }
     }

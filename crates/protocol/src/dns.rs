@@ -10,30 +10,37 @@ mod message;
 mod messages;
 mod question_table;
 
-use crate::message_reader::MessageReader;
+use crate::message_position::MessagePosition;
+use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
-    OperationSink, PacketTime, StatementSyntax,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
+    ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
-use crate::stream_position::StreamPosition;
 use messages::{MessageState, Messages};
 use question_table::QuestionTable;
 
+/// The protocol in the table of protocols.
+pub(crate) const DNS: ObservedProtocol = ObservedProtocol {
+    name: "dns",
+    default_ports: &[53],
+    observer: |start| Box::new(DnsObserver::new(start)),
+};
+
 /// Observer of one connection, or of the datagrams of a client's address and port.
-pub(crate) struct DnsObserver {
-    requests: MessageReader,
-    responses: MessageReader,
+struct DnsObserver {
+    requests: MessageStreamReader,
+    responses: MessageStreamReader,
     request: MessageState,
     response: MessageState,
     table: QuestionTable,
 }
 
 impl DnsObserver {
-    pub(crate) fn new(start: ConnectionStart) -> DnsObserver {
+    fn new(start: ConnectionStart) -> DnsObserver {
         let is_first = start == ConnectionStart::First;
         DnsObserver {
-            requests: MessageReader::new(Direction::ToServer, is_first),
-            responses: MessageReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(Direction::ToServer, is_first),
+            responses: MessageStreamReader::new(Direction::ToClient, is_first),
             request: MessageState::default(),
             response: MessageState::default(),
             table: QuestionTable::default(),
@@ -41,7 +48,7 @@ impl DnsObserver {
     }
 
     /// The reader of a direction, and the handler of its messages.
-    fn direction(&mut self, direction: Direction) -> (&mut MessageReader, Messages<'_>) {
+    fn direction(&mut self, direction: Direction) -> (&mut MessageStreamReader, Messages<'_>) {
         let (reader, state) = match direction {
             Direction::ToServer => (&mut self.requests, &mut self.request),
             Direction::ToClient => (&mut self.responses, &mut self.response),
@@ -87,8 +94,8 @@ impl ConnectionObserver for DnsObserver {
     }
 
     fn state(&self) -> ObserverState {
-        let is_lost = self.requests.position() == StreamPosition::Lost
-            || self.responses.position() == StreamPosition::Lost;
+        let is_lost = self.requests.position() == MessagePosition::Lost
+            || self.responses.position() == MessagePosition::Lost;
         if is_lost { ObserverState::Resynchronizing } else { ObserverState::Synchronized }
     }
 

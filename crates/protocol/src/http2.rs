@@ -5,9 +5,10 @@
 //! `grpc-status`, or of the status. Pushed responses are not observed. A connection may start as
 //! HTTP/1.1 with `Upgrade: h2c`.
 //!
-//! On a connection that is captured from its middle, or after a gap of headers, entries of the HPACK
-//! table are unknown until they are sent again: the path is empty, and an error is not recognised,
-//! if they are in such an entry. After a gap of responses the requests in flight are not measured.
+//! On a connection that is captured from its middle, or after a gap of headers, entries of the
+//! HPACK table are unknown until they are sent again: the path is empty, and an error is not
+//! recognised, if they are in such an entry. After a gap of responses the requests in flight are
+//! not measured.
 
 mod client_frames;
 mod frame;
@@ -18,12 +19,12 @@ mod server_frames;
 mod streams;
 mod upgrade;
 
-use crate::message_reader::MessageReader;
+use crate::message_position::MessagePosition;
+use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
-    OperationSink, PacketTime, StatementSyntax,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
+    ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
-use crate::stream_position::StreamPosition;
 use crate::tls_record::is_tls_record;
 use client_frames::{ClientFrames, FrameState};
 use hpack::HeaderName;
@@ -34,10 +35,17 @@ use upgrade::{HeadParse, UpgradeHead};
 /// Stream of the request that asks for the upgrade.
 const UPGRADED_STREAM: u32 = 1;
 
+/// The protocol in the table of protocols.
+pub(crate) const HTTP2: ObservedProtocol = ObservedProtocol {
+    name: "http2",
+    default_ports: &[50051],
+    observer: |start| Box::new(Http2Observer::new(start)),
+};
+
 /// Observer of one connection.
-pub(crate) struct Http2Observer {
-    requests: MessageReader,
-    responses: MessageReader,
+struct Http2Observer {
+    requests: MessageStreamReader,
+    responses: MessageStreamReader,
     client: FrameState,
     server: FrameState,
     streams: Streams,
@@ -59,7 +67,7 @@ enum Start {
 }
 
 impl Http2Observer {
-    pub(crate) fn new(start: ConnectionStart) -> Http2Observer {
+    fn new(start: ConnectionStart) -> Http2Observer {
         let is_first = start == ConnectionStart::First;
         let mut client = FrameState::new();
         let mut server = FrameState::new();
@@ -68,8 +76,8 @@ impl Http2Observer {
             server.forget_table();
         }
         Http2Observer {
-            requests: MessageReader::new(Direction::ToServer, is_first),
-            responses: MessageReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(Direction::ToServer, is_first),
+            responses: MessageStreamReader::new(Direction::ToClient, is_first),
             client,
             server,
             streams: Streams::default(),
@@ -159,7 +167,7 @@ impl ConnectionObserver for Http2Observer {
                 self.responses.read_packet(time, bytes, &mut handler, sink);
             }
         }
-        let is_lost = self.requests.position() == StreamPosition::Lost;
+        let is_lost = self.requests.position() == MessagePosition::Lost;
         if is_lost && self.streams.is_empty() && is_tls_record(bytes) {
             self.start = Start::Encrypted;
         }
@@ -204,8 +212,8 @@ impl ConnectionObserver for Http2Observer {
     }
 
     fn state(&self) -> ObserverState {
-        let is_lost = self.requests.position() == StreamPosition::Lost
-            || self.responses.position() == StreamPosition::Lost;
+        let is_lost = self.requests.position() == MessagePosition::Lost
+            || self.responses.position() == MessagePosition::Lost;
         match self.start {
             Start::Encrypted => ObserverState::Encrypted,
             Start::NotHttp2 => ObserverState::Unmeasurable,

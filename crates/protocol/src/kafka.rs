@@ -22,16 +22,23 @@ mod request_reader;
 mod response_reader;
 
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
-    OperationSink, PacketTime, StatementSyntax,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
+    ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::tls_record::is_tls_record;
 use in_flight_table::InFlightTable;
 use request_reader::RequestReader;
 use response_reader::ResponseReader;
 
+/// The protocol in the table of protocols.
+pub(crate) const KAFKA: ObservedProtocol = ObservedProtocol {
+    name: "kafka",
+    default_ports: &[9092],
+    observer: |start| Box::new(KafkaObserver::new(start)),
+};
+
 /// Observer of one connection.
-pub(crate) struct KafkaObserver {
+struct KafkaObserver {
     requests: RequestReader,
     responses: ResponseReader,
     table: InFlightTable,
@@ -39,7 +46,7 @@ pub(crate) struct KafkaObserver {
 }
 
 impl KafkaObserver {
-    pub(crate) fn new(start: ConnectionStart) -> KafkaObserver {
+    fn new(start: ConnectionStart) -> KafkaObserver {
         let is_first = start == ConnectionStart::First;
         KafkaObserver {
             requests: RequestReader::new(is_first),

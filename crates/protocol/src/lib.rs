@@ -29,11 +29,14 @@ pub mod observer;
 pub mod postgres;
 pub mod redis;
 
+mod id_hasher;
+mod message_position;
 mod message_reader;
+mod protocol_table;
 mod stream_buffer;
-mod stream_position;
 mod text_pool;
 mod tls_record;
 mod violation;
 
+pub use protocol_table::PROTOCOLS;
 pub use violation::ProtocolViolation;

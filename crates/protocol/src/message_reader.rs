@@ -4,9 +4,9 @@
 //! length a gap loses the message only. Otherwise the position is lost, until a packet starts as a
 //! message does.
 
+use crate::message_position::MessagePosition;
 use crate::observer::{Direction, OperationSink, PacketTime};
 use crate::stream_buffer::StreamBuffer;
-use crate::stream_position::StreamPosition;
 
 /// Result of reading a header.
 pub(crate) enum HeaderParse<H> {
@@ -40,14 +40,16 @@ pub(crate) trait MessageHandler {
         sink: &mut dyn OperationSink,
     );
 
-    /// Reads the body as far as `bytes` allow, and returns the number of bytes that it took, perhaps
-    /// more than those; `None` if it requires more. `is_whole` says that no more will follow.
+    /// Reads the body as far as `bytes` allow, and returns the number of bytes that it took,
+    /// perhaps more than those; `None` if it requires more. `is_whole` says that no more will
+    /// follow.
     fn read_body(&mut self, bytes: &[u8], is_whole: bool) -> Option<u64>;
 
     /// The message is complete.
     fn end(&mut self, time: PacketTime, sink: &mut dyn OperationSink);
 
-    /// Whether nothing of the body is read: if its last byte was captured, a gap in it changes nothing.
+    /// Whether nothing of the body is read: if its last byte was captured, a gap in it changes
+    /// nothing.
     fn is_body_ignored(&self) -> bool {
         false
     }
@@ -63,7 +65,7 @@ pub(crate) trait MessageHandler {
 }
 
 /// Position in the messages of a direction.
-pub(crate) struct MessageReader {
+pub(crate) struct MessageStreamReader {
     direction: Direction,
     buffer: StreamBuffer,
     /// Time of the first byte of the next message, if it has arrived.
@@ -72,22 +74,22 @@ pub(crate) struct MessageReader {
     remaining: Option<u64>,
     /// Whether the body is only passed over.
     has_gap: bool,
-    position: StreamPosition,
+    position: MessagePosition,
 }
 
-impl MessageReader {
-    pub(crate) fn new(direction: Direction, is_first: bool) -> MessageReader {
-        MessageReader {
+impl MessageStreamReader {
+    pub(crate) fn new(direction: Direction, is_first: bool) -> MessageStreamReader {
+        MessageStreamReader {
             direction,
             buffer: StreamBuffer::default(),
             start: None,
             remaining: None,
             has_gap: false,
-            position: StreamPosition::at_start(is_first),
+            position: MessagePosition::at_start(is_first),
         }
     }
 
-    pub(crate) fn position(&self) -> StreamPosition {
+    pub(crate) fn position(&self) -> MessagePosition {
         self.position
     }
 
@@ -97,7 +99,7 @@ impl MessageReader {
 
     /// A message starts here.
     pub(crate) fn set_known(&mut self) {
-        self.position = StreamPosition::Known;
+        self.position = MessagePosition::Known;
         self.remaining = None;
         self.start = None;
         self.buffer.clear();
@@ -111,18 +113,18 @@ impl MessageReader {
         handler: &mut H,
         sink: &mut dyn OperationSink,
     ) {
-        if self.position != StreamPosition::Known {
-            let at_packet = StreamPosition::at_packet(bytes, |bytes| match handler.parse(bytes) {
+        if self.position != MessagePosition::Known {
+            let at_packet = MessagePosition::at_packet(bytes, |bytes| match handler.parse(bytes) {
                 HeaderParse::Message { header, message_bytes, .. } => {
                     handler.is_expected(&header).then_some(message_bytes)
                 }
                 HeaderParse::Implausible | HeaderParse::Incomplete => None,
             });
-            let is_lost = self.position == StreamPosition::Lost;
-            if at_packet == StreamPosition::Known || is_lost {
+            let is_lost = self.position == MessagePosition::Lost;
+            if at_packet == MessagePosition::Known || is_lost {
                 self.set_known();
                 self.position = at_packet;
-                if at_packet != StreamPosition::Lost {
+                if at_packet != MessagePosition::Lost {
                     handler.find(sink);
                 }
             }
@@ -165,12 +167,12 @@ impl MessageReader {
         if bytes.is_empty() {
             return None;
         }
-        if self.position == StreamPosition::Lost {
+        if self.position == MessagePosition::Lost {
             sink.unparsed(self.direction, bytes.len() as u64);
             return Some(bytes.len() as u64);
         }
         let start = *self.start.get_or_insert(first);
-        let is_certain = self.position == StreamPosition::Known;
+        let is_certain = self.position == MessagePosition::Known;
         match handler.parse(bytes) {
             HeaderParse::Incomplete => None,
             // A position that was found after a gap must be confirmed by an expected message.
@@ -178,7 +180,7 @@ impl MessageReader {
                 if is_certain || handler.is_expected(&header) =>
             {
                 self.start = None;
-                let is_found = self.position == StreamPosition::Found;
+                let is_found = self.position == MessagePosition::Found;
                 self.position = self.position.after_message_start();
                 self.has_gap = false;
                 self.remaining = Some(message_bytes - header_bytes);
@@ -251,7 +253,7 @@ impl MessageReader {
         }
         sink.unparsed(self.direction, (bytes + self.buffer.incomplete()) as u64);
         self.set_known();
-        self.position = StreamPosition::Lost;
+        self.position = MessagePosition::Lost;
         handler.lose(sink);
     }
 }

@@ -4,9 +4,10 @@
 //! response has the id of its request. Compressed messages (Snappy, zlib, Zstandard) up to 64 KiB
 //! are decompressed; the outcome of larger ones is unknown, and they are not measured.
 //!
-//! `hello` with `maxAwaitTimeMS` is a wait, and so is `getMore` with `maxTimeMS`, which only cursors
-//! that wait for new documents accept, or of a cursor that was opened on the same connection with
-//! `awaitData` or as a change stream. Further responses to `exhaustAllowed` are not those of requests.
+//! `hello` with `maxAwaitTimeMS` is a wait, and so is `getMore` with `maxTimeMS`, which only
+//! cursors that wait for new documents accept, or of a cursor that was opened on the same
+//! connection with `awaitData` or as a change stream. Further responses to `exhaustAllowed` are not
+//! those of requests.
 
 mod bson;
 mod compressed_message;
@@ -16,21 +17,28 @@ mod requests;
 mod responses;
 mod sections;
 
-use crate::message_reader::MessageReader;
+use crate::message_position::MessagePosition;
+use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedRequest, ObserverState,
-    OperationSink, PacketTime, StatementSyntax,
+    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
+    ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
-use crate::stream_position::StreamPosition;
 use crate::tls_record::is_tls_record;
 use request_table::RequestTable;
-use requests::{RequestState, Requests};
-use responses::{ResponseState, Responses};
+use requests::{MongoRequests, RequestState};
+use responses::{MongoResponses, ResponseState};
+
+/// The protocol in the table of protocols.
+pub(crate) const MONGODB: ObservedProtocol = ObservedProtocol {
+    name: "mongodb",
+    default_ports: &[27017],
+    observer: |start| Box::new(MongodbObserver::new(start)),
+};
 
 /// Observer of one connection.
-pub(crate) struct MongodbObserver {
-    requests: MessageReader,
-    responses: MessageReader,
+struct MongodbObserver {
+    requests: MessageStreamReader,
+    responses: MessageStreamReader,
     request: RequestState,
     response: ResponseState,
     table: RequestTable,
@@ -38,11 +46,11 @@ pub(crate) struct MongodbObserver {
 }
 
 impl MongodbObserver {
-    pub(crate) fn new(start: ConnectionStart) -> MongodbObserver {
+    fn new(start: ConnectionStart) -> MongodbObserver {
         let is_first = start == ConnectionStart::First;
         MongodbObserver {
-            requests: MessageReader::new(Direction::ToServer, is_first),
-            responses: MessageReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(Direction::ToServer, is_first),
+            responses: MessageStreamReader::new(Direction::ToClient, is_first),
             request: RequestState::new(),
             response: ResponseState::new(),
             table: RequestTable::default(),
@@ -65,15 +73,15 @@ impl ConnectionObserver for MongodbObserver {
         let MongodbObserver { request, response, table, .. } = self;
         match direction {
             Direction::ToServer => {
-                let mut handler = Requests { state: request, table };
+                let mut handler = MongoRequests { state: request, table };
                 self.requests.read_packet(time, bytes, &mut handler, sink);
             }
             Direction::ToClient => {
-                let mut handler = Responses { state: response, table };
+                let mut handler = MongoResponses { state: response, table };
                 self.responses.read_packet(time, bytes, &mut handler, sink);
             }
         }
-        let is_lost = self.requests.position() == StreamPosition::Lost;
+        let is_lost = self.requests.position() == MessagePosition::Lost;
         if is_lost && self.table.is_empty() && is_tls_record(bytes) {
             self.is_encrypted = true;
         }
@@ -83,10 +91,10 @@ impl ConnectionObserver for MongodbObserver {
         let MongodbObserver { request, response, table, .. } = self;
         match direction {
             Direction::ToServer => {
-                self.requests.skip(missing, &mut Requests { state: request, table }, sink);
+                self.requests.skip(missing, &mut MongoRequests { state: request, table }, sink);
             }
             Direction::ToClient => {
-                self.responses.skip(missing, &mut Responses { state: response, table }, sink);
+                self.responses.skip(missing, &mut MongoResponses { state: response, table }, sink);
             }
         }
     }
@@ -114,8 +122,8 @@ impl ConnectionObserver for MongodbObserver {
     }
 
     fn state(&self) -> ObserverState {
-        let is_lost = self.requests.position() == StreamPosition::Lost
-            || self.responses.position() == StreamPosition::Lost;
+        let is_lost = self.requests.position() == MessagePosition::Lost
+            || self.responses.position() == MessagePosition::Lost;
         match () {
             () if self.is_encrypted => ObserverState::Encrypted,
             () if is_lost => ObserverState::Resynchronizing,

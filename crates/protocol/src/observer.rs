@@ -11,12 +11,6 @@ pub(crate) mod lockstep;
 pub(crate) mod statement_queue;
 pub(crate) mod tls;
 
-use crate::cassandra::CassandraObserver;
-use crate::dns::DnsObserver;
-use crate::http2::Http2Observer;
-use crate::kafka::KafkaObserver;
-use crate::mongodb::MongodbObserver;
-
 /// Direction of bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
@@ -195,36 +189,3 @@ pub enum ConnectionStart {
     /// Somewhere after it.
     Middle,
 }
-
-/// All protocols that can be observed. Adding one is a file and a line here.
-pub const PROTOCOLS: &[ObservedProtocol] = &[
-    crate::http1::observer::HTTP,
-    crate::postgres::observer::POSTGRES,
-    ObservedProtocol {
-        name: "kafka",
-        default_ports: &[9092],
-        observer: |start| Box::new(KafkaObserver::new(start)),
-    },
-    ObservedProtocol {
-        name: "cassandra",
-        default_ports: &[9042],
-        observer: |start| Box::new(CassandraObserver::new(start)),
-    },
-    ObservedProtocol {
-        name: "http2",
-        default_ports: &[50051],
-        observer: |start| Box::new(Http2Observer::new(start)),
-    },
-    ObservedProtocol {
-        name: "mongodb",
-        default_ports: &[27017],
-        observer: |start| Box::new(MongodbObserver::new(start)),
-    },
-    ObservedProtocol {
-        name: "dns",
-        default_ports: &[53],
-        observer: |start| Box::new(DnsObserver::new(start)),
-    },
-    crate::redis::observer::REDIS,
-    crate::mysql::observer::MYSQL,
-];

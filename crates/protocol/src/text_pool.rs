@@ -15,8 +15,8 @@ pub(crate) struct TextPool {
 }
 
 impl TextPool {
-    /// Maximum size of all texts of a connection, in bytes. A text that might exceed it stays empty:
-    /// a part of a statement would be another statement.
+    /// Maximum size of all texts of a connection, in bytes. A text that might exceed it stays
+    /// empty: a part of a statement would be another statement.
     const BYTES_MAX: usize = 128 << 10;
 
     /// An empty text. Only the text that was taken last may be changed.

@@ -5,7 +5,7 @@
 
 /// Part of a body that is yet to be read.
 #[derive(Clone, Copy)]
-pub(super) enum Part {
+pub(super) enum BodyPart {
     /// Bytes of no interest.
     Fixed(u32),
     /// A string of no interest, with a 16-bit length.
@@ -21,9 +21,9 @@ pub(super) enum Part {
     /// A statement or an id of a batch, as a byte before it says, and its values.
     BatchStatement,
     /// A 16-bit number, and so many elements.
-    Array(&'static [Part]),
+    Array(&'static [BodyPart]),
     /// So many elements.
-    Elements(u32, &'static [Part]),
+    Elements(u32, &'static [BodyPart]),
     ErrorCode,
     /// Kind of a result, and what follows it.
     ResultKind,
@@ -52,14 +52,14 @@ const PARTS_MAX: usize = 64;
 /// Ids are MD5 sums of 16 bytes; longer ones are not read.
 const ID_BYTES_MAX: usize = 64;
 
-pub(super) const STRING_BYTES: &[Part] = &[Part::ShortText, Part::LongBytes];
-pub(super) const STRINGS: &[Part] = &[Part::ShortText];
-pub(super) const BATCH: &[Part] = &[Part::BatchStatement];
-const VALUES: &[Part] = &[Part::LongBytes];
-const TYPES: &[Part] = &[Part::ColumnType];
-const NAMED_TYPES: &[Part] = &[Part::ShortText, Part::ColumnType];
-const COLUMNS_OF_TABLES: &[Part] =
-    &[Part::ShortText, Part::ShortText, Part::ShortText, Part::ColumnType];
+pub(super) const STRING_BYTES: &[BodyPart] = &[BodyPart::ShortText, BodyPart::LongBytes];
+pub(super) const STRINGS: &[BodyPart] = &[BodyPart::ShortText];
+pub(super) const BATCH: &[BodyPart] = &[BodyPart::BatchStatement];
+const VALUES: &[BodyPart] = &[BodyPart::LongBytes];
+const TYPES: &[BodyPart] = &[BodyPart::ColumnType];
+const NAMED_TYPES: &[BodyPart] = &[BodyPart::ShortText, BodyPart::ColumnType];
+const COLUMNS_OF_TABLES: &[BodyPart] =
+    &[BodyPart::ShortText, BodyPart::ShortText, BodyPart::ShortText, BodyPart::ColumnType];
 
 /// Flags of the metadata of rows.
 const GLOBAL_TABLE: u32 = 1;
@@ -75,18 +75,18 @@ const PREPARED: u32 = 4;
 #[derive(Default)]
 pub(super) struct BodyCursor {
     /// The next part is the last one.
-    parts: Vec<Part>,
+    parts: Vec<BodyPart>,
 }
 
 impl BodyCursor {
     /// Starts a body with these parts, the first one last.
-    pub(super) fn start(&mut self, parts: impl IntoIterator<Item = Part>) {
+    pub(super) fn start(&mut self, parts: impl IntoIterator<Item = BodyPart>) {
         self.parts.clear();
         self.parts.extend(parts);
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.parts.capacity() * size_of::<Part>()
+        self.parts.capacity() * size_of::<BodyPart>()
     }
 
     /// Reads parts as far as `bytes` allow. Returns the number of bytes that it took, which may be
@@ -119,56 +119,56 @@ impl BodyCursor {
 
     fn read_part(
         &mut self,
-        part: Part,
+        part: BodyPart,
         bytes: &[u8],
         visit: &mut impl FnMut(BodyValue<'_>),
     ) -> Option<u64> {
         match part {
-            Part::Fixed(size) => Some(u64::from(size)),
-            Part::ShortText => Some(2 + u64::from(be16(bytes, 0)?)),
-            Part::LongBytes => Some(4 + long_length(bytes)?),
-            Part::Statement => {
+            BodyPart::Fixed(size) => Some(u64::from(size)),
+            BodyPart::ShortText => Some(2 + u64::from(be16(bytes, 0)?)),
+            BodyPart::LongBytes => Some(4 + long_length(bytes)?),
+            BodyPart::Statement => {
                 let length = long_length(bytes)? as u32;
-                self.parts.push(Part::StatementRest(length));
+                self.parts.push(BodyPart::StatementRest(length));
                 visit(BodyValue::TextStart);
                 Some(4)
             }
-            Part::StatementRest(0) => Some(0),
-            Part::StatementRest(length) => self.read_text(length, bytes, visit),
-            Part::PreparedId => {
+            BodyPart::StatementRest(0) => Some(0),
+            BodyPart::StatementRest(length) => self.read_text(length, bytes, visit),
+            BodyPart::PreparedId => {
                 let (id, taken) = short_bytes(bytes)?;
                 visit(BodyValue::PreparedId(id));
                 Some(taken)
             }
-            Part::BatchStatement => {
+            BodyPart::BatchStatement => {
                 let statement = match bytes.first()? {
-                    0 => Part::Statement,
-                    _ => Part::PreparedId,
+                    0 => BodyPart::Statement,
+                    _ => BodyPart::PreparedId,
                 };
-                self.parts.extend([Part::Array(VALUES), statement]);
+                self.parts.extend([BodyPart::Array(VALUES), statement]);
                 Some(1)
             }
-            Part::Array(elements) => {
-                self.parts.push(Part::Elements(u32::from(be16(bytes, 0)?), elements));
+            BodyPart::Array(elements) => {
+                self.parts.push(BodyPart::Elements(u32::from(be16(bytes, 0)?), elements));
                 Some(2)
             }
-            Part::Elements(0, _) => Some(0),
-            Part::Elements(count, elements) => {
-                self.parts.push(Part::Elements(count - 1, elements));
+            BodyPart::Elements(0, _) => Some(0),
+            BodyPart::Elements(count, elements) => {
+                self.parts.push(BodyPart::Elements(count - 1, elements));
                 self.parts.extend(elements.iter().rev());
                 Some(0)
             }
-            Part::ErrorCode => {
+            BodyPart::ErrorCode => {
                 visit(BodyValue::ErrorCode(be32(bytes, 0)?));
                 Some(4)
             }
-            Part::ResultKind => self.read_result(bytes, visit),
-            Part::RowsMetadata => {
+            BodyPart::ResultKind => self.read_result(bytes, visit),
+            BodyPart::RowsMetadata => {
                 self.read_rows_metadata(be32(bytes, 0)?, be32(bytes, 4)?);
                 Some(8)
             }
-            Part::ColumnType => self.read_type(bytes),
-            Part::RowCount => {
+            BodyPart::ColumnType => self.read_type(bytes),
+            BodyPart::RowCount => {
                 visit(BodyValue::Rows(be32(bytes, 0)?));
                 Some(4)
             }
@@ -204,13 +204,13 @@ impl BodyCursor {
         if replaced > 0 {
             visit(BodyValue::Text("\u{fffd}"));
         }
-        self.parts.push(Part::StatementRest(length - taken as u32));
+        self.parts.push(BodyPart::StatementRest(length - taken as u32));
         Some(taken as u64)
     }
 
     fn read_result(&mut self, bytes: &[u8], visit: &mut impl FnMut(BodyValue<'_>)) -> Option<u64> {
         match be32(bytes, 0)? {
-            ROWS => self.parts.push(Part::RowsMetadata),
+            ROWS => self.parts.push(BodyPart::RowsMetadata),
             PREPARED => {
                 let (id, taken) = short_bytes(&bytes[4..])?;
                 visit(BodyValue::NewPreparedId(id));
@@ -222,34 +222,34 @@ impl BodyCursor {
     }
 
     fn read_rows_metadata(&mut self, flags: u32, columns: u32) {
-        self.parts.push(Part::RowCount);
+        self.parts.push(BodyPart::RowCount);
         if flags & NO_METADATA == 0 {
             if flags & GLOBAL_TABLE == 0 {
-                self.parts.push(Part::Elements(columns, COLUMNS_OF_TABLES));
+                self.parts.push(BodyPart::Elements(columns, COLUMNS_OF_TABLES));
             } else {
-                self.parts.push(Part::Elements(columns, NAMED_TYPES));
-                self.parts.extend([Part::ShortText, Part::ShortText]);
+                self.parts.push(BodyPart::Elements(columns, NAMED_TYPES));
+                self.parts.extend([BodyPart::ShortText, BodyPart::ShortText]);
             }
         }
         if flags & METADATA_CHANGED != 0 {
-            self.parts.push(Part::ShortText);
+            self.parts.push(BodyPart::ShortText);
         }
         if flags & MORE_PAGES != 0 {
-            self.parts.push(Part::LongBytes);
+            self.parts.push(BodyPart::LongBytes);
         }
     }
 
     fn read_type(&mut self, bytes: &[u8]) -> Option<u64> {
         match be16(bytes, 0)? {
-            0x00 => self.parts.push(Part::ShortText),         // custom
-            0x20 | 0x22 => self.parts.push(Part::ColumnType), // list, set
-            0x21 => self.parts.extend([Part::ColumnType; 2]), // map
+            0x00 => self.parts.push(BodyPart::ShortText), // custom
+            0x20 | 0x22 => self.parts.push(BodyPart::ColumnType), // list, set
+            0x21 => self.parts.extend([BodyPart::ColumnType; 2]), // map
             // User-defined type: keyspace, name and fields.
             0x30 => {
-                self.parts.push(Part::Array(NAMED_TYPES));
-                self.parts.extend([Part::ShortText; 2]);
+                self.parts.push(BodyPart::Array(NAMED_TYPES));
+                self.parts.extend([BodyPart::ShortText; 2]);
             }
-            0x31 => self.parts.push(Part::Array(TYPES)), // tuple
+            0x31 => self.parts.push(BodyPart::Array(TYPES)), // tuple
             _ => {}
         }
         Some(2)

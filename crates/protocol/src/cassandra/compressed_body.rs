@@ -1,6 +1,6 @@
 //! Bodies that are compressed, in versions 3 and 4.
 
-use super::stream_table::Compression;
+use super::stream_table::CqlCompression;
 
 /// Larger bodies are not decompressed: their statements and numbers of rows are unknown.
 const COMPRESSED_BYTES_MAX: u64 = 64 << 10;
@@ -31,13 +31,13 @@ impl CompressedBody {
 
     /// The body; `None` if it is too large or damaged. If STARTUP was not captured, the compression
     /// is the one that fits.
-    pub(super) fn decompress(&mut self, compression: Option<Compression>) -> Option<&[u8]> {
+    pub(super) fn decompress(&mut self, compression: Option<CqlCompression>) -> Option<&[u8]> {
         if self.is_too_large {
             return None;
         }
         let size = match compression {
-            Some(Compression::Lz4) => self.decompress_lz4(),
-            Some(Compression::Snappy) => self.decompress_snappy(),
+            Some(CqlCompression::Lz4) => self.decompress_lz4(),
+            Some(CqlCompression::Snappy) => self.decompress_snappy(),
             None => self.decompress_lz4().or_else(|| self.decompress_snappy()),
         };
         self.body.get(..size?)

@@ -11,9 +11,9 @@
 //!
 //! The payload follows, and its CRC-32, which is not verified.
 
-use crate::message_reader::{MessageHandler, MessageReader};
+use crate::message_position::MessagePosition;
+use crate::message_reader::{MessageHandler, MessageStreamReader};
 use crate::observer::{Direction, OperationSink, PacketTime};
-use crate::stream_position::StreamPosition;
 
 const HEADER_BYTES: usize = 6;
 const COMPRESSED_HEADER_BYTES: usize = 8;
@@ -25,16 +25,16 @@ const RETAINED_BYTES_MAX: usize = 16 << 10;
 
 /// Header of a frame.
 #[derive(Clone, Copy)]
-pub(super) struct FrameHeader {
+pub(super) struct CqlFrameHeader {
     payload_bytes: usize,
     /// Size before compression; 0 if the payload is not compressed.
     uncompressed_bytes: usize,
     is_self_contained: bool,
 }
 
-impl FrameHeader {
+impl CqlFrameHeader {
     /// The header at the start of bytes, if its checksum matches.
-    pub(super) fn parse(bytes: &[u8], is_compressed: bool) -> Option<FrameHeader> {
+    pub(super) fn parse(bytes: &[u8], is_compressed: bool) -> Option<CqlFrameHeader> {
         let size = header_bytes(is_compressed);
         let bytes = bytes.get(..size)?;
         let number = bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
@@ -47,7 +47,7 @@ impl FrameHeader {
             true => ((number >> 17) & length, 34),
             false => (0, 17),
         };
-        Some(FrameHeader {
+        Some(CqlFrameHeader {
             payload_bytes: (number & length) as usize,
             uncompressed_bytes: uncompressed_bytes as usize,
             is_self_contained: number >> flag & 1 == 1,
@@ -79,7 +79,7 @@ pub(super) struct FrameReader {
     direction: Direction,
     header: Vec<u8>,
     /// The payload that is being read, and the number of bytes left of it.
-    payload: Option<(FrameHeader, usize)>,
+    payload: Option<(CqlFrameHeader, usize)>,
     trailer_bytes: u64,
     /// Payload that is compressed.
     compressed: Vec<u8>,
@@ -119,12 +119,12 @@ impl FrameReader {
         is_compressed: bool,
         time: PacketTime,
         mut bytes: &[u8],
-        envelopes: (&mut MessageReader, &mut H),
+        envelopes: (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         let (reader, handler) = envelopes;
         if self.is_lost {
-            if FrameHeader::parse(bytes, is_compressed).is_none() {
+            if CqlFrameHeader::parse(bytes, is_compressed).is_none() {
                 return sink.unparsed(self.direction, bytes.len() as u64);
             }
             self.is_lost = false;
@@ -151,7 +151,7 @@ impl FrameReader {
                 if now.len() < missing {
                     return;
                 }
-                let Some(header) = FrameHeader::parse(&self.header, is_compressed) else {
+                let Some(header) = CqlFrameHeader::parse(&self.header, is_compressed) else {
                     sink.unparsed(self.direction, (self.header.len() + bytes.len()) as u64);
                     return self.lose((reader, handler), sink);
                 };
@@ -163,8 +163,8 @@ impl FrameReader {
 
     fn begin_payload<H: MessageHandler>(
         &mut self,
-        header: FrameHeader,
-        (reader, handler): (&mut MessageReader, &mut H),
+        header: CqlFrameHeader,
+        (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         self.header.clear();
@@ -174,7 +174,7 @@ impl FrameReader {
             self.compressed.reserve_exact(header.payload_bytes);
         }
         // Envelopes that are larger than a frame cannot be read from their middle.
-        if header.is_self_contained && reader.position() != StreamPosition::Known {
+        if header.is_self_contained && reader.position() != MessagePosition::Known {
             reader.set_known();
             handler.find(sink);
         }
@@ -182,10 +182,10 @@ impl FrameReader {
 
     fn read_payload<H: MessageHandler>(
         &mut self,
-        header: FrameHeader,
+        header: CqlFrameHeader,
         time: PacketTime,
         bytes: &[u8],
-        (reader, handler): (&mut MessageReader, &mut H),
+        (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         match header.uncompressed_bytes {
@@ -199,7 +199,7 @@ impl FrameReader {
     fn end_payload<H: MessageHandler>(
         &mut self,
         time: PacketTime,
-        (reader, handler): (&mut MessageReader, &mut H),
+        (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         let Some((header, 0)) = self.payload else { return };
@@ -226,7 +226,7 @@ impl FrameReader {
     pub(super) fn skip<H: MessageHandler>(
         &mut self,
         missing: u64,
-        (reader, handler): (&mut MessageReader, &mut H),
+        (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         let left = self.payload.map_or(0, |(_, left)| left as u64);
@@ -254,7 +254,7 @@ impl FrameReader {
 
     fn lose<H: MessageHandler>(
         &mut self,
-        (reader, handler): (&mut MessageReader, &mut H),
+        (reader, handler): (&mut MessageStreamReader, &mut H),
         sink: &mut dyn OperationSink,
     ) {
         self.header.clear();

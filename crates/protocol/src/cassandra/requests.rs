@@ -1,12 +1,12 @@
 //! Requests of a connection.
 
-use super::body::{BATCH as BATCH_STATEMENTS, BodyCursor, BodyValue, Part, STRING_BYTES};
+use super::body::{BATCH as BATCH_STATEMENTS, BodyCursor, BodyPart, BodyValue, STRING_BYTES};
 use super::compressed_body::CompressedBody;
 use super::envelope::{
     BATCH, COMPRESSED, CUSTOM_PAYLOAD, EXECUTE, EnvelopeHeader, HEADER_BYTES, PREPARE, QUERY,
     STARTUP,
 };
-use super::stream_table::{Compression, CqlRequest, StreamTable};
+use super::stream_table::{CqlCompression, CqlRequest, StreamTable};
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{OperationSink, PacketTime};
 use crate::stream_buffer::STEP_BYTES_MAX;
@@ -30,12 +30,12 @@ impl RequestState {
 }
 
 /// Reads requests into the table.
-pub(super) struct Requests<'a> {
+pub(super) struct CqlRequests<'a> {
     pub(super) state: &'a mut RequestState,
     pub(super) table: &'a mut StreamTable,
 }
 
-impl MessageHandler for Requests<'_> {
+impl MessageHandler for CqlRequests<'_> {
     type Header = EnvelopeHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<EnvelopeHeader> {
@@ -77,14 +77,14 @@ impl MessageHandler for Requests<'_> {
             state.number = self.table.insert(header.stream, request, sink);
         }
         let content = match header.opcode {
-            QUERY | PREPARE => Some(Part::Statement),
-            EXECUTE => Some(Part::PreparedId),
-            BATCH => Some(Part::Array(BATCH_STATEMENTS)),
+            QUERY | PREPARE => Some(BodyPart::Statement),
+            EXECUTE => Some(BodyPart::PreparedId),
+            BATCH => Some(BodyPart::Array(BATCH_STATEMENTS)),
             _ => None,
         };
         // The type of a batch comes first.
-        let batch_type = (header.opcode == BATCH).then_some(Part::Fixed(1));
-        let payload = (header.flags & CUSTOM_PAYLOAD != 0).then_some(Part::Array(STRING_BYTES));
+        let batch_type = (header.opcode == BATCH).then_some(BodyPart::Fixed(1));
+        let payload = (header.flags & CUSTOM_PAYLOAD != 0).then_some(BodyPart::Array(STRING_BYTES));
         state.cursor.start(content.into_iter().chain(batch_type).chain(payload));
         if state.is_compressed {
             state.compressed.start(u64::from(header.body_bytes));
@@ -164,14 +164,14 @@ fn read_content(state: &mut RequestState, table: &mut StreamTable, bytes: &[u8])
 }
 
 /// Value of COMPRESSION in the options of STARTUP.
-fn startup_compression(body: &[u8]) -> Option<Compression> {
+fn startup_compression(body: &[u8]) -> Option<CqlCompression> {
     const KEY: &[u8] = b"\0\x0bCOMPRESSION\0";
     let at = body.windows(KEY.len()).position(|window| window == KEY)? + KEY.len();
     let (length, value) = body.get(at..)?.split_first()?;
     let value = value.get(..usize::from(*length))?;
     match () {
-        () if value.eq_ignore_ascii_case(b"lz4") => Some(Compression::Lz4),
-        () if value.eq_ignore_ascii_case(b"snappy") => Some(Compression::Snappy),
+        () if value.eq_ignore_ascii_case(b"lz4") => Some(CqlCompression::Lz4),
+        () if value.eq_ignore_ascii_case(b"snappy") => Some(CqlCompression::Snappy),
         () => None,
     }
 }

@@ -1,13 +1,13 @@
 //! Responses of a connection.
 
-use super::body::{BodyCursor, BodyValue, Part, STRING_BYTES, STRINGS};
+use super::body::{BodyCursor, BodyPart, BodyValue, STRING_BYTES, STRINGS};
 use super::compressed_body::CompressedBody;
 use super::envelope::{
     AUTHENTICATE, COMPRESSED, CUSTOM_PAYLOAD, ERROR, EnvelopeHeader, PREPARE, READY, RESULT,
     STARTUP, TRACING, WARNING, error_class,
 };
 use super::requests::parse_envelope;
-use super::stream_table::{Compression, CqlRequest, Framing, StreamTable};
+use super::stream_table::{CqlCompression, CqlRequest, FrameFormat, StreamTable};
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{
     NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
@@ -50,12 +50,12 @@ impl ResponseState {
 }
 
 /// Reads responses to the requests of the table.
-pub(super) struct Responses<'a> {
+pub(super) struct CqlResponses<'a> {
     pub(super) state: &'a mut ResponseState,
     pub(super) table: &'a mut StreamTable,
 }
 
-impl MessageHandler for Responses<'_> {
+impl MessageHandler for CqlResponses<'_> {
     type Header = EnvelopeHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<EnvelopeHeader> {
@@ -94,15 +94,15 @@ impl MessageHandler for Responses<'_> {
             None => sink.not_measured(1, NotMeasured::Gap),
         }
         let content = match header.opcode {
-            ERROR => Some(Part::ErrorCode),
-            RESULT => Some(Part::ResultKind),
+            ERROR => Some(BodyPart::ErrorCode),
+            RESULT => Some(BodyPart::ResultKind),
             _ => None,
         };
-        let has = |flag: u8, part: Part| (header.flags & flag != 0).then_some(part);
+        let has = |flag: u8, part: BodyPart| (header.flags & flag != 0).then_some(part);
         let before = [
-            has(CUSTOM_PAYLOAD, Part::Array(STRING_BYTES)),
-            has(WARNING, Part::Array(STRINGS)),
-            has(TRACING, Part::Fixed(16)),
+            has(CUSTOM_PAYLOAD, BodyPart::Array(STRING_BYTES)),
+            has(WARNING, BodyPart::Array(STRINGS)),
+            has(TRACING, BodyPart::Fixed(16)),
         ];
         let content = content.filter(|_| state.request.is_some());
         state.cursor.start(content.into_iter().chain(before.into_iter().flatten()));
@@ -135,12 +135,12 @@ impl MessageHandler for Responses<'_> {
         }
         let Some(request) = state.request.take() else { return };
         let is_startup = request.opcode == STARTUP && matches!(state.opcode, READY | AUTHENTICATE);
-        let is_compressed = self.table.compression == Some(Compression::Lz4);
+        let is_compressed = self.table.compression == Some(CqlCompression::Lz4);
         if is_startup && request.version == 5 {
-            self.table.framing = Framing::Frames { is_compressed };
+            self.table.framing = FrameFormat::Frames { is_compressed };
             self.table.is_framing_settled = true;
         } else if request.version < 5 {
-            self.table.framing = Framing::Envelopes;
+            self.table.framing = FrameFormat::Envelopes;
             self.table.is_framing_settled = true;
         }
         let class =

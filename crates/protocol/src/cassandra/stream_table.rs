@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::envelope::request_name;
+use crate::id_hasher::BuildIdHasher;
 use crate::observer::{NotMeasured, OperationSink, PacketTime};
 use crate::text_pool::TextPool;
 
@@ -20,14 +21,14 @@ const STREAM_IDS: usize = 1 << 15;
 
 /// Compression of bodies, or of frames in version 5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum CqlCompression {
     Lz4,
     Snappy,
 }
 
-/// Framing of envelopes.
+/// Format of envelopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(super) enum FrameFormat {
     /// None: versions 3 and 4, and the first messages of version 5.
     Envelopes,
     /// Frames of version 5.
@@ -68,7 +69,7 @@ impl CqlRequest {
 
 /// Requests in flight, and the state of the connection.
 pub(super) struct StreamTable {
-    requests: HashMap<i16, CqlRequest>,
+    requests: HashMap<i16, CqlRequest, BuildIdHasher>,
     next_number: u64,
     /// Ids of requests that were counted as not measured before their response.
     counted: Option<Box<[u64; STREAM_IDS / 64]>>,
@@ -76,8 +77,8 @@ pub(super) struct StreamTable {
     prepared: HashMap<Box<[u8]>, Arc<str>>,
     prepared_bytes: usize,
     /// Compression of STARTUP.
-    pub(super) compression: Option<Compression>,
-    pub(super) framing: Framing,
+    pub(super) compression: Option<CqlCompression>,
+    pub(super) framing: FrameFormat,
     /// Whether the response to STARTUP, or a later one, was seen.
     pub(super) is_framing_settled: bool,
 }
@@ -85,7 +86,7 @@ pub(super) struct StreamTable {
 impl StreamTable {
     pub(super) fn new(is_first: bool) -> StreamTable {
         StreamTable {
-            requests: HashMap::new(),
+            requests: HashMap::default(),
             next_number: 0,
             counted: None,
             texts: TextPool::default(),
@@ -93,7 +94,7 @@ impl StreamTable {
             prepared_bytes: 0,
             compression: None,
             is_framing_settled: false,
-            framing: if is_first { Framing::Envelopes } else { Framing::Unknown },
+            framing: if is_first { FrameFormat::Envelopes } else { FrameFormat::Unknown },
         }
     }
 

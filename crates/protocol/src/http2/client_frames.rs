@@ -1,6 +1,6 @@
 //! Frames of the client.
 
-use super::frame::{END_HEADERS, END_STREAM, FrameHeader, FrameKind, parse_frame};
+use super::frame::{END_HEADERS, END_STREAM, FrameKind, Http2FrameHeader, parse_frame};
 use super::header_block::HeaderBlocks;
 use super::streams::Streams;
 use crate::message_reader::{HeaderParse, MessageHandler};
@@ -8,7 +8,7 @@ use crate::observer::{Direction, OperationSink, PacketTime};
 
 /// The frame that is being read, and the state of the direction.
 pub(super) struct FrameState {
-    pub(super) frame: Option<FrameHeader>,
+    pub(super) frame: Option<Http2FrameHeader>,
     pub(super) blocks: HeaderBlocks,
     /// Stream of HEADERS whose block continues, and whether it ends the stream.
     pub(super) continued: Option<(u32, bool)>,
@@ -23,7 +23,7 @@ impl FrameState {
         self.blocks.memory()
     }
 
-    pub(super) fn begin(&mut self, frame: FrameHeader) {
+    pub(super) fn begin(&mut self, frame: Http2FrameHeader) {
         self.frame = Some(frame);
         self.blocks.start_payload();
     }
@@ -44,7 +44,7 @@ impl FrameState {
 
     /// The stream whose header block ends with a frame, and whether that ends the stream. For other
     /// frames than HEADERS and CONTINUATION, the frame's own.
-    pub(super) fn block_end(&mut self, frame: &FrameHeader) -> Option<(u32, bool)> {
+    pub(super) fn block_end(&mut self, frame: &Http2FrameHeader) -> Option<(u32, bool)> {
         let ends_stream = frame.flags & END_STREAM != 0;
         let block = match frame.kind {
             FrameKind::Headers => (frame.stream, ends_stream),
@@ -73,20 +73,20 @@ pub(super) struct ClientFrames<'a> {
 }
 
 impl MessageHandler for ClientFrames<'_> {
-    type Header = FrameHeader;
+    type Header = Http2FrameHeader;
 
-    fn parse(&self, bytes: &[u8]) -> HeaderParse<FrameHeader> {
+    fn parse(&self, bytes: &[u8]) -> HeaderParse<Http2FrameHeader> {
         parse_frame(bytes, Direction::ToServer)
     }
 
-    fn is_expected(&self, frame: &FrameHeader) -> bool {
+    fn is_expected(&self, frame: &Http2FrameHeader) -> bool {
         frame.is_usual
     }
 
     fn begin(
         &mut self,
         start: PacketTime,
-        frame: FrameHeader,
+        frame: Http2FrameHeader,
         bytes: u64,
         is_certain: bool,
         sink: &mut dyn OperationSink,

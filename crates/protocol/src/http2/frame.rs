@@ -35,7 +35,7 @@ pub(super) enum FrameKind {
 
 /// Header of a frame.
 #[derive(Clone, Copy)]
-pub(super) struct FrameHeader {
+pub(super) struct Http2FrameHeader {
     pub(super) kind: FrameKind,
     pub(super) flags: u8,
     pub(super) stream: u32,
@@ -44,14 +44,15 @@ pub(super) struct FrameHeader {
 }
 
 /// The frame header at the start of bytes.
-pub(super) fn parse_frame(bytes: &[u8], direction: Direction) -> HeaderParse<FrameHeader> {
+pub(super) fn parse_frame(bytes: &[u8], direction: Direction) -> HeaderParse<Http2FrameHeader> {
     let preface = PREFACE.len().min(bytes.len());
     if direction == Direction::ToServer && preface >= 3 && bytes[..preface] == PREFACE[..preface] {
         if bytes.len() < PREFACE.len() {
             return HeaderParse::Incomplete;
         }
         let size = PREFACE.len() as u64;
-        let header = FrameHeader { kind: FrameKind::Preface, flags: 0, stream: 0, is_usual: true };
+        let header =
+            Http2FrameHeader { kind: FrameKind::Preface, flags: 0, stream: 0, is_usual: true };
         return HeaderParse::Message { header, header_bytes: size, message_bytes: size };
     }
     let Some(&[l0, l1, l2, kind, flags, s0, s1, s2, s3]) = bytes.first_chunk::<HEADER_BYTES>()
@@ -85,7 +86,7 @@ pub(super) fn parse_frame(bytes: &[u8], direction: Direction) -> HeaderParse<Fra
         && length <= FRAME_BYTES_DEFAULT
         && (stream == 0 || is_of_stream);
     HeaderParse::Message {
-        header: FrameHeader { kind: frame_kind, flags, stream, is_usual },
+        header: Http2FrameHeader { kind: frame_kind, flags, stream, is_usual },
         header_bytes: HEADER_BYTES as u64,
         message_bytes: HEADER_BYTES as u64 + u64::from(length),
     }

@@ -1,9 +1,10 @@
 //! Header blocks, which may continue over several frames.
 
-use super::frame::{END_HEADERS, FrameHeader, FrameKind, PADDED, PRIORITY};
+use super::frame::{END_HEADERS, FrameKind, Http2FrameHeader, PADDED, PRIORITY};
 use super::hpack::{HeaderDecoder, HeaderName};
 
-/// Larger blocks are not decoded; the table is unknown after them. Servers allow 8 to 16 KiB by default.
+/// Larger blocks are not decoded; the table is unknown after them. Servers allow 8 to 16 KiB by
+/// default.
 const BLOCK_BYTES_MAX: usize = 32 << 10;
 
 /// Allocations above this are freed after use.
@@ -44,7 +45,11 @@ impl HeaderBlocks {
     }
 
     /// Decodes the block that ends with a frame, if one does.
-    pub(super) fn decode(&mut self, frame: &FrameHeader, each: &mut impl FnMut(HeaderName, &[u8])) {
+    pub(super) fn decode(
+        &mut self,
+        frame: &Http2FrameHeader,
+        each: &mut impl FnMut(HeaderName, &[u8]),
+    ) {
         let is_start = frame.kind != FrameKind::Continuation;
         if is_start {
             self.block.clear();
@@ -90,7 +95,7 @@ impl HeaderBlocks {
 }
 
 /// The part of a block in a payload, without padding, priority and promised stream.
-fn fragment<'a>(frame: &FrameHeader, payload: &'a [u8]) -> Option<&'a [u8]> {
+fn fragment<'a>(frame: &Http2FrameHeader, payload: &'a [u8]) -> Option<&'a [u8]> {
     let is_continuation = frame.kind == FrameKind::Continuation;
     let (padding, mut rest) = match frame.flags & PADDED {
         0 => (0, payload),

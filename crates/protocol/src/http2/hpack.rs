@@ -1,10 +1,10 @@
 //! Decoder of header blocks of HTTP/2 (HPACK, RFC 7541), for an observer.
 //!
 //! It differs from decoders of HTTP implementations: it may join a connection late, when entries of
-//! the dynamic table are unknown. Entries are numbered from the newest one, so those that were added
-//! since are known, and those before have no value. For the same reason its table may be smaller
-//! than that of the connection. It retains only headers of interest, and allocates nothing per
-//! block.
+//! the dynamic table are unknown. Entries are numbered from the newest one, so those that were
+//! added since are known, and those before have no value. For the same reason its table may be
+//! smaller than that of the connection. It retains only headers of interest, and allocates nothing
+//! per block.
 
 use std::collections::VecDeque;
 
@@ -43,7 +43,7 @@ impl HeaderName {
 }
 
 /// Entry of the dynamic table.
-struct TableEntry {
+struct HeaderTableEntry {
     name: HeaderName,
     name_bytes: usize,
     /// Empty for names of no interest.
@@ -51,7 +51,7 @@ struct TableEntry {
     value_bytes: usize,
 }
 
-impl TableEntry {
+impl HeaderTableEntry {
     fn bytes(&self) -> usize {
         self.name_bytes + self.value_bytes + ENTRY_BYTES
     }
@@ -60,7 +60,7 @@ impl TableEntry {
 /// Decodes the header blocks of one direction.
 pub(super) struct HeaderDecoder {
     /// The newest entry first.
-    entries: VecDeque<TableEntry>,
+    entries: VecDeque<HeaderTableEntry>,
     bytes: usize,
     bytes_max: usize,
     name: Vec<u8>,
@@ -91,7 +91,7 @@ impl HeaderDecoder {
     }
 
     pub(super) fn memory(&self) -> usize {
-        self.entries.capacity() * size_of::<TableEntry>()
+        self.entries.capacity() * size_of::<HeaderTableEntry>()
             + self.bytes
             + self.name.capacity()
             + self.value.capacity()
@@ -173,7 +173,7 @@ impl HeaderDecoder {
             HeaderName::Other => Box::default(),
             _ => self.value.as_slice().into(),
         };
-        let entry = TableEntry { name, name_bytes, value, value_bytes: self.value.len() };
+        let entry = HeaderTableEntry { name, name_bytes, value, value_bytes: self.value.len() };
         self.bytes += entry.bytes();
         self.entries.push_front(entry);
         self.evict();

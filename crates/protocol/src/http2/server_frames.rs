@@ -1,7 +1,7 @@
 //! Frames of the server.
 
 use super::client_frames::FrameState;
-use super::frame::{END_STREAM, FrameHeader, FrameKind, error_name, parse_frame};
+use super::frame::{END_STREAM, FrameKind, Http2FrameHeader, error_name, parse_frame};
 use super::streams::Streams;
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{Direction, NotMeasured, OperationSink, PacketTime};
@@ -13,20 +13,20 @@ pub(super) struct ServerFrames<'a> {
 }
 
 impl MessageHandler for ServerFrames<'_> {
-    type Header = FrameHeader;
+    type Header = Http2FrameHeader;
 
-    fn parse(&self, bytes: &[u8]) -> HeaderParse<FrameHeader> {
+    fn parse(&self, bytes: &[u8]) -> HeaderParse<Http2FrameHeader> {
         parse_frame(bytes, Direction::ToClient)
     }
 
-    fn is_expected(&self, frame: &FrameHeader) -> bool {
+    fn is_expected(&self, frame: &Http2FrameHeader) -> bool {
         frame.is_usual && (frame.stream == 0 || self.streams.is_known(frame.stream))
     }
 
     fn begin(
         &mut self,
         start: PacketTime,
-        frame: FrameHeader,
+        frame: Http2FrameHeader,
         bytes: u64,
         is_certain: bool,
         _: &mut dyn OperationSink,

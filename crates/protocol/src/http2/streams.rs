@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::hpack::HeaderName;
+use crate::id_hasher::BuildIdHasher;
 use crate::observer::{
     NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
 };
@@ -15,7 +16,7 @@ const REQUESTS_MAX: usize = 512;
 const TRACEPARENT_BYTES: usize = 55;
 
 /// A request, and what has arrived of its response.
-pub(super) struct Http2Stream {
+pub(super) struct StreamExchange {
     pub(super) id: u32,
     pub(super) verb: &'static str,
     pub(super) path: String,
@@ -37,7 +38,7 @@ pub(super) struct Http2Stream {
 /// Requests in flight of a connection.
 #[derive(Default)]
 pub(super) struct Streams {
-    streams: HashMap<u32, Http2Stream>,
+    streams: HashMap<u32, StreamExchange, BuildIdHasher>,
     texts: TextPool,
     last_id: u32,
     /// Whether requests between the last one and the next may not have been captured.
@@ -72,7 +73,7 @@ impl Streams {
         if self.streams.len() == REQUESTS_MAX {
             return sink.not_measured(1, NotMeasured::Limit);
         }
-        let stream = Http2Stream {
+        let stream = StreamExchange {
             id,
             verb: "UNKNOWN",
             path: self.texts.take(),
@@ -250,19 +251,19 @@ impl Streams {
         self.streams.is_empty()
     }
 
-    pub(super) fn requests(&self) -> impl Iterator<Item = &Http2Stream> {
+    pub(super) fn requests(&self) -> impl Iterator<Item = &StreamExchange> {
         self.streams.values()
     }
 
     pub(super) fn memory(&self) -> usize {
         let paths: usize = self.streams.values().map(|stream| stream.path.capacity()).sum();
-        self.streams.capacity() * (size_of::<(u32, Http2Stream)>() + 1)
+        self.streams.capacity() * (size_of::<(u32, StreamExchange)>() + 1)
             + paths
             + self.texts.memory()
     }
 }
 
-impl Http2Stream {
+impl StreamExchange {
     fn outcome(&self) -> OperationOutcome<'static> {
         match (self.grpc_status, self.status) {
             (Some(0), _) => OperationOutcome::Ok,

@@ -229,7 +229,7 @@ const OLD_MESSAGE_HEADER_BYTES: usize = 17;
 
 /// Position in the fields of a message.
 pub(super) struct FieldCursor {
-    levels: [Level; DEPTH_MAX],
+    levels: [FieldLevel; DEPTH_MAX],
     depth: usize,
     version: i16,
     is_flexible: bool,
@@ -239,7 +239,7 @@ pub(super) struct FieldCursor {
 
 /// Position in the fields of a message or of the elements of an array.
 #[derive(Clone, Copy)]
-struct Level {
+struct FieldLevel {
     fields: &'static [Field],
     next: u16,
     /// Elements after this one.
@@ -264,7 +264,7 @@ impl FieldCursor {
         is_flexible: bool,
         is_header_flexible: bool,
     ) -> FieldCursor {
-        let level = |fields| Level { fields, next: 0, more_elements: 0 };
+        let level = |fields| FieldLevel { fields, next: 0, more_elements: 0 };
         let mut levels = [level(&NO_FIELDS[..]); DEPTH_MAX];
         levels[0] = level(fields);
         let mut depth = usize::from(!fields.is_empty());
@@ -401,7 +401,7 @@ impl FieldCursor {
         if elements > 0 {
             assert!(self.depth < DEPTH_MAX, "a layout is deeper than {DEPTH_MAX}");
             let more_elements = u32::try_from(elements - 1).unwrap_or(u32::MAX);
-            self.levels[self.depth] = Level { fields, next: 0, more_elements };
+            self.levels[self.depth] = FieldLevel { fields, next: 0, more_elements };
             self.depth += 1;
         }
     }

@@ -3,9 +3,9 @@
 use super::api::{Api, PLAUSIBLE_VERSION_MAX, SASL_AUTHENTICATE};
 use super::fields::{CursorStep, FieldCursor, Slot, Value, request_fields, signed};
 use super::in_flight_table::InFlightTable;
+use crate::message_position::MessagePosition;
 use crate::observer::{Direction, NotMeasured, OperationSink, PacketTime};
 use crate::stream_buffer::StreamBuffer;
-use crate::stream_position::StreamPosition;
 
 /// Default of `socket.request.max.bytes` of a broker.
 const REQUEST_BYTES_MAX: u32 = 100 << 20;
@@ -19,7 +19,7 @@ pub(super) struct RequestReader {
     /// Time of the first byte of the next request, if it has arrived.
     start: Option<PacketTime>,
     message: Option<RequestMessage>,
-    position: StreamPosition,
+    position: MessagePosition,
 }
 
 /// A request whose header was read.
@@ -38,12 +38,12 @@ impl RequestReader {
             buffer: StreamBuffer::default(),
             start: None,
             message: None,
-            position: StreamPosition::at_start(is_first),
+            position: MessagePosition::at_start(is_first),
         }
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.position == StreamPosition::Lost
+        self.position == MessagePosition::Lost
     }
 
     pub(super) fn memory(&self) -> usize {
@@ -57,9 +57,9 @@ impl RequestReader {
         table: &mut InFlightTable,
         sink: &mut dyn OperationSink,
     ) {
-        if self.position != StreamPosition::Known {
-            let at_packet = StreamPosition::at_packet(bytes, RequestHeader::message_bytes);
-            if at_packet == StreamPosition::Known || self.is_lost() {
+        if self.position != MessagePosition::Known {
+            let at_packet = MessagePosition::at_packet(bytes, RequestHeader::message_bytes);
+            if at_packet == MessagePosition::Known || self.is_lost() {
                 self.position = at_packet;
                 self.message = None;
                 self.buffer.clear();
@@ -103,7 +103,7 @@ impl RequestReader {
         self.buffer.clear();
         self.message = None;
         self.start = None;
-        self.position = StreamPosition::Lost;
+        self.position = MessagePosition::Lost;
     }
 
     fn step(
@@ -144,7 +144,7 @@ impl RequestReader {
                 if table.expects_raw_tokens && size <= REQUEST_BYTES_MAX {
                     return Some(self.begin_raw_token(start, size, table, sink));
                 }
-                self.position = StreamPosition::Lost;
+                self.position = MessagePosition::Lost;
                 sink.unparsed(Direction::ToServer, bytes.len() as u64);
                 Some(bytes.len() as u64)
             }
@@ -161,7 +161,7 @@ impl RequestReader {
     ) -> u64 {
         let RequestHeader { api, version, .. } = *header;
         // The first request after a gap is only counted, when its response arrives.
-        let is_counted = self.position != StreamPosition::Found;
+        let is_counted = self.position != MessagePosition::Found;
         self.position = self.position.after_message_start();
         let number =
             if is_counted { table.push(start, header.correlation_id, api, version) } else { None };

@@ -4,11 +4,11 @@ use super::api::{FETCH, SASL_HANDSHAKE};
 use super::error_code::error_name;
 use super::fields::{CursorStep, FieldCursor, Slot, Value, response_fields};
 use super::in_flight_table::{InFlightTable, KafkaRequest};
+use crate::message_position::MessagePosition;
 use crate::observer::{
     Direction, NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::stream_buffer::StreamBuffer;
-use crate::stream_position::StreamPosition;
 
 /// Larger responses are not plausible: `fetch.max.bytes` is 50 MiB by default.
 const RESPONSE_BYTES_MAX: u32 = 1 << 30;
@@ -22,7 +22,7 @@ pub(super) struct ResponseReader {
     /// Time of the first byte of the next response, if it has arrived.
     start: Option<PacketTime>,
     message: Option<ResponseMessage>,
-    position: StreamPosition,
+    position: MessagePosition,
 }
 
 /// A response whose header was read.
@@ -57,12 +57,12 @@ impl ResponseReader {
             buffer: StreamBuffer::default(),
             start: None,
             message: None,
-            position: StreamPosition::at_start(is_first),
+            position: MessagePosition::at_start(is_first),
         }
     }
 
     pub(super) fn is_lost(&self) -> bool {
-        self.position == StreamPosition::Lost
+        self.position == MessagePosition::Lost
     }
 
     /// The request whose response is incomplete.
@@ -93,13 +93,13 @@ impl ResponseReader {
         table: &mut InFlightTable,
         sink: &mut dyn OperationSink,
     ) {
-        if self.position != StreamPosition::Known {
-            let at_packet = StreamPosition::at_packet(bytes, |bytes| {
+        if self.position != MessagePosition::Known {
+            let at_packet = MessagePosition::at_packet(bytes, |bytes| {
                 let header = ResponseHeader::parse(bytes).filter(ResponseHeader::is_plausible)?;
                 table.position(header.correlation_id)?;
                 Some(4 + u64::from(header.size))
             });
-            if at_packet == StreamPosition::Known || self.is_lost() {
+            if at_packet == MessagePosition::Known || self.is_lost() {
                 self.position = at_packet;
                 self.message = None;
                 self.buffer.clear();
@@ -145,7 +145,7 @@ impl ResponseReader {
         self.buffer.clear();
         self.message = None;
         self.start = None;
-        self.position = StreamPosition::Lost;
+        self.position = MessagePosition::Lost;
         let requests = table.drain();
         sink.not_measured(requests, NotMeasured::Gap);
         table.beyond_limit = 0;
@@ -212,7 +212,7 @@ impl ResponseReader {
                 }
                 request = table.pop();
             }
-            None if self.position != StreamPosition::Known => return false,
+            None if self.position != MessagePosition::Known => return false,
             // The request was not captured.
             None => {
                 match table.beyond_limit {
@@ -223,7 +223,7 @@ impl ResponseReader {
             }
         }
         let is_affected = request.as_ref().is_some_and(|one| !one.is_complete || one.has_gap);
-        if is_affected || (self.position == StreamPosition::Found && request.is_some()) {
+        if is_affected || (self.position == MessagePosition::Found && request.is_some()) {
             sink.not_measured(1, NotMeasured::Gap);
             table.last_fetch_reached_end = None;
             let request = request.take();

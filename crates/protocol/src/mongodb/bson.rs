@@ -54,8 +54,8 @@ impl<L: Copy> BsonCursor<L> {
         self.depth = 1;
     }
 
-    /// Reads elements as far as `bytes` allow. Returns the number of bytes that it took, perhaps more
-    /// than it was given, or `None` if it requires more. After the document it takes all.
+    /// Reads elements as far as `bytes` allow. Returns the number of bytes that it took, perhaps
+    /// more than it was given, or `None` if it requires more. After the document it takes all.
     pub(super) fn read(&mut self, bytes: &[u8], visitor: &mut impl BsonVisitor<L>) -> Option<u64> {
         let mut taken = 0;
         loop {

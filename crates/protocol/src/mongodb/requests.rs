@@ -132,12 +132,12 @@ impl BodyVisitor<RequestLevel> for CommandElements {
 }
 
 /// Reads requests into the table.
-pub(super) struct Requests<'a> {
+pub(super) struct MongoRequests<'a> {
     pub(super) state: &'a mut RequestState,
     pub(super) table: &'a mut RequestTable,
 }
 
-impl MessageHandler for Requests<'_> {
+impl MessageHandler for MongoRequests<'_> {
     type Header = MessageHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<MessageHeader> {

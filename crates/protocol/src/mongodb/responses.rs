@@ -175,12 +175,12 @@ impl BodyVisitor<ResponseLevel> for ResponseElements {
 }
 
 /// Reads responses to the requests of the table.
-pub(super) struct Responses<'a> {
+pub(super) struct MongoResponses<'a> {
     pub(super) state: &'a mut ResponseState,
     pub(super) table: &'a mut RequestTable,
 }
 
-impl MessageHandler for Responses<'_> {
+impl MessageHandler for MongoResponses<'_> {
     type Header = MessageHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<MessageHeader> {

@@ -8,7 +8,7 @@ const NAME_BYTES_MAX: usize = 256;
 
 /// What is read next.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum MessagePart {
     /// Flags of OP_MSG.
     Flags,
     /// A section of OP_MSG.
@@ -25,7 +25,7 @@ enum Part {
 
 /// Position in the body of a message.
 pub(super) struct BodyCursor<L> {
-    part: Part,
+    part: MessagePart,
     document: BsonCursor<L>,
     root: L,
 }
@@ -44,34 +44,34 @@ pub(super) trait BodyVisitor<L>: BsonVisitor<L> {
 
 impl<L: Copy> BodyCursor<L> {
     pub(super) fn new(root: L) -> BodyCursor<L> {
-        BodyCursor { part: Part::Nothing, document: BsonCursor::new(), root }
+        BodyCursor { part: MessagePart::Nothing, document: BsonCursor::new(), root }
     }
 
     pub(super) fn start(&mut self, opcode: i32) {
         self.part = match opcode {
-            OP_MSG => Part::Flags,
-            OP_QUERY => Part::Query,
-            OP_REPLY => Part::Reply,
-            _ => Part::Nothing,
+            OP_MSG => MessagePart::Flags,
+            OP_QUERY => MessagePart::Query,
+            OP_REPLY => MessagePart::Reply,
+            _ => MessagePart::Nothing,
         };
     }
 
-    /// Reads as far as `bytes` allow. Returns the number of bytes that it took, perhaps more than it
-    /// was given, or `None` if it requires more.
+    /// Reads as far as `bytes` allow. Returns the number of bytes that it took, perhaps more than
+    /// it was given, or `None` if it requires more.
     pub(super) fn read(&mut self, bytes: &[u8], visitor: &mut impl BodyVisitor<L>) -> Option<u64> {
         match self.part {
-            Part::Nothing => Some(u64::MAX),
-            Part::Flags => {
+            MessagePart::Nothing => Some(u64::MAX),
+            MessagePart::Flags => {
                 let flags = u32::from_le_bytes(*bytes.first_chunk()?);
                 if flags & MORE_TO_COME != 0 {
                     visitor.more_to_come();
                 }
-                self.part = Part::Section;
+                self.part = MessagePart::Section;
                 Some(4)
             }
-            Part::Section => match bytes.first()? {
+            MessagePart::Section => match bytes.first()? {
                 0 => {
-                    self.part = Part::DocumentLength;
+                    self.part = MessagePart::DocumentLength;
                     Some(1)
                 }
                 // A sequence of documents, which belong to the command of another section.
@@ -80,39 +80,39 @@ impl<L: Copy> BodyCursor<L> {
                     Some(1 + u64::try_from(size).unwrap_or(0).max(4))
                 }
                 _ => {
-                    self.part = Part::Nothing;
+                    self.part = MessagePart::Nothing;
                     Some(u64::MAX)
                 }
             },
-            Part::Query => {
+            MessagePart::Query => {
                 let name = bytes.get(4..)?;
                 let length = name.iter().take(NAME_BYTES_MAX).position(|byte| *byte == 0);
                 let Some(length) = length else {
                     if name.len() < NAME_BYTES_MAX {
                         return None;
                     }
-                    self.part = Part::Nothing;
+                    self.part = MessagePart::Nothing;
                     return Some(u64::MAX);
                 };
                 visitor.collection(&name[..length]);
-                self.part = Part::DocumentLength;
+                self.part = MessagePart::DocumentLength;
                 // Numbers of documents to skip and to return.
                 Some(4 + length as u64 + 1 + 8)
             }
-            Part::Reply => {
+            MessagePart::Reply => {
                 let flags = u32::from_le_bytes(*bytes.first_chunk()?);
                 if flags & 2 != 0 {
                     visitor.query_failed();
                 }
-                self.part = Part::DocumentLength;
+                self.part = MessagePart::DocumentLength;
                 Some(20)
             }
-            Part::DocumentLength => {
+            MessagePart::DocumentLength => {
                 self.document.start(self.root);
-                self.part = Part::Document;
+                self.part = MessagePart::Document;
                 Some(4)
             }
-            Part::Document => self.document.read(bytes, visitor),
+            MessagePart::Document => self.document.read(bytes, visitor),
         }
     }
 

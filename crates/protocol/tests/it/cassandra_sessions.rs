@@ -22,8 +22,17 @@ const TRACING: u8 = 2;
 const PAYLOAD: u8 = 4;
 const WARNING: u8 = 8;
 
+/// Sessions for the fuzz corpus.
+pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
+    vec![
+        ("envelopes", plain_session()),
+        ("frames", frame_session(false)),
+        ("lz4", frame_session(true)),
+    ]
+}
+
 /// Session of version 4.
-pub(crate) fn plain_session() -> Session {
+fn plain_session() -> Session {
     let id = [7; 16];
     let payload = [be16(1), text("key"), long(b"value")].concat();
     let warning = [be16(2), text("a warning"), text("another")].concat();
@@ -131,7 +140,7 @@ fn large_compressed_bodies_are_passed_over() {
 }
 
 /// Session of version 5.
-pub(crate) fn frame_session(is_compressed: bool) -> Session {
+fn frame_session(is_compressed: bool) -> Session {
     let id = [7; 16];
     let result_id = [6; 16];
     let algorithm = is_compressed.then_some("lz4");
@@ -342,8 +351,8 @@ fn frame(is_compressed: bool, is_self_contained: bool, payload: &[u8]) -> Vec<u8
     [header, payload, vec![0xee; 4]].concat()
 }
 
-/// Fields of a frame header, and their CRC-24: the remainder of a division by the polynomial, bit by
-/// bit, after the initial value.
+/// Fields of a frame header, and their CRC-24: the remainder of a division by the polynomial, bit
+/// by bit, after the initial value.
 fn frame_header(size: usize, fields: usize) -> Vec<u8> {
     let mut header = fields.to_le_bytes()[..size - 3].to_vec();
     let mut bits: Vec<bool> = Vec::new();

@@ -8,8 +8,13 @@ const A: u16 = 1;
 const AAAA: u16 = 28;
 const AXFR: u16 = 252;
 
+/// Sessions for the fuzz corpus.
+pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
+    vec![("tcp", tcp_session())]
+}
+
 /// Session over TCP.
-pub(crate) fn tcp_session() -> Session {
+fn tcp_session() -> Session {
     let two = [question(3, "a.example", A), question(4, "b.example", AAAA)].concat();
     Session::new("dns")
         .repeatable()

@@ -2,15 +2,13 @@
 
 use proptest::prelude::*;
 
-use crate::cassandra_sessions;
 use crate::checks::{
     self, GRPC, HTTP1_REQUESTS, HTTP1_RESPONSES, HTTP1_RESPONSES_TO_HEAD, POSTGRES, REDIS,
 };
-use crate::dns_sessions;
-use crate::fuzz_inputs;
-use crate::http2_sessions;
-use crate::kafka_sessions;
-use crate::mongodb_sessions;
+use crate::{
+    cassandra_sessions, dns_sessions, fuzz_inputs, http1_sessions, http2_sessions, kafka_sessions,
+    mongodb_sessions, mysql_sessions, postgres_sessions, redis_sessions,
+};
 
 /// `testdata/fuzz/<target>/<finding>`.
 #[test]
@@ -99,33 +97,21 @@ fn seeds() -> Vec<(&'static str, String, Vec<u8>)> {
     let seed = |(kind, name, bytes): (u8, &str, Vec<u8>)| {
         ("protocol_messages", format!("{kind} {name}"), [&[kind][..], &bytes].concat())
     };
-    let sessions = [
-        ("observe_kafka", "flexible", kafka_sessions::flexible_session()),
-        ("observe_kafka", "old", kafka_sessions::old_session()),
-        ("observe_dns", "tcp", dns_sessions::tcp_session()),
-        ("observe_mongodb", "commands", mongodb_sessions::command_session()),
-        ("observe_http2", "http", http2_sessions::http_session()),
-        ("observe_http2", "grpc", http2_sessions::grpc_session()),
-        ("observe_cassandra", "envelopes", cassandra_sessions::plain_session()),
-        ("observe_cassandra", "frames", cassandra_sessions::frame_session(false)),
-        ("observe_cassandra", "lz4", cassandra_sessions::frame_session(true)),
-    ];
-    let scripts = sessions.map(|(target, name, session)| (target, name.into(), session.script()));
-    all.into_iter().map(seed).chain(scripts).chain(session_seeds()).collect()
+    all.into_iter().map(seed).chain(session_seeds()).collect()
 }
 
 /// The sessions of all observers.
 fn session_seeds() -> impl Iterator<Item = (&'static str, String, Vec<u8>)> {
     let sessions = [
-        ("observe_http", crate::http1_sessions::sessions()),
-        ("observe_postgres", crate::postgres_sessions::sessions()),
-        ("observe_http", crate::http1_sessions::sessions()),
-        ("observe_postgres", crate::postgres_sessions::sessions()),
-        ("observe_redis", crate::redis_sessions::sessions()),
-        ("observe_http", crate::http1_sessions::sessions()),
-        ("observe_mysql", crate::mysql_sessions::sessions()),
-        ("observe_postgres", crate::postgres_sessions::sessions()),
-        ("observe_redis", crate::redis_sessions::sessions()),
+        ("observe_http", http1_sessions::sessions()),
+        ("observe_http2", http2_sessions::sessions()),
+        ("observe_postgres", postgres_sessions::sessions()),
+        ("observe_mysql", mysql_sessions::sessions()),
+        ("observe_redis", redis_sessions::sessions()),
+        ("observe_kafka", kafka_sessions::sessions()),
+        ("observe_cassandra", cassandra_sessions::sessions()),
+        ("observe_mongodb", mongodb_sessions::sessions()),
+        ("observe_dns", dns_sessions::sessions()),
     ];
     sessions.into_iter().flat_map(|(target, sessions)| {
         sessions.into_iter().map(move |(name, session)| (target, name.to_owned(), session.script()))

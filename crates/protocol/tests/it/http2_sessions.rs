@@ -31,8 +31,13 @@ const INTERNAL_ERROR: u8 = 0x8e;
 
 const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
+/// Sessions for the fuzz corpus.
+pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
+    vec![("http", http_session()), ("grpc", grpc_session())]
+}
+
 /// Session of a browser and a server.
-pub(crate) fn http_session() -> Session {
+fn http_session() -> Session {
     let trace = literal("traceparent", TRACEPARENT);
     let get = [vec![GET], path("/users/1?q=2"), trace].concat();
     let post = [vec![POST], literal("x-long", &"a".repeat(300)), path("/orders")].concat();
@@ -99,7 +104,7 @@ fn http() {
 }
 
 /// Session of a client and a server of gRPC.
-pub(crate) fn grpc_session() -> Session {
+fn grpc_session() -> Session {
     let call = |id: u32, method: &str| {
         let path = path(&format!("/test.Service/{method}"));
         frame(HEADERS, END_HEADERS, id, &[vec![POST], path, indexed("te", "trailers")].concat())

@@ -4,8 +4,13 @@ use expect_test::expect;
 
 use crate::session::Session;
 
-/// Session with flexible versions, of which the fuzz corpus has a copy.
-pub(crate) fn flexible_session() -> Session {
+/// Sessions for the fuzz corpus.
+pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
+    vec![("flexible", flexible_session()), ("old", old_session())]
+}
+
+/// Session with flexible versions.
+fn flexible_session() -> Session {
     let metadata = [
         be32(0), // throttle time
         compact(&[[be32(1), short_text("broker"), be32(9092), vec![0, 0]].concat()]),
@@ -74,7 +79,7 @@ fn flexible_versions() {
 }
 
 /// Session with the versions of old clients.
-pub(crate) fn old_session() -> Session {
+fn old_session() -> Session {
     Session::new("kafka")
         .repeatable()
         .client(request(0, 3, 1, &produce(3, 1, &[name(3, "orders")], 0)))

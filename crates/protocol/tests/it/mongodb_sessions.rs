@@ -1,4 +1,5 @@
-//! Sessions with a server of MongoDB, encoded from the specifications of its wire protocol and BSON.
+//! Sessions with a server of MongoDB, encoded from the specifications of its wire protocol and
+//! BSON.
 
 use expect_test::expect;
 
@@ -14,8 +15,13 @@ const CHECKSUM_PRESENT: u32 = 1;
 const MORE_TO_COME: u32 = 2;
 const EXHAUST_ALLOWED: u32 = 1 << 16;
 
+/// Sessions for the fuzz corpus.
+pub(crate) fn sessions() -> Vec<(&'static str, Session)> {
+    vec![("commands", command_session())]
+}
+
 /// Session with commands of all kinds.
-pub(crate) fn command_session() -> Session {
+fn command_session() -> Session {
     let ok = || double("ok", 1.0);
     let hello = query("admin.$cmd", &document(&[int("isMaster", 1), boolean("helloOk", true)]));
     let reply = [vec![8, 0, 0, 0], vec![0; 12], le32(1), document(&[ok()])].concat();

@@ -5,9 +5,10 @@
 //! of a connection. Bit 0 of the control byte is the direction, bit 1 a gap, bit 2 makes a gap
 //! larger than any message.
 
+use protocol::PROTOCOLS;
 use protocol::observer::{
     ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, Operation, OperationSink, PROTOCOLS, STATEMENT_BYTES_MAX,
+    ObserverState, Operation, OperationSink, STATEMENT_BYTES_MAX,
 };
 
 /// Maximum heap of one observer: statements of requests in flight, prepared statements, and

@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use protocol::observer::{ObservedProtocol, PROTOCOLS};
+use protocol::PROTOCOLS;
+use protocol::observer::ObservedProtocol;
 use wire::{ServiceRule, ServiceTransport};
 
 /// A service of `--service`.

@@ -2,7 +2,7 @@
 
 /// Position of a reader whose messages have a length and an id, but no mark of their start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum StreamPosition {
+pub(crate) enum MessagePosition {
     /// A message starts after the one before it.
     Known,
     /// A packet starts as a message does, perhaps by chance. The message is not measured.
@@ -13,38 +13,38 @@ pub(crate) enum StreamPosition {
     Lost,
 }
 
-impl StreamPosition {
+impl MessagePosition {
     /// Position at the start of capture.
-    pub(crate) fn at_start(is_first: bool) -> StreamPosition {
-        if is_first { StreamPosition::Known } else { StreamPosition::Lost }
+    pub(crate) fn at_start(is_first: bool) -> MessagePosition {
+        if is_first { MessagePosition::Known } else { MessagePosition::Lost }
     }
 
     /// Whether a message starts at a packet, and whether that is certain: the packet consists of
-    /// whole messages, or of at least one and the start of another. `message_bytes` returns the size
-    /// of the message at the start of bytes, if there is one.
+    /// whole messages, or of at least one and the start of another. `message_bytes` returns the
+    /// size of the message at the start of bytes, if there is one.
     pub(crate) fn at_packet(
         packet: &[u8],
         message_bytes: impl Fn(&[u8]) -> Option<u64>,
-    ) -> StreamPosition {
+    ) -> MessagePosition {
         let mut rest = packet;
         let mut is_certain = false;
         while let Some(bytes) = message_bytes(rest) {
             let next = usize::try_from(bytes).ok().and_then(|bytes| rest.get(bytes..));
             match next {
-                Some([]) => return StreamPosition::Known,
+                Some([]) => return MessagePosition::Known,
                 Some(next) => (rest, is_certain) = (next, true),
-                None if is_certain => return StreamPosition::Known,
-                None => return StreamPosition::Found,
+                None if is_certain => return MessagePosition::Known,
+                None => return MessagePosition::Found,
             }
         }
-        StreamPosition::Lost
+        MessagePosition::Lost
     }
 
     /// Position after a plausible start of a message.
-    pub(crate) fn after_message_start(self) -> StreamPosition {
+    pub(crate) fn after_message_start(self) -> MessagePosition {
         match self {
-            StreamPosition::Found => StreamPosition::Unconfirmed,
-            _ => StreamPosition::Known,
+            MessagePosition::Found => MessagePosition::Unconfirmed,
+            _ => MessagePosition::Known,
         }
     }
 }
