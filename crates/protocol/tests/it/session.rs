@@ -24,6 +24,8 @@ use crate::checks::observer_checks::{GAP, MEMORY_MAX, TO_CLIENT, protocol};
 const REPETITIONS: usize = 8;
 /// Positions at which a session is cut, at most.
 const CUTS_MAX: usize = 150;
+/// Captures of each session with many missing packets.
+const LOSS_ROUNDS: usize = 40;
 
 /// Packets of a connection between other programs.
 #[derive(Clone)]
@@ -81,6 +83,7 @@ impl Session {
         self.check_pieces(&truth);
         self.check_starts();
         self.check_cuts();
+        self.check_losses();
     }
 
     /// Compares the transcript only: for connections whose start decides how they are read.
@@ -201,6 +204,40 @@ impl Session {
         }
     }
 
+    /// Many packets are missing, in both directions; in sessions that are long enough for it.
+    #[track_caller]
+    fn check_losses(&self) {
+        if self.repeatable_from.is_none() {
+            return;
+        }
+        let long = self.repeated();
+        let truth = long.transcript(ConnectionStart::First, &long.whole_steps());
+        let mut random = RandomNumbers(4);
+        for round in 0..LOSS_ROUNDS {
+            let mut steps: Vec<Step> = Vec::new();
+            let mut late: BTreeMap<Direction, Step> = BTreeMap::new();
+            for step in long.whole_steps() {
+                let direction = long.packets[step.packet].0;
+                if random.below(10) > 0 {
+                    steps.extend(late.remove(&direction));
+                    steps.push(step);
+                } else if round % 2 == 0 {
+                    steps.push(Step { is_gap: true, ..step });
+                } else {
+                    let gap = late.entry(direction).or_insert(Step {
+                        packet: step.packet,
+                        range: 0..0,
+                        is_gap: true,
+                    });
+                    gap.range.end += step.range.len();
+                }
+            }
+            steps.extend(late.into_values());
+            let context = format!("a tenth of the packets is missing, round {round}");
+            long.check_operations(ConnectionStart::First, &steps, &truth, &context);
+        }
+    }
+
     /// Steps without the bytes `missing` of the stream of a direction.
     fn cut_steps(&self, cut: Direction, missing: &Range<usize>, is_late: bool) -> Vec<Step> {
         let (mut steps, mut position, mut late) = (Vec::new(), 0, None);
@@ -249,6 +286,26 @@ impl Session {
         truth: &Transcript,
         context: &str,
     ) {
+        let (found, unmatched) = self.check_operations(start, steps, truth, context);
+        if self.repeatable_from.is_none() {
+            return;
+        }
+        let last_start = self.last_repetition() as u64;
+        let missing: Vec<_> =
+            unmatched.iter().filter(|one| one.first_packet > last_start).collect();
+        assert!(missing.is_empty(), "{context}: the last repetition lacks {missing:?}\n{found}");
+    }
+
+    /// Each operation that is found is a true one, and none is counted twice. Returns what was found
+    /// and the true operations that were not.
+    #[track_caller]
+    fn check_operations<'a>(
+        &self,
+        start: ConnectionStart,
+        steps: &[Step],
+        truth: &'a Transcript,
+        context: &str,
+    ) -> (Transcript, Vec<&'a OperationLine>) {
         let found = self.transcript(start, steps);
         let mut unmatched: Vec<&OperationLine> = truth.operations.iter().collect();
         for operation in &found.operations {
@@ -260,13 +317,7 @@ impl Session {
         }
         let counts = (found.requests(), truth.requests());
         assert!(counts.0 <= counts.1, "{context}: {counts:?} requests\n{found}");
-        if self.repeatable_from.is_none() {
-            return;
-        }
-        let last_start = self.last_repetition() as u64;
-        let missing: Vec<_> =
-            unmatched.iter().filter(|one| one.first_packet > last_start).collect();
-        assert!(missing.is_empty(), "{context}: the last repetition lacks {missing:?}\n{found}");
+        (found, unmatched)
     }
 
     /// The session, and its repeatable packets several times.
