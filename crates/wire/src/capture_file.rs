@@ -7,13 +7,13 @@
 //!
 //! Sources: draft-ietf-opsawg-pcap-05, draft-ietf-opsawg-pcapng-03, tcpdump.org/linktypes.
 
-mod byte_reader;
+mod capture_input;
 mod pcap;
 mod pcapng;
 
 use std::io::{self, Read};
 
-use byte_reader::ByteReader;
+use capture_input::CaptureInput;
 use pcap::PcapHeader;
 use pcapng::PcapngSection;
 
@@ -23,7 +23,7 @@ const RECORD_BYTES_MAX: u32 = 16 << 20;
 
 /// Reader of a capture file.
 pub struct CaptureFile<R> {
-    input: ByteReader<R>,
+    input: CaptureInput<R>,
     format: FileFormat,
     is_truncated: bool,
     /// Data of the current record.
@@ -130,7 +130,7 @@ pub enum CaptureFileError {
 impl<R: Read> CaptureFile<R> {
     /// Reads the header of a file. `input` should be buffered.
     pub fn new(input: R) -> Result<CaptureFile<R>, CaptureFileError> {
-        let mut input = ByteReader::new(input);
+        let mut input = CaptureInput::new(input);
         let Some(magic) = input.array::<4>()? else {
             return Err(CaptureFileError::Empty);
         };

@@ -9,13 +9,13 @@ use protocol::observer::{
 
 use crate::packet::{Packet, TcpFlags};
 use crate::service::{ConnectionSink, ServiceStatistics};
-use crate::stream::{BufferMemory, Segment, SegmentKind, StreamAssembler, StreamSink};
+use crate::stream::{BufferMemory, PayloadSegment, SegmentKind, StreamAssembler, StreamSink};
 
 /// Implausible segments in a row after which a connection is taken as a new one: the ports were
 /// used again, and its SYN was not captured.
 const IMPLAUSIBLE_MAX: u8 = 3;
 
-pub(crate) struct Connection {
+pub(crate) struct TcpConnection {
     /// Index of its service.
     pub(crate) service: usize,
     pub(crate) server: SocketAddr,
@@ -86,9 +86,9 @@ pub(crate) enum ConnectionFate {
     Replaced,
 }
 
-impl Connection {
-    pub(crate) fn new(service: usize, server: SocketAddr) -> Connection {
-        Connection {
+impl TcpConnection {
+    pub(crate) fn new(service: usize, server: SocketAddr) -> TcpConnection {
+        TcpConnection {
             service,
             server,
             to_server: StreamAssembler::default(),
@@ -240,7 +240,7 @@ impl Connection {
 
     fn read_payload(&mut self, tcp: &TcpPacket<'_>, context: &mut ConnectionContext<'_>) {
         let is_syn = tcp.flags.contains(TcpFlags::SYN);
-        let segment = Segment {
+        let segment = PayloadSegment {
             time: tcp.time,
             // Data in a SYN (TCP Fast Open) has the number behind it.
             sequence: tcp.sequence.wrapping_add(u32::from(is_syn)),
@@ -391,7 +391,7 @@ impl Handshake {
 }
 
 impl AcknowledgementTimer {
-    fn start(&mut self, segment: &Segment<'_>, kind: SegmentKind) {
+    fn start(&mut self, segment: &PayloadSegment<'_>, kind: SegmentKind) {
         match kind {
             SegmentKind::InOrder if self.pending.is_none() => {
                 let end = segment.sequence.wrapping_add(segment.length as u32);

@@ -34,12 +34,12 @@ impl ConnectionKey {
 /// Connections of type `C`.
 pub(crate) struct ConnectionTable<C> {
     index: HashMap<ConnectionKey, usize>,
-    entries: Slab<TableEntry<C>>,
+    entries: Slab<ConnectionEntry<C>>,
     open: EntryList,
     closed: EntryList,
 }
 
-struct TableEntry<C> {
+struct ConnectionEntry<C> {
     key: ConnectionKey,
     connection: C,
     last_time: u64,
@@ -81,7 +81,7 @@ impl<C> ConnectionTable<C> {
 
     /// Adds a connection that is not in the table. Returns its index.
     pub(crate) fn insert(&mut self, key: ConnectionKey, connection: C, time: u64) -> usize {
-        let at = self.entries.insert(TableEntry {
+        let at = self.entries.insert(ConnectionEntry {
             key,
             connection,
             last_time: time,

@@ -27,7 +27,7 @@ mod tracker;
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use completeness::{Completeness, NotMeasuredCounts};
 pub use in_flight::InFlightSummary;
-pub use packet::{Packet, TcpFlags, Transport, UndecodedReason};
+pub use packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 pub use packet_ring::{CaptureError, PacketRing, RING_BLOCKS, RingSettings, RingStatistics};
 pub use service::{RecentOperations, ServiceRule, ServiceStatistics, ServiceTransport};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};

@@ -33,16 +33,16 @@ pub struct Packet<'a> {
     /// Receiver.
     pub destination: SocketAddr,
     /// Header of TCP or UDP.
-    pub transport: Transport,
+    pub transport: TransportHeader,
     /// The captured bytes of the payload.
     pub payload: &'a [u8],
     /// Size of the payload on the network.
     pub payload_bytes: u64,
 }
 
-/// Transport header.
+/// Header of the transport layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportHeader {
     /// A segment.
     Tcp {
         /// Number of the first byte.
@@ -281,7 +281,7 @@ fn transport_layer(
             };
             let (sequence, acknowledgement) = (number(4), number(8));
             let transport =
-                Transport::Tcp { sequence, acknowledgement, flags: TcpFlags(header[13]) };
+                TransportHeader::Tcp { sequence, acknowledgement, flags: TcpFlags(header[13]) };
             (transport, [header[0], header[1], header[2], header[3]], bytes.skip(header_bytes)?)
         }
         PROTOCOL_UDP => {
@@ -291,7 +291,7 @@ fn transport_layer(
                 return Err(UndecodedReason::Malformed);
             }
             let datagram = if length == 0 { bytes } else { bytes.limit(length)? };
-            (Transport::Udp, [header[0], header[1], header[2], header[3]], datagram.skip(8)?)
+            (TransportHeader::Udp, [header[0], header[1], header[2], header[3]], datagram.skip(8)?)
         }
         _ => return Err(UndecodedReason::OtherTransport),
     };

@@ -11,7 +11,8 @@
 //! Bytes have the time of the packet in which they were captured, but no earlier one than bytes
 //! before them: a receiver cannot read a byte before those that precede it.
 //!
-//! Sequence numbers wrap around; positions are 64-bit numbers whose low half is the sequence number.
+//! Sequence numbers wrap around; positions are 64-bit numbers whose low half is the sequence
+//! number.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,7 @@ impl BufferMemory {
 
 /// Payload of a packet.
 #[derive(Clone, Copy)]
-pub(crate) struct Segment<'a> {
+pub(crate) struct PayloadSegment<'a> {
     pub(crate) time: u64,
     pub(crate) sequence: u32,
     pub(crate) payload: &'a [u8],
@@ -77,7 +78,7 @@ pub(crate) enum SegmentKind {
 
 #[derive(Default)]
 pub(crate) struct StreamAssembler {
-    position: Option<StreamPosition>,
+    position: Option<AssemblyPosition>,
     /// Position behind the last byte of the stream.
     end: Option<u64>,
     /// Time of the last delivered byte.
@@ -91,7 +92,7 @@ pub(crate) struct StreamAssembler {
 }
 
 #[derive(Clone, Copy)]
-struct StreamPosition {
+struct AssemblyPosition {
     /// Of the next byte to deliver.
     next: u64,
     /// Behind the highest byte seen.
@@ -104,27 +105,27 @@ struct StreamPiece {
     time: u64,
     /// Whether its first byte is that of a segment.
     starts_segment: bool,
-    content: PieceContent,
+    content: PieceBytes,
 }
 
-enum PieceContent {
+enum PieceBytes {
     Captured(Box<[u8]>),
     /// Bytes that the capture cut from a packet.
     Cut(u64),
 }
 
-impl PieceContent {
+impl PieceBytes {
     fn length(&self) -> u64 {
         match self {
-            PieceContent::Captured(bytes) => bytes.len() as u64,
-            PieceContent::Cut(length) => *length,
+            PieceBytes::Captured(bytes) => bytes.len() as u64,
+            PieceBytes::Cut(length) => *length,
         }
     }
 
     fn memory(&self) -> usize {
         match self {
-            PieceContent::Captured(bytes) => bytes.len() + PIECE_OVERHEAD,
-            PieceContent::Cut(_) => PIECE_OVERHEAD,
+            PieceBytes::Captured(bytes) => bytes.len() + PIECE_OVERHEAD,
+            PieceBytes::Cut(_) => PIECE_OVERHEAD,
         }
     }
 }
@@ -135,7 +136,7 @@ impl StreamAssembler {
         if self.position.is_none() {
             // A whole turn above zero, so that positions before it exist.
             let next = (1 << 32) | u64::from(sequence);
-            self.position = Some(StreamPosition { next, highest: next, acknowledged: next });
+            self.position = Some(AssemblyPosition { next, highest: next, acknowledged: next });
         }
     }
 
@@ -166,7 +167,7 @@ impl StreamAssembler {
     /// Reads a segment. The caller has checked that it is plausible.
     pub(crate) fn segment(
         &mut self,
-        segment: &Segment<'_>,
+        segment: &PayloadSegment<'_>,
         memory: &mut BufferMemory,
         sink: &mut dyn StreamSink,
     ) -> SegmentKind {
@@ -256,7 +257,7 @@ impl StreamAssembler {
     }
 
     /// Delivers the bytes of a segment from the next position on.
-    fn deliver(&mut self, start: u64, segment: &Segment<'_>, sink: &mut dyn StreamSink) {
+    fn deliver(&mut self, start: u64, segment: &PayloadSegment<'_>, sink: &mut dyn StreamSink) {
         let Some(position) = &mut self.position else { return };
         let known = usize::try_from(position.next - start).unwrap_or(usize::MAX);
         let bytes = segment.payload.get(known..).unwrap_or_default();
@@ -275,7 +276,7 @@ impl StreamAssembler {
         &mut self,
         start: u64,
         end: u64,
-        segment: &Segment<'_>,
+        segment: &PayloadSegment<'_>,
         memory: &mut BufferMemory,
     ) -> bool {
         let next = self.position.map_or(start, |position| position.next);
@@ -296,14 +297,14 @@ impl StreamAssembler {
             if cursor < bytes_end {
                 let range = (cursor - start) as usize..(bytes_end - start) as usize;
                 let bytes: Box<[u8]> = segment.payload[range].into();
-                let content = PieceContent::Captured(bytes);
+                let content = PieceBytes::Captured(bytes);
                 let starts_segment = cursor == start;
                 let piece = StreamPiece { time: segment.time, starts_segment, content };
                 self.buffer(cursor, piece, memory);
             }
             let cut_start = cursor.max(bytes_end);
             if cut_start < hole_end {
-                let content = PieceContent::Cut(hole_end - cut_start);
+                let content = PieceBytes::Cut(hole_end - cut_start);
                 let piece = StreamPiece { time: segment.time, starts_segment: false, content };
                 self.buffer(cut_start, piece, memory);
             }
@@ -332,7 +333,7 @@ impl StreamAssembler {
             memory.used -= size;
             position.next += piece.content.length();
             match piece.content {
-                PieceContent::Captured(bytes) if piece.starts_segment || !self.is_after_gap => {
+                PieceBytes::Captured(bytes) if piece.starts_segment || !self.is_after_gap => {
                     self.is_after_gap = false;
                     self.time = self.time.max(piece.time);
                     sink.bytes(self.time, &bytes);
@@ -346,7 +347,7 @@ impl StreamAssembler {
     }
 }
 
-impl StreamPosition {
+impl AssemblyPosition {
     /// The position closest to the next one that has this sequence number.
     fn unwrap(&self, sequence: u32) -> u64 {
         let distance = sequence.wrapping_sub(self.next as u32) as i32;

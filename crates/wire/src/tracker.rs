@@ -1,8 +1,8 @@
 //! All connections of a capture: packets in, operations per service out.
 //!
 //! A packet belongs to a service if one of its ends has a rule. The server of a connection is the
-//! receiver of its SYN; without SYN, the end with a rule; if both ends have one, that with the lower
-//! port. Other packets are counted by port and not looked into.
+//! receiver of its SYN; without SYN, the end with a rule; if both ends have one, that with the
+//! lower port. Other packets are counted by port and not looked into.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -11,11 +11,13 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{Direction, ObservedRequest, PacketTime};
 
 use crate::capture_file::CapturedPacket;
-use crate::connection::{Connection, ConnectionContext, ConnectionFate, IgnoredBytes, TcpPacket};
+use crate::connection::{
+    ConnectionContext, ConnectionFate, IgnoredBytes, TcpConnection, TcpPacket,
+};
 use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::datagram_flow::{DatagramContext, DatagramTable};
 use crate::in_flight::{InFlightCounter, InFlightSummary};
-use crate::packet::{Packet, TcpFlags, Transport, UndecodedReason};
+use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 use crate::service::{
     RecentOperations, ServiceRule, ServiceStatistics, ServiceTable, ServiceTransport,
 };
@@ -34,7 +36,8 @@ const CLOSED_TIMEOUT_NS: u64 = 60_000_000_000;
 pub struct TrackerSettings {
     /// Which connections are observed. The first rule that matches applies.
     pub rules: Vec<ServiceRule>,
-    /// Open connections, and flows of datagrams; beyond it, the one without a packet for longest is forgotten.
+    /// Open connections, and flows of datagrams; beyond it, the one without a packet for longest is
+    /// forgotten.
     pub connections_max: usize,
     /// Time without a packet after which a connection is forgotten, in nanoseconds.
     pub idle_timeout_ns: u64,
@@ -99,7 +102,7 @@ macro_rules! datagram_context {
 pub struct ConnectionTracker {
     settings: TrackerSettings,
     services: ServiceTable,
-    connections: ConnectionTable<Connection>,
+    connections: ConnectionTable<TcpConnection>,
     datagrams: DatagramTable,
     memory: BufferMemory,
     /// Memory of all observers, in bytes.
@@ -146,7 +149,7 @@ impl ConnectionTracker {
     }
 
     fn read_packet(&mut self, time: PacketTime, packet: &Packet<'_>) {
-        let Transport::Tcp { sequence, acknowledgement, flags } = packet.transport else {
+        let TransportHeader::Tcp { sequence, acknowledgement, flags } = packet.transport else {
             let mut context = datagram_context!(self);
             if !self.datagrams.read(time, self.now, packet, &mut context) {
                 self.count_other(packet);
@@ -217,7 +220,7 @@ impl ConnectionTracker {
             return;
         };
         self.evict();
-        let mut connection = Connection::new(service, server);
+        let mut connection = TcpConnection::new(service, server);
         connection.start_behind(ignored);
         let at = self.connections.insert(key, connection, tcp.time);
         self.continue_connection(key, at, tcp);
@@ -333,8 +336,8 @@ impl ConnectionTracker {
 
     fn count_other(&mut self, packet: &Packet<'_>) {
         let total = match packet.transport {
-            Transport::Tcp { .. } => &mut self.totals.other_tcp,
-            Transport::Udp => &mut self.totals.other_udp,
+            TransportHeader::Tcp { .. } => &mut self.totals.other_tcp,
+            TransportHeader::Udp => &mut self.totals.other_udp,
         };
         total.add(packet.payload_bytes);
         let port = packet.source.port().min(packet.destination.port());

@@ -71,10 +71,10 @@ mod tests {
     use super::*;
 
     /// Name, address, port and protocol.
-    type Expected<'a> = Option<(Option<&'a str>, Option<&'a str>, u16, &'a str)>;
+    type ExpectedRule<'a> = Option<(Option<&'a str>, Option<&'a str>, u16, &'a str)>;
 
     #[track_caller]
-    fn check(text: &str, expected: Expected<'_>) {
+    fn check(text: &str, expected: ExpectedRule<'_>) {
         let found = parse(text).ok().map(|argument| argument.rule);
         let found = found.as_ref().map(|rule| {
             let address = rule.address.map(|address| address.to_string());

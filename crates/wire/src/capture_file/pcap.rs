@@ -10,7 +10,7 @@
 
 use std::io::Read;
 
-use super::byte_reader::{ByteOrder, ByteReader};
+use super::capture_input::{ByteOrder, CaptureInput};
 use super::{CaptureFileError, LinkType, PacketRecord, RECORD_BYTES_MAX, RecordResult};
 
 const MICROSECONDS: u32 = 0xa1b2_c3d4;
@@ -29,7 +29,7 @@ impl PcapHeader {
     /// Reads the header behind the magic number.
     pub(super) fn read<R: Read>(
         magic: [u8; 4],
-        input: &mut ByteReader<R>,
+        input: &mut CaptureInput<R>,
     ) -> Result<PcapHeader, CaptureFileError> {
         let (order, fraction_ns) = match (u32::from_le_bytes(magic), u32::from_be_bytes(magic)) {
             (MICROSECONDS, _) => (ByteOrder::Little, 1_000),
@@ -54,7 +54,7 @@ impl PcapHeader {
 
     pub(super) fn read_record<R: Read>(
         &self,
-        input: &mut ByteReader<R>,
+        input: &mut CaptureInput<R>,
         record: &mut Vec<u8>,
     ) -> Result<RecordResult, CaptureFileError> {
         let offset = input.offset();

@@ -6,7 +6,7 @@
 
 use std::io::Read;
 
-use super::byte_reader::{ByteOrder, ByteReader};
+use super::capture_input::{ByteOrder, CaptureInput};
 use super::{CaptureFileError, LinkType, PacketRecord, RECORD_BYTES_MAX, RecordResult};
 
 /// Type of a section header block, a palindrome: equal in both byte orders.
@@ -56,7 +56,7 @@ enum TimeResolution {
 impl PcapngSection {
     /// Reads the first section header behind its type. `None` if the file ends inside.
     pub(super) fn read<R: Read>(
-        input: &mut ByteReader<R>,
+        input: &mut CaptureInput<R>,
     ) -> Result<Option<PcapngSection>, CaptureFileError> {
         let mut section = PcapngSection::default();
         Ok(section.start_section(input, &mut Vec::new())?.then_some(section))
@@ -71,7 +71,7 @@ impl PcapngSection {
     /// Reads a section header behind its type. Returns whether it is complete.
     fn start_section<R: Read>(
         &mut self,
-        input: &mut ByteReader<R>,
+        input: &mut CaptureInput<R>,
         record: &mut Vec<u8>,
     ) -> Result<bool, CaptureFileError> {
         let offset = input.offset();
@@ -103,7 +103,7 @@ impl PcapngSection {
 
     pub(super) fn read_packet<R: Read>(
         &mut self,
-        input: &mut ByteReader<R>,
+        input: &mut CaptureInput<R>,
         record: &mut Vec<u8>,
     ) -> Result<RecordResult, CaptureFileError> {
         loop {

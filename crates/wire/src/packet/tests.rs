@@ -31,10 +31,10 @@ fn segment(payload: &[u8]) -> Vec<u8> {
 }
 
 /// Payload of the packet, its size on the network, and its source port.
-type Expected<'a> = Result<(&'a [u8], u64), UndecodedReason>;
+type ExpectedPayload<'a> = Result<(&'a [u8], u64), UndecodedReason>;
 
 #[track_caller]
-fn check(link_type: LinkType, parts: &[&[u8]], original_bytes: u32, expected: Expected<'_>) {
+fn check(link_type: LinkType, parts: &[&[u8]], original_bytes: u32, expected: ExpectedPayload<'_>) {
     let bytes = parts.concat();
     let found = Packet::decode(link_type, &bytes, original_bytes);
     assert_eq!(found.map(|packet| (packet.payload, packet.payload_bytes)), expected);

@@ -37,14 +37,14 @@ impl ByteOrder {
 }
 
 /// Input with its position.
-pub(super) struct ByteReader<R> {
+pub(super) struct CaptureInput<R> {
     input: R,
     offset: u64,
 }
 
-impl<R: Read> ByteReader<R> {
-    pub(super) fn new(input: R) -> ByteReader<R> {
-        ByteReader { input, offset: 0 }
+impl<R: Read> CaptureInput<R> {
+    pub(super) fn new(input: R) -> CaptureInput<R> {
+        CaptureInput { input, offset: 0 }
     }
 
     /// Number of bytes read.
