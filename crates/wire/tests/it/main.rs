@@ -8,4 +8,5 @@ mod datagrams;
 mod fuzz_inputs;
 mod fuzz_regressions;
 mod invariants;
+mod live_capture;
 mod scenarios;
