@@ -129,6 +129,11 @@ test("the link of an own rule with a selector has the selector and the threshold
   expect(
     read(selectorLink(alert({ query: "checkout", criterion: none }), range)!).settings,
   ).toEqual({ selector: "checkout", ...range });
+  // The threshold of a forecast is a time until then.
+  const forecast = { ...criterion, forecast: "full in 3 d 4 h (p10 2 d 1 h, p90 6 d)" };
+  expect(
+    read(selectorLink(alert({ query: "checkout", criterion: forecast }), range)!).settings,
+  ).toEqual({ selector: "checkout", ...range });
   const query = { ...criterion, text: "value above 5 of checkout" };
   expect(selectorLink(alert({ query: "checkout", criterion: query }), range)).toBe(null);
   expect(selectorLink(alert(), range)).toBe(null);

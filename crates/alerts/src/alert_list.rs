@@ -15,6 +15,7 @@ use crate::alert_notification::condition_text;
 use crate::alert_selection::{alert_labels, fingerprint};
 use crate::prometheus_api::{label_json, map_json};
 use crate::received_alerts::ReceivedAlert;
+use crate::forecast_text::forecast_text;
 
 /// Longest wait of a request.
 const WAIT_MAX_S: u64 = 60;
@@ -236,7 +237,9 @@ fn criterion_json(rule: &Rule, alert: &Alert) -> Json {
         ("upper", number(hit.value.upper)),
         ("threshold", hit.threshold.map_or(Null, number)),
         ("unit", Text(hit.unit.clone())),
-    ])
+    ];
+    fields.extend(forecast_text(rule, alert).map(|forecast| ("forecast", Text(forecast))));
+    Object(fields)
 }
 
 /// When the state changes next if the result of the query stays as it is, and to which state.

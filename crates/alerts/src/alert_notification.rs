@@ -8,6 +8,7 @@ use query::LabelSet;
 use render::time::{duration_text, precise_time_text};
 use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup, EvaluatedRule, Rule};
 
+use crate::forecast_text::forecast_text;
 use crate::received_alerts::ReceivedAlert;
 
 /// Criterion of an alert from outside: only its source knows it.
@@ -33,17 +34,22 @@ pub(crate) fn notification(
         (AlertState::Inactive, _) => (NotifiedState::Resolved, alert.resolved_at_ns),
     };
     let own = rule.rule();
-    let criterion = match own.alert_settings().map_or(0, |settings| settings.for_ns) {
-        0 => condition_text(own, alert),
-        for_ns => format!("{} for {}", condition_text(own, alert), duration_text(for_ns)),
-    };
+    let forecast = forecast_text(own, alert);
+    let mut criterion = condition_text(own, alert);
+    match own.alert_settings().map_or(0, |settings| settings.for_ns) {
+        0 => {}
+        for_ns => criterion.extend([" for ", &duration_text(for_ns)]),
+    }
+    criterion.extend(forecast.iter().flat_map(|forecast| [": ", forecast]));
+    // The times of a forecast are in its sentence.
+    let hit = alert.hit.as_ref().filter(|_| forecast.is_none());
     let at_ns = at_ns.max(alert.severity_changed_at_ns);
     let value = alert.hit.as_ref().map_or_else(|| Bracket::exact(alert.value), |hit| hit.value);
     let alert_id = alert_id(group, labels, alert);
     Some(Notification {
         key: NotificationKey { alert_id, transition: alert.transition, reminder: 0 },
         state,
-        severity: alert.severity().unwrap_or_else(|| severity(labels.get("severity"))),
+        severity: alert_severity(alert.severity(), labels.get("severity")),
         name: own.name.clone(),
         labels: labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         annotations: alert.annotations.clone(),
@@ -51,9 +57,9 @@ pub(crate) fn notification(
         at_ns: at_ns.unwrap_or(alert.active_at_ns),
         criterion,
         impact: AlertImpact::default(),
-        unit: alert.hit.as_ref().map_or_else(String::new, |hit| hit.unit.clone()),
-        threshold: alert.hit.as_ref().and_then(|hit| hit.threshold),
-        value: value.estimate.is_finite().then_some(value),
+        unit: hit.map_or_else(String::new, |hit| hit.unit.clone()),
+        threshold: hit.and_then(|hit| hit.threshold),
+        value: (forecast.is_none() && value.estimate.is_finite()).then_some(value),
         link: None,
         notes: notes(&alert.annotations, acknowledgement),
         // The notifier names the other alerts of the message's group.
@@ -76,14 +82,9 @@ pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
         name => name,
     };
     let link = Some(&alert.generator_url).filter(|url| url.starts_with("http")).cloned();
-    let mut identity = format!("received\0{}", alert.began_ns);
-    for (name, value) in &alert.labels {
-        // With lengths, because a text may have any character.
-        identity.push_str(&format!("\0{}\0{name}\0{}\0{value}", name.len(), value.len()));
-    }
     Notification {
         key: NotificationKey {
-            alert_id: identity_hash(&identity),
+            alert_id: received_alert_id(alert),
             transition: alert.transition,
             reminder: 0,
         },
@@ -154,8 +155,23 @@ pub(crate) fn alert_id(group: &EvaluatedGroup, labels: &LabelSet, alert: &Alert)
     identity_hash(&identity)
 }
 
+/// The same of an alert from outside.
+pub(crate) fn received_alert_id(alert: &ReceivedAlert) -> String {
+    let mut identity = format!("received\0{}", alert.began_ns);
+    for (name, value) in &alert.labels {
+        // With lengths, because a text may have any character.
+        identity.push_str(&format!("\0{}\0{name}\0{}\0{value}", name.len(), value.len()));
+    }
+    identity_hash(&identity)
+}
+
 fn identity_hash(identity: &str) -> String {
     format!("{:032x}", u128::from_be_bytes(model::blake3_128(identity.as_bytes())))
+}
+
+/// Severity of a criterion, else of the label `severity`.
+pub(crate) fn alert_severity(criterion: Option<u8>, label: &str) -> u8 {
+    criterion.unwrap_or_else(|| severity(label))
 }
 
 /// 1 (worst) to 5 from the label `severity`: a number, or a word that Prometheus' users write.

@@ -34,6 +34,7 @@ mod group_metrics;
 mod json_body;
 mod notifier_handle;
 mod notifier_status;
+mod forecast_text;
 mod prometheus_api;
 mod received_alerts;
 mod received_file;

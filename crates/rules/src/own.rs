@@ -8,6 +8,7 @@
 mod absence;
 mod criterion;
 mod evaluation;
+mod forecast;
 mod formula;
 mod rule_order;
 mod rule_table;
@@ -24,7 +25,7 @@ pub(crate) use toml_file::parse_toml_rule_file;
 use model::Selector;
 use query::Language;
 
-use criterion::Criterion;
+use criterion::{Criterion, Measure};
 use formula::Formula;
 
 /// Condition of an own rule.
@@ -83,6 +84,17 @@ impl OwnCondition {
         let mut names = Vec::new();
         if let RuleSource::Formula(formula) = &self.source {
             formula.each_name(&mut |name| names.push(name));
+    /// What a forecast tells the time of: `full` if a gauge rises to a bound, `used up` if it falls
+    /// to one. The value of such a criterion is the time until then, in seconds: p10, p50 and p90
+    /// of the outcomes.
+    pub fn forecast_event(&self, index: usize) -> Option<&'static str> {
+        match &self.criteria.get(index)?.measure {
+            Measure::Forecast(forecast) if forecast.is_rise() => Some("full"),
+            Measure::Forecast(_) => Some("used up"),
+            _ => None,
+        }
+    }
+
         }
         names
     }

@@ -108,7 +108,10 @@ fn alerts_text(answer: &Value) -> Option<String> {
             state,
             precise_time_text(alert["since_ns"].as_i64()?),
             escape_control(&format!("{name}{{{}}}", others.join(", "))),
-            alert["value"].as_f64().map_or_else(String::new, |value| value.to_string()),
+            match alert["criterion"]["forecast"].as_str() {
+                Some(forecast) => escape_control(forecast),
+                None => alert["value"].as_f64().map_or_else(String::new, |value| value.to_string()),
+            },
             escape_control(alert["why"].as_str()?),
         ]);
     }

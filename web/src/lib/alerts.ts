@@ -11,6 +11,8 @@ export interface AlertCriterionJson extends BracketJson {
   text: string;
   threshold: BoundJson;
   unit: string;
+  /** Of a forecast: when the gauge reaches its bound, in words. */
+  forecast?: string;
 }
 
 export interface AlertJson {
@@ -268,9 +270,11 @@ export function selectorLink(
 ): string | null {
   // The text of the criterion tells whether the query is a selector.
   if (!criterion?.text.includes(` of ${query} within `)) return null;
-  const { threshold, unit } = criterion;
+  const { threshold, unit, forecast } = criterion;
   const limit =
-    typeof threshold === "number" && unit ? { threshold: formatInput(threshold, unit) } : {};
+    typeof threshold === "number" && unit && forecast === undefined
+      ? { threshold: formatInput(threshold, unit) }
+      : {};
   return write({ view: "explore", settings: { selector: query, ...limit, ...range } });
 }
 

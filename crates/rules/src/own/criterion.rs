@@ -9,6 +9,7 @@ use hist::{Bracket, LimitInclusion, Mixture};
 use regex::Regex;
 use store::NumberAggregate;
 
+use super::forecast::ForecastCriterion;
 use super::stream_reader::{StreamWindow, WindowValue};
 
 /// Criterion of a rule.
@@ -38,6 +39,10 @@ pub(crate) enum Measure {
         /// Smallest share of requests that moved which is of interest.
         min_shift: f64,
     },
+    /// The newest row of a gauge of the age of the oldest operation in flight has at least this age.
+    OldestInFlight(Quantity),
+    /// A gauge reaches a bound soon.
+    Forecast(ForecastCriterion),
     /// A formula over other rules is true.
     Formula,
 }
@@ -152,7 +157,7 @@ pub(crate) fn compare_number(
 }
 
 /// Amount in the unit of a stream.
-fn in_unit(quantity: &Quantity, unit: &str) -> Result<f64, String> {
+pub(super) fn in_unit(quantity: &Quantity, unit: &str) -> Result<f64, String> {
     let known = Unit::parse(unit);
     quantity.value_in(known.as_ref()).ok_or_else(|| match unit {
         "" => format!("cannot compare with {quantity}: the stream has no unit; write a number"),
@@ -251,6 +256,23 @@ impl NumberMeasure {
         };
         Ok(Bracket::exact(number))
     }
+}
+
+/// Compares the age of the oldest operation in flight; `None` if the program has ended.
+pub(crate) fn compare_age(
+    age: Option<f64>,
+    least: &Quantity,
+    unit: &str,
+) -> Result<CriterionOutcome, String> {
+    let threshold = in_unit(least, unit)?;
+    Ok(match age {
+        Some(age) if age >= threshold => CriterionOutcome::Holds(MeasuredValue {
+            value: Bracket::exact(age),
+            threshold: Some(threshold),
+            unit: unit.to_owned(),
+        }),
+        _ => CriterionOutcome::Clear,
+    })
 }
 
 /// Compares texts of a window, the latest last.

@@ -9,8 +9,9 @@ use query::{LabelSet, Source};
 
 use super::absence::{RowAge, StreamClocks};
 use super::criterion::{
-    Criterion, CriterionOutcome, Measure, MeasuredValue, compare_number, compare_texts,
+    Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
+use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::shape_change::compare_shapes;
 use super::shared_windows::SharedWindows;
@@ -220,6 +221,25 @@ impl OwnEvaluation<'_> {
                     .baseline(self.source, before_ns, self.condition.window_ns)
                     .map_err(|error| error.0)?;
                 compare_shapes(mixture, &baseline, *min_shift)
+            }
+            Measure::OldestInFlight(least) => {
+                let (WindowValue::Gauge(_), Some(stream)) = (&window.value, stream) else {
+                    return Err("cannot tell the age of operations: the stream is no gauge".into());
+                };
+                let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
+                let range = time_ns.saturating_sub(window_ns)..time_ns;
+                let age = stream.newest_number(self.source, range).map_err(|error| error.0)?;
+                compare_age(age, least, &window.unit)
+            }
+            Measure::Forecast(forecast) => {
+                let (WindowValue::Gauge(_), Some(stream)) = (&window.value, stream) else {
+                    return Err("cannot forecast: the stream is no gauge".into());
+                };
+                let (time_ns, window_ns) = (self.inputs.time_ns, self.condition.window_ns);
+                let points = stream
+                    .extremes(self.source, time_ns, window_ns, forecast.is_rise())
+                    .map_err(|error| error.0)?;
+                compare_forecast(forecast, &window.unit, window_ns, &points)
             }
             Measure::Absence(_) | Measure::Formula => Ok(CriterionOutcome::Unknown),
         }

@@ -12,6 +12,7 @@ use toml::Spanned;
 use super::criterion::{
     ComparisonKind, Criterion, Measure, NumberMeasure, TextPattern, ThresholdComparison,
 };
+use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
@@ -25,6 +26,8 @@ const WINDOW_MIN_NS: i64 = SECOND_NS;
 const WINDOW_MAX_NS: i64 = 31 * 86_400 * SECOND_NS;
 /// Share of requests that must have moved, if a shape criterion sets none.
 const MIN_SHIFT: f64 = 0.005;
+/// Share of the outcomes that a forecast criterion needs, if it sets none.
+const FORECAST_CHANCE: f64 = 0.5;
 
 /// A rule as written.
 #[derive(Debug, Deserialize)]
@@ -68,11 +71,21 @@ struct CriterionTable {
     after: Option<Spanned<String>>,
     shape_of: Option<Spanned<String>>,
     min_shift: Option<Spanned<Amount>>,
+    forecast: Option<Spanned<ForecastTable>>,
+    oldest_in_flight: Option<Spanned<Amount>>,
     above: Option<Spanned<Amount>>,
     below: Option<Spanned<Amount>>,
     at_least: Option<Spanned<Amount>>,
     at_most: Option<Spanned<Amount>>,
     equals: Option<Spanned<Amount>>,
+}
+
+/// `forecast = { within = "3d", chance = "10%" }`, as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForecastTable {
+    within: Spanned<String>,
+    chance: Option<Spanned<Amount>>,
 }
 
 /// A number, or a text with a unit: `0.25`, `"250ms"`, `"1%"`.
@@ -270,8 +283,11 @@ impl RuleTable {
             RuleSource::Selector(_) => format!("{measure} of {expression} within {window}"),
             _ => format!("{measure} of {expression}"),
         };
-        let is_selector = matches!(source, RuleSource::Selector(_));
-        self.criteria.iter().map(|criterion| criterion_of(criterion, is_selector, &text)).collect()
+        let selector_window = matches!(source, RuleSource::Selector(_)).then_some(window_ns);
+        self.criteria
+            .iter()
+            .map(|criterion| criterion_of(criterion, selector_window, &text))
+            .collect()
     }
 
     fn annotations(&self) -> LabelMap {
@@ -304,27 +320,65 @@ fn render_duration(ns: i64) -> String {
 
 fn criterion_of(
     written: &Spanned<CriterionTable>,
-    is_selector: bool,
+    selector_window: Option<i64>,
     text: &dyn Fn(String) -> String,
 ) -> TableResult<Criterion> {
     let table = written.get_ref();
     let severity = severity(&table.severity)?;
-    let (measure, words) = table.measure(written, is_selector)?;
+    let (measure, words) = table.measure(written, selector_window)?;
     Ok(Criterion { severity, measure, text: text(words) })
 }
 
+/// A comparison, its key and its text.
+type ComparisonParts = (ThresholdComparison, &'static str, String);
+
+fn forecast_measure(
+    written: &Spanned<ForecastTable>,
+    comparison: Option<ComparisonParts>,
+    selector_window: Option<i64>,
+) -> TableResult<(Measure, String)> {
+    let ForecastTable { within, chance } = written.get_ref();
+    let Some(window_ns) = selector_window else {
+        return problem(written, "this criterion needs select: a query has no rows");
+    };
+    if window_ns < FORECAST_WINDOW_MIN_NS {
+        return problem(written, "forecast: the window is shorter than 1h; set window = \"7d\"");
+    }
+    let bound = comparison.filter(|(bound, ..)| bound.kind != ComparisonKind::Equals);
+    let Some((bound, _, words)) = bound else {
+        return problem(written, "forecast needs a bound; set above, below, at_least or at_most");
+    };
+    let within_ns = duration(within)?;
+    let share = match chance {
+        None => FORECAST_CHANCE,
+        Some(chance) => match quantity("chance", chance)?.value_in(None) {
+            Some(share) if (0.01..=0.99).contains(&share) => share,
+            _ => return problem(chance, "chance: expected 0.01 to 0.99, or \"1%\" to \"99%\""),
+        },
+    };
+    let likely = chance.as_ref().map_or_else(String::new, |chance| {
+        format!(" with a chance of {}", chance.get_ref().text())
+    });
+    let words = format!("forecast for {}{likely} {words}", within.get_ref());
+    Ok((Measure::Forecast(ForecastCriterion { bound, within_ns, chance: share }), words))
+}
+
 impl CriterionTable {
-    /// The measure, and its text.
+    /// The measure, and its text. `selector_window` is the window of a rule with a selector.
     fn measure(
         &self,
         at: &Spanned<CriterionTable>,
-        is_selector: bool,
+        selector_window: Option<i64>,
     ) -> TableResult<(Measure, String)> {
         let comparison = self.comparison(at)?;
-        let special = self.special_measure(is_selector)?;
+        let special = self.special_measure(selector_window.is_some())?;
         let numbers = self.number_measures()?;
-        if usize::from(special.is_some()) + numbers.len() > 1 {
+        let count = usize::from(special.is_some()) + numbers.len();
+        if count + usize::from(self.forecast.is_some()) > 1 {
             return problem(at, "the criterion has two measures; write two criteria");
+        }
+        if let Some(forecast) = &self.forecast {
+            return forecast_measure(forecast, comparison, selector_window);
         }
         match (special, comparison) {
             (Some(measure), None) => Ok(measure),
@@ -344,10 +398,7 @@ impl CriterionTable {
         }
     }
 
-    fn comparison(
-        &self,
-        at: &Spanned<CriterionTable>,
-    ) -> TableResult<Option<(ThresholdComparison, &'static str, String)>> {
+    fn comparison(&self, at: &Spanned<CriterionTable>) -> TableResult<Option<ComparisonParts>> {
         let written = [
             (ComparisonKind::Above, &self.above),
             (ComparisonKind::Below, &self.below),
@@ -437,6 +488,11 @@ impl CriterionTable {
             found.push((measure, words, written.span()));
         } else if let Some(min_shift) = &self.min_shift {
             return problem(min_shift, "min_shift belongs to shape_of");
+        }
+        if let Some(written) = &self.oldest_in_flight {
+            let least = quantity("oldest_in_flight", written)?;
+            let words = format!("operation in flight for {}", written.get_ref().text());
+            found.push((Measure::OldestInFlight(least), words, written.span()));
         }
         if !is_selector && let Some((_, _, span)) = found.first() {
             let message = "this criterion needs select: a query has no rows".to_owned();

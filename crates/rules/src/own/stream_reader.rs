@@ -12,6 +12,7 @@ use query::{
 use store::{NumberAggregate, TimeGrid};
 
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, StreamClock};
+use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
@@ -154,6 +155,58 @@ impl SelectedStream {
         let start = time_ns.saturating_sub(before_ns).saturating_sub(window_ns);
         let grid = TimeGrid { start, step: window_ns, columns: BASELINE_WINDOWS };
         Ok(source.histograms(&self.histograms(), grid).map_err(query_error)?.values)
+    }
+
+    /// Number of the newest row of the gauges in a range; `None` if it is the marker of an end.
+    pub(super) fn newest_number(
+        &self,
+        source: &dyn Source,
+        range: Range<i64>,
+    ) -> Result<Option<f64>, RuleQueryError> {
+        let mut newest: Option<(i64, Option<f64>)> = None;
+        for handle in self.of_kind(|kind| kind == SeriesKind::Gauge) {
+            let points = source.samples(handle, range.clone()).map_err(query_error)?.values;
+            let Some(point) = points.last() else { continue };
+            let number = point.value.number().filter(|number| !is_stale(*number));
+            let found = (point.time, number);
+            // Of rows at the same time the greatest number counts.
+            if newest.is_none_or(|newest| newest < found) {
+                newest = Some(found);
+            }
+        }
+        Ok(newest.and_then(|(_, number)| number))
+    }
+
+    /// Largest or smallest values of the gauges by interval, up to a time.
+    pub(super) fn extremes(
+        &self,
+        source: &dyn Source,
+        time_ns: i64,
+        window_ns: i64,
+        is_largest: bool,
+    ) -> Result<Vec<GaugePoint>, RuleQueryError> {
+        let step = interval_ns(window_ns);
+        // Whole intervals are read from rollups; only the last one is not over.
+        let end = time_ns.div_euclid(step) * step;
+        let columns = window_ns / step;
+        let start = end.saturating_sub(columns * step);
+        let whole = TimeGrid { start, step, columns: columns.unsigned_abs() };
+        let last = TimeGrid { start: end, step: time_ns - end, columns: 1 };
+        let gauges = self.of_kind(|kind| kind == SeriesKind::Gauge);
+        let mut points = Vec::new();
+        for grid in [whole, last].into_iter().filter(|grid| grid.step > 0) {
+            let read = source.numbers(&gauges, grid).map_err(query_error)?;
+            for (at, summary) in (0..).zip(read.values) {
+                let Some(summary) = summary.filter(|summary| summary.count > summary.nan) else {
+                    continue;
+                };
+                points.push(GaugePoint {
+                    time_s: (grid.column(at).end - time_ns) as f64 / 1e9,
+                    value: if is_largest { summary.max } else { summary.min },
+                });
+            }
+        }
+        Ok(points)
     }
 
     /// Adds the rows that ended up to a time to the clock of the stream.

@@ -5,6 +5,7 @@ mod compliance;
 mod damaged_files;
 mod extensions;
 mod format_page;
+mod forecasts;
 mod harness;
 mod own_rule_files;
 mod own_rules;

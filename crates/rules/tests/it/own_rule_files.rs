@@ -100,6 +100,40 @@ fn problems_of_criteria() {
 }
 
 #[test]
+fn problems_of_forecasts() {
+    let week = |criterion: &str| bad(criterion).replace("[[", "window = \"7d\"\n[[");
+    check(
+        &bad("severity = 1\nforecast = { within = \"3d\" }\nabove = 1"),
+        &["6:12: error: forecast: the window is shorter than 1h; set window = \"7d\""],
+    );
+    check(
+        &week("severity = 1\nforecast = { within = \"3d\" }"),
+        &["7:12: error: forecast needs a bound; set above, below, at_least or at_most"],
+    );
+    check(
+        &week("severity = 1\nforecast = { within = \"3d\" }\nequals = 1"),
+        &["7:12: error: forecast needs a bound; set above, below, at_least or at_most"],
+    );
+    check(
+        &week("severity = 1\nforecast = { within = \"3d\", chance = 1 }\nabove = 1"),
+        &["7:38: error: chance: expected 0.01 to 0.99, or \"1%\" to \"99%\""],
+    );
+    check(
+        &week("severity = 1\nforecast = { withn = \"3d\" }\nabove = 1"),
+        &["7:14: error: unknown key \"withn\"; did you mean \"within\"?"],
+    );
+    check(
+        &week("severity = 1\nforecast = { within = \"3d\" }\nquantile = 0.5\nabove = 1"),
+        &["5:1: error: the criterion has two measures; write two criteria"],
+    );
+    check(
+        "name = \"Bad\"\npromql = \"x\"\n[[rule.criteria]]\nseverity = 1\n\
+         forecast = { within = \"3d\" }\nabove = 1",
+        &["6:12: error: this criterion needs select: a query has no rows"],
+    );
+}
+
+#[test]
 fn problems_of_references_and_duplicates() {
     check(
         "name = \"Bad\"\nformula = \"Good and Other\"",
@@ -168,7 +202,8 @@ fn the_documented_rules_have_no_problems() {
     let criteria = ["count_above", "share_above", "statistic", "text", "text_changes", "absent"];
     let rest =
         ["after", "shape_of", "min_shift", "above", "below", "at_least", "at_most", "equals"];
-    for key in keys.iter().chain(&more).chain(&criteria).chain(&rest) {
+    let forecast = ["forecast", "within", "chance", "oldest_in_flight"];
+    for key in keys.iter().chain(&more).chain(&criteria).chain(&rest).chain(&forecast) {
         assert!(page.contains(&format!("`{key}`")), "{key}");
     }
 }

@@ -101,6 +101,28 @@ fn statistics_of_gauges() {
 }
 
 #[test]
+fn age_of_the_oldest_operation_in_flight_is_that_of_the_newest_row() {
+    let keys = criterion("severity = 2\noldest_in_flight = 30");
+    check(&keys, gauge(&[40.0, 5.0]), 0);
+    check(&keys, gauge(&[5.0, 29.0]), 0);
+    check(&keys, gauge(&[5.0, 30.0]), 2);
+    // The program has ended: nothing is in flight any more.
+    let ended = |node: &mut SimulatedNode| {
+        let end_ns = node.time_ns;
+        node.time_ns = end_ns - 10 * SECOND;
+        node.set(LATENCY, 40.0);
+        node.time_ns = end_ns;
+        node.end(LATENCY);
+    };
+    check(&keys, ended, 0);
+    let mut node = SimulatedNode::new(&slow(&keys));
+    node.record(LATENCY, [40.0]);
+    node.step();
+    let RuleHealth::Err(cause) = node.group.rules()[0].health() else { panic!("no error") };
+    assert!(cause.contains("the stream is no gauge"), "{cause}");
+}
+
+#[test]
 fn a_query_is_compared_by_its_value() {
     let rule = "[[rule]]\nname = \"Busy\"\npromql = \"sum by (instance) (load)\"\n\
                 [[rule.criteria]]\nseverity = 2\nabove = 3\n";
