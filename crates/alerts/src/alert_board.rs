@@ -84,6 +84,10 @@ pub(crate) struct ActiveAlert<'a> {
     pub(crate) labels: &'a LabelSet,
     pub(crate) alert: &'a Alert,
 }
+    /// Number of times that the rules were replaced.
+    pub(crate) rules_version: u64,
+    /// Warnings of rules that select nothing.
+    pub(crate) unmatched: Arc<Vec<RuleProblem>>,
 
 /// Color of the status light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,9 +108,32 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
 
 /// An alert with what selects it.
 struct ListedAlert {
+        ("warnings", unmatched_json(&state)),
     state: AlertState,
     is_unknown: bool,
     is_acknowledged: bool,
+fn is_selected_rule(filter: &AlertFilter, active: ActiveAlert<'_>) -> bool {
+    let ActiveAlert { rule, labels, alert, .. } = active;
+    let severity = alert_severity(alert.severity(), labels.get("severity"));
+    let own = [rule.rule().name.as_str(), &rule.rule().expression];
+    let acknowledgement = alert.acknowledgement.iter().flat_map(|ack| [&ack.by, &ack.note]);
+    let others = alert.annotations.values().chain(acknowledgement).map(String::as_str);
+    let texts: Vec<&str> = own.into_iter().chain(others).collect();
+    filter.accepts(&alert_labels(labels), severity, &texts)
+}
+
+fn is_selected_received(filter: &AlertFilter, alert: &ReceivedAlert) -> bool {
+    let severity = alert.labels.get("severity").map_or("", String::as_str);
+    let acknowledgement = alert.acknowledgement.iter().flat_map(|ack| [&ack.by, &ack.note]);
+    let texts = alert.annotations.values().chain(acknowledgement).map(String::as_str);
+    filter.accepts(&alert.labels, alert_severity(None, severity), &texts.collect::<Vec<_>>())
+}
+
+/// Warnings of rules that select nothing.
+pub(crate) fn unmatched_json(state: &BoardState) -> Json {
+    List(state.unmatched.iter().map(|problem| Text(problem.to_string())).collect())
+}
+
     silenced_by: Vec<String>,
     fields: Vec<(&'static str, Json)>,
 }

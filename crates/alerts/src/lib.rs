@@ -13,10 +13,10 @@
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
-//! of their streams arrived. Others note which series got rows, compute budgets of SLOs, and look
-//! for streams that vanished and what replaced them ([`stream_watcher`]). Rules and states of
-//! alerts are those of the crate `rules`, which has no clock, disk or thread. Times are nanoseconds
-//! since the Unix epoch.
+//! of their streams arrived. Others note which series got rows, compute budgets of SLOs, look for
+//! streams that vanished and what replaced them ([`stream_watcher`]), and for rules that select
+//! nothing ([`unmatched_rules`]). Rules and states of alerts are those of the crate `rules`, which
+//! has no clock, disk or thread. Times are nanoseconds since the Unix epoch.
 #![forbid(unsafe_code)]
 
 mod acknowledgement_api;
@@ -63,3 +63,5 @@ pub use role::AlertsRole;
 pub use rule_loader::rule_promql_options;
 pub use rule_paths::find_rule_files;
 pub use settings::{AlertTables, AlertsTable};
+mod time_parameter;
+mod unmatched_rules;

@@ -120,8 +120,14 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
     for report in &mut reports {
         let rules: Vec<Json> = (report.group.rules().iter().enumerate())
             .filter(|(_, rule)| filter.accepts_rule(rule))
-            .map(|(index, rule)| rule_json(report, index, rule, filter.has_alerts))
+            .map(|(index, rule)| {
+                let mut fields = rule_fields(report, index, rule, filter.has_alerts);
+                let warning = warnings.text(report.group.file(), rule.rule().position);
+                fields.extend(warning.map(|warning| ("warning", Text(warning))));
+                Object(fields)
+            })
             .collect();
+    let warnings = RuleWarnings::new(&state.unmatched);
         // As in Prometheus, a group without matching rules is left out.
         if rules.is_empty() {
             continue;
@@ -168,7 +174,30 @@ fn group_json(report: &GroupReport, rules: Vec<Json>) -> Json {
     ])
 }
 
-fn rule_json(report: &GroupReport, index: usize, rule: &EvaluatedRule, has_alerts: bool) -> Json {
+/// Warnings of rules by place.
+struct RuleWarnings<'a>(BTreeMap<(&'a str, FilePosition), Vec<&'a str>>);
+
+impl<'a> RuleWarnings<'a> {
+    fn new(all: &'a [RuleProblem]) -> RuleWarnings<'a> {
+        let mut by_place: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for problem in all {
+            let place = (problem.file.as_str(), problem.position);
+            by_place.entry(place).or_default().push(&problem.message);
+        }
+        RuleWarnings(by_place)
+    }
+
+    fn text(&self, file: &str, position: FilePosition) -> Option<String> {
+        self.0.get(&(file, position)).map(|texts| texts.join("; "))
+    }
+}
+
+fn rule_fields(
+    report: &GroupReport,
+    index: usize,
+    rule: &EvaluatedRule,
+    has_alerts: bool,
+) -> Vec<(&'static str, Json)> {
     let own = rule.rule();
     let mut fields = Vec::new();
     if let Some(settings) = own.alert_settings() {

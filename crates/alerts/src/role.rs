@@ -33,6 +33,7 @@ use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
 use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::worker_control::{ReloadedRules, WorkerControl};
+use crate::unmatched_rules::UnmatchedRules;
 use crate::{
     acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
     prometheus_api, silence_api, slo_api,
@@ -195,6 +196,7 @@ impl Role for AlertsRole {
         let (service, slos_stopping) = (slos.clone(), slos.clone());
         let (rules_stopping, arrivals_stopping) = (Arc::clone(&control), Arc::clone(&control));
         let watch_stopping = Arc::clone(&watch);
+        let unmatched = UnmatchedRules::new(intake, store, &board, &control, &context.log);
         let started = [
             spawn("alerts", context, move || rules_stopping.is_stopping(), move || worker.run()),
             spawn(
@@ -208,6 +210,12 @@ impl Role for AlertsRole {
         ];
         let mut role =
             AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
+            spawn(
+                "unmatched-rules",
+                context,
+                move || search_stopping.is_stopping(),
+                move || unmatched.run(),
+            ),
         for thread in started {
             match thread {
                 Ok(thread) => role.threads.push(thread),
@@ -468,3 +476,4 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
         ("problems", List(problems)),
     ])
 }
+        ("unmatched", alert_list::unmatched_json(&state)),

@@ -505,6 +505,8 @@ fn empty_group(file: String, name: String) -> EvaluatedGroup {
         name,
         position: FilePosition { line: 1, column: 1 },
         interval_ns: None,
+            state.rules_version += 1;
+            state.unmatched = Arc::default();
         query_offset_ns: None,
         limit: 0,
         rules: Vec::new(),

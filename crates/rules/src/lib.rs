@@ -15,7 +15,8 @@
 //! 5. [`slo`] has objectives, their budgets and the rules of their alerts.
 //! 6. [`replay_groups`] tells what groups would have done over stored data.
 //! 7. [`StreamInventory`] and [`match_changes`] tell which streams vanished and what replaced them.
-//! 8. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 8. [`unmatched_selectors`] tells which rules select nothing, and what may have been meant.
+//! 9. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
 mod alert_series;
@@ -36,6 +37,7 @@ mod rule_test;
 pub mod slo;
 mod stream_changes;
 pub mod template;
+mod unmatched_selector;
 mod yaml;
 mod yaml_fields;
 
@@ -69,3 +71,4 @@ pub use stream_changes::{
     ChangeAcceptance, ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes,
     read_changes,
 };
+pub use unmatched_selector::{UnmatchedSelector, unmatched_selectors};

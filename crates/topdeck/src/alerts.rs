@@ -77,7 +77,7 @@ fn alerts_text(answer: &Value) -> Option<String> {
     };
     let alerts = answer["alerts"].as_array()?;
     if alerts.is_empty() {
-        return Some(format!("{light}\n"));
+        return Some(format!("{light}\n{warnings}"));
     }
     let columns = [
         ("fingerprint", false),
@@ -115,9 +115,11 @@ fn alerts_text(answer: &Value) -> Option<String> {
             escape_control(alert["why"].as_str()?),
         ]);
     }
-    Some(format!("{light}\n{}", table.text(&Terminal::new(false))))
+    Some(format!("{light}\n{}{warnings}", table.text(&Terminal::new(false))))
 }
 
+    let warning = |text: &Value| Some(format!("{}\n", escape_control(text.as_str()?)));
+    let warnings: String = answer["warnings"].as_array()?.iter().filter_map(warning).collect();
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -139,7 +141,11 @@ mod tests {
         for part in ["0cb2f34e1a2b3c4d", state, "Slow{host=\"a\"}", "2.5", "there is no data"] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        let green = serde_json::json!({"light": "green", "light_count": 0, "alerts": []});
+        assert!(text.ends_with("a.toml:1:1: warning: rule \"B\" matches nothing\n"), "{text}");
+        let green = serde_json::json!({
+            "light": "green", "light_count": 0, "alerts": [], "warnings": [],
+        });
         assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));
     }
 }
+            "warnings": ["a.toml:1:1: warning: rule \"B\" matches nothing"],

@@ -45,6 +45,8 @@ export interface RuleRow {
   key: string;
   name: string;
   query: string;
+  /** Warnings of rules whose selectors had no data in the last day. */
+  unmatched?: string[];
   labels: Record<string, string>;
   distribution: NamedThreshold | null;
   isAlerting: boolean;
@@ -79,6 +81,8 @@ export async function fetchRules(signal: AbortSignal): Promise<RuleOverview> {
   interface RulesJson {
     data: { groups: GroupJson[] };
   }
+  /** Rules that match nothing. */
+  unmatched: RuleFileProblem[];
   const [rules, status] = await Promise.all([
     getJson<RulesJson>("/api/v1/rules", { exclude_alerts: "true" }, signal),
     getJson<{ alerts?: RuleStatusJson }>("/v1/status", {}, signal),
@@ -124,6 +128,7 @@ export function toRuleOverview(
 function sortRules(rows: readonly RuleRow[]): RuleRow[] {
   const rank = ({ health, state }: RuleRow) => {
     const at = CONDITIONS.findIndex((condition) => condition === state);
+    unmatched: (status?.unmatched ?? []).map(parseProblem),
     return health === "err" ? -1 : at < 0 ? CONDITIONS.length : at;
   };
   return [...rows].sort((a, b) => rank(a) - rank(b));
@@ -168,8 +173,10 @@ export function withAlerts(rows: readonly RuleRow[], alerts: readonly AlertJson[
 }
 
 /** Whether nothing is known to be wrong: only then is "no alerts" good news. */
-export function areRulesSound({ rows, problems, isEvaluating }: RuleOverview): boolean {
-  return isEvaluating && problems.length === 0 && rows.every(({ health }) => health === "ok");
+export function areRulesSound(overview: RuleOverview): boolean {
+  const { rows, problems, unmatched, isEvaluating } = overview;
+  const isComplete = isEvaluating && problems.length + unmatched.length === 0;
+  return isComplete && rows.every(({ health }) => health === "ok");
 }
 
 /** Settings that read rule files, and a rule file. They are those of `docs/alerts.md`. */

@@ -18,3 +18,4 @@ mod slo;
 mod template_bounds;
 mod template_golden;
 mod traps;
+mod unmatched_selectors;

@@ -14,7 +14,7 @@ use crate::server_client::{RequestParameters, ServerClient};
 /// List the rules of a server with their states
 ///
 /// One line per rule: its state, the number of its pending and firing alerts, its group, and why
-/// its last evaluation failed, if it did.
+/// its last evaluation failed, or that its selectors had no data in the last day.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -52,7 +52,7 @@ fn rules_text(answer: &Value) -> Option<String> {
         return Some("no rules\n".to_owned());
     }
     let columns =
-        [("state", false), ("alerts", true), ("rule", false), ("group", false), ("error", false)];
+        [("state", false), ("alerts", true), ("rule", false), ("group", false), ("problem", false)];
     let mut table = TextTable::new(&columns);
     for group in groups {
         for rule in group["rules"].as_array()? {
@@ -67,7 +67,9 @@ fn rules_text(answer: &Value) -> Option<String> {
                     group["name"].as_str()?,
                     group["file"].as_str()?
                 )),
-                escape_control(rule["lastError"].as_str().unwrap_or("")),
+                escape_control(
+                    rule["lastError"].as_str().or(rule["warning"].as_str()).unwrap_or(""),
+                ),
             ]);
         }
     }
@@ -84,14 +86,15 @@ mod tests {
             "name": "shop", "file": "shop.toml", "rules": [
                 {"type": "alerting", "name": "Slow", "state": "firing", "alerts": [{}, {}],
                  "lastError": "no unit"},
-                {"type": "recording", "name": "a:b"},
+                {"type": "recording", "name": "a:b", "warning": "no data"},
             ],
         }]}});
         let text = rules_text(&answer).expect("a valid response");
         let lines: Vec<Vec<&str>> =
             text.lines().map(|line| line.split_whitespace().collect()).collect();
         assert!(lines.contains(&vec!["firing", "2", "Slow", "shop", "(shop.toml)", "no", "unit"]));
-        assert!(lines.contains(&vec!["recording", "0", "a:b", "shop", "(shop.toml)"]), "{text}");
+        let unmatched = vec!["recording", "0", "a:b", "shop", "(shop.toml)", "no", "data"];
+        assert!(lines.contains(&unmatched), "{text}");
         let none = serde_json::json!({"data": {"groups": []}});
         assert_eq!(rules_text(&none).as_deref(), Some("no rules\n"));
     }

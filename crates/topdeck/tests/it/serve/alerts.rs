@@ -168,6 +168,37 @@ fn a_bad_rule_is_reported_and_the_others_are_evaluated() {
 }
 
 #[test]
+fn a_rule_that_matches_nothing_is_shown_with_the_nearest_name() {
+    let misspelt = "  - alert: Deep\n    expr: deepth > 5\n";
+    let server = start(&with_rules(misspelt));
+    send(&server, 7.5);
+    let warning = |server: &ServerProcess| {
+        alerts(server)["warnings"][0].as_str().unwrap_or_default().to_owned()
+    };
+    let hint = "did you mean the metric \"depth\"?";
+    wait_until("the value is stored", || query(&server, "depth").is_some());
+    // The first search may have been before it.
+    server.reload();
+    wait_until("the nearest name is known", || warning(&server).ends_with(hint));
+    let expected = "rules.yaml:5:5: warning: rule \"Deep\" matches nothing: no data in the last \
+                    day for deepth; ";
+    assert!(warning(&server).contains(expected), "{}", warning(&server));
+    let rules = server.get("/api/v1/rules").json();
+    let rule = &rules["data"]["groups"][0]["rules"][0];
+    assert!(rule["warning"].to_string().contains("matches nothing"), "{rule:#}");
+    let status = server.get("/v1/status").json();
+    assert!(status["alerts"]["unmatched"][0].to_string().contains("deepth"), "{status:#}");
+    let url = format!("http://127.0.0.1:{}", server.port);
+    for command in [&["alerts", "--server", &url][..], &["rules", "list", "--server", &url]] {
+        let run = topdeck(command, b"");
+        assert!(run.stdout.contains(hint), "{command:?}: {}{}", run.stdout, run.stderr);
+    }
+    std::fs::write(server.dir.path("rules.yaml"), with_rules(DEEP)).expect("rules are written");
+    server.reload();
+    wait_until("the rule matches", || warning(&server).is_empty());
+}
+
+#[test]
 fn a_reload_keeps_the_states_of_rules_and_ends_those_of_removed_files() {
     let server = start(&with_rules(DEEP));
     send(&server, 7.5);
