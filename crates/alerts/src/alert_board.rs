@@ -15,6 +15,7 @@ use rules::{
 use tokio::sync::watch;
 
 use crate::alert_selection::alert_labels;
+use crate::alert_history::AlertHistory;
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
@@ -218,7 +219,8 @@ impl AlertBoard {
         received: Arc<ReceivedAlerts>,
         clock: WallClock,
     ) -> AlertBoard {
-        AlertBoard { state: Arc::default(), revision, silences, received, clock }
+        AlertBoard { state: Arc::default(), revision, silences, received, history, clock }
+    history: Arc<AlertHistory>,
     }
 
     /// Current state.
@@ -235,6 +237,7 @@ impl AlertBoard {
 
     /// Silences.
     pub(crate) fn silence_store(&self) -> &SilenceStore {
+        history: Arc<AlertHistory>,
         &self.silences
     }
 
@@ -272,6 +275,16 @@ impl AlertBoard {
     pub(crate) fn changed_since(&self, revision: u64) -> impl Future<Output = ()> + use<> {
         let mut revisions = self.revision.subscribe();
         async move {
+    /// History of alerts.
+    pub(crate) fn history(&self) -> &AlertHistory {
+        &self.history
+    }
+
+    /// History of alerts, for another owner.
+    pub(crate) fn shared_history(&self) -> Arc<AlertHistory> {
+        Arc::clone(&self.history)
+    }
+
             // An error: the role has stopped.
             let _ = revisions.wait_for(|current| *current != revision).await;
         }

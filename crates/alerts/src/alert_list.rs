@@ -10,8 +10,10 @@ use role::json::{integer, number};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 use rules::{Alert, AlertAcknowledgement, AlertSettings, AlertState, Rule, RuleHealth};
 
-use crate::alert_board::{ActiveAlert, AlertBoard, BoardState, StatusLight};
-use crate::alert_notification::condition_text;
+use crate::alert_board::{ActiveAlert, AlertBoard, BoardState};
+use crate::alert_events::light_parts;
+use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
+use crate::alert_notification::{alert_severity, condition_text};
 use crate::alert_selection::{alert_labels, fingerprint};
 use crate::prometheus_api::{label_json, map_json};
 use crate::received_alerts::ReceivedAlert;
@@ -24,12 +26,16 @@ const WAIT_MAX_S: u64 = 60;
 pub(crate) static ALERTS: RouteSpec = RouteSpec {
     name: "alerts",
     path: "/v1/alerts",
-    about: "Pending and firing alerts with their next deadline and the reason of their state.",
+    about: "Pending and firing alerts with their next deadline and the reason of their state; \
+            with Accept: text/event-stream, changes as they happen.",
     parameters: &[
         Parameter::text(
             "state",
             "pending, firing, unknown, acknowledged or silenced; default: all",
         ),
+        TEXT,
+        MATCHER,
+        SEVERITY,
         Parameter::integer("wait", "seconds to wait for a change, at most 60; default: 0"),
         Parameter::integer("since", "revision of the response before; waits for another one"),
     ],
@@ -69,6 +75,7 @@ pub(crate) fn light(state: &BoardState) -> Json {
 pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, RouteError> {
     query.count("wait", 0, WAIT_MAX_S)?;
     query.count("since", 0, u64::MAX)?;
+    let filter = AlertFilter::read(query)?;
     let is_wanted: fn(&ListedAlert) -> bool = match query.get("state") {
         None => |_| true,
         Some("pending") => |alert| alert.state == AlertState::Pending,
@@ -89,14 +96,12 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
     let revision = board.revision();
     let state = board.read();
     let silences = state.silences.active(state.now_ns);
-    let own = state.active_alerts().map(|active| ListedAlert::of_rule(active, &silences));
-    let received = state.firing_received().map(|alert| ListedAlert::received(alert, &silences));
+    let own = state.active_alerts().filter(|active| is_selected_rule(&filter, *active));
+    let own = own.map(|active| ListedAlert::of_rule(active, &silences));
+    let received = state.firing_received().filter(|alert| is_selected_received(&filter, alert));
+    let received = received.map(|alert| ListedAlert::received(alert, &silences));
     let active = own.chain(received).filter(is_wanted);
-    let (color, count) = match state.light() {
-        StatusLight::Green => ("green", 0),
-        StatusLight::Amber(count) => ("amber", count),
-        StatusLight::Red(count) => ("red", count),
-    };
+    let (color, count) = light_parts(state.light());
     Ok(Object(vec![
         ("schema", integer(1)),
         ("revision", integer(revision)),
@@ -253,7 +258,7 @@ fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
 /// Criterion of an own rule that holds, with what it measured.
 fn criterion_json(rule: &Rule, alert: &Alert) -> Json {
     let Some(hit) = &alert.hit else { return Null };
-    Object(vec![
+    let mut fields = vec![
         ("text", Text(condition_text(rule, alert))),
         ("lower", number(hit.value.lower)),
         ("estimate", number(hit.value.estimate)),

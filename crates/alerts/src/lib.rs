@@ -5,6 +5,7 @@
 //! rule files ─► rule_loader ─► rule_worker ─► sample_writer ─► intake
 //!                               │      └────► state_file (alert-states)
 //!                               ├─► submitted_alerts ─► notifier_handle ─► notify: contacts
+//!                               ├─► history_recorder ─► alert_history ─► history_api, alert_events
 //! journal ─► arrival_reader ─► arrival_index ─► rule_worker
 //!                               ▼
 //!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
@@ -21,6 +22,9 @@
 
 mod acknowledgement_api;
 mod alert_board;
+mod alert_events;
+mod alert_filter;
+mod alert_history;
 mod alert_list;
 mod alert_notification;
 mod alert_selection;
@@ -32,6 +36,9 @@ mod arrival_reader;
 mod error;
 mod group_metrics;
 mod json_body;
+mod history_api;
+mod history_entry;
+mod history_recorder;
 mod notifier_handle;
 mod notifier_status;
 mod forecast_text;

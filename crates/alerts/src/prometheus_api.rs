@@ -1,5 +1,7 @@
 //! `/api/v1/rules` and `/api/v1/alerts` in the shape of Prometheus.
 
+use std::collections::BTreeMap;
+
 use query::LabelSet;
 use query::promql::{self, ExprKind, Matcher};
 use role::json::Json::{self, List, Map, Number, Object, Text};
@@ -210,7 +212,8 @@ fn rule_fields(
             ("labels", map_json(&own.labels)),
             ("annotations", map_json(&settings.annotations)),
         ]);
-        if own.own().is_some() {
+        // Clients of Prometheus ignore a field that they do not know.
+        if let Some(condition) = own.own() {
             fields.push(("streams", integer(rule.stream_count() as u64)));
         }
         // Clients of Prometheus ignore a field that they do not know.
@@ -218,7 +221,7 @@ fn rule_fields(
             let NamedThreshold { threshold, selector } = found;
             (
                 "distribution",
-                Object(vec![("threshold", text(threshold)), ("selector", text(selector))]),
+                Object(vec![("threshold", text(&**threshold)), ("selector", text(&**selector))]),
             )
         }));
         if has_alerts {
@@ -247,7 +250,7 @@ fn rule_fields(
         ("lastEvaluation", last_evaluation(report)),
         ("type", text(kind)),
     ]);
-    Object(fields)
+    fields
 }
 
 fn alert_json(labels: &LabelSet, alert: &Alert) -> Json {

@@ -11,14 +11,15 @@ use role::json::Json::{self, Bool, Integer, List, Object, Text};
 use role::json::integer;
 use role::settings::{Document, Problems, SettingsCheck, SettingsCount};
 use role::{
-    BoxError, MetricThreshold, NodeMode, Role, RoleContext, Route, RouteError, RouteQuery,
-    RouteSpec, StatusSection, WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
+    BoxError, MetricThreshold, NodeMode, Role, RoleContext, Route, RouteError, RouteEvents,
+    RouteQuery, RouteSpec, StatusSection, WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
 };
 use rules::slo::Indicator;
 use rules::{AlertState, EvaluatedGroup};
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
+use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::error::AlertsError;
@@ -32,11 +33,10 @@ use crate::silence_store::SilenceStore;
 use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
 use crate::stream_watcher::{StreamWatcher, WatchControl};
-use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::unmatched_rules::UnmatchedRules;
 use crate::{
-    acknowledgement_api, alert_list, alertmanager_api, alertmanager_silences, notifier_status,
-    prometheus_api, silence_api, slo_api,
+    acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
+    history_api, notifier_status, prometheus_api, silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -83,6 +83,7 @@ impl Role for AlertsRole {
     const ROUTES: &'static [&'static RouteSpec] = &[
         &alert_list::ALERTS,
         &alert_list::LIGHT,
+        &history_api::HISTORY,
         &prometheus_api::RULES,
         &prometheus_api::ALERTS,
         &silence_api::SILENCES,
@@ -186,6 +187,7 @@ impl Role for AlertsRole {
             received: board.shared_received(),
             silences: board.shared_silences(),
             arrivals: arrivals.clone(),
+            history: board.shared_history(),
             log: Arc::clone(&context.log),
         };
         slos.set(rules.slos.clone());
@@ -207,9 +209,6 @@ impl Role for AlertsRole {
             ),
             spawn("slos", context, move || slos_stopping.is_stopping(), move || service.run()),
             spawn("changes", context, move || watch_stopping.is_stopping(), move || watcher.run()),
-        ];
-        let mut role =
-            AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
             spawn(
                 "unmatched-rules",
                 context,
@@ -217,6 +216,9 @@ impl Role for AlertsRole {
                 move || unmatched.run(),
             ),
         for thread in started {
+        ];
+        let mut role =
+            AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
             match thread {
                 Ok(thread) => role.threads.push(thread),
                 Err(error) => {
@@ -294,6 +296,7 @@ impl Role for AlertsRole {
         let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
         let (silences, silence) = (board(), board());
         let started_ns = self.board.now_ns();
+        let (events, following, history) = (board(), board(), board());
         let of_state = |spec, answer: fn(&BoardState, &RouteQuery) -> Result<Json, RouteError>| {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
@@ -301,7 +304,12 @@ impl Role for AlertsRole {
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
-                .with_wait(move |query| alert_list::wait(&waiting, query)),
+                .with_wait(move |query| alert_list::wait(&waiting, query))
+                .with_events(RouteEvents::new(
+                    move |query, after| alert_events::events(&events, query, after),
+                    move |revision| following.changed_since(revision),
+                )),
+            Route::new(&history_api::HISTORY, move |query| history_api::history(&history, query)),
             Route::new(&alert_list::LIGHT, move |_| Ok(alert_list::light(&light.read()))),
             Route::new(&prometheus_api::RULES, move |query| {
                 prometheus_api::rules(&rules.read(), query)
@@ -387,11 +395,12 @@ fn open_board(
     let (silences, problem) = SilenceStore::open(Arc::new(OsDisk), &context.data, on_change);
     notifier.set_silences(silences.silences());
     let (received, other) = ReceivedAlerts::open(Arc::new(OsDisk), &context.data, now_ns);
-    for what in problem.into_iter().chain(other) {
+    let (history, third) = AlertHistory::open(Arc::new(OsDisk), &context.data);
+    for what in problem.into_iter().chain(other).chain(third) {
         (context.log)(LogLevel::Error, &what);
         lines.push(what);
     }
-    AlertBoard::new(revision, Arc::new(silences), Arc::new(received), clock)
+    AlertBoard::new(revision, Arc::new(silences), Arc::new(received), Arc::new(history), clock)
 }
 
 /// Notes which series got rows. After an error of the journal rules are evaluated on schedule only,

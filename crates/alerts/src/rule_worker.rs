@@ -5,6 +5,7 @@
 //! Between groups it makes the changes that requests and time demand.
 
 mod acknowledgement;
+mod recording;
 mod settling;
 
 use std::cell::RefCell;
@@ -37,6 +38,7 @@ use crate::submitted_alerts::SubmittedAlerts;
 use crate::submitted_received::SubmittedReceived;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 
+use recording::RecordingState;
 /// Longest wait: the wall clock may be set.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// States that changed only by the time of their last evaluation are stored this often. After a
@@ -83,6 +85,7 @@ pub(crate) struct RuleWorker {
     submitted_version: Option<u64>,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
+    recording: RecordingState,
     active_silences: Vec<String>,
     arrivals: ArrivalIndex,
     /// When rules are evaluated on arrival at the earliest, and when the index of arrivals is built
@@ -104,6 +107,7 @@ pub(crate) struct WorkerParts {
     pub(crate) silences: Arc<SilenceStore>,
     pub(crate) arrivals: ArrivalIndex,
     pub(crate) log: LogFn,
+    pub(crate) history: Arc<AlertHistory>,
 }
 
 impl RuleWorker {
@@ -114,7 +118,7 @@ impl RuleWorker {
         snapshots: Vec<GroupSnapshot>,
     ) -> RuleWorker {
         let WorkerParts { intake, store, states, board, control, notifier, .. } = parts;
-        let WorkerParts { received, silences, arrivals, log, .. } = parts;
+        let WorkerParts { received, silences, history, arrivals, log, .. } = parts;
         let dropped = intake.meter().counter(
             "topdeck_rule_samples_dropped_total",
             "Samples of rules that were not stored",
@@ -124,6 +128,7 @@ impl RuleWorker {
             writer: SampleWriter::new(Arc::clone(&intake)),
             settings: loaded.settings,
             groups: Vec::new(),
+            recording: RecordingState::new(history, intake.meter()),
             retired: Vec::new(),
             saved_at: None,
             save_error: None,
@@ -165,6 +170,7 @@ impl RuleWorker {
         }
         worker.publish_all(loaded.rules.problems().cloned().collect());
         worker.reset_arrivals();
+        worker.learn_states();
         worker
     }
 
@@ -323,6 +329,9 @@ impl RuleWorker {
         if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
             self.save();
         }
+        if has_changed {
+            self.record_group(at);
+        }
         self.submit(at);
         self.write(&group, &result);
         let rule_durations = group
@@ -426,6 +435,7 @@ impl RuleWorker {
         self.reset_arrivals();
         self.save();
         self.submit_all();
+        self.record_all();
     }
 
     /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
@@ -471,9 +481,8 @@ impl RuleWorker {
     fn publish_group(&self, at: usize) {
         let group = self.groups[at].group.clone();
         self.board.update(|state| {
-            let before = &state.groups[at];
-            let (duration, rule_durations) = (before.duration, before.rule_durations.clone());
-            state.groups[at] = Arc::new(GroupReport { group, duration, rule_durations });
+            let before = GroupReport::clone(&state.groups[at]);
+            state.groups[at] = Arc::new(GroupReport { group, ..before });
         });
     }
 

@@ -40,6 +40,7 @@ mod query_admission;
 mod query_service;
 mod request_line;
 mod response_buffers;
+mod role_events;
 mod role_routes;
 mod route;
 mod rule_replay;

@@ -11,8 +11,10 @@ use axum::body::Body;
 use axum::extract::RawPathParams;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{self, MethodRouter};
-use http::{HeaderValue, StatusCode, header};
-use role::{RouteError, RouteFormat, RouteQuery, WriteMethod, WriteRequest};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use role::{
+    RouteError, RouteEvents, RouteFormat, RouteQuery, RouteSpec, WriteMethod, WriteRequest,
+};
 
 use crate::access::Principal;
 use crate::api_error::{ApiError, RETRY_AFTER_BUSY};
@@ -24,6 +26,7 @@ use crate::offered_routes::OfferedRoutes;
 use crate::parameters::Parameters;
 use crate::prometheus::PrometheusError;
 use crate::route::Parameter;
+use crate::role_events::{self, EventClients, accepts_events};
 
 /// Prefix of the paths of Prometheus' API, whose clients read `status` and `errorType`.
 const PROMETHEUS_PATH: &str = "/api/v1/";
@@ -35,9 +38,22 @@ const BODY_BYTES_MAX: usize = 16 << 20;
 /// Handlers of the routes that change nothing.
 pub(crate) fn read_routes(offered: &OfferedRoutes) -> Router<Context> {
     offered.routes.iter().fold(Router::new(), |router, route| {
-        let own = Arc::new(route.clone());
-        let handler = move |context: Context, path: RawPathParams, parameters: Parameters| {
-            answer(Arc::clone(&own), context, path_pairs(&path), parameters)
+        let (own, clients) = (Arc::new(route.clone()), EventClients::default());
+        let handler = move |context: Context,
+                            path: RawPathParams,
+                            headers: HeaderMap,
+                            parameters: Parameters| {
+            let (route, clients) = (Arc::clone(&own), clients.clone());
+            let path = path_pairs(&path);
+            async move {
+                match route.events.clone().filter(|_| accepts_events(&headers)) {
+                    Some(events) => {
+                        follow(route.spec, events, clients, context, path, parameters, headers)
+                            .await
+                    }
+                    None => answer(route, context, path, parameters).await,
+                }
+            }
         };
         router.route(route.spec.path, routing::get(handler))
     })
@@ -84,6 +100,24 @@ async fn answer(
 }
 
 fn route_query(
+async fn follow(
+    spec: &'static RouteSpec,
+    events: RouteEvents,
+    clients: EventClients,
+    context: Context,
+    path: Vec<(String, String)>,
+    parameters: Parameters,
+    headers: HeaderMap,
+) -> Response {
+    let outcome = match route_query(spec.path, spec.parameters, path, parameters) {
+        Ok(query) => {
+            role_events::respond(events, spec.name, clients, context, query, &headers).await
+        }
+        Err(error) => Err(error),
+    };
+    outcome.unwrap_or_else(|error| error_response(spec.path, error))
+}
+
     route_path: &str,
     known: &[Parameter],
     path: Vec<(String, String)>,

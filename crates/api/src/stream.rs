@@ -30,6 +30,7 @@ use crate::api_error::ApiError;
 use crate::context::Context;
 use crate::parameters::Parameters;
 use crate::route::{ApiRoute, Parameter, SELECTOR};
+pub(crate) use body::EventStream;
 
 const STREAM: &[Parameter] = &[SELECTOR.many()];
 

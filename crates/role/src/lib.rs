@@ -10,6 +10,7 @@
 mod role;
 mod roles;
 mod route;
+mod route_events;
 pub mod settings;
 mod write_route;
 
@@ -20,6 +21,7 @@ pub use roles::{ErasedRole, RoleEntry, RoleSettings, RoleTable, RunningRoles};
 pub use route::{
     Parameter, Route, RouteError, RouteFormat, RouteHandler, RouteQuery, RouteSpec, RouteWait,
 };
+pub use route_events::{EventBatch, RouteEvent, RouteEvents};
 pub use write_route::{WriteHandler, WriteMethod, WriteRequest, WriteRoute, WriteRouteSpec};
 
 pub use render::json;

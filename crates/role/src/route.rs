@@ -11,6 +11,7 @@ use std::sync::Arc;
 use crate::json::Json;
 
 /// OpenAPI description of a route.
+use crate::route_events::RouteEvents;
 #[derive(Debug)]
 pub struct RouteSpec {
     /// Value of the label `kind` of the metric `topdeck_query_duration`.
@@ -96,6 +97,8 @@ pub struct Route {
 
 impl Route {
     /// A route with its handler.
+    /// Events, for clients that accept them.
+    pub events: Option<RouteEvents>,
     pub fn new(
         spec: &'static RouteSpec,
         handler: impl Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync + 'static,
@@ -126,6 +129,11 @@ pub enum RouteError {
     Parameter {
         /// Its name.
         name: String,
+
+    /// Adds server-sent events, for clients that accept `text/event-stream`.
+    pub fn with_events(self, events: RouteEvents) -> Route {
+        Route { events: Some(events), ..self }
+    }
         /// Its value.
         found: String,
         /// Description of valid values.

@@ -35,6 +35,7 @@ impl RuleWorker {
         });
         let is_changed = change.map_err(|error| RouteError::Unavailable(error.to_string()))?;
         if is_changed {
+            self.record_received();
             self.submit_received();
         }
         if found.is_empty() {
@@ -81,6 +82,7 @@ impl RuleWorker {
             return Err(RouteError::Unavailable(what));
         }
         for (at, _) in before {
+            self.record_group(at);
             self.publish_group(at);
             self.submit(at);
         }

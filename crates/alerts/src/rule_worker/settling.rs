@@ -15,6 +15,7 @@ impl RuleWorker {
         for at in 0..self.groups.len() {
             if self.groups[at].group.expire_acknowledgements(now_ns) {
                 is_changed = true;
+                self.record_group(at);
                 self.save();
                 self.publish_group(at);
                 self.submit(at);
@@ -27,6 +28,7 @@ impl RuleWorker {
             }
             Err(error) => self.log_received_error(Some(error.to_string())),
         }
+        self.record_received();
         if self.received_saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
             self.save_received();
         }

@@ -16,7 +16,7 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// Events sent to one client.
-pub(super) struct EventStream {
+pub(crate) struct EventStream {
     events: mpsc::Receiver<Arc<str>>,
     queued_bytes: Arc<AtomicUsize>,
     /// The first tick is immediate: the client sees that the stream is open.
@@ -24,7 +24,7 @@ pub(super) struct EventStream {
 }
 
 impl EventStream {
-    pub(super) fn new(events: mpsc::Receiver<Arc<str>>, waiting: Arc<AtomicUsize>) -> EventStream {
+    pub(crate) fn new(events: mpsc::Receiver<Arc<str>>, waiting: Arc<AtomicUsize>) -> EventStream {
         let mut heartbeat = interval(HEARTBEAT);
         heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         EventStream { events, queued_bytes: waiting, heartbeat }

@@ -1,6 +1,7 @@
 //! `topdeck serve` and `topdeck agent`, as processes.
 
 mod alert_actions;
+mod alert_history;
 mod alerts;
 pub(crate) mod client;
 mod command;

@@ -1,0 +1,302 @@
+//! Changes of state for the history: what differs from the states recorded before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use notify::AlertLabels;
+use query::LabelSet;
+use rules::{Alert, AlertAcknowledgement, AlertState, EvaluatedGroup};
+
+use crate::alert_notification::{alert_id, alert_severity, received_alert_id};
+use crate::alert_selection::alert_labels;
+use crate::history_entry::{HistoryEntry, HistoryEvent};
+use crate::received_alerts::ReceivedAlert;
+
+/// File and name of a group.
+type RuleGroupKey = (String, String);
+
+/// States as last recorded.
+#[derive(Debug, Default)]
+pub(crate) struct HistoryRecorder {
+    groups: BTreeMap<RuleGroupKey, BTreeMap<LabelSet, RecordedAlert>>,
+    received: BTreeMap<AlertLabels, RecordedAlert>,
+}
+
+/// An active alert as recorded.
+#[derive(Clone, Debug, PartialEq)]
+struct RecordedAlert {
+    id: String,
+    is_received: bool,
+    name: String,
+    labels: AlertLabels,
+    is_firing: bool,
+    severity: u8,
+    value: Option<f64>,
+    active_ns: i64,
+    fired_ns: Option<i64>,
+    severity_changed_ns: Option<i64>,
+    unknown_since_ns: Option<i64>,
+    acknowledgement: Option<AlertAcknowledgement>,
+}
+
+impl HistoryRecorder {
+    /// Changes of a group since it was last recorded.
+    pub(crate) fn of_group(&mut self, group: &EvaluatedGroup, now_ns: i64) -> Vec<HistoryEntry> {
+        let key = (group.file().to_owned(), group.name().to_owned());
+        let active: BTreeMap<LabelSet, RecordedAlert> = (group.rules().iter())
+            .flat_map(|rule| {
+                let alerts = rule.alerts().alerts();
+                let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
+                active.map(move |(labels, alert)| {
+                    let name = &rule.rule().name;
+                    (labels.clone(), RecordedAlert::of_rule(group, name, labels, alert))
+                })
+            })
+            .collect();
+        let before = self.groups.insert(key, active.clone()).unwrap_or_default();
+        changes(&before, &active, now_ns)
+    }
+
+    /// Ends of the alerts of groups that are gone.
+    pub(crate) fn of_removed<'a>(
+        &mut self,
+        groups: impl Iterator<Item = &'a EvaluatedGroup>,
+        now_ns: i64,
+    ) -> Vec<HistoryEntry> {
+        let known: BTreeSet<RuleGroupKey> =
+            groups.map(|group| (group.file().to_owned(), group.name().to_owned())).collect();
+        let mut entries = Vec::new();
+        self.groups.retain(|key, alerts| {
+            let is_known = known.contains(key);
+            if !is_known {
+                entries.extend(changes(alerts, &BTreeMap::new(), now_ns));
+            }
+            is_known
+        });
+        entries
+    }
+
+    /// Changes of the alerts from outside.
+    pub(crate) fn of_received(
+        &mut self,
+        alerts: &[Arc<ReceivedAlert>],
+        now_ns: i64,
+    ) -> Vec<HistoryEntry> {
+        let firing = alerts.iter().filter(|alert| alert.is_firing);
+        let active: BTreeMap<AlertLabels, RecordedAlert> =
+            firing.map(|alert| (alert.labels.clone(), RecordedAlert::received(alert))).collect();
+        let before = std::mem::replace(&mut self.received, active.clone());
+        changes(&before, &active, now_ns)
+    }
+}
+
+fn changes<K: Ord>(
+    before: &BTreeMap<K, RecordedAlert>,
+    after: &BTreeMap<K, RecordedAlert>,
+    now_ns: i64,
+) -> Vec<HistoryEntry> {
+    // An alert that fired and began anew has another id.
+    let goes_on = |key: &K, alert: &RecordedAlert| {
+        after.get(key).is_some_and(|after| !alert.is_firing || after.id == alert.id)
+    };
+    let ended = before.iter().filter(|(key, alert)| !goes_on(key, alert));
+    let mut entries: Vec<HistoryEntry> = ended.map(|(_, alert)| alert.end(now_ns)).collect();
+    for (key, alert) in after {
+        let before = before.get(key).filter(|before| goes_on(key, before));
+        alert.push_changes(before, now_ns, &mut entries);
+    }
+    entries
+}
+
+impl RecordedAlert {
+    fn of_rule(
+        group: &EvaluatedGroup,
+        name: &str,
+        labels: &LabelSet,
+        alert: &Alert,
+    ) -> RecordedAlert {
+        RecordedAlert {
+            id: alert_id(group, labels, alert),
+            is_received: false,
+            name: name.to_owned(),
+            labels: alert_labels(labels),
+            is_firing: alert.state == AlertState::Firing,
+            severity: alert_severity(alert.severity(), labels.get("severity")),
+            value: Some(alert.value).filter(|value| value.is_finite()),
+            active_ns: alert.active_at_ns,
+            fired_ns: alert.fired_at_ns,
+            severity_changed_ns: alert.severity_changed_at_ns,
+            unknown_since_ns: alert.unknown_since_ns,
+            acknowledgement: alert.acknowledgement.clone(),
+        }
+    }
+
+    fn received(alert: &ReceivedAlert) -> RecordedAlert {
+        let label = |name: &str| alert.labels.get(name).map_or("", String::as_str);
+        RecordedAlert {
+            id: received_alert_id(alert),
+            is_received: true,
+            name: label("alertname").to_owned(),
+            labels: alert.labels.clone(),
+            is_firing: true,
+            severity: alert_severity(None, label("severity")),
+            value: None,
+            active_ns: alert.starts_ns,
+            fired_ns: Some(alert.began_ns),
+            severity_changed_ns: None,
+            unknown_since_ns: None,
+            acknowledgement: alert.acknowledgement.clone(),
+        }
+    }
+
+    fn entry(&self, event: HistoryEvent, time_ns: i64) -> HistoryEntry {
+        HistoryEntry {
+            number: 0,
+            time_ns,
+            event,
+            is_received: self.is_received,
+            alert_id: self.id.clone(),
+            severity: self.severity,
+            value: self.value,
+            since_ns: self.fired_ns.unwrap_or(self.active_ns),
+            until_ns: None,
+            name: self.name.clone(),
+            by: String::new(),
+            note: String::new(),
+            labels: self.labels.clone(),
+        }
+    }
+
+    fn end(&self, now_ns: i64) -> HistoryEntry {
+        let event = if self.is_firing { HistoryEvent::Resolved } else { HistoryEvent::Ended };
+        self.entry(event, now_ns)
+    }
+
+    fn push_changes(
+        &self,
+        before: Option<&RecordedAlert>,
+        now_ns: i64,
+        entries: &mut Vec<HistoryEntry>,
+    ) {
+        match (before, self.is_firing) {
+            (None, false) => entries.push(self.entry(HistoryEvent::Pending, self.active_ns)),
+            (None | Some(RecordedAlert { is_firing: false, .. }), true) => {
+                let fired_ns = self.fired_ns.unwrap_or(now_ns);
+                entries.push(self.entry(HistoryEvent::Firing, fired_ns));
+            }
+            // `for` was raised.
+            (Some(RecordedAlert { is_firing: true, .. }), false) => {
+                entries.push(self.entry(HistoryEvent::Pending, now_ns));
+            }
+            (Some(before), true) if before.severity != self.severity => {
+                let changed_ns = self.severity_changed_ns.unwrap_or(now_ns);
+                entries.push(self.entry(HistoryEvent::Severity, changed_ns));
+            }
+            (Some(_), _) => {}
+        }
+        match (before.and_then(|before| before.unknown_since_ns), self.unknown_since_ns) {
+            (None, Some(since_ns)) => entries.push(self.entry(HistoryEvent::Unknown, since_ns)),
+            (Some(_), None) => entries.push(self.entry(HistoryEvent::Known, now_ns)),
+            _ => {}
+        }
+        let acknowledged = before.and_then(|before| before.acknowledgement.as_ref());
+        match (acknowledged, &self.acknowledgement) {
+            (Some(before), Some(now)) if before == now => {}
+            (_, Some(AlertAcknowledgement { at_ns, until_ns, by, note })) => {
+                // The same person that moves the expiry is no new time.
+                let time_ns = if acknowledged.is_some() { now_ns } else { *at_ns };
+                let (by, note) = (by.clone(), note.clone());
+                let entry = self.entry(HistoryEvent::Acknowledged, time_ns);
+                entries.push(HistoryEntry { until_ns: Some(*until_ns), by, note, ..entry });
+            }
+            (Some(before), None) => {
+                let by = before.by.clone();
+                let entry = self.entry(HistoryEvent::Unacknowledged, now_ns);
+                entries.push(HistoryEntry { by, ..entry });
+            }
+            (None, None) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alert() -> RecordedAlert {
+        RecordedAlert {
+            id: "a".to_owned(),
+            is_received: false,
+            name: "Down".to_owned(),
+            labels: AlertLabels::new(),
+            is_firing: false,
+            severity: 2,
+            value: Some(1.0),
+            active_ns: 10,
+            fired_ns: None,
+            severity_changed_ns: None,
+            unknown_since_ns: None,
+            acknowledgement: None,
+        }
+    }
+
+    fn firing() -> RecordedAlert {
+        RecordedAlert { is_firing: true, fired_ns: Some(20), ..alert() }
+    }
+
+    fn acknowledged(until_ns: i64) -> RecordedAlert {
+        let (by, note) = ("ann".to_owned(), "on it".to_owned());
+        let acknowledgement = AlertAcknowledgement { at_ns: 30, until_ns, by, note };
+        RecordedAlert { acknowledgement: Some(acknowledgement), ..firing() }
+    }
+
+    /// Events with their times, at the time 100.
+    #[track_caller]
+    fn check(
+        before: Option<RecordedAlert>,
+        after: Option<RecordedAlert>,
+        expected: &[(&str, i64)],
+    ) {
+        let map = |alert: Option<RecordedAlert>| -> BTreeMap<u8, RecordedAlert> {
+            alert.map(|alert| (1, alert)).into_iter().collect()
+        };
+        let entries = changes(&map(before), &map(after), 100);
+        let found: Vec<(&str, i64)> =
+            entries.iter().map(|entry| (entry.event.name(), entry.time_ns)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn each_change_of_state_is_an_event() {
+        check(None, Some(alert()), &[("pending", 10)]);
+        check(Some(alert()), Some(alert()), &[]);
+        check(Some(alert()), Some(firing()), &[("firing", 20)]);
+        check(None, Some(firing()), &[("firing", 20)]);
+        check(Some(alert()), None, &[("ended", 100)]);
+        check(Some(firing()), None, &[("resolved", 100)]);
+        check(Some(firing()), Some(alert()), &[("pending", 100)]);
+        let worse = RecordedAlert { severity: 1, severity_changed_ns: Some(90), ..firing() };
+        check(Some(firing()), Some(worse), &[("severity", 90)]);
+        let unknown = RecordedAlert { unknown_since_ns: Some(50), ..firing() };
+        check(Some(firing()), Some(unknown.clone()), &[("unknown", 50)]);
+        check(Some(unknown), Some(firing()), &[("known", 100)]);
+    }
+
+    #[test]
+    fn acknowledgements_are_events() {
+        check(Some(firing()), Some(acknowledged(200)), &[("acknowledged", 30)]);
+        check(Some(acknowledged(200)), Some(acknowledged(200)), &[]);
+        check(Some(acknowledged(200)), Some(acknowledged(300)), &[("acknowledged", 100)]);
+        check(Some(acknowledged(200)), Some(firing()), &[("unacknowledged", 100)]);
+        check(None, Some(acknowledged(200)), &[("firing", 20), ("acknowledged", 30)]);
+    }
+
+    #[test]
+    fn an_alert_that_began_anew_has_ended_before() {
+        let anew = RecordedAlert { id: "b".to_owned(), fired_ns: Some(95), ..firing() };
+        check(Some(firing()), Some(anew.clone()), &[("resolved", 100), ("firing", 95)]);
+        // A restart moves the time since when the condition holds.
+        let moved = RecordedAlert { id: "b".to_owned(), active_ns: 15, ..alert() };
+        check(Some(alert()), Some(moved), &[]);
+    }
+}
