@@ -4,7 +4,8 @@
 //!
 //! The clients are in testdata/clients: a Go module and a Python script with pinned versions. Each
 //! client prints the expected answers (format: testdata/clients/go/main.go). A client is skipped,
-//! with the reason, if its language, the network or Prometheus is missing.
+//! with the reason, if its language, the network or Prometheus is missing. The tests of
+//! examples/alert-bot run with a topdeck of their own.
 
 mod client_tools;
 mod series_expectation;
@@ -38,7 +39,11 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     }
     let tools = ClientTools::provide(log)?;
     let dir = TempDir::new("clients")?;
-    let skipped = tools.missing.clone();
+    let mut skipped = tools.missing.clone();
+    match &tools.python {
+        Some(python) => test_alert_bot(log, python, topdeck)?,
+        None => skipped.push("examples/alert-bot: its packages are not installed".to_owned()),
+    }
     let mut sent = Vec::new();
 
     let mut exporter = tools.go.as_deref().map(ClientExporter::start).transpose()?;
@@ -90,8 +95,27 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
         let (name, reason) = reason.split_once(": ").unwrap_or((&reason, "not installed"));
         SkippedTest { name: name.to_owned(), reason: reason.to_owned() }
     });
-    let (passed, skipped) = (client_count(&sent) as u64, skipped.collect());
+    let bots = u64::from(tools.python.is_some());
+    let (passed, skipped) = (client_count(&sent) as u64 + bots, skipped.collect());
     Ok(PartOutcome::Tests(TestReport { passed, skipped, ..TestReport::default() }))
+}
+
+/// Runs the tests of the example with gpiozero's mock pins and a topdeck.
+fn test_alert_bot(log: &PartLog, python: &Path, topdeck: &Path) -> Result<()> {
+    let (stdout, stderr) = log.outputs()?;
+    log.note("examples/alert-bot: python -m unittest");
+    let status = Command::new(python)
+        .args(["-m", "unittest", "-v", "test_alert_bot"])
+        .current_dir(crate::command_line::root().join("examples/alert-bot"))
+        .env("TOPDECK_BIN", topdeck)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .stdout(stdout)
+        .stderr(stderr)
+        .status()
+        .context("cannot start Python")?;
+    ensure!(status.success(), "the tests of examples/alert-bot failed: {status}");
+    Ok(())
 }
 
 fn client_count(sent: &[SeriesExpectation]) -> usize {
