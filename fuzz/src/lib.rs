@@ -27,6 +27,8 @@ mod oracle;
 mod protocol_checks;
 #[path = "../../crates/query/tests/it/checks.rs"]
 mod query_checks;
+#[path = "../../crates/rules/tests/it/checks.rs"]
+mod rules_checks;
 #[path = "../../crates/shm/tests/it/checks.rs"]
 mod shm_checks;
 #[path = "../../crates/store/tests/it/checks.rs"]
@@ -70,6 +72,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
         .chain(with("load", load_checks()))
         .chain(with("protocol", protocol_checks::CHECKS.to_vec()))
         .chain(with("query", query_checks::CHECKS.into()))
+        .chain(with("rules", rules_checks::CHECKS.into()))
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))
         .chain(with("wire", wire_checks::CHECKS.into()))

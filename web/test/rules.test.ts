@@ -10,6 +10,7 @@ import {
   parseProblem,
   RULE_FILE_EXAMPLE,
   ruleKey,
+  ruleLink,
   SETTINGS_EXAMPLE,
   toRuleOverview,
   withAlerts,
@@ -50,6 +51,29 @@ test("no alerts is good news only if all rules are evaluated without errors", ()
   expect(areRulesSound(overview([rule("a")], { ...STATUS, problems } as never))).toBe(false);
   expect(areRulesSound(overview([rule("a")], { ...STATUS, is_evaluating: false }))).toBe(false);
   expect(areRulesSound(toRuleOverview([], undefined))).toBe(false);
+});
+
+test("rules that match nothing are shown, and are no good news", () => {
+  const unmatched = ['a.yaml:3:1: warning: rule "a" matches nothing: no data for b'];
+  const found = overview([rule("a")], { ...STATUS, unmatched } as never);
+  expect(found.unmatched).toEqual([
+    { place: "a.yaml:3:1", isError: false, message: unmatched[0]!.split("warning: ")[1] },
+  ]);
+  expect(areRulesSound(found)).toBe(false);
+});
+
+test("a rule links to its query in its own language, a formula to nothing", () => {
+  const range = { from: "-1h", to: "now" };
+  const link = (language?: string) => {
+    const { rows } = overview([rule("a", { query: "x", language })]);
+    return ruleLink(rows[0]!, range);
+  };
+  expect(link()).toContain("language=promql");
+  expect(link("promql")).toContain("language=promql");
+  expect(link("caql")).toContain("language=caql");
+  expect(link("selector")).toContain("selector=x");
+  expect(link("selector")).not.toContain("language");
+  expect(link("formula")).toBeNull();
 });
 
 test("an alert is known to be of a rule that fails", () => {

@@ -10,12 +10,13 @@ use journal::WallClock;
 use notify::{ActiveSilences, RoutingTree, SilenceSet};
 use query::LabelSet;
 use rules::{
-    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleProblem,
+    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, NamedThreshold, RuleHealth,
+    RuleProblem,
 };
 use tokio::sync::watch;
 
-use crate::alert_selection::alert_labels;
 use crate::alert_history::AlertHistory;
+use crate::alert_selection::alert_labels;
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
@@ -33,6 +34,24 @@ pub(crate) struct GroupReport {
     pub(crate) duration: Duration,
     /// Duration of the queries of each rule.
     pub(crate) rule_durations: Vec<Duration>,
+    /// Threshold of a distribution that each rule names.
+    pub(crate) thresholds: NamedThresholds,
+}
+
+/// Threshold of a distribution that each rule of a group names, found once.
+#[derive(Clone, Debug)]
+pub(crate) struct NamedThresholds(Arc<Vec<Option<NamedThreshold>>>);
+
+impl NamedThresholds {
+    pub(crate) fn of(group: &EvaluatedGroup) -> NamedThresholds {
+        let of = |rule: &EvaluatedRule| NamedThreshold::of(&rule.rule().expression);
+        NamedThresholds(Arc::new(group.rules().iter().map(of).collect()))
+    }
+
+    /// That of a rule by its position.
+    pub(crate) fn get(&self, index: usize) -> Option<&NamedThreshold> {
+        self.0.get(index)?.as_ref()
+    }
 }
 
 /// Where alerts go.
@@ -65,6 +84,10 @@ pub(crate) struct BoardState {
     /// Groups in the order of the files.
     pub(crate) groups: Vec<Arc<GroupReport>>,
     pub(crate) problems: Vec<RuleProblem>,
+    /// Number of times that the rules were replaced.
+    pub(crate) rules_version: u64,
+    /// Warnings of rules that select nothing.
+    pub(crate) unmatched: Arc<Vec<RuleProblem>>,
     /// Values for groups that do not set them.
     pub(crate) defaults: GroupDefaults,
     /// Whether the node has no store, so that nothing is evaluated.
@@ -85,10 +108,6 @@ pub(crate) struct ActiveAlert<'a> {
     pub(crate) labels: &'a LabelSet,
     pub(crate) alert: &'a Alert,
 }
-    /// Number of times that the rules were replaced.
-    pub(crate) rules_version: u64,
-    /// Warnings of rules that select nothing.
-    pub(crate) unmatched: Arc<Vec<RuleProblem>>,
 
 /// Color of the status light.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,6 +220,7 @@ pub(crate) struct AlertBoard {
     revision: watch::Sender<u64>,
     silences: Arc<SilenceStore>,
     received: Arc<ReceivedAlerts>,
+    history: Arc<AlertHistory>,
     clock: WallClock,
 }
 
@@ -217,10 +237,10 @@ impl AlertBoard {
         revision: watch::Sender<u64>,
         silences: Arc<SilenceStore>,
         received: Arc<ReceivedAlerts>,
+        history: Arc<AlertHistory>,
         clock: WallClock,
     ) -> AlertBoard {
         AlertBoard { state: Arc::default(), revision, silences, received, history, clock }
-    history: Arc<AlertHistory>,
     }
 
     /// Current state.
@@ -237,7 +257,6 @@ impl AlertBoard {
 
     /// Silences.
     pub(crate) fn silence_store(&self) -> &SilenceStore {
-        history: Arc<AlertHistory>,
         &self.silences
     }
 
@@ -254,6 +273,16 @@ impl AlertBoard {
     /// Alerts from outside.
     pub(crate) fn received_alerts(&self) -> &ReceivedAlerts {
         &self.received
+    }
+
+    /// History of alerts.
+    pub(crate) fn history(&self) -> &AlertHistory {
+        &self.history
+    }
+
+    /// History of alerts, for another owner.
+    pub(crate) fn shared_history(&self) -> Arc<AlertHistory> {
+        Arc::clone(&self.history)
     }
 
     /// Changes the state.
@@ -275,16 +304,6 @@ impl AlertBoard {
     pub(crate) fn changed_since(&self, revision: u64) -> impl Future<Output = ()> + use<> {
         let mut revisions = self.revision.subscribe();
         async move {
-    /// History of alerts.
-    pub(crate) fn history(&self) -> &AlertHistory {
-        &self.history
-    }
-
-    /// History of alerts, for another owner.
-    pub(crate) fn shared_history(&self) -> Arc<AlertHistory> {
-        Arc::clone(&self.history)
-    }
-
             // An error: the role has stopped.
             let _ = revisions.wait_for(|current| *current != revision).await;
         }

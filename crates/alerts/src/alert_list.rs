@@ -15,9 +15,9 @@ use crate::alert_events::light_parts;
 use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
 use crate::alert_notification::{alert_severity, condition_text};
 use crate::alert_selection::{alert_labels, fingerprint};
+use crate::forecast_text::forecast_text;
 use crate::prometheus_api::{label_json, map_json};
 use crate::received_alerts::ReceivedAlert;
-use crate::forecast_text::forecast_text;
 
 /// Longest wait of a request.
 const WAIT_MAX_S: u64 = 60;
@@ -108,15 +108,10 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
         ("light", Text(color.to_owned())),
         ("light_count", integer(count as u64)),
         ("alerts", List(active.map(|alert| Object(alert.fields)).collect())),
+        ("warnings", unmatched_json(&state)),
     ]))
 }
 
-/// An alert with what selects it.
-struct ListedAlert {
-        ("warnings", unmatched_json(&state)),
-    state: AlertState,
-    is_unknown: bool,
-    is_acknowledged: bool,
 fn is_selected_rule(filter: &AlertFilter, active: ActiveAlert<'_>) -> bool {
     let ActiveAlert { rule, labels, alert, .. } = active;
     let severity = alert_severity(alert.severity(), labels.get("severity"));
@@ -139,6 +134,11 @@ pub(crate) fn unmatched_json(state: &BoardState) -> Json {
     List(state.unmatched.iter().map(|problem| Text(problem.to_string())).collect())
 }
 
+/// An alert with what selects it.
+struct ListedAlert {
+    state: AlertState,
+    is_unknown: bool,
+    is_acknowledged: bool,
     silenced_by: Vec<String>,
     fields: Vec<(&'static str, Json)>,
 }

@@ -7,7 +7,10 @@ use query::promql::{self, ExprKind, Matcher};
 use role::json::Json::{self, List, Map, Number, Object, Text};
 use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
-use rules::{Alert, AlertState, EvaluatedRule, LabelMap, NamedThreshold, RuleHealth};
+use rules::{
+    Alert, AlertState, EvaluatedRule, FilePosition, LabelMap, NamedThreshold, RuleHealth,
+    RuleProblem,
+};
 
 use crate::alert_board::{BoardState, GroupReport};
 
@@ -119,6 +122,7 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
         found.skip_while(|report| token.is_some_and(|token| token != group_token(report)));
     let mut groups = Vec::new();
     let mut next = None;
+    let warnings = RuleWarnings::new(&state.unmatched);
     for report in &mut reports {
         let rules: Vec<Json> = (report.group.rules().iter().enumerate())
             .filter(|(_, rule)| filter.accepts_rule(rule))
@@ -129,7 +133,6 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
                 Object(fields)
             })
             .collect();
-    let warnings = RuleWarnings::new(&state.unmatched);
         // As in Prometheus, a group without matching rules is left out.
         if rules.is_empty() {
             continue;
@@ -215,9 +218,9 @@ fn rule_fields(
         // Clients of Prometheus ignore a field that they do not know.
         if let Some(condition) = own.own() {
             fields.push(("streams", integer(rule.stream_count() as u64)));
+            fields.push(("language", text(condition.language())));
         }
-        // Clients of Prometheus ignore a field that they do not know.
-        fields.extend(NamedThreshold::of(&own.expression).map(|found| {
+        fields.extend(report.thresholds.get(index).map(|found| {
             let NamedThreshold { threshold, selector } = found;
             (
                 "distribution",

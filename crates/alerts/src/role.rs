@@ -34,6 +34,7 @@ use crate::slo_service::{SloService, SloStatus};
 use crate::state_file::StateFile;
 use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::unmatched_rules::UnmatchedRules;
+use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
     history_api, notifier_status, prometheus_api, silence_api, slo_api,
@@ -82,8 +83,8 @@ impl Role for AlertsRole {
     ];
     const ROUTES: &'static [&'static RouteSpec] = &[
         &alert_list::ALERTS,
-        &alert_list::LIGHT,
         &history_api::HISTORY,
+        &alert_list::LIGHT,
         &prometheus_api::RULES,
         &prometheus_api::ALERTS,
         &silence_api::SILENCES,
@@ -186,8 +187,8 @@ impl Role for AlertsRole {
             notifier: notifier.clone(),
             received: board.shared_received(),
             silences: board.shared_silences(),
-            arrivals: arrivals.clone(),
             history: board.shared_history(),
+            arrivals: arrivals.clone(),
             log: Arc::clone(&context.log),
         };
         slos.set(rules.slos.clone());
@@ -195,10 +196,10 @@ impl Role for AlertsRole {
         let mut worker = RuleWorker::new(parts, loaded, snapshots);
         let mut watcher = StreamWatcher::new(intake, store, &watch, &context.log);
         let arrival_reader = arrival_reader(context, arrivals, &control);
+        let unmatched = UnmatchedRules::new(intake, store, &board, &control, &context.log);
         let (service, slos_stopping) = (slos.clone(), slos.clone());
         let (rules_stopping, arrivals_stopping) = (Arc::clone(&control), Arc::clone(&control));
-        let watch_stopping = Arc::clone(&watch);
-        let unmatched = UnmatchedRules::new(intake, store, &board, &control, &context.log);
+        let (watch_stopping, search_stopping) = (Arc::clone(&watch), Arc::clone(&control));
         let started = [
             spawn("alerts", context, move || rules_stopping.is_stopping(), move || worker.run()),
             spawn(
@@ -215,10 +216,10 @@ impl Role for AlertsRole {
                 move || search_stopping.is_stopping(),
                 move || unmatched.run(),
             ),
-        for thread in started {
         ];
         let mut role =
             AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
+        for thread in started {
             match thread {
                 Ok(thread) => role.threads.push(thread),
                 Err(error) => {
@@ -295,8 +296,8 @@ impl Role for AlertsRole {
         let board = || self.board.clone();
         let (list, waiting, light, rules, alerts) = (board(), board(), board(), board(), board());
         let (silences, silence) = (board(), board());
-        let started_ns = self.board.now_ns();
         let (events, following, history) = (board(), board(), board());
+        let started_ns = self.board.now_ns();
         let of_state = |spec, answer: fn(&BoardState, &RouteQuery) -> Result<Json, RouteError>| {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
@@ -331,7 +332,9 @@ impl Role for AlertsRole {
                 alertmanager_silences::silence(&silence, query)
             }),
             Route::new(&slo_api::SLOS, move |_| Ok(slo_api::slos(&slos.0, &slos.1))),
-            Route::new(&slo_api::SLO, move |query| slo_api::slo(&slo.0, &slo.1, query)),
+            Route::with_context(&slo_api::SLO, move |query, context| {
+                slo_api::slo(&slo.0, &slo.1, query, context)
+            }),
         ]
     }
 
@@ -483,6 +486,6 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
         ("active_silences", integer(state.silences.active(state.now_ns).ids().count() as u64)),
         ("light", Text(state.light().to_string())),
         ("problems", List(problems)),
+        ("unmatched", alert_list::unmatched_json(&state)),
     ])
 }
-        ("unmatched", alert_list::unmatched_json(&state)),

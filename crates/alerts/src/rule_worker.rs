@@ -24,7 +24,8 @@ use rules::{
 };
 use store::Store;
 
-use crate::alert_board::{AlertBoard, GroupReport, RouteContext, state_hash};
+use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
+use crate::alert_history::AlertHistory;
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -37,8 +38,8 @@ use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
 use crate::submitted_received::SubmittedReceived;
 use crate::worker_control::{ReloadedRules, WorkerControl};
-
 use recording::RecordingState;
+
 /// Longest wait: the wall clock may be set.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 /// States that changed only by the time of their last evaluation are stored this often. After a
@@ -57,6 +58,7 @@ struct ScheduledGroup {
     group: EvaluatedGroup,
     next_ns: i64,
     metrics: GroupMetrics,
+    thresholds: NamedThresholds,
 }
 
 /// Evaluates rules.
@@ -83,9 +85,9 @@ pub(crate) struct RuleWorker {
     submitted_received: SubmittedReceived,
     /// Version of the alerts from outside that the notifier knows.
     submitted_version: Option<u64>,
+    recording: RecordingState,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
-    recording: RecordingState,
     active_silences: Vec<String>,
     arrivals: ArrivalIndex,
     /// When rules are evaluated on arrival at the earliest, and when the index of arrivals is built
@@ -105,9 +107,9 @@ pub(crate) struct WorkerParts {
     pub(crate) notifier: NotifierHandle,
     pub(crate) received: Arc<ReceivedAlerts>,
     pub(crate) silences: Arc<SilenceStore>,
+    pub(crate) history: Arc<AlertHistory>,
     pub(crate) arrivals: ArrivalIndex,
     pub(crate) log: LogFn,
-    pub(crate) history: Arc<AlertHistory>,
 }
 
 impl RuleWorker {
@@ -126,9 +128,9 @@ impl RuleWorker {
         );
         let mut worker = RuleWorker {
             writer: SampleWriter::new(Arc::clone(&intake)),
+            recording: RecordingState::new(history, intake.meter()),
             settings: loaded.settings,
             groups: Vec::new(),
-            recording: RecordingState::new(history, intake.meter()),
             retired: Vec::new(),
             saved_at: None,
             save_error: None,
@@ -168,9 +170,9 @@ impl RuleWorker {
             group.restore(snapshot);
             worker.retired.push(group);
         }
+        worker.learn_states();
         worker.publish_all(loaded.rules.problems().cloned().collect());
         worker.reset_arrivals();
-        worker.learn_states();
         worker
     }
 
@@ -201,7 +203,8 @@ impl RuleWorker {
     fn schedule(&mut self, group: EvaluatedGroup) {
         let next_ns = group.slot_before(self.intake.now()).saturating_add(group.interval_ns());
         let metrics = GroupMetrics::new(self.intake.meter(), &group);
-        self.groups.push(ScheduledGroup { group, next_ns, metrics });
+        let thresholds = NamedThresholds::of(&group);
+        self.groups.push(ScheduledGroup { group, next_ns, metrics, thresholds });
     }
 
     /// Whether rules read series is another question with other rules.
@@ -326,11 +329,11 @@ impl RuleWorker {
             Some(rules) => scheduled.metrics.record_arrival(rules.len(), duration),
         }
         scheduled.group = group.clone();
-        if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
-            self.save();
-        }
         if has_changed {
             self.record_group(at);
+        }
+        if has_changed || self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_INTERVAL) {
+            self.save();
         }
         self.submit(at);
         self.write(&group, &result);
@@ -339,7 +342,8 @@ impl RuleWorker {
             .iter()
             .map(|rule| durations.get(&rule.rule().expression).copied().unwrap_or_default())
             .collect();
-        let report = Arc::new(GroupReport { group, duration, rule_durations });
+        let thresholds = self.groups[at].thresholds.clone();
+        let report = Arc::new(GroupReport { group, duration, rule_durations, thresholds });
         self.board.update(|state| state.groups[at] = report);
         if has_changed {
             self.board.count_change();
@@ -431,11 +435,11 @@ impl RuleWorker {
             group.reload(&before);
             self.retired.push(group);
         }
+        self.record_all();
         self.publish_all(reloaded.rules.problems().cloned().collect());
         self.reset_arrivals();
         self.save();
         self.submit_all();
-        self.record_all();
     }
 
     /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
@@ -488,8 +492,12 @@ impl RuleWorker {
 
     fn publish_all(&self, problems: Vec<RuleProblem>) {
         let report = |scheduled: &ScheduledGroup| {
-            let group = scheduled.group.clone();
-            Arc::new(GroupReport { group, duration: Duration::ZERO, rule_durations: Vec::new() })
+            Arc::new(GroupReport {
+                group: scheduled.group.clone(),
+                duration: Duration::ZERO,
+                rule_durations: Vec::new(),
+                thresholds: scheduled.thresholds.clone(),
+            })
         };
         let groups = self.groups.iter().map(report).collect();
         let defaults = self.settings.group_defaults();
@@ -497,6 +505,8 @@ impl RuleWorker {
             state.defaults = defaults;
             state.groups = groups;
             state.problems = problems;
+            state.rules_version += 1;
+            state.unmatched = Arc::default();
             state.routes = Arc::new(RouteContext::new(&self.settings));
         });
         self.board.count_change();
@@ -514,8 +524,6 @@ fn empty_group(file: String, name: String) -> EvaluatedGroup {
         name,
         position: FilePosition { line: 1, column: 1 },
         interval_ns: None,
-            state.rules_version += 1;
-            state.unmatched = Arc::default();
         query_offset_ns: None,
         limit: 0,
         rules: Vec::new(),

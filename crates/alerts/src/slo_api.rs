@@ -2,8 +2,7 @@
 
 use std::cmp::Ordering;
 
-use jiff::Timestamp;
-use jiff::tz::TimeZone;
+use query::QueryContext;
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
@@ -13,6 +12,7 @@ use store::{DAY, HOUR};
 use crate::alert_board::AlertBoard;
 use crate::slo_json::{report_fields, slo_fields};
 use crate::slo_service::{SloService, SloStatus};
+use crate::time_parameter::parse_time;
 
 /// Default length of a course.
 const RANGE_NS: i64 = 30 * DAY;
@@ -73,6 +73,7 @@ pub(crate) fn slo(
     service: &SloService,
     board: &AlertBoard,
     query: &RouteQuery,
+    context: &dyn QueryContext,
 ) -> Result<Json, RouteError> {
     let name = query.get("name").unwrap_or("");
     let found = service.all().into_iter().find(|status| status.slo.name == name);
@@ -95,7 +96,7 @@ pub(crate) fn slo(
         ),
     };
     let slo = status.slo.with(threshold, objective);
-    let report = service.report(&slo, range);
+    let report = service.report(&slo, range, context);
     let alerts = board.read();
     let mut fields = vec![
         ("schema", integer(1)),
@@ -137,28 +138,6 @@ fn range(query: &RouteQuery, now_ns: i64) -> Result<ReportRange, RouteError> {
     Ok(ReportRange { from_ns, to_ns })
 }
 
-/// A time as in other routes.
-fn parse_time(text: &str, now_ns: i64) -> Option<i64> {
-    let text = text.trim();
-    if text == "now" {
-        return Some(now_ns);
-    }
-    if let Some(ago) = text.strip_prefix('-') {
-        return decode::parse_duration(ago).map(|ago| now_ns.saturating_sub(ago));
-    }
-    if let Some(ns) = text.strip_suffix("ns") {
-        return ns.parse().ok();
-    }
-    if let Ok(seconds) = text.parse::<f64>() {
-        return seconds.is_finite().then_some((seconds * 1e9) as i64);
-    }
-    let time = text.parse::<Timestamp>().ok().or_else(|| {
-        let time: jiff::civil::DateTime = text.parse().ok()?;
-        Some(time.to_zoned(TimeZone::UTC).ok()?.timestamp())
-    })?;
-    i64::try_from(time.as_nanosecond()).ok()
-}
-
 fn invalid(name: &str, found: &str, expected: &str) -> RouteError {
     RouteError::Parameter {
         name: name.to_owned(),
@@ -170,19 +149,6 @@ fn invalid(name: &str, found: &str, expected: &str) -> RouteError {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_those_of_other_routes() {
-        let now = 1_794_225_600_000_000_000;
-        let parse = |text: &str| parse_time(text, now);
-        assert_eq!(parse("now"), Some(now));
-        assert_eq!(parse("-1h"), Some(now - HOUR));
-        assert_eq!(parse("1794225600"), Some(now));
-        assert_eq!(parse("1794225600000000000ns"), Some(now));
-        assert_eq!(parse("2026-11-09T12:00:00Z"), parse("2026-11-09T13:00:00+01:00"));
-        assert!(parse("2026-11-09").is_some());
-        assert_eq!(parse("yesterday"), None);
-    }
 
     #[test]
     fn course_has_an_hour_to_400_days() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use intake::{Intake, Meter, MetricSnapshot, SnapshotValue};
 use journal::WallClock;
-use query::{Settings, StoreSource};
+use query::{QueryContext, Settings, StoreSource};
 use rules::slo::{EventReader, ReportRange, Slo, SloError, SloReport, SloSummary};
 use store::Store;
 
@@ -116,7 +116,7 @@ impl SloService {
 
     fn compute(&self, slo: &Arc<Slo>) {
         let now_ns = (self.clock)();
-        let result = self.read(|reader| reader.summary(slo, now_ns));
+        let result = self.read(&|| false, |reader| reader.summary(slo, now_ns));
         // Cancelled reads say nothing about the data.
         let mut state = self.lock();
         if state.is_stopping {
@@ -130,22 +130,28 @@ impl SloService {
     }
 
     /// Budget of an SLO with its course.
-    pub(crate) fn report(&self, slo: &Slo, range: ReportRange) -> Result<SloReport, SloError> {
-        self.read(|reader| reader.report(slo, range))
+    pub(crate) fn report(
+        &self,
+        slo: &Slo,
+        range: ReportRange,
+        context: &dyn QueryContext,
+    ) -> Result<SloReport, SloError> {
+        self.read(context, |reader| reader.report(slo, range))
     }
 
     fn read<T>(
         &self,
+        request: &dyn QueryContext,
         work: impl FnOnce(&EventReader<'_>) -> Result<T, SloError>,
     ) -> Result<T, SloError> {
         let failed = |cause: String| SloError::Query { selector: "the store".to_owned(), cause };
         let store = self.store.as_ref();
         let store = store.ok_or_else(|| failed("an agent stores no data".to_owned()))?;
         let view = store.view().map_err(|error| failed(error.to_string()))?;
-        let is_cancelled = || self.is_stopping();
-        let source = StoreSource::new(&view).with_context(&is_cancelled);
+        let context = ServiceContext { service: self, request };
+        let source = StoreSource::new(&view).with_context(&context);
         let settings = Settings::default();
-        work(&EventReader { source: &source, settings: &settings, context: &is_cancelled })
+        work(&EventReader { source: &source, settings: &settings, context: &context })
     }
 
     fn register_metrics(&self, meter: &Meter) {
@@ -160,6 +166,26 @@ impl SloService {
 
     fn lock(&self) -> MutexGuard<'_, ServiceState> {
         self.state.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Context of a request, which ends with the service, too.
+struct ServiceContext<'a> {
+    service: &'a SloService,
+    request: &'a dyn QueryContext,
+}
+
+impl QueryContext for ServiceContext<'_> {
+    fn is_cancelled(&self) -> bool {
+        self.service.is_stopping() || self.request.is_cancelled()
+    }
+
+    fn reserve_memory(&self, bytes: u64) -> query::Result<()> {
+        self.request.reserve_memory(bytes)
+    }
+
+    fn release_memory(&self, bytes: u64) {
+        self.request.release_memory(bytes);
     }
 }
 

@@ -17,6 +17,7 @@ use role::{
 };
 
 use crate::access::Principal;
+use crate::active_query::ActiveQuery;
 use crate::api_error::{ApiError, RETRY_AFTER_BUSY};
 use crate::blocking::blocking;
 use crate::bounded_buffer::JsonBody;
@@ -25,8 +26,8 @@ use crate::json::Json;
 use crate::offered_routes::OfferedRoutes;
 use crate::parameters::Parameters;
 use crate::prometheus::PrometheusError;
-use crate::route::Parameter;
 use crate::role_events::{self, EventClients, accepts_events};
+use crate::route::Parameter;
 
 /// Prefix of the paths of Prometheus' API, whose clients read `status` and `errorType`.
 const PROMETHEUS_PATH: &str = "/api/v1/";
@@ -99,7 +100,6 @@ async fn answer(
     outcome.unwrap_or_else(|error| error_response(spec.path, error))
 }
 
-fn route_query(
 async fn follow(
     spec: &'static RouteSpec,
     events: RouteEvents,
@@ -118,6 +118,7 @@ async fn follow(
     outcome.unwrap_or_else(|error| error_response(spec.path, error))
 }
 
+fn route_query(
     route_path: &str,
     known: &[Parameter],
     path: Vec<(String, String)>,
@@ -173,8 +174,8 @@ async fn run(
         }
     }
     let (name, queries) = (route.spec.name, Arc::clone(&context.queries));
-    let work = move |_: &_| {
-        let json = (route.handler)(&query)?;
+    let work = move |active: &ActiveQuery| {
+        let json = (route.handler)(&query, active)?;
         match (route.spec.format, json) {
             (RouteFormat::Text, Json::Text(line)) => {
                 let kind = HeaderValue::from_static("text/plain");

@@ -23,6 +23,7 @@ use store::ReadView;
 
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
+use crate::blocking::blocking;
 use crate::bounded_buffer::JsonBody;
 use crate::context::Context;
 use crate::json::Json::{self, Bool, Null, Object};
@@ -197,9 +198,13 @@ async fn replay(context: Context, request: Request) -> Result<JsonBody, ApiError
     })?;
     let text = String::from_utf8(body.into())
         .map_err(|_| ApiError::BadRequest("the rule file is not UTF-8".to_owned()))?;
-    let now = context.intake.now();
-    let defaults = node_defaults(&context);
-    let request = ReplayRequest::parse(&parameters, &text, defaults, now)?;
+    let (supervisor, shared) = (context.intake.supervisor().clone(), context.clone());
+    // A large file takes a while.
+    let parse = move || {
+        let (defaults, now) = (node_defaults(&shared), shared.intake.now());
+        ReplayRequest::parse(&parameters, &text, defaults, now)
+    };
+    let request = blocking(&supervisor, parse).await.map_err(ApiError::Internal)??;
     let permit = context.queries.replay_lane.enter()?;
     let queries = Arc::clone(&context.queries);
     let work = move |view: &ReadView, active: &ActiveQuery| {

@@ -8,10 +8,12 @@ use std::pin::Pin;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use query::QueryContext;
+
 use crate::json::Json;
+use crate::route_events::RouteEvents;
 
 /// OpenAPI description of a route.
-use crate::route_events::RouteEvents;
 #[derive(Debug)]
 pub struct RouteSpec {
     /// Value of the label `kind` of the metric `topdeck_query_duration`.
@@ -77,8 +79,10 @@ impl Parameter {
     }
 }
 
-/// Handles a request, on a thread that may block.
-pub type RouteHandler = Arc<dyn Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync>;
+/// Handles a request, on a thread that may block. The context tells when the client has gone, and
+/// accounts memory.
+pub type RouteHandler =
+    Arc<dyn Fn(&RouteQuery, &dyn QueryContext) -> Result<Json, RouteError> + Send + Sync>;
 
 /// Waits for a change before the handler runs, without occupying a thread.
 pub type RouteWait =
@@ -93,17 +97,28 @@ pub struct Route {
     pub handler: RouteHandler,
     /// What a request waits for, if it does.
     pub wait: Option<RouteWait>,
+    /// Events, for clients that accept them.
+    pub events: Option<RouteEvents>,
 }
 
 impl Route {
     /// A route with its handler.
-    /// Events, for clients that accept them.
-    pub events: Option<RouteEvents>,
     pub fn new(
         spec: &'static RouteSpec,
         handler: impl Fn(&RouteQuery) -> Result<Json, RouteError> + Send + Sync + 'static,
     ) -> Route {
-        Route { spec, handler: Arc::new(handler), wait: None }
+        Route::with_context(spec, move |query, _| handler(query))
+    }
+
+    /// A route whose handler reads much.
+    pub fn with_context(
+        spec: &'static RouteSpec,
+        handler: impl Fn(&RouteQuery, &dyn QueryContext) -> Result<Json, RouteError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Route {
+        Route { spec, handler: Arc::new(handler), wait: None, events: None }
     }
 
     /// Adds a wait before the handler (long poll). It ends early when the server stops. Invalid
@@ -113,6 +128,11 @@ impl Route {
         wait: impl Fn(&RouteQuery) -> F + Send + Sync + 'static,
     ) -> Route {
         Route { wait: Some(Arc::new(move |query| Box::pin(wait(query)))), ..self }
+    }
+
+    /// Adds server-sent events, for clients that accept `text/event-stream`.
+    pub fn with_events(self, events: RouteEvents) -> Route {
+        Route { events: Some(events), ..self }
     }
 }
 
@@ -129,11 +149,6 @@ pub enum RouteError {
     Parameter {
         /// Its name.
         name: String,
-
-    /// Adds server-sent events, for clients that accept `text/event-stream`.
-    pub fn with_events(self, events: RouteEvents) -> Route {
-        Route { events: Some(events), ..self }
-    }
         /// Its value.
         found: String,
         /// Description of valid values.

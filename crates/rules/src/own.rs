@@ -64,6 +64,16 @@ impl OwnCondition {
         }
     }
 
+    /// What its expression is: `selector`, `promql`, `caql` or `formula`.
+    pub fn language(&self) -> &'static str {
+        match &self.source {
+            RuleSource::Selector(_) => "selector",
+            RuleSource::Query(Language::PromQl) => "promql",
+            RuleSource::Query(Language::Caql) => "caql",
+            RuleSource::Formula(_) => "formula",
+        }
+    }
+
     /// Whether it reads series of a selector, so that it can be evaluated when rows arrive.
     pub fn has_selector(&self) -> bool {
         self.selector().is_some()
@@ -72,6 +82,17 @@ impl OwnCondition {
     /// A criterion in words, such as `p99 above 250ms within 5min`.
     pub fn criterion_text(&self, index: usize) -> String {
         self.criteria.get(index).map_or_else(String::new, |criterion| criterion.text.clone())
+    }
+
+    /// What a forecast tells the time of: `full` if a gauge rises to a bound, `used up` if it falls
+    /// to one. The value of such a criterion is the time until then, in seconds: p10, p50 and p90
+    /// of the outcomes.
+    pub fn forecast_event(&self, index: usize) -> Option<&'static str> {
+        match &self.criteria.get(index)?.measure {
+            Measure::Forecast(forecast) if forecast.is_rise() => Some("full"),
+            Measure::Forecast(_) => Some("used up"),
+            _ => None,
+        }
     }
 
     /// Rule that holds this one while it fires at severity 1.
@@ -84,17 +105,6 @@ impl OwnCondition {
         let mut names = Vec::new();
         if let RuleSource::Formula(formula) = &self.source {
             formula.each_name(&mut |name| names.push(name));
-    /// What a forecast tells the time of: `full` if a gauge rises to a bound, `used up` if it falls
-    /// to one. The value of such a criterion is the time until then, in seconds: p10, p50 and p90
-    /// of the outcomes.
-    pub fn forecast_event(&self, index: usize) -> Option<&'static str> {
-        match &self.criteria.get(index)?.measure {
-            Measure::Forecast(forecast) if forecast.is_rise() => Some("full"),
-            Measure::Forecast(_) => Some("used up"),
-            _ => None,
-        }
-    }
-
         }
         names
     }

@@ -118,6 +118,8 @@ fn alerts_text(answer: &Value) -> Option<String> {
         "green" => "green".to_owned(),
         color => format!("{color} {}", answer["light_count"].as_u64()?),
     };
+    let warning = |text: &Value| Some(format!("{}\n", escape_control(text.as_str()?)));
+    let warnings: String = answer["warnings"].as_array()?.iter().filter_map(warning).collect();
     let alerts = answer["alerts"].as_array()?;
     if alerts.is_empty() {
         return Some(format!("{light}\n{warnings}"));
@@ -161,8 +163,6 @@ fn alerts_text(answer: &Value) -> Option<String> {
     Some(format!("{light}\n{}{warnings}", table.text(&Terminal::new(false))))
 }
 
-    let warning = |text: &Value| Some(format!("{}\n", escape_control(text.as_str()?)));
-    let warnings: String = answer["warnings"].as_array()?.iter().filter_map(warning).collect();
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,6 +177,7 @@ mod tests {
                 "fingerprint": "0cb2f34e1a2b3c4d", "silenced_by": ["a"],
                 "acknowledgement": {"by": "ann"},
             }],
+            "warnings": ["a.toml:1:1: warning: rule \"B\" matches nothing"],
         });
         let text = alerts_text(&answer).expect("a valid response");
         assert!(text.starts_with("red 1\n"), "{text}");
@@ -191,4 +192,3 @@ mod tests {
         assert_eq!(alerts_text(&green).as_deref(), Some("green\n"));
     }
 }
-            "warnings": ["a.toml:1:1: warning: rule \"B\" matches nothing"],

@@ -2,12 +2,17 @@
 
 import { getJson } from "./api";
 import { conditionOf, CONDITIONS, sortAlerts, type AlertJson } from "./alerts";
+import { write } from "./link";
+import type * as time from "./time";
 
 /** A threshold as written, and a selector in PromQL. */
 export interface NamedThreshold {
   threshold: string;
   selector: string;
 }
+
+/** What the query of a rule is. */
+type RuleLanguage = "promql" | "caql" | "selector" | "formula";
 
 interface RuleJson {
   type: "alerting" | "recording";
@@ -16,6 +21,8 @@ interface RuleJson {
   labels?: Record<string, string>;
   /** Threshold that the query names, and the distribution that it is of. */
   distribution?: NamedThreshold;
+  /** Of own rules: what the query is. */
+  language?: RuleLanguage;
   /** Of alerting rules: that of the most severe alert. */
   state?: "inactive" | "pending" | "firing";
   health: "ok" | "err" | "unknown";
@@ -38,6 +45,8 @@ interface RuleStatusJson {
   is_evaluating: boolean;
   missed_iterations: number;
   problems: string[];
+  /** Warnings of rules whose selectors had no data in the last day. */
+  unmatched?: string[];
 }
 
 /** A rule with its place and its last evaluation. */
@@ -45,10 +54,9 @@ export interface RuleRow {
   key: string;
   name: string;
   query: string;
-  /** Warnings of rules whose selectors had no data in the last day. */
-  unmatched?: string[];
   labels: Record<string, string>;
   distribution: NamedThreshold | null;
+  language: RuleLanguage;
   isAlerting: boolean;
   state: string;
   health: "ok" | "err" | "unknown";
@@ -73,6 +81,8 @@ export interface RuleFileProblem {
 export interface RuleOverview {
   rows: RuleRow[];
   problems: RuleFileProblem[];
+  /** Rules that match nothing. */
+  unmatched: RuleFileProblem[];
   isEvaluating: boolean;
   missedIterations: number;
 }
@@ -81,8 +91,6 @@ export async function fetchRules(signal: AbortSignal): Promise<RuleOverview> {
   interface RulesJson {
     data: { groups: GroupJson[] };
   }
-  /** Rules that match nothing. */
-  unmatched: RuleFileProblem[];
   const [rules, status] = await Promise.all([
     getJson<RulesJson>("/api/v1/rules", { exclude_alerts: "true" }, signal),
     getJson<{ alerts?: RuleStatusJson }>("/v1/status", {}, signal),
@@ -103,6 +111,7 @@ export function toRuleOverview(
         query: rule.query,
         labels: rule.labels ?? {},
         distribution: rule.distribution ?? null,
+        language: rule.language ?? "promql",
         isAlerting: rule.type === "alerting",
         state: rule.state ?? "",
         health: rule.health,
@@ -119,16 +128,23 @@ export function toRuleOverview(
   return {
     rows: sortRules(rows),
     problems: (status?.problems ?? []).map(parseProblem),
+    unmatched: (status?.unmatched ?? []).map(parseProblem),
     isEvaluating: status?.is_evaluating ?? false,
     missedIterations: status?.missed_iterations ?? 0,
   };
+}
+
+/** The query of a rule in Explore; null for a formula, which reads the states of other rules. */
+export function ruleLink({ query, language }: RuleRow, range: time.TimeRange): string | null {
+  if (language === "formula") return null;
+  const settings = language === "selector" ? { selector: query } : { language, query };
+  return write({ view: "explore", settings: { ...settings, ...range } });
 }
 
 /** Failing rules first, then those with alerts; the others in the order of the files. */
 function sortRules(rows: readonly RuleRow[]): RuleRow[] {
   const rank = ({ health, state }: RuleRow) => {
     const at = CONDITIONS.findIndex((condition) => condition === state);
-    unmatched: (status?.unmatched ?? []).map(parseProblem),
     return health === "err" ? -1 : at < 0 ? CONDITIONS.length : at;
   };
   return [...rows].sort((a, b) => rank(a) - rank(b));

@@ -23,6 +23,9 @@ const MONTHS: [&str; 12] = [
     "december",
 ];
 
+/// Days of the longest month.
+const DAYS_MAX: i8 = 31;
+
 /// Time of day in minutes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
@@ -62,20 +65,28 @@ impl TryFrom<String> for WeekdayRange {
 /// Range of days of the month; negative ones count from the end.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct MonthDayRange(pub(super) RangeInclusive<i8>);
+pub(super) struct MonthDayRange {
+    pub(super) start: i8,
+    pub(super) end: i8,
+}
 
 impl TryFrom<String> for MonthDayRange {
     type Error = String;
 
     fn try_from(text: String) -> Result<MonthDayRange, String> {
-        let expected = "a day from 1 to 31 or -31 to -1, or a range such as \"1:5\" or \"-3:-1\"";
+        let expected =
+            "a day from 1 to 31 or -31 to -1, or a range such as \"1:5\", \"15:-1\" or \"-3:-1\"";
         let day = |text: &str| {
             text.parse::<i8>().ok().filter(|day| (1..=31).contains(&day.unsigned_abs()))
         };
-        let days = range(&text, expected, day)?;
-        match *days.start() < 0 && *days.end() > 0 {
-            true => Err(format!("{text:?}: expected {expected}")),
-            false => Ok(MonthDayRange(days)),
+        let (start, end) = pair(&text, expected, day)?;
+        // Of the longest month. As in Alertmanager, a range that begins before the end of a month
+        // does not end after a start.
+        let from_start = |day: i8| if day < 0 { DAYS_MAX + day + 1 } else { day };
+        let is_ordered = from_start(start) <= from_start(end) && !(start < 0 && end > 0);
+        match is_ordered {
+            true => Ok(MonthDayRange { start, end }),
+            false => Err(format!("{text:?}: expected {expected}")),
         }
     }
 }
@@ -141,11 +152,23 @@ fn range<T: PartialOrd + Copy>(
     expected: &str,
     parse: impl Fn(&str) -> Option<T>,
 ) -> Result<RangeInclusive<T>, String> {
+    let (start, end) = pair(text, expected, parse)?;
+    match start <= end {
+        true => Ok(start..=end),
+        false => Err(format!("{:?}: expected {expected}", text.trim())),
+    }
+}
+
+/// Both ends of a range, which are the same of a single one.
+fn pair<T: Copy>(
+    text: &str,
+    expected: &str,
+    parse: impl Fn(&str) -> Option<T>,
+) -> Result<(T, T), String> {
     let text = text.trim();
     let (start, end) = text.split_once(':').unwrap_or((text, text));
     let parsed = parse(start.trim()).zip(parse(end.trim()));
-    let parsed = parsed.filter(|(start, end)| start <= end);
-    parsed.map(|(start, end)| start..=end).ok_or_else(|| format!("{text:?}: expected {expected}"))
+    parsed.ok_or_else(|| format!("{text:?}: expected {expected}"))
 }
 
 fn position(names: &[&str], name: &str) -> Option<i8> {
@@ -163,7 +186,10 @@ mod tests {
         assert_eq!(DayMinute::try_from(own("24:00")).unwrap().0, 1440);
         assert_eq!(DayMinute::try_from(own("09:05")).unwrap().0, 545);
         assert_eq!(WeekdayRange::try_from(own("Monday:friday")).unwrap().0, 1..=5);
-        assert_eq!(MonthDayRange::try_from(own("-3:-1")).unwrap().0, -3..=-1);
+        for (text, start, end) in [("-3:-1", -3, -1), ("15:-1", 15, -1), ("1:-31", 1, -31)] {
+            let range = MonthDayRange::try_from(own(text)).unwrap();
+            assert_eq!((range.start, range.end), (start, end), "{text}");
+        }
         assert_eq!(MonthRange::try_from(own("june:8")).unwrap().0, 6..=8);
         assert_eq!(YearRange::try_from(own("2026")).unwrap().0, 2026..=2026);
         for text in ["24:01", "9:00", "09:60", "+9:00", "nine"] {
@@ -172,7 +198,7 @@ mod tests {
         for text in ["friday:monday", "mon", ""] {
             assert!(WeekdayRange::try_from(own(text)).is_err(), "{text}");
         }
-        for text in ["0", "32", "-1:1", "5:1", "1:40"] {
+        for text in ["0", "32", "-1:1", "5:1", "1:40", "16:-20"] {
             assert!(MonthDayRange::try_from(own(text)).is_err(), "{text}");
         }
     }

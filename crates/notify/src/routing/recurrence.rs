@@ -9,8 +9,6 @@
 //! Times of day are local: an hour that a change of the clocks skips does not recur on that day,
 //! and one that it repeats recurs twice.
 
-use std::ops::RangeInclusive;
-
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -78,7 +76,7 @@ impl Recurrence {
             interval.times.push((start, end));
         }
         interval.weekdays = ranges(fields.weekdays, |range| range.0);
-        interval.days_of_month = ranges(fields.days_of_month, |range| range.0);
+        interval.days_of_month = ranges(fields.days_of_month, |range| (range.start, range.end));
         interval.months = ranges(fields.months, |range| range.0);
         interval.years = ranges(fields.years, |range| range.0);
         Ok(Recurrence { value, interval })
@@ -95,7 +93,7 @@ impl Recurrence {
     }
 }
 
-fn ranges<T, N>(ranges: Vec<T>, range: impl Fn(T) -> RangeInclusive<N>) -> Vec<RangeInclusive<N>> {
+fn ranges<T, R>(ranges: Vec<T>, range: impl Fn(T) -> R) -> Vec<R> {
     ranges.into_iter().map(range).collect()
 }
 

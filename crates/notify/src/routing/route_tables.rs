@@ -4,7 +4,6 @@
 //! there.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::RangeInclusive;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -205,13 +204,13 @@ impl TimeRangeTable {
             interval.times.push((start, end));
         }
         interval.weekdays = ranges(self.weekdays, |range| range.0);
-        interval.days_of_month = ranges(self.days_of_month, |range| range.0);
+        interval.days_of_month = ranges(self.days_of_month, |range| (range.start, range.end));
         interval.months = ranges(self.months, |range| range.0);
         interval.years = ranges(self.years, |range| range.0);
         interval
     }
 }
 
-fn ranges<T, N>(ranges: Vec<T>, range: impl Fn(T) -> RangeInclusive<N>) -> Vec<RangeInclusive<N>> {
+fn ranges<T, R>(ranges: Vec<T>, range: impl Fn(T) -> R) -> Vec<R> {
     ranges.into_iter().map(range).collect()
 }

@@ -12,8 +12,8 @@ pub struct TimeInterval {
     pub times: Vec<(u32, u32)>,
     /// Weekdays; 0 is Sunday.
     pub weekdays: Vec<RangeInclusive<i8>>,
-    /// Days of the month; -1 is the last day.
-    pub days_of_month: Vec<RangeInclusive<i8>>,
+    /// First and last day of the month; -1 is the last day of the month.
+    pub days_of_month: Vec<(i8, i8)>,
     /// Months; 1 is January.
     pub months: Vec<RangeInclusive<i8>>,
     /// Years.
@@ -53,9 +53,8 @@ impl TimeInterval {
         let minute = (i32::from(at.hour()) * 60 + i32::from(at.minute())).unsigned_abs();
         let (day, days) = (at.day(), at.days_in_month());
         let from_start = |day: i8| if day < 0 { days + day + 1 } else { day };
-        let is_day = |range: &RangeInclusive<i8>| {
-            (from_start(*range.start())..=from_start(*range.end())).contains(&day)
-        };
+        let is_day =
+            |&(first, last): &(i8, i8)| (from_start(first)..=from_start(last)).contains(&day);
         let weekday = at.weekday().to_sunday_zero_offset();
         let any_or_none = |is_empty: bool, is_inside: bool| is_empty || is_inside;
         any_or_none(
@@ -103,7 +102,7 @@ mod tests {
     #[test]
     fn the_last_days_of_a_month_depend_on_its_length() {
         let mut days = TimeInterval::new("UTC").unwrap();
-        days.days_of_month.push(-2..=-1);
+        days.days_of_month.push((-2, -1));
         check(&days, "2026-02-27T00:00:00Z", true);
         check(&days, "2026-02-26T23:59:59Z", false);
         check(&days, "2024-02-27T00:00:00Z", false);
@@ -112,6 +111,19 @@ mod tests {
         check(&days, "2026-02-27T00:00:00Z", false);
         check(&days, "2026-03-31T00:00:00Z", true);
         check(&days, "2028-03-31T00:00:00Z", false);
+    }
+
+    #[test]
+    fn days_from_the_middle_to_the_end_of_a_month() {
+        let mut days = TimeInterval::new("UTC").unwrap();
+        days.days_of_month.push((15, -1));
+        check(&days, "2026-02-14T23:59:59Z", false);
+        check(&days, "2026-02-15T00:00:00Z", true);
+        check(&days, "2026-02-28T23:59:59Z", true);
+        // Of a month that is shorter, no day.
+        days.days_of_month = vec![(31, -1)];
+        check(&days, "2026-04-30T12:00:00Z", false);
+        check(&days, "2026-05-31T12:00:00Z", true);
     }
 
     #[test]

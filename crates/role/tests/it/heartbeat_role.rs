@@ -59,7 +59,7 @@ async fn it_beats_until_it_is_stopped() {
         }
     };
     tokio::time::timeout(TIMEOUT, beats).await.expect("it beats");
-    assert_ne!((route.handler)(&RouteQuery::default()), Ok(integer(0)));
+    assert_ne!((route.handler)(&RouteQuery::default(), &|| false), Ok(integer(0)));
     let measured = context.intake.meter().snapshot();
     assert!(measured.iter().any(|one| one.name == "topdeck_heartbeat_beats_total"));
     assert_eq!(roles.reload(&settings, &context).await.unwrap(), [""; 0]);

@@ -254,7 +254,8 @@ impl EventReader<'_> {
     fn course(&self, slo: &Slo, range: ReportRange) -> Result<SlotCourse, SloError> {
         let start = slo.period.until(range.from_ns).start.min(range.from_ns);
         let step = slot_length(&slo.period, range.to_ns.saturating_sub(start));
-        let start = start - start.rem_euclid(step);
+        let phase = slot_phase(&slo.period, range.from_ns).rem_euclid(step.min(HOUR));
+        let start = start - (start - phase).rem_euclid(step);
         let count = usize::try_from((range.to_ns - start + step - 1) / step).unwrap_or(0).max(1);
         let SlotRead { mut slots, gaps, .. } = self.slots(&slo.indicator, start, step, count)?;
         for slot in &mut slots {
@@ -281,6 +282,14 @@ fn slot_length(period: &Period, range_ns: i64) -> i64 {
         _ => HOURS_MAX,
     };
     if range_ns / HOUR <= hours_max { HOUR } else { DAY }
+}
+
+/// A time at which a slot begins: days begin with one, also in zones of half hours.
+fn slot_phase(period: &Period, time_ns: i64) -> i64 {
+    match period {
+        Period::Rolling(_) => 0,
+        Period::Calendar(_, zone) => day_around(zone, time_ns).map_or(0, |day| day.start),
+    }
 }
 
 fn sum(slots: &[EventSlot], limit: f64) -> EventTotals {
@@ -397,4 +406,26 @@ fn missing_ns(gaps: &[Gap], range: &Range<i64>) -> i64 {
     let parts = gaps.iter().map(|gap| gap.start.max(range.start)..gap.end.min(range.end));
     let parts = union(parts.filter(|part| part.start < part.end).collect());
     parts.iter().map(|part| part.end - part.start).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Minutes after a full hour at which slots begin.
+    #[track_caller]
+    fn check(period: &str, zone: Option<&str>, expected: i64) {
+        let period = Period::parse(period, zone).expect("a period");
+        let time_ns = 1_700_000_000_000_000_000;
+        assert_eq!(slot_phase(&period, time_ns).rem_euclid(HOUR) / (HOUR / 60), expected);
+    }
+
+    #[test]
+    fn slots_begin_with_the_days_of_zones_of_half_hours() {
+        check("30d", None, 0);
+        check("month", None, 0);
+        check("month", Some("Europe/Berlin"), 0);
+        check("month", Some("Asia/Kolkata"), 30);
+        check("quarter", Some("Asia/Kathmandu"), 15);
+    }
 }

@@ -1,11 +1,15 @@
 //! Integration tests on a simulated clock: rule files, traps of Prometheus' semantics, the cases of
 //! its alert generator compliance suite, own rules, and a comparison with a slow model.
 
+mod checks;
 mod compliance;
 mod damaged_files;
 mod extensions;
-mod format_page;
 mod forecasts;
+mod format_page;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
+mod fuzz_regressions;
 mod harness;
 mod own_rule_files;
 mod own_rules;
