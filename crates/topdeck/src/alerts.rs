@@ -119,7 +119,8 @@ fn alerts_text(answer: &Value) -> Option<String> {
         color => format!("{color} {}", answer["light_count"].as_u64()?),
     };
     let warning = |text: &Value| Some(format!("{}\n", escape_control(text.as_str()?)));
-    let warnings: String = answer["warnings"].as_array()?.iter().filter_map(warning).collect();
+    let warnings = answer["warnings"].as_array().into_iter().flatten();
+    let warnings: String = warnings.filter_map(warning).collect();
     let alerts = answer["alerts"].as_array()?;
     if alerts.is_empty() {
         return Some(format!("{light}\n{warnings}"));
