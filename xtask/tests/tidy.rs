@@ -57,7 +57,7 @@ const IMPORT_CYCLES: &[(&str, usize)] = &[];
 /// as a failure. *Joined*: the thread that waits for it panics too, or returns an error. *Fatal*:
 /// the command ends.
 const THREADS: &[(&str, usize, &str)] = &[
-    ("crates/alerts/src/role.rs", 4, "supervised: callers of `spawn` of role_thread.rs"),
+    ("crates/alerts/src/role.rs", 6, "supervised: callers of `spawn` of role_thread.rs"),
     ("crates/alerts/src/role_thread.rs", 1, "supervised, and joined by the role"),
     ("crates/api/src/acceptor.rs", 2, "connections and requests of HTTP/2: counted"),
     ("crates/api/src/batches.rs", 1, "joined by the request, which is counted"),

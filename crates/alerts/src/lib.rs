@@ -11,6 +11,7 @@
 //!                            alert_board ─► prometheus_api, alert_list, alertmanager_api: HTTP
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
+//! another site ─► primary_site ─► standby ─► notifier_handle     HTTP ─► delivery_api
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
@@ -33,6 +34,7 @@ mod alertmanager_silences;
 mod alertmanager_view;
 mod arrival_index;
 mod arrival_reader;
+mod delivery_api;
 mod error;
 mod forecast_text;
 mod group_metrics;
@@ -42,6 +44,7 @@ mod history_recorder;
 mod json_body;
 mod notifier_handle;
 mod notifier_status;
+mod primary_site;
 mod prometheus_api;
 mod received_alerts;
 mod received_file;
@@ -58,6 +61,7 @@ mod slo_api;
 mod slo_json;
 mod slo_service;
 mod slo_settings;
+mod standby;
 mod state_file;
 mod store_evaluator;
 mod stream_watcher;

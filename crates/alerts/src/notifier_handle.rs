@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{
     Notification, Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings,
-    SilenceSet,
+    OtherSiteDeliveries, SilenceSet, SiteDelivery,
 };
 
 /// The notifier, if there are contacts. Clones share it.
@@ -65,6 +65,36 @@ impl NotifierHandle {
         match &*lock(&self.notifier) {
             Some(notifier) => notifier.submit(notification),
             None => Err(NotifierError::Stopped),
+        }
+    }
+
+    /// Holds all deliveries: another site makes them.
+    pub(crate) fn hold(&self) {
+        if let Some(notifier) = &*lock(&self.notifier) {
+            notifier.hold();
+        }
+    }
+
+    /// Makes the deliveries that were held, see [`Notifier::release`].
+    pub(crate) fn release(&self, shared_until_ns: i64) {
+        if let Some(notifier) = &*lock(&self.notifier) {
+            notifier.release(shared_until_ns);
+        }
+    }
+
+    /// What contacts got from this site after a number, see [`Notifier::deliveries_after`].
+    pub(crate) fn deliveries_after(&self, number: u64) -> Result<Vec<SiteDelivery>, String> {
+        match &*lock(&self.notifier) {
+            Some(notifier) => notifier.deliveries_after(number).map_err(|error| error.to_string()),
+            None => Err("cannot say what was delivered: this site has no contacts".to_owned()),
+        }
+    }
+
+    /// Finishes the held deliveries that the other site made; returns their number.
+    pub(crate) fn settle(&self, other: &mut OtherSiteDeliveries) -> Result<u64, NotifierError> {
+        match &*lock(&self.notifier) {
+            Some(notifier) => notifier.settle(other),
+            None => Ok(0),
         }
     }
 

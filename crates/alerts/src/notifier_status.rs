@@ -28,8 +28,8 @@ pub(crate) fn register_metrics(meter: &Meter, notifier: &NotifierHandle) {
     });
 }
 
-/// Section `notifications` of the status.
-pub(crate) fn status_json(status: Option<&NotifierStatus>) -> Json {
+/// Section `notifications` of the status. `primary` is what is known of the primary site.
+pub(crate) fn status_json(status: Option<&NotifierStatus>, primary: Json) -> Json {
     let none = NotifierStatus::default();
     let status = status.unwrap_or(&none);
     Object(vec![
@@ -39,6 +39,7 @@ pub(crate) fn status_json(status: Option<&NotifierStatus>) -> Json {
         ("undelivered", List(status.undelivered.iter().map(undelivered_json).collect())),
         ("warnings", List(status.warnings.iter().map(|one| text_json(Some(one))).collect())),
         ("damaged_lines", integer(status.log.damaged_lines)),
+        ("primary", primary),
     ])
 }
 

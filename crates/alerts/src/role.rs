@@ -31,13 +31,14 @@ use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::slo_service::{SloService, SloStatus};
+use crate::standby::{StandbyControl, StandbySite};
 use crate::state_file::StateFile;
 use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::unmatched_rules::UnmatchedRules;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
-    history_api, notifier_status, prometheus_api, silence_api, slo_api,
+    delivery_api, history_api, notifier_status, prometheus_api, silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -54,17 +55,69 @@ pub struct AlertsRole {
     notifier: NotifierHandle,
     slos: SloService,
     watch: Arc<WatchControl>,
+    standby: StandbyControl,
     /// None on an agent.
     threads: Vec<JoinHandle<()>>,
     lines: Vec<String>,
 }
 
 impl AlertsRole {
+    fn spawn_threads(
+        &mut self,
+        mut worker: RuleWorker,
+        mut watcher: StreamWatcher,
+        unmatched: UnmatchedRules,
+        arrivals: ArrivalIndex,
+        context: &RoleContext,
+    ) -> Result<(), AlertsError> {
+        let control = || Arc::clone(&self.control);
+        let (rules_stopping, arrivals_stopping, search_stopping) =
+            (control(), control(), control());
+        let arrival_reader = arrival_reader(context, arrivals, &self.control);
+        let (service, slos_stopping) = (self.slos.clone(), self.slos.clone());
+        let watch_stopping = Arc::clone(&self.watch);
+        let standby_stopping = self.standby.clone();
+        let standby_site = StandbySite {
+            control: self.standby.clone(),
+            notifier: self.notifier.clone(),
+            clock: context.intake.clock(),
+            log: Arc::clone(&context.log),
+        };
+        let started = [
+            spawn("alerts", context, move || rules_stopping.is_stopping(), move || worker.run()),
+            spawn(
+                "alerts-arrivals",
+                context,
+                move || arrivals_stopping.is_stopping(),
+                arrival_reader,
+            ),
+            spawn("slos", context, move || slos_stopping.is_stopping(), move || service.run()),
+            spawn("changes", context, move || watch_stopping.is_stopping(), move || watcher.run()),
+            spawn(
+                "unmatched-rules",
+                context,
+                move || search_stopping.is_stopping(),
+                move || unmatched.run(),
+            ),
+            spawn(
+                "alerts-standby",
+                context,
+                move || standby_stopping.is_stopping(),
+                move || standby_site.run(),
+            ),
+        ];
+        for thread in started {
+            self.threads.push(thread?);
+        }
+        Ok(())
+    }
+
     /// Asks all threads to end.
     fn stop_threads(&self) {
         self.control.stop();
         self.slos.stop();
         self.watch.stop();
+        self.standby.stop();
     }
 }
 
@@ -96,6 +149,7 @@ impl Role for AlertsRole {
         &alertmanager_silences::SILENCE,
         &slo_api::SLOS,
         &slo_api::SLO,
+        &delivery_api::DELIVERIES,
     ];
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
         &acknowledgement_api::ACKNOWLEDGE,
@@ -129,6 +183,7 @@ impl Role for AlertsRole {
         if mode == Some(NodeMode::Agent) && !settings.notify.contacts.is_empty() {
             return Err(AlertsError::AgentContacts.into());
         }
+        settings.primary()?;
         let rules = RuleSet::load(settings)?;
         match mode {
             None => Ok(rules.check()?),
@@ -158,14 +213,17 @@ impl Role for AlertsRole {
         let slos = SloService::new(intake);
         let watch = Arc::new(WatchControl::default());
         watch.register_metrics(intake.meter());
+        let standby = StandbyControl::new(settings.primary()?);
+        let threads = Vec::new();
+        let mut role =
+            AlertsRole { board, control, notifier, slos, watch, standby, threads, lines };
         let Some(store) = intake.write_target().store() else {
-            board.update(|state| state.is_agent = true);
-            let threads = Vec::new();
-            return Ok(AlertsRole { board, control, notifier, slos, watch, threads, lines });
+            role.board.update(|state| state.is_agent = true);
+            return Ok(role);
         };
         let rules = RuleSet::load(settings)?;
-        lines.extend(problem_lines(&rules));
-        lines.extend_from_slice(&settings.notify.unused);
+        role.lines.extend(problem_lines(&rules));
+        role.lines.extend_from_slice(&settings.notify.unused);
         let states = StateFile::new(&context.data);
         let snapshots = states.read().unwrap_or_else(|error| {
             let kept = states.set_aside();
@@ -173,62 +231,37 @@ impl Role for AlertsRole {
                 kept.map_or_else(String::new, |path| format!(", kept as {}", path.display()));
             let what = format!("{error}{kept}; all alerts begin anew");
             (context.log)(LogLevel::Error, &what);
-            lines.push(what);
+            role.lines.push(what);
             Vec::new()
         });
-        notifier.apply(settings.notify.clone(), notifier_options(settings, context))?;
-        let arrivals = ArrivalIndex::new(Arc::clone(&control));
+        role.notifier.apply(settings.notify.clone(), notifier_options(settings, context))?;
+        let arrivals = ArrivalIndex::new(Arc::clone(&role.control));
         let parts = WorkerParts {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
             states,
-            board: board.clone(),
-            control: Arc::clone(&control),
-            notifier: notifier.clone(),
-            received: board.shared_received(),
-            silences: board.shared_silences(),
-            history: board.shared_history(),
+            board: role.board.clone(),
+            control: Arc::clone(&role.control),
+            notifier: role.notifier.clone(),
+            received: role.board.shared_received(),
+            silences: role.board.shared_silences(),
+            history: role.board.shared_history(),
             arrivals: arrivals.clone(),
             log: Arc::clone(&context.log),
         };
-        slos.set(rules.slos.clone());
+        role.slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
-        let mut worker = RuleWorker::new(parts, loaded, snapshots);
-        let mut watcher = StreamWatcher::new(intake, store, &watch, &context.log);
-        let arrival_reader = arrival_reader(context, arrivals, &control);
-        let unmatched = UnmatchedRules::new(intake, store, &board, &control, &context.log);
-        let (service, slos_stopping) = (slos.clone(), slos.clone());
-        let (rules_stopping, arrivals_stopping) = (Arc::clone(&control), Arc::clone(&control));
-        let (watch_stopping, search_stopping) = (Arc::clone(&watch), Arc::clone(&control));
-        let started = [
-            spawn("alerts", context, move || rules_stopping.is_stopping(), move || worker.run()),
-            spawn(
-                "alerts-arrivals",
-                context,
-                move || arrivals_stopping.is_stopping(),
-                arrival_reader,
-            ),
-            spawn("slos", context, move || slos_stopping.is_stopping(), move || service.run()),
-            spawn("changes", context, move || watch_stopping.is_stopping(), move || watcher.run()),
-            spawn(
-                "unmatched-rules",
-                context,
-                move || search_stopping.is_stopping(),
-                move || unmatched.run(),
-            ),
-        ];
-        let mut role =
-            AlertsRole { board, control, notifier, slos, watch, threads: Vec::new(), lines };
-        for thread in started {
-            match thread {
-                Ok(thread) => role.threads.push(thread),
-                Err(error) => {
-                    role.stop_threads();
-                    return Err(error.into());
-                }
+        let worker = RuleWorker::new(parts, loaded, snapshots);
+        let watcher = StreamWatcher::new(intake, store, &role.watch, &context.log);
+        let log = &context.log;
+        let unmatched = UnmatchedRules::new(intake, store, &role.board, &role.control, log);
+        match role.spawn_threads(worker, watcher, unmatched, arrivals, context) {
+            Ok(()) => Ok(role),
+            Err(error) => {
+                role.stop_threads();
+                Err(error.into())
             }
         }
-        Ok(role)
     }
 
     async fn reload(
@@ -248,8 +281,10 @@ impl Role for AlertsRole {
         lines.extend_from_slice(&settings.notify.unused);
         let (notifier, notify) = (self.notifier.clone(), settings.notify.clone());
         let options = notifier_options(settings, context);
+        let primary = settings.primary()?;
         // It waits for messages under way.
         run_blocking(move || notifier.apply(notify, options)).await??;
+        self.standby.set(primary);
         self.slos.set(rules.slos.clone());
         self.control.reload(ReloadedRules { settings: settings.clone(), rules });
         Ok(lines)
@@ -275,7 +310,9 @@ impl Role for AlertsRole {
     fn status(&self) -> Vec<StatusSection> {
         let board = self.board.clone();
         let notifier = self.notifier.clone();
-        let notifications = move || notifier_status::status_json(notifier.status().as_ref());
+        let standby = self.standby.clone();
+        let notifications =
+            move || notifier_status::status_json(notifier.status().as_ref(), standby.status_json());
         vec![
             StatusSection::new("alerts", move || status_json(&board)),
             StatusSection::new("notifications", notifications),
@@ -302,6 +339,7 @@ impl Role for AlertsRole {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
         };
+        let notifier = self.notifier.clone();
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -334,6 +372,9 @@ impl Role for AlertsRole {
             Route::new(&slo_api::SLOS, move |_| Ok(slo_api::slos(&slos.0, &slos.1))),
             Route::with_context(&slo_api::SLO, move |query, context| {
                 slo_api::slo(&slo.0, &slo.1, query, context)
+            }),
+            Route::new(&delivery_api::DELIVERIES, move |query| {
+                delivery_api::deliveries(&notifier, started_ns, query)
             }),
         ]
     }
@@ -435,6 +476,7 @@ fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOp
         log: Arc::clone(&context.log),
         tls: Default::default(),
         limits: LogLimits::default(),
+        is_held: settings.has_primary(),
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use notify::{NotifyProblem, NotifySettings};
+use role::BoxError;
 use role::settings::{
     Document, DurationSetting, FilePath, Problems, SettingsCheck, TableRef, duration_or,
 };
@@ -12,6 +13,7 @@ use rules::slo::Slo;
 use rules::{AlertTemplates, GroupDefaults};
 use serde::Deserialize;
 
+use crate::primary_site::{PrimarySite, PrimarySiteTable};
 use crate::slo_settings::{self, SloTable};
 
 /// Bounds of `evaluation_interval`.
@@ -56,6 +58,8 @@ pub struct AlertsTable {
     external_url: Option<String>,
     /// Labels for templates (`$externalLabels`).
     external_labels: BTreeMap<String, String>,
+    /// The site that notifies contacts while it answers.
+    primary: Option<PrimarySiteTable>,
 }
 
 impl AlertTables {
@@ -91,6 +95,16 @@ impl AlertTables {
         slo_settings::slos(&self.slo)
     }
 
+    /// The site that notifies contacts while it answers; its token is read now.
+    pub(crate) fn primary(&self) -> Result<Option<PrimarySite>, BoxError> {
+        self.alerts.primary.as_ref().map(PrimarySiteTable::read).transpose()
+    }
+
+    /// Whether another site notifies contacts while it answers.
+    pub(crate) fn has_primary(&self) -> bool {
+        self.alerts.primary.is_some()
+    }
+
     /// Values for groups that do not set them.
     pub(crate) fn group_defaults(&self) -> GroupDefaults {
         let offset = duration_or(self.alerts.query_offset, Duration::ZERO);
@@ -122,6 +136,9 @@ impl AlertTables {
         check.range(table, "resend_delay", alerts.resend_delay, Duration::ZERO..=INTERVAL_MAX);
         if let Some(url) = &alerts.external_url {
             check.url(table, "external_url", url);
+        }
+        if let Some(primary) = &alerts.primary {
+            primary.check(check);
         }
         slo_settings::check(&self.slo, check);
         let problems = self.notify_problems.iter();

@@ -9,6 +9,7 @@
 //! `docs/formats/deliveries.md`.
 
 mod replay;
+mod site_deliveries;
 mod state;
 
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::delivery_policy::{AttemptVerdict, BACKOFF, DeliveryPolicy, UNKNOWN_OU
 use crate::delivery_record::DeliveryRecord;
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::{Notification, NotificationKey};
+pub use site_deliveries::{OtherSiteDeliveries, SiteDelivery};
 use state::DeliveryState;
 
 /// Name of the file.
@@ -169,6 +171,8 @@ pub struct DeliveryLog {
     /// Whether appended records wait for [`DeliveryLog::sync`].
     defers_sync: bool,
     needs_sync: bool,
+    /// Deliveries that were due up to this time may have been made by another site.
+    shared_until_ns: i64,
     lock: Box<dyn File>,
 }
 
@@ -205,6 +209,7 @@ impl DeliveryLog {
             damaged_lines: found.damaged_lines,
             defers_sync: false,
             needs_sync: false,
+            shared_until_ns: i64::MIN,
             lock,
         };
         log.state.interrupt_attempts(None);
@@ -332,7 +337,8 @@ impl DeliveryLog {
             }
             let previous = attempt.previous.as_deref();
             attempt.is_idempotent = contact.contact.is_idempotent(&attempt.notification, previous);
-            attempt.is_repeat = !attempt.is_idempotent && attempt.unknown_outcomes > 0;
+            let may_repeat = attempt.unknown_outcomes > 0 || attempt.due_ns <= self.shared_until_ns;
+            attempt.is_repeat = !attempt.is_idempotent && may_repeat;
             let (id, is_idempotent) = (attempt.id, attempt.is_idempotent);
             self.write(DeliveryRecord::Attempt { id, at_ns: now_ns, is_idempotent })?;
             attempt.attempts += 1;

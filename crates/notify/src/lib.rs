@@ -41,7 +41,9 @@ pub use contact_settings::{ConfiguredContact, failover_chain, read_contacts};
 pub use contact_test::ContactTest;
 pub use contacts::contact_kinds;
 pub use delivery::{AttemptReport, deliver_next};
-pub use delivery_log::{DeliveryLog, DeliveryLogError, LogLimits, LogSummary};
+pub use delivery_log::{
+    DeliveryLog, DeliveryLogError, LogLimits, LogSummary, OtherSiteDeliveries, SiteDelivery,
+};
 pub use delivery_policy::{AttemptVerdict, DeliveryPolicy};
 pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
 pub use delivery_result::{DeliveryError, DeliveryReceipt};

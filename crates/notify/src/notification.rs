@@ -58,6 +58,11 @@ impl NotifiedState {
         NotifiedState::Resolved,
     ];
 
+    /// The state with a name.
+    pub fn from_name(name: &str) -> Option<NotifiedState> {
+        NotifiedState::ALL.into_iter().find(|state| state.name() == name)
+    }
+
     /// Word for people and for the log of deliveries.
     pub fn name(self) -> &'static str {
         match self {

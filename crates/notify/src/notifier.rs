@@ -27,12 +27,14 @@ use net::tls::ClientTls;
 use crate::alert_dispatcher::AlertDispatcher;
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery::lock_log;
-use crate::delivery_log::{DeliveryLog, DeliveryLogError, LogLimits};
+use crate::delivery_log::{
+    DeliveryLog, DeliveryLogError, LogLimits, OtherSiteDeliveries, SiteDelivery,
+};
 use crate::http_client::HttpClient;
 use crate::notification::Notification;
 use crate::notify_settings::NotifySettings;
 use crate::silence::SilenceSet;
-use contact_worker::ContactWorker;
+use contact_worker::{ContactWorker, ROUTER_AGE_MAX_NS};
 use status::StatusBoard;
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
 
@@ -46,6 +48,8 @@ const ALERTS_BYTES_MAX: usize = 256 << 20;
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest wait for a time that is due: the clock may step.
 const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Maximum number of deliveries that the other site gets at once.
+const SITE_DELIVERIES_MAX: usize = 1_000;
 /// Wait after the log could not be written, and where a due time cannot be used yet.
 const RETRY_WAIT: Duration = Duration::from_millis(500);
 
@@ -68,6 +72,8 @@ pub struct NotifierOptions {
     pub tls: ClientTls,
     /// Limits of the log of deliveries.
     pub limits: LogLimits,
+    /// Whether deliveries are held from the start, as by [`Notifier::hold`].
+    pub is_held: bool,
 }
 
 impl fmt::Debug for NotifierOptions {
@@ -95,6 +101,15 @@ pub enum NotifierError {
     /// The log cannot be opened.
     #[error(transparent)]
     Log(#[from] DeliveryLogError),
+    /// Another site makes the deliveries.
+    #[error(
+        "cannot say what was delivered: this site is a standby, too; remove [alerts.primary] from \
+         one of the sites"
+    )]
+    Held,
+    /// Nothing is routed.
+    #[error("cannot say what was delivered: nothing was routed for a minute")]
+    Stalled,
     /// The system has no thread.
     #[error("cannot start a thread for notifications: {0}; raise the limit of threads")]
     Thread(std::io::Error),
@@ -119,6 +134,8 @@ struct NotifierShared {
     /// Contacts of the running threads.
     workers: Mutex<Vec<Arc<ContactWorker>>>,
     is_stopping: AtomicBool,
+    /// Whether another site makes the deliveries.
+    is_held: AtomicBool,
 }
 
 /// What the router has not seen yet.
@@ -154,6 +171,7 @@ impl Notifier {
             client: HttpClient::new(options.tls.clone(), SEND_TIMEOUT),
             workers: Mutex::default(),
             is_stopping: AtomicBool::new(false),
+            is_held: AtomicBool::new(options.is_held),
             options,
         });
         let mut notifier = Notifier { shared, threads: Vec::new() };
@@ -173,6 +191,39 @@ impl Notifier {
     pub fn set_silences(&self, silences: SilenceSet) {
         lock(&self.shared.dispatcher).set_silences(silences);
         self.shared.wake_router();
+    }
+
+    /// Holds all deliveries: another site makes them. Messages under way are not stopped.
+    pub fn hold(&self) {
+        self.shared.is_held.store(true, Ordering::Release);
+    }
+
+    /// Makes the deliveries that were held. The other site may have made those that were due up to
+    /// `shared_until_ns`: to receivers that cannot recognize a repeat they are marked as one.
+    pub fn release(&self, shared_until_ns: i64) {
+        lock_log(&self.shared.log).set_shared_until(shared_until_ns);
+        self.shared.is_held.store(false, Ordering::Release);
+        self.shared.wake();
+    }
+
+    /// What this site delivered after a number, oldest first, at most 1,000. An error says that
+    /// this site cannot be relied upon to notify contacts.
+    pub fn deliveries_after(&self, number: u64) -> Result<Vec<SiteDelivery>, NotifierError> {
+        let shared = &self.shared;
+        if shared.is_held() {
+            return Err(NotifierError::Held);
+        }
+        let routed_ns = lock(&shared.status).routed_ns();
+        let age_ns = routed_ns.map(|at_ns| shared.now_ns().saturating_sub(at_ns));
+        if age_ns.is_none_or(|age_ns| age_ns > ROUTER_AGE_MAX_NS) {
+            return Err(NotifierError::Stalled);
+        }
+        Ok(lock_log(&shared.log).deliveries_after(number, SITE_DELIVERIES_MAX))
+    }
+
+    /// Finishes the held deliveries that the other site made; returns their number.
+    pub fn settle(&self, other: &mut OtherSiteDeliveries) -> Result<u64, NotifierError> {
+        Ok(lock_log(&self.shared.log).settle(other, self.shared.now_ns())?)
     }
 
     /// Status of contacts, alerts and the log.
@@ -249,6 +300,10 @@ impl NotifierShared {
 
     fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Acquire)
+    }
+
+    fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::Acquire)
     }
 
     /// Wakes all threads.

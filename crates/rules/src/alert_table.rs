@@ -15,7 +15,8 @@
 //!
 //! Not in Prometheus: a severity, whose change is a transition; missing data can hold an alert (see
 //! [`MissingData`]); acknowledgements with an expiry; a flapping counter; a transition number,
-//! which with the labels identifies a notification; and all of this survives a restart. The times
+//! which with the labels identifies a notification, and is the same at all nodes that evaluate the
+//! rule at the same times; and all of this survives a restart. The times
 //! of `for` and `keep_firing_for` exclude time without evaluations across a restart, because nobody
 //! saw the condition hold.
 //!
@@ -122,7 +123,8 @@ pub struct Alert {
     pub unknown_since_ns: Option<i64>,
     /// Acknowledgement.
     pub acknowledgement: Option<AlertAcknowledgement>,
-    /// Number of the last change of state or severity, unique among the alerts of the rule.
+    /// Number of the last change of state or severity: of the changes of an alert, the later one
+    /// has the greater number.
     pub transition: u64,
     /// Criterion that holds, or did when there was data; `None` for a rule of Prometheus.
     pub hit: Option<CriterionHit>,
@@ -188,7 +190,7 @@ pub struct AlertTable {
     pub(crate) alerts: BTreeMap<LabelSet, Alert>,
     /// Counters outlive their alerts, which are deleted while they are not firing.
     pub(crate) flapping: BTreeMap<LabelSet, FlapCounter>,
-    /// Number of changes of state so far.
+    /// Number of the last change of any alert.
     pub(crate) transitions: u64,
     /// Last evaluation before a restart, until the first one after it.
     pub(crate) stopped_at_ns: Option<i64>,
@@ -363,6 +365,14 @@ impl AlertTable {
         }
     }
 
+    /// Number of the changes of an evaluation: its time in milliseconds, so that two nodes that
+    /// evaluate the rule at the same times give a change the same number. If the wall clock was set
+    /// back, the number after the last one.
+    fn next_transition(&self, time_ns: i64) -> u64 {
+        let time_ms = u64::try_from(time_ns / 1_000_000).unwrap_or(0);
+        time_ms.max(self.transitions + 1)
+    }
+
     /// Applies the result of a query.
     pub(crate) fn evaluate(
         &mut self,
@@ -377,7 +387,8 @@ impl AlertTable {
             }
         }
         let severities = self.add_all(elements, time_ns);
-        let mut transitions = self.transitions;
+        let transition = self.next_transition(time_ns);
+        let mut has_changed = false;
         let mut active_count = 0;
         self.alerts.retain(|labels, alert| {
             let before = alert.state;
@@ -406,12 +417,14 @@ impl AlertTable {
                 alert.severity_changed_at_ns = Some(time_ns);
             }
             if is_kept && (alert.state != before || has_new_severity) {
-                transitions += 1;
-                alert.transition = transitions;
+                has_changed = true;
+                alert.transition = transition;
             }
             is_kept
         });
-        self.transitions = transitions;
+        if has_changed {
+            self.transitions = transition;
+        }
         self.expire_acknowledgements(time_ns);
         let found = active_count;
         let result = match limit > 0 && found > limit {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::site_deliveries::{ENDED_UNTOLD, RecentDeliveries};
 use super::{DeliveryAttempt, NewestDelivery, nanos};
 use crate::delivery_policy::AttemptVerdict;
 use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
@@ -21,6 +22,8 @@ pub(super) struct DeliveryState {
     keys: BTreeMap<(String, NotificationKey), u64>,
     /// By contact and alert.
     finished: BTreeMap<(String, String), FinishedDelivery>,
+    /// What was delivered since the file was last written anew.
+    recent: RecentDeliveries,
     id_max: u64,
 }
 
@@ -135,6 +138,9 @@ impl DeliveryState {
         note: String,
     ) {
         let Some(delivery) = self.pending.remove(&id) else { return };
+        if verdict == AttemptVerdict::Delivered {
+            self.recent.add(&delivery.contact, &delivery.notification);
+        }
         let key = delivery.notification.key.clone();
         self.keys.remove(&(delivery.contact.clone(), key.clone()));
         let at = (delivery.contact, key.alert_id.clone());
@@ -197,6 +203,22 @@ impl DeliveryState {
         (of_contact.clone().count(), of_contact.map(|delivery| delivery.due_ns).min())
     }
 
+    /// Unfinished deliveries with their ids and contacts, oldest first.
+    pub(super) fn pending(&self) -> impl Iterator<Item = (u64, &str, &Notification)> {
+        let pending = self.pending.iter();
+        pending.map(|(id, delivery)| (*id, &*delivery.contact, &*delivery.notification))
+    }
+
+    pub(super) fn recent(&self) -> &RecentDeliveries {
+        &self.recent
+    }
+
+    /// Whether a contact got any notification of an alert.
+    pub(super) fn was_told(&self, contact: &str, alert_id: &str) -> bool {
+        let finished = self.finished.get(&(contact.to_owned(), alert_id.to_owned()));
+        finished.is_some_and(|finished| finished.verdict == AttemptVerdict::Delivered)
+    }
+
     pub(super) fn next_id(&self) -> u64 {
         self.id_max + 1
     }
@@ -214,7 +236,9 @@ impl DeliveryState {
     }
 
     pub(super) fn undelivered(&self) -> impl Iterator<Item = (&str, &NotificationKey, &str)> {
-        let failed = |delivery: &&FinishedDelivery| delivery.verdict != AttemptVerdict::Delivered;
+        let failed = |delivery: &&FinishedDelivery| {
+            delivery.verdict != AttemptVerdict::Delivered && delivery.note != ENDED_UNTOLD
+        };
         self.finished
             .iter()
             .filter(move |(_, delivery)| failed(delivery))

@@ -18,7 +18,7 @@ const STOP_GRACE: Duration = Duration::from_secs(5);
 /// Waits after the log could not be written.
 const LOG_BACKOFF: (Duration, Duration) = (RETRY_WAIT, Duration::from_secs(30));
 /// A heartbeat stops if the router has written nothing for this time without an error.
-const ROUTER_AGE_MAX_NS: i64 = 60_000_000_000;
+pub(super) const ROUTER_AGE_MAX_NS: i64 = 60_000_000_000;
 
 /// A contact and its thread's wake-up.
 #[derive(Debug)]
@@ -72,6 +72,10 @@ impl ContactWorker {
     async fn deliver(&self, shared: &NotifierShared, failpoint: &dyn Fn()) {
         let mut backoff = ExponentialBackoff::new(LOG_BACKOFF);
         while !shared.is_stopping() {
+            if shared.is_held() {
+                self.sleep(Some(WAIT_MAX)).await;
+                continue;
+            }
             let now_ns = || shared.now_ns();
             let dir = &shared.options.settings_dir;
             let sent = deliver_next(&shared.log, &self.contact, &shared.client, dir, &now_ns);

@@ -15,3 +15,4 @@ mod routing;
 mod schemas;
 mod settings;
 mod silence_page;
+mod standby;

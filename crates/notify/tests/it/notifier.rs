@@ -22,7 +22,7 @@ use crate::http_receiver::{HttpMessage, HttpReceiver, ReceiverFault};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A node's part around a notifier.
-struct NotifierBench {
+pub(crate) struct NotifierBench {
     disk: SimDisk,
     clock: Arc<AtomicI64>,
     supervisor: Supervisor,
@@ -30,7 +30,7 @@ struct NotifierBench {
 }
 
 impl NotifierBench {
-    fn new() -> NotifierBench {
+    pub(crate) fn new() -> NotifierBench {
         let disk = SimDisk::new(1);
         disk.process().create_dir(Path::new("/data")).unwrap();
         NotifierBench {
@@ -52,19 +52,26 @@ impl NotifierBench {
             log: Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned())),
             tls: Default::default(),
             limits: Default::default(),
+            is_held: false,
         }
     }
 
-    fn start(&self, settings: &str) -> Notifier {
+    pub(crate) fn start(&self, settings: &str) -> Notifier {
         Notifier::start(read(settings), self.options()).unwrap()
     }
 
-    fn advance(&self, seconds: i64) {
+    /// As [`NotifierBench::start`], with its deliveries held.
+    pub(crate) fn start_held(&self, settings: &str) -> Notifier {
+        let options = NotifierOptions { is_held: true, ..self.options() };
+        Notifier::start(read(settings), options).unwrap()
+    }
+
+    pub(crate) fn advance(&self, seconds: i64) {
         self.clock.fetch_add(seconds * SECOND_NS, Ordering::Relaxed);
     }
 
     /// An alert that fires now.
-    fn firing(&self, alert_id: &str, transition: u64) -> Notification {
+    pub(crate) fn firing(&self, alert_id: &str, transition: u64) -> Notification {
         let mut notification = notification(alert_id, transition);
         notification.at_ns = self.clock.load(Ordering::Relaxed);
         notification.since_ns = notification.at_ns;
@@ -73,7 +80,12 @@ impl NotifierBench {
         notification
     }
 
-    fn in_state(&self, alert_id: &str, transition: u64, state: NotifiedState) -> Notification {
+    pub(crate) fn in_state(
+        &self,
+        alert_id: &str,
+        transition: u64,
+        state: NotifiedState,
+    ) -> Notification {
         Notification { state, ..self.firing(alert_id, transition) }
     }
 }
@@ -94,16 +106,16 @@ fn wait_until(what: &str, mut is_true: impl FnMut() -> bool) {
 }
 
 #[track_caller]
-fn wait_for(notifier: &Notifier, what: &str, is_true: impl Fn(&NotifierStatus) -> bool) {
+pub(crate) fn wait_for(notifier: &Notifier, what: &str, is_true: impl Fn(&NotifierStatus) -> bool) {
     wait_until(what, || is_true(&notifier.status()));
 }
 
-fn delivered(status: &NotifierStatus, contact: &str) -> u64 {
+pub(crate) fn delivered(status: &NotifierStatus, contact: &str) -> u64 {
     status.contacts.iter().find(|one| one.name == contact).map_or(0, |one| one.delivered)
 }
 
 /// "Alert a: firing 1" of each webhook message: name, state, transition, reminder, repeat.
-fn texts(messages: &[HttpMessage]) -> Vec<String> {
+pub(crate) fn texts(messages: &[HttpMessage]) -> Vec<String> {
     let text = |message: &HttpMessage| {
         let body: serde_json::Value = serde_json::from_slice(&message.body).unwrap();
         let own = &body["topdeck"];
@@ -114,16 +126,16 @@ fn texts(messages: &[HttpMessage]) -> Vec<String> {
     messages.iter().map(text).collect()
 }
 
-fn ok(_message: &HttpMessage) -> (u16, &'static str) {
+pub(crate) fn ok(_message: &HttpMessage) -> (u16, &'static str) {
     (200, "")
 }
 
-fn webhook(name: &str, receiver: &HttpReceiver, more: &str) -> String {
+pub(crate) fn webhook(name: &str, receiver: &HttpReceiver, more: &str) -> String {
     let address = receiver.address;
     format!("[[contact]]\nname = '{name}'\nkind = 'webhook'\nurl = 'http://{address}/'\n{more}\n")
 }
 
-const ROUTE: &str =
+pub(crate) const ROUTE: &str =
     "[route]\nreceiver = 'hook'\ngroup_by = ['...']\ngroup_wait = '0s'\ngroup_interval = '1min'\n";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -461,4 +473,26 @@ fn an_alert_is_not_accepted_after_the_stop_and_a_key_orders_states() {
     wait_until("the alert", || reader().alerts == 1);
     notifier.stop();
     assert_eq!(reader().alerts, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clock_step_of_an_hour_neither_loses_nor_repeats_a_message() {
+    for step_s in [3600, -3600] {
+        let bench = NotifierBench::new();
+        let receiver = HttpReceiver::start(ok).await;
+        let settings = format!("{}{ROUTE}", webhook("hook", &receiver, ""));
+        let notifier = bench.start(&settings);
+        notifier.submit(bench.firing("a", 1)).unwrap();
+        wait_for(&notifier, "firing", |status| delivered(status, "hook") == 1);
+        bench.advance(step_s);
+        notifier.submit(bench.firing("b", 1)).unwrap();
+        wait_for(&notifier, "another alert", |status| delivered(status, "hook") == 2);
+        bench.advance(70);
+        notifier.submit(bench.in_state("a", 2, NotifiedState::Resolved)).unwrap();
+        bench.advance(70);
+        wait_for(&notifier, "resolved", |status| delivered(status, "hook") == 3);
+        let expected = ["a/1 firing", "b/1 firing", "a/2 resolved"];
+        assert_eq!(texts(&receiver.take_requests()), expected, "{step_s}");
+        notifier.stop();
+    }
 }

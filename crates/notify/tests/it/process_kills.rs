@@ -47,6 +47,7 @@ fn deliver_all(dir: &Path, address: &str) {
         log: Arc::new(|_, _: &str| {}),
         tls: Default::default(),
         limits: Default::default(),
+        is_held: false,
     };
     let settings = NotifySettings::read(&root, dir).unwrap();
     let notifier = Notifier::start(settings, options).unwrap();

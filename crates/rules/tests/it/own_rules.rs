@@ -2,7 +2,7 @@
 
 use rules::{Alert, AlertState, RuleHealth};
 
-use crate::harness::{MINUTE, SECOND, SimulatedNode, notices};
+use crate::harness::{MINUTE, SECOND, START, SimulatedNode, notices};
 
 const LATENCY: &str = "latency{instance=\"a\"}";
 
@@ -157,11 +157,14 @@ fn a_rise_and_a_fall_of_the_severity_are_notices_of_the_same_alert() {
         let transition = alert.map(|alert| alert.transition);
         seen.push((notices(&result), severity, transition));
     }
-    let firing = |severity, transition| ("firing a".to_owned(), Some(severity), Some(transition));
+    // The number of a change is its time in milliseconds.
+    let interval_ns = node.group.interval_ns();
+    let step_ms = |step: i64| Some(((START + step * interval_ns) / 1_000_000).unsigned_abs());
+    let firing = |severity, step| ("firing a".to_owned(), Some(severity), step_ms(step));
     let expected = [
-        firing(3, 1),
-        firing(1, 2),
-        (String::new(), Some(1), Some(2)),
+        firing(3, 0),
+        firing(1, 1),
+        (String::new(), Some(1), step_ms(1)),
         firing(3, 3),
         ("resolved a".to_owned(), None, None),
     ];

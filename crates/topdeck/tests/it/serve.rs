@@ -2,6 +2,7 @@
 
 mod alert_actions;
 mod alert_history;
+mod alert_receiver;
 mod alerts;
 pub(crate) mod client;
 mod command;
@@ -18,3 +19,4 @@ mod retire;
 mod robustness;
 pub(crate) mod server_process;
 mod slo;
+mod standby;

@@ -1,0 +1,55 @@
+//! `/v1/deliveries`: what contacts got from this site, for a standby site that sends in its place.
+
+use notify::SiteDelivery;
+use role::json::Json::{self, Integer, List, Object, Text};
+use role::json::integer;
+use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
+
+use crate::notifier_handle::NotifierHandle;
+
+/// Deliveries since the start.
+pub(crate) static DELIVERIES: RouteSpec = RouteSpec {
+    name: "deliveries",
+    path: "/v1/deliveries",
+    about: "Notifications that contacts got from this site, oldest first, at most 1,000: a standby \
+            site asks for them. 503 if this site cannot be relied upon to notify contacts.",
+    parameters: &[
+        Parameter::integer("since", "number of the last known delivery; default: 0"),
+        Parameter::integer("epoch", "epoch of the response before; in another one, since is 0"),
+    ],
+    format: RouteFormat::Json,
+};
+
+/// Response of `/v1/deliveries`. The epoch is the time at which this site started.
+pub(crate) fn deliveries(
+    notifier: &NotifierHandle,
+    epoch: i64,
+    query: &RouteQuery,
+) -> Result<Json, RouteError> {
+    let since = query.count("since", 0, u64::MAX)?;
+    let known_epoch = query.count("epoch", epoch, i64::MAX)?;
+    let since = if known_epoch == epoch { since } else { 0 };
+    let found = notifier.deliveries_after(since).map_err(RouteError::Unavailable)?;
+    Ok(page_json(epoch, &found))
+}
+
+pub(crate) fn page_json(epoch: i64, deliveries: &[SiteDelivery]) -> Json {
+    Object(vec![
+        ("schema", integer(1)),
+        ("epoch", Integer(epoch.into())),
+        ("deliveries", List(deliveries.iter().map(delivery_json).collect())),
+    ])
+}
+
+fn delivery_json(delivery: &SiteDelivery) -> Json {
+    Object(vec![
+        ("number", integer(delivery.number)),
+        ("contact", Text(delivery.contact.clone())),
+        ("alert_id", Text(delivery.key.alert_id.clone())),
+        ("transition", integer(delivery.key.transition)),
+        ("reminder", integer(delivery.key.reminder.into())),
+        ("fingerprint", Text(delivery.fingerprint.clone())),
+        ("state", Text(delivery.state.name().to_owned())),
+        ("at_ns", Integer(delivery.at_ns.into())),
+    ])
+}

@@ -1,0 +1,243 @@
+//! Table `[alerts.primary]`: the site that notifies contacts while it answers, and requests to it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, USER_AGENT};
+use http::{HeaderValue, Request};
+use net::Endpoint;
+use net::dial::{DialTimeouts, Dialer, ResponseLimits};
+use net::tls::ClientTls;
+use notify::{NotificationKey, NotifiedState, SiteDelivery};
+use role::BoxError;
+use role::settings::{
+    DurationSetting, FilePath, SettingsCheck, TableRef, client_tls, duration_or, read_token,
+};
+use serde::Deserialize;
+
+use crate::delivery_api::DELIVERIES;
+
+const TABLE: TableRef<'static> = TableRef::named("alerts.primary");
+/// Silence of the primary after which this site sends.
+const SILENCE: Duration = Duration::from_secs(30);
+const SILENCE_MIN: Duration = Duration::from_millis(500);
+const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// Longest time between two requests, and that of a request.
+const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
+const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
+/// Maximum size of a response: 1,000 deliveries with long names.
+const RESPONSE_BYTES_MAX: usize = 4 << 20;
+/// Characters of a response with an error that are shown.
+const EXCERPT_CHARS: usize = 200;
+
+/// `[alerts.primary]`.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PrimarySiteTable {
+    url: String,
+    silence: Option<DurationSetting>,
+    /// File with the bearer token, scope `read`.
+    token_file: Option<FilePath>,
+    /// PEM file with the CA certificate of the site; default: the system's CAs.
+    ca: Option<FilePath>,
+    /// PEM file with the client certificate.
+    certificate: Option<FilePath>,
+    key: Option<FilePath>,
+}
+
+impl PrimarySiteTable {
+    pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
+        check.url(TABLE, "url", &self.url);
+        check.range(TABLE, "silence", self.silence, SILENCE_MIN..=SILENCE_MAX);
+        check.file(TABLE, "token_file", self.token_file.as_ref());
+        let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        check.client_tls(TABLE, ca.as_ref(), certificate.as_ref(), key.as_ref());
+        check.contents(TABLE, "url", || self.read().map(drop));
+    }
+
+    pub(crate) fn read(&self) -> Result<PrimarySite, BoxError> {
+        let token = read_token("[alerts.primary]", self.token_file.as_ref())?;
+        let (ca, certificate, key) = (&self.ca, &self.certificate, &self.key);
+        let tls = client_tls(ca.as_ref(), certificate.as_ref(), key.as_ref());
+        if tls.has_files() {
+            tls.config()?;
+        }
+        Ok(PrimarySite {
+            endpoint: Endpoint::parse(&self.url)?,
+            silence: duration_or(self.silence, SILENCE),
+            authorization: token.map(|token| net::bearer(&token)).transpose()?,
+            tls,
+        })
+    }
+}
+
+/// A site that notifies contacts while it answers.
+#[derive(Clone, Debug)]
+pub(crate) struct PrimarySite {
+    endpoint: Endpoint,
+    pub(crate) silence: Duration,
+    authorization: Option<HeaderValue>,
+    tls: ClientTls,
+}
+
+/// What is known of the deliveries of a site.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DeliveryPosition {
+    /// When the site started; the numbers begin anew.
+    pub(crate) epoch: i64,
+    /// Number of the last known delivery.
+    pub(crate) number: u64,
+}
+
+/// Deliveries of a site after a position.
+#[derive(Debug, Default)]
+pub(crate) struct DeliveryPage {
+    pub(crate) deliveries: Vec<SiteDelivery>,
+    pub(crate) position: DeliveryPosition,
+}
+
+impl PrimarySite {
+    /// Its URL.
+    pub(crate) fn url(&self) -> String {
+        self.endpoint.to_string()
+    }
+
+    /// Time between two requests.
+    pub(crate) fn poll_interval(&self) -> Duration {
+        (self.silence / 5).min(POLL_INTERVAL_MAX)
+    }
+
+    /// Asks for what it delivered after a position. An error is its cause.
+    pub(crate) async fn deliveries(&self, after: DeliveryPosition) -> Result<DeliveryPage, String> {
+        let timeout = (self.silence / 3).min(REQUEST_TIMEOUT_MAX);
+        match tokio::time::timeout(timeout, self.request(after, timeout)).await {
+            Ok(page) => page,
+            Err(_) => Err(format!("no response from {} in {timeout:?}", self.endpoint.authority())),
+        }
+    }
+
+    async fn request(
+        &self,
+        after: DeliveryPosition,
+        timeout: Duration,
+    ) -> Result<DeliveryPage, String> {
+        let DeliveryPosition { epoch, number } = after;
+        let query = format!("{}?epoch={epoch}&since={number}", DELIVERIES.path);
+        let endpoint = self.endpoint.join(&query);
+        let timeouts = DialTimeouts { resolve: timeout, connect: timeout, tls: timeout };
+        let dialer = Dialer::for_target(&endpoint, &self.tls, &[], timeouts)
+            .map_err(|error| error.to_string())?;
+        let agent = concat!("topdeck/", env!("CARGO_PKG_VERSION"));
+        let mut request = Request::get(endpoint.path.as_str()).header(USER_AGENT, agent);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        let request = request.body(Bytes::new()).map_err(|error| error.to_string())?;
+        let (mut connection, _) =
+            dialer.dial(&endpoint).await.map_err(|error| error.to_string())?;
+        let limits = ResponseLimits { timeout, max_bytes: RESPONSE_BYTES_MAX };
+        let response = connection.send(request, limits).await.map_err(|error| error.to_string())?;
+        let (head, body) = response.response.into_parts();
+        if !head.status.is_success() {
+            let text = String::from_utf8_lossy(&body);
+            let text: String = text.trim().chars().take(EXCERPT_CHARS).collect();
+            return Err(format!("{} responded {}: {text}", endpoint.authority(), head.status));
+        }
+        parse_page(&body).map_err(|cause| {
+            format!("{} responded with something else: {cause}", endpoint.authority())
+        })
+    }
+}
+
+#[derive(Deserialize)]
+struct PageJson {
+    epoch: i64,
+    deliveries: Vec<DeliveryJson>,
+}
+
+#[derive(Deserialize)]
+struct DeliveryJson {
+    number: u64,
+    contact: String,
+    alert_id: String,
+    transition: u64,
+    reminder: u32,
+    fingerprint: String,
+    state: String,
+    at_ns: i64,
+}
+
+/// Parses a response of [`DELIVERIES`].
+fn parse_page(body: &[u8]) -> Result<DeliveryPage, String> {
+    let page: PageJson = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    let mut position = DeliveryPosition { epoch: page.epoch, number: 0 };
+    let mut deliveries = Vec::with_capacity(page.deliveries.len());
+    for delivery in page.deliveries {
+        let DeliveryJson { number, contact, alert_id, transition, reminder, .. } = delivery;
+        let state = NotifiedState::from_name(&delivery.state)
+            .ok_or_else(|| format!("found the state {:?}", delivery.state))?;
+        position.number = position.number.max(number);
+        deliveries.push(SiteDelivery {
+            number,
+            contact,
+            key: NotificationKey { alert_id, transition, reminder },
+            fingerprint: delivery.fingerprint,
+            state,
+            at_ns: delivery.at_ns,
+        });
+    }
+    Ok(DeliveryPage { deliveries, position })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::delivery_api::page_json;
+
+    fn delivery() -> SiteDelivery {
+        let key = NotificationKey { alert_id: "a1".to_owned(), transition: 7, reminder: 1 };
+        SiteDelivery {
+            number: 3,
+            contact: "on call".to_owned(),
+            key,
+            fingerprint: "00ff".to_owned(),
+            state: NotifiedState::Acknowledged,
+            at_ns: 1_700_000_000_000_000_000,
+        }
+    }
+
+    #[test]
+    fn a_page_is_read_as_written() {
+        let text = page_json(1_700_000_000_000_000_001, &[delivery()]).to_string();
+        let page = parse_page(text.as_bytes()).expect("a page");
+        assert_eq!(page.deliveries, [delivery()]);
+        let position = DeliveryPosition { epoch: 1_700_000_000_000_000_001, number: 3 };
+        assert_eq!(page.position, position);
+    }
+
+    #[test]
+    fn other_responses_are_errors() {
+        for text in ["", "[]", "{\"epoch\":1}", "<html>"] {
+            assert!(parse_page(text.as_bytes()).is_err(), "{text}");
+        }
+        let text = page_json(1, &[delivery()]).to_string().replace("acknowledged", "gone");
+        assert_eq!(parse_page(text.as_bytes()).unwrap_err(), "found the state \"gone\"");
+    }
+
+    #[test]
+    fn requests_fit_into_the_silence() {
+        let table = |silence: Option<u64>| PrimarySiteTable {
+            url: "http://north.example:7717/deck".to_owned(),
+            silence: silence.map(|ms| DurationSetting(Duration::from_millis(ms))),
+            token_file: None,
+            ca: None,
+            certificate: None,
+            key: None,
+        };
+        let site = table(None).read().expect("valid");
+        assert_eq!(site.url(), "http://north.example:7717/deck");
+        assert_eq!((site.silence, site.poll_interval()), (SILENCE, POLL_INTERVAL_MAX));
+        let site = table(Some(1000)).read().expect("valid");
+        assert_eq!(site.poll_interval(), Duration::from_millis(200));
+    }
+}

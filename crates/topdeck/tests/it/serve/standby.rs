@@ -1,0 +1,156 @@
+//! Two sites with the same rules and contacts: the standby notifies contacts only while the primary
+//! is silent.
+
+use super::alert_receiver::{AlertMessage, AlertReceiver};
+use super::client::request_at;
+use super::proxy::Proxy;
+use super::server_process::{ServerProcess, TestDir, append, wait_until};
+
+/// An alert begins when the time passes the value of its gauge: both sites see that in the same
+/// evaluation, unless one of them is late.
+const RULES: &str = "groups:\n- name: g\n  interval: 500ms\n  rules:\n  - alert: Due\n    expr: \
+                     due < time()\n";
+
+struct TwoSites {
+    primary: ServerProcess,
+    standby: ServerProcess,
+    proxy: Proxy,
+    receiver: AlertReceiver,
+    /// Rule files have the same path at both sites, as their alerts have the same keys.
+    _rules: TestDir,
+}
+
+impl TwoSites {
+    fn start() -> TwoSites {
+        let (rules, receiver) = (TestDir::new(), AlertReceiver::start());
+        let path = rules.path("rules.yaml");
+        std::fs::write(&path, RULES).expect("rules are written");
+        let more = format!(
+            "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://{}/hook\"\n[route]\n\
+             receiver = \"hook\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\ngroup_interval = \
+             \"1s\"\n[alerts]\nrule_files = [{path:?}]\n",
+            receiver.address
+        );
+        let mut primary = ServerProcess::new("serve", &more);
+        let mut standby = ServerProcess::new("serve", &more);
+        let proxy = Proxy::new(primary.port);
+        let url = format!("http://127.0.0.1:{}", proxy.port);
+        let table = format!("[alerts.primary]\nurl = \"{url}\"\nsilence = \"4s\"\n");
+        append(&standby.settings(), &table);
+        primary.start();
+        standby.start();
+        let sites = TwoSites { primary, standby, proxy, receiver, _rules: rules };
+        sites.wait_for_sending(false);
+        sites
+    }
+
+    /// Status of the standby about the primary.
+    fn status(&self) -> serde_json::Value {
+        self.standby.get("/v1/status").json()["notifications"]["primary"].clone()
+    }
+
+    fn wait_for_sending(&self, is_sending: bool) {
+        wait_until("the standby knows whether the primary is silent", || {
+            self.status()["is_sending"] == is_sending
+        });
+    }
+
+    fn wait_for(&self, host: &str, state: &str, count: usize) -> Vec<AlertMessage> {
+        let mut found = Vec::new();
+        wait_until(&format!("{count} messages: {host} {state}"), || {
+            found = self.receiver.of("/hook", host, state);
+            found.len() >= count
+        });
+        found
+    }
+
+    /// Whether both sites saw the alert begin in the same evaluation.
+    fn have_same_begin(&self, host: &str) -> bool {
+        let begin = |server: &ServerProcess| {
+            let alerts = server.get("/v1/alerts").json();
+            let alerts = alerts["alerts"].as_array().cloned().unwrap_or_default();
+            let alert = alerts.into_iter().find(|alert| alert["labels"]["host"] == host);
+            alert.map(|alert| alert["since_ns"].clone())
+        };
+        begin(&self.primary) == begin(&self.standby)
+    }
+}
+
+/// Sets the time at which the alert of a host begins.
+#[track_caller]
+fn set_due(server: &ServerProcess, host: &str, due_s: u64) {
+    let body = format!("due,host={host} value={due_s}");
+    let sent = request_at(server.address(), "POST", "/api/v2/write", &[], body.as_bytes());
+    assert!(sent.expect("it answers").status < 300);
+}
+
+fn in_seconds(seconds: u64) -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    now.expect("after 1970").as_secs() + seconds
+}
+
+#[test]
+fn a_standby_sends_what_a_dead_primary_did_not() {
+    let mut sites = TwoSites::start();
+    for site in [&sites.primary, &sites.standby] {
+        set_due(site, "a", 0);
+    }
+    sites.wait_for("a", "firing", 1);
+    wait_until("the standby knows of it", || sites.status()["settled"] == 1);
+    sites.primary.kill();
+    set_due(&sites.standby, "b", 0);
+    sites.wait_for("b", "firing", 1);
+    assert_eq!(sites.status()["is_sending"], true);
+    set_due(&sites.standby, "a", in_seconds(3600));
+    sites.wait_for("a", "resolved", 1);
+    // Nothing is repeated: what the standby sends is in the order of its alerts.
+    let states: Vec<(String, String)> = sites
+        .receiver
+        .messages()
+        .into_iter()
+        .map(|message| (message.host, message.state))
+        .collect();
+    let expected = [("a", "firing"), ("b", "firing"), ("a", "resolved")];
+    let expected = expected.map(|(host, state)| (host.to_owned(), state.to_owned()));
+    assert_eq!(states, expected, "{}", sites.standby.log());
+    let log = sites.standby.log();
+    assert!(log.contains("is silent for 4s") && log.contains("this site notifies contacts"));
+    // It holds its notifications again.
+    sites.primary.start();
+    sites.wait_for_sending(false);
+    sites.standby.stop();
+    sites.primary.stop();
+}
+
+#[test]
+fn sites_that_are_cut_from_each_other_send_the_same_keys() {
+    let sites = TwoSites::start();
+    sites.proxy.disconnect();
+    sites.wait_for_sending(true);
+    let mut number = 0;
+    let host = loop {
+        let host = format!("h{number}");
+        let due_s = in_seconds(2);
+        for site in [&sites.primary, &sites.standby] {
+            set_due(site, &host, due_s);
+        }
+        let messages = sites.wait_for(&host, "firing", 2);
+        // A site that was late has seen another begin.
+        if sites.have_same_begin(&host) {
+            assert_eq!(messages[0].key, messages[1].key, "{messages:#?}");
+            break host;
+        }
+        number += 1;
+    };
+    sites.proxy.reconnect();
+    sites.wait_for_sending(false);
+    let settled = sites.status()["settled"].as_u64().expect("a number");
+    for site in [&sites.primary, &sites.standby] {
+        set_due(site, &host, in_seconds(3600));
+    }
+    sites.wait_for(&host, "resolved", 1);
+    wait_until("the standby knows of it", || {
+        sites.status()["settled"].as_u64().expect("a number") > settled
+    });
+    assert_eq!(sites.receiver.of("/hook", &host, "resolved").len(), 1);
+}
