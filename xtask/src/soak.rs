@@ -33,13 +33,20 @@ fn names() -> Vec<clap::builder::PossibleValue> {
         .collect()
 }
 
-const PARTS: [CiPart; 4] = [
+const PARTS: [CiPart; 5] = [
     CiPart {
         name: "test",
         description: "tests named soak_, optimized",
         dependencies: &[],
         is_alone: true,
         run: test,
+    },
+    CiPart {
+        name: "alerts",
+        description: "a hundred kills while alerts fire, are sent and acknowledged; part of test",
+        dependencies: &[],
+        is_alone: true,
+        run: alerts,
     },
     CiPart {
         name: "loom",
@@ -74,6 +81,13 @@ fn test(log: &PartLog) -> Result<PartOutcome> {
         0 => Ok(PartOutcome::Skipped("no test named soak_".to_owned())),
         _ => Ok(PartOutcome::Tests(report)),
     }
+}
+
+fn alerts(log: &PartLog) -> Result<PartOutcome> {
+    let command =
+        "cargo test -p topdeck --profile quick --locked --test it -- --include-ignored soak_alerts";
+    let report = run_cargo_test(log, &page::permit_missing(CommandLine::new(command)), command)?;
+    Ok(PartOutcome::Tests(report))
 }
 
 fn loom_unbounded(log: &PartLog) -> Result<PartOutcome> {

@@ -2,6 +2,7 @@
 
 mod alert_actions;
 mod alert_history;
+mod alert_kills;
 mod alert_receiver;
 mod alerts;
 pub(crate) mod client;
