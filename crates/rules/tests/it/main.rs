@@ -11,6 +11,7 @@ mod format_page;
 mod fuzz_inputs;
 mod fuzz_regressions;
 mod harness;
+mod incidents;
 mod own_rule_files;
 mod own_rules;
 mod random_alerts;
