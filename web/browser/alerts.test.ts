@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import type { AlertJson } from "../src/lib/alerts";
+import type { AlertJson, AlertsJson } from "../src/lib/alerts";
 import { Server } from "./server";
 import { HAS_ALL_SCREENSHOTS, Visitor } from "./visitor";
 
@@ -342,6 +342,38 @@ test("alerts of own rules and of other programs have what they know, and no more
   expect(received).toMatch(/another program: *\s*http:\/\/prometheus\.example\/graph/);
   expect(received).not.toMatch(/value|rule/);
 });
+
+test("the windows of an SLO are one card, whose silence is for all of them", async () => {
+  await page.route("**/v1/alerts*", async (route) => {
+    const response = await route.fetch();
+    const json = (await response.json()) as AlertsJson;
+    const first = json.alerts.find(({ name }) => name === "CheckoutSlow")!;
+    const window = (window: string, severity: string, value: number): AlertJson => ({
+      ...first,
+      name: "SloBudgetBurn",
+      fingerprint: `${first.fingerprint.slice(0, -2)}${window}`,
+      severity: null,
+      criterion: null,
+      labels: { alertname: "SloBudgetBurn", slo: "checkout", window, severity },
+      value,
+      file: "slo",
+      group: "checkout",
+      query: "burn_rate(14.4, 0.001, a, b, c, d) > 14.4",
+    });
+    json.alerts.push(window("3d", "warning", 1.5), window("1h", "page", 20));
+    await route.fulfill({ response, json });
+  });
+  await visitor.open("alerts", {});
+  await card("SloBudgetBurn").waitFor({ timeout: 20_000 });
+  expect(await card("SloBudgetBurn").count()).toBe(1);
+  const text = await card("SloBudgetBurn").innerText();
+  expect(text).toMatch(/window 1h\s+20 times[^]*severity page[^]*window 3d\s+1\.5 times/);
+  await card("SloBudgetBurn").getByRole("button", { name: "Silence …" }).click();
+  const matchers = card("SloBudgetBurn").getByRole("textbox", { name: /Matchers/ });
+  expect(await matchers.inputValue()).toBe('alertname="SloBudgetBurn"\nslo="checkout"');
+  await expectAccessible("alerts-slo");
+  await page.unroute("**/v1/alerts*");
+}, 120_000);
 
 test("without rule files, the page has settings that read some", async () => {
   const empty = await Server.start(false);

@@ -69,7 +69,9 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["dashboards", {}, /Import file/],
   ["alerts", {}, /No alerts: no rules/],
   ["slos", {}, /No SLOs/],
+  ["checks", {}, /No checks/],
   ["sources", {}, /Reconciled since|Unreconciled/],
+  ["audit", {}, /Producers and stages/],
   ["status", {}, /Healthy|Backpressure|Damaged|gaps/],
 ];
 

@@ -102,6 +102,21 @@ export class Visitor {
     return this.findings(width, colorScheme, ["minor", "moderate", "serious", "critical"]);
   }
 
+  /** All findings of axe, and overflow, on a phone, a desk and a wall, in both themes. */
+  async allViolations(name: string): Promise<string[]> {
+    const found: string[] = [];
+    for (const width of [390, 1360, 2560]) {
+      for (const theme of ["light", "dark"] as const) {
+        const all = await this.violations(width, theme);
+        found.push(...all.map((one) => `${width} px, ${theme}: ${one}`));
+        if (HAS_ALL_SCREENSHOTS) await this.screenshot(`${name}-${width}-${theme}`);
+      }
+    }
+    await this.page.setViewportSize({ width: 1360, height: 900 });
+    await this.page.emulateMedia({ colorScheme: "light" });
+    return found;
+  }
+
   private async findings(
     width: number,
     colorScheme: "light" | "dark",

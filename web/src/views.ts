@@ -6,10 +6,12 @@
 import type { Component } from "svelte";
 
 const loadAlerts = () => import("./views/Alerts.svelte");
+const loadChecks = () => import("./views/Checks.svelte");
 const loadCompare = () => import("./views/Compare.svelte");
 const loadDashboards = () => import("./views/Dashboards.svelte");
 const loadExplore = () => import("./views/Explore.svelte");
 const loadHost = () => import("./views/Host.svelte");
+const loadLossAudit = () => import("./views/LossAudit.svelte");
 const loadOverview = () => import("./views/Overview.svelte");
 const loadSlos = () => import("./views/Slos.svelte");
 const loadSources = () => import("./views/Sources.svelte");
@@ -33,7 +35,9 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "dashboards", title: "Dashboards", load: loadDashboards },
   { name: "alerts", title: "Alerts", load: loadAlerts },
   { name: "slos", title: "SLOs", load: loadSlos },
+  { name: "checks", title: "Checks", load: loadChecks },
   { name: "sources", title: "Sources", load: loadSources },
+  { name: "audit", title: "Loss audit", load: loadLossAudit },
   { name: "status", title: "Status", load: loadStatus },
 ];
 

@@ -2,12 +2,14 @@ import { expect, test } from "vitest";
 
 import {
   alertRange,
+  commonLabels,
   countConditions,
   describeCounts,
   describeNext,
   describeTab,
   describeValue,
   formatAge,
+  groupAlerts,
   isWebAddress,
   otherLabels,
   queryLink,
@@ -223,7 +225,7 @@ test("the link to Explore has the query, and a range around the start of the ale
 });
 
 test("labels and annotations: the summary first, empty ones and the name left out", () => {
-  expect(otherLabels(alert({ labels: { alertname: "x", host: 'a"b' } }))).toEqual(['host="a\\"b"']);
+  expect(otherLabels({ alertname: "x", host: 'a"b' })).toEqual(['host="a\\"b"']);
   const annotations = { runbook_url: "https://x/y", empty: " ", description: "d", summary: "s" };
   expect(shownAnnotations(alert({ annotations })).map(([name]) => name)).toEqual([
     "summary",
@@ -236,4 +238,27 @@ test("a script is no link", () => {
   expect(isWebAddress("https://wiki.example/runbook")).toBe(true);
   expect(isWebAddress("javascript:alert(1)")).toBe(false);
   expect(isWebAddress("see https://wiki.example")).toBe(false);
+});
+
+// Four cards of one SLO hid the other alerts.
+test("the windows of an SLO are one group, in the place of the worst", () => {
+  const window = (slo: string, window: string, severity: string) =>
+    alert({
+      name: "SloBudgetBurn",
+      file: "slo",
+      group: slo,
+      labels: { alertname: "SloBudgetBurn", slo, window, severity },
+    });
+  const groups = groupAlerts([
+    window("checkout", "1h", "page"),
+    alert({ name: "Slow" }),
+    window("checkout", "3d", "warning"),
+    window("search", "1h", "page"),
+    alert({ ...window("checkout", "6h", "page"), name: "SloEventsAffected" }),
+    alert({ name: "Slow", labels: { alertname: "Slow", slo: "checkout", window: "1h" } }),
+  ]);
+  const names = groups.map(({ alerts }) => alerts.map(({ labels }) => labels["window"] ?? "-"));
+  expect(names).toEqual([["1h", "3d"], ["-"], ["1h"], ["6h"], ["1h"]]);
+  expect(new Set(groups.map(({ key }) => key)).size).toBe(5);
+  expect(commonLabels(groups[0]!.alerts)).toEqual({ alertname: "SloBudgetBurn", slo: "checkout" });
 });

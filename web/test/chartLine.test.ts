@@ -57,3 +57,9 @@ test.each([
 ])("of %j the nearest to %d is %j", (positions, x, expected) => {
   expect(nearestPosition(positions, x)).toBe(expected);
 });
+
+test("the readout has the value of a point that is drawn at the edge of the chart", () => {
+  const line = { name: "left", colour: "--line-1", points: [-2, 0.5], actual: [-8.5, 0.5] };
+  expect(readoutRows([line], 0)[0]!.value).toBe(-8.5);
+  expect(readoutRows([line], 1)[0]!.value).toBe(0.5);
+});

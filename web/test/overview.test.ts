@@ -71,12 +71,13 @@ test("the summary names the worst service, how many requests, and what is unknow
       "250 ms in the last 5 minutes. 1 unknown.",
   );
   expect(summarise(of(row(), silent))).toBe(
-    "Now no more than expected above the threshold in 1 of 2 rows. 1 unknown.",
+    "1 of 2 rows are normal in the last 5 minutes. 1 unknown.",
   );
   const wide = row({ state: "uncertain", affectedNow: null });
   expect(summarise(of(row(), wide))).toBe(
-    "Now no more than expected above the threshold in 1 of 2 rows. 1 uncertain.",
+    "1 of 2 rows are normal in the last 5 minutes. 1 uncertain.",
   );
+  expect(summarise(of(row(), row()))).toBe("All 2 rows are normal in the last 5 minutes.");
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
 });
 

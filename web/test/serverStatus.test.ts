@@ -40,6 +40,7 @@ const target = (name: string, state: "up" | "down") => ({
   url: "http://127.0.0.1:9100/metrics",
   labels: {},
   interval_ns: 15e9,
+  timeout_ns: 10e9,
   state,
   since_ns: NOW - 5 * MINUTE,
   last_ns: NOW,
@@ -146,7 +147,7 @@ test("a journal that stopped, damage, gaps, threads and tokens are named", () =>
     "The journal stopped after a disk error: nothing is acknowledged. Repair the disk, then " +
       "restart topdeck. The log has the error.",
     "Damaged: segment 3, 1 record lost. Restore a snapshot.",
-    "The journal has gaps: 2 batches lost. Reason: corrupt segment. Sources names the data.",
+    "The journal has gaps: 2 batches lost. Reason: corrupt segment. Loss audit names the data.",
     "Thread pull is down after 1 panic. Report the panic, which is a bug: BUG: no job.",
     "Ledger record 7 is skipped: it panicked 3 times. Report the panic, which is a bug; the " +
       "input stays on disk.",

@@ -116,6 +116,36 @@ export function alertKey({ file, group, line, labels }: AlertJson): string {
   return JSON.stringify([file, group, line, Object.entries(labels).sort()]);
 }
 
+/** Alerts that are one problem: the windows of the burn rate of an SLO. The worst is first. */
+export interface AlertGroup {
+  key: string;
+  alerts: readonly [AlertJson, ...AlertJson[]];
+}
+
+/** File of the alerts of SLOs, which are in no rule file. */
+const SLO_FILE = "slo";
+
+/** Groups of sorted alerts, in their order. */
+export function groupAlerts(alerts: readonly AlertJson[]): AlertGroup[] {
+  const groups = new Map<string, [AlertJson, ...AlertJson[]]>();
+  for (const alert of alerts) {
+    const slo = alert.labels["slo"];
+    const isWindow = alert.file === SLO_FILE && slo !== undefined && "window" in alert.labels;
+    const key = isWindow ? JSON.stringify([SLO_FILE, alert.name, slo]) : alertKey(alert);
+    const group = groups.get(key);
+    if (group) group.push(alert);
+    else groups.set(key, [alert]);
+  }
+  return [...groups].map(([key, alerts]) => ({ key, alerts }));
+}
+
+/** Labels that all alerts have with the same value. */
+export function commonLabels([first, ...others]: AlertGroup["alerts"]): Record<string, string> {
+  const isCommon = ([name, value]: [string, string]) =>
+    others.every(({ labels }) => labels[name] === value);
+  return Object.fromEntries(Object.entries(first.labels).filter(isCommon));
+}
+
 export function countConditions(alerts: readonly AlertJson[]): Record<AlertCondition, number> {
   const counts = { firing: 0, unknown: 0, pending: 0 };
   for (const alert of alerts) counts[conditionOf(alert)]++;
@@ -153,7 +183,7 @@ export function describeTab(alerts: readonly AlertJson[] | null, isConnected: bo
 }
 
 /** Labels beside the name, as in a selector. */
-export function otherLabels({ labels }: AlertJson): string[] {
+export function otherLabels(labels: Record<string, string>): string[] {
   const others = Object.entries(labels).filter(([name]) => name !== "alertname");
   return others.map(([name, value]) => `${name}=${quoted(value)}`);
 }

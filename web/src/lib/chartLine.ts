@@ -10,6 +10,8 @@ export interface ChartLine {
   dash?: readonly number[];
   /** The maxima that belong to a percentile: the readout (values at the pointer) has them, too. */
   maxima?: (number | null)[];
+  /** Values of points that are drawn at the edge of the chart: the readout has these. */
+  actual?: (number | null)[];
   /** Drawn, but not in the readout. */
   isUnlisted?: boolean;
 }
@@ -47,8 +49,8 @@ export function lineStyle(index: number): { colour: string; dash: readonly numbe
 /** Values at a position, the greatest first. */
 export function readoutRows(lines: readonly ChartLine[], at: number): ReadoutRow[] {
   return lines
-    .flatMap(({ name, colour, dash = [], points, maxima, isUnlisted }) => {
-      const value = points[at] ?? null;
+    .flatMap(({ name, colour, dash = [], points, actual, maxima, isUnlisted }) => {
+      const value = (actual ?? points)[at] ?? null;
       if (value === null || isUnlisted) return [];
       return [{ name, colour, dash, value, maximum: maxima?.[at] ?? null }];
     })

@@ -379,8 +379,10 @@ export function summarise(overview: Overview): string {
     const known = rows.length - unknown - uncertain;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
-      : `Now no more than expected above the threshold in ${formatCount(known)} of ` +
-          `${formatCount(total)} rows.${doubt}`;
+      : known === total
+        ? `All ${formatCount(total)} rows are normal in the last 5 minutes.`
+        : `${formatCount(known)} of ${formatCount(total)} rows are normal in the last 5 minutes.` +
+          doubt;
   }
   const above = formatCount(worst.aboveNow?.estimate ?? 0);
   const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";

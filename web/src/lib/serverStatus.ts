@@ -184,7 +184,7 @@ function storageProblems({ journal, damage }: StatusJson): Problem[] {
     const lost = journal.gaps.reduce((sum, gap) => sum + gap.batches, 0);
     problems.push({
       what: `The journal has gaps: ${plural(lost, "batch")} lost.`,
-      action: `Reason: ${journal.gaps[0]!.reason}. Sources names the data.`,
+      action: `Reason: ${journal.gaps[0]!.reason}. Loss audit names the data.`,
     });
   }
   return problems;

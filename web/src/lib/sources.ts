@@ -9,6 +9,7 @@ export interface TargetJson {
   url: string;
   labels: Record<string, string>;
   interval_ns: number;
+  timeout_ns: number;
   state: "up" | "down" | "unknown";
   since_ns: number | null;
   last_ns: number | null;
