@@ -3,8 +3,9 @@
 //! The shop ([`synthetic::Shop`]) has a week of requests up to now, an incident three hours ago,
 //! and continues. The directory is removed at the end.
 
+mod alert_history;
+
 use std::fs;
-use std::io::Write as _;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -28,12 +29,14 @@ use crate::serve::{ServiceEvent, Signals};
 use crate::settings::Settings;
 use crate::store::private_dir;
 
+use self::alert_history::{RULE_FILE, RULES, evaluate_rules, write_series};
+
 /// Start a server with a made-up shop, to look around
 ///
 /// The server runs in a temporary directory, which is removed at the end, and listens on loopback
-/// only. It has a week of requests of five services in two regions, an incident three hours ago,
-/// counters, gauges, texts, annotations, a dashboard, a scrape and a check; new data arrive every
-/// ten seconds. Stop it with ctrl-C.
+/// only. It has a week of requests of five services in two regions, an incident three hours ago
+/// with its alerts, counters, gauges, texts, annotations, a dashboard, alert rules, two SLOs, a
+/// scrape and a check; new data arrive every ten seconds. Stop it with ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -59,6 +62,8 @@ const MINUTE_NS: i64 = synthetic::MINUTE_NS;
 const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
 /// A day in minutes, the days before it in intervals of ten minutes.
 const HISTORY: [(i64, i64); 2] = [(7 * DAY_NS, 10 * MINUTE_NS), (DAY_NS, MINUTE_NS)];
+/// Time before the incident from which on alerts have a history.
+const QUIET_NS: i64 = 30 * MINUTE_NS;
 /// Metric of the requests.
 const METRIC: &str = "request_duration";
 
@@ -81,6 +86,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let settings = Settings::parse(&settings_text(port), &directory.0, ROLES)
         .map_err(|problems| anyhow!("BUG: invalid settings of the demonstration: {problems}"))?;
     write_dashboard(&directory.0)?;
+    write_file(&directory.0.join(RULE_FILE), RULES)?;
     heap::configure_allocator();
     let runtime = runtime::Builder::new_multi_thread()
         .enable_all()
@@ -145,8 +151,33 @@ interval = "5s"
 name = "topdeck is healthy"
 http = "http://127.0.0.1:{port}/health"
 interval = "5s"
+
+[alerts]
+rule_files = ["{RULE_FILE}"]
+
+[[slo]]
+name = "payments"
+description = "Payments are answered within 800 ms"
+selector = 'request_duration{{service="payment"}}'
+threshold = "800ms"
+objective = "99.5%"
+period = "7d"
+
+[[slo]]
+name = "orders"
+description = "Orders are answered within a second"
+selector = 'request_duration{{service="orders"}}'
+threshold = "1s"
+objective = "99%"
+period = "7d"
 "#
     )
+}
+
+/// Writes a file, and the directory that contains it.
+fn write_file(path: &Path, text: &str) -> Result<()> {
+    path.parent().map_or(Ok(()), private_dir)?;
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write_dashboard(directory: &Path) -> Result<()> {
@@ -189,12 +220,7 @@ fn write_dashboard(directory: &Path) -> Result<()> {
         ("title", Text("The shop".to_owned())),
         ("panels", List(panels)),
     ]);
-    let dir = directory.join("dashboards");
-    private_dir(&dir)?;
-    let path = dir.join("shop.json");
-    fs::File::create(&path)
-        .and_then(|mut file| writeln!(file, "{dashboard}"))
-        .with_context(|| format!("cannot write {}", path.display()))
+    write_file(&directory.join("dashboards/shop.json"), &format!("{dashboard}\n"))
 }
 
 fn welcome_text(url: &str, directory: &Path, shop: &Shop) -> String {
@@ -217,6 +243,10 @@ What to look at first:
       a week of all requests, without averages: days, nights, and the modes of each service.
   {url}/#/dashboards?dashboard=shop&from=-6h&v=2
       a dashboard of the shop, with the incident
+  {url}/#/alerts?from=-6h&v=2
+      what fired during the incident, and when it ended; click PaymentsSlow
+  {url}/#/slos
+      what the incident cost of the error budget of a week
   {url}/#/host
       what this host does
   topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from -3h{server}
@@ -256,7 +286,22 @@ impl ShopWriter<'_> {
         if let Some(pending_ack) = last {
             pending_ack.wait_durable()?;
         }
+        self.write_alerts()?;
         Ok(self.start)
+    }
+
+    /// Writes the history of the alerts, from before the incident up to the start.
+    fn write_alerts(&self) -> Result<()> {
+        let Some(store) = self.intake.write_target().store() else { return Ok(()) };
+        let range = self.shop.incident().start - QUIET_NS..self.start;
+        let encoding = SeriesKeyEncoding::CANONICAL;
+        let mut batch = self.intake.writer_for(self.producer.id(), encoding);
+        for write in evaluate_rules(store, &range)? {
+            let Some(number) = write.value.number() else { continue };
+            let at = write.time_ns..write.time_ns;
+            write_sample(&mut batch, write_series(&write), &at, SampleValue::Number(number))?;
+        }
+        Ok(self.intake.append(&self.producer, batch)?.wait_durable()?)
     }
 
     /// Writes the intervals that have ended since `written_end`.

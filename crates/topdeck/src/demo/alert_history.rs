@@ -1,0 +1,96 @@
+//! Alert rules of the demonstration, and the history of their alerts.
+//!
+//! The history is not made up: it is what the rules write when they are evaluated over the stored
+//! requests, at the times at which a server that was running would have evaluated them.
+
+use std::ops::Range;
+
+use anyhow::{Context as _, Result, ensure};
+use model::{Series, SeriesKind};
+use query::{NAME, StoreSource, promql};
+use rules::{
+    AlertTemplates, CycleInputs, EvaluatedGroup, GroupDefaults, RuleWrite, SourceEvaluator,
+    parse_rule_file,
+};
+use store::Store;
+
+/// Name of the rule file, in the directory of the demonstration.
+pub(super) const RULE_FILE: &str = "rules/shop.yaml";
+
+/// The rule file. Annotations say what to do: an alert is read by somebody who was asleep.
+pub(super) const RULES: &str = r#"groups:
+- name: shop
+  interval: 1m
+  rules:
+  - alert: PaymentsSlow
+    expr: |
+      histogram_fraction(800ms, +Inf, sum by (region, service) (
+        exact_increase(request_duration{service="payment"}[5m]))) > 0.05
+    for: 2m
+    labels:
+      severity: page
+    annotations:
+      summary: >-
+        {{ $value | humanizePercentage }} of the payments in {{ $labels.region }} take more than
+        800 ms
+      description: >-
+        Open the breakdown by label in Explore (Who?), then roll back the host or version that it
+        names.
+  - alert: OrdersSlow
+    expr: |
+      histogram_fraction(800ms, +Inf, sum by (region, service) (
+        exact_increase(request_duration{service="orders"}[5m]))) > 0.05
+    for: 5m
+    labels:
+      severity: warning
+    annotations:
+      summary: >-
+        {{ $value | humanizePercentage }} of the orders in {{ $labels.region }} take more than
+        800 ms
+      description: Orders wait for payments; look at these first.
+  - alert: PaymentQueueLong
+    expr: payment_queue_depth > 20
+    for: 5m
+    labels:
+      severity: warning
+    annotations:
+      summary: "{{ $value }} payments wait for the bank in {{ $labels.region }}"
+"#;
+
+/// Samples that the rules write in a range, in the order of their times.
+pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<RuleWrite>> {
+    let file = parse_rule_file(RULE_FILE, RULES, &promql::Options::all());
+    ensure!(file.problems.is_empty(), "BUG: rules of the demonstration: {:?}", file.problems);
+    store.catch_up().context("cannot read the requests of the shop")?;
+    let view = store.view()?;
+    let source = StoreSource::new(&view);
+    let settings = query::Settings::default();
+    let evaluator = SourceEvaluator {
+        source: &source,
+        settings: &settings,
+        options: promql::Options::all(),
+        context: &|| false,
+    };
+    let templates = AlertTemplates::default();
+    // Nobody is notified.
+    let inputs =
+        CycleInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
+    let mut writes = Vec::new();
+    for group in file.groups {
+        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
+        let mut time_ns = group.slot_before(range.start);
+        while time_ns < range.end {
+            writes.extend(group.evaluate(time_ns, &inputs).writes);
+            time_ns += group.interval_ns();
+        }
+    }
+    Ok(writes)
+}
+
+/// Series of a sample of a rule.
+pub(super) fn write_series(write: &RuleWrite) -> Series {
+    let labels = write.labels.iter().filter(|(name, _)| *name != NAME);
+    labels.fold(Series::new(write.labels.name(), SeriesKind::Gauge), |series, (name, value)| {
+        series.with_label(name, value)
+    })
+}
