@@ -70,6 +70,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
   ["alerts", {}, /No alerts: no rules/],
   ["slos", {}, /No SLOs/],
   ["checks", {}, /No checks/],
+  ["load", {}, /No load runs in this range/],
   ["sources", {}, /Reconciled since|Unreconciled/],
   ["audit", {}, /Producers and stages/],
   ["status", {}, /Healthy|Backpressure|Damaged|gaps/],

@@ -77,6 +77,16 @@ export class Server {
     return stdout.trim();
   }
 
+  /** Runs another command of the program; returns its status and output. */
+  async run(command: readonly string[]): Promise<{ status: number; output: string }> {
+    return new Promise((done) => {
+      execFile(PROGRAM, command, (error, stdout, stderr) => {
+        const status = typeof error?.code === "number" ? error.code : error ? -1 : 0;
+        done({ status, output: stdout + stderr });
+      });
+    });
+  }
+
   /** Sends a request body of some sender. */
   async post(path: string, body: string): Promise<unknown> {
     const headers = body.startsWith("{") ? { "Content-Type": "application/json" } : {};

@@ -11,6 +11,7 @@ const loadCompare = () => import("./views/Compare.svelte");
 const loadDashboards = () => import("./views/Dashboards.svelte");
 const loadExplore = () => import("./views/Explore.svelte");
 const loadHost = () => import("./views/Host.svelte");
+const loadLoadRuns = () => import("./views/LoadRuns.svelte");
 const loadLossAudit = () => import("./views/LossAudit.svelte");
 const loadOverview = () => import("./views/Overview.svelte");
 const loadSlos = () => import("./views/Slos.svelte");
@@ -36,6 +37,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "alerts", title: "Alerts", load: loadAlerts },
   { name: "slos", title: "SLOs", load: loadSlos },
   { name: "checks", title: "Checks", load: loadChecks },
+  { name: "load", title: "Load runs", load: loadLoadRuns },
   { name: "sources", title: "Sources", load: loadSources },
   { name: "audit", title: "Loss audit", load: loadLossAudit },
   { name: "status", title: "Status", load: loadStatus },

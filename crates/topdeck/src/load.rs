@@ -70,13 +70,23 @@ fn run_once(options: &RunOptions) -> Result<ExitCode> {
     if plan.settings.abort.load(Ordering::Relaxed) {
         return Ok(ExitCode::from(ABORTED));
     }
-    let (services, push) = observer.finish();
-    let mut run = ran?;
+    let (services, push) = observer.into_parts();
+    let mut run = match ran {
+        Ok(run) => run,
+        Err(error) => {
+            // The seconds before the failure are delivered.
+            if let Some(sink) = push {
+                sink.finish(None);
+            }
+            return Err(error.into());
+        }
+    };
     if let Some(found) = &calibration {
         let calibration_warnings =
             found.validity_warnings(&plan.settings.schedule, plan.settings.threads);
         run.warnings.splice(0..0, calibration_warnings);
     }
+    let push = push.map(|sink| sink.finish(Some(&run.warnings)));
     let requirements =
         options.require.iter().map(|one| RequirementResult::new(one, &run)).collect();
     let sessions = options.sessions();

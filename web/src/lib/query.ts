@@ -75,15 +75,22 @@ export function queryParameters(
   return { query, language, ...range };
 }
 
-/** Evaluates a query for each column of a range, in milliseconds. */
+/**
+ * Evaluates a query for each column of a range, in milliseconds. `experimental`: with functions
+ * that Prometheus has behind feature flags.
+ */
 export async function runQuery(
   text: string,
   language: QueryLanguage,
   range: readonly [number, number],
   step: number,
   signal: AbortSignal,
+  experimental = false,
 ): Promise<QueryResult> {
-  const parameters = queryParameters(text, language, range, step);
+  const parameters = {
+    ...queryParameters(text, language, range, step),
+    ...(experimental ? { experimental: "true" } : {}),
+  };
   const response = await getJson<QueryJson>("/v1/query", parameters, signal);
   return {
     unit: response.unit ?? "",

@@ -1,4 +1,4 @@
-//! Sends each second of a run as a batch to a topdeck server.
+//! Sends each second of a run as a batch to a topdeck server, and at the end whether it was valid.
 //!
 //! The run never waits for it. A thread sends; batches that cannot be delivered are retained and
 //! retried with the same identity, so that nothing is counted twice. Undelivered seconds are
@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::{Failure, Tally};
+use crate::{Failure, Tally, ValidityWarning};
 use bytes::Bytes;
 use decode::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use http::{Method, Request, StatusCode, header};
@@ -42,6 +42,11 @@ const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
 const ANSWER_BYTES: usize = 64 << 10;
+/// Text with the description of the schedule, in the batch of the first second.
+const SCHEDULE: &str = "load_run_schedule";
+/// Text `valid`, or `invalid: ` and the reasons, in the last batch. A run without it is of unknown
+/// validity: it still runs, or was aborted.
+const VALIDITY: &str = "load_run_validity";
 
 /// Target and identity of the pushed seconds.
 #[derive(Debug)]
@@ -66,6 +71,7 @@ pub struct PushSink {
     sender: SyncSender<PushBatch>,
     thread: JoinHandle<SenderResult>,
     labels: Vec<(String, String)>,
+    schedule: String,
     url: String,
     name: String,
     producer: u64,
@@ -87,6 +93,8 @@ pub struct PushSummary {
     pub(crate) delivered: u64,
     /// Seconds dropped because too many were pending.
     pub dropped: u64,
+    /// Whether the server knows if the run was valid.
+    pub(crate) has_validity: bool,
     /// Last error of the undelivered seconds.
     pub(crate) last_error: Option<String>,
 }
@@ -94,12 +102,13 @@ pub struct PushSummary {
 impl PushSummary {
     /// Number of delivered seconds, as a sentence.
     pub fn text(&self) -> String {
-        let PushSummary { url, run, seconds, delivered, dropped, last_error } = self;
+        let PushSummary { url, run, seconds, delivered, dropped, has_validity, last_error } = self;
         let all = count(*seconds);
         if delivered == seconds {
+            let rest = if *has_validity { "" } else { ", but NOT whether the run was valid" };
             return format!(
                 "pushed to {url}: all {all} seconds, as load_response_time{{run={run:?}}} and \
-                 others"
+                 others{rest}"
             );
         }
         let mut reason = Vec::new();
@@ -119,16 +128,19 @@ impl PushSummary {
     }
 }
 
-/// An encoded second.
+/// An encoded second, or the validity of the run.
 struct PushBatch {
     identity: String,
     body: Bytes,
+    is_second: bool,
 }
 
 /// Result of the thread.
 #[derive(Default)]
 struct SenderResult {
+    /// Seconds.
     delivered: u64,
+    has_validity: bool,
     dropped: u64,
     last_error: Option<String>,
 }
@@ -164,6 +176,7 @@ impl PushSink {
                 label("target", &plan.target),
                 label("protocol", &plan.protocol),
             ],
+            schedule: plan.schedule.clone(),
             url: to.to_string(),
             name,
             producer,
@@ -181,23 +194,28 @@ impl PushSink {
 
     /// Sends a second, or drops it if too many are pending.
     pub fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
-        self.sequence += 1;
-        let at = |ns: u64| self.start_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
-        let times = (at(self.before_ns), at(end_ns.max(self.before_ns + 1)));
+        let times = (self.unix_ns(self.before_ns), self.unix_ns(end_ns.max(self.before_ns + 1)));
         self.before_ns = end_ns;
-        let epoch = self.start_unix_ns.unsigned_abs() / 1_000_000;
-        let batch = PushBatch {
-            identity: format!("{:x}/{epoch}/{}", self.producer, self.sequence),
-            body: Bytes::from(body(&self.labels, times, tally)),
-        };
+        let mut body = body(&self.labels, times, tally);
+        if self.sequence == 0 {
+            write_text(&mut body, SCHEDULE, &self.labels, times.1, &self.schedule);
+        }
+        self.sequence += 1;
         // If the thread has ended, the result says so.
-        if let Err(TrySendError::Full(_)) = self.sender.try_send(batch) {
+        if !self.send(self.sequence, body, true) {
             self.dropped += 1;
         }
     }
 
-    /// Waits until the pending seconds are delivered, for a few seconds.
-    pub fn finish(self) -> PushSummary {
+    /// Sends whether the run was valid, unless it failed, and waits until the pending seconds are
+    /// delivered, for a few seconds.
+    pub fn finish(self, warnings: Option<&[ValidityWarning]>) -> PushSummary {
+        if let Some(warnings) = warnings {
+            let (mut body, end) = (String::new(), self.unix_ns(self.before_ns));
+            write_text(&mut body, VALIDITY, &self.labels, end, &validity_text(warnings));
+            // A full queue is reported: the validity is not delivered.
+            self.send(self.sequence + 1, body, false);
+        }
         drop(self.sender);
         let outcome = self.thread.join().unwrap_or_else(|_| SenderResult {
             last_error: Some("the sending thread panicked (bug)".to_owned()),
@@ -209,9 +227,35 @@ impl PushSink {
             seconds: self.sequence,
             delivered: outcome.delivered,
             dropped: self.dropped + outcome.dropped,
+            has_validity: outcome.has_validity,
             last_error: outcome.last_error,
         }
     }
+
+    /// Hands a batch to the thread. Returns false if the queue is full.
+    fn send(&self, sequence: u64, body: String, is_second: bool) -> bool {
+        let epoch = self.start_unix_ns.unsigned_abs() / 1_000_000;
+        let batch = PushBatch {
+            identity: format!("{:x}/{epoch}/{sequence}", self.producer),
+            body: Bytes::from(body),
+            is_second,
+        };
+        !matches!(self.sender.try_send(batch), Err(TrySendError::Full(_)))
+    }
+
+    /// Time of the run as nanoseconds since the Unix epoch.
+    fn unix_ns(&self, ns: u64) -> i64 {
+        self.start_unix_ns.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX))
+    }
+}
+
+/// `valid`, or `invalid: ` and the reasons.
+fn validity_text(warnings: &[ValidityWarning]) -> String {
+    if warnings.is_empty() {
+        return "valid".to_owned();
+    }
+    let reasons: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    format!("invalid: {}", reasons.join("; "))
 }
 
 fn push_error(error: impl Display) -> ReportError {
@@ -295,6 +339,20 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
     out
 }
 
+/// Appends a text at a time.
+fn write_text(out: &mut String, metric: &str, labels: &[(String, String)], at: i64, text: &str) {
+    let sample = DecodedSample {
+        metric: metric.to_owned(),
+        labels: labels.to_vec(),
+        start: Some(at),
+        end: Some(at),
+        unit: None,
+        value: DecodedValue::Text(text.to_owned()),
+        temporality: SampleTemporality::Instant,
+    };
+    frames::write_sample(out, &sample);
+}
+
 /// HTTP client of the thread.
 struct PushSender {
     target: Endpoint,
@@ -332,14 +390,17 @@ fn deliver_all(
         // An attempt without a response takes longer than a second: all batches received meanwhile
         // are dequeued, so that the queue does not fill up.
         pending.extend(batches.try_iter());
-        // The oldest batch is sent first and dropped first.
+        // The oldest batch is sent first and dropped first. The validity is the latest batch.
         let too_many = pending.len().saturating_sub(PENDING_MAX);
         pending.drain(..too_many);
         outcome.dropped += too_many as u64;
         let Some(batch) = pending.front() else { continue };
         match deliver(batch) {
             Ok(()) => {
-                outcome.delivered += 1;
+                match batch.is_second {
+                    true => outcome.delivered += 1,
+                    false => outcome.has_validity = true,
+                }
                 outcome.last_error = None;
                 pending.pop_front();
             }
@@ -398,7 +459,7 @@ mod tests {
     fn outcome(passing: usize, attempts: usize) -> (SenderResult, usize) {
         let (sender, receiver) = sync_channel(QUEUE);
         let mut refused = 0;
-        let batch = || PushBatch { identity: String::new(), body: Bytes::new() };
+        let batch = || PushBatch { identity: String::new(), body: Bytes::new(), is_second: true };
         sender.try_send(batch()).unwrap();
         let (mut sender, mut attempt) = (Some(sender), 0);
         let outcome = deliver_all(&receiver, |_| {
@@ -414,6 +475,38 @@ mod tests {
             Err(push_error("no answer"))
         });
         (outcome, refused)
+    }
+
+    #[test]
+    fn a_server_learns_whether_the_run_was_valid_and_the_summary_says_if_it_did_not() {
+        assert_eq!(validity_text(&[]), "valid");
+        let warnings = [
+            ValidityWarning::ResourcesExhausted { failed: 3 },
+            ValidityWarning::GeneratorCpuSaturated { share: 0.99 },
+        ];
+        let text = validity_text(&warnings);
+        assert!(text.starts_with("invalid: 3 requests failed because"), "{text}");
+        assert!(text.contains("; the generator's threads were busy 99 %"), "{text}");
+        let (sender, receiver) = sync_channel(QUEUE);
+        for is_second in [true, true, false] {
+            let body = Bytes::new();
+            sender.try_send(PushBatch { identity: String::new(), body, is_second }).unwrap();
+        }
+        drop(sender);
+        let outcome = deliver_all(&receiver, |_| Ok(()));
+        assert_eq!((outcome.delivered, outcome.has_validity), (2, true));
+        let pushed = PushSummary {
+            url: "http://a/".to_owned(),
+            run: "a".to_owned(),
+            seconds: 2,
+            delivered: 2,
+            dropped: 0,
+            has_validity: false,
+            last_error: None,
+        };
+        assert!(pushed.text().ends_with(", but NOT whether the run was valid"));
+        let valid = PushSummary { has_validity: true, ..pushed };
+        assert!(valid.text().ends_with("and others"), "{}", valid.text());
     }
 
     #[test]
@@ -434,6 +527,7 @@ mod tests {
             seconds: outcome.delivered + outcome.dropped,
             delivered: outcome.delivered,
             dropped: outcome.dropped,
+            has_validity: true,
             last_error: outcome.last_error,
         };
         let text = pushed.text();
@@ -469,7 +563,8 @@ mod tests {
         let (sender, receiver) = sync_channel(QUEUE);
         for number in 0..QUEUE {
             let body = Bytes::from_static(b"a");
-            sender.try_send(PushBatch { identity: number.to_string(), body }).unwrap();
+            let identity = number.to_string();
+            sender.try_send(PushBatch { identity, body, is_second: true }).unwrap();
         }
         drop(sender);
         let outcome = deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime));

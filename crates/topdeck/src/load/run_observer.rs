@@ -6,7 +6,7 @@ use hist::Histogram;
 use load::{Observer, Tally};
 
 use load::report::live_view::LiveView;
-use load::report::push_sink::{PushSink, PushSummary};
+use load::report::push_sink::PushSink;
 use load::report::run_plan::RunPlan;
 
 /// Observer of a run.
@@ -25,9 +25,9 @@ impl RunObserver {
         RunObserver { live, push, services: BTreeMap::new() }
     }
 
-    /// Returns service times by second, and the result of the push.
-    pub(crate) fn finish(self) -> (BTreeMap<u64, Histogram>, Option<PushSummary>) {
-        (self.services, self.push.map(PushSink::finish))
+    /// Service times by second, and the push, which ends with the validity of the run.
+    pub(crate) fn into_parts(self) -> (BTreeMap<u64, Histogram>, Option<PushSink>) {
+        (self.services, self.push)
     }
 }
 

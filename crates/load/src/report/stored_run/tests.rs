@@ -127,6 +127,7 @@ pub fn report() -> RunReport {
             run: "a".to_owned(),
             seconds: 3,
             delivered: 2,
+            has_validity: false,
             dropped: 0,
             last_error: Some("no connection".to_owned()),
         }),
