@@ -1,5 +1,5 @@
-//! What an observer must know of commands: their names, and which have no reply, several replies, or
-//! replies that wait.
+//! What an observer must know of commands: their names, and which have no reply, several replies,
+//! or replies that wait.
 
 use super::captured_words::{CapturedText, CapturedWords};
 

@@ -261,8 +261,8 @@ fn other_protocols_are_recognized() {
     "#]]);
 }
 
-/// More commands are in flight than the observer retains: the rest is counted, and replies are still
-/// paired.
+/// More commands are in flight than the observer retains: the rest is counted, and replies are
+/// still paired.
 #[test]
 fn too_many_commands_in_flight_are_counted() {
     let session = redis()
