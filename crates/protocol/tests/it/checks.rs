@@ -69,8 +69,8 @@ fn fingerprint(bytes: &[u8]) {
     let once = fingerprint.write(text, dialect).to_owned();
     assert!(once.len() <= STATEMENT_BYTES_MAX);
     assert!(!once.contains('\'') || text.contains('`') || text.contains('"'), "{once:?}");
-    // A placeholder after a dollar starts a string, and signs without the comment between them start
-    // a comment.
+    // A placeholder after a dollar starts a string, and signs without the comment between them
+    // start a comment.
     if !once.contains("...") && !text.contains('$') && !text.contains("--") {
         assert_eq!(fingerprint.write(&once, dialect), once, "{text:?}");
     }

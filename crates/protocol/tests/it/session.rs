@@ -296,8 +296,8 @@ impl Session {
         assert!(missing.is_empty(), "{context}: the last repetition lacks {missing:?}\n{found}");
     }
 
-    /// Each operation that is found is a true one, and none is counted twice. Returns what was found
-    /// and the true operations that were not.
+    /// Each operation that is found is a true one, and none is counted twice. Returns what was
+    /// found and the true operations that were not.
     #[track_caller]
     fn check_operations<'a>(
         &self,
