@@ -282,7 +282,7 @@ class TopdeckTest(BoardTest):
         with open(f"{self.dir}/rules.toml", "w", encoding="utf-8") as file:
             file.write(RULES)
         with open(f"{self.dir}/topdeck.toml", "w", encoding="utf-8") as file:
-            file.write(f'data_dir = "{self.dir}/data"\n[http]\nlisten = "127.0.0.1:{self.port}"\n')
+            file.write(f'data_dir = "{self.dir}/data"\n[http]\nlisten = ["127.0.0.1:{self.port}"]\n')
             file.write('[alerts]\nrule_files = ["rules.toml"]\n')
         self.process = None
         self.start()
