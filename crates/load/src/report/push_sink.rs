@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use crate::{Failure, Tally, ValidityWarning};
+use crate::{Failure, InvalidReason, Tally};
 use bytes::Bytes;
 use decode::{DecodedSample, DecodedValue, SampleTemporality, Unit, frames};
 use http::{Method, Request, StatusCode, header};
@@ -209,10 +209,10 @@ impl PushSink {
 
     /// Sends whether the run was valid, unless it failed, and waits until the pending seconds are
     /// delivered, for a few seconds.
-    pub fn finish(self, warnings: Option<&[ValidityWarning]>) -> PushSummary {
-        if let Some(warnings) = warnings {
+    pub fn finish(self, reasons: Option<&[InvalidReason]>) -> PushSummary {
+        if let Some(reasons) = reasons {
             let (mut body, end) = (String::new(), self.unix_ns(self.before_ns));
-            write_text(&mut body, VALIDITY, &self.labels, end, &validity_text(warnings));
+            write_text(&mut body, VALIDITY, &self.labels, end, &validity_text(reasons));
             // A full queue is reported: the validity is not delivered.
             self.send(self.sequence + 1, body, false);
         }
@@ -250,12 +250,12 @@ impl PushSink {
 }
 
 /// `valid`, or `invalid: ` and the reasons.
-fn validity_text(warnings: &[ValidityWarning]) -> String {
-    if warnings.is_empty() {
+fn validity_text(reasons: &[InvalidReason]) -> String {
+    if reasons.is_empty() {
         return "valid".to_owned();
     }
-    let reasons: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    format!("invalid: {}", reasons.join("; "))
+    let texts: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+    format!("invalid: {}", texts.join("; "))
 }
 
 fn push_error(error: impl Display) -> ReportError {
@@ -481,8 +481,8 @@ mod tests {
     fn a_server_learns_whether_the_run_was_valid_and_the_summary_says_if_it_did_not() {
         assert_eq!(validity_text(&[]), "valid");
         let warnings = [
-            ValidityWarning::ResourcesExhausted { failed: 3 },
-            ValidityWarning::GeneratorCpuSaturated { share: 0.99 },
+            InvalidReason::ResourcesExhausted { failed: 3 },
+            InvalidReason::GeneratorCpuSaturated { share: 0.99 },
         ];
         let text = validity_text(&warnings);
         assert!(text.starts_with("invalid: 3 requests failed because"), "{text}");

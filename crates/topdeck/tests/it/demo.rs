@@ -74,6 +74,8 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     for part in [
         "/#/explore?from=-6h&selector=request_duration{service=%22payment%22}&threshold=800ms&v=2",
         "/#/dashboards?dashboard=shop&from=-6h",
+        "/#/alerts?from=-6h",
+        "/#/slos",
         "/#/host",
         "version 3.8.0 on host pay-2 in region eu",
         &server,
@@ -113,6 +115,33 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         let found = targets();
         let up = found["targets"].as_array().unwrap().iter().filter(|of| of["state"] == "up");
         up.count() == 2
+    });
+    // The alerts of the incident fired and ended; the rules find the same without the history.
+    for alert in ["PaymentsSlow", "OrdersSlow", "PaymentQueueLong"] {
+        let firing = format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}");
+        let evaluations = demo.query(&format!("count_over_time({firing}[4h])"));
+        let streams = evaluations["data"].as_array().unwrap();
+        assert_eq!(streams.len(), 1, "{alert} fires in one region: {evaluations}");
+        let count = streams[0]["points"][0]["value"].as_f64().unwrap();
+        // 45 minutes, less the time until it fires, and the window of the rule after it.
+        assert!((35.0..=55.0).contains(&count), "{alert}: {count}");
+        let now = demo.query(&firing);
+        assert_eq!(now["data"].as_array().map(Vec::len), Some(0), "{alert} ended: {now}");
+    }
+    let replayed = demo.dir.path().join("shop.yaml");
+    let rules = std::fs::read_dir(demo.dir.path()).unwrap().next().unwrap().unwrap().path();
+    std::fs::copy(rules.join("rules/shop.yaml"), &replayed).unwrap();
+    let line = format!("rules replay {server} shop.yaml --last 5h --json");
+    let replay = json(&run_ok(&demo.dir, &line));
+    std::fs::remove_file(replayed).unwrap();
+    for rule in replay["rules"].as_array().unwrap() {
+        assert_eq!((&rule["fired"], &rule["failures"]), (&1.into(), &0.into()), "{rule}");
+    }
+    wait_until("budgets are known", || {
+        let slos = json(&run_ok(&demo.dir, &format!("slo {server} --json")));
+        let states: Vec<&str> =
+            slos["slos"].as_array().unwrap().iter().filter_map(|of| of["state"].as_str()).collect();
+        states == ["left", "left"]
     });
     // New data arrive.
     let tailed = run_ok(&demo.dir, &format!("tail {server} --limit 1 request_duration"));

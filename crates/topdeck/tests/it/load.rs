@@ -557,6 +557,16 @@ fn run_is_pushed_to_a_server() {
     let stored = || deck.get(asked).json()["count"].as_u64().unwrap_or(0);
     wait_until("all of it is stored", || stored() >= completed);
     assert_eq!(stored(), completed, "{}", deck.log());
+    let text = |metric: &str| {
+        deck.get(&format!("/v1/texts?selector={metric}%7Brun%3D%22a%20b%22%7D")).json()["texts"][0]
+            ["text"]
+            .as_str()
+            .map(str::to_owned)
+    };
+    wait_until("the server knows whether it was valid", || text("load_run_validity").is_some());
+    let expected = if run.status == 3 { "invalid: " } else { "valid" };
+    assert!(text("load_run_validity").unwrap().starts_with(expected), "{}", run.all());
+    assert!(text("load_run_schedule").unwrap().contains("100"), "{:?}", text("load_run_schedule"));
     let asked = "/v1/labels?selector=load_failed_requests_total";
     let labels = deck.request("GET", asked).expect("it answers").text();
     assert!(labels.contains("protocol") && labels.contains("reason"), "{labels}");
