@@ -62,6 +62,11 @@ const THREADS: &[(&str, usize, &str)] = &[
     ("crates/api/src/acceptor.rs", 2, "connections and requests of HTTP/2: counted"),
     ("crates/api/src/batches.rs", 1, "joined by the request, which is counted"),
     ("crates/api/src/blocking.rs", 1, "counted"),
+    (
+        "crates/api/src/role_events.rs",
+        1,
+        "events of a client: its connection ends with it, and the client reconnects",
+    ),
     ("crates/api/src/server.rs", 2, "supervised"),
     ("crates/api/src/stream/hub.rs", 1, "counted; clients are notified and reconnect"),
     ("crates/clock/src/global.rs", 1, "supervised through `clock::observe_calibrator`"),

@@ -39,7 +39,8 @@ pub(crate) enum Measure {
         /// Smallest share of requests that moved which is of interest.
         min_shift: f64,
     },
-    /// The newest row of a gauge of the age of the oldest operation in flight has at least this age.
+    /// The newest row of a gauge of the age of the oldest operation in flight has at least this
+    /// age.
     OldestInFlight(Quantity),
     /// A gauge reaches a bound soon.
     Forecast(ForecastCriterion),

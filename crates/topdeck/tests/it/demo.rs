@@ -125,8 +125,8 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         let count = streams[0]["points"][0]["value"].as_f64().unwrap();
         // 45 minutes, less the time until it fires, and the window of the rule after it.
         assert!((35.0..=55.0).contains(&count), "{alert}: {count}");
-        let now = demo.query(&firing);
-        assert_eq!(now["data"].as_array().map(Vec::len), Some(0), "{alert} ended: {now}");
+        let now = demo.query(&format!("absent({firing})"));
+        assert_eq!(now["data"].as_array().map(Vec::len), Some(1), "{alert} ended: {now}");
     }
     let replayed = demo.dir.path().join("shop.yaml");
     let rules = std::fs::read_dir(demo.dir.path()).unwrap().next().unwrap().unwrap().path();
