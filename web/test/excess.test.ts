@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 
 import { exact } from "../src/lib/distribution";
-import { excessState } from "../src/lib/excess";
+import { excessState, largestExcess } from "../src/lib/excess";
 
 // The edges are those of the server's test: 60 and 61 of 3,600.
 test.each([
@@ -17,4 +17,15 @@ test.each([
 
 test("a bucket that may hold all slow requests is uncertain", () => {
   expect(excessState({ lower: 0, estimate: 400, upper: 700 }, 3_600)).toBe("uncertain");
+});
+
+// "In 84 of 181 columns, the first at 16:36" was read as an outage of six hours.
+test("the period with the largest excess is the incident, not all columns with a slow value", () => {
+  const usual = { above: 1, count: 300 };
+  const slow = { above: 30, count: 100 };
+  const columns = [usual, usual, slow, slow, { above: 0, count: 100 }, slow, usual];
+  expect(largestExcess(columns)).toEqual({ first: 2, last: 5, above: 90, count: 400 });
+  expect(largestExcess([slow, slow])).toBeNull();
+  expect(largestExcess([usual, usual])).toBeNull();
+  expect(largestExcess([])).toBeNull();
 });

@@ -105,8 +105,8 @@ test("an incident of this morning is in the summary, with its hour and the expec
   const orders = row({ service: "orders", stateToday: "affected", aboveToday: exact(120) });
   const today = summariseToday(of(row(), orders, payment));
   expect(today?.text).toBe(
-    "Today 2 of 3 rows affected. Most: payment (http.server.request.duration), 1,875 of 148,000 " +
-      "requests above 250 ms (1.3 %, 1 % expected).",
+    "Today 2 of 3 rows were affected. Most: payment (http.server.request.duration), " +
+      "1,875 of 148,000 requests above 250 ms (1.3 %, 1 % expected).",
   );
   expect(today?.row.service).toBe("payment");
   expect(hourLink(payment, hour, NOW)).toBe(
@@ -119,7 +119,13 @@ test("an incident of this morning is in the summary, with its hour and the expec
 test("an incident that the rest of the day conceals is told by its hour", () => {
   const hour = { start: NOW - 4 * HOUR, end: NOW - 3 * HOUR, above: exact(40), count: 200 };
   const concealed = row({ service: "batch", aboveToday: exact(45), worstHour: hour });
-  expect(summariseToday(of(row(), concealed))?.hour).toBe(hour);
+  const today = summariseToday(of(row(), concealed));
+  expect(today?.hour).toBe(hour);
+  // Its day is as usual.
+  expect(today?.text).toBe(
+    "Today 1 of 2 rows was affected. Most: batch (http.server.request.duration), " +
+      "requests above 250 ms.",
+  );
 });
 
 test("a row without values is one only if its history has been read", () => {

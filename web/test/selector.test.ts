@@ -20,6 +20,9 @@ test.each([
   ["a{}", "x", "y", 'a{x="y"}'],
   ['a{b="c"}', "x", "y", 'a{x="y",b="c"}'],
   ['{"a b"}', "x", "y", '{x="y","a b"}'],
+  // It has the matcher already.
+  ['a{b="c",x="y"}', "x", "y", 'a{b="c",x="y"}'],
+  ['a{ax="y"}', "x", "y", 'a{x="y",ax="y"}'],
   ["a{ }", "x", "US$$ $& $1", 'a{x="US$$ $& $1"}'],
   ["a", "x", 'l\n"\\', 'a{x="l\\n\\"\\\\"}'],
   ["and(__name:a)", "x", "b*", 'and(and(__name:a),x:[exact]"b*")'],

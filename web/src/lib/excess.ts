@@ -18,6 +18,45 @@ export function excessState(above: Bracket, count: number): ExcessState {
   return isSignificant(above.upper, count) ? "uncertain" : "usual";
 }
 
+/** Columns next to each other, and what is above the threshold in them. */
+export interface ExcessPeriod {
+  /** First and last column. */
+  first: number;
+  last: number;
+  above: number;
+  count: number;
+}
+
+/**
+ * The columns next to each other with the largest excess: values above, less those expected of all
+ * values. Null without one, or if it has all columns that have a value above.
+ */
+export function largestExcess(
+  columns: readonly { above: number; count: number }[],
+): ExcessPeriod | null {
+  let best: (ExcessPeriod & { excess: number }) | null = null;
+  let open: (ExcessPeriod & { excess: number }) | null = null;
+  columns.forEach(({ above, count }, at) => {
+    const excess = above - count * EXPECTED_SHARE;
+    open ??= { first: at, last: at, above: 0, count: 0, excess: 0 };
+    open = {
+      ...open,
+      last: at,
+      above: open.above + above,
+      count: open.count + count,
+      excess: open.excess + excess,
+    };
+    if (open.excess > (best?.excess ?? 0)) best = open;
+    // Columns before it only reduce the excess of what follows.
+    if (open.excess <= 0) open = null;
+  });
+  const total = columns.reduce((sum, { above }) => sum + above, 0);
+  const found = best as ExcessPeriod | null;
+  return found && found.above < total
+    ? { first: found.first, last: found.last, above: found.above, count: found.count }
+    : null;
+}
+
 function isSignificant(above: number, count: number): boolean {
   if (above <= count * EXPECTED_SHARE) return false;
   const term = (observed: number, expected: number) =>

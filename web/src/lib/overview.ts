@@ -359,9 +359,14 @@ export function summariseToday({ rows, total }: Overview): TodaySummary | null {
   const limit = row.threshold ? formatValue(row.threshold.value, row.unit) : "";
   const many = `${formatCount(affected.length)} of ${formatCount(total)}`;
   const share = formatShare(row.countToday > 0 ? above / row.countToday : 0);
-  const text =
-    `Today ${many} rows affected. Most: ${nameOf(row)}, ${formatCount(above)} of ` +
-    `${formatCount(row.countToday)} ${row.noun} above ${limit} (${share}, 1 % expected).`;
+  const were = affected.length === 1 ? "was" : "were";
+  // Fewer than expected in the whole day: only the hour says what happened.
+  const day =
+    row.stateToday === "affected" || !row.worstHour
+      ? `, ${formatCount(above)} of ${formatCount(row.countToday)} ${row.noun} above ${limit} ` +
+        `(${share}, 1 % expected).`
+      : `, ${row.noun} above ${limit}.`;
+  const text = `Today ${many} rows ${were} affected. Most: ${nameOf(row)}${day}`;
   return { text, row, hour: row.worstHour };
 }
 

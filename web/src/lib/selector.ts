@@ -19,6 +19,8 @@ export function addMatcher(selector: string, label: string, value: string): stri
   const matcher = `${label}=${quoted(value)}`;
   const brace = trimmed.indexOf("{");
   if (brace < 0) return `${trimmed}{${matcher}}`;
+  const at = trimmed.indexOf(matcher, brace);
+  if (at > 0 && /[{, ]/.test(trimmed[at - 1]!)) return trimmed;
   const inside = trimmed.slice(brace + 1).trimStart();
   return `${trimmed.slice(0, brace)}{${matcher}${inside === "}" ? "" : ","}${inside}`;
 }
