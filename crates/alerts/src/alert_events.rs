@@ -12,6 +12,9 @@ use crate::alert_board::{AlertBoard, StatusLight};
 use crate::alert_filter::AlertFilter;
 use crate::history_api::{accepts, entry_json};
 
+/// Changes that are read at once: a client that does not read holds no more.
+const CHANGES_MAX: usize = 16;
+
 /// Events after a number; without one, the light.
 pub(crate) fn events(
     board: &AlertBoard,
@@ -22,10 +25,18 @@ pub(crate) fn events(
     // Before the state: a change in between makes the next wait end at once.
     let revision = board.revision();
     let mut events = Vec::new();
+    let mut has_more = false;
     let last_id = match after {
         None => board.history().newest(),
         Some(number) => {
-            let tail = board.history().after(number);
+            let mut tail = board.history().after(number);
+            if let Some(last) = tail.entries.get(CHANGES_MAX - 1)
+                && tail.entries.len() > CHANGES_MAX
+            {
+                tail.newest = last.number;
+                tail.entries.truncate(CHANGES_MAX);
+                has_more = true;
+            }
             if tail.missed > 0 {
                 let data = Object(vec![("dropped", integer(tail.missed))]);
                 events.push(RouteEvent { name: "lagged", id: number, data });
@@ -39,6 +50,10 @@ pub(crate) fn events(
             tail.newest
         }
     };
+    if has_more {
+        // Of another state, so that the next wait ends at once.
+        return Ok(EventBatch { events, last_id, revision: revision.wrapping_sub(1) });
+    }
     let (color, count) = light_parts(board.read().light());
     let data = Object(vec![
         ("revision", integer(revision)),

@@ -115,8 +115,18 @@ impl AlertHistory {
         state.recent.extend(entries.into_iter().map(Arc::new));
         let surplus = state.recent.len().saturating_sub(RECENT_MAX);
         state.recent.drain(..surplus);
-        let written = self.write(&mut state, text.as_bytes());
-        written.map_err(|error| format!("cannot store the history of alerts: {error}"))
+        // No file becomes larger than what is read.
+        let part_bytes = usize::try_from(self.file_bytes_max).unwrap_or(usize::MAX);
+        let mut rest = text.as_str();
+        while !rest.is_empty() {
+            let fits = rest.as_bytes()[..rest.len().min(part_bytes)].iter();
+            let end = fits.rposition(|byte| *byte == b'\n').or_else(|| rest.find('\n'));
+            let (part, later) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
+            self.write(&mut state, part.as_bytes())
+                .map_err(|error| format!("cannot store the history of alerts: {error}"))?;
+            rest = later;
+        }
+        Ok(())
     }
 
     fn write(&self, state: &mut HistoryState, text: &[u8]) -> Result<(), FileError> {

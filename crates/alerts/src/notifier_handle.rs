@@ -90,10 +90,14 @@ impl NotifierHandle {
         }
     }
 
-    /// Finishes the held deliveries that the other site made; returns their number.
-    pub(crate) fn settle(&self, other: &mut OtherSiteDeliveries) -> Result<u64, NotifierError> {
+    /// As [`Notifier::settle`].
+    pub(crate) fn settle(
+        &self,
+        other: &mut OtherSiteDeliveries,
+        answering_since_ns: i64,
+    ) -> Result<u64, NotifierError> {
         match &*lock(&self.notifier) {
-            Some(notifier) => notifier.settle(other),
+            Some(notifier) => notifier.settle(other, answering_since_ns),
             None => Ok(0),
         }
     }

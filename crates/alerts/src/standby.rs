@@ -119,6 +119,8 @@ struct PrimaryWatch<'a> {
     /// When the primary last answered: for the silence, and for people.
     answered_at: Instant,
     answered_ns: i64,
+    /// Since when it has answered without a gap; `i64::MAX` if it does not.
+    answering_since_ns: i64,
 }
 
 impl StandbySite {
@@ -126,6 +128,7 @@ impl StandbySite {
     pub(crate) fn run(&self) {
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.expect("BUG: no event loop");
+        let (mut url, mut delivered) = (String::new(), OtherSiteDeliveries::default());
         loop {
             let (primary, changes) = {
                 let mut state = self.control.lock();
@@ -136,7 +139,13 @@ impl StandbySite {
                 (state.primary.clone(), state.changes)
             };
             match primary {
-                Some(primary) => self.watch(primary).run(&runtime, changes),
+                Some(primary) => {
+                    // Of the same primary, a reload does not bring back what was found before.
+                    if url != primary.url() {
+                        (url, delivered) = (primary.url(), OtherSiteDeliveries::default());
+                    }
+                    delivered = self.watch(primary, delivered).run(&runtime, changes);
+                }
                 None => {
                     self.notifier.release(i64::MIN);
                     while !self.control.wait(changes, Duration::MAX) {}
@@ -145,32 +154,35 @@ impl StandbySite {
         }
     }
 
-    fn watch(&self, primary: PrimarySite) -> PrimaryWatch<'_> {
+    fn watch(&self, primary: PrimarySite, delivered: OtherSiteDeliveries) -> PrimaryWatch<'_> {
         PrimaryWatch {
             site: self,
             primary,
             position: DeliveryPosition::default(),
-            delivered: OtherSiteDeliveries::default(),
+            delivered,
             settled: 0,
             is_sending: false,
             answered_at: Instant::now(),
             answered_ns: (self.clock)(),
+            answering_since_ns: i64::MAX,
         }
     }
 }
 
 impl PrimaryWatch<'_> {
-    /// Runs until there is another primary, or the node stops.
-    fn run(mut self, runtime: &Runtime, changes: u64) {
+    /// Runs until there is another primary, or the node stops. Returns the deliveries of the
+    /// primary that were not due here.
+    fn run(mut self, runtime: &Runtime, changes: u64) -> OtherSiteDeliveries {
         self.site.notifier.hold();
         loop {
             let answer = self.ask(runtime);
             if let Err(cause) = &answer {
+                self.answering_since_ns = i64::MAX;
                 self.look_at_silence(cause);
             }
             self.publish(answer.err());
             if self.site.control.wait(changes, self.primary.poll_interval()) {
-                return;
+                return self.delivered;
             }
         }
     }
@@ -181,6 +193,7 @@ impl PrimaryWatch<'_> {
             let asked_ns = (self.site.clock)();
             let page = runtime.block_on(self.primary.deliveries(self.position))?;
             (self.answered_at, self.answered_ns) = (Instant::now(), asked_ns);
+            self.answering_since_ns = self.answering_since_ns.min(asked_ns);
             if std::mem::take(&mut self.is_sending) {
                 self.site.notifier.hold();
                 self.log("answers again; notifications are held");
@@ -214,8 +227,9 @@ impl PrimaryWatch<'_> {
     }
 
     fn settle(&mut self) {
-        // The notifier reports an error of its log; what is left is found again.
-        self.settled += self.site.notifier.settle(&mut self.delivered).unwrap_or(0);
+        // The notifier reports an error of its log.
+        let settled = self.site.notifier.settle(&mut self.delivered, self.answering_since_ns);
+        self.settled += settled.unwrap_or(0);
     }
 
     fn publish(&self, error: Option<String>) {

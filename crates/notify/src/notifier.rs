@@ -221,9 +221,14 @@ impl Notifier {
         Ok(lock_log(&shared.log).deliveries_after(number, SITE_DELIVERIES_MAX))
     }
 
-    /// Finishes the held deliveries that the other site made; returns their number.
-    pub fn settle(&self, other: &mut OtherSiteDeliveries) -> Result<u64, NotifierError> {
-        Ok(lock_log(&self.shared.log).settle(other, self.shared.now_ns())?)
+    /// Finishes the held deliveries that the other site made; returns their number. The other site
+    /// has answered without a gap since `answering_since_ns`; `i64::MAX` if it does not.
+    pub fn settle(
+        &self,
+        other: &mut OtherSiteDeliveries,
+        answering_since_ns: i64,
+    ) -> Result<u64, NotifierError> {
+        Ok(lock_log(&self.shared.log).settle(other, answering_since_ns, self.shared.now_ns())?)
     }
 
     /// Status of contacts, alerts and the log.

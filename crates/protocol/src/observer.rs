@@ -44,6 +44,12 @@ pub trait ConnectionObserver: Send {
     /// as not measured.
     fn end(&mut self, sink: &mut dyn OperationSink);
 
+    /// As [`end`](Self::end), but the server's stream may not have ended: a response that lasts to
+    /// the end of the connection is not known to be complete.
+    fn abandon(&mut self, sink: &mut dyn OperationSink) {
+        self.end(sink);
+    }
+
     /// Calls `each` with the requests without a complete response, oldest first.
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>));
 

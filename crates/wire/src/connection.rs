@@ -300,7 +300,10 @@ impl TcpConnection {
                 routes: context.routes,
                 last_response_end: &mut self.last_response_end,
             };
-            observer.end(&mut sink);
+            match self.to_client.is_complete() {
+                true => observer.end(&mut sink),
+                false => observer.abandon(&mut sink),
+            }
         }
     }
 

@@ -20,6 +20,8 @@ use std::collections::BTreeMap;
 /// window is 2^30; a capture that lost more than 2^28 bytes of one direction without a sign of the
 /// other one starts the connection anew.
 const AHEAD_MAX: u64 = 1 << 28;
+/// A packet in order that is this much earlier than the bytes before it: the clock was set back.
+const CLOCK_STEP_NS: u64 = 10_000_000;
 /// As [`AHEAD_MAX`], behind what the receiver has acknowledged. Only duplicates are there.
 const BEHIND_MAX: u64 = 1 << 24;
 /// Memory of one stream for bytes behind a hole. A receiver's window on a fast path is some MiB;
@@ -263,7 +265,8 @@ impl StreamAssembler {
         let bytes = segment.payload.get(known..).unwrap_or_default();
         if !bytes.is_empty() && (known == 0 || !self.is_after_gap) {
             self.is_after_gap = false;
-            self.time = self.time.max(segment.time);
+            let is_step = segment.time.saturating_add(CLOCK_STEP_NS) < self.time;
+            self.time = if is_step { segment.time } else { self.time.max(segment.time) };
             position.next += bytes.len() as u64;
             sink.bytes(self.time, bytes);
         }

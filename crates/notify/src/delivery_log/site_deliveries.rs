@@ -5,7 +5,7 @@
 //! alert and a time of the change of state that differs by at most 2 minutes: own rules are
 //! evaluated when rows arrive, which is another time at each site.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{AttemptVerdict, DeliveryLog, DeliveryRecord, Result};
 use crate::fingerprint::label_fingerprint;
@@ -73,11 +73,25 @@ pub struct OtherSiteDeliveries {
     by_alert: HashMap<(String, String), Vec<SiteDelivery>>,
     /// Contacts and fingerprints, oldest first; some may be gone.
     order: VecDeque<(String, String)>,
+    /// Contacts and keys of all that were added, with their order: a site that restarts tells of
+    /// them again.
+    seen: HashSet<(String, NotificationKey)>,
+    seen_order: VecDeque<(String, NotificationKey)>,
 }
 
 impl OtherSiteDeliveries {
-    /// Adds a delivery, newer than those before.
+    /// Adds a delivery, newer than those before; one that was added before is ignored.
     pub fn add(&mut self, delivery: SiteDelivery) {
+        let key = (delivery.contact.clone(), delivery.key.clone());
+        if !self.seen.insert(key.clone()) {
+            return;
+        }
+        self.seen_order.push_back(key);
+        if self.seen_order.len() > 2 * DELIVERIES_MAX
+            && let Some(oldest) = self.seen_order.pop_front()
+        {
+            self.seen.remove(&oldest);
+        }
         if self.order.len() == DELIVERIES_MAX
             && let Some(oldest) = self.order.pop_front()
             && let Some(of_alert) = self.by_alert.get_mut(&oldest)
@@ -98,7 +112,9 @@ impl OtherSiteDeliveries {
         let Some(of_alert) = self.by_alert.get_mut(&alert) else { return false };
         let shift_ns = |delivery: &SiteDelivery| {
             let is_reminder = notification.key.reminder > 0;
-            let is_same = delivery.state == notification.state
+            // Of the same alert, another number is another change.
+            let is_same = delivery.key.alert_id != notification.key.alert_id
+                && delivery.state == notification.state
                 && (delivery.key.reminder > 0) == is_reminder
                 && delivery.at_ns.abs_diff(notification.at_ns) <= SHIFT_MAX_NS;
             match delivery.key == notification.key {
@@ -131,27 +147,45 @@ impl DeliveryLog {
         self.shared_until_ns = time_ns;
     }
 
-    /// Finishes the deliveries that the other site made, and returns their number; and those of
-    /// alerts that ended while they were held, if the contact never heard of the alert.
-    pub(crate) fn settle(&mut self, other: &mut OtherSiteDeliveries, now_ns: i64) -> Result<u64> {
-        let mut made = Vec::new();
+    /// Finishes the deliveries that the other site made, with those of older states of the same
+    /// alerts, and returns their number. If it has answered without a gap since
+    /// `answering_since_ns`, deliveries are finished too of alerts that began and ended since then,
+    /// and of which the contact never heard.
+    pub(crate) fn settle(
+        &mut self,
+        other: &mut OtherSiteDeliveries,
+        answering_since_ns: i64,
+        now_ns: i64,
+    ) -> Result<u64> {
+        // Newest delivery that the other site made, by contact and alert.
+        let mut newest: HashMap<(&str, &str), u64> = HashMap::new();
         for (id, contact, notification) in self.state.pending() {
             if other.take(contact, notification) {
-                made.push(id);
+                newest.insert((contact, notification.key.alert_id.as_str()), id);
             }
         }
+        // Whoever knows a newer state is not told an older one.
+        let is_known = |(id, contact, notification): &(u64, &str, &Notification)| {
+            let last = newest.get(&(*contact, notification.key.alert_id.as_str()));
+            last.is_some_and(|last| id <= last)
+        };
+        let made: Vec<u64> = self.state.pending().filter(is_known).map(|(id, ..)| id).collect();
+        let mut written = Ok(());
         for &id in &made {
-            self.finish_unsent(id, AttemptVerdict::Delivered, DELIVERED_ELSEWHERE, now_ns)?;
+            // What was taken cannot be found again: an error does not leave the others pending.
+            let verdict = AttemptVerdict::Delivered;
+            written = written.and(self.finish_unsent(id, verdict, DELIVERED_ELSEWHERE, now_ns));
         }
-        for id in self.ended_untold(now_ns) {
+        written?;
+        for id in self.ended_untold(answering_since_ns, now_ns) {
             self.finish_unsent(id, AttemptVerdict::GivenUp, ENDED_UNTOLD, now_ns)?;
         }
         Ok(made.len() as u64)
     }
 
-    /// Deliveries, oldest first, of alerts that ended so long ago that the other site has not told
-    /// the contact of them.
-    fn ended_untold(&self, now_ns: i64) -> Vec<u64> {
+    /// Deliveries, oldest first, of alerts that began after `since_ns` and ended so long ago that
+    /// the other site has not told the contact of them.
+    fn ended_untold(&self, since_ns: i64, now_ns: i64) -> Vec<u64> {
         let mut of_alerts: HashMap<(&str, &str), Vec<(u64, &Notification)>> = HashMap::new();
         for (id, contact, notification) in self.state.pending() {
             let alert = (contact, notification.key.alert_id.as_str());
@@ -162,7 +196,8 @@ impl DeliveryLog {
                 let is_old = newest.at_ns.abs_diff(now_ns) > SHIFT_MAX_NS;
                 newest.state == NotifiedState::Resolved && is_old
             });
-            is_over && !self.state.was_told(contact, alert_id)
+            let is_theirs = deliveries.first().is_some_and(|(_, oldest)| oldest.at_ns >= since_ns);
+            is_over && is_theirs && !self.state.was_told(contact, alert_id)
         });
         let mut ids: Vec<u64> = of_alerts.into_values().flatten().map(|(id, _)| id).collect();
         ids.sort_unstable();
@@ -232,12 +267,30 @@ mod tests {
     }
 
     #[test]
+    fn a_delivery_is_neither_that_of_another_change_nor_found_twice() {
+        let notification = example_notification();
+        let mut other = OtherSiteDeliveries::default();
+        let mut change = delivery(1, &notification.key.alert_id, notification.state, 0);
+        change.at_ns = notification.at_ns;
+        change.key.transition += 1;
+        other.add(change);
+        assert!(!other.take("hook", &notification), "another change of the same alert");
+        let made = delivery(2, "other", NotifiedState::Firing, notification.at_ns);
+        other.add(made.clone());
+        assert!(other.take("hook", &notification));
+        // The other site restarted.
+        other.add(SiteDelivery { number: 1, ..made });
+        assert!(!other.take("hook", &notification));
+    }
+
+    #[test]
     fn the_nearest_of_several_changes_is_taken() {
         let notification = example_notification();
         let mut other = OtherSiteDeliveries::default();
         for (number, shift_s) in [(1, -60), (2, 1), (3, 60)] {
             let at_ns = notification.at_ns + shift_s * SECOND_NS;
-            other.add(delivery(number, "other", NotifiedState::Firing, at_ns));
+            let alert_id = format!("other {number}");
+            other.add(delivery(number, &alert_id, NotifiedState::Firing, at_ns));
         }
         assert!(other.take("hook", &notification));
         let left: Vec<u64> = other.by_alert.values().flatten().map(|one| one.number).collect();
@@ -249,7 +302,8 @@ mod tests {
         let mut other = OtherSiteDeliveries::default();
         let mut recent = RecentDeliveries::default();
         for number in 1..=DELIVERIES_MAX as u64 + 1 {
-            other.add(delivery(number, "a", NotifiedState::Firing, number.cast_signed()));
+            let alert_id = number.to_string();
+            other.add(delivery(number, &alert_id, NotifiedState::Firing, number.cast_signed()));
             recent.add("hook", &example_notification());
         }
         let numbers: Vec<u64> = other.by_alert.values().flatten().map(|one| one.number).collect();

@@ -41,8 +41,8 @@ async fn what_the_other_site_delivered_is_not_repeated_and_its_end_is_told() {
     wait_for(&standby, "both alerts", |status| status.log.pending == 2);
     assert!(matches!(standby.deliveries_after(0), Err(NotifierError::Held)));
     let mut other = deliveries(&primary);
-    assert_eq!(standby.settle(&mut other).unwrap(), 2);
-    assert_eq!(standby.settle(&mut other).unwrap(), 0);
+    assert_eq!(standby.settle(&mut other, START_NS).unwrap(), 2);
+    assert_eq!(standby.settle(&mut other, START_NS).unwrap(), 0);
     assert_eq!(standby.status().log.pending, 0);
     primary.stop();
     south.advance(70);
@@ -87,10 +87,13 @@ async fn an_alert_that_came_and_went_while_the_other_site_sent_is_not_sent_later
     standby.submit(south.in_state("a", 2, NotifiedState::Resolved)).unwrap();
     wait_for(&standby, "its end", |status| status.log.pending == 2);
     // The other site may still be about to send it.
-    standby.settle(&mut OtherSiteDeliveries::default()).unwrap();
+    standby.settle(&mut OtherSiteDeliveries::default(), START_NS).unwrap();
     assert_eq!(standby.status().log.pending, 2);
     south.advance(121);
-    standby.settle(&mut OtherSiteDeliveries::default()).unwrap();
+    // It did not answer when the alert began: nobody sent it.
+    standby.settle(&mut OtherSiteDeliveries::default(), i64::MAX).unwrap();
+    assert_eq!(standby.status().log.pending, 2);
+    standby.settle(&mut OtherSiteDeliveries::default(), START_NS).unwrap();
     standby.release(i64::MIN);
     standby.submit(south.firing("b", 1)).unwrap();
     wait_for(&standby, "another alert", |status| delivered(status, "hook") == 1);

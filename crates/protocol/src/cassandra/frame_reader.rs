@@ -144,7 +144,8 @@ impl FrameReader {
                 if self.header.is_empty() {
                     self.start = time;
                 }
-                let missing = header_bytes(is_compressed) - self.header.len();
+                // The framing may have changed inside of a header, whose checksum then fails.
+                let missing = header_bytes(is_compressed).saturating_sub(self.header.len());
                 let (now, later) = bytes.split_at(bytes.len().min(missing));
                 bytes = later;
                 self.header.extend_from_slice(now);

@@ -9,6 +9,8 @@ use crate::text_pool::TextPool;
 /// Questions in flight, at most. Those of a datagram may never be answered: the oldest one is given
 /// up for a new one.
 const QUESTIONS_MAX: usize = 1024;
+/// Clients give up after 5 to 30 s; later, the same question is another one.
+const RESEND_MAX_NS: u64 = 60_000_000_000;
 
 /// A question that was seen.
 pub(super) struct DnsQuestion {
@@ -41,8 +43,13 @@ impl QuestionTable {
         (start, end): (PacketTime, PacketTime),
         sink: &mut dyn OperationSink,
     ) {
-        if self.position(header.id, Some((verb, name))).is_some() {
-            return;
+        if let Some(at) = self.position(header.id, Some((verb, name))) {
+            if start.saturating_sub(self.questions[at].start) < RESEND_MAX_NS {
+                return;
+            }
+            let old = self.questions.remove(at);
+            old.into_iter().for_each(|old| self.texts.put_back(old.name));
+            sink.not_measured(1, NotMeasured::ConnectionEnd);
         }
         if self.questions.len() == QUESTIONS_MAX {
             let oldest = self.questions.pop_front();

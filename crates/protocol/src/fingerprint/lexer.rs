@@ -67,8 +67,7 @@ impl<'a> SqlLexer<'a> {
             b'"' if self.dialect == SqlDialect::Mysql => {
                 (SqlTokenKind::Literal, quoted(bytes, b'"', true))
             }
-            b'"' => (SqlTokenKind::QuotedName, quoted(bytes, b'"', false)),
-            b'`' => (SqlTokenKind::QuotedName, quoted(bytes, b'`', false)),
+            quote @ (b'"' | b'`') => quoted_name(bytes, quote),
             b'$' => self.dollar(bytes),
             b'?' => (SqlTokenKind::Placeholder, 1),
             b':' if second.is_ascii_alphabetic() || second == b'_' => {
@@ -104,7 +103,8 @@ impl<'a> SqlLexer<'a> {
                 (SqlTokenKind::Literal, 2 + quoted(&rest[1..], b'\'', false))
             }
             (b"u" | b"U", Some(b'&')) if rest.get(1) == Some(&b'"') => {
-                (SqlTokenKind::QuotedName, 2 + quoted(&rest[1..], b'"', false))
+                let (kind, length) = quoted_name(&rest[1..], b'"');
+                (kind, 2 + length)
             }
             _ => (SqlTokenKind::Word, length),
         }
@@ -116,6 +116,10 @@ impl<'a> SqlLexer<'a> {
         if digits > 0 {
             return (SqlTokenKind::Placeholder, 1 + digits);
         }
+        // MySQL has no strings between dollars.
+        if self.dialect == SqlDialect::Mysql {
+            return (SqlTokenKind::Symbol, 1);
+        }
         let tag_bytes = word_length(&bytes[1..]);
         let is_quote = bytes.get(1 + tag_bytes) == Some(&b'$');
         // A dollar is part of a word, so that the tag may have swallowed the second one.
@@ -123,9 +127,6 @@ impl<'a> SqlLexer<'a> {
         let Some(tag_end) = tag_end.or(is_quote.then_some(1 + tag_bytes)) else {
             return (SqlTokenKind::Symbol, 1);
         };
-        if self.dialect == SqlDialect::Mysql {
-            return (SqlTokenKind::Symbol, 1);
-        }
         let (tag, rest) = bytes.split_at(tag_end + 1);
         let end = rest.windows(tag.len()).position(|window| window == tag);
         (SqlTokenKind::Literal, end.map_or(bytes.len(), |end| 2 * tag.len() + end))
@@ -143,10 +144,12 @@ impl<'a> SqlLexer<'a> {
     }
 
     fn block_comment(&self, bytes: &[u8]) -> usize {
-        if self.dialect == SqlDialect::Mysql && matches!(bytes.get(2), Some(b'!' | b'M')) {
+        let content = &bytes[2..];
+        let has_mark = content.starts_with(b"!") || content.starts_with(b"M!");
+        if self.dialect == SqlDialect::Mysql && has_mark {
             // MySQL executes the content: `/*!50001 ... */`, MariaDB `/*M!100100 ... */`.
             let is_executed = |byte: &&u8| matches!(byte, b'!' | b'M' | b'0'..=b'9');
-            return 2 + bytes[2..].iter().take_while(is_executed).count();
+            return 2 + content.iter().take_while(is_executed).count();
         }
         let (mut at, mut depth) = (2, 1);
         while let Some(pair) = bytes.get(at..at + 2) {
@@ -203,6 +206,14 @@ fn quoted(bytes: &[u8], quote: u8, has_escapes: bool) -> usize {
         }
     }
     bytes.len()
+}
+
+/// A name in quotes; without an end it contains what follows, literals too.
+fn quoted_name(bytes: &[u8], quote: u8) -> (SqlTokenKind, usize) {
+    let length = quoted(bytes, quote, false);
+    let quotes = bytes[..length].iter().filter(|byte| **byte == quote).count();
+    let is_closed = quotes.is_multiple_of(2);
+    (if is_closed { SqlTokenKind::QuotedName } else { SqlTokenKind::Literal }, length)
 }
 
 /// Whether a byte is part of a word. A table, because most bytes of a statement are.
@@ -277,6 +288,9 @@ mod tests {
         check("/* a /* b */ c */ x -- y\nz", "{/* a /* b */ c */}|x|{-- y}|z");
         check("'open", "['open]");
         check("$t$open", "[$t$open]");
+        // Literals follow in a name without an end.
+        check("\"a from t where b='c'", "[\"a from t where b='c']");
+        check("U&\"a b='c'", "[U&\"a b='c']");
         check("a /* open", "a|{/* open}");
         check("\u{e9}t\u{e9} 'd\u{e9}'", "\u{e9}t\u{e9}|['d\u{e9}']");
     }
@@ -296,6 +310,11 @@ mod tests {
         check("select \"a\\\"b\", `c``d`, 'e\\'f'", "select|[\"a\\\"b\"]|,|`c``d`|,|['e\\'f']");
         check("a # b\nc -- d\n5--3", "a|{# b}|c|{-- d}|[5]|-|-|[3]");
         check("/*!50001 select 'a' */ 1", "{/*!50001}|select|['a']|{*/}|[1]");
+        check("/*!50001 a */", "{/*!50001}|a|{*/}");
+        check("/*M!100100 a */", "{/*M!100100}|a|{*/}");
+        check("/*Model's id=7*/ b", "{/*Model's id=7*/}|b");
+        check("`a b='c'", "[`a b='c']");
+        check("$$ $a$", "$|$|$|a$");
         check("_utf8'a' @v @@global.x", "_utf8|['a']|@v|@@global|.|x");
     }
 

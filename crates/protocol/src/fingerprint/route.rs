@@ -9,7 +9,7 @@
 //! | digits, also between `-_.~,;:=` | `{n}` |
 //! | UUID, or 32 hexadecimal digits | `{uuid}` |
 //! | 8 or more hexadecimal digits with a decimal digit | `{hex}` |
-//! | 20 or more characters with a decimal digit, 64 or more characters, or an `@` | `{token}` |
+//! | 20 or more characters with a decimal digit, 64 or more characters, `@` or `%40` | `{token}` |
 
 /// Segments of a path beyond this number are `{rest*}`.
 const SEGMENTS_MAX: usize = 32;
@@ -83,7 +83,9 @@ fn matches(rule: &str, path: &str) -> bool {
 
 fn push_segment(segment: &str, out: &mut String) {
     let bytes = segment.as_bytes();
-    if !bytes.iter().any(u8::is_ascii_digit) && bytes.len() < 64 && !bytes.contains(&b'@') {
+    // An e-mail address.
+    let has_at = bytes.contains(&b'@') || segment.contains("%40");
+    if !bytes.iter().any(u8::is_ascii_digit) && bytes.len() < 64 && !has_at {
         return out.push_str(segment);
     }
     if bytes.iter().all(u8::is_ascii_digit) {
@@ -98,7 +100,7 @@ fn push_segment(segment: &str, out: &mut String) {
     let is_separator = |c: char| "-_.~,;:=".contains(c);
     let has_long_part = segment.split(is_separator).any(|part| part.len() >= 20);
     let is_long = bytes.len() >= 64 || has_long_part;
-    if is_long || bytes.contains(&b'@') {
+    if is_long || has_at {
         return out.push_str("{token}");
     }
     for part in segment.split_inclusive(is_separator) {
@@ -156,6 +158,7 @@ mod tests {
             ("/order-12345/2024-01-31.pdf", "/order-{n}/{n}-{n}-{n}.pdf"),
             ("/t/eyJhbGciOiJIUzI1NiIsInR5cCI6", "/t/{token}"),
             ("/u/a@b.example", "/u/{token}"),
+            ("/u/john.doe%40b.example", "/u/{token}"),
             ("*", "*"),
             ("", ""),
         ] {

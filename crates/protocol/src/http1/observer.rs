@@ -364,6 +364,10 @@ impl ConnectionObserver for Http1Observer {
         self.requests.clear(NotMeasured::ConnectionEnd, sink);
     }
 
+    fn abandon(&mut self, sink: &mut dyn OperationSink) {
+        self.requests.clear(NotMeasured::ConnectionEnd, sink);
+    }
+
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
         self.requests.in_flight(each);
     }

@@ -20,6 +20,7 @@ pub(super) struct StreamExchange {
     pub(super) id: u32,
     pub(super) verb: &'static str,
     pub(super) path: String,
+    has_path: bool,
     pub(super) start: PacketTime,
     end: PacketTime,
     are_headers_complete: bool,
@@ -77,6 +78,7 @@ impl Streams {
             id,
             verb: "UNKNOWN",
             path: self.texts.take(),
+            has_path: false,
             start,
             end: start,
             are_headers_complete: false,
@@ -119,7 +121,9 @@ impl Streams {
         let Some(stream) = self.streams.get_mut(&id) else { return };
         match name {
             HeaderName::Method => stream.verb = method_name(value),
-            HeaderName::Path => {
+            // A request has one; a repeated one would be copied each time.
+            HeaderName::Path if !stream.has_path => {
+                stream.has_path = true;
                 let path = value.split(|byte| *byte == b'?').next().unwrap_or_default();
                 self.texts.clear(&mut stream.path);
                 self.texts.push(&mut stream.path, &String::from_utf8_lossy(path));

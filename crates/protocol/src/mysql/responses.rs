@@ -348,7 +348,7 @@ impl MysqlExchanges {
         let rows = request.rows.get_or_insert(0);
         match parse_rows_end(frame.payload, frame.length) {
             None => {
-                *rows += 1;
+                *rows = rows.saturating_add(1);
                 PacketFit::Expected
             }
             Some(rows_end) => {
@@ -366,7 +366,8 @@ impl MysqlExchanges {
         sink: &mut dyn OperationSink,
     ) -> PacketFit {
         let Some(request) = self.requests.front() else { return PacketFit::Unexpected };
-        *request.rows.get_or_insert(0) += result.affected_rows;
+        let rows = request.rows.get_or_insert(0);
+        *rows = rows.saturating_add(result.affected_rows);
         if result.status & MORE_RESULTS == 0 {
             return self.finish(OperationOutcome::Ok, end, sink);
         }
@@ -437,7 +438,7 @@ fn is_definition(frame: &MysqlFrame<'_>) -> bool {
 fn query_text(payload: &[u8]) -> &[u8] {
     match payload {
         [0, 1, text @ ..] => text,
-        [1..=8, 1, ..] => b"",
+        [1..=0xfa, 1, ..] => b"",
         text => text,
     }
 }

@@ -53,6 +53,8 @@ struct ReplyMode {
     is_transaction: bool,
     /// Whether messages of channels may arrive as arrays (RESP 2).
     is_subscribed: bool,
+    /// UNSUBSCRIBE commands whose last confirmation has not arrived.
+    unsubscriptions: u32,
     is_version_3: bool,
 }
 
@@ -175,6 +177,9 @@ impl RedisObserver {
             CommandEffect::EndTransaction => mode.is_transaction = false,
             CommandEffect::Version3 => mode.is_version_3 = true,
             CommandEffect::Subscription(_) => mode.is_subscribed = true,
+            CommandEffect::Unsubscription => {
+                mode.unsubscriptions = mode.unsubscriptions.saturating_add(1);
+            }
             _ => {}
         }
         let has_none = matches!(
@@ -202,7 +207,8 @@ impl RedisObserver {
     fn reply(&mut self, reply: &RespMessage, end: PacketTime, sink: &mut dyn OperationSink) {
         let is_push = reply.mark == b'>';
         self.mode.is_version_3 |= is_push;
-        let may_be_push = self.mode.is_subscribed && !self.mode.is_version_3;
+        let may_be_push =
+            (self.mode.is_subscribed || self.mode.unsubscriptions > 0) && !self.mode.is_version_3;
         if is_push || may_be_push && reply.mark == b'*' && is_channel_message(&self.server) {
             return self.confirm(reply, end, sink);
         }
@@ -230,6 +236,7 @@ impl RedisObserver {
         let is_unsubscribed = words.word(0).ends_with(b"unsubscribe");
         if is_unsubscribed && reply.number.as_bytes() == b"0\r\n" {
             self.mode.is_subscribed = false;
+            self.mode.unsubscriptions = self.mode.unsubscriptions.saturating_sub(1);
         }
         let Some(request) = self.requests.front() else { return };
         if request.confirmations == 0 || !words.is(0, request.command.verb.as_str()) {

@@ -46,6 +46,8 @@ const ISOLATED_RISES_MAX: usize = 2;
 const TEETH_MIN: usize = 2;
 /// Peaks below which the trend of a sawtooth is not known.
 const PEAKS_MIN: usize = 3;
+/// Peaks that are compared: 2,016 pairs, so that a forecast does not delay other rules.
+const PEAKS_MAX: usize = 64;
 /// Extremes of a segment below which its slope says little.
 const SEGMENT_POINTS_MIN: usize = 4;
 /// Segments that are shorter than this share of all extremes are left out if others are longer.
@@ -201,11 +203,12 @@ impl Trend {
         (!slopes.is_empty() && !starts.is_empty()).then_some(Trend { slopes, starts })
     }
 
-    /// Slopes of all pairs of peaks, which are few.
+    /// Slopes of all pairs of the newest peaks.
     fn of_peaks(peaks: &[GaugePoint]) -> Option<Trend> {
         if peaks.len() < PEAKS_MIN {
             return None;
         }
+        let peaks = &peaks[peaks.len().saturating_sub(PEAKS_MAX)..];
         let pairs = (1..peaks.len()).flat_map(|later| (0..later).map(move |at| (at, later)));
         let slopes = pairs.map(|(at, later)| slope(&peaks[at], &peaks[later])).collect();
         Some(Trend { slopes, starts: peaks[peaks.len() / 2..].to_vec() })

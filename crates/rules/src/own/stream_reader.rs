@@ -157,24 +157,21 @@ impl SelectedStream {
         Ok(source.histograms(&self.histograms(), grid).map_err(query_error)?.values)
     }
 
-    /// Number of the newest row of the gauges in a range; `None` if it is the marker of an end.
+    /// Greatest number of the newest rows of the gauges in a range; `None` if all are markers of an
+    /// end.
     pub(super) fn newest_number(
         &self,
         source: &dyn Source,
         range: Range<i64>,
     ) -> Result<Option<f64>, RuleQueryError> {
-        let mut newest: Option<(i64, Option<f64>)> = None;
+        let mut greatest: Option<f64> = None;
         for handle in self.of_kind(|kind| kind == SeriesKind::Gauge) {
             let points = source.samples(handle, range.clone()).map_err(query_error)?.values;
             let Some(point) = points.last() else { continue };
             let number = point.value.number().filter(|number| !is_stale(*number));
-            let found = (point.time, number);
-            // Of rows at the same time the greatest number counts.
-            if newest.is_none_or(|newest| newest < found) {
-                newest = Some(found);
-            }
+            greatest = greatest.into_iter().chain(number).reduce(f64::max);
         }
-        Ok(newest.and_then(|(_, number)| number))
+        Ok(greatest)
     }
 
     /// Largest or smallest values of the gauges by interval, up to a time.
