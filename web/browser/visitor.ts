@@ -125,7 +125,12 @@ export class Visitor {
     await this.page.setViewportSize({ width, height: 900 });
     await this.page.emulateMedia({ colorScheme });
     await settled(this.page);
-    const overflow = await this.overflow();
+    // A chart is drawn in its new size a moment later.
+    let overflow = await this.overflow();
+    for (const end = Date.now() + 10_000; overflow > 0 && Date.now() < end; ) {
+      await this.page.waitForTimeout(50);
+      overflow = await this.overflow();
+    }
     await this.page.evaluate(AXE);
     interface Finding {
       id: string;

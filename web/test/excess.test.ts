@@ -20,7 +20,7 @@ test("a bucket that may hold all slow requests is uncertain", () => {
 });
 
 // "In 84 of 181 columns, the first at 16:36" was read as an outage of six hours.
-test("the period with the largest excess is the incident, not all columns with a slow value", () => {
+test("the largest excess is the incident, not all columns with a slow value", () => {
   const usual = { above: 1, count: 300 };
   const slow = { above: 30, count: 100 };
   const columns = [usual, usual, slow, slow, { above: 0, count: 100 }, slow, usual];

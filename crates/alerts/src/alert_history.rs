@@ -119,7 +119,7 @@ impl AlertHistory {
         let part_bytes = usize::try_from(self.file_bytes_max).unwrap_or(usize::MAX);
         let mut rest = text.as_str();
         while !rest.is_empty() {
-            let fits = rest.as_bytes()[..rest.len().min(part_bytes)].iter();
+            let mut fits = rest.as_bytes()[..rest.len().min(part_bytes)].iter();
             let end = fits.rposition(|byte| *byte == b'\n').or_else(|| rest.find('\n'));
             let (part, later) = rest.split_at(end.map_or(rest.len(), |end| end + 1));
             self.write(&mut state, part.as_bytes())

@@ -32,7 +32,8 @@ fn deliver_all(dir: &Path, address: &str) {
         )
     };
     let settings = format!(
-        "{}{}[route]\nreceiver = 'hook'\ngroup_wait = '0s'\n[[route.routes]]\nreceiver = 'hook'\n\
+        "{}{}[route]\nreceiver = 'hook'\ngroup_wait = '0s'\ngroup_interval = '1s'\n\
+         [[route.routes]]\nreceiver = 'hook'\n\
          continue = true\n[[route.routes]]\nreceiver = 'key'\n",
         contact("hook", false),
         contact("key", true)
