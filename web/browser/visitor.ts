@@ -127,7 +127,7 @@ export class Visitor {
     await settled(this.page);
     // A chart is drawn in its new size a moment later.
     let overflow = await this.overflow();
-    for (const end = Date.now() + 10_000; overflow > 0 && Date.now() < end; ) {
+    for (const end = Date.now() + 10_000; overflow > 0 && Date.now() < end;) {
       await this.page.waitForTimeout(50);
       overflow = await this.overflow();
     }
