@@ -146,7 +146,22 @@ export class Visitor {
           .slice(0, 3)
           .join(" ")}`,
     );
-    return overflow > 0 ? [`${overflow} px too wide`, ...found] : found;
+    return overflow > 0 ? [`${overflow} px too wide: ${await this.widest()}`, ...found] : found;
+  }
+
+  /** The innermost elements that are wider than the window. */
+  private async widest(): Promise<string> {
+    return this.page.evaluate(() => {
+      const isWide = (one: Element) =>
+        one.getBoundingClientRect().right > document.documentElement.clientWidth + 1;
+      const wide = [...document.body.querySelectorAll("*")].filter(isWide);
+      const innermost = wide.filter((one) => ![...one.children].some(isWide));
+      return innermost
+        .slice(0, 5)
+        .map((one) => `${one.tagName}.${one.getAttribute("class") ?? ""} ${one.textContent}`)
+        .map((text) => text.slice(0, 80))
+        .join("; ");
+    });
   }
 
   /** Pixels by which the page is wider than the window. */

@@ -187,6 +187,18 @@ fn messages_of_channels_are_no_replies() {
     "#]]);
 }
 
+#[test]
+fn the_confirmation_of_an_unneeded_unsubscription_is_no_reply() {
+    redis()
+        .client([command("UNSUBSCRIBE"), command("ECHO x")].concat())
+        .server("*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n")
+        .server("$1\r\nx\r\n")
+        .check(expect![[r#"
+            1-1 3-3 ECHO ok, 21/7 B
+            not measured: 1 NoResponse
+        "#]]);
+}
+
 fn channels_3() -> Session {
     redis()
         .client(command("HELLO 3"))
