@@ -77,13 +77,6 @@ const PARTS: [CiPart; 16] = [
         ..NO_PART
     },
     CiPart {
-        name: "browser",
-        description: "browser tests of the web UI",
-        dependencies: &["build"],
-        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
-        ..NO_PART
-    },
-    CiPart {
         name: "fuzz",
         description: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
         dependencies: &["build", "fuzzer"],
@@ -95,6 +88,13 @@ const PARTS: [CiPart; 16] = [
         description: "third-party client libraries",
         dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
+        ..NO_PART
+    },
+    CiPart {
+        name: "browser",
+        description: "browser tests of the web UI",
+        dependencies: &["build"],
+        run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
         ..NO_PART
     },
     CiPart {

@@ -172,9 +172,12 @@ fn several_results_of_a_query() {
 #[test]
 fn impossible_numbers_of_rows_do_not_overflow() {
     let most = b"\0\xfe\xff\xff\xff\xff\xff\xff\xff\xff\0\x0a\0\0\0";
-    check(connected(0).client(query("call p()")).server(packets(1, &[most, OK])), expect![[r#"
+    check(
+        connected(0).client(query("call p()")).server(packets(1, &[most, OK])),
+        expect![[r#"
         4-4 5-5 Query Sql "call p()" ok, 13/30 B, rows 18446744073709551615
-    "#]]);
+    "#]],
+    );
 }
 
 fn prepared() -> Session {
