@@ -33,90 +33,102 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
 /// then what compiles beside the workspace, then long parts that need the workspace's build.
 const PARTS: [CiPart; 16] = [
-    CiPart { name: "fmt", description: "rustfmt finds nothing to change", run: fmt, ..NO_PART },
-    CiPart { name: "page", description: "the page is built", run: page::build_page, ..NO_PART },
+    CiPart {
+        name: "fmt",
+        description: "rustfmt finds nothing to change",
+        run: fmt,
+        ..CiPart::DEFAULT
+    },
+    CiPart {
+        name: "page",
+        description: "the page is built",
+        run: page::build_page,
+        ..CiPart::DEFAULT
+    },
     CiPart {
         name: "build",
         description: "everything compiles without clippy warnings",
         // The program embeds the web UI.
         dependencies: &["page"],
         run: suite::build,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "web",
         description: "checks and tests of the web UI, without a browser",
         dependencies: &["page"],
         run: page::check_and_test,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "loom",
         description: "thread interleavings, with a preemption bound",
         run: loom_bounded,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "miri",
         description: "undefined behaviour (nightly)",
         run: miri::run,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "fuzzer",
         description: "the fuzzer compiles (nightly)",
         run: compile_fuzzer,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
-    CiPart { name: "bench", description: "the benches compile", run: bench, ..NO_PART },
+    CiPart { name: "bench", description: "the benches compile", run: bench, ..CiPart::DEFAULT },
     CiPart {
         name: "test",
         description: "unit, property, golden tests; facts about the tree",
         dependencies: &["build"],
         run: suite::run_shared,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "fuzz",
         description: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
         dependencies: &["build", "fuzzer"],
         run: fuzz_short,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "clients",
         description: "third-party client libraries",
         dependencies: &["build"],
         run: |log| clients::run(log, &suite::topdeck(log)?),
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "browser",
         description: "browser tests of the web UI",
         dependencies: &["build"],
+        // Of 72 s, it used a CPU for 21 s.
+        is_idle: true,
         run: |log| page::test_in_browser(log, &suite::topdeck(log)?),
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "doc",
         description: "examples in the documentation",
         dependencies: &["build"],
         run: suite::run_doc_tests,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
         dependencies: &["build"],
         run: conformance::run_scripts,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "compared",
         description: "comparison with a Prometheus, if built",
         dependencies: &["build"],
         run: conformance::compare_with_prometheus,
-        ..NO_PART
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "timing",
@@ -124,17 +136,9 @@ const PARTS: [CiPart; 16] = [
         dependencies: &["build"],
         is_alone: true,
         run: suite::run_alone,
+        ..CiPart::DEFAULT
     },
 ];
-
-/// Defaults of most parts.
-const NO_PART: CiPart = CiPart {
-    name: "",
-    description: "",
-    dependencies: &[],
-    is_alone: false,
-    run: |_| Ok(PartOutcome::Passed),
-};
 
 /// Preemption bound. Loom recommends 2 or 3, which finds most defects in a fraction of the time.
 /// `cargo xtask soak` sets no bound.

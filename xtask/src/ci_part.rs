@@ -1,5 +1,5 @@
-//! Parts of a long run: at most two run at once; each is timed and has its own log. A failed part
-//! does not stop the others. The summary at the end reports all of them.
+//! Parts of a long run: at most two busy ones run at once; each is timed and has its own log. A
+//! failed part does not stop the others. The summary at the end reports all of them.
 
 use std::fs::{self, File, TryLockError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,21 @@ pub(crate) struct CiPart {
     pub(crate) dependencies: &'static [&'static str],
     /// Whether no other part may run at the same time, because this one measures time.
     pub(crate) is_alone: bool,
+    /// Whether it mostly waits, so that it runs beside as many busy parts as there are lanes.
+    pub(crate) is_idle: bool,
     pub(crate) run: fn(&PartLog) -> Result<PartOutcome>,
+}
+
+impl CiPart {
+    /// Defaults of most parts; a part has another name and another `run`.
+    pub(crate) const DEFAULT: CiPart = CiPart {
+        name: "",
+        description: "",
+        dependencies: &[],
+        is_alone: false,
+        is_idle: false,
+        run: |_| Ok(PartOutcome::Passed),
+    };
 }
 
 /// Outcome of a part.
@@ -58,7 +72,7 @@ pub(crate) enum PartVerdict {
 /// How the output of parts is shown.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum OutputMode {
-    /// Progress on the console, output in one file per part; two parts at once.
+    /// Progress on the console, output in one file per part; two busy parts at once.
     Progress,
     /// All output on the console; one part at a time.
     Everything,
@@ -100,38 +114,40 @@ pub(crate) fn run_all<'a>(
     }
 }
 
-/// Number of parts that run at once. A part often has one busy thread (linking, npm, tests that
-/// wait), so two parts keep two CPUs busy. More parts exceed the memory of a small machine.
+/// Number of busy parts that run at once. A part often has one busy thread (linking, npm, tests
+/// that wait), so two parts keep two CPUs busy. More parts exceed the memory of a small machine.
 const PARALLEL_PARTS: usize = 2;
 
-/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow.
+/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow. `lanes`: number
+/// of busy parts at once.
 fn schedule(
     parts: &[&CiPart],
     lanes: usize,
     run: impl Fn(&CiPart) -> PartResult + Sync,
 ) -> Vec<PartResult> {
-    let schedule = Mutex::new(PartSchedule::new(parts));
+    let schedule = Mutex::new(PartSchedule::new(parts, lanes));
     let changed = Condvar::new();
-    let lane = || {
+    let worker = || {
         loop {
-            let mut state = schedule.lock().expect("BUG: a lane panicked");
+            let mut state = schedule.lock().expect("BUG: a worker panicked");
             let index = loop {
                 if state.waiting.is_empty() {
                     return;
                 }
                 match state.start_next() {
                     Some(index) => break index,
-                    None => state = changed.wait(state).expect("BUG: a lane panicked"),
+                    None => state = changed.wait(state).expect("BUG: a worker panicked"),
                 }
             };
             drop(state);
             let result = run(parts[index]);
-            schedule.lock().expect("BUG: a lane panicked").end(index, result);
+            schedule.lock().expect("BUG: a worker panicked").end(index, result);
             changed.notify_all();
         }
     };
-    std::thread::scope(|scope| (0..lanes).for_each(|_| drop(scope.spawn(lane))));
-    let mut ended = schedule.into_inner().expect("BUG: a lane panicked").ended;
+    let workers = lanes + parts.iter().filter(|part| part.is_idle).count();
+    std::thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(worker))));
+    let mut ended = schedule.into_inner().expect("BUG: a worker panicked").ended;
     ended.sort_by_key(|(index, _)| *index);
     ended.into_iter().map(|(_, result)| result).collect()
 }
@@ -139,15 +155,16 @@ fn schedule(
 /// Waiting, running and finished parts, as indices into `parts`.
 struct PartSchedule<'a> {
     parts: &'a [&'a CiPart],
+    lanes: usize,
     waiting: Vec<usize>,
     running: Vec<usize>,
     ended: Vec<(usize, PartResult)>,
 }
 
 impl<'a> PartSchedule<'a> {
-    fn new(parts: &'a [&'a CiPart]) -> PartSchedule<'a> {
+    fn new(parts: &'a [&'a CiPart], lanes: usize) -> PartSchedule<'a> {
         let waiting = (0..parts.len()).collect();
-        PartSchedule { parts, waiting, running: Vec::new(), ended: Vec::new() }
+        PartSchedule { parts, lanes, waiting, running: Vec::new(), ended: Vec::new() }
     }
 
     /// Removes and returns the first part that may start now.
@@ -155,10 +172,12 @@ impl<'a> PartSchedule<'a> {
         if self.running.iter().any(|index| self.parts[*index].is_alone) {
             return None;
         }
+        let busy = self.running.iter().filter(|index| !self.parts[**index].is_idle).count();
         let may_start = |index: &&usize| {
             let part = self.parts[**index];
             let is_ready = part.dependencies.iter().all(|name| !self.is_pending(name));
-            is_ready && (!part.is_alone || self.running.is_empty())
+            let has_lane = part.is_idle || busy < self.lanes;
+            is_ready && has_lane && (!part.is_alone || self.running.is_empty())
         };
         let index = self.waiting.iter().find(may_start).copied();
         assert!(
@@ -250,13 +269,7 @@ mod tests {
         }
     }
 
-    const NONE: CiPart = CiPart {
-        name: "",
-        description: "",
-        dependencies: &[],
-        is_alone: false,
-        run: |_| Ok(PartOutcome::Passed),
-    };
+    const NONE: CiPart = CiPart::DEFAULT;
 
     fn result(part: &CiPart) -> PartResult {
         let tests = TestReport::default();
@@ -288,6 +301,20 @@ mod tests {
         let seen = seen.into_inner().unwrap();
         let place = |name| seen.iter().position(|other| *other == name);
         assert!(place("a") < place("b"), "{seen:?}");
+    }
+
+    #[test]
+    fn an_idle_part_runs_beside_the_busy_ones() {
+        let idle = CiPart { name: "idle", is_idle: true, ..NONE };
+        let (busy, alone) = (NONE, CiPart { is_alone: true, ..NONE });
+        let parts = [&busy, &busy, &busy, &idle, &alone];
+        let mut schedule = PartSchedule::new(&parts, 2);
+        let mut start = || schedule.start_next();
+        assert_eq!([start(), start(), start(), start()], [Some(0), Some(1), Some(3), None]);
+        schedule.end(3, result(&idle));
+        assert_eq!(schedule.start_next(), None, "both lanes are taken");
+        schedule.end(0, result(&busy));
+        assert_eq!([schedule.start_next(), schedule.start_next()], [Some(2), None]);
     }
 
     #[test]

@@ -163,8 +163,9 @@ impl Fuzzer {
             // targets.
             FuzzScope::Decoders => {
                 let line = line.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-                // These two take 40 % of the compilation with optimisation.
-                ["topdeck-query", "topdeck-store"].into_iter().fold(line, |line, package| {
+                // These take 40 % of the compilation with optimisation.
+                let packages = ["topdeck-query", "topdeck-rules", "topdeck-store"];
+                packages.into_iter().fold(line, |line, package| {
                     let setting = format!("profile.release.package.{package}.opt-level=0");
                     line.arg("--config").arg(&setting)
                 })

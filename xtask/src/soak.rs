@@ -37,37 +37,37 @@ const PARTS: [CiPart; 5] = [
     CiPart {
         name: "test",
         description: "tests named soak_, optimized",
-        dependencies: &[],
         is_alone: true,
         run: test,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "alerts",
         description: "a hundred kills while alerts fire, are sent and acknowledged; part of test",
-        dependencies: &[],
         is_alone: true,
         run: alerts,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "loom",
         description: "thread interleavings, unbounded",
-        dependencies: &[],
         is_alone: true,
         run: loom_unbounded,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "fuzz",
         description: "each target for TOPDECK_FUZZ_SECONDS",
-        dependencies: &[],
         is_alone: true,
         run: fuzz_long,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "mutations",
         description: "mutation tests: past defects that the black-box tests must detect",
-        dependencies: &[],
         is_alone: true,
         run: mutations::run,
+        ..CiPart::DEFAULT
     },
 ];
 

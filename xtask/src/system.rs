@@ -27,58 +27,58 @@ const PARTS: [CiPart; 8] = [
     CiPart {
         name: "scripts",
         description: "test scripts of Prometheus",
-        dependencies: &[],
         is_alone: true,
         run: conformance::run_scripts,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "prometheus",
         description: "comparison with a Prometheus, which is built first",
-        dependencies: &[],
         is_alone: true,
         run: conformance::build_and_compare,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "clients",
         description: "third-party client libraries, and a Prometheus if built",
-        dependencies: &[],
         is_alone: true,
         run: |log| clients::run(log, &suite::build_topdeck(log)?),
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "alertmanager",
         description: "amtool, which is built first",
-        dependencies: &[],
         is_alone: true,
         run: |log| alertmanager::run(log, &suite::build_topdeck(log)?),
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "browser",
         description: "browser tests of the page of the program that `make run` builds",
-        dependencies: &[],
         is_alone: true,
         run: |log| page::test_in_browser(log, &suite::build_topdeck(log)?),
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "hostile",
         description: "hostile clients next to an innocent one: memory, counts and liveness",
-        dependencies: &[],
         is_alone: true,
         run: hostile::run,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "extensions",
         description: "an added role, check, format, function, view and others in a clone",
-        dependencies: &[],
         is_alone: true,
         run: extensions::run,
+        ..CiPart::DEFAULT
     },
     CiPart {
         name: "aarch64",
         description: "tests of the core crates and the static binary on 64-bit ARM",
-        dependencies: &[],
         is_alone: true,
         run: aarch64::run,
+        ..CiPart::DEFAULT
     },
 ];
 
