@@ -20,8 +20,8 @@ mod stream_table;
 use crate::message_position::MessagePosition;
 use crate::message_reader::{MessageHandler, MessageStreamReader};
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::tls_record::is_tls_record;
 use frame_reader::{CqlFrameHeader, FrameReader};
@@ -53,9 +53,9 @@ struct DirectionReader {
 }
 
 impl DirectionReader {
-    fn new(direction: Direction, is_first: bool) -> DirectionReader {
+    fn new(direction: FlowDirection, has_first_byte: bool) -> DirectionReader {
         DirectionReader {
-            envelopes: MessageStreamReader::new(direction, is_first),
+            envelopes: MessageStreamReader::new(direction, has_first_byte),
             frames: FrameReader::new(direction),
         }
     }
@@ -106,14 +106,14 @@ impl DirectionReader {
 }
 
 impl CassandraObserver {
-    fn new(start: ConnectionStart) -> CassandraObserver {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> CassandraObserver {
+        let has_first_byte = start == CaptureStart::FirstByte;
         CassandraObserver {
-            requests: DirectionReader::new(Direction::ToServer, is_first),
-            responses: DirectionReader::new(Direction::ToClient, is_first),
+            requests: DirectionReader::new(FlowDirection::ToServer, has_first_byte),
+            responses: DirectionReader::new(FlowDirection::ToClient, has_first_byte),
             request: RequestState::default(),
             response: ResponseState::default(),
-            table: StreamTable::new(is_first),
+            table: StreamTable::new(has_first_byte),
             is_encrypted: false,
         }
     }
@@ -132,7 +132,7 @@ impl CassandraObserver {
 impl ConnectionObserver for CassandraObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -146,11 +146,11 @@ impl ConnectionObserver for CassandraObserver {
         let CassandraObserver { requests, responses, request, response, table, .. } = self;
         let framing = table.framing;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 let mut handler = CqlRequests { state: request, table };
                 requests.read(framing, time, bytes, &mut handler, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 let mut handler = CqlResponses { state: response, table };
                 responses.read(framing, time, bytes, &mut handler, sink);
             }
@@ -160,7 +160,7 @@ impl ConnectionObserver for CassandraObserver {
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         let CassandraObserver { requests, responses, request, response, table, .. } = self;
         // The messages that decide the framing may be among those that were not captured.
         if table.framing == FrameFormat::Envelopes && !table.is_framing_settled {
@@ -168,10 +168,10 @@ impl ConnectionObserver for CassandraObserver {
         }
         let framing = table.framing;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 requests.skip(framing, missing, &mut CqlRequests { state: request, table }, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 responses.skip(
                     framing,
                     missing,
@@ -185,7 +185,7 @@ impl ConnectionObserver for CassandraObserver {
     fn end(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.response.forget(&mut self.table) + self.table.drain();
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::ConnectionEnd);
+            sink.not_measured(requests, NotMeasuredReason::ConnectionEnd);
         }
     }
 

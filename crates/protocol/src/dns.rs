@@ -13,8 +13,8 @@ mod question_table;
 use crate::message_position::MessagePosition;
 use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use messages::{MessageState, Messages};
 use question_table::QuestionTable;
@@ -36,11 +36,11 @@ struct DnsObserver {
 }
 
 impl DnsObserver {
-    fn new(start: ConnectionStart) -> DnsObserver {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> DnsObserver {
+        let has_first_byte = start == CaptureStart::FirstByte;
         DnsObserver {
-            requests: MessageStreamReader::new(Direction::ToServer, is_first),
-            responses: MessageStreamReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(FlowDirection::ToServer, has_first_byte),
+            responses: MessageStreamReader::new(FlowDirection::ToClient, has_first_byte),
             request: MessageState::default(),
             response: MessageState::default(),
             table: QuestionTable::default(),
@@ -48,10 +48,10 @@ impl DnsObserver {
     }
 
     /// The reader of a direction, and the handler of its messages.
-    fn direction(&mut self, direction: Direction) -> (&mut MessageStreamReader, Messages<'_>) {
+    fn direction(&mut self, direction: FlowDirection) -> (&mut MessageStreamReader, Messages<'_>) {
         let (reader, state) = match direction {
-            Direction::ToServer => (&mut self.requests, &mut self.request),
-            Direction::ToClient => (&mut self.responses, &mut self.response),
+            FlowDirection::ToServer => (&mut self.requests, &mut self.request),
+            FlowDirection::ToClient => (&mut self.responses, &mut self.response),
         };
         (reader, Messages { direction, state, table: &mut self.table })
     }
@@ -60,7 +60,7 @@ impl DnsObserver {
 impl ConnectionObserver for DnsObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -69,7 +69,7 @@ impl ConnectionObserver for DnsObserver {
         reader.read_packet(time, bytes, &mut messages, sink);
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         let (reader, mut messages) = self.direction(direction);
         reader.skip(missing, &mut messages, sink);
     }
@@ -77,7 +77,7 @@ impl ConnectionObserver for DnsObserver {
     fn end(&mut self, sink: &mut dyn OperationSink) {
         let questions = self.table.drain();
         if questions > 0 {
-            sink.not_measured(questions, NotMeasured::ConnectionEnd);
+            sink.not_measured(questions, NotMeasuredReason::ConnectionEnd);
         }
     }
 

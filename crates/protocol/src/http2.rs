@@ -22,8 +22,8 @@ mod upgrade;
 use crate::message_position::MessagePosition;
 use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::tls_record::is_tls_record;
 use client_frames::{ClientFrames, FrameState};
@@ -67,33 +67,33 @@ enum Start {
 }
 
 impl Http2Observer {
-    fn new(start: ConnectionStart) -> Http2Observer {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> Http2Observer {
+        let has_first_byte = start == CaptureStart::FirstByte;
         let mut client = FrameState::new();
         let mut server = FrameState::new();
-        if !is_first {
+        if !has_first_byte {
             client.forget_table();
             server.forget_table();
         }
         Http2Observer {
-            requests: MessageStreamReader::new(Direction::ToServer, is_first),
-            responses: MessageStreamReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(FlowDirection::ToServer, has_first_byte),
+            responses: MessageStreamReader::new(FlowDirection::ToClient, has_first_byte),
             client,
             server,
             streams: Streams::default(),
-            start: if is_first { Start::Nothing } else { Start::Frames },
+            start: if has_first_byte { Start::Nothing } else { Start::Frames },
         }
     }
 
     /// Reads the start of a connection, and returns the number of bytes that belong to it.
     fn read_start(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
     ) -> usize {
-        let is_request = direction == Direction::ToServer;
+        let is_request = direction == FlowDirection::ToServer;
         match &mut self.start {
             Start::Nothing if is_request && !bytes.is_empty() => {
                 self.start = match bytes[0] {
@@ -146,7 +146,7 @@ impl Http2Observer {
 impl ConnectionObserver for Http2Observer {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -158,11 +158,11 @@ impl ConnectionObserver for Http2Observer {
         }
         let streams = &mut self.streams;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 let mut handler = ClientFrames { state: &mut self.client, streams };
                 self.requests.read_packet(time, bytes, &mut handler, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 let mut handler = ServerFrames { state: &mut self.server, streams };
                 self.responses.read_packet(time, bytes, &mut handler, sink);
             }
@@ -173,17 +173,17 @@ impl ConnectionObserver for Http2Observer {
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         if !matches!(self.start, Start::Encrypted | Start::NotHttp2) {
             self.start = Start::Frames;
         }
         let streams = &mut self.streams;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 let mut handler = ClientFrames { state: &mut self.client, streams };
                 self.requests.skip(missing, &mut handler, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 let mut handler = ServerFrames { state: &mut self.server, streams };
                 self.responses.skip(missing, &mut handler, sink);
             }
@@ -193,7 +193,7 @@ impl ConnectionObserver for Http2Observer {
     fn end(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.streams.drain(0);
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::ConnectionEnd);
+            sink.not_measured(requests, NotMeasuredReason::ConnectionEnd);
         }
     }
 

@@ -18,17 +18,19 @@ mod api;
 mod error_code;
 mod fields;
 mod in_flight_table;
-mod request_reader;
-mod response_reader;
+mod requests;
+mod responses;
 
+use crate::message_position::MessagePosition;
+use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::tls_record::is_tls_record;
 use in_flight_table::InFlightTable;
-use request_reader::RequestReader;
-use response_reader::ResponseReader;
+use requests::{KafkaRequests, RequestState};
+use responses::{KafkaResponses, ResponseState};
 
 /// The protocol in the table of protocols.
 pub(crate) const KAFKA: ObservedProtocol = ObservedProtocol {
@@ -39,28 +41,37 @@ pub(crate) const KAFKA: ObservedProtocol = ObservedProtocol {
 
 /// Observer of one connection.
 struct KafkaObserver {
-    requests: RequestReader,
-    responses: ResponseReader,
+    requests: MessageStreamReader,
+    responses: MessageStreamReader,
+    request: RequestState,
+    response: ResponseState,
     table: InFlightTable,
     is_encrypted: bool,
 }
 
 impl KafkaObserver {
-    fn new(start: ConnectionStart) -> KafkaObserver {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> KafkaObserver {
+        let has_first_byte = start == CaptureStart::FirstByte;
         KafkaObserver {
-            requests: RequestReader::new(is_first),
-            responses: ResponseReader::new(is_first),
-            table: InFlightTable::new(is_first),
+            requests: MessageStreamReader::new(FlowDirection::ToServer, has_first_byte),
+            responses: MessageStreamReader::new(FlowDirection::ToClient, has_first_byte),
+            request: RequestState::new(),
+            response: ResponseState::new(),
+            table: InFlightTable::new(has_first_byte),
             is_encrypted: false,
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.requests.position() == MessagePosition::Lost
+            || self.responses.position() == MessagePosition::Lost
     }
 }
 
 impl ConnectionObserver for KafkaObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -68,33 +79,46 @@ impl ConnectionObserver for KafkaObserver {
         if self.is_encrypted {
             return sink.unparsed(direction, bytes.len() as u64);
         }
+        let KafkaObserver { request, response, table, .. } = self;
         match direction {
-            Direction::ToServer => self.requests.read(time, bytes, &mut self.table, sink),
-            Direction::ToClient => self.responses.read(time, bytes, &mut self.table, sink),
+            FlowDirection::ToServer => {
+                let mut handler = KafkaRequests { state: request, table };
+                self.requests.read_packet(time, bytes, &mut handler, sink);
+            }
+            FlowDirection::ToClient => {
+                let mut handler = KafkaResponses { state: response, table };
+                self.responses.read_packet(time, bytes, &mut handler, sink);
+            }
         }
         // As the size of a message these bytes exceed every limit: no position is lost by it.
-        if self.requests.is_lost() && self.table.is_empty() && is_tls_record(bytes) {
+        let is_lost = self.requests.position() == MessagePosition::Lost;
+        if is_lost && self.table.is_empty() && is_tls_record(bytes) {
             self.is_encrypted = true;
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
+        let KafkaObserver { request, response, table, .. } = self;
+        table.forget_state();
         match direction {
-            Direction::ToServer => self.requests.skip(missing, &mut self.table, sink),
-            Direction::ToClient => self.responses.skip(missing, &mut self.table, sink),
+            FlowDirection::ToServer => {
+                self.requests.skip(missing, &mut KafkaRequests { state: request, table }, sink);
+            }
+            FlowDirection::ToClient => {
+                self.responses.skip(missing, &mut KafkaResponses { state: response, table }, sink);
+            }
         }
     }
 
     fn end(&mut self, sink: &mut dyn OperationSink) {
-        let held = self.responses.end(&mut self.table);
-        let requests = held + self.table.drain();
+        let requests = self.response.forget(&mut self.table) + self.table.drain();
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::ConnectionEnd);
+            sink.not_measured(requests, NotMeasuredReason::ConnectionEnd);
         }
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
-        for request in self.responses.request().into_iter().chain(self.table.requests()) {
+        for request in self.response.request().into_iter().chain(self.table.requests()) {
             each(ObservedRequest {
                 verb: request.api.name,
                 statement: &request.topics,
@@ -108,14 +132,15 @@ impl ConnectionObserver for KafkaObserver {
     fn state(&self) -> ObserverState {
         match () {
             () if self.is_encrypted => ObserverState::Encrypted,
-            () if self.requests.is_lost() || self.responses.is_lost() => {
-                ObserverState::Resynchronizing
-            }
+            () if self.is_lost() => ObserverState::Resynchronizing,
             () => ObserverState::Synchronized,
         }
     }
 
     fn memory(&self) -> usize {
-        self.requests.memory() + self.responses.memory() + self.table.memory()
+        self.requests.memory()
+            + self.responses.memory()
+            + self.response.memory()
+            + self.table.memory()
     }
 }

@@ -15,8 +15,8 @@ pub(crate) enum MessagePosition {
 
 impl MessagePosition {
     /// Position at the start of capture.
-    pub(crate) fn at_start(is_first: bool) -> MessagePosition {
-        if is_first { MessagePosition::Known } else { MessagePosition::Lost }
+    pub(crate) fn at_start(has_first_byte: bool) -> MessagePosition {
+        if has_first_byte { MessagePosition::Known } else { MessagePosition::Lost }
     }
 
     /// Whether a message starts at a packet, and whether that is certain: the packet consists of

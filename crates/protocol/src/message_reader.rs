@@ -5,7 +5,7 @@
 //! message does.
 
 use crate::message_position::MessagePosition;
-use crate::observer::{Direction, OperationSink, PacketTime};
+use crate::observer::{FlowDirection, OperationSink, PacketTime};
 use crate::stream_buffer::StreamBuffer;
 
 /// Result of reading a header.
@@ -43,7 +43,12 @@ pub(crate) trait MessageHandler {
     /// Reads the body as far as `bytes` allow, and returns the number of bytes that it took,
     /// perhaps more than those; `None` if it requires more. `is_whole` says that no more will
     /// follow.
-    fn read_body(&mut self, bytes: &[u8], is_whole: bool) -> Option<u64>;
+    fn read_body(
+        &mut self,
+        bytes: &[u8],
+        is_whole: bool,
+        sink: &mut dyn OperationSink,
+    ) -> Option<u64>;
 
     /// The message is complete.
     fn end(&mut self, time: PacketTime, sink: &mut dyn OperationSink);
@@ -66,7 +71,7 @@ pub(crate) trait MessageHandler {
 
 /// Position in the messages of a direction.
 pub(crate) struct MessageStreamReader {
-    direction: Direction,
+    direction: FlowDirection,
     buffer: StreamBuffer,
     /// Time of the first byte of the next message, if it has arrived.
     start: Option<PacketTime>,
@@ -78,14 +83,14 @@ pub(crate) struct MessageStreamReader {
 }
 
 impl MessageStreamReader {
-    pub(crate) fn new(direction: Direction, is_first: bool) -> MessageStreamReader {
+    pub(crate) fn new(direction: FlowDirection, has_first_byte: bool) -> MessageStreamReader {
         MessageStreamReader {
             direction,
             buffer: StreamBuffer::default(),
             start: None,
             remaining: None,
             has_gap: false,
-            position: MessagePosition::at_start(is_first),
+            position: MessagePosition::at_start(has_first_byte),
         }
     }
 
@@ -161,7 +166,7 @@ impl MessageStreamReader {
                     handler.end(time, sink);
                 }
             }
-            Some(remaining) => return self.read_body(remaining, bytes, handler),
+            Some(remaining) => return self.read_body(remaining, bytes, handler, sink),
             None => {}
         }
         if bytes.is_empty() {
@@ -199,6 +204,7 @@ impl MessageStreamReader {
         remaining: u64,
         bytes: &[u8],
         handler: &mut H,
+        sink: &mut dyn OperationSink,
     ) -> Option<u64> {
         if bytes.is_empty() {
             return None;
@@ -207,7 +213,7 @@ impl MessageStreamReader {
         let is_whole = available as u64 == remaining;
         let taken = match self.has_gap {
             true => remaining,
-            false => match handler.read_body(&bytes[..available], is_whole) {
+            false => match handler.read_body(&bytes[..available], is_whole, sink) {
                 Some(taken) => taken.min(remaining),
                 None if is_whole => remaining,
                 None => return None,

@@ -20,8 +20,8 @@ mod sections;
 use crate::message_position::MessagePosition;
 use crate::message_reader::MessageStreamReader;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::tls_record::is_tls_record;
 use request_table::RequestTable;
@@ -46,11 +46,11 @@ struct MongodbObserver {
 }
 
 impl MongodbObserver {
-    fn new(start: ConnectionStart) -> MongodbObserver {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> MongodbObserver {
+        let has_first_byte = start == CaptureStart::FirstByte;
         MongodbObserver {
-            requests: MessageStreamReader::new(Direction::ToServer, is_first),
-            responses: MessageStreamReader::new(Direction::ToClient, is_first),
+            requests: MessageStreamReader::new(FlowDirection::ToServer, has_first_byte),
+            responses: MessageStreamReader::new(FlowDirection::ToClient, has_first_byte),
             request: RequestState::new(),
             response: ResponseState::new(),
             table: RequestTable::default(),
@@ -62,7 +62,7 @@ impl MongodbObserver {
 impl ConnectionObserver for MongodbObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -72,11 +72,11 @@ impl ConnectionObserver for MongodbObserver {
         }
         let MongodbObserver { request, response, table, .. } = self;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 let mut handler = MongoRequests { state: request, table };
                 self.requests.read_packet(time, bytes, &mut handler, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 let mut handler = MongoResponses { state: response, table };
                 self.responses.read_packet(time, bytes, &mut handler, sink);
             }
@@ -87,13 +87,13 @@ impl ConnectionObserver for MongodbObserver {
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         let MongodbObserver { request, response, table, .. } = self;
         match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 self.requests.skip(missing, &mut MongoRequests { state: request, table }, sink);
             }
-            Direction::ToClient => {
+            FlowDirection::ToClient => {
                 self.responses.skip(missing, &mut MongoResponses { state: response, table }, sink);
             }
         }
@@ -102,7 +102,7 @@ impl ConnectionObserver for MongodbObserver {
     fn end(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.response.forget(&mut self.table) + self.table.drain();
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::ConnectionEnd);
+            sink.not_measured(requests, NotMeasuredReason::ConnectionEnd);
         }
     }
 

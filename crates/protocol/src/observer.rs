@@ -3,17 +3,19 @@
 //! An *operation* is a request and its response. A [`ConnectionObserver`] of a protocol pairs them,
 //! with the times of the packets that carried them; it has no clock. Every request ends in exactly
 //! one way: it is measured ([`Operation`]), or counted as not measured with a reason
-//! ([`NotMeasured`]), or it is still in flight. After a gap an observer never guesses: the requests
-//! that the gap may have affected are not measured, and it continues at the next position at which
-//! the protocol allows it.
+//! ([`NotMeasuredReason`]), or it is still in flight. After a gap an observer never guesses: the
+//! requests that the gap may have affected are not measured, and it continues at the next position
+//! at which the protocol allows it.
 
+pub(crate) mod in_order_observer;
+pub(crate) mod in_order_session;
 pub(crate) mod lockstep;
 pub(crate) mod statement_queue;
 pub(crate) mod tls;
 
 /// Direction of bytes on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
+pub enum FlowDirection {
     /// From client to server.
     ToServer,
     /// From server to client.
@@ -31,14 +33,14 @@ pub trait ConnectionObserver: Send {
     /// direction arrive in the order of the stream, without repetition.
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
     );
 
     /// `missing` bytes of one direction were not captured; the next bytes are those after them.
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink);
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink);
 
     /// The connection has ended, or is no longer followed. Requests without a response are counted
     /// as not measured.
@@ -81,11 +83,11 @@ pub trait OperationSink {
     fn operation(&mut self, operation: &Operation<'_>);
 
     /// Requests that were seen but not measured.
-    fn not_measured(&mut self, requests: u64, reason: NotMeasured);
+    fn not_measured(&mut self, requests: u64, reason: NotMeasuredReason);
 
     /// Bytes that could not be attributed to a message: between a gap and the position where the
     /// observer continues, or not of the protocol.
-    fn unparsed(&mut self, direction: Direction, bytes: u64);
+    fn unparsed(&mut self, direction: FlowDirection, bytes: u64);
 }
 
 /// A request and its complete response.
@@ -148,7 +150,7 @@ pub enum OperationOutcome<'a> {
 
 /// Why a request was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum NotMeasured {
+pub enum NotMeasuredReason {
     /// Bytes of the request, of its response or between them were not captured.
     Gap,
     /// The connection ended before the response was complete.
@@ -184,14 +186,14 @@ pub struct ObservedProtocol {
     /// Ports on which its servers listen by default.
     pub default_ports: &'static [u16],
     /// An observer of a new connection, or of one that is captured from its middle.
-    pub observer: fn(ConnectionStart) -> Box<dyn ConnectionObserver>,
+    pub observer: fn(CaptureStart) -> Box<dyn ConnectionObserver>,
 }
 
 /// Where capture of a connection started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ConnectionStart {
-    /// With its first byte.
-    First,
+pub enum CaptureStart {
+    /// At its first byte.
+    FirstByte,
     /// Somewhere after it.
-    Middle,
+    Midstream,
 }

@@ -4,7 +4,7 @@
 //! flight. Requests whose every byte was lost cannot be counted; the gap bytes tell that there may
 //! be some.
 
-use protocol::observer::NotMeasured;
+use protocol::observer::NotMeasuredReason;
 
 /// Counts of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,28 +54,28 @@ pub struct Completeness {
 /// Requests that were not measured, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotMeasuredCounts {
-    /// See [`NotMeasured::Gap`].
+    /// See [`NotMeasuredReason::Gap`].
     pub gap: u64,
-    /// See [`NotMeasured::ConnectionEnd`].
+    /// See [`NotMeasuredReason::ConnectionEnd`].
     pub connection_end: u64,
-    /// See [`NotMeasured::NoResponse`].
+    /// See [`NotMeasuredReason::NoResponse`].
     pub no_response: u64,
-    /// See [`NotMeasured::Limit`].
+    /// See [`NotMeasuredReason::Limit`].
     pub limit: u64,
-    /// See [`NotMeasured::Cancelled`].
+    /// See [`NotMeasuredReason::Cancelled`].
     pub cancelled: u64,
     /// The response has an earlier time than the request: clocks of the capture disagree.
     pub time_reversed: u64,
 }
 
 impl NotMeasuredCounts {
-    pub(crate) fn add(&mut self, requests: u64, reason: NotMeasured) {
+    pub(crate) fn add(&mut self, requests: u64, reason: NotMeasuredReason) {
         let count = match reason {
-            NotMeasured::Gap => &mut self.gap,
-            NotMeasured::ConnectionEnd => &mut self.connection_end,
-            NotMeasured::NoResponse => &mut self.no_response,
-            NotMeasured::Limit => &mut self.limit,
-            NotMeasured::Cancelled => &mut self.cancelled,
+            NotMeasuredReason::Gap => &mut self.gap,
+            NotMeasuredReason::ConnectionEnd => &mut self.connection_end,
+            NotMeasuredReason::NoResponse => &mut self.no_response,
+            NotMeasuredReason::Limit => &mut self.limit,
+            NotMeasuredReason::Cancelled => &mut self.cancelled,
         };
         *count += requests;
     }

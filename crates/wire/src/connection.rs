@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, ObserverState, PacketTime,
+    CaptureStart, ConnectionObserver, FlowDirection, ObservedRequest, ObserverState, PacketTime,
 };
 
 use crate::packet::{Packet, TcpFlags};
@@ -70,7 +70,7 @@ pub(crate) struct ConnectionContext<'a> {
 #[derive(Clone, Copy)]
 pub(crate) struct TcpPacket<'a> {
     pub(crate) time: PacketTime,
-    pub(crate) direction: Direction,
+    pub(crate) direction: FlowDirection,
     pub(crate) sequence: u32,
     pub(crate) acknowledgement: u32,
     pub(crate) flags: TcpFlags,
@@ -182,18 +182,18 @@ impl TcpConnection {
 
     fn is_plausible(&self, tcp: &TcpPacket<'_>) -> bool {
         let (own, opposite) = match tcp.direction {
-            Direction::ToServer => (&self.to_server, &self.to_client),
-            Direction::ToClient => (&self.to_client, &self.to_server),
+            FlowDirection::ToServer => (&self.to_server, &self.to_client),
+            FlowDirection::ToClient => (&self.to_client, &self.to_server),
         };
         let has_acknowledgement = tcp.flags.contains(TcpFlags::ACK);
         own.is_plausible_segment(tcp.sequence)
             && (!has_acknowledgement || opposite.is_plausible_acknowledgement(tcp.acknowledgement))
     }
 
-    fn stream(&mut self, direction: Direction) -> &mut StreamAssembler {
+    fn stream(&mut self, direction: FlowDirection) -> &mut StreamAssembler {
         match direction {
-            Direction::ToServer => &mut self.to_server,
-            Direction::ToClient => &mut self.to_client,
+            FlowDirection::ToServer => &mut self.to_server,
+            FlowDirection::ToClient => &mut self.to_client,
         }
     }
 
@@ -205,7 +205,7 @@ impl TcpConnection {
         let is_refusal = self.handshake.syn.is_some()
             && self.handshake.reply.is_none()
             && self.observer.is_none()
-            && tcp.direction == Direction::ToClient;
+            && tcp.direction == FlowDirection::ToClient;
         if is_refusal {
             context.service.completeness.connections_refused += 1;
         } else if !self.stream(tcp.direction).is_plausible_segment(tcp.sequence) {
@@ -217,7 +217,7 @@ impl TcpConnection {
     }
 
     fn read_acknowledgement(&mut self, tcp: &TcpPacket<'_>, context: &mut ConnectionContext<'_>) {
-        if tcp.direction == Direction::ToServer && !tcp.flags.contains(TcpFlags::SYN) {
+        if tcp.direction == FlowDirection::ToServer && !tcp.flags.contains(TcpFlags::SYN) {
             if let Some(times) = self.handshake.complete(tcp) {
                 context.service.connect.record(times.connect as f64);
                 if let Some(round_trip) = times.round_trip {
@@ -229,8 +229,8 @@ impl TcpConnection {
             }
         }
         let opposite = match tcp.direction {
-            Direction::ToServer => Direction::ToClient,
-            Direction::ToClient => Direction::ToServer,
+            FlowDirection::ToServer => FlowDirection::ToClient,
+            FlowDirection::ToClient => FlowDirection::ToServer,
         };
         self.stream(opposite).start(tcp.acknowledgement);
         self.with_feed(opposite, context, |stream, memory, feed| {
@@ -259,7 +259,7 @@ impl TcpConnection {
         let completeness = &mut context.service.completeness;
         completeness.retransmitted_segments += u64::from(kind == SegmentKind::Retransmitted);
         completeness.reordered_segments += u64::from(kind == SegmentKind::Reordered);
-        if tcp.direction == Direction::ToClient {
+        if tcp.direction == FlowDirection::ToClient {
             self.acknowledgement.start(&segment, kind);
         }
     }
@@ -267,13 +267,13 @@ impl TcpConnection {
     /// Calls `each` with the stream of a direction and the observer of its bytes.
     fn with_feed(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         context: &mut ConnectionContext<'_>,
         each: impl FnOnce(&mut StreamAssembler, &mut BufferMemory, &mut ObserverFeed<'_>),
     ) {
         let stream = match direction {
-            Direction::ToServer => &mut self.to_server,
-            Direction::ToClient => &mut self.to_client,
+            FlowDirection::ToServer => &mut self.to_server,
+            FlowDirection::ToClient => &mut self.to_client,
         };
         let mut feed = ObserverFeed {
             direction,
@@ -291,7 +291,7 @@ impl TcpConnection {
 
     /// Delivers what is buffered and ends the observer.
     pub(crate) fn end(&mut self, context: &mut ConnectionContext<'_>) {
-        for direction in [Direction::ToServer, Direction::ToClient] {
+        for direction in [FlowDirection::ToServer, FlowDirection::ToClient] {
             self.with_feed(direction, context, |stream, memory, feed| stream.finish(memory, feed));
         }
         if let Some(mut observer) = self.observer.take() {
@@ -327,8 +327,8 @@ impl IgnoredBytes {
     fn add(&mut self, tcp: &TcpPacket<'_>) {
         let end = tcp.sequence.wrapping_add(tcp.packet.payload_bytes as u32);
         let highest = match tcp.direction {
-            Direction::ToServer => &mut self.to_server,
-            Direction::ToClient => &mut self.to_client,
+            FlowDirection::ToServer => &mut self.to_server,
+            FlowDirection::ToClient => &mut self.to_client,
         };
         if highest.is_none_or(|highest| (end.wrapping_sub(highest) as i32) > 0) {
             *highest = Some(end);
@@ -352,8 +352,8 @@ impl Handshake {
     /// Notes a SYN. Returns whether it can be of this connection.
     fn accepts(&mut self, tcp: &TcpPacket<'_>) -> bool {
         let slot = match tcp.direction {
-            Direction::ToServer => &mut self.syn,
-            Direction::ToClient => &mut self.reply,
+            FlowDirection::ToServer => &mut self.syn,
+            FlowDirection::ToClient => &mut self.reply,
         };
         match slot {
             Some((_, sequence)) if *sequence == tcp.sequence => self.is_repeated = true,
@@ -363,10 +363,10 @@ impl Handshake {
         true
     }
 
-    fn sequence(&self, direction: Direction) -> Option<u32> {
+    fn sequence(&self, direction: FlowDirection) -> Option<u32> {
         match direction {
-            Direction::ToServer => self.syn.map(|(_, sequence)| sequence),
-            Direction::ToClient => self.reply.map(|(_, sequence)| sequence),
+            FlowDirection::ToServer => self.syn.map(|(_, sequence)| sequence),
+            FlowDirection::ToClient => self.reply.map(|(_, sequence)| sequence),
         }
     }
 
@@ -418,7 +418,7 @@ impl AcknowledgementTimer {
 
 /// Passes the bytes of one direction to the observer.
 struct ObserverFeed<'a> {
-    direction: Direction,
+    direction: FlowDirection,
     is_from_start: bool,
     observer: &'a mut Option<Box<dyn ConnectionObserver>>,
     state: &'a mut ObserverState,
@@ -454,9 +454,9 @@ fn open_observer<'a>(
     observer
         .get_or_insert_with(|| {
             let (start, count) = match is_from_start {
-                true => (ConnectionStart::First, &mut service.completeness.connections_from_start),
+                true => (CaptureStart::FirstByte, &mut service.completeness.connections_from_start),
                 false => {
-                    (ConnectionStart::Middle, &mut service.completeness.connections_from_middle)
+                    (CaptureStart::Midstream, &mut service.completeness.connections_from_middle)
                 }
             };
             *count += 1;

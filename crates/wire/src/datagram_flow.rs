@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, ObservedRequest, PacketTime,
+    CaptureStart, ConnectionObserver, FlowDirection, ObservedRequest, PacketTime,
 };
 
 use crate::connection_table::{ConnectionKey, ConnectionTable};
@@ -125,7 +125,7 @@ impl DatagramFlow {
         DatagramFlow {
             service: index,
             server,
-            observer: (service.protocol.observer)(ConnectionStart::First),
+            observer: (service.protocol.observer)(CaptureStart::FirstByte),
             observer_bytes: 0,
             last_response_end: None,
         }
@@ -140,7 +140,8 @@ impl DatagramFlow {
         routes: &RouteTemplates,
     ) {
         let is_to_server = packet.destination == self.server;
-        let direction = if is_to_server { Direction::ToServer } else { Direction::ToClient };
+        let direction =
+            if is_to_server { FlowDirection::ToServer } else { FlowDirection::ToClient };
         let completeness = &mut service.completeness;
         completeness.packets += 1;
         completeness.payload_bytes += packet.payload_bytes;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use hist::Histogram;
 use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
-    Direction, NotMeasured, ObservedProtocol, Operation, OperationOutcome, OperationSink,
+    FlowDirection, NotMeasuredReason, ObservedProtocol, Operation, OperationOutcome, OperationSink,
     PacketTime,
 };
 
@@ -120,11 +120,11 @@ impl OperationSink for ConnectionSink<'_> {
         }
     }
 
-    fn not_measured(&mut self, requests: u64, reason: NotMeasured) {
+    fn not_measured(&mut self, requests: u64, reason: NotMeasuredReason) {
         self.service.completeness.not_measured.add(requests, reason);
     }
 
-    fn unparsed(&mut self, _direction: Direction, bytes: u64) {
+    fn unparsed(&mut self, _direction: FlowDirection, bytes: u64) {
         self.service.completeness.unparsed_bytes += bytes;
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use protocol::fingerprint::RouteTemplates;
-use protocol::observer::{Direction, ObservedRequest, PacketTime};
+use protocol::observer::{FlowDirection, ObservedRequest, PacketTime};
 
 use crate::capture_file::CapturedPacket;
 use crate::connection::{
@@ -165,9 +165,9 @@ impl ConnectionTracker {
         let found = self.connections.find(&key);
         let direction = match found {
             Some(at) if self.connections.get_mut(at).server == packet.destination => {
-                Direction::ToServer
+                FlowDirection::ToServer
             }
-            Some(_) => Direction::ToClient,
+            Some(_) => FlowDirection::ToClient,
             None => match self.direction(packet, flags) {
                 Some(direction) => direction,
                 None => return self.count_other(packet),
@@ -186,19 +186,19 @@ impl ConnectionTracker {
     }
 
     /// Direction of a packet of a new connection; `None` if its server has no rule.
-    fn direction(&self, packet: &Packet<'_>, flags: TcpFlags) -> Option<Direction> {
+    fn direction(&self, packet: &Packet<'_>, flags: TcpFlags) -> Option<FlowDirection> {
         let to_server = self.is_server(packet.destination);
         let to_client = self.is_server(packet.source);
         if flags.contains(TcpFlags::SYN) {
             return match flags.contains(TcpFlags::ACK) {
-                true => to_client.then_some(Direction::ToClient),
-                false => to_server.then_some(Direction::ToServer),
+                true => to_client.then_some(FlowDirection::ToClient),
+                false => to_server.then_some(FlowDirection::ToServer),
             };
         }
         let is_lower = packet.destination.port() <= packet.source.port();
         match to_server && (!to_client || is_lower) {
-            true => Some(Direction::ToServer),
-            false => Some(Direction::ToClient),
+            true => Some(FlowDirection::ToServer),
+            false => Some(FlowDirection::ToClient),
         }
     }
 
@@ -206,8 +206,8 @@ impl ConnectionTracker {
         let is_start = tcp.flags.contains(TcpFlags::SYN);
         let is_reset = tcp.flags.contains(TcpFlags::RST);
         let server = match tcp.direction {
-            Direction::ToServer => tcp.packet.destination,
-            Direction::ToClient => tcp.packet.source,
+            FlowDirection::ToServer => tcp.packet.destination,
+            FlowDirection::ToClient => tcp.packet.source,
         };
         let has_content = is_start || tcp.packet.payload_bytes > 0;
         let is_followed = has_content && !is_reset;

@@ -13,7 +13,7 @@
 
 use crate::message_position::MessagePosition;
 use crate::message_reader::{MessageHandler, MessageStreamReader};
-use crate::observer::{Direction, OperationSink, PacketTime};
+use crate::observer::{FlowDirection, OperationSink, PacketTime};
 
 const HEADER_BYTES: usize = 6;
 const COMPRESSED_HEADER_BYTES: usize = 8;
@@ -76,7 +76,7 @@ fn crc24(bytes: &[u8]) -> u32 {
 
 /// Reads the frames of one direction, and passes their payloads to the reader of envelopes.
 pub(super) struct FrameReader {
-    direction: Direction,
+    direction: FlowDirection,
     header: Vec<u8>,
     /// The payload that is being read, and the number of bytes left of it.
     payload: Option<(CqlFrameHeader, usize)>,
@@ -92,7 +92,7 @@ pub(super) struct FrameReader {
 }
 
 impl FrameReader {
-    pub(super) fn new(direction: Direction) -> FrameReader {
+    pub(super) fn new(direction: FlowDirection) -> FrameReader {
         FrameReader {
             direction,
             header: Vec::new(),

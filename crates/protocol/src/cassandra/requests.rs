@@ -91,7 +91,12 @@ impl MessageHandler for CqlRequests<'_> {
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], is_whole: bool) -> Option<u64> {
+    fn read_body(
+        &mut self,
+        bytes: &[u8],
+        is_whole: bool,
+        _: &mut dyn OperationSink,
+    ) -> Option<u64> {
         let state = &mut *self.state;
         if state.is_compressed {
             state.compressed.push(bytes);

@@ -10,7 +10,7 @@ use super::requests::parse_envelope;
 use super::stream_table::{CqlCompression, CqlRequest, FrameFormat, StreamTable};
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{
-    NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
+    NotMeasuredReason, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
 };
 
 /// The response that is being read.
@@ -87,11 +87,11 @@ impl MessageHandler for CqlResponses<'_> {
             }
             Some(request) => {
                 self.table.texts.put_back(request.text);
-                sink.not_measured(1, NotMeasured::Gap);
+                sink.not_measured(1, NotMeasuredReason::Gap);
             }
             // An event, or the response to a request that was not captured.
             None if header.stream < 0 || self.table.take_counted(header.stream) => {}
-            None => sink.not_measured(1, NotMeasured::Gap),
+            None => sink.not_measured(1, NotMeasuredReason::Gap),
         }
         let content = match header.opcode {
             ERROR => Some(BodyPart::ErrorCode),
@@ -111,7 +111,7 @@ impl MessageHandler for CqlResponses<'_> {
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], _: bool) -> Option<u64> {
+    fn read_body(&mut self, bytes: &[u8], _: bool, _: &mut dyn OperationSink) -> Option<u64> {
         let state = &mut *self.state;
         if state.request.is_none() {
             return Some(u64::MAX);
@@ -166,7 +166,7 @@ impl MessageHandler for CqlResponses<'_> {
     fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.state.forget(self.table);
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::Gap);
+            sink.not_measured(requests, NotMeasuredReason::Gap);
         }
     }
 
@@ -178,7 +178,7 @@ impl MessageHandler for CqlResponses<'_> {
     fn find(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.table.drain();
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::Gap);
+            sink.not_measured(requests, NotMeasuredReason::Gap);
         }
     }
 }

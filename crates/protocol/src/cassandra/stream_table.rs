@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::envelope::request_name;
 use crate::id_hasher::BuildIdHasher;
-use crate::observer::{NotMeasured, OperationSink, PacketTime};
+use crate::observer::{NotMeasuredReason, OperationSink, PacketTime};
 use crate::text_pool::TextPool;
 
 /// Requests in flight, at most. Drivers allow 1,024 per connection by default; the protocol allows
@@ -84,7 +84,7 @@ pub(super) struct StreamTable {
 }
 
 impl StreamTable {
-    pub(super) fn new(is_first: bool) -> StreamTable {
+    pub(super) fn new(has_first_byte: bool) -> StreamTable {
         StreamTable {
             requests: HashMap::default(),
             next_number: 0,
@@ -94,7 +94,7 @@ impl StreamTable {
             prepared_bytes: 0,
             compression: None,
             is_framing_settled: false,
-            framing: if is_first { FrameFormat::Envelopes } else { FrameFormat::Unknown },
+            framing: if has_first_byte { FrameFormat::Envelopes } else { FrameFormat::Unknown },
         }
     }
 
@@ -111,11 +111,11 @@ impl StreamTable {
         let number = request.number;
         // A client reuses an id after its response, which was not captured then.
         if let Some(unanswered) = self.requests.remove(&stream) {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
             self.texts.put_back(unanswered.text);
         }
         if self.requests.len() == REQUESTS_MAX {
-            sink.not_measured(1, NotMeasured::Limit);
+            sink.not_measured(1, NotMeasuredReason::Limit);
             self.texts.put_back(request.text);
             self.set_counted(stream, true);
         } else {

@@ -6,7 +6,8 @@ use super::message::{
 use super::question_table::QuestionTable;
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{
-    Direction, NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
+    FlowDirection, NotMeasuredReason, Operation, OperationOutcome, OperationSink, PacketTime,
+    StatementSyntax,
 };
 
 /// The message that is being read.
@@ -27,14 +28,14 @@ impl MessageState {
 
 /// Reads messages of a direction.
 pub(super) struct Messages<'a> {
-    pub(super) direction: Direction,
+    pub(super) direction: FlowDirection,
     pub(super) state: &'a mut MessageState,
     pub(super) table: &'a mut QuestionTable,
 }
 
 impl Messages<'_> {
     fn is_request(&self) -> bool {
-        self.direction == Direction::ToServer
+        self.direction == FlowDirection::ToServer
     }
 
     fn answer(&mut self, header: &MessageHeader, time: PacketTime, sink: &mut dyn OperationSink) {
@@ -50,7 +51,7 @@ impl Messages<'_> {
                 self.table.last_transfer = Some(header.id);
             }
             if self.table.may_miss_questions && !is_of_transfer {
-                sink.not_measured(1, NotMeasured::Gap);
+                sink.not_measured(1, NotMeasuredReason::Gap);
             }
             return;
         };
@@ -58,9 +59,9 @@ impl Messages<'_> {
             self.table.last_transfer = Some(header.id);
         }
         if !state.is_certain {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
         } else if is_transfer(question.verb) {
-            sink.not_measured(1, NotMeasured::Limit);
+            sink.not_measured(1, NotMeasuredReason::Limit);
         } else {
             sink.operation(&Operation {
                 verb: question.verb,
@@ -132,7 +133,12 @@ impl MessageHandler for Messages<'_> {
         state.name.clear();
     }
 
-    fn read_body(&mut self, bytes: &[u8], is_whole: bool) -> Option<u64> {
+    fn read_body(
+        &mut self,
+        bytes: &[u8],
+        is_whole: bool,
+        _: &mut dyn OperationSink,
+    ) -> Option<u64> {
         let state = &mut *self.state;
         if let Some(header) = state.header.filter(|header| header.has_question) {
             if !is_whole && bytes.len() < QUESTION_BYTES_MAX {
@@ -165,7 +171,7 @@ impl MessageHandler for Messages<'_> {
             // Its question may be another one with this id.
             while let Some(question) = self.table.take(header.id, None) {
                 self.table.texts.put_back(question.name);
-                sink.not_measured(1, NotMeasured::Gap);
+                sink.not_measured(1, NotMeasuredReason::Gap);
             }
         }
     }
@@ -182,7 +188,7 @@ impl MessageHandler for Messages<'_> {
         // Questions in flight may have been answered. Their responses may still arrive.
         let questions = self.table.drain();
         if questions > 0 {
-            sink.not_measured(questions, NotMeasured::Gap);
+            sink.not_measured(questions, NotMeasuredReason::Gap);
             self.table.may_miss_questions = false;
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::message::MessageHeader;
-use crate::observer::{NotMeasured, OperationSink, PacketTime};
+use crate::observer::{NotMeasuredReason, OperationSink, PacketTime};
 use crate::text_pool::TextPool;
 
 /// Questions in flight, at most. Those of a datagram may never be answered: the oldest one is given
@@ -49,12 +49,12 @@ impl QuestionTable {
             }
             let old = self.questions.remove(at);
             old.into_iter().for_each(|old| self.texts.put_back(old.name));
-            sink.not_measured(1, NotMeasured::ConnectionEnd);
+            sink.not_measured(1, NotMeasuredReason::ConnectionEnd);
         }
         if self.questions.len() == QUESTIONS_MAX {
             let oldest = self.questions.pop_front();
             oldest.into_iter().for_each(|oldest| self.texts.put_back(oldest.name));
-            sink.not_measured(1, NotMeasured::Limit);
+            sink.not_measured(1, NotMeasuredReason::Limit);
         }
         let mut text = self.texts.take();
         self.texts.push(&mut text, name);

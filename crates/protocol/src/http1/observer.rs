@@ -10,11 +10,12 @@ use super::observed_heads::{
 };
 use super::requests::Http1Requests;
 use crate::ProtocolViolation;
-use crate::observer::lockstep::{Lockstep, LockstepPhase};
-use crate::observer::tls::TlsEvidence;
+use crate::observer::in_order_observer::InOrderObserver;
+use crate::observer::in_order_session::{ConnectionContent, InOrderSession};
+use crate::observer::lockstep::Lockstep;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime,
 };
 
 /// The protocol in the table of protocols.
@@ -26,24 +27,10 @@ pub(crate) const HTTP: ObservedProtocol = ObservedProtocol {
 
 /// Observer of one connection.
 struct Http1Observer {
-    stage: Http1Stage,
+    session: InOrderSession,
     client: Http1Direction,
     server: Http1Direction,
-    /// Whether the position in the client's bytes is known.
-    is_client_known: bool,
-    /// Whether the connection has had no message; it may be of another protocol.
-    is_new: bool,
     requests: Http1Requests,
-    lockstep: Lockstep,
-    tls: TlsEvidence,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Http1Stage {
-    Session,
-    Encrypted,
-    /// Another protocol, from the start or after an upgrade.
-    Unmeasurable,
 }
 
 /// Position in the messages of one direction.
@@ -86,49 +73,12 @@ impl Http1Direction {
 }
 
 impl Http1Observer {
-    fn new(start: ConnectionStart) -> Http1Observer {
-        let is_first = start == ConnectionStart::First;
-        let phase = if is_first { LockstepPhase::Synchronized } else { LockstepPhase::Lost };
+    fn new(start: CaptureStart) -> Http1Observer {
         Http1Observer {
-            stage: Http1Stage::Session,
+            session: InOrderSession::new(start),
             client: Http1Direction::default(),
             server: Http1Direction::default(),
-            is_client_known: is_first,
-            is_new: is_first,
             requests: Http1Requests::default(),
-            lockstep: Lockstep::new(phase),
-            tls: TlsEvidence::default(),
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lockstep.phase() == LockstepPhase::Lost
-    }
-
-    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        if self.is_lost() {
-            let can_start = self.lockstep.can_start(time);
-            let is_start = if self.is_client_known {
-                self.client.is_between() && can_start_request(bytes)
-            } else {
-                starts_request(bytes)
-            };
-            if is_start && can_start {
-                self.client.reset();
-                self.server.reset();
-                self.is_client_known = true;
-                self.lockstep.start();
-            }
-        }
-        if self.is_client_known && self.read_requests(time, &mut bytes, sink).is_err() {
-            self.is_client_known = false;
-            self.lose(Direction::ToServer, NotMeasured::Gap, sink);
-            if self.is_new {
-                self.stage = Http1Stage::Unmeasurable;
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToServer, bytes.len() as u64);
         }
     }
 
@@ -170,44 +120,24 @@ impl Http1Observer {
         bytes: &mut &[u8],
         sink: &mut dyn OperationSink,
     ) -> Result<bool, ProtocolViolation> {
-        let phase = self.lockstep.phase();
-        let is_measured = phase == LockstepPhase::Synchronized;
+        let (is_measured, is_lost) = (self.session.is_measured(), self.session.is_lost());
         let requests = &mut self.requests;
         let head = self.client.read_head(bytes, time, |head, times, size| {
             let head = parse_request(head)?;
-            let is_pushed =
-                phase == LockstepPhase::Lost || requests.push(&head, is_measured, times, size);
+            let is_pushed = is_lost || requests.push(&head, is_measured, times, size);
             Ok((head.body, is_pushed))
         })?;
         let Some((body, is_pushed)) = head else { return Ok(false) };
         self.client.body = Some(body);
-        self.is_new = false;
+        self.session.is_new = false;
         if !is_measured || !is_pushed {
-            let reason = if is_pushed { NotMeasured::Gap } else { NotMeasured::Limit };
+            let reason = if is_pushed { NotMeasuredReason::Gap } else { NotMeasuredReason::Limit };
             sink.not_measured(1, reason);
         }
         if !is_pushed {
-            self.lose(Direction::ToServer, NotMeasured::Limit, sink);
+            self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
         }
         Ok(true)
-    }
-
-    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        if !self.is_lost() {
-            match self.read_responses(time, &mut bytes, sink) {
-                Ok(()) => {}
-                Err(ResponseViolation::Bytes) => {
-                    self.lose(Direction::ToClient, NotMeasured::Gap, sink);
-                }
-                Err(ResponseViolation::NoRequest) => {
-                    self.requests.clear(NotMeasured::Gap, sink);
-                    self.lockstep.lose_by_response();
-                }
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToClient, bytes.len() as u64);
-        }
     }
 
     fn read_responses(
@@ -216,7 +146,7 @@ impl Http1Observer {
         bytes: &mut &[u8],
         sink: &mut dyn OperationSink,
     ) -> Result<(), ResponseViolation> {
-        while !bytes.is_empty() && self.stage == Http1Stage::Session {
+        while !bytes.is_empty() && self.session.has_messages() {
             let Some(request) = self.requests.front() else {
                 return Err(ResponseViolation::NoRequest);
             };
@@ -261,14 +191,9 @@ impl Http1Observer {
             || request.method == "CONNECT" && (200..300).contains(&request.status);
         while self.requests.finish(sink) {}
         if is_tunnel {
-            self.requests.clear(NotMeasured::NoResponse, sink);
-            self.stage = Http1Stage::Unmeasurable;
+            self.requests.clear(NotMeasuredReason::NoResponse, sink);
+            self.session.content = ConnectionContent::Unmeasurable;
         }
-    }
-
-    fn lose(&mut self, direction: Direction, reason: NotMeasured, sink: &mut dyn OperationSink) {
-        self.requests.clear(reason, sink);
-        self.lockstep.lose(direction);
     }
 }
 
@@ -284,73 +209,107 @@ impl From<ProtocolViolation> for ResponseViolation {
     }
 }
 
+impl InOrderObserver for Http1Observer {
+    fn lockstep(&mut self) -> &mut Lockstep {
+        &mut self.session.lockstep
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.is_idle()
+    }
+
+    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        if self.session.is_lost() {
+            let is_start = match self.session.is_client_known {
+                true => self.client.is_between() && can_start_request(bytes),
+                false => starts_request(bytes),
+            };
+            if self.session.resume(time, is_start) {
+                self.client.reset();
+                self.server.reset();
+            }
+        }
+        let is_known = self.session.is_client_known;
+        if is_known && self.read_requests(time, &mut bytes, sink).is_err() {
+            self.session.reject_client();
+            self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
+        }
+    }
+
+    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        self.session.is_new = false;
+        if !self.session.is_lost() {
+            match self.read_responses(time, &mut bytes, sink) {
+                Ok(()) => {}
+                Err(ResponseViolation::Bytes) => {
+                    self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
+                }
+                Err(ResponseViolation::NoRequest) => {
+                    self.requests.clear(NotMeasuredReason::Gap, sink);
+                    self.session.lockstep.lose_by_response();
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
+        }
+    }
+
+    fn lose(
+        &mut self,
+        direction: FlowDirection,
+        reason: NotMeasuredReason,
+        sink: &mut dyn OperationSink,
+    ) {
+        self.requests.clear(reason, sink);
+        self.session.lockstep.lose(direction);
+    }
+}
+
 impl ConnectionObserver for Http1Observer {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
     ) {
-        if bytes.is_empty() {
-            return;
-        }
-        if self.is_new && direction == Direction::ToServer && bytes[0] == 0x16 {
-            self.stage = Http1Stage::Encrypted;
-        }
-        if self.is_lost() && self.tls.packet(direction, bytes) {
-            self.stage = Http1Stage::Encrypted;
-        }
-        match self.stage {
-            Http1Stage::Session => {}
-            Http1Stage::Encrypted => return,
-            Http1Stage::Unmeasurable => return sink.unparsed(direction, bytes.len() as u64),
-        }
-        // Before the packet is recorded: a pause ends with it.
-        if direction == Direction::ToServer && self.is_lost() {
-            self.read_client(time, bytes, sink);
-            self.lockstep.packet(direction, time, true);
-            return;
-        }
-        if self.lockstep.packet(direction, time, self.requests.is_idle()) {
-            self.lose(direction, NotMeasured::Gap, sink);
-        }
-        match direction {
-            Direction::ToServer => self.read_client(time, bytes, sink),
-            Direction::ToClient => {
-                self.is_new = false;
-                self.read_server(time, bytes, sink);
-            }
+        if self.session.accepts_packet(direction, bytes, sink) {
+            self.read_packet(direction, time, bytes, sink);
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
-        if self.stage != Http1Stage::Session || missing == 0 {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
+        if !self.session.accepts_gap(missing) {
             return;
         }
-        self.is_new = false;
-        let is_lost = self.is_lost();
+        let is_lost = self.session.is_lost();
         let side = match direction {
-            Direction::ToServer => &mut self.client,
-            Direction::ToClient => &mut self.server,
+            FlowDirection::ToServer => &mut self.client,
+            FlowDirection::ToClient => &mut self.server,
         };
         let is_known = side.body.as_mut().is_some_and(|body| body.skip(missing));
         let request = match direction {
-            Direction::ToServer => self.requests.back(),
-            Direction::ToClient => self.requests.front(),
+            FlowDirection::ToServer => self.requests.back(),
+            FlowDirection::ToClient => self.requests.front(),
         };
         match (direction, request) {
-            (Direction::ToServer, Some(request)) if is_known => request.request_bytes += missing,
-            (Direction::ToClient, Some(request)) if is_known && !is_lost => {
+            (FlowDirection::ToServer, Some(request)) if is_known => {
+                request.request_bytes += missing
+            }
+            (FlowDirection::ToClient, Some(request)) if is_known && !is_lost => {
                 request.response_bytes += missing;
             }
             _ => {}
         }
-        if direction == Direction::ToServer {
-            self.is_client_known &= is_known;
+        if direction == FlowDirection::ToServer {
+            self.session.is_client_known &= is_known;
         }
-        if !is_known || direction == Direction::ToClient && is_lost {
-            self.lose(direction, NotMeasured::Gap, sink);
+        if !is_known || direction == FlowDirection::ToClient && is_lost {
+            self.lose(direction, NotMeasuredReason::Gap, sink);
         }
     }
 
@@ -361,11 +320,11 @@ impl ConnectionObserver for Http1Observer {
             request.is_response_complete = true;
             while self.requests.finish(sink) {}
         }
-        self.requests.clear(NotMeasured::ConnectionEnd, sink);
+        self.requests.clear(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn abandon(&mut self, sink: &mut dyn OperationSink) {
-        self.requests.clear(NotMeasured::ConnectionEnd, sink);
+        self.requests.clear(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
@@ -373,12 +332,7 @@ impl ConnectionObserver for Http1Observer {
     }
 
     fn state(&self) -> ObserverState {
-        match (self.stage, self.lockstep.phase()) {
-            (Http1Stage::Encrypted, _) => ObserverState::Encrypted,
-            (Http1Stage::Unmeasurable, _) => ObserverState::Unmeasurable,
-            (Http1Stage::Session, LockstepPhase::Synchronized) => ObserverState::Synchronized,
-            (Http1Stage::Session, _) => ObserverState::Resynchronizing,
-        }
+        self.session.state()
     }
 
     fn memory(&self) -> usize {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::observed_heads::ObservedRequestHead;
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
-    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    NotMeasuredReason, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
     StatementSyntax,
 };
 
@@ -129,7 +129,7 @@ impl Http1Requests {
     }
 
     /// Removes all requests, and counts those that were to be measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let count = self.queue.iter().filter(|request| request.is_measured).count();
         if count > 0 {
             sink.not_measured(count as u64, reason);

@@ -4,7 +4,7 @@ use super::frame::{END_HEADERS, END_STREAM, FrameKind, Http2FrameHeader, parse_f
 use super::header_block::HeaderBlocks;
 use super::streams::Streams;
 use crate::message_reader::{HeaderParse, MessageHandler};
-use crate::observer::{Direction, OperationSink, PacketTime};
+use crate::observer::{FlowDirection, OperationSink, PacketTime};
 
 /// The frame that is being read, and the state of the direction.
 pub(super) struct FrameState {
@@ -76,7 +76,7 @@ impl MessageHandler for ClientFrames<'_> {
     type Header = Http2FrameHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<Http2FrameHeader> {
-        parse_frame(bytes, Direction::ToServer)
+        parse_frame(bytes, FlowDirection::ToServer)
     }
 
     fn is_expected(&self, frame: &Http2FrameHeader) -> bool {
@@ -100,7 +100,7 @@ impl MessageHandler for ClientFrames<'_> {
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], _: bool) -> Option<u64> {
+    fn read_body(&mut self, bytes: &[u8], _: bool, _: &mut dyn OperationSink) -> Option<u64> {
         self.state.read_body(bytes)
     }
 

@@ -1,7 +1,7 @@
 //! Frame headers of HTTP/2 (RFC 9113).
 
 use crate::message_reader::HeaderParse;
-use crate::observer::Direction;
+use crate::observer::FlowDirection;
 
 /// Length, type, flags and stream id.
 const HEADER_BYTES: usize = 9;
@@ -44,9 +44,12 @@ pub(super) struct Http2FrameHeader {
 }
 
 /// The frame header at the start of bytes.
-pub(super) fn parse_frame(bytes: &[u8], direction: Direction) -> HeaderParse<Http2FrameHeader> {
+pub(super) fn parse_frame(bytes: &[u8], direction: FlowDirection) -> HeaderParse<Http2FrameHeader> {
     let preface = PREFACE.len().min(bytes.len());
-    if direction == Direction::ToServer && preface >= 3 && bytes[..preface] == PREFACE[..preface] {
+    if direction == FlowDirection::ToServer
+        && preface >= 3
+        && bytes[..preface] == PREFACE[..preface]
+    {
         if bytes.len() < PREFACE.len() {
             return HeaderParse::Incomplete;
         }

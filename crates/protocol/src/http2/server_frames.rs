@@ -4,7 +4,7 @@ use super::client_frames::FrameState;
 use super::frame::{END_STREAM, FrameKind, Http2FrameHeader, error_name, parse_frame};
 use super::streams::Streams;
 use crate::message_reader::{HeaderParse, MessageHandler};
-use crate::observer::{Direction, NotMeasured, OperationSink, PacketTime};
+use crate::observer::{FlowDirection, NotMeasuredReason, OperationSink, PacketTime};
 
 /// Reads frames of the server.
 pub(super) struct ServerFrames<'a> {
@@ -16,7 +16,7 @@ impl MessageHandler for ServerFrames<'_> {
     type Header = Http2FrameHeader;
 
     fn parse(&self, bytes: &[u8]) -> HeaderParse<Http2FrameHeader> {
-        parse_frame(bytes, Direction::ToClient)
+        parse_frame(bytes, FlowDirection::ToClient)
     }
 
     fn is_expected(&self, frame: &Http2FrameHeader) -> bool {
@@ -40,7 +40,7 @@ impl MessageHandler for ServerFrames<'_> {
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], _: bool) -> Option<u64> {
+    fn read_body(&mut self, bytes: &[u8], _: bool, _: &mut dyn OperationSink) -> Option<u64> {
         self.state.read_body(bytes)
     }
 
@@ -76,7 +76,7 @@ impl MessageHandler for ServerFrames<'_> {
                 // The server ignores the later ones; the client sends them on another connection.
                 let requests = self.streams.drain(last);
                 if requests > 0 {
-                    sink.not_measured(requests, NotMeasured::ConnectionEnd);
+                    sink.not_measured(requests, NotMeasuredReason::ConnectionEnd);
                 }
             }
             _ => {}
@@ -100,7 +100,7 @@ impl MessageHandler for ServerFrames<'_> {
     fn find(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.streams.drain(0);
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::Gap);
+            sink.not_measured(requests, NotMeasuredReason::Gap);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::hpack::HeaderName;
 use crate::id_hasher::BuildIdHasher;
 use crate::observer::{
-    NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
+    NotMeasuredReason, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
 };
 use crate::text_pool::TextPool;
 
@@ -67,12 +67,12 @@ impl Streams {
         if std::mem::take(&mut self.may_miss_requests) && self.last_id > 0 {
             let missed = u64::from((id - self.last_id) / 2) - 1;
             if missed > 0 && missed <= REQUESTS_MAX as u64 {
-                sink.not_measured(missed, NotMeasured::Gap);
+                sink.not_measured(missed, NotMeasuredReason::Gap);
             }
         }
         self.last_id = id;
         if self.streams.len() == REQUESTS_MAX {
-            return sink.not_measured(1, NotMeasured::Limit);
+            return sink.not_measured(1, NotMeasuredReason::Limit);
         }
         let stream = StreamExchange {
             id,
@@ -216,7 +216,7 @@ impl Streams {
                         .and_then(|traceparent| std::str::from_utf8(traceparent).ok()),
                 });
             }
-            _ => sink.not_measured(1, NotMeasured::Gap),
+            _ => sink.not_measured(1, NotMeasuredReason::Gap),
         }
         self.texts.put_back(stream.path);
     }
@@ -228,7 +228,7 @@ impl Streams {
         }
         if let Some(stream) = self.streams.remove(&id) {
             self.texts.put_back(stream.path);
-            sink.not_measured(1, NotMeasured::Cancelled);
+            sink.not_measured(1, NotMeasuredReason::Cancelled);
         }
     }
 

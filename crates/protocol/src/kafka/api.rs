@@ -6,14 +6,14 @@
 use std::ops::RangeInclusive;
 
 /// Highest version of an API that is plausible. Newer brokers have versions above
-/// [`Api::version_max`].
+/// [`KafkaApi::version_max`].
 pub(super) const PLAUSIBLE_VERSION_MAX: i16 = 40;
 
 /// Highest key of an API that is plausible.
 const PLAUSIBLE_KEY_MAX: i16 = 127;
 
 /// Kind of request.
-pub(super) struct Api {
+pub(super) struct KafkaApi {
     pub(super) key: i16,
     pub(super) name: &'static str,
     /// First version whose headers and bodies have tagged fields.
@@ -32,9 +32,9 @@ pub(super) struct ErrorPosition {
     pub(super) throttle_from: i16,
 }
 
-impl Api {
+impl KafkaApi {
     /// The API of a key.
-    pub(super) fn of_key(key: i16) -> Option<&'static Api> {
+    pub(super) fn of_key(key: i16) -> Option<&'static KafkaApi> {
         // Known keys have no gaps.
         match APIS.get(usize::try_from(key).ok()?) {
             None if key <= PLAUSIBLE_KEY_MAX => Some(&UNKNOWN_API),
@@ -82,15 +82,15 @@ const fn api(
     flexible_from: i16,
     version_max: i16,
     error: ErrorPosition,
-) -> Api {
-    Api { key, name, flexible_from, version_max, error }
+) -> KafkaApi {
+    KafkaApi { key, name, flexible_from, version_max, error }
 }
 
 /// An API of a newer broker.
-static UNKNOWN_API: Api = api(-1, "Unknown", 0, -1, NO_ERROR);
+static UNKNOWN_API: KafkaApi = api(-1, "Unknown", 0, -1, NO_ERROR);
 
 /// All APIs by key.
-static APIS: [Api; 93] = [
+static APIS: [KafkaApi; 93] = [
     api(0, "Produce", 9, 13, NO_ERROR),
     api(1, "Fetch", 12, 18, after_throttle(0, 7..=i16::MAX)),
     api(2, "ListOffsets", 6, 10, NO_ERROR),

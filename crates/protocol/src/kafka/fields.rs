@@ -4,21 +4,21 @@
 //! Metadata has the names of topic ids. Of other messages only the error code is read. The layouts
 //! are those of the message definitions of Apache Kafka 4.1.
 
-use super::api::{Api, FETCH, METADATA, PRODUCE};
+use super::api::{FETCH, KafkaApi, METADATA, PRODUCE};
 
 /// A field, and the versions that have it.
-pub(super) struct Field {
-    kind: Kind,
+pub(super) struct FieldSpec {
+    kind: FieldKind,
     from: i16,
     until: i16,
 }
 
-/// Content of a field.
-enum Kind {
+/// Kind of a field.
+enum FieldKind {
     /// Bytes of no interest.
     Fixed(u8),
     /// A number of this size.
-    Number(u8, Slot),
+    Number(u8, NumberField),
     /// A string of no interest, which may be null.
     Text,
     /// Bytes of no interest, which may be null.
@@ -29,7 +29,7 @@ enum Kind {
     Records,
     /// An array of 32-bit numbers.
     Numbers,
-    Array(&'static [Field]),
+    Array(&'static [FieldSpec]),
     /// Tagged fields, in flexible versions.
     Tags,
     /// One tagged field.
@@ -38,7 +38,7 @@ enum Kind {
 
 /// What a number says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
+pub(super) enum NumberField {
     Acks,
     MaxWaitMs,
     MinBytes,
@@ -50,8 +50,8 @@ pub(super) enum Slot {
 }
 
 /// Value of a field.
-pub(super) enum Value<'a> {
-    Number(Slot, i64),
+pub(super) enum KafkaFieldValue<'a> {
+    Number(NumberField, i64),
     TopicName(&'a [u8]),
     TopicId([u8; 16]),
     /// A batch of this many records, which ends before an offset.
@@ -61,139 +61,140 @@ pub(super) enum Value<'a> {
     },
 }
 
-const fn all(kind: Kind) -> Field {
-    Field { kind, from: 0, until: i16::MAX }
+const fn all(kind: FieldKind) -> FieldSpec {
+    FieldSpec { kind, from: 0, until: i16::MAX }
 }
 
-const fn from(version: i16, kind: Kind) -> Field {
-    Field { kind, from: version, until: i16::MAX }
+const fn from(version: i16, kind: FieldKind) -> FieldSpec {
+    FieldSpec { kind, from: version, until: i16::MAX }
 }
 
-const fn until(version: i16, kind: Kind) -> Field {
-    Field { kind, from: 0, until: version }
+const fn until(version: i16, kind: FieldKind) -> FieldSpec {
+    FieldSpec { kind, from: 0, until: version }
 }
 
-const fn number(size: u8, slot: Slot) -> Field {
-    all(Kind::Number(size, slot))
+const fn number(size: u8, number_field: NumberField) -> FieldSpec {
+    all(FieldKind::Number(size, number_field))
 }
 
-const TAGS: Field = all(Kind::Tags);
+const TAGS: FieldSpec = all(FieldKind::Tags);
 
-static TAG: [Field; 1] = [all(Kind::Tag)];
+static TAG: [FieldSpec; 1] = [all(FieldKind::Tag)];
 
-static HEADER_TAGS: [Field; 1] = [TAGS];
+static HEADER_TAGS: [FieldSpec; 1] = [TAGS];
 
-static NO_FIELDS: [Field; 0] = [];
+static NO_FIELDS: [FieldSpec; 0] = [];
 
-static ERROR: [Field; 1] = [number(2, Slot::ErrorCode)];
+static ERROR: [FieldSpec; 1] = [number(2, NumberField::ErrorCode)];
 
-static THROTTLE_ERROR: [Field; 2] = [all(Kind::Fixed(4)), number(2, Slot::ErrorCode)];
+static THROTTLE_ERROR: [FieldSpec; 2] =
+    [all(FieldKind::Fixed(4)), number(2, NumberField::ErrorCode)];
 
-static PRODUCE_REQUEST: [Field; 4] = [
-    from(3, Kind::Text), // transactional id
-    number(2, Slot::Acks),
-    all(Kind::Fixed(4)), // timeout
-    all(Kind::Array(&[
-        until(12, Kind::TopicName),
-        from(13, Kind::TopicId),
-        all(Kind::Array(&[all(Kind::Fixed(4)), all(Kind::Blob), TAGS])),
+static PRODUCE_REQUEST: [FieldSpec; 4] = [
+    from(3, FieldKind::Text), // transactional id
+    number(2, NumberField::Acks),
+    all(FieldKind::Fixed(4)), // timeout
+    all(FieldKind::Array(&[
+        until(12, FieldKind::TopicName),
+        from(13, FieldKind::TopicId),
+        all(FieldKind::Array(&[all(FieldKind::Fixed(4)), all(FieldKind::Blob), TAGS])),
         TAGS,
     ])),
 ];
 
-static PRODUCE_RESPONSE: [Field; 1] = [all(Kind::Array(&[
-    until(12, Kind::Text),
-    from(13, Kind::Fixed(16)),
-    all(Kind::Array(&[
-        all(Kind::Fixed(4)), // partition
-        number(2, Slot::ErrorCode),
-        all(Kind::Fixed(8)),     // base offset
-        from(2, Kind::Fixed(8)), // log append time
-        from(5, Kind::Fixed(8)), // log start offset
-        from(8, Kind::Array(&[all(Kind::Fixed(4)), all(Kind::Text), TAGS])),
-        from(8, Kind::Text), // error message
+static PRODUCE_RESPONSE: [FieldSpec; 1] = [all(FieldKind::Array(&[
+    until(12, FieldKind::Text),
+    from(13, FieldKind::Fixed(16)),
+    all(FieldKind::Array(&[
+        all(FieldKind::Fixed(4)), // partition
+        number(2, NumberField::ErrorCode),
+        all(FieldKind::Fixed(8)),     // base offset
+        from(2, FieldKind::Fixed(8)), // log append time
+        from(5, FieldKind::Fixed(8)), // log start offset
+        from(8, FieldKind::Array(&[all(FieldKind::Fixed(4)), all(FieldKind::Text), TAGS])),
+        from(8, FieldKind::Text), // error message
         TAGS,
     ])),
     TAGS,
 ]))];
 
-static FETCH_REQUEST: [Field; 8] = [
-    until(14, Kind::Fixed(4)), // replica
-    number(4, Slot::MaxWaitMs),
-    number(4, Slot::MinBytes),
-    from(3, Kind::Fixed(4)), // maximum bytes
-    from(4, Kind::Number(1, Slot::IsolationLevel)),
-    from(7, Kind::Fixed(4)), // session
-    from(7, Kind::Number(4, Slot::SessionEpoch)),
-    all(Kind::Array(&[
-        until(12, Kind::TopicName),
-        from(13, Kind::TopicId),
-        all(Kind::Array(&[
-            all(Kind::Fixed(4)),      // partition
-            from(9, Kind::Fixed(4)),  // leader epoch
-            all(Kind::Fixed(8)),      // offset
-            from(12, Kind::Fixed(4)), // last fetched epoch
-            from(5, Kind::Fixed(8)),  // log start offset
-            all(Kind::Fixed(4)),      // maximum bytes
-            from(12, Kind::Tags),
+static FETCH_REQUEST: [FieldSpec; 8] = [
+    until(14, FieldKind::Fixed(4)), // replica
+    number(4, NumberField::MaxWaitMs),
+    number(4, NumberField::MinBytes),
+    from(3, FieldKind::Fixed(4)), // maximum bytes
+    from(4, FieldKind::Number(1, NumberField::IsolationLevel)),
+    from(7, FieldKind::Fixed(4)), // session
+    from(7, FieldKind::Number(4, NumberField::SessionEpoch)),
+    all(FieldKind::Array(&[
+        until(12, FieldKind::TopicName),
+        from(13, FieldKind::TopicId),
+        all(FieldKind::Array(&[
+            all(FieldKind::Fixed(4)),      // partition
+            from(9, FieldKind::Fixed(4)),  // leader epoch
+            all(FieldKind::Fixed(8)),      // offset
+            from(12, FieldKind::Fixed(4)), // last fetched epoch
+            from(5, FieldKind::Fixed(8)),  // log start offset
+            all(FieldKind::Fixed(4)),      // maximum bytes
+            from(12, FieldKind::Tags),
         ])),
-        from(12, Kind::Tags),
+        from(12, FieldKind::Tags),
     ])),
 ];
 
-static FETCH_RESPONSE: [Field; 4] = [
-    from(1, Kind::Fixed(4)), // throttle time
-    from(7, Kind::Number(2, Slot::ErrorCode)),
-    from(7, Kind::Fixed(4)), // session
-    all(Kind::Array(&[
-        until(12, Kind::Text),
-        from(13, Kind::Fixed(16)),
-        all(Kind::Array(&[
-            all(Kind::Fixed(4)), // partition
-            number(2, Slot::ErrorCode),
-            number(8, Slot::HighWatermark),
-            from(4, Kind::Number(8, Slot::LastStableOffset)),
-            from(5, Kind::Fixed(8)), // log start offset
-            from(4, Kind::Array(&[all(Kind::Fixed(16)), TAGS])), // aborted transactions
-            from(11, Kind::Fixed(4)), // preferred replica
-            all(Kind::Records),
+static FETCH_RESPONSE: [FieldSpec; 4] = [
+    from(1, FieldKind::Fixed(4)), // throttle time
+    from(7, FieldKind::Number(2, NumberField::ErrorCode)),
+    from(7, FieldKind::Fixed(4)), // session
+    all(FieldKind::Array(&[
+        until(12, FieldKind::Text),
+        from(13, FieldKind::Fixed(16)),
+        all(FieldKind::Array(&[
+            all(FieldKind::Fixed(4)), // partition
+            number(2, NumberField::ErrorCode),
+            number(8, NumberField::HighWatermark),
+            from(4, FieldKind::Number(8, NumberField::LastStableOffset)),
+            from(5, FieldKind::Fixed(8)), // log start offset
+            from(4, FieldKind::Array(&[all(FieldKind::Fixed(16)), TAGS])), // aborted transactions
+            from(11, FieldKind::Fixed(4)), // preferred replica
+            all(FieldKind::Records),
             TAGS,
         ])),
         TAGS,
     ])),
 ];
 
-static METADATA_RESPONSE: [Field; 5] = [
-    from(3, Kind::Fixed(4)), // throttle time
-    all(Kind::Array(&[
-        all(Kind::Fixed(4)),
-        all(Kind::Text),
-        all(Kind::Fixed(4)),
-        from(1, Kind::Text),
+static METADATA_RESPONSE: [FieldSpec; 5] = [
+    from(3, FieldKind::Fixed(4)), // throttle time
+    all(FieldKind::Array(&[
+        all(FieldKind::Fixed(4)),
+        all(FieldKind::Text),
+        all(FieldKind::Fixed(4)),
+        from(1, FieldKind::Text),
         TAGS,
     ])),
-    from(2, Kind::Text),     // cluster
-    from(1, Kind::Fixed(4)), // controller
-    all(Kind::Array(&[
-        number(2, Slot::ErrorCode),
-        all(Kind::TopicName),
-        from(10, Kind::TopicId),
-        from(1, Kind::Fixed(1)), // internal
-        all(Kind::Array(&[
-            all(Kind::Fixed(10)), // error, partition, leader
-            from(7, Kind::Fixed(4)),
-            all(Kind::Numbers),
-            all(Kind::Numbers),
-            from(5, Kind::Numbers),
+    from(2, FieldKind::Text),     // cluster
+    from(1, FieldKind::Fixed(4)), // controller
+    all(FieldKind::Array(&[
+        number(2, NumberField::ErrorCode),
+        all(FieldKind::TopicName),
+        from(10, FieldKind::TopicId),
+        from(1, FieldKind::Fixed(1)), // internal
+        all(FieldKind::Array(&[
+            all(FieldKind::Fixed(10)), // error, partition, leader
+            from(7, FieldKind::Fixed(4)),
+            all(FieldKind::Numbers),
+            all(FieldKind::Numbers),
+            from(5, FieldKind::Numbers),
             TAGS,
         ])),
-        from(8, Kind::Fixed(4)), // authorized operations
+        from(8, FieldKind::Fixed(4)), // authorized operations
         TAGS,
     ])),
 ];
 
 /// Fields of a request after its client id.
-pub(super) fn request_fields(api: &Api, version: i16) -> &'static [Field] {
+pub(super) fn request_fields(api: &KafkaApi, version: i16) -> &'static [FieldSpec] {
     match api.key {
         _ if version > api.version_max => &NO_FIELDS,
         PRODUCE => &PRODUCE_REQUEST,
@@ -203,7 +204,7 @@ pub(super) fn request_fields(api: &Api, version: i16) -> &'static [Field] {
 }
 
 /// Fields of a response after its correlation id.
-pub(super) fn response_fields(api: &Api, version: i16) -> &'static [Field] {
+pub(super) fn response_fields(api: &KafkaApi, version: i16) -> &'static [FieldSpec] {
     match api.key {
         _ if version > api.version_max => &NO_FIELDS,
         PRODUCE => &PRODUCE_RESPONSE,
@@ -240,14 +241,14 @@ pub(super) struct FieldCursor {
 /// Position in the fields of a message or of the elements of an array.
 #[derive(Clone, Copy)]
 struct FieldLevel {
-    fields: &'static [Field],
+    fields: &'static [FieldSpec],
     next: u16,
     /// Elements after this one.
     more_elements: u32,
 }
 
 /// Result of a step of a cursor.
-pub(super) enum CursorStep {
+enum CursorStep {
     /// It took bytes, perhaps more than it was given.
     Taken(u64),
     /// The next field requires more bytes.
@@ -257,9 +258,14 @@ pub(super) enum CursorStep {
 }
 
 impl FieldCursor {
+    /// A cursor that passes over all.
+    pub(super) fn at_end() -> FieldCursor {
+        FieldCursor::new(&[], 0, false, false)
+    }
+
     /// A cursor at the tagged fields of the header, or at the first field.
     pub(super) fn new(
-        fields: &'static [Field],
+        fields: &'static [FieldSpec],
         version: i16,
         is_flexible: bool,
         is_header_flexible: bool,
@@ -275,8 +281,13 @@ impl FieldCursor {
         FieldCursor { levels, depth, version, is_flexible, records_bytes: 0 }
     }
 
-    /// Reads fields as far as `bytes` allow.
-    pub(super) fn step(&mut self, bytes: &[u8], visit: &mut impl FnMut(Value<'_>)) -> CursorStep {
+    /// Reads fields as far as `bytes` allow. Returns the number of bytes that it took, perhaps more
+    /// than it was given, or `None` if it requires more. After the fields it takes all.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(KafkaFieldValue<'_>),
+    ) -> Option<u64> {
         let mut taken = 0;
         loop {
             let rest = bytes.get(taken as usize..).unwrap_or_default();
@@ -286,18 +297,23 @@ impl FieldCursor {
             };
             match step {
                 CursorStep::Taken(more) => taken += more,
-                _ if taken > 0 => return CursorStep::Taken(taken),
-                step => return step,
+                _ if taken > 0 => return Some(taken),
+                CursorStep::Incomplete => return None,
+                CursorStep::Complete => return Some(u64::MAX),
             }
             if taken > bytes.len() as u64 {
-                return CursorStep::Taken(taken);
+                return Some(taken);
             }
         }
     }
 
-    fn read_field(&mut self, bytes: &[u8], visit: &mut impl FnMut(Value<'_>)) -> CursorStep {
+    fn read_field(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(KafkaFieldValue<'_>),
+    ) -> CursorStep {
         let Some(field) = self.next_field() else { return CursorStep::Complete };
-        match self.read_kind(field, bytes, visit) {
+        match self.read_value(field, bytes, visit) {
             Some(taken) => CursorStep::Taken(taken),
             None => {
                 // The same field again, with more bytes.
@@ -308,7 +324,7 @@ impl FieldCursor {
     }
 
     /// The next field that this version has.
-    fn next_field(&mut self) -> Option<&'static Field> {
+    fn next_field(&mut self) -> Option<&'static FieldSpec> {
         while let Some(level) = self.levels[..self.depth].last_mut() {
             match level.fields.get(usize::from(level.next)) {
                 Some(field) => {
@@ -327,59 +343,61 @@ impl FieldCursor {
         None
     }
 
-    fn read_kind(
+    fn read_value(
         &mut self,
-        field: &'static Field,
+        field: &'static FieldSpec,
         bytes: &[u8],
-        visit: &mut impl FnMut(Value<'_>),
+        visit: &mut impl FnMut(KafkaFieldValue<'_>),
     ) -> Option<u64> {
         match &field.kind {
-            Kind::Fixed(size) => Some(u64::from(*size)),
-            Kind::Number(size, slot) => {
+            FieldKind::Fixed(size) => Some(u64::from(*size)),
+            FieldKind::Number(size, number_field) => {
                 let number = bytes.get(..usize::from(*size))?;
-                visit(Value::Number(*slot, signed(number)));
+                visit(KafkaFieldValue::Number(*number_field, signed(number)));
                 Some(u64::from(*size))
             }
-            Kind::Text => {
+            FieldKind::Text => {
                 let (length, header) = self.length(bytes, 2)?;
                 Some(header + length)
             }
-            Kind::Blob => {
+            FieldKind::Blob => {
                 let (length, header) = self.length(bytes, 4)?;
                 Some(header + length)
             }
-            Kind::TopicName => {
+            FieldKind::TopicName => {
                 let (length, header) = self.length(bytes, 2)?;
                 if length <= TOPIC_NAME_BYTES_MAX {
-                    visit(Value::TopicName(bytes.get(header as usize..)?.get(..length as usize)?));
+                    visit(KafkaFieldValue::TopicName(
+                        bytes.get(header as usize..)?.get(..length as usize)?,
+                    ));
                 }
                 Some(header + length)
             }
-            Kind::TopicId => {
-                visit(Value::TopicId(*bytes.first_chunk()?));
+            FieldKind::TopicId => {
+                visit(KafkaFieldValue::TopicId(*bytes.first_chunk()?));
                 Some(16)
             }
-            Kind::Records => {
+            FieldKind::Records => {
                 let (length, header) = self.length(bytes, 4)?;
                 self.records_bytes = length;
                 Some(header)
             }
-            Kind::Numbers => {
+            FieldKind::Numbers => {
                 let (length, header) = self.length(bytes, 4)?;
                 Some(header + length * 4)
             }
-            Kind::Array(fields) => {
+            FieldKind::Array(fields) => {
                 let (length, header) = self.length(bytes, 4)?;
                 self.enter(fields, length);
                 Some(header)
             }
-            Kind::Tags if !self.is_flexible => Some(0),
-            Kind::Tags => {
+            FieldKind::Tags if !self.is_flexible => Some(0),
+            FieldKind::Tags => {
                 let (count, header) = unsigned_varint(bytes)?;
                 self.enter(&TAG, count);
                 Some(header)
             }
-            Kind::Tag => {
+            FieldKind::Tag => {
                 let (_, tag) = unsigned_varint(bytes)?;
                 let (size, header) = unsigned_varint(&bytes[tag as usize..])?;
                 Some(tag + header + size)
@@ -397,7 +415,7 @@ impl FieldCursor {
         Some((u64::try_from(length).unwrap_or(0), size as u64))
     }
 
-    fn enter(&mut self, fields: &'static [Field], elements: u64) {
+    fn enter(&mut self, fields: &'static [FieldSpec], elements: u64) {
         if elements > 0 {
             assert!(self.depth < DEPTH_MAX, "a layout is deeper than {DEPTH_MAX}");
             let more_elements = u32::try_from(elements - 1).unwrap_or(u32::MAX);
@@ -407,7 +425,11 @@ impl FieldCursor {
     }
 
     /// Reads the header of a record batch, or of a message of an older format.
-    fn read_batch(&mut self, bytes: &[u8], visit: &mut impl FnMut(Value<'_>)) -> CursorStep {
+    fn read_batch(
+        &mut self,
+        bytes: &[u8],
+        visit: &mut impl FnMut(KafkaFieldValue<'_>),
+    ) -> CursorStep {
         let available = self.records_bytes;
         if available < OLD_MESSAGE_HEADER_BYTES as u64 {
             self.records_bytes = 0;
@@ -424,11 +446,14 @@ impl FieldCursor {
             return CursorStep::Taken(available);
         }
         match bytes[16] {
-            0 | 1 => visit(Value::Batch { records: 1, end_offset: base_offset.wrapping_add(1) }),
+            0 | 1 => visit(KafkaFieldValue::Batch {
+                records: 1,
+                end_offset: base_offset.wrapping_add(1),
+            }),
             2 if size >= BATCH_HEADER_BYTES as u64 => {
                 let last_offset = base_offset.wrapping_add(signed(&bytes[23..27]));
                 let records = u32::try_from(signed(&bytes[57..61])).unwrap_or(0);
-                visit(Value::Batch { records, end_offset: last_offset.wrapping_add(1) });
+                visit(KafkaFieldValue::Batch { records, end_offset: last_offset.wrapping_add(1) });
             }
             _ => {}
         }

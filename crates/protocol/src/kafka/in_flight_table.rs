@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use super::api::Api;
+use super::api::KafkaApi;
 use crate::observer::PacketTime;
 use crate::text_pool::TextPool;
 
@@ -19,7 +19,7 @@ pub(super) struct KafkaRequest {
     /// Number of the request on the connection.
     pub(super) number: u64,
     pub(super) correlation_id: i32,
-    pub(super) api: &'static Api,
+    pub(super) api: &'static KafkaApi,
     pub(super) version: i16,
     /// A token of SASL without a header, after SaslHandshake 0.
     pub(super) is_raw_token: bool,
@@ -67,7 +67,7 @@ pub(super) struct InFlightTable {
 }
 
 impl InFlightTable {
-    pub(super) fn new(is_first: bool) -> InFlightTable {
+    pub(super) fn new(has_first_byte: bool) -> InFlightTable {
         InFlightTable {
             requests: VecDeque::new(),
             next_number: 0,
@@ -76,7 +76,7 @@ impl InFlightTable {
             topic_names: HashMap::new(),
             topic_names_bytes: 0,
             session: None,
-            last_fetch_reached_end: is_first.then_some(false),
+            last_fetch_reached_end: has_first_byte.then_some(false),
             expects_raw_tokens: false,
         }
     }
@@ -86,7 +86,7 @@ impl InFlightTable {
         &mut self,
         start: PacketTime,
         correlation_id: i32,
-        api: &'static Api,
+        api: &'static KafkaApi,
         version: i16,
     ) -> Option<u64> {
         if self.requests.len() == REQUESTS_MAX {

@@ -21,18 +21,19 @@ pub(super) enum BsonValue<'a> {
 }
 
 /// What to do with an element.
-pub(super) enum Interest<L> {
-    None,
-    /// Its value is wanted.
-    Value,
-    /// It is a document or an array, whose elements are wanted.
-    Elements(L),
+pub(super) enum ElementAction<L> {
+    /// Passes over it.
+    Skip,
+    /// Reads its value.
+    Read,
+    /// Reads the elements of a document or an array.
+    Enter(L),
 }
 
 /// Receives elements. `L` is a kind of document.
 pub(super) trait BsonVisitor<L> {
     /// What to do with an element of a document, by its position and name.
-    fn interest(&mut self, level: L, index: u32, name: &[u8]) -> Interest<L>;
+    fn action(&mut self, level: L, index: u32, name: &[u8]) -> ElementAction<L>;
 
     fn value(&mut self, level: L, index: u32, name: &[u8], value: BsonValue<'_>);
 }
@@ -91,19 +92,19 @@ impl<L: Copy> BsonCursor<L> {
         };
         let is_nested = matches!(kind, 0x03 | 0x04);
         let next = Some((level, index.saturating_add(1)));
-        match visitor.interest(level, index, name) {
-            Interest::Elements(nested) if is_nested && self.depth < DEPTH_MAX => {
+        match visitor.action(level, index, name) {
+            ElementAction::Enter(nested) if is_nested && self.depth < DEPTH_MAX => {
                 self.levels[self.depth - 1] = next;
                 self.levels[self.depth] = Some((nested, 0));
                 self.depth += 1;
                 // The length of the document.
                 return Some(header + 4);
             }
-            Interest::Value => {
+            ElementAction::Read => {
                 let known = value.get(..(size as usize).min(TEXT_BYTES_MAX))?;
                 visitor.value(level, index, name, element_value(*kind, known, size));
             }
-            Interest::None | Interest::Elements(_) => {}
+            ElementAction::Skip | ElementAction::Enter(_) => {}
         }
         self.levels[self.depth - 1] = next;
         Some(header + size)

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::observer::{NotMeasured, OperationSink, PacketTime};
+use crate::observer::{NotMeasuredReason, OperationSink, PacketTime};
 use crate::text_pool::TextPool;
 
 /// Requests in flight, at most. Drivers have one per connection.
@@ -52,7 +52,7 @@ impl RequestTable {
         sink: &mut dyn OperationSink,
     ) -> bool {
         if self.requests.len() == REQUESTS_MAX {
-            sink.not_measured(1, NotMeasured::Limit);
+            sink.not_measured(1, NotMeasuredReason::Limit);
             self.count(id);
             return false;
         }

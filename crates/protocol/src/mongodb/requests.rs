@@ -1,6 +1,6 @@
 //! Requests of a connection.
 
-use super::bson::{BsonValue, BsonVisitor, Interest};
+use super::bson::{BsonValue, BsonVisitor, ElementAction};
 use super::compressed_message::CompressedMessage;
 use super::message::{
     HEADER_BYTES, MessageHeader, OP_COMPRESSED, command_name, has_collection, opcode_name,
@@ -8,7 +8,7 @@ use super::message::{
 use super::request_table::RequestTable;
 use super::sections::{BodyCursor, BodyVisitor};
 use crate::message_reader::{HeaderParse, MessageHandler};
-use crate::observer::{NotMeasured, OperationSink, PacketTime};
+use crate::observer::{NotMeasuredReason, OperationSink, PacketTime};
 
 /// Documents of a request whose elements are of interest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,25 +75,30 @@ impl CommandElements {
 }
 
 impl BsonVisitor<RequestLevel> for CommandElements {
-    fn interest(&mut self, level: RequestLevel, index: u32, name: &[u8]) -> Interest<RequestLevel> {
+    fn action(
+        &mut self,
+        level: RequestLevel,
+        index: u32,
+        name: &[u8],
+    ) -> ElementAction<RequestLevel> {
         match (level, index, name) {
             // The first element is the command, with its collection or cursor.
             (RequestLevel::Command, 0, _) => {
                 self.verb = Some(command_name(name));
-                Interest::Value
+                ElementAction::Read
             }
             (
                 RequestLevel::Command,
                 _,
                 b"collection" | b"$db" | b"maxAwaitTimeMS" | b"maxTimeMS" | b"awaitData",
-            ) => Interest::Value,
-            (RequestLevel::Command, _, b"pipeline") => Interest::Elements(RequestLevel::Pipeline),
-            (RequestLevel::Pipeline, 0, _) => Interest::Elements(RequestLevel::Stage),
+            ) => ElementAction::Read,
+            (RequestLevel::Command, _, b"pipeline") => ElementAction::Enter(RequestLevel::Pipeline),
+            (RequestLevel::Pipeline, 0, _) => ElementAction::Enter(RequestLevel::Stage),
             (RequestLevel::Stage, 0, b"$changeStream") => {
                 self.is_change_stream = true;
-                Interest::None
+                ElementAction::Skip
             }
-            _ => Interest::None,
+            _ => ElementAction::Skip,
         }
     }
 
@@ -166,7 +171,7 @@ impl MessageHandler for MongoRequests<'_> {
             state.compressed.start(bytes - HEADER_BYTES as u64);
         }
         if header.has_no_response() {
-            sink.not_measured(1, NotMeasured::NoResponse);
+            sink.not_measured(1, NotMeasuredReason::NoResponse);
         } else if is_certain {
             let verb = opcode_name(header.opcode);
             state.is_counted = self.table.push(header.request_id, verb, start, bytes, sink);
@@ -175,7 +180,7 @@ impl MessageHandler for MongoRequests<'_> {
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], _: bool) -> Option<u64> {
+    fn read_body(&mut self, bytes: &[u8], _: bool, _: &mut dyn OperationSink) -> Option<u64> {
         let state = &mut *self.state;
         if state.is_compressed {
             state.compressed.push(bytes);
@@ -200,7 +205,7 @@ impl MessageHandler for MongoRequests<'_> {
         if command.has_no_response {
             let request = self.table.take(*id);
             request.into_iter().for_each(|request| self.table.texts.put_back(request.namespace));
-            return sink.not_measured(1, NotMeasured::NoResponse);
+            return sink.not_measured(1, NotMeasuredReason::NoResponse);
         }
         let is_waiting = command.cursor.is_some_and(|cursor| self.table.is_waiting_cursor(cursor));
         let has_collection = command.verb.is_none_or(has_collection);

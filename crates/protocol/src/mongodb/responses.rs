@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::bson::{BsonValue, BsonVisitor, Interest};
+use super::bson::{BsonValue, BsonVisitor, ElementAction};
 use super::compressed_message::CompressedMessage;
 use super::message::{HEADER_BYTES, MessageHeader, OP_COMPRESSED};
 use super::request_table::{MongoRequest, RequestTable};
@@ -10,7 +10,7 @@ use super::requests::parse_message;
 use super::sections::{BodyCursor, BodyVisitor};
 use crate::message_reader::{HeaderParse, MessageHandler};
 use crate::observer::{
-    NotMeasured, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
+    NotMeasuredReason, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
 };
 
 /// Names of error codes are shorter.
@@ -114,32 +114,32 @@ impl ResponseElements {
 }
 
 impl BsonVisitor<ResponseLevel> for ResponseElements {
-    fn interest(
+    fn action(
         &mut self,
         level: ResponseLevel,
         index: u32,
         name: &[u8],
-    ) -> Interest<ResponseLevel> {
+    ) -> ElementAction<ResponseLevel> {
         match (level, name) {
-            (ResponseLevel::Response, b"ok" | b"code" | b"codeName") => Interest::Value,
-            (ResponseLevel::Response, b"cursor") => Interest::Elements(ResponseLevel::Cursor),
+            (ResponseLevel::Response, b"ok" | b"code" | b"codeName") => ElementAction::Read,
+            (ResponseLevel::Response, b"cursor") => ElementAction::Enter(ResponseLevel::Cursor),
             (ResponseLevel::Response, b"writeErrors") => {
-                Interest::Elements(ResponseLevel::WriteErrors)
+                ElementAction::Enter(ResponseLevel::WriteErrors)
             }
-            (ResponseLevel::Cursor, b"id") => Interest::Value,
+            (ResponseLevel::Cursor, b"id") => ElementAction::Read,
             (ResponseLevel::Cursor, b"firstBatch" | b"nextBatch") => {
                 self.documents = Some(0);
-                Interest::Elements(ResponseLevel::Batch)
+                ElementAction::Enter(ResponseLevel::Batch)
             }
             (ResponseLevel::Batch, _) => {
                 self.documents = Some(u64::from(index) + 1);
-                Interest::None
+                ElementAction::Skip
             }
             (ResponseLevel::WriteErrors, _) if index == 0 => {
-                Interest::Elements(ResponseLevel::WriteError)
+                ElementAction::Enter(ResponseLevel::WriteError)
             }
-            (ResponseLevel::WriteError, b"code") => Interest::Value,
-            _ => Interest::None,
+            (ResponseLevel::WriteError, b"code") => ElementAction::Read,
+            _ => ElementAction::Skip,
         }
     }
 
@@ -215,16 +215,16 @@ impl MessageHandler for MongoResponses<'_> {
             }
             Some(request) => {
                 self.table.texts.put_back(request.namespace);
-                sink.not_measured(1, NotMeasured::Gap);
+                sink.not_measured(1, NotMeasuredReason::Gap);
             }
             None if self.table.take_counted(header.response_to) => {}
             None if self.table.exhaust_id == Some(header.response_to) => {}
-            None if self.table.may_miss_requests => sink.not_measured(1, NotMeasured::Gap),
+            None if self.table.may_miss_requests => sink.not_measured(1, NotMeasuredReason::Gap),
             None => {}
         }
     }
 
-    fn read_body(&mut self, bytes: &[u8], _: bool) -> Option<u64> {
+    fn read_body(&mut self, bytes: &[u8], _: bool, _: &mut dyn OperationSink) -> Option<u64> {
         let state = &mut *self.state;
         if state.is_compressed {
             state.compressed.push(bytes);
@@ -254,7 +254,7 @@ impl MessageHandler for MongoResponses<'_> {
         }
         if !is_known {
             self.table.texts.put_back(request.namespace);
-            return sink.not_measured(1, NotMeasured::Limit);
+            return sink.not_measured(1, NotMeasuredReason::Limit);
         }
         let rows = result.documents;
         sink.operation(&Operation {
@@ -278,7 +278,7 @@ impl MessageHandler for MongoResponses<'_> {
     fn end_by_gap(&mut self, sink: &mut dyn OperationSink) {
         let requests = self.state.forget(self.table);
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::Gap);
+            sink.not_measured(requests, NotMeasuredReason::Gap);
         }
         // Whether another response follows is unknown; if one does, it is not that of a request.
         self.table.exhaust_id = Some(self.state.id);
@@ -293,7 +293,7 @@ impl MessageHandler for MongoResponses<'_> {
         self.table.exhaust_id = None;
         let requests = self.table.drain();
         if requests > 0 {
-            sink.not_measured(requests, NotMeasured::Gap);
+            sink.not_measured(requests, NotMeasuredReason::Gap);
         }
     }
 }

@@ -9,11 +9,12 @@ use super::packets::{
     COMPRESSION, DEPRECATE_EOF, OPTIONAL_METADATA, TLS, ZSTD_COMPRESSION, parse_greeting,
 };
 use super::responses::{MysqlExchanges, PacketFit};
+use crate::observer::in_order_observer::InOrderObserver;
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
 use crate::observer::tls::TlsEvidence;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
 };
 
 /// The protocol in the table of protocols.
@@ -57,17 +58,17 @@ enum MysqlStage {
 }
 
 impl MysqlObserver {
-    fn new(start: ConnectionStart) -> MysqlObserver {
-        let is_first = start == ConnectionStart::First;
+    fn new(start: CaptureStart) -> MysqlObserver {
+        let has_first_byte = start == CaptureStart::FirstByte;
         let (stage, phase) = match start {
-            ConnectionStart::First => (MysqlStage::Greeting, LockstepPhase::Synchronized),
-            ConnectionStart::Middle => (MysqlStage::Session, LockstepPhase::Lost),
+            CaptureStart::FirstByte => (MysqlStage::Greeting, LockstepPhase::Synchronized),
+            CaptureStart::Midstream => (MysqlStage::Session, LockstepPhase::Lost),
         };
         MysqlObserver {
             stage,
             client: MysqlFrames::new(CLIENT_BYTES),
             server: MysqlFrames::new(SERVER_BYTES),
-            is_client_known: is_first,
+            is_client_known: has_first_byte,
             capabilities: 0,
             exchanges: MysqlExchanges::default(),
             lockstep: Lockstep::new(phase),
@@ -79,79 +80,8 @@ impl MysqlObserver {
         self.lockstep.phase() == LockstepPhase::Lost
     }
 
-    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        if self.is_lost() && self.lockstep.can_start(time) {
-            let is_start = starts_commands(bytes);
-            if is_start && (!self.is_client_known || self.client.is_between()) {
-                self.client.reset();
-                self.server.reset();
-                self.is_client_known = true;
-                self.lockstep.start();
-            }
-        }
-        while self.is_client_known && self.is_readable() {
-            let phase = self.lockstep.phase();
-            let mode = (phase == LockstepPhase::Synchronized, phase != LockstepPhase::Lost);
-            let Some(frame) = self.client.read(&mut bytes, time) else { break };
-            if self.stage == MysqlStage::Login {
-                (self.stage, self.capabilities) = login(&frame, self.capabilities);
-                if self.stage == MysqlStage::Session {
-                    let omits_eof = self.capabilities & DEPRECATE_EOF != 0;
-                    self.exchanges.start_login(&frame, time, omits_eof);
-                }
-                continue;
-            }
-            match self.exchanges.client_packet(&frame, time, mode, sink) {
-                PacketFit::Expected | PacketFit::LoggedIn => {}
-                PacketFit::Unexpected => {
-                    self.is_client_known = false;
-                    self.lose(Direction::ToServer, NotMeasured::Gap, sink);
-                }
-                PacketFit::Limit => self.lose(Direction::ToServer, NotMeasured::Limit, sink),
-                PacketFit::Stream => self.stop(sink),
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToServer, bytes.len() as u64);
-        }
-    }
-
     fn is_readable(&self) -> bool {
         matches!(self.stage, MysqlStage::Login | MysqlStage::Session)
-    }
-
-    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        while !self.is_lost() && matches!(self.stage, MysqlStage::Greeting | MysqlStage::Session) {
-            let Some(frame) = self.server.read(&mut bytes, time) else {
-                if self.stage == MysqlStage::Greeting && self.server.is_no_greeting() {
-                    self.stage = MysqlStage::Unmeasurable;
-                }
-                break;
-            };
-            if self.stage == MysqlStage::Greeting {
-                let is_error = frame.payload.first() == Some(&0xff);
-                let capabilities = parse_greeting(frame.payload);
-                self.greet(is_error, capabilities);
-                continue;
-            }
-            match self.exchanges.server_packet(&frame, time, sink) {
-                PacketFit::Expected => {}
-                PacketFit::LoggedIn
-                    if self.capabilities & (COMPRESSION | ZSTD_COMPRESSION) != 0 =>
-                {
-                    self.stop(sink);
-                }
-                PacketFit::LoggedIn => {}
-                PacketFit::Unexpected | PacketFit::Limit => {
-                    self.exchanges.clear(NotMeasured::Gap, sink);
-                    self.lockstep.lose_by_response();
-                }
-                PacketFit::Stream => self.stop(sink),
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToClient, bytes.len() as u64);
-        }
     }
 
     fn greet(&mut self, is_error: bool, capabilities: Option<u32>) {
@@ -167,20 +97,15 @@ impl MysqlObserver {
     }
 
     fn stop(&mut self, sink: &mut dyn OperationSink) {
-        self.exchanges.clear(NotMeasured::NoResponse, sink);
+        self.exchanges.clear(NotMeasuredReason::NoResponse, sink);
         self.stage = MysqlStage::Unmeasurable;
     }
 
-    fn lose(&mut self, direction: Direction, reason: NotMeasured, sink: &mut dyn OperationSink) {
-        self.exchanges.clear(reason, sink);
-        self.lockstep.lose(direction);
-    }
-
     /// The order of packets before the session shows that some are missing.
-    fn leave_start(&mut self, direction: Direction, sink: &mut dyn OperationSink) {
+    fn leave_start(&mut self, direction: FlowDirection, sink: &mut dyn OperationSink) {
         self.stage = MysqlStage::Session;
         self.is_client_known = false;
-        self.lose(direction, NotMeasured::Gap, sink);
+        self.lose(direction, NotMeasuredReason::Gap, sink);
     }
 }
 
@@ -212,10 +137,103 @@ fn starts_commands(packet: &[u8]) -> bool {
     length > 0 && has_response && rest.get(3).is_none_or(|sequence| *sequence == 0)
 }
 
+impl InOrderObserver for MysqlObserver {
+    fn lockstep(&mut self) -> &mut Lockstep {
+        &mut self.lockstep
+    }
+
+    fn is_idle(&self) -> bool {
+        self.exchanges.is_idle()
+    }
+
+    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        if self.is_lost() && self.lockstep.can_start(time) {
+            let is_start = starts_commands(bytes);
+            if is_start && (!self.is_client_known || self.client.is_between()) {
+                self.client.reset();
+                self.server.reset();
+                self.is_client_known = true;
+                self.lockstep.start();
+            }
+        }
+        while self.is_client_known && self.is_readable() {
+            let phase = self.lockstep.phase();
+            let mode = (phase == LockstepPhase::Synchronized, phase != LockstepPhase::Lost);
+            let Some(frame) = self.client.read(&mut bytes, time) else { break };
+            if self.stage == MysqlStage::Login {
+                (self.stage, self.capabilities) = login(&frame, self.capabilities);
+                if self.stage == MysqlStage::Session {
+                    let omits_eof = self.capabilities & DEPRECATE_EOF != 0;
+                    self.exchanges.start_login(&frame, time, omits_eof);
+                }
+                continue;
+            }
+            match self.exchanges.client_packet(&frame, time, mode, sink) {
+                PacketFit::Expected | PacketFit::LoggedIn => {}
+                PacketFit::Unexpected => {
+                    self.is_client_known = false;
+                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                }
+                PacketFit::Limit => {
+                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink)
+                }
+                PacketFit::Stream => self.stop(sink),
+            }
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
+        }
+    }
+
+    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        while !self.is_lost() && matches!(self.stage, MysqlStage::Greeting | MysqlStage::Session) {
+            let Some(frame) = self.server.read(&mut bytes, time) else {
+                if self.stage == MysqlStage::Greeting && self.server.is_no_greeting() {
+                    self.stage = MysqlStage::Unmeasurable;
+                }
+                break;
+            };
+            if self.stage == MysqlStage::Greeting {
+                let is_error = frame.payload.first() == Some(&0xff);
+                let capabilities = parse_greeting(frame.payload);
+                self.greet(is_error, capabilities);
+                continue;
+            }
+            match self.exchanges.server_packet(&frame, time, sink) {
+                PacketFit::Expected => {}
+                PacketFit::LoggedIn
+                    if self.capabilities & (COMPRESSION | ZSTD_COMPRESSION) != 0 =>
+                {
+                    self.stop(sink);
+                }
+                PacketFit::LoggedIn => {}
+                PacketFit::Unexpected | PacketFit::Limit => {
+                    self.exchanges.clear(NotMeasuredReason::Gap, sink);
+                    self.lockstep.lose_by_response();
+                }
+                PacketFit::Stream => self.stop(sink),
+            }
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
+        }
+    }
+
+    fn lose(
+        &mut self,
+        direction: FlowDirection,
+        reason: NotMeasuredReason,
+        sink: &mut dyn OperationSink,
+    ) {
+        self.exchanges.clear(reason, sink);
+        self.lockstep.lose(direction);
+    }
+}
+
 impl ConnectionObserver for MysqlObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -231,26 +249,14 @@ impl ConnectionObserver for MysqlObserver {
             (MysqlStage::Unmeasurable, _) => {
                 return sink.unparsed(direction, bytes.len() as u64);
             }
-            (MysqlStage::Greeting, Direction::ToServer)
-            | (MysqlStage::Login, Direction::ToClient) => self.leave_start(direction, sink),
+            (MysqlStage::Greeting, FlowDirection::ToServer)
+            | (MysqlStage::Login, FlowDirection::ToClient) => self.leave_start(direction, sink),
             _ => {}
         }
-        // Before the packet is recorded: a pause ends with it.
-        if direction == Direction::ToServer && self.is_lost() {
-            self.read_client(time, bytes, sink);
-            self.lockstep.packet(direction, time, true);
-            return;
-        }
-        if self.lockstep.packet(direction, time, self.exchanges.is_idle()) {
-            self.lose(direction, NotMeasured::Gap, sink);
-        }
-        match direction {
-            Direction::ToServer => self.read_client(time, bytes, sink),
-            Direction::ToClient => self.read_server(time, bytes, sink),
-        }
+        self.read_packet(direction, time, bytes, sink);
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         match self.stage {
             MysqlStage::Encrypted | MysqlStage::Unmeasurable => return,
             _ if missing == 0 => return,
@@ -258,19 +264,19 @@ impl ConnectionObserver for MysqlObserver {
             MysqlStage::Session => {}
         }
         let is_known = match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 self.is_client_known = self.is_client_known && self.client.skip(missing);
                 self.is_client_known
             }
-            Direction::ToClient => !self.is_lost() && self.server.skip(missing),
+            FlowDirection::ToClient => !self.is_lost() && self.server.skip(missing),
         };
         if !is_known {
-            self.lose(direction, NotMeasured::Gap, sink);
+            self.lose(direction, NotMeasuredReason::Gap, sink);
         }
     }
 
     fn end(&mut self, sink: &mut dyn OperationSink) {
-        self.exchanges.clear(NotMeasured::ConnectionEnd, sink);
+        self.exchanges.clear(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {

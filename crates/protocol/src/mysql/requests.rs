@@ -7,7 +7,7 @@ use super::commands::{MysqlCommand, ResponseForm};
 use crate::fingerprint::{SqlDialect, split_statement, traceparent_of_comment};
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
-    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    NotMeasuredReason, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
     StatementSyntax,
 };
 
@@ -182,7 +182,7 @@ impl MysqlRequests {
     }
 
     /// Removes all commands, and counts those that were to be measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let count = self.queue.iter().filter(|request| request.is_measured).count();
         if count > 0 {
             sink.not_measured(count as u64, reason);

@@ -14,7 +14,9 @@ use super::packets::{
 };
 use super::requests::{MysqlRequest, MysqlRequests, MysqlStatement, ResponsePosition as Position};
 use super::statements::MysqlStatements;
-use crate::observer::{NotMeasured, ObservedRequest, OperationOutcome, OperationSink, PacketTime};
+use crate::observer::{
+    NotMeasuredReason, ObservedRequest, OperationOutcome, OperationSink, PacketTime,
+};
 
 /// Commands of a connection, and the state that later commands refer to.
 #[derive(Debug, Default)]
@@ -52,7 +54,7 @@ impl MysqlExchanges {
     }
 
     /// Removes all commands, and counts those that were to be measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         self.requests.clear(reason, sink);
     }
 
@@ -90,7 +92,11 @@ impl MysqlExchanges {
             (CLOSE, _) => self.statements.close(id),
             (CHANGE_USER | RESET_CONNECTION, _) => self.statements.clear(),
             (_, ResponseForm::Stream) => {
-                let reason = if is_measured { NotMeasured::NoResponse } else { NotMeasured::Gap };
+                let reason = if is_measured {
+                    NotMeasuredReason::NoResponse
+                } else {
+                    NotMeasuredReason::Gap
+                };
                 sink.not_measured(1, reason);
                 return PacketFit::Stream;
             }
@@ -100,7 +106,7 @@ impl MysqlExchanges {
             return PacketFit::Expected;
         }
         if !is_measured {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
         }
         if !is_paired {
             return PacketFit::Expected;
@@ -125,7 +131,7 @@ impl MysqlExchanges {
             return PacketFit::Expected;
         }
         if is_measured {
-            sink.not_measured(1, NotMeasured::Limit);
+            sink.not_measured(1, NotMeasuredReason::Limit);
         }
         PacketFit::Limit
     }
@@ -287,7 +293,7 @@ impl MysqlExchanges {
         if let Some(request) = self.requests.front() {
             // The end of the response is unknown.
             if self.omits_eof.is_none() && std::mem::take(&mut request.is_measured) {
-                sink.not_measured(1, NotMeasured::Gap);
+                sink.not_measured(1, NotMeasuredReason::Gap);
             }
             request.position = Position::Prepared { parameters, columns, needs_eof: false };
         }
@@ -392,7 +398,7 @@ impl MysqlExchanges {
         }
         // The client has not sent all of the file, or bytes of it are missing.
         if request.position == Position::File && std::mem::take(&mut request.is_measured) {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
         }
         self.finish(OperationOutcome::Error(std::str::from_utf8(&class).unwrap_or("HY")), end, sink)
     }

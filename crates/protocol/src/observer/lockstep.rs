@@ -16,7 +16,7 @@
 //! A client that always has the same number of requests in flight, on a connection captured from
 //! its middle, looks as if it were in lockstep; no observer can tell.
 
-use super::{Direction, PacketTime};
+use super::{FlowDirection, PacketTime};
 
 /// Exchanges in lockstep after which requests are measured.
 const EXCHANGES: u8 = 2;
@@ -32,8 +32,8 @@ pub(crate) struct Lockstep {
     has_window: bool,
     /// Direction whose missing bytes would explain an unexpected order of packets; whether any are
     /// missing is known when its next bytes arrive.
-    suspect: Option<Direction>,
-    last: Option<(Direction, PacketTime)>,
+    suspect: Option<FlowDirection>,
+    last: Option<(FlowDirection, PacketTime)>,
     /// Whether the server has responded after all bytes of the client.
     is_response_last: bool,
 }
@@ -60,10 +60,15 @@ impl Lockstep {
 
     /// A packet arrives. `is_idle`: whether no request is in flight. Returns whether requests and
     /// responses can no longer be paired.
-    pub(crate) fn packet(&mut self, direction: Direction, time: PacketTime, is_idle: bool) -> bool {
+    pub(crate) fn packet(
+        &mut self,
+        direction: FlowDirection,
+        time: PacketTime,
+        is_idle: bool,
+    ) -> bool {
         let is_turn = self.last.is_some_and(|last| last.0 != direction);
         self.last = Some((direction, time));
-        self.is_response_last = direction == Direction::ToClient;
+        self.is_response_last = direction == FlowDirection::ToClient;
         if self.suspect == Some(direction) {
             // Nothing was missing.
             self.suspect = None;
@@ -73,9 +78,9 @@ impl Lockstep {
                 return true;
             }
         }
-        if direction == Direction::ToServer && is_turn && self.phase != LockstepPhase::Lost {
+        if direction == FlowDirection::ToServer && is_turn && self.phase != LockstepPhase::Lost {
             match (is_idle, self.phase) {
-                (false, _) => self.suspect = Some(Direction::ToClient),
+                (false, _) => self.suspect = Some(FlowDirection::ToClient),
                 (true, LockstepPhase::Probation(0)) => self.phase = LockstepPhase::Synchronized,
                 (true, LockstepPhase::Probation(left)) => {
                     self.phase = LockstepPhase::Probation(left - 1);
@@ -90,7 +95,7 @@ impl Lockstep {
     /// send, or there was a pause.
     /// Called before [`packet`](Self::packet).
     pub(crate) fn can_start(&mut self, time: PacketTime) -> bool {
-        if self.suspect.take() == Some(Direction::ToServer) {
+        if self.suspect.take() == Some(FlowDirection::ToServer) {
             self.has_window = true;
         }
         let pause_ns = self.last.map_or(0, |last| time.saturating_sub(last.1));
@@ -107,23 +112,23 @@ impl Lockstep {
     /// earlier requests.
     pub(crate) fn lose_by_response(&mut self) {
         self.phase = LockstepPhase::Lost;
-        self.suspect = Some(Direction::ToServer);
+        self.suspect = Some(FlowDirection::ToServer);
     }
 
     /// Bytes of a direction are missing, or cannot be read.
-    pub(crate) fn lose(&mut self, direction: Direction) {
+    pub(crate) fn lose(&mut self, direction: FlowDirection) {
         self.phase = LockstepPhase::Lost;
         if self.suspect == Some(direction) {
             self.suspect = None;
         }
-        self.is_response_last &= direction == Direction::ToClient;
+        self.is_response_last &= direction == FlowDirection::ToClient;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Direction::{ToClient, ToServer};
+    use FlowDirection::{ToClient, ToServer};
 
     #[test]
     fn exchanges_in_lockstep_are_measured_again() {

@@ -9,7 +9,9 @@
 use super::frames::PostgresFrame;
 use super::prepared_statements::PreparedStatements;
 use super::requests::{PostgresRequest, PostgresRequestKind, PostgresRequests, PostgresStatement};
-use crate::observer::{NotMeasured, ObservedRequest, OperationOutcome, OperationSink, PacketTime};
+use crate::observer::{
+    NotMeasuredReason, ObservedRequest, OperationOutcome, OperationSink, PacketTime,
+};
 
 /// Requests of a connection, and the state that later requests refer to.
 #[derive(Debug, Default)]
@@ -53,7 +55,7 @@ impl PostgresExchanges {
     }
 
     /// Removes all requests, and counts those that were to be measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let is_open_measured = |request: &mut PostgresRequest| {
             matches!(request.kind, PostgresRequestKind::Open(_)) && request.is_measured
         };
@@ -85,7 +87,7 @@ impl PostgresExchanges {
             _ => false,
         };
         if !is_complete && is_request && self.is_measured {
-            self.count(NotMeasured::Limit, sink);
+            self.count(NotMeasuredReason::Limit, sink);
         }
         is_complete
     }
@@ -113,7 +115,7 @@ impl PostgresExchanges {
             }
             b'P' | b'B' | b'D' | b'C' | b'H' | b'E' if self.is_batch_failed => {
                 if frame.kind == b'E' && self.is_paired {
-                    self.count(NotMeasured::NoResponse, sink);
+                    self.count(NotMeasuredReason::NoResponse, sink);
                 }
                 true
             }
@@ -208,7 +210,7 @@ impl PostgresExchanges {
             if is_measured {
                 self.requests.report_front(OperationOutcome::Ok, None, end, sink);
             } else if self.batch_operations == 0 {
-                self.count(NotMeasured::Gap, sink);
+                self.count(NotMeasuredReason::Gap, sink);
             }
             self.requests.pop();
             self.batch_operations += 1;
@@ -224,7 +226,7 @@ impl PostgresExchanges {
         if !self.is_paired {
             self.batch_operations += 1;
             if !std::mem::take(&mut self.is_open_counted) {
-                self.count(NotMeasured::Gap, sink);
+                self.count(NotMeasuredReason::Gap, sink);
             }
             return true;
         }
@@ -248,7 +250,7 @@ impl PostgresExchanges {
         request.statement = statement;
         request.add(frame.size, end);
         if !is_measured {
-            self.count(NotMeasured::Gap, sink);
+            self.count(NotMeasuredReason::Gap, sink);
         }
         true
     }
@@ -264,7 +266,7 @@ impl PostgresExchanges {
         self.is_batch_failed = false;
         if !self.is_paired {
             if !has_operation && !was_counted {
-                self.count(NotMeasured::Gap, sink);
+                self.count(NotMeasuredReason::Gap, sink);
             }
             return true;
         }
@@ -283,7 +285,7 @@ impl PostgresExchanges {
         request.is_measured = is_measured;
         request.add(frame.size, end);
         if !is_measured && !has_operation {
-            self.count(NotMeasured::Gap, sink);
+            self.count(NotMeasuredReason::Gap, sink);
         }
         true
     }
@@ -320,12 +322,12 @@ impl PostgresExchanges {
     /// Adds a complete request, or counts it.
     fn push(&mut self, request: PostgresRequest, sink: &mut dyn OperationSink) -> bool {
         if !self.is_measured {
-            self.count(NotMeasured::Gap, sink);
+            self.count(NotMeasuredReason::Gap, sink);
         }
         !self.is_paired || self.requests.push(request)
     }
 
-    fn count(&self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    fn count(&self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         sink.not_measured(1, reason);
     }
 

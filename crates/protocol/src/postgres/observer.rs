@@ -7,11 +7,12 @@
 use super::exchanges::PostgresExchanges;
 use super::frames::{PostgresFrame, PostgresFrames};
 use super::startup::{StartupMessage, StartupParser};
+use crate::observer::in_order_observer::InOrderObserver;
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
 use crate::observer::tls::TlsEvidence;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime, STATEMENT_BYTES_MAX,
 };
 use crate::tls_record::is_tls_record;
 
@@ -97,17 +98,17 @@ fn server_retained(kind: u8) -> Option<usize> {
 }
 
 impl PostgresObserver {
-    fn new(start: ConnectionStart) -> PostgresObserver {
+    fn new(start: CaptureStart) -> PostgresObserver {
         let (stage, phase) = match start {
-            ConnectionStart::First => (PostgresStage::Startup, LockstepPhase::Synchronized),
-            ConnectionStart::Middle => (PostgresStage::Session, LockstepPhase::Lost),
+            CaptureStart::FirstByte => (PostgresStage::Startup, LockstepPhase::Synchronized),
+            CaptureStart::Midstream => (PostgresStage::Session, LockstepPhase::Lost),
         };
         PostgresObserver {
             stage,
             startup: StartupParser::default(),
             client: PostgresFrames::new(client_retained),
             server: PostgresFrames::new(server_retained),
-            is_client_known: start == ConnectionStart::First,
+            is_client_known: start == CaptureStart::FirstByte,
             exchanges: PostgresExchanges::default(),
             lockstep: Lockstep::new(phase),
             tls: TlsEvidence::default(),
@@ -136,7 +137,7 @@ impl PostgresObserver {
             StartupMessage::TlsRequest => PostgresStage::EncryptionRequest(b'S'),
             StartupMessage::GssRequest => PostgresStage::EncryptionRequest(b'G'),
             StartupMessage::CancelRequest => {
-                sink.not_measured(1, NotMeasured::NoResponse);
+                sink.not_measured(1, NotMeasuredReason::NoResponse);
                 PostgresStage::CancelRequest
             }
             StartupMessage::Startup { start, size } => {
@@ -146,27 +147,6 @@ impl PostgresObserver {
             StartupMessage::Other => PostgresStage::Unmeasurable,
         };
         bytes
-    }
-
-    fn read_client(&mut self, time: PacketTime, bytes: &[u8], sink: &mut dyn OperationSink) {
-        match self.stage {
-            PostgresStage::Startup => {
-                let rest = self.read_startup(time, bytes, sink);
-                if !rest.is_empty() {
-                    self.read_client(time, rest, sink);
-                }
-            }
-            PostgresStage::EncryptionRequest(_) if is_tls_record(bytes) => {
-                self.stage = PostgresStage::Encrypted;
-            }
-            PostgresStage::EncryptionRequest(_) => self.stage = PostgresStage::Unmeasurable,
-            PostgresStage::Session if self.is_lost() => self.read_lost_client(time, bytes, sink),
-            PostgresStage::Session => self.read_client_messages(time, bytes, sink),
-            PostgresStage::CancelRequest | PostgresStage::Encrypted => {}
-            PostgresStage::Unmeasurable => {
-                sink.unparsed(Direction::ToServer, bytes.len() as u64);
-            }
-        }
     }
 
     /// Messages of a client whose responses cannot be found are counted, if their position is
@@ -188,7 +168,7 @@ impl PostgresObserver {
         } else if self.is_client_known {
             self.read_client_messages(time, bytes, sink);
         } else {
-            sink.unparsed(Direction::ToServer, bytes.len() as u64);
+            sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
         }
         self.tail = [0; READY_FOR_QUERY.len() + 1];
     }
@@ -206,15 +186,89 @@ impl PostgresObserver {
                     let is_paired = self.lockstep.phase() != LockstepPhase::Lost;
                     self.exchanges.set_mode(is_measured, is_paired);
                     if !self.exchanges.client_message(&frame, time, sink) {
-                        self.lose(Direction::ToServer, NotMeasured::Limit, sink);
+                        self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
                     }
                 }
                 Ok(None) => return,
                 Err(_) => {
                     self.is_client_known = false;
-                    self.lose(Direction::ToServer, NotMeasured::Gap, sink);
-                    return sink.unparsed(Direction::ToServer, bytes.len() as u64);
+                    self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                    return sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
                 }
+            }
+        }
+    }
+
+    fn read_server_messages(
+        &mut self,
+        time: PacketTime,
+        mut bytes: &[u8],
+        sink: &mut dyn OperationSink,
+    ) {
+        let packet = bytes;
+        loop {
+            match self.server.read(&mut bytes, time) {
+                Ok(None) => return,
+                Ok(Some(PostgresFrame { kind: b'W', .. })) => {
+                    // Replication: both sides send a stream.
+                    self.exchanges.clear(NotMeasuredReason::NoResponse, sink);
+                    self.stage = PostgresStage::Unmeasurable;
+                    return sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
+                }
+                Ok(Some(frame)) => {
+                    if self.exchanges.server_message(&frame, time, sink) {
+                        continue;
+                    }
+                    self.exchanges.clear(NotMeasuredReason::Gap, sink);
+                    self.lockstep.lose_by_response();
+                }
+                Err(_) => self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
+            }
+            self.append_tail(packet);
+            return sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
+        }
+    }
+
+    fn append_tail(&mut self, bytes: &[u8]) {
+        let length = self.tail.len();
+        let new = &bytes[bytes.len().saturating_sub(length)..];
+        self.tail.copy_within(new.len().., 0);
+        self.tail[length - new.len()..].copy_from_slice(new);
+    }
+
+    /// Whether the server's last message is ReadyForQuery.
+    fn has_ready_tail(&self) -> bool {
+        let (message, state) = self.tail.split_at(READY_FOR_QUERY.len());
+        message == READY_FOR_QUERY && matches!(state, b"I" | b"T" | b"E")
+    }
+}
+
+impl InOrderObserver for PostgresObserver {
+    fn lockstep(&mut self) -> &mut Lockstep {
+        &mut self.lockstep
+    }
+
+    fn is_idle(&self) -> bool {
+        self.exchanges.is_idle()
+    }
+
+    fn read_client(&mut self, time: PacketTime, bytes: &[u8], sink: &mut dyn OperationSink) {
+        match self.stage {
+            PostgresStage::Startup => {
+                let rest = self.read_startup(time, bytes, sink);
+                if !rest.is_empty() {
+                    self.read_client(time, rest, sink);
+                }
+            }
+            PostgresStage::EncryptionRequest(_) if is_tls_record(bytes) => {
+                self.stage = PostgresStage::Encrypted;
+            }
+            PostgresStage::EncryptionRequest(_) => self.stage = PostgresStage::Unmeasurable,
+            PostgresStage::Session if self.is_lost() => self.read_lost_client(time, bytes, sink),
+            PostgresStage::Session => self.read_client_messages(time, bytes, sink),
+            PostgresStage::CancelRequest | PostgresStage::Encrypted => {}
+            PostgresStage::Unmeasurable => {
+                sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
             }
         }
     }
@@ -239,7 +293,7 @@ impl PostgresObserver {
             }
             PostgresStage::Session if self.is_lost() => {
                 self.append_tail(bytes);
-                sink.unparsed(Direction::ToClient, bytes.len() as u64);
+                sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
             }
             PostgresStage::Session => self.read_server_messages(time, bytes, sink),
             PostgresStage::CancelRequest | PostgresStage::Encrypted => {}
@@ -247,69 +301,31 @@ impl PostgresObserver {
                 // The client's first message is missing.
                 self.stage = PostgresStage::Session;
                 self.is_client_known = false;
-                self.lose(Direction::ToClient, NotMeasured::Gap, sink);
+                self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink);
                 self.read_server(time, bytes, sink);
             }
             PostgresStage::Unmeasurable => {
-                sink.unparsed(Direction::ToClient, bytes.len() as u64);
+                sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
             }
         }
     }
 
-    fn read_server_messages(
+    fn lose(
         &mut self,
-        time: PacketTime,
-        mut bytes: &[u8],
+        direction: FlowDirection,
+        reason: NotMeasuredReason,
         sink: &mut dyn OperationSink,
     ) {
-        let packet = bytes;
-        loop {
-            match self.server.read(&mut bytes, time) {
-                Ok(None) => return,
-                Ok(Some(PostgresFrame { kind: b'W', .. })) => {
-                    // Replication: both sides send a stream.
-                    self.exchanges.clear(NotMeasured::NoResponse, sink);
-                    self.stage = PostgresStage::Unmeasurable;
-                    return sink.unparsed(Direction::ToClient, bytes.len() as u64);
-                }
-                Ok(Some(frame)) => {
-                    if self.exchanges.server_message(&frame, time, sink) {
-                        continue;
-                    }
-                    self.exchanges.clear(NotMeasured::Gap, sink);
-                    self.lockstep.lose_by_response();
-                }
-                Err(_) => self.lose(Direction::ToClient, NotMeasured::Gap, sink),
-            }
-            self.append_tail(packet);
-            return sink.unparsed(Direction::ToClient, bytes.len() as u64);
-        }
-    }
-
-    fn lose(&mut self, direction: Direction, reason: NotMeasured, sink: &mut dyn OperationSink) {
         self.exchanges.clear(reason, sink);
         self.lockstep.lose(direction);
         self.tail = [0; READY_FOR_QUERY.len() + 1];
-    }
-
-    fn append_tail(&mut self, bytes: &[u8]) {
-        let length = self.tail.len();
-        let new = &bytes[bytes.len().saturating_sub(length)..];
-        self.tail.copy_within(new.len().., 0);
-        self.tail[length - new.len()..].copy_from_slice(new);
-    }
-
-    /// Whether the server's last message is ReadyForQuery.
-    fn has_ready_tail(&self) -> bool {
-        let (message, state) = self.tail.split_at(READY_FOR_QUERY.len());
-        message == READY_FOR_QUERY && matches!(state, b"I" | b"T" | b"E")
     }
 }
 
 impl ConnectionObserver for PostgresObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -320,22 +336,10 @@ impl ConnectionObserver for PostgresObserver {
         if self.is_lost() && self.tls.packet(direction, bytes) {
             self.stage = PostgresStage::Encrypted;
         }
-        // Before the packet is recorded: a pause ends with it.
-        if direction == Direction::ToServer && self.is_lost() {
-            self.read_client(time, bytes, sink);
-            self.lockstep.packet(direction, time, true);
-            return;
-        }
-        if self.lockstep.packet(direction, time, self.exchanges.is_idle()) {
-            self.lose(direction, NotMeasured::Gap, sink);
-        }
-        match direction {
-            Direction::ToServer => self.read_client(time, bytes, sink),
-            Direction::ToClient => self.read_server(time, bytes, sink),
-        }
+        self.read_packet(direction, time, bytes, sink);
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         match self.stage {
             PostgresStage::CancelRequest
             | PostgresStage::Encrypted
@@ -348,20 +352,20 @@ impl ConnectionObserver for PostgresObserver {
             PostgresStage::Session => {}
         }
         let is_known = match direction {
-            Direction::ToServer => {
+            FlowDirection::ToServer => {
                 let is_known = self.is_client_known && self.client.skip(missing);
                 self.is_client_known = is_known;
                 is_known
             }
-            Direction::ToClient => !self.is_lost() && self.server.skip(missing),
+            FlowDirection::ToClient => !self.is_lost() && self.server.skip(missing),
         };
         if !is_known {
-            self.lose(direction, NotMeasured::Gap, sink);
+            self.lose(direction, NotMeasuredReason::Gap, sink);
         }
     }
 
     fn end(&mut self, sink: &mut dyn OperationSink) {
-        self.exchanges.clear(NotMeasured::ConnectionEnd, sink);
+        self.exchanges.clear(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {

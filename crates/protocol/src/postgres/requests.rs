@@ -7,7 +7,7 @@ use super::prepared_statements::BoundStatement;
 use crate::fingerprint::{SqlDialect, split_statement, traceparent_of_comment};
 use crate::observer::statement_queue::{StatementQueue, StatementRef};
 use crate::observer::{
-    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    NotMeasuredReason, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
     StatementSyntax,
 };
 
@@ -245,7 +245,7 @@ impl PostgresRequests {
     }
 
     /// Removes all requests, and counts those that were measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let count = self.queue.iter().filter(|request| request.is_in_flight()).count();
         if count > 0 {
             sink.not_measured(count as u64, reason);

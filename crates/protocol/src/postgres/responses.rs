@@ -3,7 +3,7 @@
 use super::exchanges::{PostgresExchanges, first_string};
 use super::frames::PostgresFrame;
 use super::requests::{PostgresRequest, PostgresRequestKind as Kind};
-use crate::observer::{NotMeasured, OperationOutcome, OperationSink, PacketTime};
+use crate::observer::{NotMeasuredReason, OperationOutcome, OperationSink, PacketTime};
 
 /// Class of an error without SQLSTATE.
 const UNKNOWN_CLASS: [u8; 2] = *b"XX";
@@ -115,7 +115,7 @@ impl PostgresExchanges {
             || matches!(request.kind, Kind::Open(_)) && !request.is_flushed
             || request.kind == Kind::Startup && request.unanswered > 0;
         if is_incomplete && std::mem::take(&mut request.is_measured) {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
         }
         match request.kind {
             Kind::Batch(_) => request.error = Some(class),
@@ -161,7 +161,7 @@ impl PostgresExchanges {
             self.requests.pop();
         }
         if ignored > 0 {
-            sink.not_measured(ignored, NotMeasured::NoResponse);
+            sink.not_measured(ignored, NotMeasuredReason::NoResponse);
         }
     }
 

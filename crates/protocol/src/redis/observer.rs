@@ -6,11 +6,12 @@
 use super::commands::{CommandEffect, RedisCommand};
 use super::requests::{RedisRequest, RedisRequests};
 use super::resp_parser::{RespMessage, RespParser};
-use crate::observer::lockstep::{Lockstep, LockstepPhase};
-use crate::observer::tls::TlsEvidence;
+use crate::observer::in_order_observer::InOrderObserver;
+use crate::observer::in_order_session::{ConnectionContent, InOrderSession};
+use crate::observer::lockstep::Lockstep;
 use crate::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, OperationSink, PacketTime,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, OperationSink, PacketTime,
 };
 
 /// The protocol in the table of protocols.
@@ -22,27 +23,13 @@ pub(crate) const REDIS: ObservedProtocol = ObservedProtocol {
 
 /// Observer of one connection.
 struct RedisObserver {
-    stage: RedisStage,
+    session: InOrderSession,
     client: RespParser,
     server: RespParser,
-    /// Whether the position in the client's bytes is known.
-    is_client_known: bool,
-    /// Whether the connection has had no message; it may be of another protocol.
-    is_new: bool,
     requests: RedisRequests,
     mode: ReplyMode,
-    lockstep: Lockstep,
-    tls: TlsEvidence,
     /// Whether the server's last packet ended with a line.
     is_line_end: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RedisStage {
-    Session,
-    Encrypted,
-    /// Another protocol, replication, or MONITOR.
-    Unmeasurable,
 }
 
 /// Which replies follow the next commands.
@@ -59,85 +46,37 @@ struct ReplyMode {
 }
 
 impl RedisObserver {
-    fn new(start: ConnectionStart) -> RedisObserver {
-        let is_first = start == ConnectionStart::First;
-        let phase = if is_first { LockstepPhase::Synchronized } else { LockstepPhase::Lost };
+    fn new(start: CaptureStart) -> RedisObserver {
         RedisObserver {
-            stage: RedisStage::Session,
-            client: RespParser::new(Direction::ToServer),
-            server: RespParser::new(Direction::ToClient),
-            is_client_known: is_first,
-            is_new: is_first,
+            session: InOrderSession::new(start),
+            client: RespParser::new(FlowDirection::ToServer),
+            server: RespParser::new(FlowDirection::ToClient),
             requests: RedisRequests::default(),
             mode: ReplyMode::default(),
-            lockstep: Lockstep::new(phase),
-            tls: TlsEvidence::default(),
             is_line_end: false,
-        }
-    }
-
-    fn is_lost(&self) -> bool {
-        self.lockstep.phase() == LockstepPhase::Lost
-    }
-
-    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        if self.is_lost() {
-            let can_start = self.lockstep.can_start(time);
-            let is_start = match self.is_client_known {
-                true => self.client.is_between(),
-                false => starts_command(bytes),
-            };
-            if is_start && can_start && self.is_line_end {
-                self.client.reset();
-                self.server.reset();
-                self.is_client_known = true;
-                self.lockstep.start();
-            }
-        }
-        if self.is_client_known {
-            loop {
-                match self.client.read(&mut bytes, time) {
-                    Ok(None) => break,
-                    Ok(Some(message)) => self.command(&message, time, sink),
-                    Err(_) => {
-                        self.is_client_known = false;
-                        self.mode = ReplyMode::default();
-                        self.lose(Direction::ToServer, NotMeasured::Gap, sink);
-                        if self.is_new {
-                            self.stage = RedisStage::Unmeasurable;
-                        }
-                        break;
-                    }
-                }
-                if self.stage != RedisStage::Session {
-                    break;
-                }
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToServer, bytes.len() as u64);
         }
     }
 
     /// A complete command.
     fn command(&mut self, message: &RespMessage, end: PacketTime, sink: &mut dyn OperationSink) {
-        self.is_new = false;
+        self.session.is_new = false;
         let Some(mut command) = RedisCommand::new(self.client.words()) else { return };
         command.is_wait &= !self.mode.is_transaction;
-        let is_measured = self.lockstep.phase() == LockstepPhase::Synchronized;
+        let is_measured = self.session.is_measured();
         if self.is_without_reply(command.effect) {
-            let reason = if is_measured { NotMeasured::NoResponse } else { NotMeasured::Gap };
+            let reason =
+                if is_measured { NotMeasuredReason::NoResponse } else { NotMeasuredReason::Gap };
             sink.not_measured(1, reason);
             if command.effect == CommandEffect::Stream {
-                self.requests.clear(NotMeasured::NoResponse, sink);
-                self.stage = RedisStage::Unmeasurable;
+                self.requests.clear(NotMeasuredReason::NoResponse, sink);
+                self.session.content = ConnectionContent::Unmeasurable;
             }
             return;
         }
         if !is_measured {
-            sink.not_measured(1, NotMeasured::Gap);
+            sink.not_measured(1, NotMeasuredReason::Gap);
         }
-        if self.is_lost() {
+        if self.session.is_lost() {
             return;
         }
         let confirmations = match command.effect {
@@ -146,9 +85,9 @@ impl RedisObserver {
         };
         if confirmations > 0 && self.requests.is_full() {
             if is_measured {
-                sink.not_measured(1, NotMeasured::Limit);
+                sink.not_measured(1, NotMeasuredReason::Limit);
             }
-            return self.lose(Direction::ToServer, NotMeasured::Limit, sink);
+            return self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
         }
         let pushed = self.requests.push(RedisRequest {
             command,
@@ -189,20 +128,6 @@ impl RedisObserver {
         is_skipped || mode.is_off || has_none
     }
 
-    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
-        self.is_line_end = bytes.ends_with(b"\n");
-        while !self.is_lost() && self.stage == RedisStage::Session {
-            match self.server.read(&mut bytes, time) {
-                Ok(None) => break,
-                Ok(Some(reply)) => self.reply(&reply, time, sink),
-                Err(_) => self.lose(Direction::ToClient, NotMeasured::Gap, sink),
-            }
-        }
-        if !bytes.is_empty() {
-            sink.unparsed(Direction::ToClient, bytes.len() as u64);
-        }
-    }
-
     /// A complete reply or pushed message.
     fn reply(&mut self, reply: &RespMessage, end: PacketTime, sink: &mut dyn OperationSink) {
         let is_push = reply.mark == b'>';
@@ -217,16 +142,16 @@ impl RedisObserver {
             request.confirmations > 0 && !reply.is_error || reply.start < request.request_start
         });
         if is_other {
-            self.requests.clear(NotMeasured::Gap, sink);
-            return self.lockstep.lose_by_response();
+            self.requests.clear(NotMeasuredReason::Gap, sink);
+            return self.session.lockstep.lose_by_response();
         }
         match self.requests.finish(reply, end, sink) {
             Some(CommandEffect::StreamAfterReply) if !reply.is_error => {
-                self.requests.clear(NotMeasured::NoResponse, sink);
-                self.stage = RedisStage::Unmeasurable;
+                self.requests.clear(NotMeasuredReason::NoResponse, sink);
+                self.session.content = ConnectionContent::Unmeasurable;
             }
             Some(_) => {}
-            None => self.lockstep.lose_by_response(),
+            None => self.session.lockstep.lose_by_response(),
         }
     }
 
@@ -253,12 +178,6 @@ impl RedisObserver {
             request.response_bytes += reply.size;
         }
     }
-
-    fn lose(&mut self, direction: Direction, reason: NotMeasured, sink: &mut dyn OperationSink) {
-        self.requests.clear(reason, sink);
-        self.lockstep.lose(direction);
-        self.is_line_end = false;
-    }
 }
 
 /// Whether a packet starts with a command: an array of strings.
@@ -279,67 +198,111 @@ fn is_channel_message(server: &RespParser) -> bool {
     matches!(name.unwrap_or(kind), b"subscribe" | b"message")
 }
 
+impl InOrderObserver for RedisObserver {
+    fn lockstep(&mut self) -> &mut Lockstep {
+        &mut self.session.lockstep
+    }
+
+    fn is_idle(&self) -> bool {
+        self.requests.is_idle()
+    }
+
+    fn read_client(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        if self.session.is_lost() {
+            let is_start = match self.session.is_client_known {
+                true => self.client.is_between(),
+                false => starts_command(bytes),
+            };
+            if self.session.resume(time, is_start && self.is_line_end) {
+                self.client.reset();
+                self.server.reset();
+            }
+        }
+        if self.session.is_client_known {
+            loop {
+                match self.client.read(&mut bytes, time) {
+                    Ok(None) => break,
+                    Ok(Some(message)) => self.command(&message, time, sink),
+                    Err(_) => {
+                        self.session.reject_client();
+                        self.mode = ReplyMode::default();
+                        self.lose(FlowDirection::ToServer, NotMeasuredReason::Gap, sink);
+                        break;
+                    }
+                }
+                if !self.session.has_messages() {
+                    break;
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToServer, bytes.len() as u64);
+        }
+    }
+
+    fn read_server(&mut self, time: PacketTime, mut bytes: &[u8], sink: &mut dyn OperationSink) {
+        self.session.is_new = false;
+        self.is_line_end = bytes.ends_with(b"\n");
+        while !self.session.is_lost() && self.session.has_messages() {
+            match self.server.read(&mut bytes, time) {
+                Ok(None) => break,
+                Ok(Some(reply)) => self.reply(&reply, time, sink),
+                Err(_) => self.lose(FlowDirection::ToClient, NotMeasuredReason::Gap, sink),
+            }
+        }
+        if !bytes.is_empty() {
+            sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
+        }
+    }
+
+    fn lose(
+        &mut self,
+        direction: FlowDirection,
+        reason: NotMeasuredReason,
+        sink: &mut dyn OperationSink,
+    ) {
+        self.requests.clear(reason, sink);
+        self.session.lockstep.lose(direction);
+        self.is_line_end = false;
+    }
+}
+
 impl ConnectionObserver for RedisObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
     ) {
-        if bytes.is_empty() {
-            return;
-        }
-        let is_hello = self.is_new && direction == Direction::ToServer && bytes[0] == 0x16;
-        if is_hello || self.is_lost() && self.tls.packet(direction, bytes) {
-            self.stage = RedisStage::Encrypted;
-        }
-        match self.stage {
-            RedisStage::Session => {}
-            RedisStage::Encrypted => return,
-            RedisStage::Unmeasurable => return sink.unparsed(direction, bytes.len() as u64),
-        }
-        // Before the packet is recorded: a pause ends with it.
-        if direction == Direction::ToServer && self.is_lost() {
-            self.read_client(time, bytes, sink);
-            self.lockstep.packet(direction, time, true);
-            return;
-        }
-        if self.lockstep.packet(direction, time, self.requests.is_idle()) {
-            self.lose(direction, NotMeasured::Gap, sink);
-        }
-        match direction {
-            Direction::ToServer => self.read_client(time, bytes, sink),
-            Direction::ToClient => {
-                self.is_new = false;
-                self.read_server(time, bytes, sink);
-            }
+        if self.session.accepts_packet(direction, bytes, sink) {
+            self.read_packet(direction, time, bytes, sink);
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
-        if self.stage != RedisStage::Session || missing == 0 {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
+        if !self.session.accepts_gap(missing) {
             return;
         }
-        self.is_new = false;
         let is_known = match direction {
-            Direction::ToServer => {
-                self.is_client_known = self.is_client_known && self.client.skip(missing);
-                self.is_client_known
+            FlowDirection::ToServer => {
+                let is_known = self.session.is_client_known && self.client.skip(missing);
+                self.session.is_client_known = is_known;
+                is_known
             }
-            Direction::ToClient => !self.is_lost() && self.server.skip(missing),
+            FlowDirection::ToClient => !self.session.is_lost() && self.server.skip(missing),
         };
         if !is_known {
-            if direction == Direction::ToServer {
+            if direction == FlowDirection::ToServer {
                 self.mode =
                     ReplyMode { is_version_3: self.mode.is_version_3, ..Default::default() };
             }
-            self.lose(direction, NotMeasured::Gap, sink);
+            self.lose(direction, NotMeasuredReason::Gap, sink);
         }
     }
 
     fn end(&mut self, sink: &mut dyn OperationSink) {
-        self.requests.clear(NotMeasured::ConnectionEnd, sink);
+        self.requests.clear(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
@@ -347,12 +310,7 @@ impl ConnectionObserver for RedisObserver {
     }
 
     fn state(&self) -> ObserverState {
-        match (self.stage, self.lockstep.phase()) {
-            (RedisStage::Encrypted, _) => ObserverState::Encrypted,
-            (RedisStage::Unmeasurable, _) => ObserverState::Unmeasurable,
-            (RedisStage::Session, LockstepPhase::Synchronized) => ObserverState::Synchronized,
-            (RedisStage::Session, _) => ObserverState::Resynchronizing,
-        }
+        self.session.state()
     }
 
     fn memory(&self) -> usize {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::commands::{CommandEffect, RedisCommand};
 use super::resp_parser::RespMessage;
 use crate::observer::{
-    NotMeasured, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
+    NotMeasuredReason, ObservedRequest, Operation, OperationOutcome, OperationSink, PacketTime,
     StatementSyntax,
 };
 
@@ -40,10 +40,10 @@ pub(super) struct RedisRequest {
 
 impl RedisRequests {
     /// Adds a command. Returns why it is not measured.
-    pub(super) fn push(&mut self, request: RedisRequest) -> Result<(), NotMeasured> {
+    pub(super) fn push(&mut self, request: RedisRequest) -> Result<(), NotMeasuredReason> {
         if self.queue.len() == REQUESTS_MAX || self.beyond > 0 {
             self.beyond += 1;
-            return if request.is_measured { Err(NotMeasured::Limit) } else { Ok(()) };
+            return if request.is_measured { Err(NotMeasuredReason::Limit) } else { Ok(()) };
         }
         self.queue.push_back(request);
         Ok(())
@@ -84,7 +84,7 @@ impl RedisRequests {
     }
 
     /// Removes all commands, and counts those that were to be measured.
-    pub(super) fn clear(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    pub(super) fn clear(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         let count = self.queue.iter().filter(|request| request.is_measured).count();
         if count > 0 {
             sink.not_measured(count as u64, reason);

@@ -5,7 +5,7 @@
 
 use super::captured_words::{CapturedText, CapturedWords};
 use crate::ProtocolViolation;
-use crate::observer::{Direction, PacketTime};
+use crate::observer::{FlowDirection, PacketTime};
 
 /// Maximum number of digits of a length.
 const DIGITS_MAX: usize = 20;
@@ -15,7 +15,7 @@ const INLINE_MAX: u64 = 64 << 10;
 /// Parser of one direction of an observed connection.
 #[derive(Debug)]
 pub(super) struct RespParser {
-    direction: Direction,
+    direction: FlowDirection,
     state: RespState,
     /// Outstanding elements of this message, including the current one.
     rest: u64,
@@ -60,7 +60,7 @@ enum RespState {
 }
 
 impl RespParser {
-    pub(super) fn new(direction: Direction) -> RespParser {
+    pub(super) fn new(direction: FlowDirection) -> RespParser {
         RespParser {
             direction,
             state: RespState::Mark,
@@ -133,7 +133,7 @@ impl RespParser {
         self.message = RespMessage { start: time, ..RespMessage::default() };
         self.words.clear();
         self.state = RespState::Mark;
-        if self.direction == Direction::ToServer && first != b'*' {
+        if self.direction == FlowDirection::ToServer && first != b'*' {
             if !first.is_ascii_graphic() && !matches!(first, b' ' | b'\r' | b'\n') {
                 return Err(ProtocolViolation);
             }
@@ -209,7 +209,7 @@ impl RespParser {
     }
 
     fn mark(&mut self, mark: u8) -> Result<(), ProtocolViolation> {
-        let is_command = self.direction == Direction::ToServer;
+        let is_command = self.direction == FlowDirection::ToServer;
         let is_top = self.message.mark == 0 && self.rest == 1;
         if is_command && mark != if is_top { b'*' } else { b'$' } {
             return Err(ProtocolViolation);

@@ -15,10 +15,10 @@ use protocol::postgres::{PostgresMessageParser, PostgresMessagePart, RETAINED_BY
 use protocol::redis::ReplyParser;
 
 /// Panics on a violation.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: &[(&str, Check)] = &[
+pub(crate) const CHECKS: &[(&str, FuzzCheck)] = &[
     ("protocol_messages", messages),
     ("fingerprint", fingerprint),
     ("observe_http", |script| observer_checks::observe("http", script)),

@@ -7,8 +7,8 @@
 
 use protocol::PROTOCOLS;
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, Operation, OperationSink, STATEMENT_BYTES_MAX,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, Operation, OperationSink, STATEMENT_BYTES_MAX,
 };
 
 /// Maximum heap of one observer: statements of requests in flight, prepared statements, and
@@ -32,15 +32,18 @@ pub(crate) fn protocol(name: &str) -> &'static ObservedProtocol {
 /// if the observer does not account for a request, or if its memory is unbounded.
 pub(crate) fn observe(name: &str, script: &[u8]) {
     let Some((start, mut script)) = script.split_first() else { return };
-    let start = if start % 2 == 0 { ConnectionStart::First } else { ConnectionStart::Middle };
+    let start = if start % 2 == 0 { CaptureStart::FirstByte } else { CaptureStart::Midstream };
     let mut observer = (protocol(name).observer)(start);
     let mut sink = SanitySink::default();
     let mut time = 1;
     let mut read_bytes = 0;
     while let Some(([control, low, high], rest)) = script.split_first_chunk::<3>() {
         let length = u16::from_le_bytes([*low, *high]);
-        let direction =
-            if control & TO_CLIENT == 0 { Direction::ToServer } else { Direction::ToClient };
+        let direction = if control & TO_CLIENT == 0 {
+            FlowDirection::ToServer
+        } else {
+            FlowDirection::ToClient
+        };
         sink.now = time;
         if control & GAP != 0 {
             let missing = u64::from(length) << if control & HUGE_GAP != 0 { 40 } else { 0 };
@@ -100,9 +103,9 @@ impl OperationSink for SanitySink {
         assert!(operation.request_start <= operation.response_start, "{operation:?}");
     }
 
-    fn not_measured(&mut self, requests: u64, _: NotMeasured) {
+    fn not_measured(&mut self, requests: u64, _: NotMeasuredReason) {
         self.requests += requests;
     }
 
-    fn unparsed(&mut self, _: Direction, _: u64) {}
+    fn unparsed(&mut self, _: FlowDirection, _: u64) {}
 }

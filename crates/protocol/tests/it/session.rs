@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use expect_test::Expect;
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObserverState, Operation,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObserverState, Operation,
     OperationOutcome, OperationSink,
 };
 
@@ -31,7 +31,7 @@ const LOSS_ROUNDS: usize = 40;
 #[derive(Clone)]
 pub(crate) struct Session {
     protocol: &'static str,
-    packets: Vec<(Direction, Vec<u8>)>,
+    packets: Vec<(FlowDirection, Vec<u8>)>,
     /// First of the packets that a client could send again, with the same responses.
     repeatable_from: Option<usize>,
 }
@@ -43,13 +43,13 @@ impl Session {
 
     /// A packet of the client.
     pub(crate) fn client(mut self, bytes: impl AsRef<[u8]>) -> Session {
-        self.packets.push((Direction::ToServer, bytes.as_ref().to_vec()));
+        self.packets.push((FlowDirection::ToServer, bytes.as_ref().to_vec()));
         self
     }
 
     /// A packet of the server.
     pub(crate) fn server(mut self, bytes: impl AsRef<[u8]>) -> Session {
-        self.packets.push((Direction::ToClient, bytes.as_ref().to_vec()));
+        self.packets.push((FlowDirection::ToClient, bytes.as_ref().to_vec()));
         self
     }
 
@@ -76,7 +76,7 @@ impl Session {
     /// is expected.
     #[track_caller]
     pub(crate) fn check_after(self, first_line: &str, expected: Expect) {
-        let truth = self.transcript(ConnectionStart::First, &self.whole_steps());
+        let truth = self.transcript(CaptureStart::FirstByte, &self.whole_steps());
         let text = truth.to_string();
         let rest = text.strip_prefix(first_line);
         expected.assert_eq(rest.unwrap_or_else(|| panic!("{text} without {first_line}")));
@@ -96,13 +96,13 @@ impl Session {
     /// connection.
     #[track_caller]
     pub(crate) fn check_late(self, expected: Expect) {
-        let transcript = self.transcript(ConnectionStart::Middle, &self.whole_steps());
+        let transcript = self.transcript(CaptureStart::Midstream, &self.whole_steps());
         expected.assert_eq(&transcript.to_string());
     }
 
     /// What an observer finds.
     pub(crate) fn transcript_text(&self) -> String {
-        self.transcript(ConnectionStart::First, &self.whole_steps()).to_string()
+        self.transcript(CaptureStart::FirstByte, &self.whole_steps()).to_string()
     }
 
     /// The transcript if `length` bytes of a packet are missing; packets are numbered from 1.
@@ -116,7 +116,7 @@ impl Session {
             let part = |(range, is_gap)| Step { packet, range, is_gap };
             if is_cut { parts.into_iter().map(part).collect() } else { vec![step] }
         });
-        self.transcript(ConnectionStart::First, &steps.collect::<Vec<_>>()).to_string()
+        self.transcript(CaptureStart::FirstByte, &steps.collect::<Vec<_>>()).to_string()
     }
 
     /// The session as a script of [`observe`](crate::checks::observer_checks::observe).
@@ -124,7 +124,7 @@ impl Session {
         let mut script = vec![0];
         for (direction, bytes) in &self.packets {
             for piece in bytes.chunks(usize::from(u16::MAX)) {
-                script.push(if *direction == Direction::ToClient { TO_CLIENT } else { 0 });
+                script.push(if *direction == FlowDirection::ToClient { TO_CLIENT } else { 0 });
                 script.extend((piece.len() as u16).to_le_bytes());
                 script.extend(piece);
             }
@@ -134,7 +134,7 @@ impl Session {
     }
 
     fn whole_steps(&self) -> Vec<Step> {
-        let whole = |(packet, (_, bytes)): (usize, &(Direction, Vec<u8>))| Step {
+        let whole = |(packet, (_, bytes)): (usize, &(FlowDirection, Vec<u8>))| Step {
             packet,
             range: 0..bytes.len(),
             is_gap: false,
@@ -158,7 +158,7 @@ impl Session {
                     at = end;
                 }
             }
-            let transcript = self.transcript(ConnectionStart::First, &steps);
+            let transcript = self.transcript(CaptureStart::FirstByte, &steps);
             assert_eq!(transcript.to_string(), truth.to_string(), "in pieces, round {round}");
         }
     }
@@ -167,7 +167,7 @@ impl Session {
     #[track_caller]
     fn check_starts(&self) {
         let long = self.repeated();
-        let truth = long.transcript(ConnectionStart::First, &long.whole_steps());
+        let truth = long.transcript(CaptureStart::FirstByte, &long.whole_steps());
         let mut random = RandomNumbers(2);
         for first in 0..self.packets.len() {
             let length = self.packets[first].1.len();
@@ -175,7 +175,7 @@ impl Session {
                 let mut steps = long.whole_steps().split_off(first);
                 steps[0].range.start = from;
                 let context = format!("capture starts with byte {from} of packet {}", first + 1);
-                long.check_part(ConnectionStart::Middle, &steps, &truth, &context);
+                long.check_part(CaptureStart::Midstream, &steps, &truth, &context);
             }
         }
     }
@@ -185,9 +185,9 @@ impl Session {
     #[track_caller]
     fn check_cuts(&self) {
         let long = self.repeated();
-        let truth = long.transcript(ConnectionStart::First, &long.whole_steps());
+        let truth = long.transcript(CaptureStart::FirstByte, &long.whole_steps());
         let mut random = RandomNumbers(3);
-        for direction in [Direction::ToServer, Direction::ToClient] {
+        for direction in [FlowDirection::ToServer, FlowDirection::ToClient] {
             let all = self.packets.iter().filter(|packet| packet.0 == direction);
             let total: usize = all.map(|packet| packet.1.len()).sum();
             for at in (0..total).step_by(1 + total / CUTS_MAX) {
@@ -197,7 +197,7 @@ impl Session {
                         let steps = long.cut_steps(direction, &missing, is_late);
                         let late = if is_late { "late" } else { "at once" };
                         let context = format!("{direction:?}: {missing:?} missing, told {late}");
-                        long.check_part(ConnectionStart::First, &steps, &truth, &context);
+                        long.check_part(CaptureStart::FirstByte, &steps, &truth, &context);
                     }
                 }
             }
@@ -211,11 +211,11 @@ impl Session {
             return;
         }
         let long = self.repeated();
-        let truth = long.transcript(ConnectionStart::First, &long.whole_steps());
+        let truth = long.transcript(CaptureStart::FirstByte, &long.whole_steps());
         let mut random = RandomNumbers(4);
         for round in 0..LOSS_ROUNDS {
             let mut steps: Vec<Step> = Vec::new();
-            let mut late: BTreeMap<Direction, Step> = BTreeMap::new();
+            let mut late: BTreeMap<FlowDirection, Step> = BTreeMap::new();
             for step in long.whole_steps() {
                 let direction = long.packets[step.packet].0;
                 if random.below(10) > 0 {
@@ -234,12 +234,12 @@ impl Session {
             }
             steps.extend(late.into_values());
             let context = format!("a tenth of the packets is missing, round {round}");
-            long.check_operations(ConnectionStart::First, &steps, &truth, &context);
+            long.check_operations(CaptureStart::FirstByte, &steps, &truth, &context);
         }
     }
 
     /// Steps without the bytes `missing` of the stream of a direction.
-    fn cut_steps(&self, cut: Direction, missing: &Range<usize>, is_late: bool) -> Vec<Step> {
+    fn cut_steps(&self, cut: FlowDirection, missing: &Range<usize>, is_late: bool) -> Vec<Step> {
         let (mut steps, mut position, mut late) = (Vec::new(), 0, None);
         for step in self.whole_steps() {
             let (direction, bytes) = &self.packets[step.packet];
@@ -279,13 +279,7 @@ impl Session {
     /// Each operation that is found is a true one, none is counted twice, and the last repetition
     /// is measured.
     #[track_caller]
-    fn check_part(
-        &self,
-        start: ConnectionStart,
-        steps: &[Step],
-        truth: &Transcript,
-        context: &str,
-    ) {
+    fn check_part(&self, start: CaptureStart, steps: &[Step], truth: &Transcript, context: &str) {
         let (found, unmatched) = self.check_operations(start, steps, truth, context);
         if self.repeatable_from.is_none() {
             return;
@@ -301,7 +295,7 @@ impl Session {
     #[track_caller]
     fn check_operations<'a>(
         &self,
-        start: ConnectionStart,
+        start: CaptureStart,
         steps: &[Step],
         truth: &'a Transcript,
         context: &str,
@@ -338,7 +332,7 @@ impl Session {
         self.packets.len() - repeated
     }
 
-    fn transcript(&self, start: ConnectionStart, steps: &[Step]) -> Transcript {
+    fn transcript(&self, start: CaptureStart, steps: &[Step]) -> Transcript {
         let mut observer = (protocol(self.protocol).observer)(start);
         let mut transcript = Transcript::default();
         for step in steps {
@@ -367,8 +361,8 @@ struct Step {
 #[derive(Default)]
 struct Transcript {
     operations: Vec<OperationLine>,
-    not_measured: BTreeMap<NotMeasured, u64>,
-    unparsed: BTreeMap<Direction, u64>,
+    not_measured: BTreeMap<NotMeasuredReason, u64>,
+    unparsed: BTreeMap<FlowDirection, u64>,
     in_flight: Vec<String>,
     state: Option<ObserverState>,
 }
@@ -455,11 +449,11 @@ impl OperationSink for Transcript {
         });
     }
 
-    fn not_measured(&mut self, requests: u64, reason: NotMeasured) {
+    fn not_measured(&mut self, requests: u64, reason: NotMeasuredReason) {
         *self.not_measured.entry(reason).or_default() += requests;
     }
 
-    fn unparsed(&mut self, direction: Direction, bytes: u64) {
+    fn unparsed(&mut self, direction: FlowDirection, bytes: u64) {
         *self.unparsed.entry(direction).or_default() += bytes;
     }
 }

@@ -11,10 +11,10 @@ use wire::{
 };
 
 /// Panics on a violation.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 2] =
+pub(crate) const CHECKS: [(&str, FuzzCheck); 2] =
     [("capture_file", capture_file), ("packet_tracker", packet_tracker)];
 
 /// Limits of the tracker, small enough to be reached.

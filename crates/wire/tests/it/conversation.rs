@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
 
 use protocol::fingerprint::RouteTemplates;
-use protocol::observer::Direction;
+use protocol::observer::FlowDirection;
 use wire::{
     CapturedPacket, ConnectionTracker, LinkType, ServiceRule, ServiceTransport, TcpFlags,
     TrackerSettings,
@@ -20,7 +20,7 @@ pub(crate) const START: u64 = 1_000_000_000;
 #[derive(Clone, Debug)]
 pub(crate) struct TestPacket {
     pub(crate) time: u64,
-    pub(crate) direction: Direction,
+    pub(crate) direction: FlowDirection,
     /// Position of the first byte in its stream.
     pub(crate) position: u64,
     pub(crate) flags: u8,
@@ -87,15 +87,15 @@ struct PacketWriter {
     client_port: u16,
 }
 
-pub(crate) fn index(direction: Direction) -> usize {
+pub(crate) fn index(direction: FlowDirection) -> usize {
     match direction {
-        Direction::ToServer => 0,
-        Direction::ToClient => 1,
+        FlowDirection::ToServer => 0,
+        FlowDirection::ToClient => 1,
     }
 }
 
 impl PacketWriter {
-    fn packet(&mut self, direction: Direction, flags: u8, payload: &[u8]) {
+    fn packet(&mut self, direction: FlowDirection, flags: u8, payload: &[u8]) {
         // Times that no two packets share, and whose differences vary.
         self.time += 1_000 + (self.packets.len() as u64 * 7_919) % 977;
         let own = index(direction);
@@ -113,7 +113,7 @@ impl PacketWriter {
         self.sent[own] += payload.len() as u64;
     }
 
-    fn send(&mut self, direction: Direction, bytes: &[u8], segment: usize) {
+    fn send(&mut self, direction: FlowDirection, bytes: &[u8], segment: usize) {
         for piece in bytes.chunks(segment) {
             self.packet(direction, TcpFlags::ACK.0, piece);
         }
@@ -130,9 +130,9 @@ impl Conversation {
             initial: shape.initial,
             client_port: shape.client_port,
         };
-        writer.packet(Direction::ToServer, TcpFlags::SYN.0, b"");
-        writer.packet(Direction::ToClient, TcpFlags::SYN.0 | TcpFlags::ACK.0, b"");
-        writer.packet(Direction::ToServer, TcpFlags::ACK.0, b"");
+        writer.packet(FlowDirection::ToServer, TcpFlags::SYN.0, b"");
+        writer.packet(FlowDirection::ToClient, TcpFlags::SYN.0 | TcpFlags::ACK.0, b"");
+        writer.packet(FlowDirection::ToServer, TcpFlags::ACK.0, b"");
         let mut requests = Vec::new();
         let mut id = shape.first_id;
         for batch in shape.sizes.chunks(shape.depth.max(1)) {
@@ -150,13 +150,13 @@ impl Conversation {
                 });
                 id += 1;
             }
-            writer.send(Direction::ToServer, &queries, shape.segment);
-            writer.packet(Direction::ToClient, TcpFlags::ACK.0, b"");
-            writer.send(Direction::ToClient, &replies, shape.segment);
-            writer.packet(Direction::ToServer, TcpFlags::ACK.0, b"");
+            writer.send(FlowDirection::ToServer, &queries, shape.segment);
+            writer.packet(FlowDirection::ToClient, TcpFlags::ACK.0, b"");
+            writer.send(FlowDirection::ToClient, &replies, shape.segment);
+            writer.packet(FlowDirection::ToServer, TcpFlags::ACK.0, b"");
         }
-        writer.packet(Direction::ToServer, TcpFlags::FIN.0 | TcpFlags::ACK.0, b"");
-        writer.packet(Direction::ToClient, TcpFlags::FIN.0 | TcpFlags::ACK.0, b"");
+        writer.packet(FlowDirection::ToServer, TcpFlags::FIN.0 | TcpFlags::ACK.0, b"");
+        writer.packet(FlowDirection::ToClient, TcpFlags::FIN.0 | TcpFlags::ACK.0, b"");
         Conversation { packets: writer.packets, requests }
     }
 
@@ -169,7 +169,7 @@ impl Conversation {
     /// Where a capture knows a stream to start: at the first payload, at what the other side
     /// acknowledges before it, or at the SYN. A connection is followed from its SYN or its first
     /// payload on.
-    fn known_start(&self, direction: Direction) -> u64 {
+    fn known_start(&self, direction: FlowDirection) -> u64 {
         let is_syn = |packet: &&TestPacket| TcpFlags(packet.flags).contains(TcpFlags::SYN);
         let is_content = |packet: &&TestPacket| is_syn(packet) || !packet.payload.is_empty();
         let Some(first) = self.packets.iter().position(|packet| is_content(&packet)) else {
@@ -188,7 +188,7 @@ impl Conversation {
     /// Latency of each request from the captured packets: each byte has the time at which it was
     /// first captured, but no earlier than the bytes before it.
     pub(crate) fn latencies(&self) -> BTreeMap<u32, u64> {
-        let times = [Direction::ToServer, Direction::ToClient].map(|direction| {
+        let times = [FlowDirection::ToServer, FlowDirection::ToClient].map(|direction| {
             let mut first: BTreeMap<u64, u64> = BTreeMap::new();
             for packet in self.packets.iter().filter(|packet| packet.direction == direction) {
                 for byte in 0..packet.captured as u64 {
@@ -220,8 +220,8 @@ impl TestPacket {
         let own = index(self.direction);
         let ports = [self.client_port, message_protocol::PORT];
         let (ips, ports) = match self.direction {
-            Direction::ToServer => ([client, server], ports),
-            Direction::ToClient => ([server, client], [ports[1], ports[0]]),
+            FlowDirection::ToServer => ([client, server], ports),
+            FlowDirection::ToClient => ([server, client], [ports[1], ports[0]]),
         };
         // The SYN has the number before the first byte.
         let is_syn = TcpFlags(self.flags).contains(TcpFlags::SYN);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use protocol::observer::Direction;
+use protocol::observer::FlowDirection;
 use wire::TcpFlags;
 
 use crate::checks::message_protocol;
@@ -124,7 +124,7 @@ fn repeat(conversation: &mut Conversation, at: usize, later: usize) {
 }
 
 /// What the sender had acknowledged by then.
-fn acknowledged(packets: &[TestPacket], direction: Direction) -> u64 {
+fn acknowledged(packets: &[TestPacket], direction: FlowDirection) -> u64 {
     let own = packets.iter().filter(|packet| packet.direction == direction);
     own.map(|packet| packet.acknowledged).max().unwrap_or(0)
 }

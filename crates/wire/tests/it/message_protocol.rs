@@ -10,8 +10,9 @@
 use std::cell::Cell;
 
 use protocol::observer::{
-    ConnectionObserver, ConnectionStart, Direction, NotMeasured, ObservedProtocol, ObservedRequest,
-    ObserverState, Operation, OperationOutcome, OperationSink, PacketTime, StatementSyntax,
+    CaptureStart, ConnectionObserver, FlowDirection, NotMeasuredReason, ObservedProtocol,
+    ObservedRequest, ObserverState, Operation, OperationOutcome, OperationSink, PacketTime,
+    StatementSyntax,
 };
 
 /// Port of the servers.
@@ -150,10 +151,10 @@ impl MessageReader {
 }
 
 impl MessageObserver {
-    fn new(start: ConnectionStart) -> MessageObserver {
+    fn new(start: CaptureStart) -> MessageObserver {
         let reader = |kind| MessageReader {
             kind,
-            is_synchronized: start == ConnectionStart::First,
+            is_synchronized: start == CaptureStart::FirstByte,
             header: Vec::new(),
             start: 0,
             current: None,
@@ -174,7 +175,7 @@ impl MessageObserver {
             MessagePart::Start(id) => {
                 REQUESTS_SEEN.set(REQUESTS_SEEN.get() + 1);
                 if in_flight.len() == IN_FLIGHT_MAX {
-                    sink.not_measured(1, NotMeasured::Limit);
+                    sink.not_measured(1, NotMeasuredReason::Limit);
                 } else {
                     in_flight.push(PendingRequest { id, start, end: None, bytes: 0 });
                 }
@@ -225,34 +226,34 @@ impl MessageObserver {
 impl ConnectionObserver for MessageObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
     ) {
         assert!(!bytes.is_empty(), "an empty piece of the stream");
         let unparsed = match direction {
-            Direction::ToServer => self.read_requests(time, bytes, sink),
-            Direction::ToClient => self.read_responses(time, bytes, sink),
+            FlowDirection::ToServer => self.read_requests(time, bytes, sink),
+            FlowDirection::ToClient => self.read_responses(time, bytes, sink),
         };
         if unparsed > 0 {
             sink.unparsed(direction, unparsed);
             // Where a message was expected, there was none: its id is unknown.
-            self.forget(NotMeasured::Gap, sink);
+            self.forget(NotMeasuredReason::Gap, sink);
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         assert!(missing > 0, "an empty gap");
         match direction {
-            Direction::ToServer => self.requests.lose_position(),
-            Direction::ToClient => self.responses.lose_position(),
+            FlowDirection::ToServer => self.requests.lose_position(),
+            FlowDirection::ToClient => self.responses.lose_position(),
         }
-        self.forget(NotMeasured::Gap, sink);
+        self.forget(NotMeasuredReason::Gap, sink);
     }
 
     fn end(&mut self, sink: &mut dyn OperationSink) {
-        self.forget(NotMeasured::ConnectionEnd, sink);
+        self.forget(NotMeasuredReason::ConnectionEnd, sink);
     }
 
     fn in_flight(&self, each: &mut dyn FnMut(ObservedRequest<'_>)) {
@@ -287,7 +288,7 @@ struct DatagramObserver {
 impl ConnectionObserver for DatagramObserver {
     fn read(
         &mut self,
-        direction: Direction,
+        direction: FlowDirection,
         time: PacketTime,
         bytes: &[u8],
         sink: &mut dyn OperationSink,
@@ -299,7 +300,7 @@ impl ConnectionObserver for DatagramObserver {
         }
     }
 
-    fn skip(&mut self, direction: Direction, missing: u64, sink: &mut dyn OperationSink) {
+    fn skip(&mut self, direction: FlowDirection, missing: u64, sink: &mut dyn OperationSink) {
         self.messages.skip(direction, missing, sink);
     }
 
@@ -321,7 +322,7 @@ impl ConnectionObserver for DatagramObserver {
 }
 
 impl MessageObserver {
-    fn forget(&mut self, reason: NotMeasured, sink: &mut dyn OperationSink) {
+    fn forget(&mut self, reason: NotMeasuredReason, sink: &mut dyn OperationSink) {
         if !self.in_flight.is_empty() {
             sink.not_measured(self.in_flight.len() as u64, reason);
             self.in_flight.clear();

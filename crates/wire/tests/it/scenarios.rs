@@ -1,6 +1,6 @@
 //! Single events of connections, with their counts.
 
-use protocol::observer::Direction;
+use protocol::observer::FlowDirection;
 use wire::{ConnectionTracker, TcpFlags, TrackerSettings};
 
 use crate::conversation::{
@@ -54,7 +54,7 @@ fn a_lost_packet_costs_only_the_requests_that_it_affects() {
         let mut packets = whole.packets.clone();
         let direction = packets.remove(lost).direction;
         // A lost request was not seen; a lost response leaves its request unmeasured.
-        let not_measured = u64::from(direction == Direction::ToClient);
+        let not_measured = u64::from(direction == FlowDirection::ToClient);
         let tracker = check(&packets, (9, not_measured, 0));
         let found = &tracker.services()[0].completeness;
         assert_eq!((found.gaps, found.not_measured.gap), (1, not_measured));
@@ -204,9 +204,9 @@ fn a_hole_that_nobody_acknowledges_is_bounded() {
     let mut packets =
         Conversation::new(&ConversationShape { sizes, depth: 40, ..Default::default() }).packets;
     // The first packet of the responses is lost, and so is every acknowledgement of the client.
-    let responses = packets
-        .iter()
-        .position(|packet| packet.direction == Direction::ToClient && !packet.payload.is_empty());
+    let responses = packets.iter().position(|packet| {
+        packet.direction == FlowDirection::ToClient && !packet.payload.is_empty()
+    });
     packets.remove(responses.unwrap());
     packets.truncate(packets.len() - 3);
     let tracker = read_all(&packets);
