@@ -118,7 +118,7 @@ fn targets(
     section.targets.push(ReportTarget::at_most(&what, BUCKET * 100.0, "%", Some(worst * 100.0)));
     if scenario.is_tool_stopped() {
         let what = format!("{name}: it reports the stall");
-        let said = said.warnings.map(f64::from);
+        let said = said.invalid_reasons.map(f64::from);
         section.targets.push(ReportTarget::at_least(&what, 1.0, "times", said));
     }
 }
@@ -127,7 +127,7 @@ fn row(name: &str, said: &ToolResult) -> Vec<String> {
     let cell = |value: Option<f64>| value.map_or("–".to_owned(), number);
     let mut row = vec![name.to_owned()];
     row.extend(said.figures().map(cell));
-    row.push(match said.warnings {
+    row.push(match said.invalid_reasons {
         Some(true) => "yes".to_owned(),
         Some(false) => "no".to_owned(),
         None => "–".to_owned(),

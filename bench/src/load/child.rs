@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use load::{
-    ArrivalProcess, Request, Requests, Schedule, ServiceModel, Settings, StubProtocol, StubServer,
-    Target, Template,
+    ArrivalProcess, RequestTemplate, Requests, Schedule, ServiceModel, Settings, StubProtocol,
+    StubServer, Target, Template,
 };
 
 /// Service time of a stub.
@@ -45,11 +45,11 @@ pub(crate) fn run_load(what: &[String]) -> Result<()> {
         anyhow::bail!("six arguments are needed");
     };
     let (target, path) = Target::parse(url)?;
-    let request = Request {
+    let request = RequestTemplate {
         name: "one".to_owned(),
         method: "GET".to_owned(),
         path: Template::text(path),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     let duration_ns = (seconds.parse::<f64>()? * SECOND_NS) as u64;
     let settings = Settings {
@@ -80,7 +80,7 @@ pub(crate) fn run_load(what: &[String]) -> Result<()> {
     }
     println!("rate {}", tally.completed as f64 / (run.duration_ns as f64 / SECOND_NS));
     println!("cpu_us {}", tally.cpu_ns as f64 / 1e3 / tally.completed.max(1) as f64);
-    println!("warnings {}", run.warnings.len());
+    println!("invalid_reasons {}", run.invalid_reasons.len());
     println!("lost {}", tally.scheduled.abs_diff(tally.accounted()));
     println!("opened {}", tally.connections_opened);
     let status = std::fs::read_to_string("/proc/self/status")?;

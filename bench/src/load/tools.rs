@@ -52,7 +52,7 @@ pub(crate) struct ToolResult {
     /// Responses per second.
     pub(crate) rate: Option<f64>,
     /// Whether it reported its result as invalid, if it supports that.
-    pub(crate) warnings: Option<bool>,
+    pub(crate) invalid_reasons: Option<bool>,
     pub(crate) text: String,
 }
 
@@ -193,7 +193,7 @@ impl Tool {
                 p99_99: number("response p99.99"),
                 max: number("response max"),
                 rate: number("rate"),
-                warnings: number("warnings").map(|count| count > 0.0),
+                invalid_reasons: number("invalid_reasons").map(|count| count > 0.0),
                 text: text_of,
             },
             Tool::Vegeta => {

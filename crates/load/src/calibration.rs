@@ -18,7 +18,7 @@ use hist::Histogram;
 use crate::calibration_check::{CALIBRATION_RATE_MIN, CalibrationCheck, SAFE_UTILISATION};
 use crate::error::Error;
 use crate::oracle::{ServerStall, expected_response_times};
-use crate::request::{Request, Requests};
+use crate::request::{RequestTemplate, Requests};
 use crate::run::run;
 use crate::run_result::RunResult;
 use crate::schedule::{ArrivalProcess, Schedule, format_rate};
@@ -183,11 +183,11 @@ fn check(
 }
 
 fn settings(stub: &StubServer, rate: f64, duration_ns: u64) -> Settings {
-    let request = Request {
+    let request = RequestTemplate {
         method: "GET".to_owned(),
         path: Template::text("/"),
         body: Template::text(""),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     Settings {
         target: Some(stub.target()),
@@ -210,28 +210,28 @@ fn quantile(of: &Histogram, q: f64) -> f64 {
 }
 
 impl Calibration {
-    /// Validity warnings for a run with this schedule and number of threads.
-    pub fn validity_warnings(&self, schedule: &Schedule, threads: usize) -> Vec<InvalidReason> {
-        let mut warnings = Vec::new();
+    /// Why a run is invalid with this schedule and number of threads.
+    pub fn invalid_reasons(&self, schedule: &Schedule, threads: usize) -> Vec<InvalidReason> {
+        let mut reasons = Vec::new();
         let scheduled = schedule.max_rate();
         let calibrated = self.max_rate * threads.clamp(1, self.processors.max(1)) as f64;
         // The coordinated-omission test sends at its own rate and checks itself; lower rates need
-        // no warning.
+        // no reason.
         if scheduled > STALL_TEST_RATE && scheduled > calibrated * SAFE_UTILISATION {
-            warnings.push(InvalidReason::RateAboveCalibrated { scheduled, calibrated });
+            reasons.push(InvalidReason::RateAboveCalibrated { scheduled, calibrated });
         }
         if !self.is_stable {
-            warnings.push(InvalidReason::CalibrationUnstable { attempts: self.attempts });
+            reasons.push(InvalidReason::CalibrationUnstable { attempts: self.attempts });
         }
         // The test is meaningless if the machine stalled.
         for one in self.checks.iter().filter(|one| self.is_stable && !one.is_within_tolerance()) {
-            warnings.push(InvalidReason::CalibrationFailed(*one));
+            reasons.push(InvalidReason::CalibrationFailed(*one));
         }
         if self.clock_discontinuities > 0 || self.clock_error_ns > CLOCK_ERROR_MAX_NS {
             let (discontinuities, error_ns) = (self.clock_discontinuities, self.clock_error_ns);
-            warnings.push(InvalidReason::ClockInaccurate { discontinuities, error_ns });
+            reasons.push(InvalidReason::ClockInaccurate { discontinuities, error_ns });
         }
-        warnings
+        reasons
     }
 }
 
@@ -296,21 +296,21 @@ mod tests {
             let segment = ScheduleSegment { from_rate, to_rate, duration_ns: 1_000 * MS };
             Schedule::Rate { segments: vec![segment], arrival_process: ArrivalProcess::Constant }
         };
-        let warnings = |rate, threads| stable().validity_warnings(&schedule(0.0, rate), threads);
-        assert_eq!(warnings(80_000.0, 1), []);
+        let reasons = |rate, threads| stable().invalid_reasons(&schedule(0.0, rate), threads);
+        assert_eq!(reasons(80_000.0, 1), []);
         assert_eq!(
-            warnings(81_000.0, 1),
+            reasons(81_000.0, 1),
             [InvalidReason::RateAboveCalibrated { scheduled: 81_000.0, calibrated: 100_000.0 }]
         );
-        assert_eq!(warnings(160_000.0, 2), []);
+        assert_eq!(reasons(160_000.0, 2), []);
         // More threads than CPUs add nothing.
         assert_eq!(
-            warnings(170_000.0, 64),
+            reasons(170_000.0, 64),
             [InvalidReason::RateAboveCalibrated { scheduled: 170_000.0, calibrated: 200_000.0 }]
         );
         let at_once = Schedule::Replay((0..20_000).map(|n| n * 1_000).collect());
         assert_eq!(
-            stable().validity_warnings(&at_once, 1),
+            stable().invalid_reasons(&at_once, 1),
             [InvalidReason::RateAboveCalibrated { scheduled: 200_000.0, calibrated: 100_000.0 }]
         );
     }
@@ -320,16 +320,13 @@ mod tests {
     fn missed_lowest_rate_is_reported() {
         let slow = Calibration { max_rate: 0.0, ..stable() };
         assert!(slow.to_string().contains("did not send even 10,000/s on time"), "{slow}");
-        let warnings = |rate| {
-            slow.validity_warnings(
-                &Schedule::constant(rate, 1_000 * MS, ArrivalProcess::Constant),
-                1,
-            )
+        let reasons = |rate| {
+            slow.invalid_reasons(&Schedule::constant(rate, 1_000 * MS, ArrivalProcess::Constant), 1)
         };
         // The coordinated-omission test passed at a higher rate.
-        assert_eq!(warnings(50.0), []);
-        let warnings = warnings(5_000.0);
-        assert!(warnings[0].to_string().contains("did not send 10,000/s on time"), "{warnings:?}");
+        assert_eq!(reasons(50.0), []);
+        let found = reasons(5_000.0);
+        assert!(found[0].to_string().contains("did not send 10,000/s on time"), "{found:?}");
     }
 
     #[test]
@@ -344,21 +341,19 @@ mod tests {
         let off = Calibration { checks: vec![far], clock_discontinuities: 1, ..stable() };
         let clock = InvalidReason::ClockInaccurate { discontinuities: 1, error_ns: 100 };
         assert_eq!(
-            off.validity_warnings(&schedule, 1),
+            off.invalid_reasons(&schedule, 1),
             [InvalidReason::CalibrationFailed(far), clock]
         );
-        // After a stall, no other warning is reported.
+        // After a stall, no other reason is reported.
         let unstable = Calibration { checks: vec![far], is_stable: false, attempts: 3, ..stable() };
         assert_eq!(
-            unstable.validity_warnings(&schedule, 1),
+            unstable.invalid_reasons(&schedule, 1),
             [InvalidReason::CalibrationUnstable { attempts: 3 }]
         );
-        for warning in off
-            .validity_warnings(&schedule, 1)
-            .iter()
-            .chain(&unstable.validity_warnings(&schedule, 1))
+        for reason in
+            off.invalid_reasons(&schedule, 1).iter().chain(&unstable.invalid_reasons(&schedule, 1))
         {
-            assert!(!warning.to_string().ends_with('.'), "{warning}");
+            assert!(!reason.to_string().ends_with('.'), "{reason}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Reasons cause a run cannot start.
+//! Reasons why a run cannot start.
 
 /// Why a run could not start.
 #[derive(Debug, thiserror::Error)]

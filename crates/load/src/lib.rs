@@ -61,7 +61,7 @@ pub use oracle::{ServerStall, expected_response_times};
 pub use protocols::PROTOCOLS;
 pub use rendered_request::RenderedRequest;
 pub use replay::ReplayError;
-pub use request::{Request, Requests};
+pub use request::{RequestTemplate, Requests};
 pub use requests_error::RequestsError;
 pub use requirement::{
     LatencyKind, Requirement, RequirementError, RequirementMetric, RequirementOutcome, Statistic,

@@ -3,7 +3,7 @@
 /// A request with all variables replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RenderedRequest {
-    /// Index of its [`crate::Request`].
+    /// Index of its [`crate::RequestTemplate`].
     pub index: usize,
     /// HTTP method.
     pub method: String,

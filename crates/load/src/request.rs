@@ -25,11 +25,11 @@ const PATH_ENCODED: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// One kind of request. Each protocol uses its part: HTTP method, path, headers and body;
-/// PostgreSQL `body` as SQL and `arguments` as parameters; Redis `arguments` as the command; echo
-/// `body`; a command `command`, with `body` as standard input.
+/// Template of one kind of request. Each protocol uses its part: HTTP method, path, headers and
+/// body; PostgreSQL `body` as SQL and `arguments` as parameters; Redis `arguments` as the command;
+/// echo `body`; a command `command`, with `body` as standard input.
 #[derive(Clone, Debug, Default)]
-pub struct Request {
+pub struct RequestTemplate {
     /// Name in reports.
     pub name: String,
     /// Relative frequency.
@@ -60,7 +60,7 @@ pub(crate) enum VariableValues {
 /// All requests of a run.
 #[derive(Clone, Debug)]
 pub struct Requests {
-    requests: Vec<Request>,
+    requests: Vec<RequestTemplate>,
     variables: Vec<(String, VariableValues)>,
     /// Requests without variables, rendered once.
     rendered: Vec<Option<Arc<RenderedRequest>>>,
@@ -70,12 +70,12 @@ pub struct Requests {
 
 impl Requests {
     /// A set of one request.
-    pub fn single(request: Request) -> Requests {
-        Requests::new(vec![Request { weight: 1.0, ..request }], Vec::new())
+    pub fn single(request: RequestTemplate) -> Requests {
+        Requests::new(vec![RequestTemplate { weight: 1.0, ..request }], Vec::new())
     }
 
     pub(crate) fn new(
-        requests: Vec<Request>,
+        requests: Vec<RequestTemplate>,
         variables: Vec<(String, VariableValues)>,
     ) -> Requests {
         let mut sum = 0.0;
@@ -144,7 +144,7 @@ impl Requests {
     }
 
     /// Requests in order.
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Request> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, RequestTemplate> {
         self.requests.iter()
     }
 
@@ -168,7 +168,7 @@ impl Requests {
     }
 }
 
-impl Request {
+impl RequestTemplate {
     fn templates(&self) -> impl Iterator<Item = &Template> {
         let headers = self.headers.iter().map(|header| &header.1);
         [&self.path, &self.body]

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::request::{Request, Requests, VariableValues};
+use crate::request::{RequestTemplate, Requests, VariableValues};
 use crate::requests_error::RequestsError;
 use crate::template::Template;
 
@@ -24,9 +24,9 @@ impl Requests {
         let names: Vec<String> = variables.iter().map(|one| one.0.clone()).collect();
         let requests = config.request.into_iter().enumerate();
         let requests = requests.map(|(number, one)| one.read(number, &names, dir));
-        let requests: Vec<Request> = requests.collect::<Result<_, _>>()?;
+        let requests: Vec<RequestTemplate> = requests.collect::<Result<_, _>>()?;
         let heaviest = requests.iter().max_by(|a, b| a.weight.total_cmp(&b.weight));
-        if let Some(Request { name, weight, .. }) =
+        if let Some(RequestTemplate { name, weight, .. }) =
             heaviest.filter(|_| requests.iter().map(|one| one.weight).sum::<f64>() >= WEIGHT_MAX)
         {
             return Err(RequestsError::Weight { name: name.clone(), weight: *weight });
@@ -117,7 +117,7 @@ impl RequestConfig {
         number: usize,
         names: &[String],
         dir: &std::path::Path,
-    ) -> Result<Request, RequestsError> {
+    ) -> Result<RequestTemplate, RequestsError> {
         let template = |text: &str| Template::parse(text, names);
         let has_more = self.method.is_some()
             || self.path.is_some()
@@ -151,7 +151,7 @@ impl RequestConfig {
         let headers = self.headers.iter().map(|(name, value)| Ok((name.clone(), template(value)?)));
         let arguments = self.arguments.iter().map(|one| template(one));
         let command = self.command.iter().map(|one| template(one));
-        Ok(Request {
+        Ok(RequestTemplate {
             weight,
             method: self.method.unwrap_or_else(|| {
                 if body == Template::default() { "GET" } else { "POST" }.to_owned()

@@ -256,7 +256,7 @@ mod tests {
             stalls: Vec::new(),
             first_errors: Default::default(),
             files: Default::default(),
-            warnings: Vec::new(),
+            invalid_reasons: Vec::new(),
         }
     }
 

@@ -1,4 +1,4 @@
-//! A run: starts the workers, merges their reports, and collects validity warnings.
+//! A run: starts the workers, merges their reports, and finds why it is invalid.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -56,7 +56,7 @@ pub fn run(
         }
     }
     run.stalls = merge_overlapping(std::mem::take(&mut run.stalls));
-    run.warnings = run.validity_warnings(settings.worker_count());
+    run.invalid_reasons = run.find_invalid_reasons(settings.worker_count());
     Ok(run)
 }
 

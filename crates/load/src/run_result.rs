@@ -32,7 +32,7 @@ pub struct RunResult {
     /// Limits of open files; each connection is one.
     pub files: FileLimits,
     /// Why the run is invalid; empty if it is valid.
-    pub warnings: Vec<InvalidReason>,
+    pub invalid_reasons: Vec<InvalidReason>,
 }
 
 impl RunResult {
@@ -49,27 +49,27 @@ impl RunResult {
             stalls: Vec::new(),
             first_errors: Default::default(),
             files,
-            warnings: Vec::new(),
+            invalid_reasons: Vec::new(),
         }
     }
 
-    /// Warnings of a finished run of this many threads.
-    pub(crate) fn validity_warnings(&self, threads: usize) -> Vec<InvalidReason> {
+    /// Why a finished run of this many threads is invalid.
+    pub(crate) fn find_invalid_reasons(&self, threads: usize) -> Vec<InvalidReason> {
         let tally = &self.tally;
-        let mut warnings = Vec::new();
+        let mut reasons = Vec::new();
         if !self.stalls.is_empty() {
-            warnings.push(InvalidReason::GeneratorStalled {
+            reasons.push(InvalidReason::GeneratorStalled {
                 times: self.stalls.len(),
                 total_ns: self.stalls.iter().map(|(from, to)| to - from).sum(),
                 not_sent: tally.not_sent,
                 observed_late: tally.observed_late,
             });
         }
-        warnings.extend(InvalidReason::interim(tally, self.duration_ns, threads));
+        reasons.extend(InvalidReason::interim(tally, self.duration_ns, threads));
         if tally.accounted() != tally.scheduled {
             let (scheduled, accounted) = (tally.scheduled, tally.accounted());
-            warnings.push(InvalidReason::CountMismatch { scheduled, accounted });
+            reasons.push(InvalidReason::CountMismatch { scheduled, accounted });
         }
-        warnings
+        reasons
     }
 }

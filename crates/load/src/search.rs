@@ -79,8 +79,8 @@ pub struct TrialMeasurement {
     pub failed_requests: u64,
     /// Share of requests without a known outcome because the generator stalled.
     pub unknown_outcome_share: f64,
-    /// Validity warnings of the run.
-    pub warnings: Vec<InvalidReason>,
+    /// Why the run is invalid; empty if it is valid.
+    pub invalid_reasons: Vec<InvalidReason>,
 }
 
 impl From<&RunResult> for TrialMeasurement {
@@ -92,7 +92,7 @@ impl From<&RunResult> for TrialMeasurement {
             failed_requests: tally.failures(),
             unknown_outcome_share: (tally.not_sent + tally.observed_late) as f64
                 / tally.scheduled.max(1) as f64,
-            warnings: run.warnings.clone(),
+            invalid_reasons: run.invalid_reasons.clone(),
         }
     }
 }
@@ -293,7 +293,7 @@ impl<E> SearchState<'_, E> {
                 (self.measure)(TrialSpec { rate, duration_ns, number: self.trials.len() })?;
             let is_clear = measurement.unknown_outcome_share <= UNKNOWN_SHARE_MAX;
             let is_generator_limited =
-                measurement.warnings.iter().any(is_generator_limited) || !is_clear;
+                measurement.invalid_reasons.iter().any(is_generator_limited) || !is_clear;
             let is_passed = passes(&measurement) && is_clear;
             self.trials.push(SearchTrial {
                 rate,
@@ -460,8 +460,8 @@ impl<E> SearchState<'_, E> {
     }
 }
 
-fn is_generator_limited(warning: &InvalidReason) -> bool {
-    match warning {
+fn is_generator_limited(reason: &InvalidReason) -> bool {
+    match reason {
         InvalidReason::GeneratorLag { .. }
         | InvalidReason::GeneratorCpuSaturated { .. }
         | InvalidReason::ResourcesExhausted { .. }

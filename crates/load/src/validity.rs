@@ -1,5 +1,5 @@
-//! Validity warnings: signs that the generator or its machine limited a run, so that the result
-//! says nothing about the target.
+//! Reasons why a run is invalid: signs that the generator or its machine limited it, so that the
+//! result says nothing about the target.
 
 use std::fmt;
 
@@ -77,27 +77,27 @@ pub(crate) const GENERATOR_LAG_NS: f64 = 100_000.0;
 const CPU_SATURATION: f64 = 0.95;
 
 impl InvalidReason {
-    /// Warnings of a tally, also during a run. Stalls and count mismatches are known only at
+    /// Reasons that a tally has, also during a run. Stalls and count mismatches are known only at
     /// the end.
     pub fn interim(tally: &Tally, duration_ns: u64, threads: usize) -> Vec<InvalidReason> {
-        let mut warnings = Vec::new();
+        let mut reasons = Vec::new();
         let p99 = |of: &hist::Histogram| of.quantile(0.99).map_or(0.0, |found| found.estimate);
         let (lag, response) = (p99(&tally.generator_lag), p99(&tally.response));
         // Without responses there is no time that the lag could distort.
         let has_responses = tally.response.count() > 0;
         if has_responses && lag > GENERATOR_LAG_NS && lag > response * MAX_GENERATOR_SHARE {
             let (generator_lag_p99_ns, response_p99_ns) = (lag as u64, response as u64);
-            warnings.push(InvalidReason::GeneratorLag { generator_lag_p99_ns, response_p99_ns });
+            reasons.push(InvalidReason::GeneratorLag { generator_lag_p99_ns, response_p99_ns });
         }
         let share = tally.cpu_ns as f64 / (duration_ns.max(1) as f64 * threads as f64);
         if share > CPU_SATURATION && lag > GENERATOR_LAG_NS {
-            warnings.push(InvalidReason::GeneratorCpuSaturated { share: share.min(1.0) });
+            reasons.push(InvalidReason::GeneratorCpuSaturated { share: share.min(1.0) });
         }
         let failed = tally.failed[Failure::Resources as usize];
         if failed > 0 {
-            warnings.push(InvalidReason::ResourcesExhausted { failed });
+            reasons.push(InvalidReason::ResourcesExhausted { failed });
         }
-        warnings
+        reasons
     }
 
     /// Name in JSON.
@@ -210,8 +210,8 @@ mod tests {
     fn generator_lag_is_relative_to_response_time() {
         let kinds = |lag_us, response_us| {
             let tally = tally(lag_us, response_us);
-            let warnings = InvalidReason::interim(&tally, 1_000_000_000, 1);
-            warnings.iter().map(InvalidReason::kind).collect::<Vec<_>>()
+            let reasons = InvalidReason::interim(&tally, 1_000_000_000, 1);
+            reasons.iter().map(InvalidReason::kind).collect::<Vec<_>>()
         };
         assert_eq!(kinds(500, Some(1_000)), ["generator_lag"]);
         assert_eq!(kinds(500, Some(50_000)), [""; 0]);

@@ -82,11 +82,11 @@ fn run_once(options: &RunOptions) -> Result<ExitCode> {
         }
     };
     if let Some(found) = &calibration {
-        let calibration_warnings =
-            found.validity_warnings(&plan.settings.schedule, plan.settings.threads);
-        run.warnings.splice(0..0, calibration_warnings);
+        let calibration_reasons =
+            found.invalid_reasons(&plan.settings.schedule, plan.settings.threads);
+        run.invalid_reasons.splice(0..0, calibration_reasons);
     }
-    let push = push.map(|sink| sink.finish(Some(&run.warnings)));
+    let push = push.map(|sink| sink.finish(Some(&run.invalid_reasons)));
     let requirements =
         options.require.iter().map(|one| RequirementResult::new(one, &run)).collect();
     let sessions = options.sessions();
@@ -99,7 +99,7 @@ fn run_once(options: &RunOptions) -> Result<ExitCode> {
         Some(&report),
     )?;
     Ok(ExitCode::from(match &report {
-        report if !report.run.warnings.is_empty() => INVALID_RESULT,
+        report if !report.run.invalid_reasons.is_empty() => INVALID_RESULT,
         report if !report.requirements.iter().all(RequirementResult::is_met) => REQUIREMENT_FAILED,
         _ => 0,
     }))

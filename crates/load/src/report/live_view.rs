@@ -14,7 +14,7 @@ pub struct LiveView {
     to_stdout: bool,
     /// Lines drawn last, to be overwritten.
     lines: usize,
-    /// Warnings already printed to a log: each is printed once.
+    /// Reasons already printed to a log: each is printed once.
     printed: usize,
     arrivals: Arrivals,
     next_due_ns: Option<u64>,
@@ -75,14 +75,14 @@ impl LiveView {
             completed: rate(tally.completed),
             tally,
         };
-        let warnings = self.validity_warnings(end_ns);
+        let reasons = self.invalid_reasons(end_ns);
         // A terminal without colours cannot, or shall not, be redrawn.
         if terminal.colour_depth == ColourDepth::None {
-            let is_known = warnings.len() <= self.printed;
-            self.printed = self.printed.max(warnings.len());
-            return last.line(if is_known { &[] } else { &warnings });
+            let is_known = reasons.len() <= self.printed;
+            self.printed = self.printed.max(reasons.len());
+            return last.line(if is_known { &[] } else { &reasons });
         }
-        let lines = last.lines(&self.total, &warnings, terminal);
+        let lines = last.lines(&self.total, &reasons, terminal);
         let up = match self.lines {
             0 => String::new(),
             lines => format!("\x1b[{lines}A"),
@@ -95,7 +95,7 @@ impl LiveView {
         )
     }
 
-    fn validity_warnings(&self, end_ns: u64) -> Vec<String> {
+    fn invalid_reasons(&self, end_ns: u64) -> Vec<String> {
         let (not_sent, observed_late) = (self.total.not_sent, self.total.observed_late);
         let stalled = (not_sent + observed_late > 0).then(|| {
             format!(
@@ -142,7 +142,7 @@ struct LastInterval<'a> {
 
 impl LastInterval<'_> {
     /// One line, for logs.
-    fn line(&self, warnings: &[String]) -> String {
+    fn line(&self, reasons: &[String]) -> String {
         let LastInterval { at, scheduled, sent, completed, tally } = self;
         let mut line = format!(
             "{at}: {scheduled} scheduled, {sent} sent, {completed} completed, {} in flight (peak); \
@@ -152,15 +152,15 @@ impl LastInterval<'_> {
             times(&tally.service),
             count(tally.failures()),
         );
-        for warning in warnings {
-            line.push_str("; WARNING: ");
-            line.push_str(warning);
+        for reason in reasons {
+            line.push_str("; INVALID: ");
+            line.push_str(reason);
         }
         line + "\n"
     }
 
     /// Several lines, for a terminal.
-    fn lines(&self, total: &Tally, warnings: &[String], terminal: &Terminal) -> Vec<String> {
+    fn lines(&self, total: &Tally, reasons: &[String], terminal: &Terminal) -> Vec<String> {
         let LastInterval { at, scheduled, sent, completed, tally } = self;
         let mut lines = vec![
             format!("{at}   {scheduled} scheduled, {sent} sent, {completed} completed"),
@@ -173,18 +173,16 @@ impl LastInterval<'_> {
                 count(total.failures())
             ),
         ];
-        match warnings {
-            [] => lines.push("  warnings   none so far".to_owned()),
-            warnings => {
-                lines.extend(warnings.iter().map(|warning| format!("  warning    {warning}")))
-            }
+        match reasons {
+            [] => lines.push("  validity   valid so far".to_owned()),
+            reasons => lines.extend(reasons.iter().map(|reason| format!("  invalid    {reason}"))),
         }
         let painted = lines.iter().enumerate().map(|(number, line)| {
             // A wrapped line would be overwritten only in part.
             let line: String = line.chars().take(terminal.raw_width.saturating_sub(1)).collect();
             match number {
                 0 => terminal.paint(TextStyle::Heading, &line),
-                5.. if !warnings.is_empty() => terminal.paint(TextStyle::Max, &line),
+                5.. if !reasons.is_empty() => terminal.paint(TextStyle::Max, &line),
                 _ => line,
             }
         });

@@ -33,14 +33,16 @@ const STYLE: &str = ":root{color-scheme:light dark}body{margin:0;padding:24px;ba
 pub fn to_html(report: &RunReport) -> Result<String> {
     let (plan, run) = (&report.plan, &report.run);
     let mut body = String::new();
-    if !run.warnings.is_empty() {
-        let warnings =
-            run.warnings.iter().map(|warning| format!("<li>{}</li>", escape(&warning.to_string())));
-        let warnings: String = warnings.collect();
+    if !run.invalid_reasons.is_empty() {
+        let reasons = run
+            .invalid_reasons
+            .iter()
+            .map(|reason| format!("<li>{}</li>", escape(&reason.to_string())));
+        let reasons: String = reasons.collect();
         let _ = writeln!(
             body,
-            "<div class=\"alarm\" role=\"alert\"><strong>{}</strong><ul>{warnings}</ul></div>",
-            invalid_heading(&run.warnings)
+            "<div class=\"alarm\" role=\"alert\"><strong>{}</strong><ul>{reasons}</ul></div>",
+            invalid_heading(&run.invalid_reasons)
         );
     }
     let _ = writeln!(body, "<h1>{}</h1>", escape(&plan.target));

@@ -41,7 +41,8 @@ const STEP_TIMEOUT: Duration = Duration::from_secs(2);
 const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(500);
-const ANSWER_BYTES: usize = 64 << 10;
+/// Maximum size of a response.
+const RESPONSE_BYTES_MAX: usize = 64 << 10;
 /// Text with the description of the schedule, in the batch of the first second.
 const SCHEDULE: &str = "load_run_schedule";
 /// Text `valid`, or `invalid: ` and the reasons, in the last batch. A run without it is of unknown
@@ -76,7 +77,8 @@ pub struct PushSink {
     name: String,
     producer: u64,
     start_unix_ns: i64,
-    before_ns: u64,
+    /// End of the second before, from the start of the run.
+    last_end_ns: u64,
     sequence: u64,
     /// Seconds dropped because the queue was full.
     dropped: u64,
@@ -148,24 +150,25 @@ struct SenderResult {
 impl PushSink {
     /// Starts the thread that sends.
     pub fn start(push: PushTarget, plan: &RunPlan) -> Result<PushSink> {
-        let to = &push.endpoint;
+        let endpoint = &push.endpoint;
         let now = clock::wall().unix_ns;
         let name = push.run_name.unwrap_or_else(|| format_time(now));
-        let limits =
+        let timeouts =
             DialTimeouts { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
         let tls = ClientTls { ca: push.ca, ..ClientTls::default() };
-        let dialer = Dialer::for_target(to, &tls, &[], limits).map_err(failed)?;
+        let dialer =
+            Dialer::for_target(endpoint, &tls, &[], timeouts).map_err(source_chain_error)?;
         let token = push.token_file.map(|path| read_token(&path)).transpose()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(at("cannot start a runtime"))?;
+        let runtime = runtime.map_err(action_error("cannot start a runtime"))?;
         let (sender, receiver) = sync_channel(QUEUE);
-        let target = to.join(PATH);
+        let target = endpoint.join(PATH);
         let secret = format!("{:032x}", push.secret);
         let mut push_sender = PushSender { target, dialer, token, secret, connection: None };
         let thread = thread::Builder::new()
             .name("push".to_owned())
             .spawn(move || deliver_all(&receiver, |batch| push_sender.deliver(batch, &runtime)))
-            .map_err(at("cannot start a thread"))?;
+            .map_err(action_error("cannot start a thread"))?;
         let producer = (push.producer_id)(&name);
         let label = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         Ok(PushSink {
@@ -177,11 +180,11 @@ impl PushSink {
                 label("protocol", &plan.protocol),
             ],
             schedule: plan.schedule.clone(),
-            url: to.to_string(),
+            url: endpoint.to_string(),
             name,
             producer,
             start_unix_ns: now,
-            before_ns: 0,
+            last_end_ns: 0,
             sequence: 0,
             dropped: 0,
         })
@@ -194,8 +197,9 @@ impl PushSink {
 
     /// Sends a second, or drops it if too many are pending.
     pub fn second_ended(&mut self, end_ns: u64, tally: &Tally) {
-        let times = (self.unix_ns(self.before_ns), self.unix_ns(end_ns.max(self.before_ns + 1)));
-        self.before_ns = end_ns;
+        let times =
+            (self.unix_ns(self.last_end_ns), self.unix_ns(end_ns.max(self.last_end_ns + 1)));
+        self.last_end_ns = end_ns;
         let mut body = body(&self.labels, times, tally);
         if self.sequence == 0 {
             write_text(&mut body, SCHEDULE, &self.labels, times.1, &self.schedule);
@@ -211,7 +215,7 @@ impl PushSink {
     /// delivered, for a few seconds.
     pub fn finish(self, reasons: Option<&[InvalidReason]>) -> PushSummary {
         if let Some(reasons) = reasons {
-            let (mut body, end) = (String::new(), self.unix_ns(self.before_ns));
+            let (mut body, end) = (String::new(), self.unix_ns(self.last_end_ns));
             write_text(&mut body, VALIDITY, &self.labels, end, &validity_text(reasons));
             // A full queue is reported: the validity is not delivered.
             self.send(self.sequence + 1, body, false);
@@ -263,7 +267,7 @@ fn push_error(error: impl Display) -> ReportError {
 }
 
 /// Text of an error with all its causes.
-fn failed(error: impl Error) -> ReportError {
+fn source_chain_error(error: impl Error) -> ReportError {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -273,8 +277,8 @@ fn failed(error: impl Error) -> ReportError {
     ReportError::Push(text)
 }
 
-/// Prefixes an error with the failed action.
-fn at<E: Display>(action: &'static str) -> impl FnOnce(E) -> ReportError {
+/// Error of an action that failed.
+fn action_error<E: Display>(action: &'static str) -> impl FnOnce(E) -> ReportError {
     move |error| push_error(format_args!("{action}: {error}"))
 }
 
@@ -316,19 +320,20 @@ fn body(labels: &[(String, String)], (start, end): (i64, i64), tally: &Tally) ->
         ("load_not_sent_requests_total", tally.not_sent),
         ("load_observed_late_requests_total", tally.observed_late),
     ];
-    let mut number = |metric: &str, reason: Option<&str>, n: u64, over: SampleTemporality| {
-        let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
-        let reading = DecodedSample {
-            metric: metric.to_owned(),
-            labels: labels.iter().cloned().chain(reason).collect(),
-            start: Some(start),
-            end: Some(end),
-            unit: Some(Unit::Other("requests".to_owned())),
-            value: DecodedValue::Integer(n.into()),
-            temporality: over,
+    let mut number =
+        |metric: &str, reason: Option<&str>, n: u64, temporality: SampleTemporality| {
+            let reason = reason.map(|reason| ("reason".to_owned(), reason.to_owned()));
+            let sample = DecodedSample {
+                metric: metric.to_owned(),
+                labels: labels.iter().cloned().chain(reason).collect(),
+                start: Some(start),
+                end: Some(end),
+                unit: Some(Unit::Other("requests".to_owned())),
+                value: DecodedValue::Integer(n.into()),
+                temporality,
+            };
+            frames::write_sample(&mut out, &sample);
         };
-        frames::write_sample(&mut out, &reading);
-    };
     for (metric, n) in counts {
         number(metric, None, n, SampleTemporality::Delta);
     }
@@ -421,9 +426,8 @@ impl PushSender {
     async fn send(&mut self, batch: &PushBatch) -> Result<()> {
         let connection = match &mut self.connection {
             Some(connection) if connection.is_open() => connection,
-            connection => {
-                connection.insert(self.dialer.dial(&self.target).await.map_err(failed)?.0)
-            }
+            connection => connection
+                .insert(self.dialer.dial(&self.target).await.map_err(source_chain_error)?.0),
         };
         let mut request = Request::builder()
             .method(Method::POST)
@@ -434,14 +438,14 @@ impl PushSender {
         if let Some(token) = &self.token {
             request = request.header(header::AUTHORIZATION, token);
         }
-        let request = request.body(batch.body.clone()).map_err(failed)?;
-        let allowed = ResponseLimits { timeout: STEP_TIMEOUT, max_bytes: ANSWER_BYTES };
-        let answer = connection.send(request, allowed).await.map_err(failed)?.response;
-        if answer.status() != StatusCode::OK {
-            let json: Option<serde_json::Value> = serde_json::from_slice(answer.body()).ok();
+        let request = request.body(batch.body.clone()).map_err(source_chain_error)?;
+        let limits = ResponseLimits { timeout: STEP_TIMEOUT, max_bytes: RESPONSE_BYTES_MAX };
+        let response = connection.send(request, limits).await.map_err(source_chain_error)?.response;
+        if response.status() != StatusCode::OK {
+            let json: Option<serde_json::Value> = serde_json::from_slice(response.body()).ok();
             let reason = json.as_ref().and_then(|json| json["error"].as_str());
             let reason = reason.unwrap_or("no reason given");
-            return Err(push_error(format_args!("{}: {reason}", answer.status())));
+            return Err(push_error(format_args!("{}: {reason}", response.status())));
         }
         Ok(())
     }
@@ -480,11 +484,11 @@ mod tests {
     #[test]
     fn a_server_learns_whether_the_run_was_valid_and_the_summary_says_if_it_did_not() {
         assert_eq!(validity_text(&[]), "valid");
-        let warnings = [
+        let reasons = [
             InvalidReason::ResourcesExhausted { failed: 3 },
             InvalidReason::GeneratorCpuSaturated { share: 0.99 },
         ];
-        let text = validity_text(&warnings);
+        let text = validity_text(&reasons);
         assert!(text.starts_with("invalid: 3 requests failed because"), "{text}");
         assert!(text.contains("; the generator's threads were busy 99 %"), "{text}");
         let (sender, receiver) = sync_channel(QUEUE);
@@ -553,9 +557,9 @@ mod tests {
             }
         });
         let to = Endpoint::parse(&format!("http://{address}")).unwrap();
-        let limits =
+        let timeouts =
             DialTimeouts { resolve: STEP_TIMEOUT, connect: STEP_TIMEOUT, tls: STEP_TIMEOUT };
-        let dialer = Dialer::for_target(&to, &ClientTls::default(), &[], limits).unwrap();
+        let dialer = Dialer::for_target(&to, &ClientTls::default(), &[], timeouts).unwrap();
         let secret = "0123456789abcdef".to_owned();
         let mut push_sender =
             PushSender { target: to.join(PATH), dialer, token: None, secret, connection: None };

@@ -31,8 +31,8 @@ pub fn to_json(report: &RunReport) -> Json {
         ("start_unix_ns", Integer(run.start_unix_ns.into())),
         ("duration_ns", integer(run.duration_ns)),
         ("interrupted", Bool(run.is_interrupted)),
-        ("valid", Bool(run.warnings.is_empty())),
-        ("warnings", validity_warnings(&run.warnings)),
+        ("valid", Bool(run.invalid_reasons.is_empty())),
+        ("invalid_reasons", invalid_reasons(&run.invalid_reasons)),
         (
             "stalls",
             List(
@@ -112,12 +112,12 @@ pub(crate) fn settings_fields(plan: &RunPlan) -> Vec<(&'static str, Json)> {
     ]
 }
 
-pub(crate) fn validity_warnings(warnings: &[InvalidReason]) -> Json {
-    let warnings = warnings.iter().map(|warning| {
-        let (kind, text) = (warning.kind().to_owned(), warning.to_string());
+pub(crate) fn invalid_reasons(reasons: &[InvalidReason]) -> Json {
+    let reasons = reasons.iter().map(|reason| {
+        let (kind, text) = (reason.kind().to_owned(), reason.to_string());
         Object(vec![("kind", Text(kind)), ("text", Text(text))])
     });
-    List(warnings.collect())
+    List(reasons.collect())
 }
 
 pub(crate) fn calibration(found: &Calibration) -> Json {

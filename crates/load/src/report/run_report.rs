@@ -105,13 +105,12 @@ fn significant(number: f64) -> String {
 pub const INVALID: &str = "INVALID RESULT";
 
 /// The heading with the reasons.
-pub(crate) fn invalid_heading(warnings: &[InvalidReason]) -> String {
-    let is_bug = |warning: &InvalidReason| matches!(warning, InvalidReason::CountMismatch { .. });
-    let is_clock =
-        |warning: &InvalidReason| matches!(warning, InvalidReason::ClockInaccurate { .. });
-    let reason = if warnings.iter().any(is_bug) {
+pub(crate) fn invalid_heading(reasons: &[InvalidReason]) -> String {
+    let is_bug = |reason: &InvalidReason| matches!(reason, InvalidReason::CountMismatch { .. });
+    let is_clock = |reason: &InvalidReason| matches!(reason, InvalidReason::ClockInaccurate { .. });
+    let reason = if reasons.iter().any(is_bug) {
         "count mismatch (bug)"
-    } else if !warnings.is_empty() && warnings.iter().all(is_clock) {
+    } else if !reasons.is_empty() && reasons.iter().all(is_clock) {
         "clock error too large"
     } else {
         "the generator was the bottleneck"
@@ -123,11 +122,11 @@ pub(crate) fn invalid_heading(warnings: &[InvalidReason]) -> String {
 pub fn text(report: &RunReport, terminal: &Terminal) -> String {
     let (plan, run) = (&report.plan, &report.run);
     let mut text = String::new();
-    if !run.warnings.is_empty() {
-        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&run.warnings)));
+    if !run.invalid_reasons.is_empty() {
+        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&run.invalid_reasons)));
         text.push('\n');
-        for warning in &run.warnings {
-            paragraph(&mut text, &warning.to_string(), terminal);
+        for reason in &run.invalid_reasons {
+            paragraph(&mut text, &reason.to_string(), terminal);
         }
         text.push('\n');
     }
@@ -165,7 +164,7 @@ pub fn text(report: &RunReport, terminal: &Terminal) -> String {
         let mut table = TextTable::new(&[("", false), ("", false), ("", false)]);
         for one in &report.requirements {
             // The last lines of a long report are what is read: no PASS stands alone there.
-            let label = match (one.label(), run.warnings.is_empty()) {
+            let label = match (one.label(), run.invalid_reasons.is_empty()) {
                 ("PASS", false) => format!("PASS, but {INVALID}"),
                 (label, _) => label.to_owned(),
             };

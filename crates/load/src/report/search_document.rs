@@ -4,7 +4,7 @@ use crate::{InvalidReason, UpperBound};
 use render::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use render::json::{integer, number};
 
-use crate::report::run_document::{calibration, latency_json, settings_fields, validity_warnings};
+use crate::report::run_document::{calibration, invalid_reasons, latency_json, settings_fields};
 use crate::report::search_report::{SearchReport, purpose};
 
 /// Version of the format.
@@ -27,7 +27,10 @@ pub fn to_json(report: &SearchReport) -> Json {
             ("generator_limited", Bool(trial.is_generator_limited)),
             ("failed_requests", integer(of.failed_requests)),
             ("unknown_outcome_share", number(of.unknown_outcome_share)),
-            ("warnings", List(of.warnings.iter().map(InvalidReason::kind).map(text).collect())),
+            (
+                "invalid_reasons",
+                List(of.invalid_reasons.iter().map(InvalidReason::kind).map(text).collect()),
+            ),
             ("response", latency_json(&of.response)),
             ("service", latency_json(&of.service)),
         ])
@@ -37,7 +40,7 @@ pub fn to_json(report: &SearchReport) -> Json {
         ("start_unix_ns", Integer(report.start_unix_ns.into())),
         ("duration_ns", integer(report.duration_ns)),
         ("valid", Bool(report.is_valid())),
-        ("warnings", validity_warnings(&report.warnings)),
+        ("invalid_reasons", invalid_reasons(&report.invalid_reasons)),
         ("requirements", List(requirements.collect())),
         ("first_rate", number(search.first_rate)),
         ("max_rate", number(search.max_rate)),
@@ -104,11 +107,11 @@ mod tests {
                 (0..100).for_each(|_| times.record(ms as f64 * 1e6));
                 times
             };
-            let warnings = report.run.warnings.clone();
+            let invalid_reasons = report.run.invalid_reasons.clone();
             Ok(TrialMeasurement {
                 response: times(ms),
                 service: times(1),
-                warnings,
+                invalid_reasons,
                 ..TrialMeasurement::default()
             })
         });
@@ -118,7 +121,7 @@ mod tests {
             requirements,
             search,
             result: found.unwrap(),
-            warnings: report.run.warnings,
+            invalid_reasons: report.run.invalid_reasons,
             start_unix_ns: report.run.start_unix_ns,
             duration_ns: 90_000_000_000,
         }

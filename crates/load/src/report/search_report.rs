@@ -27,8 +27,8 @@ pub struct SearchReport {
     pub search: CapacitySearch,
     /// Result of the search.
     pub result: SearchResult,
-    /// Validity warnings of the calibration for the result.
-    pub warnings: Vec<InvalidReason>,
+    /// Why the result is invalid according to the calibration.
+    pub invalid_reasons: Vec<InvalidReason>,
     /// Start in nanoseconds since the Unix epoch.
     pub start_unix_ns: i64,
     /// Duration in nanoseconds.
@@ -38,7 +38,7 @@ pub struct SearchReport {
 impl SearchReport {
     /// Whether the result is valid for the target.
     pub fn is_valid(&self) -> bool {
-        self.warnings.is_empty() && !self.is_generator_limited()
+        self.invalid_reasons.is_empty() && !self.is_generator_limited()
     }
 
     /// Whether no rate passed because the generator was the limit.
@@ -66,10 +66,10 @@ pub fn text(report: &SearchReport, terminal: &Terminal) -> String {
     let SearchReport { plan, result, .. } = report;
     let mut text = String::new();
     if !report.is_valid() {
-        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&report.warnings)));
+        text.push_str(&terminal.paint(TextStyle::Max, &invalid_heading(&report.invalid_reasons)));
         text.push('\n');
-        for warning in &report.warnings {
-            paragraph(&mut text, &warning.to_string(), terminal);
+        for reason in &report.invalid_reasons {
+            paragraph(&mut text, &reason.to_string(), terminal);
         }
         if report.is_generator_limited() {
             let detail = "the generator was the limit even at the lowest rates; add threads, or \

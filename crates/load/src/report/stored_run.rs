@@ -26,7 +26,7 @@ pub struct StoredRun {
     /// Start in nanoseconds since the Unix epoch.
     pub start_unix_ns: i64,
     /// Why the run is invalid.
-    pub warnings: Vec<String>,
+    pub invalid_reasons: Vec<String>,
     /// Requests scheduled.
     pub scheduled: u64,
     /// Requests completed.
@@ -94,7 +94,7 @@ impl StoredRun {
             target: run.target,
             schedule: run.schedule,
             start_unix_ns: run.start_unix_ns,
-            warnings: run.warnings.into_iter().map(|warning| warning.text).collect(),
+            invalid_reasons: run.invalid_reasons.into_iter().map(|reason| reason.text).collect(),
             scheduled: counts.scheduled,
             completed: counts.completed,
             failed: counts.failed.values().fold(0, |sum, n| sum.saturating_add(*n)),
@@ -135,9 +135,9 @@ struct RunDto {
     /// Version 1: `began_unix_ns`.
     #[serde(alias = "began_unix_ns")]
     start_unix_ns: i64,
-    /// Version 1: `doubts`.
-    #[serde(alias = "doubts")]
-    warnings: Vec<WarningDto>,
+    /// Version 1: `doubts`. First documents of version 2: `warnings`.
+    #[serde(alias = "doubts", alias = "warnings")]
+    invalid_reasons: Vec<InvalidReasonDto>,
     /// Version 1, and first documents of version 2: `account`.
     #[serde(alias = "account")]
     counts: CountsDto,
@@ -146,7 +146,7 @@ struct RunDto {
 }
 
 #[derive(Deserialize)]
-struct WarningDto {
+struct InvalidReasonDto {
     text: String,
 }
 

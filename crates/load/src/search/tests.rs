@@ -156,7 +156,7 @@ fn generator_limit_is_reported_as_at_least() {
         let mut measurement = server.measure(trial.rate, trial.duration_ns);
         if trial.rate > 3_000.0 {
             measurement.response.record_n(500.0 * MS, measurement.response.count());
-            measurement.warnings.push(InvalidReason::GeneratorCpuSaturated { share: 1.0 });
+            measurement.invalid_reasons.push(InvalidReason::GeneratorCpuSaturated { share: 1.0 });
         }
         measurement
     });

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::*;
 use crate::protocols::EchoProtocol;
-use crate::request::Request;
+use crate::request::RequestTemplate;
 
 /// Reports of a worker that starts this late. With a grace period there is a server that
 /// accepts connections and never responds.
@@ -27,7 +27,7 @@ fn reports(
         number: 0,
         threads: 1,
         due: Box::new(due.into_iter()),
-        requests: Requests::single(Request::default()),
+        requests: Requests::single(RequestTemplate::default()),
         seed: 1,
         connections: 0,
         max_connections: 10,

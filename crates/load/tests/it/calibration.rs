@@ -19,9 +19,9 @@ fn calibration_measures_this_machine() {
         }
     }
     let much = Schedule::constant(1e9, 1_000_000_000, ArrivalProcess::Constant);
-    let warnings = found.validity_warnings(&much, 1);
+    let reasons = found.invalid_reasons(&much, 1);
     assert!(
-        warnings.iter().any(|one| matches!(one, InvalidReason::RateAboveCalibrated { .. })),
-        "{warnings:?}"
+        reasons.iter().any(|one| matches!(one, InvalidReason::RateAboveCalibrated { .. })),
+        "{reasons:?}"
     );
 }

@@ -10,10 +10,10 @@ use load::{
 };
 
 /// Panics on a violation.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 2] = [("load_codec", codec), ("load_text", text)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 2] = [("load_codec", codec), ("load_text", text)];
 
 /// Targets, selected by the first byte.
 pub(crate) const TARGETS: [&str; 9] = [
@@ -222,7 +222,7 @@ fn requirement(text: &str) {
             is_interrupted: false,
             first_errors: Default::default(),
             stalls: Vec::new(),
-            warnings: Vec::new(),
+            invalid_reasons: Vec::new(),
             files: Default::default(),
         };
         let (found, _) = requirement.evaluate(&run);

@@ -7,8 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use load::{
-    ArrivalProcess, Codec, Completion, Failure, RenderedRequest, Request, Requests, RunResult,
-    Schedule, Settings, Target, Template,
+    ArrivalProcess, Codec, Completion, Failure, RenderedRequest, RequestTemplate, Requests,
+    RunResult, Schedule, Settings, Target, Template,
 };
 
 use crate::fixture;
@@ -105,12 +105,12 @@ const STATUS: Option<Failure> = Some(Failure::Status);
 
 /// A run of half a second without failures.
 #[track_caller]
-fn run(target: &str, request: Request) {
+fn run(target: &str, request: RequestTemplate) {
     run_with(net::tls::ClientTls::default(), target, request);
 }
 
 #[track_caller]
-fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
+fn run_with(tls: net::tls::ClientTls, target: &str, request: RequestTemplate) {
     let tally = found_with(tls, target, request).unwrap().tally;
     assert_eq!((tally.failures(), tally.unfinished), (0, 0), "{:?}", tally.failed);
     assert!(tally.completed > 0 && tally.accounted() == tally.scheduled);
@@ -120,7 +120,7 @@ fn run_with(tls: net::tls::ClientTls, target: &str, request: Request) {
 fn found_with(
     tls: net::tls::ClientTls,
     target: &str,
-    request: Request,
+    request: RequestTemplate,
 ) -> Result<RunResult, load::Error> {
     let schedule = Schedule::constant(400.0, 500_000_000, ArrivalProcess::Poisson { seed: 1 });
     let settings = Settings {
@@ -195,10 +195,10 @@ fn postgres() {
     );
     assert_eq!(prepared.ended.pop().unwrap().failure, STATUS);
 
-    let select = |text: &str, arguments: &[&str]| Request {
+    let select = |text: &str, arguments: &[&str]| RequestTemplate {
         body: Template::text(text),
         arguments: arguments.iter().map(|one| Template::text(*one)).collect(),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     // This role may log in only with TLS.
     let text =
@@ -260,7 +260,10 @@ fn redis() {
     assert_eq!(Exchange::open(&target(":p%40w@", "/99")).err(), Some(Failure::Status));
 
     let command = ["GET", "a"].map(Template::text).to_vec();
-    run(&target(":p%40w@", ""), Request { arguments: command, ..Request::default() });
+    run(
+        &target(":p%40w@", ""),
+        RequestTemplate { arguments: command, ..RequestTemplate::default() },
+    );
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn http_1_and_2() {
         let request = http("GET", "/length/10", Vec::new());
         talk.check(&request, None);
         let (method, path) = (request.method, Template::text(request.path));
-        run(&target, Request { method, path, ..Request::default() });
+        run(&target, RequestTemplate { method, path, ..RequestTemplate::default() });
     }
 }
 
@@ -294,7 +297,11 @@ fn in_tls() {
         let target = format!("{scheme}://{ADDRESS}:{}", server.port);
         let (method, path) = (method.to_owned(), Template::text(path));
         let body = Template::bytes(body);
-        run_with(server.tls.clone(), &target, Request { method, path, body, ..Request::default() });
+        run_with(
+            server.tls.clone(),
+            &target,
+            RequestTemplate { method, path, body, ..RequestTemplate::default() },
+        );
     }
 }
 
@@ -340,5 +347,8 @@ fn grpc() {
     talk.check(&http("POST", "/status/503", Vec::new()), STATUS);
     talk.check(&http("POST", "/length/3", Vec::new()), Some(Failure::Malformed));
     let body = Template::bytes(vec![0x0a, 0xff]);
-    run(&target, Request { path: Template::text("/a.B/0"), body, ..Request::default() });
+    run(
+        &target,
+        RequestTemplate { path: Template::text("/a.B/0"), body, ..RequestTemplate::default() },
+    );
 }

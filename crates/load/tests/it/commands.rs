@@ -8,8 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use load::{
-    ArrivalProcess, Failure, InvalidReason, Request, Requests, RunResult, Schedule, Settings,
-    Target, Template,
+    ArrivalProcess, Failure, InvalidReason, RequestTemplate, Requests, RunResult, Schedule,
+    Settings, Target, Template,
 };
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -33,7 +33,11 @@ fn settings(requests: Requests) -> Settings {
 /// One command without input.
 fn command(words: &[&str]) -> Settings {
     let command = words.iter().map(|word| Template::text(*word)).collect();
-    settings(Requests::single(Request { name: "a".to_owned(), command, ..Request::default() }))
+    settings(Requests::single(RequestTemplate {
+        name: "a".to_owned(),
+        command,
+        ..RequestTemplate::default()
+    }))
 }
 
 fn shell(script: &str) -> Settings {
@@ -53,7 +57,9 @@ fn run(settings: &Settings) -> RunResult {
     assert_eq!(tally.accounted(), tally.scheduled, "{tally:?}");
     assert_eq!(tally.response.count(), tally.completed + tally.unfinished);
     assert_eq!(tally.failure.count(), tally.failures());
-    assert!(!run.warnings.iter().any(|one| matches!(one, InvalidReason::CountMismatch { .. })));
+    assert!(
+        !run.invalid_reasons.iter().any(|one| matches!(one, InvalidReason::CountMismatch { .. }))
+    );
     run
 }
 

@@ -83,7 +83,7 @@ fn check(answers: StubProtocol, schedule: &Schedule, stall: (u64, u64), drain_ms
             why = watch.disturbance(0).expect(&differs);
             continue;
         }
-        assert!(!run.warnings.is_empty());
+        assert!(!run.invalid_reasons.is_empty());
     }
     skipped(&why);
 }

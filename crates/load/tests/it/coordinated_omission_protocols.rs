@@ -9,8 +9,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::{
-    ArrivalProcess, Observer, Request, Requests, RunResult, Schedule, ServerStall, Settings,
-    Template, expected_response_times,
+    ArrivalProcess, Observer, RequestTemplate, Requests, RunResult, Schedule, ServerStall,
+    Settings, Template, expected_response_times,
 };
 use net::tls::ClientTls;
 
@@ -116,7 +116,7 @@ struct ServerUnderTest<'a> {
     port: u16,
     target: Box<dyn Fn(u16) -> String + 'a>,
     tls: &'a ClientTls,
-    request: &'a Request,
+    request: &'a RequestTemplate,
 }
 
 impl ServerUnderTest<'_> {
@@ -183,15 +183,15 @@ fn http_and_grpc(check: fn(&[ServerUnderTest])) {
     let (plain, none) = (Hyper::start(), ClientTls::default());
     let dir = Dir::new("stalls");
     let secured = Hyper::secured(&dir);
-    let get = Request {
+    let get = RequestTemplate {
         method: "GET".to_owned(),
         path: Template::text("/length/10"),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
-    let call = Request {
+    let call = RequestTemplate {
         path: Template::text("/a.B/0"),
         body: Template::bytes(b"message".to_vec()),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     let server = |scheme: &'static str, request| {
         let is_plain = matches!(scheme, "http" | "h2c" | "grpc");
@@ -214,14 +214,14 @@ fn http_and_grpc(check: fn(&[ServerUnderTest])) {
 
 fn databases(check: fn(&[ServerUnderTest])) {
     let none = ClientTls::default();
-    let simple = Request { body: Template::text("select 1"), ..Request::default() };
-    let prepared = Request {
+    let simple = RequestTemplate { body: Template::text("select 1"), ..RequestTemplate::default() };
+    let prepared = RequestTemplate {
         body: Template::text("select $1::int"),
         arguments: vec![Template::text("1")],
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     let arguments = ["SET", "a", "b"].map(Template::text).to_vec();
-    let set = Request { arguments, ..Request::default() };
+    let set = RequestTemplate { arguments, ..RequestTemplate::default() };
     let (postgres, redis) = (servers::postgres(), servers::redis());
     let mut all = Vec::new();
     if let Some(server) = &postgres {

@@ -1,16 +1,16 @@
 //! Settings of a minimal run: one request, one thread. Tests override what they need.
 
-use load::{Request, Requests, Schedule, Settings, Target, Template};
+use load::{RequestTemplate, Requests, Schedule, Settings, Target, Template};
 
 const MS: u64 = 1_000_000;
 
 pub(crate) fn settings(target: &str, schedule: Schedule) -> Settings {
     let (target, path) = Target::parse(target).unwrap();
-    let request = Request {
+    let request = RequestTemplate {
         name: "a".to_owned(),
         method: "GET".to_owned(),
         path: Template::text(path),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     Settings {
         target: Some(target),

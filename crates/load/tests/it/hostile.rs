@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use load::{
-    ArrivalProcess, Failure, Observer, Request, Requests, RunResult, Schedule, Settings,
+    ArrivalProcess, Failure, Observer, RequestTemplate, Requests, RunResult, Schedule, Settings,
     StubProtocol, StubServer, Target, Template,
 };
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
@@ -62,7 +62,9 @@ pub(crate) fn check(
         assert_eq!(tally.failed[kind as usize], 0, "{kind}: {:?}", tally.failed);
     }
     assert!(
-        !run.warnings.iter().any(|one| matches!(one, load::InvalidReason::CountMismatch { .. }))
+        !run.invalid_reasons
+            .iter()
+            .any(|one| matches!(one, load::InvalidReason::CountMismatch { .. }))
     );
     let (completed, failed) = (tally.completed + tally.observed_late, tally.failures());
     CheckedRun { completed, failed, run }
@@ -141,12 +143,12 @@ fn never_reads() {
     socket.bind(&SockAddr::from(SocketAddr::from(([127, 0, 0, 1], 0)))).unwrap();
     socket.listen(128).unwrap();
     let server = HostileServer::on(socket.into(), |socket, end| hold(&socket, end));
-    let request = Request {
+    let request = RequestTemplate {
         name: "a".to_owned(),
         method: "POST".to_owned(),
         path: Template::text("/"),
         body: Template::text("x".repeat(4 << 20)),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     never_ends(Settings {
         requests: Requests::single(request),

@@ -7,7 +7,8 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use load::{
-    ArrivalProcess, Failure, ProtocolRow, Request, Requests, Schedule, Settings, Target, Template,
+    ArrivalProcess, Failure, ProtocolRow, RequestTemplate, Requests, Schedule, Settings, Target,
+    Template,
 };
 
 use crate::cache::ROW;
@@ -45,8 +46,11 @@ fn cache_run_has_response_times_and_errors() {
     assert_eq!((path.as_str(), target.is_tls), ("/", false));
     let run = |words: &[&str]| {
         let arguments = words.iter().map(|word| Template::text(*word)).collect();
-        let requests =
-            Requests::single(Request { name: "a".to_owned(), arguments, ..Request::default() });
+        let requests = Requests::single(RequestTemplate {
+            name: "a".to_owned(),
+            arguments,
+            ..RequestTemplate::default()
+        });
         requests.check(Some(&target)).unwrap();
         let schedule = Schedule::constant(200.0, 100_000_000, ArrivalProcess::Constant);
         let settings = Settings {
@@ -71,7 +75,7 @@ fn cache_requests_are_checked_before_a_run() {
     let (target, _) = Target::parse_with("cache://a", &[ROW]).unwrap();
     assert_eq!(target.port, 11_211);
     let arguments = vec![Template::text("drop"), Template::text("a")];
-    let requests = Requests::single(Request { arguments, ..Request::default() });
+    let requests = Requests::single(RequestTemplate { arguments, ..RequestTemplate::default() });
     let error = requests.check(Some(&target)).unwrap_err().to_string();
     assert!(error.contains("cannot send \"drop a\": it is no command"), "{error}");
 }

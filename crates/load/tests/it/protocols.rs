@@ -6,7 +6,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-use load::{ArrivalProcess, Failure, Request, Requests, Schedule, Settings, Target, Template};
+use load::{
+    ArrivalProcess, Failure, RequestTemplate, Requests, Schedule, Settings, Target, Template,
+};
 
 use crate::hostile::{CheckedRun, check, settings};
 use crate::hostile_server::{ANSWER, HostileServer, ServerState, hold};
@@ -27,11 +29,11 @@ fn says(first: Vec<u8>, then: Vec<u8>) -> HostileServer {
 /// A few requests to a server of this protocol.
 fn to(server: &HostileServer, scheme: &str) -> Settings {
     let (target, _) = Target::parse(&format!("{scheme}://{}", server.address)).unwrap();
-    let request = Request {
+    let request = RequestTemplate {
         method: "POST".to_owned(),
         path: Template::text("/a.B/C"),
         body: Template::text("select 1"),
-        ..Request::default()
+        ..RequestTemplate::default()
     };
     Settings {
         target: Some(target),

@@ -51,7 +51,7 @@ fn child_generator() {
     let at = |of: &hist::Histogram, q: f64| of.quantile(q).unwrap().estimate as u64;
     let (response, lag) = (&tally.response, &tally.queue_time);
     let stalled: u64 = run.stalls.iter().map(|(from, to)| to - from).sum();
-    let is_told = run.warnings.iter().any(|one| {
+    let is_told = run.invalid_reasons.iter().any(|one| {
         matches!(one, InvalidReason::GeneratorStalled { not_sent, .. }
             if *not_sent == tally.not_sent)
     });

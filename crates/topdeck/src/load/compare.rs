@@ -92,7 +92,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         }
     };
     print_stdout(text.as_bytes())?;
-    Ok(match runs.iter().all(|run| run.warnings.is_empty()) {
+    Ok(match runs.iter().all(|run| run.invalid_reasons.is_empty()) {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(super::INVALID_RESULT),
     })
@@ -146,9 +146,10 @@ fn text(
             count(run.failed),
             count(run.unfinished),
         ));
-        if !run.warnings.is_empty() {
-            let warnings = format!("   {INVALID}: {}", escape_control(&run.warnings.join("; ")));
-            for line in wrap_text(&warnings, terminal.width.saturating_sub(3)) {
+        if !run.invalid_reasons.is_empty() {
+            let reasons =
+                format!("   {INVALID}: {}", escape_control(&run.invalid_reasons.join("; ")));
+            for line in wrap_text(&reasons, terminal.width.saturating_sub(3)) {
                 text.push_str(&format!("   {}\n", terminal.paint(TextStyle::Max, &line)));
             }
         }
@@ -164,8 +165,8 @@ fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> 
             ("target", Text(run.target.clone())),
             ("schedule", Text(run.schedule.clone())),
             ("start_unix_ns", Json::Integer(run.start_unix_ns.into())),
-            ("valid", Bool(run.warnings.is_empty())),
-            ("warnings", List(run.warnings.iter().cloned().map(Text).collect())),
+            ("valid", Bool(run.invalid_reasons.is_empty())),
+            ("invalid_reasons", List(run.invalid_reasons.iter().cloned().map(Text).collect())),
             ("scheduled", integer(run.scheduled)),
             ("completed", integer(run.completed)),
             ("failed", integer(run.failed)),

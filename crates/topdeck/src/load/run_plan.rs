@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
 use load::{
-    ArrivalProcess, CapacitySearch, Request, Requests, Schedule, ScheduleSegment, Settings, Target,
-    Template, format_rate,
+    ArrivalProcess, CapacitySearch, RequestTemplate, Requests, Schedule, ScheduleSegment, Settings,
+    Target, Template, format_rate,
 };
 
 use load::report::machine_info::MachineInfo;
@@ -124,11 +124,11 @@ fn describe_command(command: &[OsString]) -> String {
 
 fn one_command(options: &RunOptions, command: &[OsString]) -> Result<Requests> {
     let words = command.iter().map(|word| Template::bytes(word.as_bytes()));
-    Ok(Requests::single(Request {
+    Ok(Requests::single(RequestTemplate {
         name: describe_command(command),
         command: words.collect(),
         body: body(options)?,
-        ..Request::default()
+        ..RequestTemplate::default()
     }))
 }
 
@@ -202,14 +202,14 @@ fn requests(options: &RunOptions, path: &str) -> Result<Requests> {
     let usual = if body == Template::default() { "GET" } else { "POST" };
     let headers = options.header.iter();
     let headers = headers.map(|(name, value)| (name.clone(), Template::text(value.clone())));
-    Ok(Requests::single(Request {
+    Ok(Requests::single(RequestTemplate {
         name: path.to_owned(),
         method: options.method.clone().unwrap_or_else(|| usual.to_owned()),
         path: Template::text(path),
         headers: headers.collect(),
         body,
         arguments: options.arg.iter().cloned().map(Template::text).collect(),
-        ..Request::default()
+        ..RequestTemplate::default()
     }))
 }
 

@@ -112,17 +112,15 @@ pub(crate) fn run(
     let highest = result.sustained.map_or(search.first_rate, |sustained| sustained.rate);
     let schedule = Schedule::constant(highest, search.min_duration_ns, ArrivalProcess::Constant);
     let threads = plan.settings.threads;
-    let warnings = calibration
-        .as_ref()
-        .map(|one| one.validity_warnings(&schedule, threads))
-        .unwrap_or_default();
+    let invalid_reasons =
+        calibration.as_ref().map(|one| one.invalid_reasons(&schedule, threads)).unwrap_or_default();
     Ok(SearchReport {
         plan,
         calibration,
         requirements: options.require.clone(),
         search,
         result,
-        warnings,
+        invalid_reasons,
         start_unix_ns,
         duration_ns: clock::now().saturating_sub(start_ns),
     })
@@ -157,8 +155,9 @@ fn trial_line(
     if measurement.failed_requests > 0 {
         line.push_str(&format!(", {} failed", count(measurement.failed_requests)));
     }
-    if !measurement.warnings.is_empty() {
-        let kinds: Vec<&str> = measurement.warnings.iter().map(InvalidReason::kind).collect();
+    if !measurement.invalid_reasons.is_empty() {
+        let kinds: Vec<&str> =
+            measurement.invalid_reasons.iter().map(InvalidReason::kind).collect();
         line.push_str(&format!(", generator: {}", kinds.join(", ")));
     }
     line

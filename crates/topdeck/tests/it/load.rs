@@ -90,9 +90,9 @@ fn run_reports_its_calibration() {
     let checks = calibration["coordinated_omission"].as_array().unwrap();
     assert_eq!(checks.len(), 4, "{calibration}");
     assert_eq!(document["counts"]["scheduled"], 50);
-    // Warnings of the calibration are warnings of the run.
-    let warnings = document["warnings"].as_array().unwrap();
-    let is_reported = |kind: &str| warnings.iter().any(|warning| warning["kind"] == kind);
+    // Reasons of the calibration are reasons of the run.
+    let reasons = document["invalid_reasons"].as_array().unwrap();
+    let is_reported = |kind: &str| reasons.iter().any(|reason| reason["kind"] == kind);
     let differs = |one: &Value| {
         let [measured, expected, tolerance] =
             ["measured_ns", "expected_ns", "tolerance_ns"].map(|name| one[name].as_f64().unwrap());
@@ -442,7 +442,10 @@ fn comparison_with_an_invalid_run_says_so() {
     let compared = topdeck(&["load", "compare", run, run, "--json"], b"");
     assert_eq!(compared.status, 3, "{}", compared.all());
     let document: Value = serde_json::from_str(&compared.stdout).unwrap();
-    assert!(document["b"]["warnings"][0].as_str().unwrap().contains("stalled"), "{document}");
+    assert!(
+        document["b"]["invalid_reasons"][0].as_str().unwrap().contains("stalled"),
+        "{document}"
+    );
 }
 
 /// Ctrl-C ends sending; the report covers the partial run.

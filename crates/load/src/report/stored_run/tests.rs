@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::{
-    ArrivalProcess, Calibration, CalibrationCheck, Failure, InvalidReason, Request, Requests,
-    RunResult, Schedule, Sessions, Settings, Tally, Target,
+    ArrivalProcess, Calibration, CalibrationCheck, Failure, InvalidReason, RequestTemplate,
+    Requests, RunResult, Schedule, Sessions, Settings, Tally, Target,
 };
 use hist::Recorder;
 
@@ -49,7 +49,7 @@ pub fn report() -> RunReport {
     let mut first_errors: [Option<String>; Failure::ALL.len()] = Default::default();
     first_errors[Failure::Reset as usize] =
         Some("Connection reset by peer (os error 104)".to_owned());
-    let warning = InvalidReason::GeneratorStalled {
+    let reason = InvalidReason::GeneratorStalled {
         times: 1,
         total_ns: 30 * MS,
         not_sent: 3,
@@ -68,7 +68,7 @@ pub fn report() -> RunReport {
         stalls: vec![(1_000 * MS, 1_030 * MS)],
         first_errors,
         files: crate::FileLimits { needed: 10_064, soft_limit: Some(20_000), hard_limit: None },
-        warnings: vec![warning],
+        invalid_reasons: vec![reason],
     };
     let machine = MachineInfo {
         version: "0.0.0".to_owned(),
@@ -80,7 +80,7 @@ pub fn report() -> RunReport {
         target: Some(Target::parse("http://localhost:8080/").unwrap().0),
         tls: Default::default(),
         schedule: Schedule::constant(50.0, 2_000 * MS, ArrivalProcess::Constant),
-        requests: Requests::single(Request::default()),
+        requests: Requests::single(RequestTemplate::default()),
         seed: 7,
         threads: 1,
         processors: 2,
@@ -148,7 +148,7 @@ fn stored_run_is_read_back_unchanged() {
     let counts: Vec<[u64; 2]> =
         read.seconds.iter().map(|both| both.each_ref().map(Histogram::count)).collect();
     assert_eq!(counts, [[50, 50], [0, 47], [49, 0]]);
-    assert_eq!(read.warnings.len(), 1);
+    assert_eq!(read.invalid_reasons.len(), 1);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn golden_file_is_current() {
 fn version_1_is_read() {
     let run = StoredRun::parse(include_str!("../../../../../testdata/load/run-v1.json")).unwrap();
     assert_eq!((run.scheduled, run.completed, run.failed, run.unfinished), (104, 97, 2, 2));
-    assert_eq!((run.warnings.len(), run.start_unix_ns), (1, 1_794_225_600_000_000_000));
+    assert_eq!((run.invalid_reasons.len(), run.start_unix_ns), (1, 1_794_225_600_000_000_000));
     let counts = run.seconds.iter().map(|both| both.each_ref().map(Histogram::count));
     assert_eq!(counts.collect::<Vec<_>>(), [[50, 50], [0, 47], [49, 0]]);
 }
@@ -273,7 +273,8 @@ fn modified_documents_are_read_or_rejected() {
             1 => drop(bytes.drain(at..(at + below(40)).min(text.len()))),
             _ => bytes.insert(at, b'0' + below(10) as u8),
         }
-        let changed = String::from_utf8(bytes).unwrap();
+        // A file that is not text is rejected when it is read.
+        let Ok(changed) = String::from_utf8(bytes) else { continue };
         if let Ok(run) = StoredRun::parse(&changed) {
             let counts = run.seconds.iter().map(|[response, _]| response.count());
             assert_eq!(counts.sum::<u64>(), 99, "{changed}");
