@@ -38,16 +38,16 @@ mod store_checks;
 mod wire_checks;
 
 /// Checks one input. Panics on a failure.
-pub type Check = fn(&[u8]);
+pub type FuzzCheck = fn(&[u8]);
 
 /// The check named by `TOPDECK_FUZZ_TARGET`. If that is `list`, prints all targets with their
 /// crates and exits.
-pub fn selected_check() -> Check {
-    static SELECTED: LazyLock<Check> = LazyLock::new(select_check);
+pub fn selected_check() -> FuzzCheck {
+    static SELECTED: LazyLock<FuzzCheck> = LazyLock::new(select_check);
     *SELECTED
 }
 
-fn select_check() -> Check {
+fn select_check() -> FuzzCheck {
     let target = std::env::var("TOPDECK_FUZZ_TARGET").unwrap_or_default();
     if target == "list" {
         all().for_each(|(of, (name, _))| println!("{of} {name}"));
@@ -61,8 +61,8 @@ fn select_check() -> Check {
 }
 
 /// Checks of each crate, with the name of the crate.
-fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
-    let with = |of: &'static str, checks: Vec<(&'static str, Check)>| {
+fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
+    let with = |of: &'static str, checks: Vec<(&'static str, FuzzCheck)>| {
         checks.into_iter().map(move |check| (of, check))
     };
     with("hist", checks::CHECKS.into())
@@ -79,7 +79,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, Check))> {
 }
 
 /// Empty without the feature `load`.
-fn load_checks() -> Vec<(&'static str, Check)> {
+fn load_checks() -> Vec<(&'static str, FuzzCheck)> {
     #[cfg(feature = "load")]
     return load_checks::CHECKS.into();
     #[cfg(not(feature = "load"))]

@@ -1,12 +1,12 @@
-//! Replication of batches to remotes, one cursor each.
+//! Replication of batches to remotes, each with its own position in the journal.
 //!
 //! A remote is another topdeck. Each has a journal subscriber, "site NAME" (a name on disk, of
 //! earlier versions), that retains the records that the remote lacks, and a task that reads durable
 //! records, sends them, and advances the subscriber when the remote reports them durable. Remotes
 //! do not wait for each other.
 //!
-//! The acknowledged progress of a remote is in its own ledger, see [`intake::Hop`]; the audit
-//! reconciles it with the journal's ledger.
+//! The acknowledged progress of a remote is in its own ledger, see [`intake::DownstreamStage`]; the
+//! audit reconciles it with the journal's ledger.
 //!
 //! A batch is identified by the journal's number and its position: the remote detects repeats
 //! across all restarts, so unacknowledged batches are sent again. Records that the journal has

@@ -22,7 +22,7 @@ pub(crate) struct RemoteResponse {
 pub(crate) enum Disposition {
     /// Continue with the next request.
     Accepted,
-    /// Retry after a delay. `slowly`: an operator must act first.
+    /// Retry after a delay.
     Retry { reason: String, retry_after: Option<Duration>, needs_operator: bool },
     /// The remote rejects the named batch.
     Rejected { sequence: u64, reason: String },
@@ -48,10 +48,10 @@ impl RemoteResponse {
         let reason = format!("{}: {}", status.as_u16(), body_excerpt(response.body()));
         let after = header_number(response.headers(), header::RETRY_AFTER.as_str())
             .map(Duration::from_secs);
-        let later = |slowly| Disposition::Retry {
+        let later = |needs_operator| Disposition::Retry {
             reason: reason.clone(),
             retry_after: after,
-            needs_operator: slowly,
+            needs_operator,
         };
         let disposition = match (status, rejected) {
             (status, _) if status.is_success() && accepted == Some(last) => Disposition::Accepted,
@@ -113,9 +113,9 @@ mod tests {
         let RemoteResponse { accepted, disposition } = parse_response(status, headers);
         let disposition = match disposition {
             Disposition::Accepted => "accepted".to_owned(),
-            Disposition::Retry { retry_after: after, needs_operator: slowly, .. } => {
+            Disposition::Retry { retry_after: after, needs_operator, .. } => {
                 let after = after.map_or(String::new(), |after| format!(" {}", after.as_secs()));
-                format!("{}{after}", if slowly { "slowly" } else { "later" })
+                format!("{}{after}", if needs_operator { "needs_operator" } else { "later" })
             }
             Disposition::Rejected { sequence, .. } => format!("rejected {sequence}"),
         };
@@ -126,10 +126,10 @@ mod tests {
     fn only_full_acceptance_continues() {
         check(200, &[(ACKED_SEQUENCE_HEADER, "20")], (Some(20), "accepted"));
         check(200, &[(ACKED_SEQUENCE_HEADER, "15")], (Some(15), "later"));
-        check(200, &[(ACKED_SEQUENCE_HEADER, "10")], (None, "slowly"));
-        check(200, &[(ACKED_SEQUENCE_HEADER, "21")], (None, "slowly"));
-        check(200, &[(ACKED_SEQUENCE_HEADER, "x")], (None, "slowly"));
-        check(204, &[], (None, "slowly"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "10")], (None, "needs_operator"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "21")], (None, "needs_operator"));
+        check(200, &[(ACKED_SEQUENCE_HEADER, "x")], (None, "needs_operator"));
+        check(204, &[], (None, "needs_operator"));
     }
 
     #[test]
@@ -137,9 +137,9 @@ mod tests {
         check(429, &[(ACKED_SEQUENCE_HEADER, "12"), ("retry-after", "7")], (Some(12), "later 7"));
         check(500, &[], (None, "later"));
         check(503, &[("retry-after", "soon")], (None, "later"));
-        check(401, &[], (None, "slowly"));
-        check(404, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "slowly"));
-        check(400, &[], (None, "slowly"));
+        check(401, &[], (None, "needs_operator"));
+        check(404, &[(REJECTED_SEQUENCE_HEADER, "11")], (None, "needs_operator"));
+        check(400, &[], (None, "needs_operator"));
         check(
             400,
             &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "13")],
@@ -149,9 +149,9 @@ mod tests {
         check(
             400,
             &[(ACKED_SEQUENCE_HEADER, "12"), (REJECTED_SEQUENCE_HEADER, "12")],
-            (Some(12), "slowly"),
+            (Some(12), "needs_operator"),
         );
-        check(400, &[(REJECTED_SEQUENCE_HEADER, "21")], (None, "slowly"));
+        check(400, &[(REJECTED_SEQUENCE_HEADER, "21")], (None, "needs_operator"));
     }
 
     #[test]

@@ -24,17 +24,17 @@ impl ExponentialBackoff {
         self.failures = 0;
     }
 
-    /// Delay after a failure. `retry_after` is the delay requested by the remote; `slowly` selects
-    /// the longest delay, for failures that need an operator.
+    /// Delay after a failure. `retry_after` is the delay requested by the remote; `needs_operator`
+    /// says that an operator must act first: the delay is the longest.
     pub fn next_delay(
         &mut self,
         retry_after: Option<Duration>,
-        slowly: bool,
+        needs_operator: bool,
         random: u64,
     ) -> Duration {
         let doubled = self.first.saturating_mul(1 << self.failures.min(20)).min(self.max);
         self.failures = self.failures.saturating_add(1);
-        let delay = if slowly { self.max } else { doubled };
+        let delay = if needs_operator { self.max } else { doubled };
         let half = delay / 2;
         let jitter = half.mul_f64(random as f64 / u64::MAX as f64);
         (half + jitter).max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX))

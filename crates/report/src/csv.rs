@@ -38,8 +38,8 @@ pub enum CsvTable {
     Cardinality,
     /// A row per SLO.
     Slos,
-    /// A row per point of the course of an SLO.
-    SloCourse,
+    /// A row per point of the history of an SLO.
+    SloHistory,
 }
 
 /// The table of a document that has not been written.
@@ -60,7 +60,7 @@ pub fn csv_text(table: CsvTable, document: &Value) -> String {
         CsvTable::Targets => add_targets(document, &mut rows),
         CsvTable::Cardinality => add_cardinality(document, &mut rows),
         CsvTable::Slos => slo::add_slos(document, &mut rows),
-        CsvTable::SloCourse => slo::add_course(document, &mut rows),
+        CsvTable::SloHistory => slo::add_history(document, &mut rows),
     }
     rows.text()
 }

@@ -5,7 +5,7 @@ use hist::MergeError;
 /// Error of a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum AnswerError {
+pub enum DrawError {
     /// The answer or the options do not fit the report; the text says what to change.
     #[error("{0}")]
     Unsuitable(String),
@@ -14,7 +14,7 @@ pub enum AnswerError {
     Merge(#[from] MergeError),
 }
 
-pub(crate) type Result<T> = std::result::Result<T, AnswerError>;
+pub(crate) type Result<T> = std::result::Result<T, DrawError>;
 
 /// Returns an error of an answer or options that do not fit the report.
 macro_rules! bail {
@@ -23,6 +23,6 @@ macro_rules! bail {
 pub(crate) use bail;
 
 /// Error of an answer or options that do not fit the report.
-pub(crate) fn unsuitable(message: impl Into<String>) -> AnswerError {
-    AnswerError::Unsuitable(message.into())
+pub(crate) fn unsuitable(message: impl Into<String>) -> DrawError {
+    DrawError::Unsuitable(message.into())
 }

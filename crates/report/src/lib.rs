@@ -30,7 +30,7 @@ pub use cardinality::cardinality_text;
 pub use comparison::{comparison_body, comparison_text};
 pub use csv::{CsvTable, csv_text, document_csv};
 pub use deletion::{Deletion, DeletionOutcome, deletion_text, row_count_text};
-pub use error::AnswerError;
+pub use error::DrawError;
 pub use gap::gap_text;
 pub use overview::overview_text;
 pub use query_plot::{StepWindow, plot_text};

@@ -86,7 +86,7 @@ fn report_errors(options: &Options, collected: &CollectedInput) {
     } else if collected.error_count > 0 {
         let unknown = collected.errors.iter().any(|(_, error)| error.expected == "a known format");
         let advice = if unknown {
-            crate::output::set_format_text()
+            crate::output::format_remedy()
         } else {
             "repair the input, or report the readable part with --keep-going".to_owned()
         };

@@ -198,7 +198,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let mut progress = ProgressLine::new();
     let (mut imported, mut failed, mut is_new) = (Vec::new(), false, false);
     for path in files {
-        target.set_source(path);
+        target.set_sender(path);
         let mut each = |one: Result<FileResult>| {
             match one {
                 Ok(one) => {

@@ -24,8 +24,8 @@ pub(crate) fn print_problems(problems: &Problems) {
     }
 }
 
-/// Remedy for an unknown format: the known ones.
-pub(crate) fn set_format_text() -> String {
+/// Remedy for an unknown format: an option with the known ones.
+pub(crate) fn format_remedy() -> String {
     let names = decode::InputFormat::ALL.map(decode::InputFormat::name);
     format!("set the format with --format: {}", names.join(", "))
 }

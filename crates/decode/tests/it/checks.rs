@@ -14,10 +14,10 @@ use decode::{
 };
 
 /// Panics if the property is violated.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each fuzz target of a decoder.
-pub(crate) const CHECKS: [(&str, Check); 15] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 15] = [
     ("read_numbers", |bytes| check_format(InputFormat::Numbers, bytes)),
     ("read_hlog", |bytes| check_format(InputFormat::Hlog, bytes)),
     ("read_circllhist", |bytes| check_format(InputFormat::Circllhist, bytes)),

@@ -8,10 +8,11 @@ use journal::*;
 use sim::SimDisk;
 
 /// A check; panics on failure.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 2] = [("journal_parts", parts), ("journal_files", files)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 2] =
+    [("journal_parts", parts), ("journal_files", files)];
 
 /// The first byte selects a parser, the rest is its input.
 fn parts(bytes: &[u8]) {

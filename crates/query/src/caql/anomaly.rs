@@ -19,7 +19,8 @@
 //!    apply at sensitivity 50. Sensitivity s multiplies h by (100 − s)/s and k by (100 − s)/50, so
 //!    0 never reports an anomaly and 100 reports the smallest deviation.
 //!
-//! The model learns from `prefill_period` before the view: by default a day, or three seasons.
+//! The model learns from `prefill_period` before the range of the query: by default a day, or three
+//! seasons.
 
 use super::arguments::Arguments;
 use super::forecasting::{Smoothing, slots_per_season};
@@ -177,7 +178,7 @@ mod tests {
     use crate::stream::StepGrid;
     use crate::value::StepValue;
 
-    /// Scores of a stream in the view, by minute from its start.
+    /// Scores of a stream in the range, by minute from its start.
     fn scores(call: &str, of: impl Fn(i64) -> f64, steps: StepGrid) -> Vec<f64> {
         let made = |time: i64| Some(StepValue::Number(of((time - T0) / MINUTE_NS)));
         let streams = run_kernel(call, &[&made], steps).unwrap();

@@ -11,9 +11,9 @@ use crate::error::{Error, Result, SourceSpan};
 /// Parameters of a CAQL evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaqlContext {
-    /// Time range of the view.
+    /// Time range of the query.
     pub view_range_ns: i64,
-    /// Smallest period of the view.
+    /// Smallest period of the query.
     pub view_period_ns: i64,
     /// Whether only functions available to checks are allowed.
     pub is_serial: bool,

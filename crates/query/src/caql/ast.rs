@@ -112,13 +112,13 @@ pub enum Literal {
 pub enum Constant {
     /// `NULL`: a missing value.
     Null,
-    /// `VIEW_PERIOD`: the smallest period of the view, as a duration.
+    /// `VIEW_PERIOD`: the smallest period of the query, as a duration.
     ViewPeriod,
     /// `VIEW_PERIOD_MINUTES`: the same as a number.
     ViewPeriodMinutes,
     /// `VIEW_PERIOD_SECONDS`: the same as a number.
     ViewPeriodSeconds,
-    /// `VIEW_RANGE`: the time range of the view, as a duration.
+    /// `VIEW_RANGE`: the time range of the query, as a duration.
     ViewRange,
     /// `VIEW_RANGE_MINUTES`: the same as a number.
     ViewRangeMinutes,

@@ -33,7 +33,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
             .add_map(format!("each:{name}"), Numbers, kernel)
             .required("x", Number)
             .unit(if keeps_unit { SameAsInputs } else { Unknown })
-            .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::Other });
+            .quantiles(if is_scale { QuantileRule::Kept } else { QuantileRule::NotQuantile });
     }
     table
         .add_map("each:coalesce", Numbers, Kernel::per_step(|call| Ok(coalesce(call, "x"))))

@@ -2,8 +2,8 @@
 //!
 //! Lines are fitted to the last numbers (least squares, or the first and last one); smoothing
 //! processes one number after the other. Smoothing depends on all previous numbers: numbers before
-//! the view are read until the weight of older ones is below 10⁻⁴, and for `holt_winters` three
-//! seasons are read.
+//! the range of the query are read until the weight of older ones is below 10⁻⁴, and for
+//! `holt_winters` three seasons are read.
 
 mod line;
 mod smooth;

@@ -80,10 +80,10 @@ impl FunctionTable {
             stability: Stability::Current,
             traits: FunctionTraits {
                 unit: StreamUnitRule::Unknown,
-                quantiles: QuantileRule::Other,
-                merges: MergeRule::Not,
-                resample: ResampleRule::Not,
-                counts_from: None,
+                quantiles: QuantileRule::NotQuantile,
+                merges: MergeRule::Nothing,
+                resample: ResampleRule::NoPeriod,
+                first_count_input: None,
                 is_random: false,
             },
         };
@@ -236,8 +236,8 @@ impl CaqlFunctionRow {
         self
     }
 
-    pub(super) fn counts_from(&mut self, input: usize) -> &mut CaqlFunctionRow {
-        self.signature.traits.counts_from = Some(input);
+    pub(super) fn first_count_input(&mut self, input: usize) -> &mut CaqlFunctionRow {
+        self.signature.traits.first_count_input = Some(input);
         self
     }
 

@@ -7,9 +7,9 @@ pub(crate) struct FunctionTraits {
     pub(crate) quantiles: QuantileRule,
     pub(crate) merges: MergeRule,
     pub(crate) resample: ResampleRule,
-    /// Index of the first input for which the kernel needs to know whether it counts values per
-    /// slot.
-    pub(crate) counts_from: Option<usize>,
+    /// Index of the first input that may be counts per slot instead of rates: the kernel has to
+    /// know which.
+    pub(crate) first_count_input: Option<usize>,
     /// Whether two calls with equal arguments give different results.
     pub(crate) is_random: bool,
 }
@@ -23,7 +23,7 @@ pub(crate) enum StreamUnitRule {
     Named(&'static str),
     /// Unit common to all inputs.
     SameAsInputs,
-    /// Unit of values per second, if that is the period.
+    /// Values per second, if the argument `period` is a second or absent; otherwise unknown.
     Rate,
     /// Unit of the values in the inputs' distributions.
     Values,
@@ -35,7 +35,7 @@ pub(crate) enum StreamUnitRule {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum QuantileRule {
     /// Its result is not a quantile.
-    Other,
+    NotQuantile,
     /// Its result is a quantile.
     Quantile,
     /// Its result is a quantile if an input is one.
@@ -64,7 +64,7 @@ pub(crate) enum AverageOver {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum MergeRule {
     /// None.
-    Not,
+    Nothing,
     /// All of them.
     All,
     /// Those with equal tags in the categories given as arguments.
@@ -75,10 +75,10 @@ pub(crate) enum MergeRule {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ResampleRule {
     /// The function has no period of its own.
-    Not,
+    NoPeriod,
     /// First value.
     First,
-    /// Last value, unless windows are aligned to their start.
+    /// Of rolling windows the last value, the first one with the argument `align="start"`.
     Rolling,
     /// Merged histogram.
     Merged,

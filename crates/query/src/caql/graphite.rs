@@ -13,7 +13,7 @@ use super::signature::ArgumentType::{self, Text};
 use super::signature::DefaultValue::{self, Absent};
 use super::signature::InputKind::{Either, Numbers};
 use super::signature::OutputShape;
-use super::stats::{percentile, rows};
+use super::stats::{each_slot, percentile};
 use crate::error::{Error, Result};
 use crate::labels::NAME as NAME_LABEL;
 use crate::stream::{Stream, seconds};
@@ -78,7 +78,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
 fn range_of_series(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let KernelInput { inputs, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
-    rows(&inputs, None, steps.count, |row| {
+    each_slot(&inputs, None, steps.count, |row| {
         let least = row.iter().flatten().copied().reduce(f64::min);
         let most = row.iter().flatten().copied().reduce(f64::max);
         points.push(point(most.zip(least).map(|(most, least)| most - least)));
@@ -245,7 +245,7 @@ fn outside_percentiles(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
 fn remove_between(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let (lower, upper) = bounds(&call);
     let mut keeps = vec![false; call.inputs.len()];
-    rows(&call.inputs, None, call.steps.count, |row| {
+    each_slot(&call.inputs, None, call.steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
         let ends = percentile(&mut present, lower).zip(percentile(&mut present, upper));
         let Some((least, most)) = ends else { return };

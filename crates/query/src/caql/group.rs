@@ -12,7 +12,7 @@ use super::points::point;
 use super::signature::ArgumentType::Text;
 use super::signature::InputKind::{Histograms, Numbers};
 use super::signature::OutputShape;
-use super::stats::{reduce, rows};
+use super::stats::{each_slot, reduce};
 use crate::error::{Error, Result};
 use crate::stream::Stream;
 use crate::value::StepValue;
@@ -64,7 +64,7 @@ fn numbers(mut call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let slots = call.steps.count;
     let one = |group: Vec<Stream>| {
         let mut points = Vec::with_capacity(slots);
-        rows(&group, None, slots, |row| points.push(point(reduce(operator, row))));
+        each_slot(&group, None, slots, |row| points.push(point(reduce(operator, row))));
         Stream::new(common_labels(group.iter().map(|stream| &stream.labels)), points)
     };
     Ok(groups(&mut call).map(one).collect())

@@ -22,7 +22,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
     table
         .add_map("integrate", Numbers, Kernel::per_step(integrate))
         .optional("base", Number, Absent)
-        .counts_from(0);
+        .first_count_input(0);
     table
         .add_map("integrate:while", Numbers, Kernel::per_step(integrate_while))
         .optional(
@@ -32,7 +32,7 @@ pub(super) fn add_functions(table: &mut FunctionTable) {
         )
         .inputs(InputArity::AtLeast(2))
         .shape(OutputShape::Other)
-        .counts_from(1);
+        .first_count_input(1);
 }
 
 fn integrate(call: KernelInput<'_>) -> Result<Vec<Stream>> {

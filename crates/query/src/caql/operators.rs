@@ -11,7 +11,7 @@ use super::signature::ArgumentType::Number;
 use super::signature::DefaultValue::Absent;
 use super::signature::InputArity;
 use super::signature::InputKind::Numbers;
-use super::stats::rows;
+use super::stats::each_slot;
 use crate::error::Result;
 use crate::eval::binary::{bounds, negate_value};
 use crate::promql::BinaryOp;
@@ -134,7 +134,7 @@ fn fold_rows(call: KernelInput<'_>, of: fn(&[f64]) -> f64) -> Result<Vec<Stream>
     let mut present = Vec::with_capacity(inputs.len() + 1);
     let is_empty = inputs.is_empty();
     let x = arguments.number("x");
-    rows(&inputs, x, steps.count, |row| {
+    each_slot(&inputs, x, steps.count, |row| {
         present.clear();
         present.extend(row.iter().flatten().copied());
         let is_whole = present.len() == row.len() && !is_empty;

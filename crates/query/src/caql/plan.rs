@@ -276,7 +276,7 @@ impl CaqlPlanner {
                 let texts = arguments.variadic().iter().filter_map(|given| given.text());
                 Some(texts.map(str::to_owned).collect())
             }
-            MergeRule::Not => return Ok(None),
+            MergeRule::Nothing => return Ok(None),
         };
         let [
             BoundExpr {

@@ -51,10 +51,10 @@ fn inputs_of(bound: &BoundExpr) -> &[BoundExpr] {
 /// tree.
 fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
     let rule = match &bound.bound_kind {
-        BoundKind::Constant(_) => QuantileRule::Other,
+        BoundKind::Constant(_) => QuantileRule::NotQuantile,
         BoundKind::Call { function, .. } => function.traits.quantiles,
         BoundKind::Operation { operator, .. } => Signature::find(operator.function())
-            .map_or(QuantileRule::Other, |function| function.traits.quantiles),
+            .map_or(QuantileRule::NotQuantile, |function| function.traits.quantiles),
     };
     let keeps = match rule {
         QuantileRule::Quantile => {
@@ -63,7 +63,7 @@ fn find<'a>(bound: &'a BoundExpr, found: &mut Vec<&'a BoundExpr>) {
         }
         QuantileRule::Kept => true,
         QuantileRule::KeptWithConstants => has_constant(bound),
-        QuantileRule::Other | QuantileRule::Average(_) => false,
+        QuantileRule::NotQuantile | QuantileRule::Average(_) => false,
     };
     if keeps {
         inputs_of(bound).iter().for_each(|input| find(input, found));

@@ -17,7 +17,7 @@ use crate::value::StepValue;
 
 /// Period of a call, if a slot is a whole number of periods.
 pub(super) fn period(call: &CallStage, steps: StepGrid) -> Option<i64> {
-    let has_period = call.function.traits.resample != ResampleRule::Not;
+    let has_period = call.function.traits.resample != ResampleRule::NoPeriod;
     let period = call.arguments.duration("period").filter(|period| *period > 0)?;
     (has_period && period < steps.step && steps.step % period == 0).then_some(period)
 }
@@ -65,7 +65,7 @@ fn fold_slot(
     Ok(match rule {
         // The value at the end of the slot.
         ResampleRule::Rolling if !is_aligned_to_start => points.last().cloned().flatten(),
-        ResampleRule::Not | ResampleRule::First | ResampleRule::Rolling => {
+        ResampleRule::NoPeriod | ResampleRule::First | ResampleRule::Rolling => {
             points.first().cloned().flatten()
         }
         ResampleRule::Merged => {
@@ -77,10 +77,10 @@ fn fold_slot(
             }
             Some(StepValue::Distribution(Arc::new(sum)))
         }
-        ResampleRule::Numbers(way) => {
-            let row: Vec<Option<f64>> = slots.map(|at| number(stream, at)).collect();
-            let is_empty = row.iter().all(Option::is_none);
-            point(reduce(way, &row).filter(|_| !is_empty))
+        ResampleRule::Numbers(function) => {
+            let values: Vec<Option<f64>> = slots.map(|at| number(stream, at)).collect();
+            let is_empty = values.iter().all(Option::is_none);
+            point(reduce(function, &values).filter(|_| !is_empty))
         }
     })
 }

@@ -95,7 +95,7 @@ impl PlanStage {
             _ => 1,
         };
         evaluation.check_fits(inputs.len().max(1).saturating_mul(copies), wide)?;
-        let are_counts = match function.traits.counts_from {
+        let are_counts = match function.traits.first_count_input {
             Some(first) => {
                 units::are_counts(call.inputs.get(first..).unwrap_or_default(), evaluation)?
             }

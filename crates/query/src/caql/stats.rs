@@ -111,19 +111,19 @@ pub(super) fn reduce(operator: &str, row: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// Numbers of each slot, one per stream; the argument `x` adds one.
-pub(super) fn rows(
+/// Calls `each` with the numbers of each slot, one per stream; the argument `x` adds one.
+pub(super) fn each_slot(
     inputs: &[Stream],
     x: Option<f64>,
     slots: usize,
     mut each: impl FnMut(&[Option<f64>]),
 ) {
-    let mut row = Vec::with_capacity(inputs.len() + 1);
+    let mut numbers = Vec::with_capacity(inputs.len() + 1);
     for at in 0..slots {
-        row.clear();
-        row.extend(inputs.iter().map(|stream| number(stream, at)));
-        row.extend(x.map(Some));
-        each(&row);
+        numbers.clear();
+        numbers.extend(inputs.iter().map(|stream| number(stream, at)));
+        numbers.extend(x.map(Some));
+        each(&numbers);
     }
 }
 
@@ -131,7 +131,7 @@ pub(super) fn rows(
 fn across(call: KernelInput<'_>, of: fn(&[Option<f64>]) -> Option<f64>) -> Result<Vec<Stream>> {
     let KernelInput { inputs, arguments, steps, .. } = call;
     let mut points = Vec::with_capacity(steps.count);
-    rows(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
+    each_slot(&inputs, arguments.number("x"), steps.count, |row| points.push(point(of(row))));
     Ok(vec![Stream::new(common_labels(inputs.iter().map(|stream| &stream.labels)), points)])
 }
 
@@ -163,7 +163,7 @@ fn percentiles(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let percents: Vec<f64> =
         arguments.variadic().iter().filter_map(|given| given.number()).collect();
     let mut all = vec![Vec::with_capacity(steps.count); percents.len()];
-    rows(&inputs, None, steps.count, |row| {
+    each_slot(&inputs, None, steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
         for (points, percent) in all.iter_mut().zip(&percents) {
             points.push(point(percentile(&mut present, *percent)));
@@ -217,7 +217,7 @@ fn trim(call: KernelInput<'_>) -> Result<Vec<Stream>> {
     let left = inputs.len().saturating_sub(n.saturating_mul(2));
     let labels = common_labels(inputs.iter().map(|stream| &stream.labels));
     let mut all = vec![Vec::with_capacity(steps.count); left];
-    rows(&inputs, None, steps.count, |row| {
+    each_slot(&inputs, None, steps.count, |row| {
         let mut present: Vec<f64> = row.iter().flatten().copied().collect();
         present.sort_by(f64::total_cmp);
         let end = present.len().saturating_sub(n);

@@ -19,10 +19,10 @@ use choice::ByteChoices;
 use wild::RandomSource;
 
 /// Panics on a failure.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 2] = [("promql", promql), ("query", query)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 2] = [("promql", promql), ("query", query)];
 
 /// A parsed expression formats to text that parses to the same tree. The first byte selects the
 /// enabled features.

@@ -1,4 +1,4 @@
-//! SLOs: a row per SLO, and a row per point of the course of one.
+//! SLOs: a row per SLO, and a row per point of the history of one.
 
 use serde_json::Value;
 
@@ -31,7 +31,7 @@ pub(super) fn add_slos(document: &Value, rows: &mut CsvRows) {
     }
 }
 
-pub(super) fn add_course(document: &Value, rows: &mut CsvRows) {
+pub(super) fn add_history(document: &Value, rows: &mut CsvRows) {
     rows.add_columns(&[("time", false), ("remaining", true), ("bad", true)]);
     rows.add_columns(&[("total", false), ("has_gap", false)]);
     for point in list(&document["points"]) {
@@ -51,7 +51,7 @@ mod tests {
     use super::super::{CsvTable, csv_text};
 
     #[test]
-    fn slos_and_a_course_are_tables() {
+    fn slos_and_a_history_are_tables() {
         let bracket =
             |lower: f64, upper: f64| json!({"lower": lower, "estimate": lower, "upper": upper});
         let slos = json!({"slos": [
@@ -81,7 +81,7 @@ mod tests {
             "time_ns": 1_794_225_600_000_000_000_i64, "remaining": null,
             "bad": bracket(0.0, 0.0), "total": 0.0, "has_gap": true
         });
-        let text = csv_text(CsvTable::SloCourse, &json!({"points": [point]}));
+        let text = csv_text(CsvTable::SloHistory, &json!({"points": [point]}));
         assert_eq!(
             text,
             "time,remaining,remaining_lower,remaining_upper,bad,bad_lower,bad_upper,total,has_gap\n\

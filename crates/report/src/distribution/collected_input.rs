@@ -6,7 +6,7 @@ use std::io::{self, BufReader, IsTerminal as _, Read, Write as _};
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use crate::error::{AnswerError, Result, unsuitable};
+use crate::error::{DrawError, Result, unsuitable};
 use decode::{
     DecodedSample, DecodedValue, InputError, InputFormat, SampleSink, SampleTemporality, Unit,
 };
@@ -151,7 +151,7 @@ struct GroupingSink<'a> {
     is_exposition: bool,
     group_index: HashMap<GroupKey, usize>,
     /// Fatal error: a count overflowed.
-    error: Option<AnswerError>,
+    error: Option<DrawError>,
     input: CollectedInput,
 }
 

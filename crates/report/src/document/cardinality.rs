@@ -54,7 +54,7 @@ pub fn from_json(document: &Value) -> Result<Cardinality> {
         })
     };
     let pair = |of: DocumentReader<'_>| {
-        let text = |name| Ok::<_, crate::AnswerError>(of.get(name).text()?.to_owned());
+        let text = |name| Ok::<_, crate::DrawError>(of.get(name).text()?.to_owned());
         Ok((text("label")?, text("value")?, of.get("series").count()?))
     };
     Ok(Cardinality {

@@ -7,10 +7,10 @@ use shm::snapshot::{MetricValue, ProcessSeries};
 use shm::{hsperf, mmv};
 
 /// Panics if an invariant is violated.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/` for a shared-memory format.
-pub(crate) const CHECKS: [(&str, Check); 4] =
+pub(crate) const CHECKS: [(&str, FuzzCheck); 4] =
     [("mmv", mmv), ("hsperf", hsperf), ("shm", topdeck), ("process_table", process_table)];
 
 /// Words of a file in topdeck's format: an offset of four bytes and a word of eight each,

@@ -6,10 +6,10 @@ use ::model::{
 };
 
 /// A check; panics on failure.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 4] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 4] = [
     ("batch", batch),
     ("forward request", forward_request),
     ("selector", selector),

@@ -36,8 +36,8 @@ impl ImportTarget {
         Ok(ImportTarget::Dir { dir: dir.to_owned(), store: Box::new(open(dir)?) })
     }
 
-    /// Names the file that the next batches are of, for the server's list of sources.
-    pub(crate) fn set_source(&mut self, file: &Path) {
+    /// Names the sender of the next batches after their file, for the server's list of sources.
+    pub(crate) fn set_sender(&mut self, file: &Path) {
         if let ImportTarget::Server { client, .. } = self {
             let name = file.file_name().unwrap_or(file.as_os_str()).to_string_lossy();
             let name = if name == "-" { "standard input".into() } else { name };

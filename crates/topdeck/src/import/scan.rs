@@ -10,7 +10,7 @@ use decode::{DecodedSample, InputError, InputFormat, SampleSink};
 use crate::import::import_progress::ImportProgress;
 use crate::import::input_source::{self, InputSource};
 use crate::import::mapping::{ImportDefaults, ImportUnmapped};
-use crate::output::{print_message, set_format_text};
+use crate::output::{format_remedy, print_message};
 use render::text::count_text;
 use render::value_formatter;
 
@@ -131,7 +131,7 @@ impl ScanSummary {
             return;
         }
         let advice = match (self.format, keep_going) {
-            (None, _) => format!("nothing imported; {}", set_format_text()),
+            (None, _) => format!("nothing imported; {}", format_remedy()),
             (_, true) => "importing the readable part".to_owned(),
             (_, false) => {
                 "nothing imported; repair the file, or import the readable part with --keep-going"

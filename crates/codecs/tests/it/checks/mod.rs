@@ -9,10 +9,10 @@ mod foreign;
 mod histogram;
 
 /// Panics on a violation.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 6] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 6] = [
     ("circllhist", foreign::circllhist),
     ("hdr", foreign::hdr),
     ("hlog", foreign::hlog),

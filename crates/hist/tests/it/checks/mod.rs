@@ -10,10 +10,10 @@ mod statistics;
 mod topdeck_formats;
 
 /// Panics on a violation.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 4] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 4] = [
     ("frame", topdeck_formats::frame),
     ("block", topdeck_formats::block),
     ("accumulator", accumulator::frames),

@@ -49,7 +49,7 @@ fn smoothing() {
 
 #[test]
 fn season_repeats() {
-    // From an hour before the view: 0 1 2 0 1 2 …
+    // From an hour before the range: 0 1 2 0 1 2 …
     let wave =
         |time: i64| Some(StepValue::Number((time - T0).div_euclid(MINUTE_NS).rem_euclid(3) as f64));
     let season = |more: &str| {
