@@ -93,7 +93,7 @@ pub fn read_lines(
     body: &[u8],
     precision: TimestampPrecision,
     now: i64,
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> MapSummary {
     let mut placed = MapSummary::default();
     let (mut rest, mut number, mut key) = (body, 1u64, Vec::new());
@@ -108,7 +108,7 @@ pub fn read_lines(
             continue;
         }
         match InfluxLine::parse(at, line, precision, now) {
-            Ok(line) => line.write(&mut key, rows, &mut placed),
+            Ok(line) => line.write(&mut key, sink, &mut placed),
             Err(error) => reject(&mut placed, error.to_string()),
         }
     }
@@ -267,7 +267,7 @@ impl<'a> InfluxLine<'a> {
         Ok(InfluxLine { number, series, fields, time })
     }
 
-    fn write(&self, key: &mut Vec<u8>, rows: &mut dyn SeriesSink, placed: &mut MapSummary) {
+    fn write(&self, key: &mut Vec<u8>, sink: &mut dyn SeriesSink, placed: &mut MapSummary) {
         let mut rest = self.fields;
         while !rest.is_empty() {
             let (name, raw) = split_field(rest);
@@ -275,7 +275,7 @@ impl<'a> InfluxLine<'a> {
             rest = rest.get(read..).unwrap_or_default();
             // The line was validated, so every field has a value.
             let Some(value) = InfluxField::parse(raw) else { continue };
-            match self.write_field(name, value, key, rows) {
+            match self.write_field(name, value, key, sink) {
                 Ok(()) => placed.samples = placed.samples.saturating_add(1),
                 Err(error) => {
                     reject(placed, format!("{}: {error}", InputPosition::Line(self.number)))
@@ -289,7 +289,7 @@ impl<'a> InfluxLine<'a> {
         name: &str,
         value: InfluxField<'_>,
         key: &mut Vec<u8>,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> model::Result<()> {
         let (kind, value) = match value {
             InfluxField::Number(number) => (SeriesKind::Gauge, SampleValue::Number(number)),
@@ -303,8 +303,8 @@ impl<'a> InfluxLine<'a> {
         key.extend_from_slice(self.series.as_bytes());
         key.push(b' ');
         key.extend_from_slice(name.as_bytes());
-        rows.series(key, &mut || self.field_series(name, kind))?;
-        rows.sample(&Sample { start: self.time, end: self.time, value })
+        sink.series(key, &mut || self.field_series(name, kind))?;
+        sink.sample(&Sample { start: self.time, end: self.time, value })
     }
 
     fn field_series(&self, field: &str, kind: SeriesKind) -> model::Result<Series> {
@@ -375,8 +375,8 @@ mod tests {
     use crate::series_sink::VecSeriesSink;
 
     fn decode_all(text: &[u8], precision: TimestampPrecision) -> (Vec<String>, MapSummary) {
-        let mut rows = VecSeriesSink::default();
-        let placed = read_lines(text, precision, 7, &mut rows);
+        let mut sink = VecSeriesSink::default();
+        let placed = read_lines(text, precision, 7, &mut sink);
         let shown = |(series, sample): &(Series, Sample)| {
             let value = match &sample.value {
                 SampleValue::Number(number) => number.to_string(),
@@ -385,7 +385,7 @@ mod tests {
             };
             format!("{series} {value} @{}", sample.end)
         };
-        (rows.rows.iter().map(shown).collect(), placed)
+        (sink.rows.iter().map(shown).collect(), placed)
     }
 
     #[track_caller]
@@ -467,9 +467,9 @@ mod tests {
     fn times_in_seconds_without_precision_are_not_stored_in_1970() {
         let now = 1_794_906_565_000_000_000;
         let read = |time: &str, precision: TimestampPrecision| {
-            let mut rows = VecSeriesSink::default();
+            let mut sink = VecSeriesSink::default();
             let body = format!("cpu value=1 {time}");
-            read_lines(body.as_bytes(), precision, now, &mut rows)
+            read_lines(body.as_bytes(), precision, now, &mut sink)
         };
         let nanoseconds = TimestampPrecision::Nanoseconds;
         for time in ["1794906565", "1794906565000", "1794906565000000"] {

@@ -115,7 +115,7 @@ impl MappingDefaults<'_> {
 /// Sink that maps samples to rows and counts them.
 pub struct RowMapper<'a, R: ?Sized> {
     defaults: MappingDefaults<'a>,
-    rows: &'a mut R,
+    sink: &'a mut R,
     /// Recorded values of the plain numbers format.
     numbers: Option<hist::Histogram>,
     mapped: u64,
@@ -142,11 +142,11 @@ pub struct MapSummary {
 pub(crate) const MAX_REPORTED_ERRORS: usize = 10;
 
 impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
-    /// Creates a mapper that writes to `rows`.
-    pub fn new(rules: MappingDefaults<'a>, rows: &'a mut R) -> RowMapper<'a, R> {
+    /// Creates a mapper that writes to `sink`.
+    pub fn new(rules: MappingDefaults<'a>, sink: &'a mut R) -> RowMapper<'a, R> {
         RowMapper {
             defaults: rules,
-            rows,
+            sink,
             numbers: None,
             mapped: 0,
             skipped: 0,
@@ -169,9 +169,9 @@ impl<'a, R: SeriesSink + ?Sized> RowMapper<'a, R> {
         self.key.clear();
         self.key.extend_from_slice(&series.canonical_key());
         let mut build_series = || Ok(series.clone());
-        self.rows
+        self.sink
             .series(&self.key, &mut build_series)
-            .and_then(|()| self.rows.sample(&sample))
+            .and_then(|()| self.sink.sample(&sample))
             .map_err(|error| (series.to_string(), error.into()))
     }
 
@@ -213,7 +213,7 @@ impl<R: SeriesSink + ?Sized> SampleSink for RowMapper<'_, R> {
     }
 
     fn description(&mut self, metric: &str, text: &str) {
-        self.rows.description(metric, text);
+        self.sink.description(metric, text);
     }
 }
 
@@ -228,12 +228,12 @@ mod tests {
         let mut decoded = DecodedSample::new(DecodedValue::Number(1.0));
         (decoded.metric, decoded.temporality) = ("a".to_owned(), SampleTemporality::Cumulative);
         (decoded.start, decoded.end) = said;
-        let mut rows = VecSeriesSink::default();
+        let mut sink = VecSeriesSink::default();
         let mut placing =
-            RowMapper::new(MappingDefaults { time, ..MappingDefaults::default() }, &mut rows);
+            RowMapper::new(MappingDefaults { time, ..MappingDefaults::default() }, &mut sink);
         placing.sample(decoded);
         let placed = placing.finish();
-        let found = rows.rows.first().map(|(_, sample)| (sample.start, sample.end));
+        let found = sink.rows.first().map(|(_, sample)| (sample.start, sample.end));
         assert_eq!((found, placed.rejected), (expected, u64::from(expected.is_none())));
     }
 

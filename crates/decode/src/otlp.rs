@@ -78,9 +78,9 @@ impl OtlpSummary {
 pub fn read_protobuf(
     body: &[u8],
     now: i64,
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> Result<OtlpSummary, InputError> {
-    let mut points = PointReader::new(body.len(), now, rows);
+    let mut points = PointReader::new(body.len(), now, sink);
     let mut summary = OtlpSummary::default();
     let mut request = MessageReader::new(body);
     while let Some((number, field)) = request.field()? {
@@ -95,9 +95,9 @@ pub fn read_protobuf(
 pub fn read_json(
     body: &[u8],
     now: i64,
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> Result<OtlpSummary, InputError> {
-    read_protobuf(&json::to_protobuf(body)?, now, rows)
+    read_protobuf(&json::to_protobuf(body)?, now, sink)
 }
 
 fn read_resource(

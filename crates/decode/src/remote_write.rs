@@ -59,11 +59,11 @@ pub struct WriteSummary {
 pub fn read_request(
     version: RemoteWriteVersion,
     body: &[u8],
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
     match version {
-        RemoteWriteVersion::V1 => v1::read_request(body, rows),
-        RemoteWriteVersion::V2 => v2::read_request(body, rows),
+        RemoteWriteVersion::V1 => v1::read_request(body, sink),
+        RemoteWriteVersion::V2 => v2::read_request(body, sink),
     }
 }
 

@@ -22,21 +22,21 @@ pub fn ignore_limit_error(result: Result<()>) -> Result<()> {
 }
 
 /// Writes the staleness marker of a series whose source stopped.
-pub fn mark_series_stale(series: Series, at: i64, rows: &mut dyn SeriesSink) -> Result<()> {
-    mark(series, at..at, rows)
+pub fn mark_series_stale(series: Series, at: i64, sink: &mut dyn SeriesSink) -> Result<()> {
+    mark(series, at..at, sink)
 }
 
 /// Writes the staleness marker of a series that somebody ended. It begins a nanosecond before it
 /// ends, by which rules tell it from one of a source that stopped.
-pub fn mark_series_retired(series: Series, at: i64, rows: &mut dyn SeriesSink) -> Result<()> {
-    mark(series, at.saturating_sub(1)..at, rows)
+pub fn mark_series_retired(series: Series, at: i64, sink: &mut dyn SeriesSink) -> Result<()> {
+    mark(series, at.saturating_sub(1)..at, sink)
 }
 
-fn mark(series: Series, interval: Range<i64>, rows: &mut dyn SeriesSink) -> Result<()> {
+fn mark(series: Series, interval: Range<i64>, sink: &mut dyn SeriesSink) -> Result<()> {
     let Some(series) = marker_series(&series)? else { return Ok(()) };
-    rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+    sink.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
     let value = SampleValue::Number(f64::from_bits(STALE_MARKER));
-    ignore_limit_error(rows.sample(&Sample { start: interval.start, end: interval.end, value }))
+    ignore_limit_error(sink.sample(&Sample { start: interval.start, end: interval.end, value }))
 }
 
 /// The series that has the staleness markers of a series: itself, or a number with the same name

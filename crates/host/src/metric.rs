@@ -68,7 +68,7 @@ pub(crate) trait MetricSink {
 
 /// Writes the rows of one host scrape.
 pub(crate) struct RowReporter<'a> {
-    rows: &'a mut dyn SeriesSink,
+    sink: &'a mut dyn SeriesSink,
     host: &'a str,
     /// Start of distributions.
     start: i64,
@@ -84,14 +84,14 @@ pub(crate) struct RowReporter<'a> {
 impl<'a> RowReporter<'a> {
     /// Reporter without rows.
     pub(crate) fn new(
-        rows: &'a mut dyn SeriesSink,
+        sink: &'a mut dyn SeriesSink,
         host: &'a str,
         start: i64,
         end: i64,
     ) -> RowReporter<'a> {
         let start = start.min(end);
         RowReporter {
-            rows,
+            sink,
             host,
             start,
             end,
@@ -152,9 +152,9 @@ impl<'a> RowReporter<'a> {
             self.key.extend_from_slice(word.as_bytes());
         }
         let host = self.host;
-        let known = self.rows.series(&self.key, &mut || series(metric, host, labels));
+        let known = self.sink.series(&self.key, &mut || series(metric, host, labels));
         let end = self.end;
-        let written = known.and_then(|()| self.rows.sample(&Sample { start, end, value }));
+        let written = known.and_then(|()| self.sink.sample(&Sample { start, end, value }));
         if let Err(error) = written {
             self.first_rejection.get_or_insert(error);
         }
@@ -215,15 +215,15 @@ mod tests {
 
     #[test]
     fn rows_have_their_host_kind_unit_and_time() {
-        let mut rows = VecSeriesSink::default();
-        let mut report = RowReporter::new(&mut rows, "h", 10, 20);
+        let mut sink = VecSeriesSink::default();
+        let mut report = RowReporter::new(&mut sink, "h", 10, 20);
         report.record(&counter("c_total", "s", ""), &[("cpu", "0")], 1.5);
         report.record(&gauge("g", "B", ""), &[], 2.0);
         let mut histogram = Histogram::default();
         histogram.record(5.0);
         report.distribution(&distribution("d", ""), &[], histogram);
         assert_eq!((report.gauges, report.first_rejection), (1, None));
-        let lines: Vec<String> = rows
+        let lines: Vec<String> = sink
             .rows
             .iter()
             .map(|(series, sample)| {
@@ -246,9 +246,9 @@ mod tests {
 
     #[test]
     fn a_clock_that_was_set_back_makes_no_row_backwards() {
-        let mut rows = VecSeriesSink::default();
-        let mut report = RowReporter::new(&mut rows, "h", 30, 20);
+        let mut sink = VecSeriesSink::default();
+        let mut report = RowReporter::new(&mut sink, "h", 30, 20);
         report.distribution(&distribution("d", ""), &[], Histogram::default());
-        assert_eq!((rows.rows[0].1.start, rows.rows[0].1.end), (20, 20));
+        assert_eq!((sink.rows[0].1.start, sink.rows[0].1.end), (20, 20));
     }
 }

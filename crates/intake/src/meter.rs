@@ -234,7 +234,7 @@ impl Meter {
     }
 
     /// Writes all metrics as rows: read at `end`, counted since `start`, the start of the process.
-    pub fn write_rows(&self, start: i64, end: i64, rows: &mut dyn SeriesSink) -> model::Result<()> {
+    pub fn write_rows(&self, start: i64, end: i64, sink: &mut dyn SeriesSink) -> model::Result<()> {
         for MetricSnapshot { name, labels, value, .. } in self.snapshot() {
             let (kind, unit, value) = match value {
                 SnapshotValue::Counter(n) => {
@@ -253,8 +253,8 @@ impl Meter {
             }
             let series = series.validate()?;
             let start = if kind == SeriesKind::Gauge { end } else { start };
-            rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
-            rows.sample(&Sample { start, end, value })?;
+            sink.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+            sink.sample(&Sample { start, end, value })?;
         }
         Ok(())
     }

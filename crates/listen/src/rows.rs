@@ -17,28 +17,28 @@ pub(crate) fn write_row(
     (start, end): (i64, i64),
     key: &[u8],
     aggregate: &mut SeriesAggregate,
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> model::Result<()> {
-    rows.series(key, &mut || parse_series(format, key))?;
+    sink.series(key, &mut || parse_series(format, key))?;
     let number = |number: f64| SampleValue::Number(number);
     match &mut aggregate.value {
         AggregateValue::Histogram(histogram) => {
             // The value is moved into the sample and back, because the write may be retried.
             let value = SampleValue::Histogram(std::mem::take(histogram));
             let sample = Sample { start, end, value };
-            let written = rows.sample(&sample);
+            let written = sink.sample(&sample);
             if let SampleValue::Histogram(lent) = sample.value {
                 *histogram = lent;
             }
             written
         }
-        AggregateValue::Count(sum) => rows.sample(&Sample { start, end, value: number(*sum) }),
+        AggregateValue::Count(sum) => sink.sample(&Sample { start, end, value: number(*sum) }),
         AggregateValue::Set(members) => {
-            rows.sample(&Sample { start, end, value: number(members.len() as f64) })
+            sink.sample(&Sample { start, end, value: number(members.len() as f64) })
         }
         AggregateValue::Points(points) => points
             .iter()
-            .try_for_each(|&(at, x)| rows.sample(&Sample { start: at, end: at, value: number(x) })),
+            .try_for_each(|&(at, x)| sink.sample(&Sample { start: at, end: at, value: number(x) })),
         AggregateValue::Gauge { .. } => {
             unreachable!("BUG: a gauge is resolved before it is written")
         }
@@ -56,11 +56,11 @@ pub(crate) fn write_gaps(
     interval: &FlushInterval,
     lost: &DropCounts,
     producer: u64,
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) {
     let FlushInterval { start, end, .. } = *interval;
     for (reason, n) in lost.iter() {
         let reason = reason.description().to_owned();
-        rows.gap(Gap { start, end, producer: Some(producer), lost: Some(n), reason });
+        sink.gap(Gap { start, end, producer: Some(producer), lost: Some(n), reason });
     }
 }

@@ -142,14 +142,14 @@ impl CheckJob {
         found: &ProbeReport,
         took: Duration,
         end: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> model::Result<()> {
         let ns = |time: Duration| i64::try_from(time.as_nanos()).unwrap_or(i64::MAX);
         let start = end.saturating_sub(ns(took));
         let outcome = if found.failed.is_none() { "success" } else { "failed" };
         let mut row = |series: &Series, start: i64, value: SampleValue| {
-            rows.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
-            staleness::ignore_limit_error(rows.sample(&Sample { start, end, value }))
+            sink.series(&series.canonical_key(), &mut || Ok(series.clone()))?;
+            staleness::ignore_limit_error(sink.sample(&Sample { start, end, value }))
         };
         let total = [("total", took)];
         for (phase, time) in found.phases.iter().chain(&total) {

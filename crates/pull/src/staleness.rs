@@ -21,18 +21,18 @@ impl ScrapedSeries {
         &self,
         now: &ScrapedSeries,
         at: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<()> {
-        for form in self.0.difference(&now.0) {
-            mark_series_stale(Series::from_canonical_key(form)?, at, rows)?;
+        for key in self.0.difference(&now.0) {
+            mark_series_stale(Series::from_canonical_key(key)?, at, sink)?;
         }
         Ok(())
     }
 }
 
-/// Row sink that records which series were scraped.
+/// Sink that records which series were scraped.
 pub(crate) struct SeriesTracker<'a> {
-    pub(crate) rows: &'a mut dyn SeriesSink,
+    pub(crate) sink: &'a mut dyn SeriesSink,
     pub(crate) scraped: ScrapedSeries,
     at: i64,
     /// Canonical key of the series; empty without a series.
@@ -40,21 +40,21 @@ pub(crate) struct SeriesTracker<'a> {
 }
 
 impl<'a> SeriesTracker<'a> {
-    pub(crate) fn new(rows: &'a mut dyn SeriesSink, at: i64) -> SeriesTracker<'a> {
-        SeriesTracker { rows, scraped: ScrapedSeries::default(), at, canonical_key: Vec::new() }
+    pub(crate) fn new(sink: &'a mut dyn SeriesSink, at: i64) -> SeriesTracker<'a> {
+        SeriesTracker { sink, scraped: ScrapedSeries::default(), at, canonical_key: Vec::new() }
     }
 }
 
 impl SeriesSink for SeriesTracker<'_> {
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()> {
         self.canonical_key.clear();
-        self.rows.series(key, series)?;
+        self.sink.series(key, series)?;
         self.canonical_key.extend_from_slice(key);
         Ok(())
     }
 
     fn sample(&mut self, sample: &Sample) -> Result<()> {
-        self.rows.sample(sample)?;
+        self.sink.sample(sample)?;
         // A delta without a timestamp covers the nanosecond that starts now.
         let is_now = sample.end == self.at || sample.start == self.at;
         if is_now && !self.canonical_key.is_empty() && !self.scraped.0.contains(&self.canonical_key)
@@ -65,10 +65,10 @@ impl SeriesSink for SeriesTracker<'_> {
     }
 
     fn gap(&mut self, gap: Gap) {
-        self.rows.gap(gap);
+        self.sink.gap(gap);
     }
 
     fn description(&mut self, metric: &str, text: &str) {
-        self.rows.description(metric, text);
+        self.sink.description(metric, text);
     }
 }

@@ -30,7 +30,7 @@ type PointResult<T> = std::result::Result<T, String>;
 /// Reads points one at a time and reuses its buffers.
 pub(super) struct PointReader<'r> {
     now: i64,
-    rows: &'r mut dyn SeriesSink,
+    sink: &'r mut dyn SeriesSink,
     /// Remaining bytes for labels of new series.
     budget: usize,
     head: PointHeader,
@@ -105,15 +105,15 @@ impl<'r> PointReader<'r> {
     /// Passes on the description of a metric.
     pub(super) fn describe(&mut self, metric: &str, text: &str) {
         if !text.is_empty() {
-            self.rows.description(metric, text);
+            self.sink.description(metric, text);
         }
     }
 
     /// Creates a reader for a request of `bytes` bytes received at `now`.
-    pub(super) fn new(bytes: usize, now: i64, rows: &'r mut dyn SeriesSink) -> PointReader<'r> {
+    pub(super) fn new(bytes: usize, now: i64, sink: &'r mut dyn SeriesSink) -> PointReader<'r> {
         PointReader {
             now,
-            rows,
+            sink,
             budget: bytes
                 .saturating_mul(SERIES_BUDGET_PER_BYTE)
                 .saturating_add(SERIES_BUDGET_BYTES),
@@ -174,9 +174,9 @@ impl<'r> PointReader<'r> {
             *room = remaining;
             Ok(series)
         };
-        self.rows
+        self.sink
             .series(&self.key, &mut make)
-            .and_then(|()| self.rows.sample(&sample))
+            .and_then(|()| self.sink.sample(&sample))
             .map_err(|error| error.to_string())
     }
 

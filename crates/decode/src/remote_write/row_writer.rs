@@ -20,7 +20,7 @@ const NANOSECONDS: i64 = 1_000_000;
 
 /// Emits rows and counts them.
 pub(crate) struct RequestRowWriter<'a> {
-    rows: &'a mut dyn SeriesSink,
+    sink: &'a mut dyn SeriesSink,
     pub(crate) summary: WriteSummary,
 }
 
@@ -34,7 +34,7 @@ pub(crate) struct RequestCursor<'a> {
     pub(crate) created: i64,
 }
 
-/// Current series of `rows`.
+/// Current series of the sink.
 pub(crate) enum SeriesCursor {
     Start,
     Values(SampleKind),
@@ -43,14 +43,14 @@ pub(crate) enum SeriesCursor {
 }
 
 impl<'a> RequestRowWriter<'a> {
-    pub(crate) fn new(rows: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
-        RequestRowWriter { rows, summary: WriteSummary::default() }
+    pub(crate) fn new(sink: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
+        RequestRowWriter { sink, summary: WriteSummary::default() }
     }
 
     /// Passes on the description of a metric.
     pub(super) fn describe(&mut self, metric: &str, text: &str) {
         if !metric.is_empty() && !text.is_empty() {
-            self.rows.description(metric, text);
+            self.sink.description(metric, text);
         }
     }
 
@@ -100,7 +100,7 @@ impl<'a> RequestRowWriter<'a> {
         series.key[0] = what as u8;
         let mut cause = None;
         let source = series.series;
-        let result = self.rows.series(series.key, &mut || {
+        let result = self.sink.series(series.key, &mut || {
             request_series::to_series(what, source).map_err(|reason| {
                 cause = Some(reason);
                 model::Error::Truncated { offset: 0, field: "series" }
@@ -233,7 +233,7 @@ impl<'a> RequestRowWriter<'a> {
             Some(start) if start != 0 && start < end => start,
             _ => end,
         };
-        let result = self.rows.sample(&Sample { start, end, value });
+        let result = self.sink.sample(&Sample { start, end, value });
         if let Err(error) = &result {
             self.reject(|| error.to_string());
         }

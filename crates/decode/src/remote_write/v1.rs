@@ -23,9 +23,9 @@ use crate::series_sink::SeriesSink;
 
 pub(super) fn read_request(
     body: &[u8],
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
-    let mut writing = RequestRowWriter::new(rows);
+    let mut writing = RequestRowWriter::new(sink);
     let mut request = MessageReader::new(body);
     let mut key = Vec::new();
     while let Some((number, field)) = request.field()? {

@@ -30,10 +30,10 @@ const EXPANDED_BYTES_MAX: usize = 64 << 20;
 
 pub(super) fn read_request(
     body: &[u8],
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> Result<WriteSummary, InputError> {
     let symbols = read_symbols(body)?;
-    let mut writing = RequestRowWriter::new(rows);
+    let mut writing = RequestRowWriter::new(sink);
     let mut request = MessageReader::new(body);
     let mut series = V2Series {
         symbols: &symbols,

@@ -28,8 +28,8 @@ pub struct BlockRowWriter<'a> {
 
 impl<'a> BlockRowWriter<'a> {
     /// Writer to a sink; the labels are added to each series.
-    pub fn new(rows: &'a mut dyn SeriesSink, labels: &'a [(String, String)]) -> BlockRowWriter<'a> {
-        BlockRowWriter { writer: RequestRowWriter::new(rows), labels, key: Vec::new() }
+    pub fn new(sink: &'a mut dyn SeriesSink, labels: &'a [(String, String)]) -> BlockRowWriter<'a> {
+        BlockRowWriter { writer: RequestRowWriter::new(sink), labels, key: Vec::new() }
     }
 
     /// Writes the samples of a chunk, except deleted ones. After an error, the samples before it
