@@ -41,8 +41,8 @@ beforeAll(async () => {
       JSON.stringify({ text, time: new Date(end - minutesAgo * 60e3).toISOString(), tags }),
     );
   await note("deployed 1.5", 90, {});
-  await note('label `lb` disappeared from 14 streams, 1 new, such as latency{lb="a"}', 40, {
-    event: "streams",
+  await note('label `lb` disappeared from 14 series, 1 new, such as latency{lb="a"}', 40, {
+    event: "series",
     source: "shop",
   });
   visitor = await Visitor.start(server);
@@ -122,10 +122,10 @@ test("the history has the alert, and its detail the heatmap with the threshold",
   await page.getByTestId("alert-detail").waitFor({ timeout: 20_000 });
 });
 
-test("a change of streams is shown until it is accepted", async () => {
+test("a change of series is shown until it is accepted", async () => {
   const changes = page.getByTestId("changes");
   await changes.waitFor({ timeout: 20_000 });
-  expect(await changes.innerText()).toMatch(/source shop: label `lb` disappeared from 14 streams/);
+  expect(await changes.innerText()).toMatch(/source shop: label `lb` disappeared from 14 series/);
   await changes.getByRole("button", { name: /^Accept/ }).click();
   await expect.poll(() => changes.count(), { timeout: 20_000 }).toBe(0);
   const { changes: left } = await server.ask<{ changes: unknown[] }>("/v1/changes", {

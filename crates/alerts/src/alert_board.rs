@@ -87,7 +87,7 @@ pub(crate) struct BoardState {
     /// Number of times that the rules were replaced.
     pub(crate) rules_version: u64,
     /// Warnings of rules that select nothing.
-    pub(crate) unmatched: Arc<Vec<RuleProblem>>,
+    pub(crate) unmatched_warnings: Arc<Vec<RuleProblem>>,
     /// Values for groups that do not set them.
     pub(crate) defaults: GroupDefaults,
     /// Whether the node has no store, so that nothing is evaluated.
@@ -213,7 +213,7 @@ pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
     hasher.finish()
 }
 
-/// Board: one writer, many readers. Clones share it.
+/// Published state: one writer, many readers. Clones share it.
 #[derive(Clone)]
 pub(crate) struct AlertBoard {
     state: Arc<Mutex<BoardState>>,
@@ -290,8 +290,8 @@ impl AlertBoard {
         change(&mut self.lock());
     }
 
-    /// Counts a change of alerts.
-    pub(crate) fn count_change(&self) {
+    /// Alerts changed: who waits for that looks again.
+    pub(crate) fn advance_revision(&self) {
         self.revision.send_modify(|revision| *revision += 1);
     }
 

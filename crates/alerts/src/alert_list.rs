@@ -108,7 +108,7 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
         ("light", Text(color.to_owned())),
         ("light_count", integer(count as u64)),
         ("alerts", List(active.map(|alert| Object(alert.fields)).collect())),
-        ("warnings", unmatched_json(&state)),
+        ("warnings", unmatched_warnings_json(&state)),
     ]))
 }
 
@@ -130,8 +130,8 @@ fn is_selected_received(filter: &AlertFilter, alert: &ReceivedAlert) -> bool {
 }
 
 /// Warnings of rules that select nothing.
-pub(crate) fn unmatched_json(state: &BoardState) -> Json {
-    List(state.unmatched.iter().map(|problem| Text(problem.to_string())).collect())
+pub(crate) fn unmatched_warnings_json(state: &BoardState) -> Json {
+    List(state.unmatched_warnings.iter().map(|problem| Text(problem.to_string())).collect())
 }
 
 /// An alert with what selects it.
@@ -293,7 +293,7 @@ fn reason(active: ActiveAlert<'_>) -> String {
     let settings = rule.rule().alert_settings().cloned().unwrap_or_default();
     let since = precise_time_text(alert.active_at_ns);
     if alert.is_held {
-        let parent = rule.rule().own().and_then(|own| own.parent()).unwrap_or_default();
+        let parent = rule.rule().condition().and_then(|own| own.parent()).unwrap_or_default();
         return format!("rule {parent:?} fires at severity 1, so the alert holds its state");
     }
     match (alert.unknown_since_ns, rule.health(), alert.state) {

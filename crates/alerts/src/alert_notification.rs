@@ -129,7 +129,7 @@ fn notes(
 
 /// The criterion that holds, or the expression of a rule of Prometheus.
 pub(crate) fn condition_text(rule: &Rule, alert: &Alert) -> String {
-    match (rule.own(), &alert.hit) {
+    match (rule.condition(), &alert.hit) {
         (Some(own), Some(hit)) => own.criterion_text(hit.criterion),
         _ => rule.expression.clone(),
     }

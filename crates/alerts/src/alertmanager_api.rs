@@ -157,10 +157,10 @@ pub(crate) fn post_alerts(
     // Also after an error: some may be stored.
     control.wake();
     match stored {
-        Ok(true) => board.count_change(),
+        Ok(true) => board.advance_revision(),
         Ok(false) => {}
         Err(error @ (ReceivedAlertsError::Count | ReceivedAlertsError::Size)) => {
-            board.count_change();
+            board.advance_revision();
             return Err(RouteError::Limit(error.to_string()));
         }
         Err(error) => return Err(RouteError::Unavailable(error.to_string())),

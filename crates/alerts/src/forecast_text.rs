@@ -7,7 +7,7 @@ use rules::{Alert, Rule};
 /// What the forecast of an alert tells; `None` for other criteria.
 pub(crate) fn forecast_text(rule: &Rule, alert: &Alert) -> Option<String> {
     let hit = alert.hit.as_ref()?;
-    let event = rule.own()?.forecast_event(hit.criterion)?;
+    let event = rule.condition()?.forecast_event(hit.criterion)?;
     Some(outcomes_text(event, hit.value))
 }
 

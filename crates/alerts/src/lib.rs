@@ -16,7 +16,7 @@
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
 //! of their streams arrived. Others note which series got rows, compute budgets of SLOs, look for
-//! streams that vanished and what replaced them ([`stream_watcher`]), and for rules that select
+//! series that vanished and what replaced them ([`series_watcher`]), and for rules that select
 //! nothing ([`unmatched_rules`]). Rules and states of alerts are those of the crate `rules`, which
 //! has no clock, disk or thread. Times are nanoseconds since the Unix epoch.
 #![forbid(unsafe_code)]
@@ -54,6 +54,7 @@ mod rule_loader;
 mod rule_paths;
 mod rule_worker;
 mod sample_writer;
+mod series_watcher;
 mod settings;
 mod silence_api;
 mod silence_store;
@@ -64,9 +65,8 @@ mod slo_settings;
 mod standby;
 mod state_file;
 mod store_evaluator;
-mod stream_watcher;
 mod submitted_alerts;
-mod submitted_received;
+mod submitted_received_alerts;
 mod time_parameter;
 mod unmatched_rules;
 mod worker_control;

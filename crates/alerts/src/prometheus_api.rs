@@ -88,14 +88,14 @@ impl<'a> RuleFilter<'a> {
     }
 
     fn accepts_rule(&self, rule: &EvaluatedRule) -> bool {
-        let own = rule.rule();
-        let is_alerting = own.alert_settings().is_some();
-        let label = |name: &str| own.labels.get(name).map_or("", String::as_str);
+        let definition = rule.rule();
+        let is_alerting = definition.alert_settings().is_some();
+        let label = |name: &str| definition.labels.get(name).map_or("", String::as_str);
         let matches = |matchers: &Vec<Matcher>| {
             matchers.iter().all(|matcher| matcher.matches(label(&matcher.name)))
         };
         self.is_alerting.is_none_or(|wanted| wanted == is_alerting)
-            && (self.names.is_empty() || self.names.contains(&own.name.as_str()))
+            && (self.names.is_empty() || self.names.contains(&definition.name.as_str()))
             && (self.selectors.is_empty() || self.selectors.iter().any(matches))
     }
 }
@@ -122,7 +122,7 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
         found.skip_while(|report| token.is_some_and(|token| token != group_token(report)));
     let mut groups = Vec::new();
     let mut next = None;
-    let warnings = RuleWarnings::new(&state.unmatched);
+    let warnings = RuleWarnings::new(&state.unmatched_warnings);
     for report in &mut reports {
         let rules: Vec<Json> = (report.group.rules().iter().enumerate())
             .filter(|(_, rule)| filter.accepts_rule(rule))
@@ -203,20 +203,20 @@ fn rule_fields(
     rule: &EvaluatedRule,
     has_alerts: bool,
 ) -> Vec<(&'static str, Json)> {
-    let own = rule.rule();
+    let definition = rule.rule();
     let mut fields = Vec::new();
-    if let Some(settings) = own.alert_settings() {
+    if let Some(settings) = definition.alert_settings() {
         fields.extend([
             ("state", text(rule.state().text())),
-            ("name", text(&*own.name)),
-            ("query", text(&*own.expression)),
+            ("name", text(&*definition.name)),
+            ("query", text(&*definition.expression)),
             ("duration", seconds(settings.for_ns)),
             ("keepFiringFor", seconds(settings.keep_firing_for_ns)),
-            ("labels", map_json(&own.labels)),
+            ("labels", map_json(&definition.labels)),
             ("annotations", map_json(&settings.annotations)),
         ]);
         // Clients of Prometheus ignore a field that they do not know.
-        if let Some(condition) = own.own() {
+        if let Some(condition) = definition.condition() {
             fields.push(("streams", integer(rule.stream_count() as u64)));
             fields.push(("language", text(condition.language())));
         }
@@ -234,9 +234,10 @@ fn rule_fields(
             fields.push(("alerts", List(alerts)));
         }
     } else {
-        fields.extend([("name", text(&*own.name)), ("query", text(&*own.expression))]);
-        if !own.labels.is_empty() {
-            fields.push(("labels", map_json(&own.labels)));
+        fields
+            .extend([("name", text(&*definition.name)), ("query", text(&*definition.expression))]);
+        if !definition.labels.is_empty() {
+            fields.push(("labels", map_json(&definition.labels)));
         }
     }
     let (health, error) = match rule.health() {
@@ -247,7 +248,7 @@ fn rule_fields(
     fields.push(("health", text(health)));
     fields.extend(error.map(|cause| ("lastError", text(&**cause))));
     let duration = report.rule_durations.get(index).copied().unwrap_or_default();
-    let kind = if own.alert_settings().is_some() { "alerting" } else { "recording" };
+    let kind = if definition.alert_settings().is_some() { "alerting" } else { "recording" };
     fields.extend([
         ("evaluationTime", Number(duration.as_secs_f64())),
         ("lastEvaluation", last_evaluation(report)),

@@ -240,7 +240,7 @@ impl ReceivedAlerts {
 
     /// Ends alerts and acknowledgements whose time is over, and forgets alerts that resolved long
     /// ago. Returns whether a state changed. It is durable when this returns.
-    pub(crate) fn settle(&self, now_ns: i64) -> Result<bool, ReceivedAlertsError> {
+    pub(crate) fn apply_due_changes(&self, now_ns: i64) -> Result<bool, ReceivedAlertsError> {
         if self.next_deadline_ns().is_none_or(|deadline_ns| deadline_ns > now_ns) {
             // After a failed write.
             return self.write_changes().map(|()| false);
@@ -250,10 +250,10 @@ impl ReceivedAlerts {
             state.alerts.retain(|_, alert| alert.is_firing || alert.forgotten_ns() > now_ns);
             state.measure();
         }
-        self.change(|alert| alert.settle(now_ns))
+        self.change(|alert| alert.apply_due_changes(now_ns))
     }
 
-    /// Time at which [`ReceivedAlerts::settle`] has something to do.
+    /// Time at which [`ReceivedAlerts::apply_due_changes`] has something to do.
     pub(crate) fn next_deadline_ns(&self) -> Option<i64> {
         let state = lock(&self.state);
         let deadline = |alert: &Arc<ReceivedAlert>| {
@@ -365,7 +365,7 @@ impl ReceivedAlert {
         self.ends_ns.max(self.updated_ns).saturating_add(RESOLVED_RETENTION_NS)
     }
 
-    fn settle(&mut self, now_ns: i64) -> bool {
+    fn apply_due_changes(&mut self, now_ns: i64) -> bool {
         let before = self.transition;
         if self.is_firing && self.ends_ns <= now_ns {
             self.is_firing = false;
@@ -383,7 +383,7 @@ impl ReceivedAlert {
 /// Merges a newer alert into the known one of the same labels; returns whether its state or its
 /// annotations changed.
 fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
-    let has_ended = known.settle(now_ns);
+    let has_ended = known.apply_due_changes(now_ns);
     let is_overlapping = new.ends_ns > known.starts_ns && new.ends_ns < known.ends_ns
         || new.starts_ns > known.starts_ns && new.starts_ns < known.ends_ns;
     let is_resolved = new.ends_ns <= now_ns;
@@ -409,7 +409,7 @@ fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
         known.transition += 1;
         return true;
     }
-    known.settle(now_ns) || is_text_changed
+    known.apply_due_changes(now_ns) || is_text_changed
 }
 
 fn read_alerts(disk: &dyn Disk, path: &Path) -> Result<Vec<ReceivedAlert>, String> {

@@ -28,12 +28,12 @@ use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
 use crate::rule_loader::RuleSet;
 use crate::rule_worker::{RuleWorker, WorkerParts};
+use crate::series_watcher::{SeriesWatcher, WatchControl};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
 use crate::slo_service::{SloService, SloStatus};
 use crate::standby::{StandbyControl, StandbySite};
 use crate::state_file::StateFile;
-use crate::stream_watcher::{StreamWatcher, WatchControl};
 use crate::unmatched_rules::UnmatchedRules;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
@@ -65,7 +65,7 @@ impl AlertsRole {
     fn spawn_threads(
         &mut self,
         mut worker: RuleWorker,
-        mut watcher: StreamWatcher,
+        mut watcher: SeriesWatcher,
         unmatched: UnmatchedRules,
         arrivals: ArrivalIndex,
         context: &RoleContext,
@@ -252,7 +252,7 @@ impl Role for AlertsRole {
         role.slos.set(rules.slos.clone());
         let loaded = ReloadedRules { settings: settings.clone(), rules };
         let worker = RuleWorker::new(parts, loaded, snapshots);
-        let watcher = StreamWatcher::new(intake, store, &role.watch, &context.log);
+        let watcher = SeriesWatcher::new(intake, store, &role.watch, &context.log);
         let log = &context.log;
         let unmatched = UnmatchedRules::new(intake, store, &role.board, &role.control, log);
         match role.spawn_threads(worker, watcher, unmatched, arrivals, context) {
@@ -528,6 +528,6 @@ fn status_json(board: &AlertBoard) -> role::json::Json {
         ("active_silences", integer(state.silences.active(state.now_ns).ids().count() as u64)),
         ("light", Text(state.light().to_string())),
         ("problems", List(problems)),
-        ("unmatched", alert_list::unmatched_json(&state)),
+        ("unmatched", alert_list::unmatched_warnings_json(&state)),
     ])
 }

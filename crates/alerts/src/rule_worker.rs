@@ -5,8 +5,8 @@
 //! Between groups it makes the changes that requests and time demand.
 
 mod acknowledgement;
-mod recording;
-mod settling;
+mod due_changes;
+mod history_writer;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -36,9 +36,9 @@ use crate::silence_store::SilenceStore;
 use crate::state_file::StateFile;
 use crate::store_evaluator::StoreEvaluator;
 use crate::submitted_alerts::SubmittedAlerts;
-use crate::submitted_received::SubmittedReceived;
+use crate::submitted_received_alerts::SubmittedReceivedAlerts;
 use crate::worker_control::{ReloadedRules, WorkerControl};
-use recording::RecordingState;
+use history_writer::HistoryWriter;
 
 /// Longest wait: the wall clock may be set.
 const WAIT_MAX: Duration = Duration::from_secs(5);
@@ -82,10 +82,10 @@ pub(crate) struct RuleWorker {
     received: Arc<ReceivedAlerts>,
     received_saved_at: Option<Instant>,
     received_error: Option<String>,
-    submitted_received: SubmittedReceived,
+    submitted_received_alerts: SubmittedReceivedAlerts,
     /// Version of the alerts from outside that the notifier knows.
     submitted_version: Option<u64>,
-    recording: RecordingState,
+    history_writer: HistoryWriter,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
     active_silences: Vec<String>,
@@ -128,7 +128,7 @@ impl RuleWorker {
         );
         let mut worker = RuleWorker {
             writer: SampleWriter::new(Arc::clone(&intake)),
-            recording: RecordingState::new(history, intake.meter()),
+            history_writer: HistoryWriter::new(history, intake.meter()),
             settings: loaded.settings,
             groups: Vec::new(),
             retired: Vec::new(),
@@ -146,7 +146,7 @@ impl RuleWorker {
             received,
             received_saved_at: None,
             received_error: None,
-            submitted_received: SubmittedReceived::default(),
+            submitted_received_alerts: SubmittedReceivedAlerts::default(),
             submitted_version: None,
             silences,
             active_silences: Vec::new(),
@@ -170,7 +170,7 @@ impl RuleWorker {
             group.restore(snapshot);
             worker.retired.push(group);
         }
-        worker.learn_states();
+        worker.mark_states_recorded();
         worker.publish_all(loaded.rules.problems().cloned().collect());
         worker.reset_arrivals();
         worker
@@ -181,7 +181,7 @@ impl RuleWorker {
         self.submit_all();
         while !self.control.is_stopping() {
             self.retire_groups();
-            self.settle();
+            self.apply_due_changes();
             let wait = self.time_to_next().into_iter().chain(self.time_to_change()).min();
             let reloaded = self.control.wait(wait);
             self.handle_requests();
@@ -201,7 +201,8 @@ impl RuleWorker {
     }
 
     fn schedule(&mut self, group: EvaluatedGroup) {
-        let next_ns = group.slot_before(self.intake.now()).saturating_add(group.interval_ns());
+        let next_ns =
+            group.scheduled_time_before(self.intake.now()).saturating_add(group.interval_ns());
         let metrics = GroupMetrics::new(self.intake.meter(), &group);
         let thresholds = NamedThresholds::of(&group);
         self.groups.push(ScheduledGroup { group, next_ns, metrics, thresholds });
@@ -210,7 +211,8 @@ impl RuleWorker {
     /// Whether rules read series is another question with other rules.
     fn reset_arrivals(&mut self) {
         let mut rules = self.groups.iter().flat_map(|scheduled| scheduled.group.rules());
-        let is_active = rules.any(|rule| rule.rule().own().is_some_and(|own| own.has_selector()));
+        let is_active =
+            rules.any(|rule| rule.rule().condition().is_some_and(|own| own.has_selector()));
         self.arrivals.reset(is_active);
         self.index_at = Instant::now();
     }
@@ -250,7 +252,7 @@ impl RuleWorker {
         let mut places: HashMap<SeriesId, Vec<RulePlace>> = HashMap::new();
         for (group, scheduled) in self.groups.iter().enumerate() {
             for (index, rule) in scheduled.group.rules().iter().enumerate() {
-                let own = rule.rule().own();
+                let own = rule.rule().condition();
                 let Some(selector) = own.and_then(|own| own.selector()) else { continue };
                 view.each_key(selector, &mut |_, series| {
                     places.entry(series.selected.id()).or_default().push((group, index));
@@ -278,8 +280,8 @@ impl RuleWorker {
             // The clock was set back.
             let interval_ns = scheduled.group.interval_ns();
             if scheduled.next_ns.saturating_sub(now_ns) > interval_ns {
-                let slot_ns = scheduled.group.slot_before(now_ns);
-                scheduled.next_ns = slot_ns.saturating_add(interval_ns);
+                let scheduled_ns = scheduled.group.scheduled_time_before(now_ns);
+                scheduled.next_ns = scheduled_ns.saturating_add(interval_ns);
             }
         }
         let next_ns = self.groups.iter().map(|scheduled| scheduled.next_ns).min()?;
@@ -296,7 +298,7 @@ impl RuleWorker {
             let now_ns = self.intake.now();
             if self.groups[at].next_ns <= now_ns {
                 self.handle_requests();
-                let time_ns = self.groups[at].group.slot_before(now_ns);
+                let time_ns = self.groups[at].group.scheduled_time_before(now_ns);
                 // First, so that neither an error nor a panic repeats at once.
                 let interval_ns = self.groups[at].group.interval_ns();
                 self.groups[at].next_ns = time_ns.saturating_add(interval_ns);
@@ -346,7 +348,7 @@ impl RuleWorker {
         let report = Arc::new(GroupReport { group, duration, rule_durations, thresholds });
         self.board.update(|state| state.groups[at] = report);
         if has_changed {
-            self.board.count_change();
+            self.board.advance_revision();
         }
     }
 
@@ -506,10 +508,10 @@ impl RuleWorker {
             state.groups = groups;
             state.problems = problems;
             state.rules_version += 1;
-            state.unmatched = Arc::default();
+            state.unmatched_warnings = Arc::default();
             state.routes = Arc::new(RouteContext::new(&self.settings));
         });
-        self.board.count_change();
+        self.board.advance_revision();
     }
 }
 

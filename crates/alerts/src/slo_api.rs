@@ -1,4 +1,4 @@
-//! `/v1/slos` and `/v1/slo`: budgets of all SLOs, and one with its course.
+//! `/v1/slos` and `/v1/slo`: budgets of all SLOs, and one with its history.
 
 use std::cmp::Ordering;
 
@@ -14,9 +14,9 @@ use crate::slo_json::{report_fields, slo_fields};
 use crate::slo_service::{SloService, SloStatus};
 use crate::time_parameter::parse_time;
 
-/// Default length of a course.
+/// Default length of a history.
 const RANGE_NS: i64 = 30 * DAY;
-/// Longest course: the period before it is read, too.
+/// Longest history: the period before it is read, too.
 const RANGE_MAX_NS: i64 = 400 * DAY;
 
 /// All SLOs.
@@ -37,8 +37,8 @@ pub(crate) static SLO: RouteSpec = RouteSpec {
             thresholds would have attained.",
     parameters: &[
         Parameter::text("name", "name of the SLO").required(),
-        Parameter::text("from", "start of the course; default: 30 days before the end"),
-        Parameter::text("to", "end of the course and time of the budget; default: now"),
+        Parameter::text("from", "start of the history; default: 30 days before the end"),
+        Parameter::text("to", "end of the history and time of the budget; default: now"),
         Parameter::text("threshold", "another largest good value, such as 250ms"),
         Parameter::text("objective", "another objective, such as 99.9%"),
     ],
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn course_has_an_hour_to_400_days() {
+    fn history_has_an_hour_to_400_days() {
         let now = 1_794_225_600_000_000_000;
         let check = |pairs: &[(&str, &str)]| {
             let pairs = pairs.iter().map(|(key, text)| ((*key).to_owned(), (*text).to_owned()));

@@ -93,7 +93,7 @@ fn budget_fields(slo: &Slo, summary: Option<&SloSummary>) -> JsonFields {
     vec![("state", Text(summary.state.text().to_owned())), ("budget", budget)]
 }
 
-/// Course, days, thresholds and windows.
+/// History, days, thresholds and windows.
 pub(crate) fn report_fields(slo: &Slo, report: &SloReport) -> JsonFields {
     let curve = report.curve.points.iter().map(|point| {
         let threshold = ("threshold", number(point.threshold));

@@ -129,7 +129,7 @@ impl SloService {
         }
     }
 
-    /// Budget of an SLO with its course.
+    /// Budget of an SLO with its history.
     pub(crate) fn report(
         &self,
         slo: &Slo,

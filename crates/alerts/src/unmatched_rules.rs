@@ -115,15 +115,15 @@ impl UnmatchedRules {
             }
         }
         let count = warnings.len();
-        let is_changed = *state.unmatched != warnings;
+        let is_changed = *state.unmatched_warnings != warnings;
         self.board.update(|current| {
             // Other rules were loaded in between.
             if current.rules_version == state.rules_version {
-                current.unmatched = Arc::new(warnings);
+                current.unmatched_warnings = Arc::new(warnings);
             }
         });
         if is_changed {
-            self.board.count_change();
+            self.board.advance_revision();
         }
         Ok(count)
     }

@@ -45,11 +45,11 @@ mod role_routes;
 mod route;
 mod rule_replay;
 mod series_changes;
+mod series_set_changes;
 mod server;
 mod snapshots;
 mod status;
 mod stream;
-mod stream_changes;
 #[cfg(test)]
 mod test_server;
 mod texts;

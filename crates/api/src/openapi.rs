@@ -20,7 +20,7 @@ use crate::route::ApiRoute;
 use crate::token::Scope;
 use crate::{
     annotations, audit, batches, damage, dashboards, health, ingest, metrics, prometheus, query,
-    rule_replay, series_changes, snapshots, status, stream, stream_changes, texts,
+    rule_replay, series_changes, series_set_changes, snapshots, status, stream, texts,
 };
 
 /// All routes.
@@ -36,7 +36,7 @@ pub(crate) fn all_routes() -> impl Iterator<Item = &'static ApiRoute> {
         snapshots::ROUTES,
         rule_replay::ROUTES,
         series_changes::ROUTES,
-        stream_changes::ROUTES,
+        series_set_changes::ROUTES,
         dashboards::ROUTES,
         damage::ROUTES,
         health::ROUTES,

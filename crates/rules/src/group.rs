@@ -197,13 +197,13 @@ impl EvaluatedGroup {
 
     /// Latest evaluation time that is not after `now_ns`. Times are multiples of the interval plus
     /// an offset from a hash of file and name, so that groups do not run all at once.
-    pub fn slot_before(&self, now_ns: i64) -> i64 {
+    pub fn scheduled_time_before(&self, now_ns: i64) -> i64 {
         let key = format!("{}\0{}", self.group.file, self.group.name);
         let hash = model::blake3_128(key.as_bytes());
         let bytes = *hash.first_chunk().expect("BUG: the hash has 16 bytes");
         let offset_ns = (u64::from_le_bytes(bytes) % self.interval_ns as u64) as i64;
-        let since_slot_ns = now_ns.saturating_sub(offset_ns).rem_euclid(self.interval_ns);
-        now_ns.saturating_sub(since_slot_ns)
+        let since_scheduled_ns = now_ns.saturating_sub(offset_ns).rem_euclid(self.interval_ns);
+        now_ns.saturating_sub(since_scheduled_ns)
     }
 
     /// Acknowledges an alert of a rule. Returns whether there is a pending or firing one.
@@ -258,7 +258,7 @@ impl EvaluatedGroup {
             let depends = |own: &Arc<OwnCondition>| {
                 own.dependencies().iter().any(|name| names.contains(*name))
             };
-            if selected.contains(&index) || rule.own().is_some_and(depends) {
+            if selected.contains(&index) || rule.condition().is_some_and(depends) {
                 selected.insert(index);
                 names.insert(rule.name.clone());
             }
@@ -338,7 +338,7 @@ impl EvaluatedGroup {
         self.adopt(snapshot.rules);
         let clocks: HashMap<&str, &Arc<StreamClocks>> =
             before.rules.iter().map(|rule| (rule.rule.name.as_str(), &rule.clocks)).collect();
-        for rule in self.rules.iter_mut().filter(|rule| rule.rule.own().is_some()) {
+        for rule in self.rules.iter_mut().filter(|rule| rule.rule.condition().is_some()) {
             if let Some(clocks) = clocks.get(rule.rule.name.as_str()) {
                 rule.clocks = Arc::clone(clocks);
             }
@@ -395,7 +395,7 @@ impl Cycle<'_> {
             RuleKind::Recording => self.record(rule),
             RuleKind::Alerting(settings) => {
                 table.resume_clocks(self.time_ns, self.interval_ns);
-                let updated = match &settings.own {
+                let updated = match &settings.condition {
                     None => self.update_alerts(rule, settings, table),
                     Some(own) => {
                         let streams = OwnStreams { own, clocks, stream_count, states };

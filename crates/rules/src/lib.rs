@@ -1,5 +1,5 @@
 //! Alerting and recording rules: rule files, states of alerts, evaluation of groups, replay; and
-//! changes of streams.
+//! changes of series.
 //!
 //! The crate is pure. It has no clock, disk, thread or socket: times (nanoseconds since the Unix
 //! epoch, as `i64`) and data are arguments, and the samples, notices and states that result are
@@ -14,7 +14,7 @@
 //! 4. [`run_rule_tests`] runs the test files of promtool.
 //! 5. [`slo`] has objectives, their budgets and the rules of their alerts.
 //! 6. [`replay_groups`] tells what groups would have done over stored data.
-//! 7. [`StreamInventory`] and [`match_changes`] tell which streams vanished and what replaced them.
+//! 7. [`SeriesInventory`] and [`match_changes`] tell which series vanished and what replaced them.
 //! 8. [`unmatched_selectors`] tells which rules select nothing, and what may have been meant.
 //! 9. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
@@ -34,8 +34,8 @@ mod replay;
 mod rule_file;
 mod rule_snapshot;
 mod rule_test;
+mod series_set_changes;
 pub mod slo;
-mod stream_changes;
 pub mod template;
 mod unmatched_selector;
 mod yaml;
@@ -67,8 +67,8 @@ pub use rule_snapshot::{
     GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots, encode_snapshots,
 };
 pub use rule_test::{RuleTestFailure, RuleTestFile, parse_rule_test_file, run_rule_tests};
-pub use stream_changes::{
-    ChangeAcceptance, ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes,
+pub use series_set_changes::{
+    ChangeAcceptance, ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, match_changes,
     read_changes,
 };
 pub use unmatched_selector::{UnmatchedSelector, unmatched_selectors};

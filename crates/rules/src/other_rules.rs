@@ -25,7 +25,7 @@ pub(crate) struct OtherRuleStates {
 
 impl RuleNames {
     pub(crate) fn new(rules: &[EvaluatedRule]) -> RuleNames {
-        let own = rules.iter().filter_map(|rule| rule.rule().own());
+        let own = rules.iter().filter_map(|rule| rule.rule().condition());
         let read: Vec<&str> = own.flat_map(|own| own.dependencies()).collect();
         if read.is_empty() {
             return RuleNames(HashMap::new());
@@ -37,7 +37,7 @@ impl RuleNames {
     /// States of the rules that a rule reads.
     pub(crate) fn states_for(&self, rules: &[EvaluatedRule], index: usize) -> OtherRuleStates {
         let mut states = OtherRuleStates::default();
-        let Some(own) = rules[index].rule().own() else { return states };
+        let Some(own) = rules[index].rule().condition() else { return states };
         let find = |name: &str| self.0.get(name).map(|at| &rules[*at]);
         if let Some(parent) = own.parent.as_deref().and_then(find) {
             let holds = |alert: &&Alert| {

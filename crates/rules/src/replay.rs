@@ -179,10 +179,10 @@ impl ReplayedGroup {
             settings.map(|settings| settings.for_ns.saturating_add(settings.keep_firing_for_ns));
         let warm_up_ns = longest.max().unwrap_or(0).saturating_add(group.interval_ns());
         let from_ns = range.start.saturating_sub(warm_up_ns);
-        let slot_ns = group.slot_before(from_ns);
-        let next_ns = match slot_ns < from_ns {
-            true => slot_ns.saturating_add(group.interval_ns()),
-            false => slot_ns,
+        let scheduled_ns = group.scheduled_time_before(from_ns);
+        let next_ns = match scheduled_ns < from_ns {
+            true => scheduled_ns.saturating_add(group.interval_ns()),
+            false => scheduled_ns,
         };
         let traces = group.rules().iter().map(|_| RuleTrace::default()).collect();
         ReplayedGroup { group, next_ns, traces }

@@ -95,7 +95,7 @@ pub struct AlertSettings {
     /// Effect of missing data.
     pub missing_data: MissingData,
     /// Condition of an own rule; `None`: an alert for each element of the result.
-    pub own: Option<Arc<OwnCondition>>,
+    pub condition: Option<Arc<OwnCondition>>,
 }
 
 /// Effect of missing data and query errors on an alert.
@@ -147,8 +147,8 @@ impl fmt::Display for RuleProblem {
 
 impl Rule {
     /// Condition of an own rule.
-    pub fn own(&self) -> Option<&Arc<OwnCondition>> {
-        self.alert_settings()?.own.as_ref()
+    pub fn condition(&self) -> Option<&Arc<OwnCondition>> {
+        self.alert_settings()?.condition.as_ref()
     }
 
     /// Settings of an alerting rule.
@@ -331,7 +331,7 @@ impl RuleFileParser<'_> {
                     keep_firing_for_ns,
                     annotations,
                     missing_data,
-                    own: None,
+                    condition: None,
                 };
                 (name, RuleKind::Alerting(settings))
             }

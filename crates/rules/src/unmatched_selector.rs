@@ -38,7 +38,7 @@ pub fn unmatched_selectors(
     range: &Range<i64>,
 ) -> Result<Vec<UnmatchedSelector>, RuleQueryError> {
     let check = SelectorCheck { expression: &rule.expression, evaluator, range };
-    match rule.own().map(|own| &own.source) {
+    match rule.condition().map(|own| &own.source) {
         Some(RuleSource::Formula(_) | RuleSource::Query(Language::Caql)) => Ok(Vec::new()),
         Some(RuleSource::Selector(selector)) => check.of_selector(selector),
         Some(RuleSource::Query(_)) | None => check.of_expression(),

@@ -1,4 +1,4 @@
-//! `topdeck changes`: streams that vanished, and what replaced them.
+//! `topdeck changes`: series that vanished, and what replaced them.
 
 use std::process::ExitCode;
 
@@ -14,9 +14,9 @@ use crate::output::print_stdout;
 use crate::server_client::{RequestParameters, ServerClient};
 use crate::time::{self, TimeExpr};
 
-/// List streams that vanished from a server and what replaced them, or accept such a change
+/// List series that vanished from a server and what replaced them, or accept such a change
 ///
-/// A stream has vanished when it sent nothing for five of its intervals. New streams of the same
+/// A series has vanished when it sent nothing for five of its intervals. New series of the same
 /// source and name are matched with it by their labels, so that a label that was dropped or renamed
 /// is one line. Charts show the changes, too.
 #[derive(clap::Args)]
@@ -99,7 +99,7 @@ fn list(options: &Options) -> Result<Value> {
 fn list_text(answer: &Value) -> Option<String> {
     let changes = answer["changes"].as_array()?;
     if changes.is_empty() {
-        return Some("no streams changed\n".to_owned());
+        return Some("no series changed\n".to_owned());
     }
     let columns =
         [("time", false), ("id", false), ("source", false), ("change", false), ("accepted", false)];
@@ -135,18 +135,18 @@ mod tests {
     fn a_change_is_listed_with_its_acceptance() {
         let answer = serde_json::json!({"changes": [
             {"id": "5d41", "at_ns": 1_700_000_000_000_000_000_i64, "source": "shop",
-             "text": "2 streams vanished", "acceptance": null},
+             "text": "2 series vanished", "acceptance": null},
             {"id": "40c8", "at_ns": 1_700_000_060_000_000_000_i64, "source": "shop",
              "text": "label `lb` disappeared",
              "acceptance": {"at_ns": 1, "by": "ann", "note": "planned"}},
         ]});
         expect_test::expect![[r#"
               time                  id    source  change                  accepted
-              2023-11-14 22:13:20Z  5d41  shop    2 streams vanished
+              2023-11-14 22:13:20Z  5d41  shop    2 series vanished
               2023-11-14 22:14:20Z  40c8  shop    label `lb` disappeared  ann: planned
         "#]]
         .assert_eq(&without_indent(&list_text(&answer).expect("a valid response")));
         let none = serde_json::json!({"changes": []});
-        assert_eq!(list_text(&none).as_deref(), Some("no streams changed\n"));
+        assert_eq!(list_text(&none).as_deref(), Some("no series changed\n"));
     }
 }

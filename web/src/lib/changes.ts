@@ -1,9 +1,9 @@
-/** Streams that vanished, and what replaced them. */
+/** Series that vanished, and what replaced them. */
 
 import { getJson, sendRequest } from "./api";
 
-/** A change of streams. Times are in milliseconds. */
-export interface StreamChange {
+/** A change of series. Times are in milliseconds. */
+export interface SeriesSetChange {
   id: string;
   at: number;
   source: string;
@@ -20,7 +20,7 @@ interface ChangeJson {
 }
 
 /** Changes of the last week that nobody accepted, the latest first. */
-export async function fetchOpenChanges(signal: AbortSignal): Promise<StreamChange[]> {
+export async function fetchOpenChanges(signal: AbortSignal): Promise<SeriesSetChange[]> {
   const { changes } = await getJson<{ changes: ChangeJson[] }>(
     "/v1/changes",
     { open: "true" },
@@ -29,12 +29,12 @@ export async function fetchOpenChanges(signal: AbortSignal): Promise<StreamChang
   return changes.map(toChange).reverse();
 }
 
-export async function acceptChange(id: string, note: string): Promise<StreamChange> {
+export async function acceptChange(id: string, note: string): Promise<SeriesSetChange> {
   const path = `/v1/changes/${id}/accept`;
   const { response } = await sendRequest<{ change: ChangeJson }>("POST", path, { body: { note } });
   return toChange(response.change);
 }
 
-function toChange({ id, at_ns, source, text, acceptance }: ChangeJson): StreamChange {
+function toChange({ id, at_ns, source, text, acceptance }: ChangeJson): SeriesSetChange {
   return { id, at: at_ns / 1e6, source, text, acceptance };
 }

@@ -1,4 +1,4 @@
-/** SLOs: their budgets, the course over time, and what other thresholds would have attained. */
+/** SLOs: their budgets and history, and what other thresholds would have attained. */
 
 import { getJson } from "./api";
 import type { Bracket } from "./distribution";

@@ -1,5 +1,5 @@
 /**
- * What happened at a time, for every time axis: deploys and other annotations, changes of streams,
+ * What happened at a time, for every time axis: deploys and other annotations, changes of series,
  * and alerts that fire. Charts of the same range share one request.
  */
 
@@ -44,7 +44,7 @@ export async function fetchTimeMarks(
     fetchAlertHistory(range, signal),
   ]);
   const notes = annotations.map(({ text, tags, start, end }): TimeMark => {
-    return { kind: tags["event"] === "streams" ? "change" : "note", text, start, end };
+    return { kind: tags["event"] === "series" ? "change" : "note", text, start, end };
   });
   const alerts = history.rows.flatMap(({ name, periods }) =>
     periods

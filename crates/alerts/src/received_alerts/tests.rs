@@ -61,8 +61,8 @@ fn an_alert_fires_until_its_end_unless_it_is_received_again() {
     assert!(!stored.alerts.put(vec![alert("a", 0, 5)], MINUTE).unwrap());
     assert_eq!(stored.only(), (true, 1, 5));
     assert_eq!(stored.alerts.next_deadline_ns(), Some(5 * MINUTE));
-    assert!(!stored.alerts.settle(4 * MINUTE).unwrap());
-    assert!(stored.alerts.settle(5 * MINUTE).unwrap());
+    assert!(!stored.alerts.apply_due_changes(4 * MINUTE).unwrap());
+    assert!(stored.alerts.apply_due_changes(5 * MINUTE).unwrap());
     assert_eq!(stored.only(), (false, 2, 5));
     // Again: it fires anew, as another alert.
     let began_ns = stored.alerts.alerts()[0].began_ns;
@@ -73,9 +73,9 @@ fn an_alert_fires_until_its_end_unless_it_is_received_again() {
     assert!(stored.alerts.put(vec![alert("a", 6, 7)], 7 * MINUTE).unwrap());
     assert_eq!(stored.only(), (false, 4, 7));
     assert!(!stored.alerts.put(vec![alert("a", 6, 7)], 8 * MINUTE).unwrap(), "repeated");
-    assert!(!stored.alerts.settle(21 * MINUTE).unwrap());
+    assert!(!stored.alerts.apply_due_changes(21 * MINUTE).unwrap());
     assert_eq!(stored.alerts.alerts().len(), 1);
-    assert!(!stored.alerts.settle(22 * MINUTE).unwrap());
+    assert!(!stored.alerts.apply_due_changes(22 * MINUTE).unwrap());
     assert_eq!(stored.alerts.alerts().len(), 0, "it is forgotten after 15 minutes");
     assert!(!stored.alerts.put(vec![alert("b", 0, 1)], 22 * MINUTE).unwrap(), "an unknown end");
     assert_eq!(stored.alerts.alerts().len(), 0);
@@ -112,7 +112,7 @@ fn states_survive_a_kill_and_time_without_the_server_ends_nothing() {
     assert_eq!(stored.reopen(60 * MINUTE), None);
     assert_eq!(stored.only(), (true, 2, 65));
     assert_eq!(stored.alerts.alerts()[0].acknowledgement, Some(acknowledgement));
-    assert!(stored.alerts.settle(65 * MINUTE).unwrap());
+    assert!(stored.alerts.apply_due_changes(65 * MINUTE).unwrap());
     assert_eq!(stored.alerts.alerts()[0].acknowledgement, None);
     stored.reopen(66 * MINUTE);
     assert_eq!(stored.only(), (false, 3, 65));
@@ -132,8 +132,8 @@ fn an_acknowledgement_expires_and_its_removal_has_one_effect() {
     // The same with another expiry is no other state.
     stored.alerts.change(|alert| alert.acknowledge(Some(&until(20)))).unwrap();
     assert_eq!(stored.only(), (true, 2, 100));
-    assert!(!stored.alerts.settle(19 * MINUTE).unwrap());
-    assert!(stored.alerts.settle(20 * MINUTE).unwrap());
+    assert!(!stored.alerts.apply_due_changes(19 * MINUTE).unwrap());
+    assert!(stored.alerts.apply_due_changes(20 * MINUTE).unwrap());
     assert_eq!(stored.only(), (true, 3, 100));
     assert!(!stored.alerts.change(|alert| alert.acknowledge(None)).unwrap());
     assert_eq!(stored.only(), (true, 3, 100));
@@ -146,10 +146,13 @@ fn a_write_that_fails_is_an_error_and_is_made_later() {
     std::fs::create_dir(&blocked).unwrap();
     let error = stored.alerts.put(vec![alert("a", 0, 4)], 0).unwrap_err().to_string();
     assert!(error.starts_with("cannot store alerts: ") && error.ends_with("send them again"));
-    assert!(stored.alerts.settle(0).is_err(), "nothing follows from a state that is not durable");
+    assert!(
+        stored.alerts.apply_due_changes(0).is_err(),
+        "nothing follows from a state that is not durable"
+    );
     assert!(stored.alerts.durable_alerts().is_err(), "nobody hears of it");
     std::fs::remove_dir(&blocked).unwrap();
-    assert!(stored.alerts.settle(0).is_ok());
+    assert!(stored.alerts.apply_due_changes(0).is_ok());
     let (durable, version) = stored.alerts.durable_alerts().unwrap();
     assert_eq!((durable.len(), version), (1, stored.alerts.state_version()));
     stored.reopen(0);
@@ -173,9 +176,9 @@ fn an_alert_whose_end_was_long_ago_is_kept_until_it_was_told() {
     let stored = StoredAlerts::new();
     stored.alerts.put(vec![alert("a", 100, 104)], 100 * MINUTE).unwrap();
     assert!(stored.alerts.put(vec![alert("a", 1, 1)], 101 * MINUTE).unwrap());
-    assert!(!stored.alerts.settle(115 * MINUTE).unwrap());
+    assert!(!stored.alerts.apply_due_changes(115 * MINUTE).unwrap());
     assert_eq!(stored.only(), (false, 2, 1));
-    stored.alerts.settle(116 * MINUTE).unwrap();
+    stored.alerts.apply_due_changes(116 * MINUTE).unwrap();
     assert_eq!(stored.alerts.alerts().len(), 0);
 }
 
@@ -207,7 +210,7 @@ fn texts_of_all_alerts_are_bounded_and_a_known_alert_does_not_end_for_it() {
     assert!(stored.alerts.put(vec![long("a", 9, 50)], MINUTE).is_ok());
     // The end of an alert makes room once it is forgotten.
     assert!(stored.alerts.put(vec![long("c", 2, 30)], 2 * MINUTE).unwrap());
-    stored.alerts.settle(17 * MINUTE).unwrap();
+    stored.alerts.apply_due_changes(17 * MINUTE).unwrap();
     assert!(stored.alerts.put(vec![long("d", 30, 30)], 17 * MINUTE).unwrap());
     // What an earlier version stored above the limit stays.
     stored.reopen(17 * MINUTE);

@@ -44,7 +44,7 @@ impl RuleWorker {
         }
         found.sort();
         found.dedup();
-        self.board.count_change();
+        self.board.advance_revision();
         Ok(found)
     }
 

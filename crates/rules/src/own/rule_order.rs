@@ -69,7 +69,7 @@ fn levels(rules: &[Rule]) -> Vec<usize> {
 fn dependencies(rule: &Rule) -> Vec<&str> {
     match &rule.kind {
         RuleKind::Alerting(settings) => {
-            settings.own.as_ref().map_or_else(Vec::new, |own| own.dependencies())
+            settings.condition.as_ref().map_or_else(Vec::new, |own| own.dependencies())
         }
         RuleKind::Recording => Vec::new(),
     }

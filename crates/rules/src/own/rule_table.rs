@@ -201,7 +201,7 @@ impl RuleTable {
             keep_firing_for_ns: delay(self.keep_firing_for.as_ref())?,
             annotations: self.annotations(),
             missing_data: MissingData::Hold { presence: expression.clone() },
-            own: Some(own.into()),
+            condition: Some(own.into()),
         };
         Ok(CheckedRule { expression, settings })
     }

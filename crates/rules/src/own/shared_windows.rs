@@ -21,7 +21,7 @@ impl SharedWindows {
     /// Nothing is read yet.
     pub(crate) fn new<'a>(rules: impl Iterator<Item = &'a Rule>) -> SharedWindows {
         let mut readers: HashMap<WindowKey, usize> = HashMap::new();
-        let own = rules.filter_map(|rule| Some((rule, rule.own()?)));
+        let own = rules.filter_map(|rule| Some((rule, rule.condition()?)));
         for key in own.filter_map(|(rule, own)| key(&rule.expression, own)) {
             *readers.entry(key).or_default() += 1;
         }

@@ -1,6 +1,6 @@
 //! Answers about an SLO: how much of the budget is left, since when, and who was affected.
 //!
-//! Events of the current period are read exactly. The course over time is made of slots of an hour,
+//! Events of the current period are read exactly. The history is made of slots of an hour,
 //! or of a day where the range is long: a window begins and ends with a slot.
 
 use std::ops::Range;
@@ -22,7 +22,7 @@ const CURRENT: i64 = HOUR;
 const HOURS_MAX: i64 = 3_000;
 /// The same in a zone other than UTC, whose days are no multiple of rollups.
 const ZONED_HOURS_MAX: i64 = 20_000;
-/// Maximum number of points of a course.
+/// Maximum number of points of a history.
 const POINTS_MAX: usize = 400;
 
 /// Budget of the current period.
@@ -59,9 +59,9 @@ pub struct SloSummary {
 /// Range of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReportRange {
-    /// Start of the course.
+    /// Start of the history.
     pub from_ns: i64,
-    /// End of the course, and time of the budget.
+    /// End of the history, and time of the budget.
     pub to_ns: i64,
 }
 
@@ -121,12 +121,12 @@ pub struct PeopleReport {
     pub is_counted: bool,
 }
 
-/// Budget with its course.
+/// Budget with its history.
 #[derive(Clone, Debug)]
 pub struct SloReport {
     /// Current period.
     pub summary: SloSummary,
-    /// Course.
+    /// History.
     pub points: Vec<SloPoint>,
     /// Days of the range.
     pub days: Vec<DayReport>,
@@ -183,17 +183,17 @@ impl EventReader<'_> {
         })
     }
 
-    /// Budget with its course.
+    /// Budget with its history.
     pub fn report(&self, slo: &Slo, range: ReportRange) -> Result<SloReport, SloError> {
         let summary = self.summary(slo, range.to_ns)?;
-        let course = self.course(slo, range)?;
+        let history = self.history(slo, range)?;
         let curve = AttainedCurve::of(&summary.values, summary.limit, slo.objective.share());
         let burn = slo.windows.iter().map(|window| self.burn(slo, window, range.to_ns));
         let burn = burn.collect::<Result<_, _>>()?;
         let people = self.people(slo, &summary)?;
         Ok(SloReport {
-            points: course.points(slo, range, summary.limit),
-            days: course.days(slo, range, summary.limit),
+            points: history.points(slo, range, summary.limit),
+            days: history.days(slo, range, summary.limit),
             summary,
             curve,
             burn,
@@ -251,7 +251,7 @@ impl EventReader<'_> {
     }
 
     /// Slots from the start of the first window to the end of the range.
-    fn course(&self, slo: &Slo, range: ReportRange) -> Result<SlotCourse, SloError> {
+    fn history(&self, slo: &Slo, range: ReportRange) -> Result<SlotHistory, SloError> {
         let start = slo.period.until(range.from_ns).start.min(range.from_ns);
         let step = slot_length(&slo.period, range.to_ns.saturating_sub(start));
         let phase = slot_phase(&slo.period, range.from_ns).rem_euclid(step.min(HOUR));
@@ -271,7 +271,7 @@ impl EventReader<'_> {
                 }
             }
         }
-        Ok(SlotCourse { slots, gaps })
+        Ok(SlotHistory { slots, gaps })
     }
 }
 
@@ -299,12 +299,12 @@ fn sum(slots: &[EventSlot], limit: f64) -> EventTotals {
 }
 
 /// Slots of a range, without what corrections take out.
-struct SlotCourse {
+struct SlotHistory {
     slots: Vec<EventSlot>,
     gaps: Vec<Gap>,
 }
 
-impl SlotCourse {
+impl SlotHistory {
     fn points(&self, slo: &Slo, range: ReportRange, limit: f64) -> Vec<SloPoint> {
         // Sums up to each slot: a window is the difference of two.
         let mut sums = vec![EventTotals::NONE];

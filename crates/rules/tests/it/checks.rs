@@ -9,10 +9,10 @@ use rules::{
 };
 
 /// Panics on a failure.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 5] = [
+pub(crate) const CHECKS: [(&str, FuzzCheck); 5] = [
     ("own_rules", own_rules),
     ("prometheus_rules", prometheus_rules),
     ("rule_tests", rule_tests),
@@ -28,7 +28,7 @@ fn rule_file(name: &str, bytes: &[u8]) {
     for group in file.groups {
         let group = EvaluatedGroup::new(group, &GroupDefaults::default());
         assert!(group.interval_ns() > 0);
-        group.slot_before(1_700_000_000_000_000_000);
+        group.scheduled_time_before(1_700_000_000_000_000_000);
         for rule in group.rules() {
             assert!(!rule.rule().name.is_empty() || name.ends_with(".yaml"), "{text:?}");
         }

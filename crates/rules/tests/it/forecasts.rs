@@ -72,7 +72,7 @@ fn free_bytes_are_used_up() {
     assert_eq!(alert_after(criterion, 168, |hour| 400.0 - hour as f64), None);
     let text = SimulatedNode::new(&rule(criterion)).group.rules()[0]
         .rule()
-        .own()
+        .condition()
         .map(|own| (own.criterion_text(0), own.forecast_event(0), own.forecast_event(1)));
     let expected = "forecast for 2d with a chance of 10% at most 0 of used within 7d";
     assert_eq!(text, Some((expected.to_owned(), Some("used up"), None)));

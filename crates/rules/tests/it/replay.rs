@@ -108,7 +108,7 @@ struct LiveNode {
 impl LiveNode {
     fn new(text: &str) -> LiveNode {
         let mut node = SimulatedNode::new(text);
-        node.time_ns = node.group.slot_before(node.time_ns);
+        node.time_ns = node.group.scheduled_time_before(node.time_ns);
         LiveNode { node, states: Vec::new(), changes: Vec::new() }
     }
 

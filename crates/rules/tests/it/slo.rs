@@ -390,7 +390,7 @@ fn users_are_counted_by_their_label_or_derived_from_their_number() {
 }
 
 #[test]
-fn last_point_of_the_course_is_the_budget_of_now() {
+fn last_point_of_the_history_is_the_budget_of_now() {
     let now = START + 40 * DAY;
     let store = MinuteStore::new(now);
     for hour in 0..200 {

@@ -264,13 +264,13 @@ fn iterations_that_were_skipped_are_counted() {
 #[test]
 fn evaluation_times_are_a_grid_with_an_offset_of_the_group() {
     let node = SimulatedNode::new(&down_rule(""));
-    let slot = node.group.slot_before(START);
+    let slot = node.group.scheduled_time_before(START);
     assert!(slot <= START && START < slot + 30 * SECOND);
-    assert_eq!(node.group.slot_before(slot), slot);
-    assert_eq!(node.group.slot_before(slot - 1), slot - 30 * SECOND);
-    assert_eq!(node.group.slot_before(slot + 30 * SECOND), slot + 30 * SECOND);
+    assert_eq!(node.group.scheduled_time_before(slot), slot);
+    assert_eq!(node.group.scheduled_time_before(slot - 1), slot - 30 * SECOND);
+    assert_eq!(node.group.scheduled_time_before(slot + 30 * SECOND), slot + 30 * SECOND);
     let other = SimulatedNode::new(&down_rule("").replace("name: g", "name: h"));
-    assert_ne!(other.group.slot_before(START), slot);
+    assert_ne!(other.group.scheduled_time_before(START), slot);
 }
 
 #[test]

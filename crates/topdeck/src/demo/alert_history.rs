@@ -78,7 +78,7 @@ pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<Ru
     let mut writes = Vec::new();
     for group in file.groups {
         let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
-        let mut time_ns = group.slot_before(range.start);
+        let mut time_ns = group.scheduled_time_before(range.start);
         while time_ns < range.end {
             writes.extend(group.evaluate(time_ns, &inputs).writes);
             time_ns += group.interval_ns();

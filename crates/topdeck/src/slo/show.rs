@@ -33,11 +33,11 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SHARE")]
     objective: Option<String>,
 
-    /// Start of the course [default: 30 days before the end]
+    /// Start of the history [default: 30 days before the end]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     from: Option<String>,
 
-    /// End of the course, and time of the budget [default: now]
+    /// End of the history, and time of the budget [default: now]
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     to: Option<String>,
 
@@ -45,7 +45,7 @@ pub(crate) struct Options {
     #[arg(long)]
     json: bool,
 
-    /// Print CSV: a row per point of the course
+    /// Print CSV: a row per point of the history
     #[arg(long, conflicts_with = "json")]
     csv: bool,
 
@@ -66,7 +66,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     let answer = options.server.get("/v1/slo", parameters)?;
     let text = match options.json {
-        _ if options.csv => report::csv_text(CsvTable::SloCourse, &answer),
+        _ if options.csv => report::csv_text(CsvTable::SloHistory, &answer),
         true => format!("{answer}\n"),
         false => slo_text(&answer).context("unexpected response of /v1/slo")?,
     };

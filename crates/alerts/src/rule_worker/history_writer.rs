@@ -10,7 +10,7 @@ use crate::history_entry::HistoryEntry;
 use crate::history_recorder::HistoryRecorder;
 
 /// What the worker knows of the history.
-pub(super) struct RecordingState {
+pub(super) struct HistoryWriter {
     history: Arc<AlertHistory>,
     recorder: HistoryRecorder,
     dropped: EventCounter,
@@ -19,34 +19,34 @@ pub(super) struct RecordingState {
     received_version: Option<u64>,
 }
 
-impl RecordingState {
-    pub(super) fn new(history: Arc<AlertHistory>, meter: &Meter) -> RecordingState {
+impl HistoryWriter {
+    pub(super) fn new(history: Arc<AlertHistory>, meter: &Meter) -> HistoryWriter {
         let dropped = meter.counter(
             "topdeck_alert_history_dropped_total",
             "Changes of alerts that were not stored in their history",
             &[],
         );
         let recorder = HistoryRecorder::default();
-        RecordingState { history, recorder, dropped, error: None, received_version: None }
+        HistoryWriter { history, recorder, dropped, error: None, received_version: None }
     }
 }
 
 impl RuleWorker {
     /// Takes the states before a restart as recorded.
-    pub(super) fn learn_states(&mut self) {
+    pub(super) fn mark_states_recorded(&mut self) {
         let now_ns = self.intake.now();
-        let recorder = &mut self.recording.recorder;
+        let recorder = &mut self.history_writer.recorder;
         for scheduled in &self.groups {
             recorder.of_group(&scheduled.group, now_ns);
         }
         recorder.of_received(&self.received.alerts(), now_ns);
-        self.recording.received_version = Some(self.received.state_version());
+        self.history_writer.received_version = Some(self.received.state_version());
     }
 
     /// Records the changes of a group.
     pub(super) fn record_group(&mut self, at: usize) {
         let now_ns = self.intake.now();
-        let entries = self.recording.recorder.of_group(&self.groups[at].group, now_ns);
+        let entries = self.history_writer.recorder.of_group(&self.groups[at].group, now_ns);
         self.append_history(entries);
     }
 
@@ -55,7 +55,7 @@ impl RuleWorker {
         (0..self.groups.len()).for_each(|at| self.record_group(at));
         let now_ns = self.intake.now();
         let groups = self.groups.iter().map(|scheduled| &scheduled.group);
-        let entries = self.recording.recorder.of_removed(groups, now_ns);
+        let entries = self.history_writer.recorder.of_removed(groups, now_ns);
         self.append_history(entries);
     }
 
@@ -63,16 +63,16 @@ impl RuleWorker {
     pub(super) fn record_received(&mut self) {
         // Before the alerts: a change in between is recorded with the next one.
         let version = self.received.state_version();
-        if self.recording.received_version == Some(version) {
+        if self.history_writer.received_version == Some(version) {
             return;
         }
         let now_ns = self.intake.now();
-        let entries = self.recording.recorder.of_received(&self.received.alerts(), now_ns);
-        self.recording.received_version = Some(version);
+        let entries = self.history_writer.recorder.of_received(&self.received.alerts(), now_ns);
+        self.history_writer.received_version = Some(version);
         if !entries.is_empty() {
             self.append_history(entries);
             // Clients that follow the history wait for it.
-            self.board.count_change();
+            self.board.advance_revision();
         }
     }
 
@@ -82,13 +82,13 @@ impl RuleWorker {
         if count == 0 {
             return;
         }
-        let error = self.recording.history.append(entries).err();
+        let error = self.history_writer.history.append(entries).err();
         if let Some(error) = &error {
-            self.recording.dropped.add(count);
-            if self.recording.error.as_ref() != Some(error) {
+            self.history_writer.dropped.add(count);
+            if self.history_writer.error.as_ref() != Some(error) {
                 (self.log)(LogLevel::Error, error);
             }
         }
-        self.recording.error = error;
+        self.history_writer.error = error;
     }
 }

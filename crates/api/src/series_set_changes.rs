@@ -1,4 +1,4 @@
-//! Changes of streams: `/v1/changes`, and their acceptance.
+//! Changes of series: `/v1/changes`, and their acceptance.
 //!
 //! The role `alerts` stores them as annotations. An acceptance is a text sample, durable when the
 //! client is answered.
@@ -10,7 +10,7 @@ use axum::extract::{Path, Request};
 use axum::routing;
 use decode::SeriesSink as _;
 use intake::SeriesKeyEncoding;
-use rules::{ChangeAcceptance, StreamChange, read_changes};
+use rules::{ChangeAcceptance, SeriesSetChange, read_changes};
 use serde_json::Value as JsonValue;
 use store::ReadView;
 
@@ -44,7 +44,7 @@ const ID: Parameter = Parameter::text("id", "id of the change").required();
 const ACCEPT: ApiRoute = ApiRoute {
     method: "post",
     body: Some((JSON, "{\"note\": …}, or nothing")),
-    ..ApiRoute::get("/v1/changes/{id}/accept", "Accepts a change of streams.", &[ID], || {
+    ..ApiRoute::get("/v1/changes/{id}/accept", "Accepts a change of series.", &[ID], || {
         routing::post(accept)
     })
 }
@@ -54,14 +54,14 @@ const ACCEPT: ApiRoute = ApiRoute {
 pub(crate) const ROUTES: &[ApiRoute] = &[
     ApiRoute::get(
         "/v1/changes",
-        "Streams that vanished, and what replaced them, by time.",
+        "Series that vanished, and what replaced them, by time.",
         PARAMETERS,
         || routing::get(list),
     ),
     ACCEPT,
 ];
 
-fn change_json(change: &StreamChange) -> Json {
+fn change_json(change: &SeriesSetChange) -> Json {
     let acceptance = change.acceptance.as_ref().map_or(Null, |accepted| {
         Object(vec![
             ("at_ns", Integer(accepted.at_ns.into())),

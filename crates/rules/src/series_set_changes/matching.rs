@@ -1,23 +1,23 @@
-//! Matches streams that vanished with those that appeared.
+//! Matches series that vanished with those that appeared.
 //!
-//! A vanished stream is matched with the new stream of the same source and name that has the most
+//! A vanished series is matched with the new series of the same source and name that has the most
 //! equal labels, or else with the one of another name whose labels are all equal: a renamed metric.
-//! Streams with the same difference are one change.
+//! Series with the same difference are one change.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Series;
 
-use super::StreamChange;
+use super::SeriesSetChange;
 
-/// Streams named in a sentence.
+/// Series named in a sentence.
 const EXAMPLES: usize = 1;
 /// Labels of a difference that a sentence names.
 const LABELS_MAX: usize = 4;
 
-/// Stream that vanished or appeared.
+/// Series that vanished or appeared.
 #[derive(Clone, Debug)]
-pub struct ObservedStream {
+pub struct ObservedSeries {
     /// Name of its source.
     pub source: String,
     /// Series.
@@ -26,7 +26,7 @@ pub struct ObservedStream {
     pub time_ns: i64,
 }
 
-/// How a stream differs from the one in its place.
+/// How a series differs from the one in its place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct LabelDifference {
     /// Old and new name of the metric.
@@ -43,28 +43,28 @@ impl LabelDifference {
     }
 }
 
-/// Streams with the same difference.
+/// Series with the same difference.
 #[derive(Default)]
 struct ChangeGroup<'a> {
-    vanished: Vec<&'a ObservedStream>,
-    /// Positions of their new streams.
+    vanished: Vec<&'a ObservedSeries>,
+    /// Positions of their new series.
     appeared: BTreeSet<usize>,
     /// Old and new values of each changed label.
     values: BTreeMap<String, BTreeSet<(String, String)>>,
 }
 
-/// Changes of streams. Streams that only appeared are changes only in the place of others.
+/// Changes of series. Series that only appeared are changes only in the place of others.
 ///
-/// `has_others` says whether older streams of a metric go on. If so, streams that vanished, or that
+/// `has_others` says whether older series of a metric go on. If so, series that vanished, or that
 /// have other values of the same labels, are the usual coming and going, such as that of processes:
 /// no change.
 pub fn match_changes(
-    vanished: &[ObservedStream],
-    appeared: &[ObservedStream],
+    vanished: &[ObservedSeries],
+    appeared: &[ObservedSeries],
     has_others: &dyn Fn(&str) -> bool,
-) -> Vec<StreamChange> {
+) -> Vec<SeriesSetChange> {
     let mut groups: BTreeMap<(&str, Option<LabelDifference>), ChangeGroup<'_>> = BTreeMap::new();
-    let candidates = NewStreams::new(appeared);
+    let candidates = SeriesCandidates::new(appeared);
     for old in vanished {
         let found = candidates.best(old);
         let difference = found.map(|at| difference(&old.series, &appeared[at].series));
@@ -85,7 +85,7 @@ pub fn match_changes(
     }
     let change =
         |((source, difference), group): ((&str, Option<LabelDifference>), ChangeGroup<'_>)| {
-            StreamChange {
+            SeriesSetChange {
                 time_ns: group.vanished.iter().map(|old| old.time_ns).max().unwrap_or(0),
                 source: source.to_owned(),
                 text: sentence(difference.as_ref(), &group),
@@ -95,40 +95,40 @@ pub fn match_changes(
     groups.into_iter().map(change).collect()
 }
 
-/// New streams by source, by name and by labels.
-struct NewStreams<'a> {
-    streams: &'a [ObservedStream],
+/// New series by source, by name and by labels.
+struct SeriesCandidates<'a> {
+    series: &'a [ObservedSeries],
     by_name: BTreeMap<(&'a str, &'a str), Vec<usize>>,
     by_labels: BTreeMap<SourceLabels<'a>, Vec<usize>>,
 }
 
-/// Labels of a stream, and its source.
+/// Labels of a series, and its source.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct SourceLabels<'a> {
     source: &'a str,
     labels: &'a [(String, String)],
 }
 
-/// New streams that a vanished one is compared with.
+/// New series that a vanished one is compared with.
 const COMPARED_MAX: usize = 1_000;
 
-impl<'a> NewStreams<'a> {
-    fn new(streams: &'a [ObservedStream]) -> NewStreams<'a> {
+impl<'a> SeriesCandidates<'a> {
+    fn new(series: &'a [ObservedSeries]) -> SeriesCandidates<'a> {
         let mut by_name: BTreeMap<(&str, &str), Vec<usize>> = BTreeMap::new();
         let mut by_labels: BTreeMap<SourceLabels<'_>, Vec<usize>> = BTreeMap::new();
-        for (at, stream) in streams.iter().enumerate() {
-            let (source, series) = (&stream.source[..], &stream.series);
+        for (at, observed) in series.iter().enumerate() {
+            let (source, series) = (&observed.source[..], &observed.series);
             by_name.entry((source, series.name())).or_default().push(at);
             by_labels.entry(SourceLabels { source, labels: series.labels() }).or_default().push(at);
         }
-        NewStreams { streams, by_name, by_labels }
+        SeriesCandidates { series, by_name, by_labels }
     }
 
-    fn best(&self, old: &ObservedStream) -> Option<usize> {
+    fn best(&self, old: &ObservedSeries) -> Option<usize> {
         let source = &old.source[..];
         let series = &old.series;
         let overlap = |at: &usize| {
-            let new = &self.streams[*at].series;
+            let new = &self.series[*at].series;
             let is_equal = |(name, value): &&(String, String)| new.label(name) == Some(value);
             let equal = series.labels().iter().filter(is_equal).count();
             let others = series.labels().len().abs_diff(new.labels().len());
@@ -145,7 +145,7 @@ impl<'a> NewStreams<'a> {
                 .into_iter()
                 .flatten();
             let is_alike = |at: &&usize| {
-                let new = &self.streams[**at].series;
+                let new = &self.series[**at].series;
                 new.kind() == series.kind() && new.unit() == series.unit()
             };
             let mut alike = same.filter(is_alike);
@@ -174,13 +174,13 @@ fn difference(old: &Series, new: &Series) -> LabelDifference {
     found
 }
 
-/// ``label `LoadBalancer` disappeared from 14 streams, 1 new``.
+/// ``label `LoadBalancer` disappeared from 14 series, 1 new``.
 fn sentence(difference: Option<&LabelDifference>, group: &ChangeGroup<'_>) -> String {
-    let streams = plural(group.vanished.len(), "stream", "streams");
+    let vanished = group.vanished.len();
     let example = group.vanished.iter().take(EXAMPLES).map(|old| old.series.to_string());
     let example = example.collect::<Vec<_>>().join(", ");
     let Some(difference) = difference else {
-        return format!("{streams} vanished, such as {example}");
+        return format!("{vanished} series vanished, such as {example}");
     };
     let mut parts = Vec::new();
     if let Some((old, new)) = &difference.renamed {
@@ -207,7 +207,7 @@ fn sentence(difference: Option<&LabelDifference>, group: &ChangeGroup<'_>) -> St
         // Only kind or unit differ.
         parts.push("kind or unit changed".to_owned());
     }
-    format!("{} {place} {streams}, {new} new, such as {example}", parts.join(", "))
+    format!("{} {place} {vanished} series, {new} new, such as {example}", parts.join(", "))
 }
 
 fn labels_text(labels: &BTreeSet<String>) -> String {
@@ -220,16 +220,12 @@ fn labels_text(labels: &BTreeSet<String>) -> String {
     format!("{noun} {}", names.join(", "))
 }
 
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use model::SeriesKind;
 
-    fn stream(text: &str) -> ObservedStream {
+    fn observed(text: &str) -> ObservedSeries {
         let (name, labels) = text.split_once('{').unwrap_or((text, "}"));
         let pairs = labels.trim_end_matches('}').split(',').filter(|pair| !pair.is_empty());
         let series = pairs.fold(Series::new(name, SeriesKind::Gauge), |series, pair| {
@@ -237,13 +233,13 @@ mod tests {
             series.with_label(name, value)
         });
         let series = series.validate().expect("a valid series");
-        ObservedStream { source: "shop".to_owned(), series, time_ns: 7 }
+        ObservedSeries { source: "shop".to_owned(), series, time_ns: 7 }
     }
 
     #[track_caller]
     fn check(vanished: &[String], appeared: &[String], expected: &[&str]) {
-        let streams = |texts: &[String]| texts.iter().map(|text| stream(text)).collect::<Vec<_>>();
-        let changes = match_changes(&streams(vanished), &streams(appeared), &|_| false);
+        let list = |texts: &[String]| texts.iter().map(|text| observed(text)).collect::<Vec<_>>();
+        let changes = match_changes(&list(vanished), &list(appeared), &|_| false);
         let texts: Vec<&str> = changes.iter().map(|change| &change.text[..]).collect();
         assert_eq!(texts, expected);
         assert!(changes.iter().all(|it| it.source == "shop" && it.time_ns == 7));
@@ -257,11 +253,11 @@ mod tests {
     fn a_label_that_is_dropped_is_named() {
         let old: Vec<String> =
             (0..14).map(|n| format!("latency{{LoadBalancer=lb{n},region=eu}}")).collect();
-        let expected = "label `LoadBalancer` disappeared from 14 streams, 1 new, such as \
+        let expected = "label `LoadBalancer` disappeared from 14 series, 1 new, such as \
                         latency{LoadBalancer=\"lb0\",region=\"eu\"}";
         check(&old, &all(&["latency{region=eu}", "other{region=eu}"]), &[expected]);
-        // Without a new stream nothing can be said of labels.
-        let expected = "14 streams vanished, such as latency{LoadBalancer=\"lb0\",region=\"eu\"}";
+        // Without a new series nothing can be said of labels.
+        let expected = "14 series vanished, such as latency{LoadBalancer=\"lb0\",region=\"eu\"}";
         check(&old, &[], &[expected]);
         check(&[], &old, &[]);
     }
@@ -271,13 +267,13 @@ mod tests {
         check(
             &all(&["up{host=a,version=1}", "up{host=b,version=1}"]),
             &all(&["up{host=a,version=2}", "up{host=b,version=2}"]),
-            &["label `version` changed from \"1\" to \"2\" in 2 streams, 2 new, such as \
+            &["label `version` changed from \"1\" to \"2\" in 2 series, 2 new, such as \
                up{host=\"a\",version=\"1\"}"],
         );
         check(
             &all(&["up{job=x,pod=a1}", "up{job=x,pod=a2}"]),
             &all(&["up{job=x,pod=b1}"]),
-            &["label `pod` changed in 2 streams, 1 new, such as up{job=\"x\",pod=\"a1\"}"],
+            &["label `pod` changed in 2 series, 1 new, such as up{job=\"x\",pod=\"a1\"}"],
         );
     }
 
@@ -286,25 +282,25 @@ mod tests {
         check(
             &all(&["requests{job=x}"]),
             &all(&["requests_total{job=x}"]),
-            &["`requests` became `requests_total` in 1 stream, 1 new, such as requests{job=\"x\"}"],
+            &["`requests` became `requests_total` in 1 series, 1 new, such as requests{job=\"x\"}"],
         );
         check(
             &all(&["requests{job=x}"]),
             &all(&["requests{job=x,zone=a}", "requests{job=y}"]),
-            &["label `zone` appeared in 1 stream, 1 new, such as requests{job=\"x\"}"],
+            &["label `zone` appeared in 1 series, 1 new, such as requests{job=\"x\"}"],
         );
         // Two metrics with these labels: either could be it.
-        let vanished = "1 stream vanished, such as requests{job=\"x\"}";
+        let vanished = "1 series vanished, such as requests{job=\"x\"}";
         check(&all(&["requests{job=x}"]), &all(&["a{job=x}", "b{job=x}"]), &[vanished]);
-        check(&all(&["plain"]), &all(&["other"]), &["1 stream vanished, such as plain"]);
+        check(&all(&["plain"]), &all(&["other"]), &["1 series vanished, such as plain"]);
     }
 
     #[test]
     fn coming_and_going_is_no_change() {
         let others = |name: &str| name == "cpu";
-        let streams = |texts: &[&str]| texts.iter().map(|it| stream(it)).collect::<Vec<_>>();
+        let list = |texts: &[&str]| texts.iter().map(|it| observed(it)).collect::<Vec<_>>();
         let changes =
-            |old: &[&str], new: &[&str]| match_changes(&streams(old), &streams(new), &others).len();
+            |old: &[&str], new: &[&str]| match_changes(&list(old), &list(new), &others).len();
         assert_eq!(changes(&["cpu{pid=1}"], &[]), 0);
         assert_eq!(changes(&["cpu{pid=1}"], &["cpu{pid=2}"]), 0);
         assert_eq!(changes(&["cpu{pid=1}"], &["cpu{process=a}"]), 1);
@@ -312,24 +308,24 @@ mod tests {
     }
 
     #[test]
-    fn streams_of_another_source_are_not_in_its_place() {
-        let old = stream("latency{lb=a}");
-        let new = ObservedStream { source: "other".to_owned(), ..stream("latency") };
+    fn series_of_another_source_are_not_in_its_place() {
+        let old = observed("latency{lb=a}");
+        let new = ObservedSeries { source: "other".to_owned(), ..observed("latency") };
         let changes = match_changes(&[old], &[new], &|_| false);
-        assert_eq!(changes[0].text, "1 stream vanished, such as latency{lb=\"a\"}");
+        assert_eq!(changes[0].text, "1 series vanished, such as latency{lb=\"a\"}");
     }
 
     #[test]
-    fn very_many_streams_are_matched() {
+    fn very_many_series_are_matched() {
         let old: Vec<String> = (0..2_000).map(|n| format!("x{{a={n},b=1}}")).collect();
         let new: Vec<String> = (0..2_000).map(|n| format!("x{{a={n}}}")).collect();
-        let streams = |texts: &[String]| texts.iter().map(|it| stream(it)).collect::<Vec<_>>();
-        let changes = match_changes(&streams(&old), &streams(&new), &|_| false);
+        let list = |texts: &[String]| texts.iter().map(|it| observed(it)).collect::<Vec<_>>();
+        let changes = match_changes(&list(&old), &list(&new), &|_| false);
         let vanished: usize = changes
             .iter()
             .map(|change| {
                 let words = change.text.split(' ').collect::<Vec<_>>();
-                let at = words.iter().position(|word| word.starts_with("stream")).expect("streams");
+                let at = words.iter().position(|word| word.starts_with("series")).expect("series");
                 words[at - 1].parse::<usize>().expect("a number")
             })
             .sum();

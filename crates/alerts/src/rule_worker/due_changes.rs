@@ -9,7 +9,7 @@ use super::{RuleWorker, SAVE_INTERVAL, WAIT_MAX};
 
 impl RuleWorker {
     /// Makes the changes that are due.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn apply_due_changes(&mut self) {
         let now_ns = self.intake.now();
         let mut is_changed = false;
         for at in 0..self.groups.len() {
@@ -21,9 +21,9 @@ impl RuleWorker {
                 self.submit(at);
             }
         }
-        match self.received.settle(now_ns) {
-            Ok(has_settled) => {
-                is_changed |= has_settled;
+        match self.received.apply_due_changes(now_ns) {
+            Ok(has_changed) => {
+                is_changed |= has_changed;
                 self.submit_received();
             }
             Err(error) => self.log_received_error(Some(error.to_string())),
@@ -39,7 +39,7 @@ impl RuleWorker {
             is_changed = true;
         }
         if is_changed {
-            self.board.count_change();
+            self.board.advance_revision();
         }
     }
 
@@ -70,9 +70,9 @@ impl RuleWorker {
             Err(error) => return self.log_received_error(Some(error.to_string())),
         };
         let mut error = None;
-        for notification in self.submitted_received.changes(&alerts, self.intake.now()) {
+        for notification in self.submitted_received_alerts.changes(&alerts, self.intake.now()) {
             match self.notifier.submit(notification.clone()) {
-                Ok(()) => self.submitted_received.record(notification),
+                Ok(()) => self.submitted_received_alerts.record(notification),
                 Err(cause) => error = Some(format!("alerts are not sent: {cause}")),
             }
         }

@@ -1,10 +1,10 @@
-//! What changed: streams that vanished, and the ones that appeared in their place.
+//! What changed: series that vanished, and the ones that appeared in their place.
 //!
-//! 1. [`StreamInventory`] learns the interval of each stream and notices which ones fall silent and
+//! 1. [`SeriesInventory`] learns the interval of each series and notices which ones fall silent and
 //!    which ones are new.
 //! 2. [`match_changes`] matches both by name and labels and says what changed in a sentence.
-//! 3. A [`StreamChange`] is stored as an annotation, which charts show at its time. Its acceptance
-//!    is a text sample, too.
+//! 3. A [`SeriesSetChange`] is stored as an annotation, which charts show at its time. Its
+//!    acceptance is a text sample, too.
 
 mod inventory;
 mod matching;
@@ -15,14 +15,14 @@ use std::ops::Range;
 use model::{Sample, SampleValue, Selector, Series, SeriesKind, blake3_128, selector};
 use store::ReadView;
 
-pub use self::inventory::{StreamEvent, StreamInventory};
-pub use self::matching::{ObservedStream, match_changes};
+pub use self::inventory::{SeriesEvent, SeriesInventory};
+pub use self::matching::{ObservedSeries, match_changes};
 
 /// Name of the series of annotations.
 const ANNOTATION: &str = "annotation";
-/// Tag of annotations that are changes of streams, and its value.
+/// Tag of annotations that are changes of series, and its value.
 const EVENT_TAG: &str = "event";
-const EVENT: &str = "streams";
+const EVENT: &str = "series";
 /// Tag with the name of the source.
 const SOURCE_TAG: &str = "source";
 /// Name of the series of acceptances. A text is the id, the person and the note, by lines.
@@ -30,10 +30,10 @@ const ACCEPTED: &str = "annotation_accepted";
 /// Changes that a list has, at most.
 const CHANGES_MAX: usize = 10_000;
 
-/// A change of the streams of a source.
+/// A change of the series of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamChange {
-    /// When the streams that vanished sent last, or when new ones appeared.
+pub struct SeriesSetChange {
+    /// When the series that vanished sent last, or when new ones appeared.
     pub time_ns: i64,
     /// Name of the source.
     pub source: String,
@@ -54,7 +54,7 @@ pub struct ChangeAcceptance {
     pub note: String,
 }
 
-impl StreamChange {
+impl SeriesSetChange {
     /// Identity, from time, source and text.
     pub fn id(&self) -> String {
         let key = format!("{}\0{}\0{}", self.time_ns, self.source, self.text);
@@ -86,14 +86,14 @@ fn text_sample(time_ns: i64, text: String) -> Sample {
 
 /// Changes in a range (start exclusive, end inclusive) by time, with their acceptances; the latest
 /// ones if there are more than 10,000.
-pub fn read_changes(view: &ReadView, range: Range<i64>) -> store::Result<Vec<StreamChange>> {
+pub fn read_changes(view: &ReadView, range: Range<i64>) -> store::Result<Vec<SeriesSetChange>> {
     let mut changes = Vec::new();
     let event = [(EVENT_TAG, EVENT)];
     each_text(view, ANNOTATION, &event, &range, &mut |series, time_ns, text| {
         let source = series.label(SOURCE_TAG).unwrap_or_default().to_owned();
-        changes.push(StreamChange { time_ns, source, text, acceptance: None });
+        changes.push(SeriesSetChange { time_ns, source, text, acceptance: None });
     })?;
-    changes.sort_by(|a: &StreamChange, b| (a.time_ns, &a.text).cmp(&(b.time_ns, &b.text)));
+    changes.sort_by(|a: &SeriesSetChange, b| (a.time_ns, &a.text).cmp(&(b.time_ns, &b.text)));
     changes.drain(..changes.len().saturating_sub(CHANGES_MAX));
     let mut acceptances = BTreeMap::new();
     // A change is accepted after it happened.

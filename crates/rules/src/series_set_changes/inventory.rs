@@ -1,12 +1,12 @@
-//! Activity of all streams: learned intervals, silence, first data.
+//! Activity of all series: learned intervals, silence, first data.
 //!
-//! A stream has 16 bytes. Its interval is the median of the times between its arrivals, as polls
-//! see them, so it is at least the time between two polls. A stream has vanished when nothing
-//! arrived for five intervals and for twice the longest recent time between two arrivals: streams
+//! A series has 16 bytes. Its interval is the median of the times between its arrivals, as polls
+//! see them, so it is at least the time between two polls. A series has vanished when nothing
+//! arrived for five intervals and for twice the longest recent time between two arrivals: series
 //! that send in bursts are not silent between them. Arrivals count, not the times of samples, so
 //! that late data of a source that was cut off is no change.
 
-/// Intervals without an arrival after which a stream has vanished.
+/// Intervals without an arrival after which a series has vanished.
 const SILENT_INTERVALS: u32 = 5;
 /// Shortest silence that is reported, in seconds.
 const SILENCE_MIN_S: u32 = 30;
@@ -19,9 +19,9 @@ const MEDIAN_STEP_PART: u16 = 8;
 
 const NS_PER_S: i64 = 1_000_000_000;
 
-/// What is known of a stream.
+/// What is known of a series.
 #[derive(Clone, Copy, Debug, Default)]
-struct StreamActivity {
+struct SeriesArrivals {
     /// End of its newest row, rounded up, in seconds since the Unix epoch; 0 if it has none.
     end_s: u32,
     /// Time of the poll that found it.
@@ -35,9 +35,9 @@ struct StreamActivity {
     is_active: bool,
 }
 
-/// Change of one stream.
+/// Change of one series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamEvent {
+pub enum SeriesEvent {
     /// It has data for the first time since the inventory began, or again after it vanished.
     Appeared,
     /// It fell silent.
@@ -47,19 +47,19 @@ pub enum StreamEvent {
     },
 }
 
-/// Activity of all streams by their position.
+/// Activity of all series by their position.
 #[derive(Debug, Default)]
-pub struct StreamInventory {
-    streams: Vec<StreamActivity>,
+pub struct SeriesInventory {
+    activities: Vec<SeriesArrivals>,
     /// Time of the poll before; `None` before the first one.
     polled_s: Option<u32>,
     /// Time of the current poll.
     now_s: u32,
-    /// Whether the first poll has ended: its streams are no news.
+    /// Whether the first poll has ended: its series are no news.
     is_complete: bool,
 }
 
-impl StreamInventory {
+impl SeriesInventory {
     /// Begins a poll.
     pub fn begin_poll(&mut self, now_ns: i64) {
         let now_s = seconds(now_ns.div_euclid(NS_PER_S));
@@ -68,71 +68,71 @@ impl StreamInventory {
         let since_s = self.polled_s.map_or(0, |before| now_s.saturating_sub(before));
         let is_set_back = self.polled_s.is_some_and(|before| now_s < before);
         if since_s > SILENCE_MIN_S || is_set_back {
-            for stream in self.streams.iter_mut().filter(|stream| stream.is_active) {
-                stream.arrived_s = match is_set_back {
+            for activity in self.activities.iter_mut().filter(|activity| activity.is_active) {
+                activity.arrived_s = match is_set_back {
                     true => now_s,
-                    false => stream.arrived_s.saturating_add(since_s).min(now_s),
+                    false => activity.arrived_s.saturating_add(since_s).min(now_s),
                 };
             }
         }
         self.now_s = now_s;
     }
 
-    /// Ends a poll: streams that are found from now on are new.
+    /// Ends a poll: series that are found from now on are new.
     pub fn end_poll(&mut self) {
         self.polled_s = Some(self.now_s);
         self.is_complete = true;
     }
 
-    /// End of the newest known row of a stream, in nanoseconds since the Unix epoch. Of a stream
+    /// End of the newest known row of a series, in nanoseconds since the Unix epoch. Of a series
     /// that is not known, the time from which rows count as activity: an hour before now.
     pub fn known_end(&self, position: u32) -> i64 {
         const ACTIVE_S: u32 = 3600;
-        let known = self.streams.get(position as usize).filter(|stream| stream.end_s > 0);
-        let end_s = known.map_or(self.now_s.saturating_sub(ACTIVE_S), |stream| stream.end_s);
+        let known = self.activities.get(position as usize).filter(|activity| activity.end_s > 0);
+        let end_s = known.map_or(self.now_s.saturating_sub(ACTIVE_S), |activity| activity.end_s);
         i64::from(end_s).saturating_mul(NS_PER_S)
     }
 
-    /// Records what a poll found of a stream: the end of a newer row, if there is one.
-    pub fn record(&mut self, position: u32, newer_end_ns: Option<i64>) -> Option<StreamEvent> {
+    /// Records what a poll found of a series: the end of a newer row, if there is one.
+    pub fn record(&mut self, position: u32, newer_end_ns: Option<i64>) -> Option<SeriesEvent> {
         let at = position as usize;
-        if self.streams.len() <= at {
+        if self.activities.len() <= at {
             newer_end_ns?;
             // Not doubled: there may be very many.
-            let more = at.saturating_add(1).saturating_sub(self.streams.len());
-            self.streams.reserve_exact(more.max(self.streams.len() / 8));
-            self.streams.resize(at.saturating_add(1), StreamActivity::default());
+            let more = at.saturating_add(1).saturating_sub(self.activities.len());
+            self.activities.reserve_exact(more.max(self.activities.len() / 8));
+            self.activities.resize(at.saturating_add(1), SeriesArrivals::default());
         }
         let (now_s, is_complete) = (self.now_s, self.is_complete);
-        let stream = &mut self.streams[at];
+        let activity = &mut self.activities[at];
         match newer_end_ns {
             Some(end_ns) => {
-                let has_appeared = !stream.is_active;
-                stream.arrive(seconds(end_ns.div_euclid(NS_PER_S).saturating_add(1)), now_s);
-                (has_appeared && is_complete).then_some(StreamEvent::Appeared)
+                let has_appeared = !activity.is_active;
+                activity.arrive(seconds(end_ns.div_euclid(NS_PER_S).saturating_add(1)), now_s);
+                (has_appeared && is_complete).then_some(SeriesEvent::Appeared)
             }
-            None if stream.is_silent(now_s) => {
-                stream.is_active = false;
-                let end_ns = i64::from(stream.end_s).saturating_mul(NS_PER_S);
-                Some(StreamEvent::Vanished { end_ns })
+            None if activity.is_silent(now_s) => {
+                activity.is_active = false;
+                let end_ns = i64::from(activity.end_s).saturating_mul(NS_PER_S);
+                Some(SeriesEvent::Vanished { end_ns })
             }
             None => None,
         }
     }
 
-    /// Whether a stream sends.
+    /// Whether a series sends.
     pub fn is_active(&self, position: u32) -> bool {
-        self.streams.get(position as usize).is_some_and(|stream| stream.is_active)
+        self.activities.get(position as usize).is_some_and(|activity| activity.is_active)
     }
 
     /// Memory in bytes.
     #[cfg(test)]
     fn memory_bytes(&self) -> usize {
-        self.streams.capacity() * size_of::<StreamActivity>()
+        self.activities.capacity() * size_of::<SeriesArrivals>()
     }
 }
 
-impl StreamActivity {
+impl SeriesArrivals {
     fn arrive(&mut self, end_s: u32, now_s: u32) {
         let between_s = now_s.saturating_sub(self.arrived_s);
         let between_s = u16::try_from(between_s).unwrap_or(u16::MAX).max(1);
@@ -152,7 +152,7 @@ impl StreamActivity {
             };
             self.learned = self.learned.saturating_add(1);
         }
-        // Also of a stream that had vanished: it is one that pauses.
+        // Also of a series that had vanished: it is one that pauses.
         if self.arrived_s > 0 {
             self.longest_s = (self.longest_s - self.longest_s / FORGOTTEN_PART).max(between_s);
         }
@@ -181,14 +181,14 @@ mod tests {
     const POLL_S: i64 = 15;
     const START_S: i64 = 1_700_000_000;
 
-    /// Polls each 15 s. A stream has its times of arrival in seconds since the start.
-    fn events(streams: &[&dyn Fn(i64) -> bool], polls: i64) -> Vec<(i64, u32, StreamEvent)> {
-        let mut inventory = StreamInventory::default();
+    /// Polls each 15 s. A series has its times of arrival in seconds since the start.
+    fn events(series: &[&dyn Fn(i64) -> bool], polls: i64) -> Vec<(i64, u32, SeriesEvent)> {
+        let mut inventory = SeriesInventory::default();
         let mut found = Vec::new();
         for poll in 0..polls {
             let now_s = poll * POLL_S;
             inventory.begin_poll((START_S + now_s) * NS_PER_S);
-            for (position, arrives) in (0..).zip(streams) {
+            for (position, arrives) in (0..).zip(series) {
                 let newest = (now_s - POLL_S + 1..=now_s).rev().find(|second| arrives(*second));
                 let end_ns = newest.map(|second| (START_S + second) * NS_PER_S);
                 let known = inventory.known_end(position);
@@ -202,26 +202,26 @@ mod tests {
         found
     }
 
-    fn vanished(found: &[(i64, u32, StreamEvent)]) -> Vec<(i64, u32)> {
-        let is_vanished = |event: &StreamEvent| matches!(event, StreamEvent::Vanished { .. });
+    fn vanished(found: &[(i64, u32, SeriesEvent)]) -> Vec<(i64, u32)> {
+        let is_vanished = |event: &SeriesEvent| matches!(event, SeriesEvent::Vanished { .. });
         found.iter().filter(|it| is_vanished(&it.2)).map(|it| (it.0, it.1)).collect()
     }
 
     #[test]
-    fn a_stream_vanishes_after_five_intervals() {
+    fn a_series_vanishes_after_five_intervals() {
         let fast = |second: i64| second < 600;
         let slow = |second: i64| second < 600 && second % 60 == 0;
         let found = events(&[&fast, &slow], 100);
         // The last arrivals are found at 600 s and 540 s.
         assert_eq!(vanished(&found), [(600 + 75 + 15, 0), (540 + 300 + 15, 1)]);
-        let StreamEvent::Vanished { end_ns } = found.last().expect("an event").2 else {
+        let SeriesEvent::Vanished { end_ns } = found.last().expect("an event").2 else {
             panic!("{found:?}")
         };
         assert_eq!(end_ns, (START_S + 541) * NS_PER_S);
     }
 
     #[test]
-    fn bursts_and_rare_streams_are_no_changes() {
+    fn bursts_and_rare_series_are_no_changes() {
         // Five minutes of data, three minutes of none.
         let bursts = |second: i64| second % 480 < 300;
         let once = |second: i64| second == 100;
@@ -234,12 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stream_appears_and_the_first_ones_are_no_news() {
+    fn a_new_series_appears_and_the_first_ones_are_no_news() {
         let old = |_: i64| true;
         let new = |second: i64| second > 300;
         let again = |second: i64| !(300..=900).contains(&second);
         let found = events(&[&old, &new, &again], 100);
-        let appeared = found.iter().filter(|it| it.2 == StreamEvent::Appeared);
+        let appeared = found.iter().filter(|it| it.2 == SeriesEvent::Appeared);
         let appeared: Vec<_> = appeared.map(|it| (it.0, it.1)).collect();
         assert_eq!(appeared, [(315, 1), (915, 2)]);
     }
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_pause_of_the_process_and_a_clock_set_back_are_no_silence() {
         for (pause_s, is_back) in [(7200, false), (3600, true)] {
-            let mut inventory = StreamInventory::default();
+            let mut inventory = SeriesInventory::default();
             let mut now_s = START_S;
             for _ in 0..20 {
                 inventory.begin_poll(now_s * NS_PER_S);
@@ -262,9 +262,9 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_has_sixteen_bytes() {
-        assert_eq!(size_of::<StreamActivity>(), 16);
-        let mut inventory = StreamInventory::default();
+    fn a_series_has_sixteen_bytes() {
+        assert_eq!(size_of::<SeriesArrivals>(), 16);
+        let mut inventory = SeriesInventory::default();
         inventory.begin_poll(START_S * NS_PER_S);
         for position in 0..200_000 {
             inventory.record(position, Some(START_S * NS_PER_S));

@@ -2,13 +2,13 @@
 
 use axum::body::Body;
 use http::{Request, StatusCode};
-use rules::StreamChange;
+use rules::SeriesSetChange;
 use serde_json::Value;
 
 use crate::test_server::{NOW, TestServer};
 
-fn change(minutes_ago: i64, text: &str) -> StreamChange {
-    StreamChange {
+fn change(minutes_ago: i64, text: &str) -> SeriesSetChange {
+    SeriesSetChange {
         time_ns: NOW - minutes_ago * store::MINUTE,
         source: "shop".to_owned(),
         text: text.to_owned(),
@@ -16,12 +16,12 @@ fn change(minutes_ago: i64, text: &str) -> StreamChange {
     }
 }
 
-async fn server_with_changes() -> (TestServer, Vec<StreamChange>) {
+async fn server_with_changes() -> (TestServer, Vec<SeriesSetChange>) {
     let server = TestServer::new();
     let changes = vec![
-        change(90 * 24 * 60, "label `old` disappeared from 1 stream, 1 new"),
-        change(20, "label `lb` disappeared from 14 streams, 1 new"),
-        change(10, "2 streams vanished"),
+        change(90 * 24 * 60, "label `old` disappeared from 1 series, 1 new"),
+        change(20, "label `lb` disappeared from 14 series, 1 new"),
+        change(10, "2 series vanished"),
     ];
     for change in &changes {
         let (series, sample) = change.sample();
@@ -62,7 +62,7 @@ async fn changes_are_listed_and_accepted() {
     let (status, text) = accept(&server, &changes[1].id(), "{\"note\":\"other\"}").await;
     assert_eq!((status, serde_json::from_str::<Value>(&text).unwrap()), (StatusCode::OK, accepted));
     // They are annotations.
-    let annotations = server.json("/v1/annotations?selector={event=\"streams\"}").await;
+    let annotations = server.json("/v1/annotations?selector={event=\"series\"}").await;
     assert_eq!(annotations["annotations"].as_array().unwrap().len(), 2);
     assert_eq!(texts(&server.json("/v1/changes?from=-100d").await).len(), 3);
 }

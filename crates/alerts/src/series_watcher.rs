@@ -1,4 +1,4 @@
-//! The thread that notices which streams vanished and which appeared, and stores what changed.
+//! The thread that notices which series vanished and which appeared, and stores what changed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,20 +8,20 @@ use std::time::Duration;
 use decode::SeriesSink as _;
 use intake::{EventCounter, Intake, LogFn, LogLevel, Meter, SeriesKeyEncoding};
 use model::{Selector, selector};
-use rules::{ObservedStream, StreamChange, StreamEvent, StreamInventory, match_changes};
+use rules::{ObservedSeries, SeriesEvent, SeriesInventory, SeriesSetChange, match_changes};
 use store::{ReadView, SelectedSeries, Store};
 
 use crate::sample_writer::RULES_PRODUCER;
 
 /// Time between two polls.
 const POLL: Duration = Duration::from_secs(15);
-/// How long a new stream can be in the place of one that vanished: that one is noticed after five
+/// How long a new series can be in the place of one that vanished: that one is noticed after five
 /// of its intervals.
 const APPEARED_RETENTION_NS: i64 = 3600 * 1_000_000_000;
-/// Polls after which changes are stored although more streams vanish.
+/// Polls after which changes are stored although more series vanish.
 const GATHERING_POLLS_MAX: u32 = 8;
-/// Streams of each list that are held.
-const STREAMS_MAX: usize = 10_000;
+/// Series of each list that are held.
+const SERIES_MAX: usize = 10_000;
 /// Changes that are stored at a time.
 const CHANGES_MAX: usize = 20;
 /// How long a change counts as open.
@@ -58,49 +58,49 @@ impl WatchControl {
 
     pub(crate) fn register_metrics(self: &Arc<WatchControl>, meter: &Meter) {
         let own = Arc::clone(self);
-        let about = "Changes of streams in the last seven days that nobody accepted";
-        meter.gauge("topdeck_stream_changes_open", about, &[], move || {
+        let about = "Changes of series in the last seven days that nobody accepted";
+        meter.gauge("topdeck_series_changes_open", about, &[], move || {
             // Relaxed: a number to be shown.
             own.open.load(Ordering::Relaxed) as f64
         });
     }
 }
 
-/// Watches streams.
-pub(crate) struct StreamWatcher {
+/// Watches series.
+pub(crate) struct SeriesWatcher {
     intake: Arc<Intake>,
     store: Arc<Store>,
     control: Arc<WatchControl>,
     log: LogFn,
-    inventory: StreamInventory,
-    /// New streams by time.
-    appeared: VecDeque<ObservedStream>,
-    /// Streams that vanished in the polls before: others of the same cause may follow.
-    vanished: Vec<ObservedStream>,
+    inventory: SeriesInventory,
+    /// New series by time.
+    appeared: VecDeque<ObservedSeries>,
+    /// Series that vanished in the polls before: others of the same cause may follow.
+    vanished: Vec<ObservedSeries>,
     /// Polls since the first of them vanished.
     gathering_polls: u32,
     dropped: EventCounter,
 }
 
-impl StreamWatcher {
+impl SeriesWatcher {
     pub(crate) fn new(
         intake: &Arc<Intake>,
         store: &Arc<Store>,
         control: &Arc<WatchControl>,
         log: &LogFn,
-    ) -> StreamWatcher {
+    ) -> SeriesWatcher {
         let dropped = intake.meter().counter(
-            "topdeck_stream_changes_dropped_total",
-            "Streams and changes of streams that were not stored, because there were too many or \
+            "topdeck_series_changes_dropped_total",
+            "Series and changes of series that were not stored, because there were too many or \
              the store was not available",
             &[],
         );
-        StreamWatcher {
+        SeriesWatcher {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
             control: Arc::clone(control),
             log: Arc::clone(log),
-            inventory: StreamInventory::default(),
+            inventory: SeriesInventory::default(),
             appeared: VecDeque::new(),
             vanished: Vec::new(),
             gathering_polls: 0,
@@ -112,19 +112,19 @@ impl StreamWatcher {
     pub(crate) fn run(&mut self) {
         while !self.control.is_stopping() {
             if let Err(error) = self.poll() {
-                (self.log)(LogLevel::Error, &format!("cannot look for changed streams: {error}"));
+                (self.log)(LogLevel::Error, &format!("cannot look for changed series: {error}"));
             }
             self.control.wait(POLL);
         }
     }
 
-    /// Looks at all streams once.
+    /// Looks at all series once.
     pub(crate) fn poll(&mut self) -> store::Result<()> {
         let control = Arc::clone(&self.control);
         let view = self.store.view()?.with_cancellation(Arc::new(move || control.is_stopping()));
         let now_ns = self.intake.now();
         self.inventory.begin_poll(now_ns);
-        let mut events: Vec<(SelectedSeries, Option<u64>, StreamEvent)> = Vec::new();
+        let mut events: Vec<(SelectedSeries, Option<u64>, SeriesEvent)> = Vec::new();
         let inventory = std::cell::RefCell::new(std::mem::take(&mut self.inventory));
         let mut more = 0;
         let outcome = view.each_activity(
@@ -132,7 +132,7 @@ impl StreamWatcher {
             &mut |activity| {
                 let event = inventory.borrow_mut().record(activity.position, activity.newer_end);
                 match event {
-                    Some(event) if events.len() < STREAMS_MAX => {
+                    Some(event) if events.len() < SERIES_MAX => {
                         events.push((activity.series, activity.producer, event));
                     }
                     Some(_) => more += 1,
@@ -161,7 +161,7 @@ impl StreamWatcher {
     fn add(
         &mut self,
         view: &ReadView,
-        events: &[(SelectedSeries, Option<u64>, StreamEvent)],
+        events: &[(SelectedSeries, Option<u64>, SeriesEvent)],
         now_ns: i64,
     ) {
         let mut names: BTreeMap<Option<u64>, String> = BTreeMap::new();
@@ -172,21 +172,21 @@ impl StreamWatcher {
                 continue;
             }
             let (source, series) = (source.clone(), (*entry.series).clone());
-            let observed = |time_ns| ObservedStream { source, series, time_ns };
+            let observed = |time_ns| ObservedSeries { source, series, time_ns };
             match event {
-                StreamEvent::Appeared => self.appeared.push_back(observed(now_ns)),
-                StreamEvent::Vanished { end_ns } => self.vanished.push(observed(*end_ns)),
+                SeriesEvent::Appeared => self.appeared.push_back(observed(now_ns)),
+                SeriesEvent::Vanished { end_ns } => self.vanished.push(observed(*end_ns)),
             }
         }
         let first_ns = now_ns.saturating_sub(APPEARED_RETENTION_NS);
-        let is_held = |stream: &ObservedStream| stream.time_ns >= first_ns;
-        while self.appeared.len() > STREAMS_MAX
+        let is_held = |observed: &ObservedSeries| observed.time_ns >= first_ns;
+        while self.appeared.len() > SERIES_MAX
             || self.appeared.front().is_some_and(|first| !is_held(first))
         {
             self.appeared.pop_front();
         }
-        let excess = self.vanished.len().saturating_sub(STREAMS_MAX);
-        self.vanished.truncate(STREAMS_MAX);
+        let excess = self.vanished.len().saturating_sub(SERIES_MAX);
+        self.vanished.truncate(SERIES_MAX);
         self.dropped.add(excess as u64);
     }
 
@@ -199,8 +199,8 @@ impl StreamWatcher {
         let vanished = std::mem::take(&mut self.vanished);
         let appeared = self.appeared.make_contiguous();
         let mut others: BTreeMap<&str, bool> = BTreeMap::new();
-        for stream in &vanished {
-            let name = stream.series.name();
+        for observed in &vanished {
+            let name = observed.series.name();
             others.entry(name).or_insert_with(|| has_others(view, &self.inventory, name, appeared));
         }
         let has_others = |name: &str| others.get(name).copied().unwrap_or(false);
@@ -211,12 +211,12 @@ impl StreamWatcher {
             (self.log)(LogLevel::Info, &format!("source {source:?}: {text}"));
             if let Err(error) = self.append(change) {
                 self.dropped.add(1);
-                (self.log)(LogLevel::Error, &format!("cannot store a change of streams: {error}"));
+                (self.log)(LogLevel::Error, &format!("cannot store a change of series: {error}"));
             }
         }
     }
 
-    fn append(&self, change: &StreamChange) -> Result<(), intake::Error> {
+    fn append(&self, change: &SeriesSetChange) -> Result<(), intake::Error> {
         let producer = self.intake.producer(PRODUCER);
         // Nothing may change for months.
         producer.disable_absence_monitor();
@@ -230,14 +230,14 @@ impl StreamWatcher {
     }
 }
 
-/// Whether streams of a name are active that did not just appear.
+/// Whether series of a name are active that did not just appear.
 fn has_others(
     view: &ReadView,
-    inventory: &StreamInventory,
+    inventory: &SeriesInventory,
     name: &str,
-    appeared: &[ObservedStream],
+    appeared: &[ObservedSeries],
 ) -> bool {
-    let new = appeared.iter().filter(|stream| stream.series.name() == name).count();
+    let new = appeared.iter().filter(|observed| observed.series.name() == name).count();
     let all = view.select(&Selector::label_equals(selector::NAME, name));
     let active = all.iter().filter(|entry| inventory.is_active(entry.as_ref().position()));
     active.count() > new
@@ -256,7 +256,7 @@ mod tests {
     const START_NS: i64 = 1_700_000_000 * 1_000_000_000;
 
     struct Fixture {
-        watcher: StreamWatcher,
+        watcher: SeriesWatcher,
         now_ns: Arc<AtomicI64>,
     }
 
@@ -290,7 +290,7 @@ mod tests {
             let target = WriteTarget::Store(Arc::clone(&store));
             let intake = Arc::new(Intake::new(target, settings).expect("an intake"));
             let log: LogFn = Arc::new(|_, _| {});
-            let watcher = StreamWatcher::new(&intake, &store, &Arc::default(), &log);
+            let watcher = SeriesWatcher::new(&intake, &store, &Arc::default(), &log);
             Fixture { watcher, now_ns }
         }
 
@@ -351,13 +351,13 @@ mod tests {
         fixture.run(20, &[new, steady]);
         assert_eq!(
             fixture.texts(),
-            ["label `LoadBalancer` disappeared from 14 streams, 1 new, such as \
+            ["label `LoadBalancer` disappeared from 14 series, 1 new, such as \
               latency{LoadBalancer=\"lb00\",region=\"eu\"}"]
         );
         assert_eq!(fixture.watcher.control.open.load(Ordering::Relaxed), 1);
         let view = fixture.watcher.store.view().expect("a view");
         let change = rules::read_changes(&view, 0..i64::MAX).expect("readable").remove(0);
-        // It is shown when the streams sent last.
+        // It is shown when the series sent last.
         let last_ns = START_NS + 20 * 15 * 1_000_000_000;
         assert!((last_ns..=last_ns + 1_000_000_000).contains(&change.time_ns), "{change:?}");
     }
@@ -370,7 +370,7 @@ mod tests {
         let queue = Series::new("queue", SeriesKind::Gauge);
         fixture.run(20, &[process(1), process(2), queue]);
         fixture.run(20, &[process(1), process(3)]);
-        assert_eq!(fixture.texts(), ["1 stream vanished, such as queue"]);
+        assert_eq!(fixture.texts(), ["1 series vanished, such as queue"]);
     }
 
     /// In each poll another process ends.
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn own_series_are_no_streams() {
+    fn own_series_are_not_watched() {
         let mut fixture = Fixture::new();
         let own = Series::new("topdeck_queries_running", SeriesKind::Gauge);
         let steady = Series::new("up", SeriesKind::Gauge);

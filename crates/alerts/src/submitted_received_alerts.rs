@@ -10,11 +10,11 @@ use crate::received_alerts::ReceivedAlert;
 
 /// Newest submitted notification of each alert from outside.
 #[derive(Debug, Default)]
-pub(crate) struct SubmittedReceived {
+pub(crate) struct SubmittedReceivedAlerts {
     notifications: BTreeMap<String, Notification>,
 }
 
-impl SubmittedReceived {
+impl SubmittedReceivedAlerts {
     /// What the notifier does not know: new states, and the end of alerts that are gone because the
     /// same one began anew. Alerts that are gone and were resolved are forgotten.
     pub(crate) fn changes(
