@@ -154,9 +154,9 @@ impl Buckets {
         self.counts.drain(..end).sum()
     }
 
-    /// What remains after `other` is subtracted. If a bucket holds too few values, returns the
+    /// The difference. If a bucket holds too few values, returns the
     /// first such bucket (index, held, subtracted).
-    pub(crate) fn since(&self, other: &Buckets) -> Result<Buckets, (i32, u64, u64)> {
+    pub(crate) fn subtract(&self, other: &Buckets) -> Result<Buckets, (i32, u64, u64)> {
         let mut rest = Buckets::with_capacity(self.len());
         let mut from = 0;
         for (index, count) in self.iter() {
@@ -217,12 +217,12 @@ mod tests {
             let mut merged = buckets(&ours);
             merged.merge(&buckets(&theirs));
             prop_assert_eq!(&merged, &buckets(&sum));
-            prop_assert_eq!(merged.since(&buckets(&theirs)), Ok(buckets(&ours)));
+            prop_assert_eq!(merged.subtract(&buckets(&theirs)), Ok(buckets(&ours)));
             let missing = theirs.iter().find_map(|(&index, &count)| {
                 let held = ours.get(&index).copied().unwrap_or(0);
                 (held < count).then_some((index, held, count))
             });
-            prop_assert_eq!(buckets(&ours).since(&buckets(&theirs)).err(), missing);
+            prop_assert_eq!(buckets(&ours).subtract(&buckets(&theirs)).err(), missing);
         }
     }
 }

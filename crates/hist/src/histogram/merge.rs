@@ -139,10 +139,10 @@ impl Histogram {
         };
         let not_contained =
             |value, count, subtracted| MergeError::NotContained { value, count, subtracted };
-        let positive = self.positive.since(&theirs.positive);
+        let positive = self.positive.subtract(&theirs.positive);
         let positive =
             positive.map_err(|(at, held, taken)| not_contained(sign(false, at), held, taken))?;
-        let negative = self.negative.since(&theirs.negative);
+        let negative = self.negative.subtract(&theirs.negative);
         let negative =
             negative.map_err(|(at, held, taken)| not_contained(sign(true, at), held, taken))?;
         (rest.positive, rest.negative) = (positive, negative);
@@ -201,8 +201,8 @@ impl Histogram {
             return Some(added.with_summary(TrackedValue::Absent, unknown, unknown));
         }
         let mut added = self.empty_copy();
-        added.positive = self.positive.since(&before.positive).ok()?;
-        added.negative = self.negative.since(&before.negative).ok()?;
+        added.positive = self.positive.subtract(&before.positive).ok()?;
+        added.negative = self.negative.subtract(&before.negative).ok()?;
         added.zero = self.zero.checked_sub(before.zero)?;
         added.overflow = self.overflow.checked_sub(before.overflow)?;
         added.underflow = self.underflow.checked_sub(before.underflow)?;
