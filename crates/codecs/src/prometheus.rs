@@ -24,6 +24,7 @@ use hist::Histogram;
 pub use classic::ClassicHistogram;
 pub use client::{ClientBucket, ClientHistogram};
 pub use float::FractionalHistogram;
+pub use plain::{PlainReader, PlainSample};
 pub use remote::{RemoteCount, RemoteHistogram, RemoteSample, RemoteZeroCount};
 pub use reset_hint::ResetHint;
 pub use spans::BucketSpan;

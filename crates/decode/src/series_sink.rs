@@ -1,6 +1,7 @@
 //! Series sink trait: samples grouped by series.
 
-use model::{Gap, Result, Sample, Series};
+use hist::codec::frame_body::FrameBody;
+use model::{Gap, Result, Sample, SampleValue, Series};
 
 /// Sink of samples, in input order.
 pub trait SeriesSink {
@@ -11,6 +12,12 @@ pub trait SeriesSink {
     fn series(&mut self, key: &[u8], series: &mut dyn FnMut() -> Result<Series>) -> Result<()>;
     /// A sample of the selected series.
     fn sample(&mut self, sample: &Sample) -> Result<()>;
+    /// A histogram of the selected series and an interval, by the body of its frame. A sink that
+    /// keeps bytes needs no [`Sample`] of it.
+    fn frame(&mut self, (start, end): (i64, i64), body: &FrameBody<'_>) -> Result<()> {
+        let value = SampleValue::Histogram(Box::new(body.to_histogram()));
+        self.sample(&Sample { start, end, value })
+    }
     /// Known missing data.
     fn gap(&mut self, gap: Gap);
     /// Description of a metric, such as the HELP of Prometheus. Most sinks need none.

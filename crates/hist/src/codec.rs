@@ -25,3 +25,4 @@ mod runs;
 pub mod block;
 pub mod decoded_block;
 pub mod frame;
+pub mod frame_body;

@@ -6,11 +6,83 @@
 //! rounding error, is within the exact bounds. Any other sum is checked exactly.
 
 use crate::histogram::Histogram;
-use crate::scheme::Scheme;
+use crate::scheme::{Exp2, Scheme};
 
 /// A product of n factors is off by n roundings of 2^-53 and n times the error of the base: 537,088
 /// buckets, the maximum, give 1.2e-10.
 const MARGIN: f64 = 1e-9;
+
+/// Sum of the lower edges of ascending buckets of an exponential grid, each as often as its bucket
+/// has values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LowerEdgeSum {
+    grid: Exp2,
+    base: f64,
+    /// First and last bucket, with their counts.
+    ends: Option<[(i32, u64); 2]>,
+    /// Lower edge of the last bucket.
+    edge: f64,
+    sum: f64,
+}
+
+impl LowerEdgeSum {
+    pub(crate) fn new(grid: Exp2) -> LowerEdgeSum {
+        let base = (-f64::from(grid.scale())).exp2().exp2();
+        LowerEdgeSum { grid, base, ends: None, edge: 0.0, sum: 0.0 }
+    }
+
+    pub(crate) fn grid(&self) -> Exp2 {
+        self.grid
+    }
+
+    /// Index of the first bucket and of the last one.
+    #[inline]
+    pub(crate) fn ends(&self) -> Option<(i32, i32)> {
+        self.ends.map(|[first, last]| (first.0, last.0))
+    }
+
+    /// Adds a bucket above all others. A bucket outside the grid is refused here or by
+    /// [`Self::allows`].
+    #[inline]
+    pub(crate) fn add(&mut self, index: i32, count: u64) -> bool {
+        let first = match self.ends {
+            Some([first, last]) if last.0.checked_add(1) == Some(index) => {
+                self.edge *= self.base;
+                first
+            }
+            ends => {
+                let Some((lower, _)) = self.grid.edges(index) else { return false };
+                self.edge = lower;
+                ends.map_or((index, count), |[first, _]| first)
+            }
+        };
+        self.ends = Some([first, (index, count)]);
+        self.sum += self.edge * count as f64;
+        true
+    }
+
+    /// True only if `sum` is a possible sum of the values in the buckets. Values around zero, which
+    /// add something of either sign if no extremes are known, are left out.
+    pub(crate) fn allows(&self, sum: f64, zero_threshold: f64, has_extremes: bool) -> bool {
+        let Some([first, last]) = self.ends else { return false };
+        let edges = |index| self.grid.edges(index).filter(|_| self.base.is_finite());
+        let Some((first_edges, last_edges)) = edges(first.0).zip(edges(last.0)) else {
+            return false;
+        };
+        if first_edges.0 < zero_threshold.max(f64::MIN_POSITIVE) {
+            return false;
+        }
+        let upper = self.sum * self.base;
+        // Minimum and maximum may clip the outermost buckets.
+        let clipped = |(lower, upper): (f64, f64), count: u64| match has_extremes {
+            true => (upper - lower) * count as f64,
+            false => 0.0,
+        };
+        let least = self.sum + clipped(first_edges, first.1) + upper * MARGIN;
+        let greatest = upper - clipped(last_edges, last.1) - upper * MARGIN;
+        upper.is_finite() && (least..=greatest).contains(&sum)
+    }
+}
 
 impl Histogram {
     /// True only if the sum is within the bounds of the buckets; false if the exact check is
@@ -18,30 +90,15 @@ impl Histogram {
     pub(crate) fn sum_fits_buckets(&self, sum: f64) -> bool {
         let Scheme::Exp2(grid) = self.scheme() else { return false };
         let outside = self.overflow() > 0 || self.underflow() > 0 || !self.negative().is_empty();
-        let (positive, base) = (self.positive(), (-f64::from(grid.scale())).exp2().exp2());
-        let ends = positive.indexes().first().zip(positive.indexes().last());
-        let Some((&first, &last)) = ends.filter(|_| !outside && base.is_finite()) else {
-            return false;
-        };
-        let edges = |index| grid.edges(index).expect("BUG: a held bucket has edges");
-        // Values around zero add nothing only if zero is their only possible value.
-        if edges(first).0 < self.zero_threshold().max(f64::MIN_POSITIVE)
-            || (self.zero_threshold() > 0.0 && self.zero_count() > 0)
-        {
+        let sides = [self.tracked_min(), self.tracked_max()];
+        let has_extremes = sides.iter().any(|side| side.limit().is_some());
+        let is_near_zero = self.zero_threshold() > 0.0 && self.zero_count() > 0;
+        if outside || (has_extremes && is_near_zero) {
             return false;
         }
-        let (mut lower, mut edge, mut next) = (0.0, 0.0, None);
-        for (index, count) in positive.iter() {
-            edge = if next == Some(index) { edge * base } else { edges(index).0 };
-            lower += edge * count as f64;
-            next = index.checked_add(1);
-        }
-        let upper = lower * base;
-        // Minimum and maximum may clip the outermost buckets.
-        let width = |index: i32| (edges(index).1 - edges(index).0) * positive.get(index) as f64;
-        let least = lower + width(first) + upper * MARGIN;
-        let greatest = upper - width(last) - upper * MARGIN;
-        upper.is_finite() && (least..=greatest).contains(&sum)
+        let mut edges = LowerEdgeSum::new(*grid);
+        self.positive().iter().all(|(index, count)| edges.add(index, count))
+            && edges.allows(sum, self.zero_threshold(), has_extremes)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use decode::SeriesSink;
+use hist::codec::frame_body::FrameBody;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 
@@ -137,6 +138,23 @@ impl IngestWriter {
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty() && !self.is_too_large
     }
+
+    /// Whether the next sample of the current series, with its interval, goes into the batch. An
+    /// error if the series is rejected.
+    fn takes_sample(&mut self, interval: (i64, i64)) -> model::Result<bool> {
+        self.is_too_large |= self.batch.bytes() > self.bytes_max;
+        if self.is_too_large {
+            return Ok(false);
+        }
+        if let (Some(rejection), Some(admission)) = (&self.rejected, &self.admission) {
+            match admission.writes_own_gaps {
+                true => admission.rejections.count(rejection, 1),
+                false => admission.rejections.add(admission.producer, rejection, interval),
+            }
+            return Err(model::Error::SeriesLimit { reason: rejection.message.clone() });
+        }
+        Ok(true)
+    }
 }
 
 impl SeriesSink for IngestWriter {
@@ -188,22 +206,23 @@ impl SeriesSink for IngestWriter {
     }
 
     fn sample(&mut self, sample: &Sample) -> model::Result<()> {
-        self.is_too_large |= self.batch.bytes() > self.bytes_max;
-        if self.is_too_large {
+        if !self.takes_sample((sample.start, sample.end))? {
             return Ok(());
-        }
-        if let (Some(rejection), Some(admission)) = (&self.rejected, &self.admission) {
-            match admission.writes_own_gaps {
-                true => admission.rejections.count(rejection, 1),
-                false => admission.rejections.add(admission.producer, rejection, sample),
-            }
-            return Err(model::Error::SeriesLimit { reason: rejection.message.clone() });
         }
         self.batch.sample(sample)?;
         self.values = self.values.saturating_add(match &sample.value {
             SampleValue::Histogram(histogram) => histogram.count(),
             SampleValue::Number(_) | SampleValue::Text(_) => 1,
         });
+        Ok(())
+    }
+
+    fn frame(&mut self, interval: (i64, i64), body: &FrameBody<'_>) -> model::Result<()> {
+        if !self.takes_sample(interval)? {
+            return Ok(());
+        }
+        self.batch.frame(interval, body)?;
+        self.values = self.values.saturating_add(body.count());
         Ok(())
     }
 

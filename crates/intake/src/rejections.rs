@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use model::{Gap, Sample};
+use model::Gap;
 use store::CardinalityError;
 
 use crate::meter::{EventCounter, Meter};
@@ -86,8 +86,8 @@ impl Rejections {
         }
     }
 
-    /// Counts a rejected sample, and adds it to the next gap.
-    pub(crate) fn add(&self, producer: u64, rejection: &Rejection, sample: &Sample) {
+    /// Counts a rejected sample of an interval, and adds it to the next gap.
+    pub(crate) fn add(&self, producer: u64, rejection: &Rejection, (start, end): (i64, i64)) {
         self.count(rejection, 1);
         let mut kinds = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         let mut key = (Some(producer), rejection.reason.clone());
@@ -102,8 +102,8 @@ impl Rejections {
             report_interval: REPORT_INTERVAL,
         });
         kind.samples = kind.samples.saturating_add(1);
-        kind.start = kind.start.min(sample.start);
-        kind.end = kind.end.max(sample.end);
+        kind.start = kind.start.min(start);
+        kind.end = kind.end.max(end);
     }
 
     /// Returns the due gaps; with `all`, also those that are not due yet.
@@ -147,8 +147,6 @@ impl Rejections {
 
 #[cfg(test)]
 mod tests {
-    use model::SampleValue;
-
     use super::*;
 
     fn rejection(metric: &str) -> Rejection {
@@ -160,17 +158,13 @@ mod tests {
         .unwrap()
     }
 
-    fn sample(at: i64) -> Sample {
-        Sample { start: at, end: at + 1, value: SampleValue::Number(1.0) }
-    }
-
     #[test]
     fn repeated_rejections_are_reported_less_often() {
         let rejections = Rejections::new(&Arc::default());
         let began = Instant::now();
         let mut told = 0;
         for second in 0..36_000 {
-            rejections.add(7, &rejection("m"), &sample(second));
+            rejections.add(7, &rejection("m"), (second, second + 1));
             let gaps = rejections.take_due_gaps(began + Duration::from_secs(second as u64), false);
             told += gaps.len();
             for gap in gaps {
@@ -187,7 +181,7 @@ mod tests {
     fn rejected_samples_are_reported_up_to_the_limit() {
         let rejections = Rejections::new(&Arc::default());
         for n in 0..1_000 {
-            rejections.add(n, &rejection(&format!("m{n}")), &sample(n as i64));
+            rejections.add(n, &rejection(&format!("m{n}")), (n as i64, n as i64 + 1));
         }
         let gaps = rejections.take_due_gaps(Instant::now(), true);
         assert_eq!(gaps.len(), KINDS_MAX + 1);

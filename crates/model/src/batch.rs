@@ -23,6 +23,7 @@
 mod reader;
 
 use hist::Histogram;
+use hist::codec::frame_body::FrameBody;
 use hist::codec::header::{FrameUnit, SeriesMeta, Temporality};
 
 use crate::error::{Error, Result};
@@ -131,19 +132,14 @@ impl BatchWriter {
     ///
     /// If no group is open.
     pub fn sample(&mut self, sample: &Sample) -> Result<()> {
-        let Some((kind, meta)) = self.series else { panic!("BUG: a sample before its series") };
+        let (kind, meta) = self.open_series();
         if !sample.value.fits(kind) {
-            let (kind, found) = (kind_name(kind), sample.value.description());
-            return Err(Error::Kind { series: self.name.clone(), kind, found });
+            return Err(self.kind_error(kind, sample.value.description()));
         }
         if let SampleValue::Histogram(histogram) = &sample.value {
-            check_count(&self.name, histogram)?;
+            check_count(&self.name, total_count(histogram))?;
         }
-        let (start, end) = (sample.start, sample.end);
-        let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
-            return Err(Error::NegativeInterval { series: self.name.clone(), start, end });
-        };
-        self.write_times(start, span);
+        self.write_interval(sample.start, sample.end)?;
         match &sample.value {
             SampleValue::Histogram(histogram) => {
                 self.frame.clear();
@@ -154,6 +150,44 @@ impl BatchWriter {
             SampleValue::Text(text) => put_bytes(&mut self.group, text.as_bytes()),
         }
         self.count_sample();
+        Ok(())
+    }
+
+    /// Adds a histogram of an interval to the open group, as [`Self::sample`], by the body of its
+    /// frame.
+    ///
+    /// # Panics
+    ///
+    /// If no group is open.
+    pub fn frame(&mut self, (start, end): (i64, i64), body: &FrameBody<'_>) -> Result<()> {
+        let (kind, meta) = self.open_series();
+        if !matches!(kind, SeriesKind::Histogram(_)) {
+            return Err(self.kind_error(kind, "a histogram"));
+        }
+        check_count(&self.name, body.count().into())?;
+        self.write_interval(start, end)?;
+        self.frame.clear();
+        body.put(meta, &mut self.frame);
+        put_bytes(&mut self.group, &self.frame);
+        self.count_sample();
+        Ok(())
+    }
+
+    fn open_series(&self) -> (SeriesKind, SeriesMeta) {
+        let Some(series) = self.series else { panic!("BUG: a sample before its series") };
+        series
+    }
+
+    #[cold]
+    fn kind_error(&self, kind: SeriesKind, found: &'static str) -> Error {
+        Error::Kind { series: self.name.clone(), kind: kind_name(kind), found }
+    }
+
+    fn write_interval(&mut self, start: i64, end: i64) -> Result<()> {
+        let Some(span) = end.checked_sub(start).filter(|&span| span >= 0) else {
+            return Err(Error::NegativeInterval { series: self.name.clone(), start, end });
+        };
+        self.write_times(start, span);
         Ok(())
     }
 
@@ -215,10 +249,14 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
     }
 }
 
-/// 256 histograms of this count can be added without overflow. A billion values per second reach it
-/// in two years.
-fn check_count(series: &str, histogram: &Histogram) -> Result<()> {
-    let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
+/// Number of values, NaN values included.
+fn total_count(histogram: &Histogram) -> u128 {
+    u128::from(histogram.count()).saturating_add(histogram.nan_count().into())
+}
+
+/// 256 histograms of this count, NaN values included, can be added without overflow. A billion
+/// values per second reach it in two years.
+fn check_count(series: &str, count: u128) -> Result<()> {
     if count > u128::from(HISTOGRAM_COUNT_MAX) {
         return Err(Error::HistogramTooLarge {
             series: series.to_owned(),
@@ -246,7 +284,8 @@ impl Batch {
         for entry in reader.by_ref() {
             let entry = entry?;
             if let SampleValue::Histogram(histogram) = entry.decode()? {
-                check_count(&format!("series {}", entry.series.id()), &histogram)?;
+                let name = format!("series {}", entry.series.id());
+                check_count(&name, total_count(&histogram))?;
             }
             samples = u64::saturating_add(samples, 1);
         }

@@ -10,7 +10,6 @@ use crate::protobuf::{Error, FieldValue, MessageFields, MessageWriter, push_mess
 
 use super::HistogramSample;
 use super::native::{self, NativeBuckets, NativeCounts, NativeFields};
-use super::plain;
 use super::reset_hint::ResetHint;
 use super::spans::BucketSpan;
 
@@ -63,12 +62,8 @@ pub struct RemoteSample {
 }
 
 impl RemoteSample {
-    /// Decodes a histogram. Nearly all are read in one pass, see `plain.rs`; the others, and all
-    /// invalid ones, as a [`RemoteHistogram`].
+    /// Decodes a histogram. [`PlainReader`](super::PlainReader) reads nearly all of them faster.
     pub fn from_bytes(bytes: &[u8]) -> Result<RemoteSample, DecodeError> {
-        if let Some(sample) = plain::read(bytes) {
-            return Ok(sample);
-        }
         RemoteSample::from_message(&RemoteHistogram::from_bytes(bytes)?)
     }
 

@@ -5,7 +5,9 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
-use codecs::prometheus::{HistogramSample as Native, RemoteSample, ResetHint, STALE_MARKER};
+use codecs::prometheus::{
+    HistogramSample as Native, PlainReader, PlainSample, RemoteSample, ResetHint, STALE_MARKER,
+};
 use codecs::protobuf::{FieldValue, MessageReader};
 use hist::DecodeError;
 use model::{Sample, SampleValue};
@@ -22,6 +24,7 @@ const NANOSECONDS: i64 = 1_000_000;
 pub(crate) struct RequestRowWriter<'a> {
     sink: &'a mut dyn SeriesSink,
     pub(crate) summary: WriteSummary,
+    plain: PlainReader,
 }
 
 /// Current series of a request.
@@ -44,7 +47,7 @@ pub(crate) enum SeriesCursor {
 
 impl<'a> RequestRowWriter<'a> {
     pub(crate) fn new(sink: &'a mut dyn SeriesSink) -> RequestRowWriter<'a> {
-        RequestRowWriter { sink, summary: WriteSummary::default() }
+        RequestRowWriter { sink, summary: WriteSummary::default(), plain: PlainReader::default() }
     }
 
     /// Passes on the description of a metric.
@@ -152,8 +155,10 @@ impl<'a> RequestRowWriter<'a> {
             series.series.family().0.is_monotonic(name)
         };
         let start = if counts { start } else { 0 };
-        if self.write_sample(series, (start, time), SampleValue::Number(value)) {
-            self.summary.samples = self.summary.samples.saturating_add(1);
+        let Some((start, end)) = self.interval(series, (start, time)) else { return };
+        match self.sink.sample(&Sample { start, end, value: SampleValue::Number(value) }) {
+            Ok(()) => self.summary.samples = self.summary.samples.saturating_add(1),
+            Err(error) => self.reject(|| error.to_string()),
         }
     }
 
@@ -163,8 +168,39 @@ impl<'a> RequestRowWriter<'a> {
         series: &mut RequestCursor<'_>,
         at: &mut SeriesCursor,
     ) -> Result<(), InputError> {
-        self.write_histogram_sample(RemoteSample::from_bytes(field.bytes()?), series, at);
+        let bytes = field.bytes()?;
+        // The result lies in the reader's memory.
+        let mut plain = std::mem::take(&mut self.plain);
+        match plain.read(bytes) {
+            Some(sample) => self.write_plain(&sample, series, at),
+            None => self.write_histogram_sample(RemoteSample::from_bytes(bytes), series, at),
+        }
+        self.plain = plain;
         Ok(())
+    }
+
+    fn write_plain(
+        &mut self,
+        sample: &PlainSample<'_>,
+        series: &mut RequestCursor<'_>,
+        at: &mut SeriesCursor,
+    ) {
+        let PlainSample { body, timestamp, start_timestamp, reset_hint } = sample;
+        let what = histogram_kind(*reset_hint);
+        if !self.select_series(what, series, at) {
+            return;
+        }
+        let start = histogram_start(what, *start_timestamp, series);
+        let Some(interval) = self.interval(series, (start, *timestamp)) else { return };
+        let result = self.sink.frame(interval, body);
+        self.count_histogram(result);
+    }
+
+    fn count_histogram(&mut self, result: model::Result<()>) {
+        match result {
+            Ok(()) => self.summary.histograms = self.summary.histograms.saturating_add(1),
+            Err(error) => self.reject(|| error.to_string()),
+        }
     }
 
     /// Writes a histogram, or rejects an invalid one.
@@ -191,56 +227,56 @@ impl<'a> RequestRowWriter<'a> {
                 });
             }
         };
-        let is_gauge = reset_hint == ResetHint::Gauge as i32;
-        let start = match start_timestamp {
-            _ if is_gauge || value.is_none() => 0,
-            0 => series.created,
-            start => start,
+        let what = match value {
+            None => SampleKind::StaleMarkers,
+            Some(_) => histogram_kind(reset_hint),
         };
-        let (what, value) = match value {
-            None => (SampleKind::StaleMarkers, SampleValue::Number(f64::from_bits(STALE_MARKER))),
-            Some(histogram) if is_gauge => {
-                (SampleKind::GaugeHistograms, histogram_value(histogram))
-            }
-            Some(histogram) => (SampleKind::Histograms, histogram_value(histogram)),
+        let start = histogram_start(what, start_timestamp, series);
+        let value = match value {
+            None => SampleValue::Number(f64::from_bits(STALE_MARKER)),
+            Some(histogram) => SampleValue::Histogram(Box::new(histogram)),
         };
-        if self.select_series(what, series, at)
-            && self.write_sample(series, (start, timestamp), value)
-        {
-            self.summary.histograms = self.summary.histograms.saturating_add(1);
+        if !self.select_series(what, series, at) {
+            return;
         }
+        let Some((start, end)) = self.interval(series, (start, timestamp)) else { return };
+        let result = self.sink.sample(&Sample { start, end, value });
+        self.count_histogram(result);
     }
 
-    /// Writes a value with its start (0 if unknown) and timestamp in milliseconds. Returns whether
-    /// it was accepted.
+    /// Start and end of a value in nanoseconds, from its start (0 if unknown) and timestamp in
+    /// milliseconds. Rejects a timestamp out of range.
     #[inline]
-    fn write_sample(
-        &mut self,
-        series: &RequestCursor<'_>,
-        times: (i64, i64),
-        value: SampleValue,
-    ) -> bool {
+    fn interval(&mut self, series: &RequestCursor<'_>, times: (i64, i64)) -> Option<(i64, i64)> {
         let (start, time) = times;
         let Some(end) = time.checked_mul(NANOSECONDS) else {
             self.reject(|| {
                 let name = request_series::display_series(series.series);
                 format!("{name}: timestamp {time} ms is out of range")
             });
-            return false;
+            return None;
         };
         // A start after the end results from clock differences and is ignored.
-        let start = match start.checked_mul(NANOSECONDS) {
-            Some(start) if start != 0 && start < end => start,
-            _ => end,
-        };
-        let result = self.sink.sample(&Sample { start, end, value });
-        if let Err(error) = &result {
-            self.reject(|| error.to_string());
+        match start.checked_mul(NANOSECONDS) {
+            Some(start) if start != 0 && start < end => Some((start, end)),
+            _ => Some((end, end)),
         }
-        result.is_ok()
     }
 }
 
-fn histogram_value(histogram: hist::Histogram) -> SampleValue {
-    SampleValue::Histogram(Box::new(histogram))
+/// Kind of a histogram with a reset hint.
+fn histogram_kind(reset_hint: i32) -> SampleKind {
+    match reset_hint == ResetHint::Gauge as i32 {
+        true => SampleKind::GaugeHistograms,
+        false => SampleKind::Histograms,
+    }
+}
+
+/// Start of a histogram in milliseconds; 0 if it is unknown.
+fn histogram_start(what: SampleKind, start: i64, series: &RequestCursor<'_>) -> i64 {
+    match (what, start) {
+        (SampleKind::Histograms, 0) => series.created,
+        (SampleKind::Histograms, start) => start,
+        _ => 0,
+    }
 }

@@ -44,12 +44,12 @@ pub const FLAGS: [(&str, u64); 14] = [
     ("negative", 1 << 13),
 ];
 
-const ZERO: u64 = FLAGS[0].1;
-const ZERO_THRESHOLD: u64 = FLAGS[1].1;
+pub(super) const ZERO: u64 = FLAGS[0].1;
+pub(super) const ZERO_THRESHOLD: u64 = FLAGS[1].1;
 const OVERFLOW: u64 = FLAGS[2].1;
 const UNDERFLOW: u64 = FLAGS[3].1;
 const NAN: u64 = FLAGS[4].1;
-const SUM: u64 = FLAGS[5].1;
+pub(super) const SUM: u64 = FLAGS[5].1;
 const SUM_LOW: u64 = FLAGS[7].1;
 const MIN: u64 = FLAGS[8].1;
 const MAX: u64 = FLAGS[10].1;
@@ -57,14 +57,14 @@ const THRESHOLDS: u64 = FLAGS[12].1;
 const NEGATIVE: u64 = FLAGS[13].1;
 const KNOWN_FLAGS: u64 = (1 << 14) - 1;
 /// The flag "is exact" of a side value with flag `flag`: the next higher bit.
-const fn exact_flag(flag: u64) -> u64 {
+pub(super) const fn exact_flag(flag: u64) -> u64 {
     flag << 1
 }
 
 /// Maximum number of thresholds in one frame.
 pub const THRESHOLDS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 
-const ESCAPE: u64 = 15;
+pub(super) const ESCAPE: u64 = 15;
 
 /// Appends a frame. Bounds of the extremes are left out.
 pub fn encode(histogram: &Histogram, meta: SeriesMeta, out: &mut Vec<u8>) {

@@ -1,5 +1,7 @@
 //! Tests of the batch format.
 
+use hist::Exp2;
+use hist::codec::frame_body::{FrameBodyBuffer, PlainSummary};
 use proptest::prelude::*;
 
 use super::*;
@@ -24,6 +26,30 @@ fn value(kind: SeriesKind, number: f64) -> SampleValue {
         SeriesKind::Counter(_) | SeriesKind::Gauge => SampleValue::Number(number),
         SeriesKind::Text => SampleValue::Text(number.to_string()),
     }
+}
+
+#[test]
+fn histogram_by_its_frame_is_that_sample() {
+    let mut buffer = FrameBodyBuffer::default();
+    let (mut by_frame, mut by_value) = (BatchWriter::default(), BatchWriter::default());
+    let max = HISTOGRAM_COUNT_MAX;
+    for (number, count) in [(0, 1), (0, max), (0, max + 1), (1, 1)] {
+        let mut body = buffer.write(Exp2::DEFAULT);
+        assert!(body.add_bucket(3, count));
+        let sum = 1.08 * count as f64;
+        let summary = PlainSummary { count, sum, zero: 0, zero_threshold: 0.0 };
+        let body = body.finish(summary).unwrap();
+        let series = series(number);
+        by_frame.series(&series);
+        by_value.series(&series);
+        for (start, end) in [(5, 9), (9, 5)] {
+            let value = SampleValue::Histogram(Box::new(body.to_histogram()));
+            let expected = by_value.sample(&Sample { start, end, value });
+            assert_eq!(by_frame.frame((start, end), &body), expected);
+        }
+    }
+    assert_eq!(by_frame.len(), 2);
+    assert_eq!(by_frame.finish(), by_value.finish());
 }
 
 #[test]
