@@ -19,8 +19,7 @@ pub(crate) trait CumulativeValue: Sized + Clone {
 
 impl CumulativeValue for Histogram {
     fn since(&self, before: &Histogram) -> Option<Histogram> {
-        let mut added = self.clone();
-        added.subtract(before).ok().map(|()| added)
+        self.difference(before).ok()
     }
 }
 

@@ -366,8 +366,7 @@ impl<'a> RewrittenDay<'a> {
                 true => before_partition(rows, start, predecessor),
                 false => Predecessor::Unknown,
             };
-            let mut rows = rows.clone();
-            rows.retain(|_, end| range.contains(&end.saturating_sub(1)));
+            let rows = rows.filtered(|_, end| range.contains(&end.saturating_sub(1)));
             writing.append_rows(id, kind, rows, predecessor)?;
         }
         Ok(())

@@ -300,6 +300,20 @@ impl Rows {
         }
     }
 
+    /// A copy of the rows for which `keep` holds, by start and end.
+    pub(crate) fn filtered(&self, keep: impl Fn(i64, i64) -> bool) -> Rows {
+        fn of<T: Clone>(rows: &[Row<T>], keep: impl Fn(i64, i64) -> bool) -> Vec<Row<T>> {
+            rows.iter().filter(|row| keep(row.start, row.end)).cloned().collect()
+        }
+        match self {
+            Rows::Histograms(rows) => Rows::Histograms(of(rows, keep)),
+            Rows::Cumulative(rows) => Rows::Cumulative(of(rows, keep)),
+            Rows::Numbers(rows) => Rows::Numbers(of(rows, keep)),
+            Rows::Aggregates(rows) => Rows::Aggregates(of(rows, keep)),
+            Rows::Texts(rows) => Rows::Texts(of(rows, keep)),
+        }
+    }
+
     /// Retains rows for which `keep` holds, by start and end.
     pub(crate) fn retain(&mut self, keep: impl Fn(i64, i64) -> bool) {
         match self {

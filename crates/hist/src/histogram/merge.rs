@@ -101,6 +101,12 @@ impl Histogram {
     /// extremes stay exact if they prove that `other` did not contain them; otherwise they bound
     /// the values that remain.
     pub fn subtract(&mut self, other: &Histogram) -> Result<(), MergeError> {
+        *self = self.difference(other)?;
+        Ok(())
+    }
+
+    /// What is left after [`Self::subtract`], as a histogram of its own.
+    pub fn difference(&self, other: &Histogram) -> Result<Histogram, MergeError> {
         let too_coarse = || MergeError::TooCoarse {
             target: Box::new(self.scheme.clone()),
             target_zero: self.zero_threshold,
@@ -183,8 +189,7 @@ impl Histogram {
             rest = Histogram { nan: rest.nan, ..rest.empty_copy() };
         }
         rest.normalize_summary();
-        *self = rest;
-        Ok(())
+        Ok(rest)
     }
 
     /// The counts added since an earlier sample of a cumulative histogram, as by
@@ -195,8 +200,7 @@ impl Histogram {
             && self.zero_threshold == before.zero_threshold
             && self.thresholds.is_empty();
         if !is_plain {
-            let mut added = self.clone();
-            added.subtract(before).ok()?;
+            let added = self.difference(before).ok()?;
             let unknown = TrackedValue::Absent;
             return Some(added.with_summary(TrackedValue::Absent, unknown, unknown));
         }

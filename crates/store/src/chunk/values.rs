@@ -109,7 +109,7 @@ fn put_cumulative(
     out.extend(summaries.iter().map(TrackedStatistics::exactness_bits));
     for at in 0..4 {
         let column: Vec<f64> = summaries.iter().map(|summary| summary.numbers()[at]).collect();
-        put_bytes(out, &column::put(&column));
+        put_bytes(out, &column::put_doubles(&column));
     }
 }
 
@@ -234,8 +234,8 @@ pub(crate) fn decode_increments(
     let text = |error: model::Error| error.to_string();
     let block = reader.bytes("deltas").map_err(text)?;
     let exactness = reader.read_bytes(times.len(), "exactness").map_err(text)?;
-    let high: Vec<f64> = read_column(&mut reader, times.len())?;
-    let low: Vec<f64> = read_column(&mut reader, times.len())?;
+    let high = read_doubles(&mut reader, times.len())?;
+    let low = read_doubles(&mut reader, times.len())?;
     let block_rows = block::rows(block).map_err(|error| error.to_string())?;
     let recorded = usize::from(!is_first_delta);
     if block_rows.saturating_add(recorded) != times.len() {
@@ -276,6 +276,11 @@ fn read_column<T: pco::data_types::Number + Default>(
 ) -> Result<Vec<T>, Corruption> {
     let bytes = reader.bytes("column").map_err(|error| error.to_string())?;
     column::read(bytes, rows).map_err(|error| error.to_string())
+}
+
+fn read_doubles(reader: &mut WireReader<'_>, rows: usize) -> Result<Vec<f64>, Corruption> {
+    let bytes = reader.bytes("column").map_err(|error| error.to_string())?;
+    column::read_doubles(bytes, rows).map_err(|error| error.to_string())
 }
 
 /// What the increments of a chunk start from.
@@ -335,7 +340,7 @@ impl CumulativeReadings {
         let text = |error: model::Error| error.to_string();
         let deltas = reader.bytes("deltas").map_err(text)?.to_owned();
         let exactness = reader.read_bytes(rows, "exactness").map_err(text)?.to_owned();
-        let columns = (0..4).map(|_| read_column(reader, rows)).collect::<Result<_, _>>()?;
+        let columns = (0..4).map(|_| read_doubles(reader, rows)).collect::<Result<_, _>>()?;
         Ok(CumulativeReadings {
             predecessor,
             base,
