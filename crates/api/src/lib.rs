@@ -25,6 +25,7 @@ mod grpc;
 mod health;
 mod ingest;
 mod limits;
+mod low_priority;
 mod memory_budget;
 mod metrics;
 mod middleware;
