@@ -33,7 +33,7 @@ use crate::histogram::FloatHistogram;
 use crate::labels::LabelSet;
 use crate::limits::SAMPLE_BYTES;
 use crate::prometheus_name::labeled_series;
-use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
+use crate::source::{self, ColumnRead, SeriesHandle, Source, StoredMetric};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, is_stale};
 
@@ -352,6 +352,11 @@ impl<'a> PrometheusSource<'a> {
     }
 }
 
+/// Whether all series are under their own labels.
+fn are_stored<'s>(mut series: impl Iterator<Item = &'s SeriesHandle>) -> bool {
+    series.all(|handle| handle.key < ENTRY)
+}
+
 impl SourceSeries {
     fn divisor(&self) -> f64 {
         match self {
@@ -424,6 +429,15 @@ impl Source for PrometheusSource<'_> {
         self.find(selector, &BucketSearch::Samples(range.clone()))
     }
 
+    fn shared_unit(&self, selector: &Selector) -> Result<Option<(SeriesKind, String)>> {
+        let selected = self.selected.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, found)) = selected.iter().find(|(known, _)| known == selector) {
+            return Ok(source::shared_unit(found));
+        }
+        drop(selected);
+        Ok(source::shared_unit(&self.find(selector, &BucketSearch::Unread)?))
+    }
+
     fn take_hints(&self) -> Vec<String> {
         std::mem::take(&mut self.hints.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -437,11 +451,17 @@ impl Source for PrometheusSource<'_> {
     }
 
     fn time_range(&self, series: &[SeriesHandle], range: Range<i64>) -> Result<Option<Range<i64>>> {
+        if are_stored(series.iter()) {
+            return self.stored.time_range(series, range);
+        }
         let handles = self.stored_handles(&series.iter().collect::<Vec<_>>());
         self.stored.time_range(&handles, range)
     }
 
     fn gaps(&self, series: &[&SeriesHandle], range: &Range<i64>) -> Vec<Gap> {
+        if are_stored(series.iter().copied()) {
+            return self.stored.gaps(series, range);
+        }
         let handles = self.stored_handles(series);
         self.stored.gaps(&handles.iter().collect::<Vec<_>>(), range)
     }
@@ -468,7 +488,7 @@ impl Source for PrometheusSource<'_> {
         range: Range<i64>,
         each: &mut dyn FnMut(usize, ColumnRead<SeriesPoint>) -> Result<()>,
     ) -> Result<()> {
-        if series.iter().all(|handle| handle.key < ENTRY) {
+        if are_stored(series.iter().copied()) {
             return self.stored.each_samples(series, range, each);
         }
         let samples =

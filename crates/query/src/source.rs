@@ -34,6 +34,16 @@ pub struct StoredMetric {
     pub kind: SeriesKind,
 }
 
+/// As [`Source::shared_unit`], of these series.
+pub(crate) fn shared_unit(series: &[SeriesHandle]) -> Option<(SeriesKind, String)> {
+    let is_histogram = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Histogram(_));
+    let first = series.first()?;
+    let is_same = |handle: &SeriesHandle| {
+        handle.unit == first.unit && is_histogram(handle) == is_histogram(first)
+    };
+    series.iter().all(is_same).then(|| (first.kind, first.unit.clone()))
+}
+
 /// Column values with gaps.
 pub struct ColumnRead<T> {
     /// One value for each column or sample.
@@ -55,6 +65,12 @@ pub trait Source: Sync {
         _range: &Range<i64>,
     ) -> Result<Vec<SeriesHandle>> {
         self.select(selector)
+    }
+
+    /// Kind and unit of the series that match a selector, by the first of them; `None` without
+    /// series, if they have different units, and if only some of them are distributions.
+    fn shared_unit(&self, selector: &Selector) -> Result<Option<(SeriesKind, String)>> {
+        Ok(shared_unit(&self.select(selector)?))
     }
 
     /// Hints about the selections since the last call, for the user.

@@ -1,5 +1,7 @@
 //! Units of query results. The product of two numbers has no unit that has a name.
 
+use model::SeriesKind;
+
 use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
@@ -143,18 +145,10 @@ impl Evaluation<'_> {
     }
 
     fn unit_of_fetch(&mut self, fetch: &SeriesFetch) -> Result<ValueUnit> {
-        let handles = self.source.select(&fetch.selector)?;
-        let unit = |handle: &crate::source::SeriesHandle| match handle.kind {
-            model::SeriesKind::Histogram(_) => ValueUnit::Distributions(handle.unit.clone()),
-            _ => ValueUnit::Numbers(handle.unit.clone()),
-        };
-        let Some(first) = handles.first() else { return Ok(ValueUnit::Unknown) };
-        let is_histogram = |handle: &crate::source::SeriesHandle| {
-            matches!(handle.kind, model::SeriesKind::Histogram(_))
-        };
-        let is_same = |handle: &crate::source::SeriesHandle| {
-            handle.unit == first.unit && is_histogram(handle) == is_histogram(first)
-        };
-        Ok(if handles.iter().all(is_same) { unit(first) } else { ValueUnit::Unknown })
+        Ok(match self.source.shared_unit(&fetch.selector)? {
+            None => ValueUnit::Unknown,
+            Some((SeriesKind::Histogram(_), unit)) => ValueUnit::Distributions(unit),
+            Some((_, unit)) => ValueUnit::Numbers(unit),
+        })
     }
 }
