@@ -14,7 +14,6 @@ use crate::api_error::{ApiError, RETRY_AFTER_BUSY};
 use crate::blocking::blocking;
 use crate::bounded_buffer::{BoundedBuffer, JsonBody};
 use crate::json::Json;
-use crate::low_priority::run_with_low_priority;
 use crate::memory_budget::{Denial, MemoryBudget, Reservation};
 use crate::query_admission::{ClientId, QueryAdmission, QueryClass, QueryPermit, QueueFull};
 
@@ -324,8 +323,7 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Executes a query that has a permit, on a blocking thread. A query that is not light gets less of
-/// the CPUs than what is asked or sent meanwhile.
+/// Executes a query that has a permit, on a blocking thread.
 pub(crate) async fn run_blocking<T: Send + 'static>(
     active: ActiveQuery,
     work: impl FnOnce(&ActiveQuery) -> Result<T, ApiError> + Send + 'static,
@@ -333,10 +331,7 @@ pub(crate) async fn run_blocking<T: Send + 'static>(
     let supervisor = active.service.supervisor.clone();
     let done = blocking(&supervisor, move || {
         active.service.supervisor.failpoint("query execution");
-        let outcome = match active.class() {
-            Some(QueryClass::Light) => work(&active),
-            _ => run_with_low_priority(|| work(&active)),
-        };
+        let outcome = work(&active);
         active.release_permit();
         // The stored error is more precise than the returned one.
         match active.error.get() {

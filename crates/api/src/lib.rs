@@ -25,7 +25,6 @@ mod grpc;
 mod health;
 mod ingest;
 mod limits;
-mod low_priority;
 mod memory_budget;
 mod metrics;
 mod middleware;
