@@ -3,7 +3,6 @@
 mod live;
 mod report_json;
 mod report_text;
-mod service_argument;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -12,13 +11,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use protocol::PROTOCOLS;
 use protocol::fingerprint::RouteTemplates;
+use protocol::observer::ObservedProtocol;
 use render::terminal::Terminal;
-use wire::{CaptureFile, ConnectionTracker, TrackerSettings};
+use wire::{CaptureFile, ConnectionTracker, ServiceRule, TrackerSettings};
 
 use crate::output::{print_message, print_stdout};
 use crate::time;
-use service_argument::ServiceArgument;
 
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 1 << 20;
@@ -30,6 +30,8 @@ const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
 const REORDER_BYTES_MAX: usize = 64 << 20;
 /// Memory of the observers of all connections.
 const OBSERVER_BYTES_MAX: usize = 128 << 20;
+/// Servers with statistics of their own.
+const SERVERS_MAX: usize = 1_024;
 /// Statements of a service with histograms of their own: about 10 kB each.
 const STATEMENTS_MAX: usize = 1_000;
 
@@ -66,12 +68,18 @@ pub(crate) struct Options {
     ring: u64,
 
     /// A service beside the default ports: [NAME=][ADDRESS:]PORT/PROTOCOL; may be repeated
-    #[arg(long, value_name = "SERVICE", value_parser = service_argument::parse)]
-    service: Vec<ServiceArgument>,
+    #[arg(long, value_name = "SERVICE", value_parser = ServiceRule::parse)]
+    service: Vec<ServiceRule>,
 
     /// Only the services of --service, not the default ports of all protocols
     #[arg(long, requires = "service")]
     only: bool,
+
+    /// A template of paths of HTTP, such as /users/{name}/orders or /users/*/orders: {name} and *
+    /// are any one segment, {name*} at the end any number of them; may be repeated, the first one
+    /// that matches counts
+    #[arg(long, value_name = "TEMPLATE", value_parser = route)]
+    route: Vec<String>,
 
     /// Statements shown per service
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -97,6 +105,7 @@ Examples:
   tcpdump -i any -w shop.pcap 'tcp port 5432'
   topdeck wire --read shop.pcap
   topdeck wire --read shop.pcap --service orders=10.0.0.5:5433/postgres --only
+  topdeck wire --service 8080/http --route '/users/{name}/orders'
   zcat old.pcap.gz | topdeck wire --read - --json
 
 Exit status:
@@ -112,6 +121,10 @@ fn interval(text: &str) -> Result<Duration, String> {
         return Err("expected 100ms to 1m".to_owned());
     }
     Ok(Duration::from_nanos(ns.unsigned_abs()))
+}
+
+fn route(text: &str) -> Result<String, String> {
+    RouteTemplates::new(vec![text.to_owned()]).map(|_| text.to_owned())
 }
 
 fn positive(text: &str) -> Result<Duration, String> {
@@ -133,19 +146,22 @@ pub(crate) struct CaptureSummary {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let rules = service_argument::rules(&options.service, options.only);
+    let routes = RouteTemplates::new(options.route.clone()).map_err(anyhow::Error::msg)?;
+    let defaults: Vec<&ObservedProtocol> = PROTOCOLS.iter().filter(|_| !options.only).collect();
+    let rules = ServiceRule::with_default_ports(options.service.clone(), &defaults);
     let mut tracker = ConnectionTracker::new(TrackerSettings {
         rules: rules.clone(),
         connections_max: CONNECTIONS_MAX,
         idle_timeout_ns: IDLE_TIMEOUT_NS,
         reorder_bytes_max: REORDER_BYTES_MAX,
         observer_bytes_max: OBSERVER_BYTES_MAX,
+        servers_max: SERVERS_MAX,
         statements_max: STATEMENTS_MAX,
-        routes: RouteTemplates::default(),
+        routes,
     });
     let (summary, failure) = match &options.read {
         Some(path) => read_packets(path, &mut tracker)?,
-        None => (live::capture(options, &rules, &mut tracker)?, None),
+        None => live::capture(options, &rules, &mut tracker)?,
     };
     let has_services = !tracker.services().is_empty();
     if options.json {

@@ -12,7 +12,7 @@
 use crate::packet::{PROTOCOL_TCP, PROTOCOL_UDP};
 
 /// Ports of one filter: jumps of classic BPF reach 255 instructions.
-pub(crate) const PORTS_MAX: usize = 100;
+pub const PORTS_MAX: usize = 100;
 /// Captured bytes of a packet: all of them, also of BIG TCP.
 const ALL_BYTES: u32 = 1 << 20;
 

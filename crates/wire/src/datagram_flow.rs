@@ -13,7 +13,8 @@ use protocol::observer::{
 
 use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::packet::Packet;
-use crate::service::{ConnectionSink, ServiceStatistics, ServiceTable, ServiceTransport};
+use crate::service::{ConnectionSink, ServiceStatistics, ServiceTable};
+use crate::service_rule::ServiceTransport;
 
 /// Time without a datagram after which a flow is forgotten: clients of DNS give up after 5 to 30 s.
 const IDLE_TIMEOUT_NS: u64 = 60_000_000_000;

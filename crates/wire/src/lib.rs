@@ -8,6 +8,7 @@
 //! it may have affected is not measured.
 #![deny(unsafe_code)]
 
+mod capabilities;
 mod capture_file;
 mod capture_filter;
 mod completeness;
@@ -15,20 +16,26 @@ mod connection;
 mod connection_table;
 mod datagram_flow;
 mod in_flight;
+mod operation_totals;
 mod packet;
 mod packet_ring;
 mod ring_block;
 mod service;
+mod service_rule;
 mod statement_normalizer;
 mod statement_table;
 mod stream;
 mod tracker;
 
+pub use capabilities::give_up_capabilities;
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
+pub use capture_filter::PORTS_MAX;
 pub use completeness::{Completeness, NotMeasuredCounts};
 pub use in_flight::InFlightSummary;
+pub use operation_totals::OperationTotals;
 pub use packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 pub use packet_ring::{CaptureError, PacketRing, RING_BLOCKS, RingSettings, RingStatistics};
-pub use service::{RecentOperations, ServiceRule, ServiceStatistics, ServiceTransport};
+pub use service::{RecentOperations, ServiceInterval, ServiceStatistics};
+pub use service_rule::{ServiceRule, ServiceTransport, find_protocol};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
 pub use tracker::{CaptureTotals, ConnectionTracker, TrackerSettings, TrafficCount};

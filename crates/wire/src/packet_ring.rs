@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::net::netdevice;
+use rustix::net::{netdevice, sockopt};
 
 use crate::capture_file::CapturedPacket;
 use crate::capture_filter::{PORTS_MAX, port_filter};
@@ -156,8 +156,7 @@ impl PacketRing {
         each: &mut dyn FnMut(&CapturedPacket<'_>),
     ) -> Result<bool, CaptureError> {
         if !self.is_ready() {
-            self.wait(timeout)
-                .map_err(|cause| CaptureError::System { action: "wait for packets", cause })?;
+            PacketRing::wait_any(slice::from_ref(self), timeout)?;
             if !self.is_ready() {
                 return Ok(false);
             }
@@ -171,6 +170,30 @@ impl PacketRing {
         self.damaged_blocks += u64::from(!is_whole);
         self.give_back();
         Ok(true)
+    }
+
+    /// Waits for at most `timeout` until one of the rings has a block. An error of a ring, such as
+    /// an interface that was switched off, is returned once: the capture goes on when the interface
+    /// is switched on again.
+    pub fn wait_any(rings: &[PacketRing], timeout: Duration) -> Result<(), CaptureError> {
+        if rings.iter().any(PacketRing::is_ready) {
+            return Ok(());
+        }
+        let failure = |cause| CaptureError::System { action: "wait for packets", cause };
+        let events = PollFlags::IN | PollFlags::ERR;
+        let mut sockets: Vec<PollFd<'_>> =
+            rings.iter().map(|ring| PollFd::new(&ring.socket, events)).collect();
+        let timeout = Timespec::try_from(timeout)
+            .map_err(|_| failure(io::Error::from(io::ErrorKind::InvalidInput)))?;
+        match poll(&mut sockets, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(failure(error.into())),
+        }
+        let has_error: Vec<bool> =
+            sockets.iter().map(|socket| socket.revents().contains(PollFlags::ERR)).collect();
+        // Without this, `poll` would report the same error again at once.
+        let failed = rings.iter().zip(has_error).filter(|(_, has_error)| *has_error);
+        failed.map(|(ring, _)| ring.take_error()).fold(Ok(()), Result::and)
     }
 
     /// Counts since the start of the capture.
@@ -222,13 +245,13 @@ impl PacketRing {
         self.current = (self.current + 1) % self.blocks;
     }
 
-    fn wait(&self, timeout: Duration) -> io::Result<()> {
-        let mut sockets = [PollFd::new(&self.socket, PollFlags::IN | PollFlags::ERR)];
-        let timeout = Timespec::try_from(timeout).map_err(|_| io::ErrorKind::InvalidInput)?;
-        match poll(&mut sockets, Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+    /// The error of the socket since the last call: the interface was switched off.
+    fn take_error(&self) -> Result<(), CaptureError> {
+        let failure = |cause: rustix::io::Errno| CaptureError::System {
+            action: "capture packets",
+            cause: cause.into(),
+        };
+        sockopt::socket_error(&self.socket).map_err(failure)?.map_err(failure)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Services: a server's address and port, with what was measured of it.
 
 use std::collections::HashMap;
+use std::mem;
 use std::net::{IpAddr, SocketAddr};
 
 use hist::Histogram;
@@ -11,31 +12,9 @@ use protocol::observer::{
 };
 
 use crate::completeness::Completeness;
-use crate::statement_table::StatementTable;
-
-/// What carries the messages of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ServiceTransport {
-    /// Streams.
-    Tcp,
-    /// Datagrams.
-    Udp,
-}
-
-/// Which connections belong to a service.
-#[derive(Clone)]
-pub struct ServiceRule {
-    /// Address of the server; `None` for any.
-    pub address: Option<IpAddr>,
-    /// Port of the server.
-    pub port: u16,
-    /// What carries the protocol.
-    pub transport: ServiceTransport,
-    /// What is spoken there.
-    pub protocol: &'static ObservedProtocol,
-    /// Name in the output; the address and port of each server if `None`.
-    pub name: Option<String>,
-}
+use crate::operation_totals::OperationTotals;
+use crate::service_rule::{ServiceRule, ServiceTransport};
+use crate::statement_table::{StatementStatistics, StatementTable};
 
 /// What was measured of a service.
 pub struct ServiceStatistics {
@@ -45,6 +24,8 @@ pub struct ServiceStatistics {
     pub protocol: &'static ObservedProtocol,
     /// What was seen and not measured.
     pub completeness: Completeness,
+    /// Sums of the measured operations.
+    pub totals: OperationTotals,
     /// Operations by statement.
     pub statements: StatementTable,
     /// Operations since they were last taken.
@@ -70,6 +51,7 @@ impl ServiceStatistics {
             name,
             protocol,
             completeness: Completeness::default(),
+            totals: OperationTotals::default(),
             statements: StatementTable::new(statements_max, protocol.name),
             recent: RecentOperations::default(),
             connect: Histogram::default(),
@@ -78,6 +60,37 @@ impl ServiceStatistics {
             client_think: Histogram::default(),
         }
     }
+
+    /// Removes all histograms.
+    fn take_interval(&mut self) -> ServiceInterval {
+        self.recent = RecentOperations::default();
+        let (statements, other) = self.statements.take();
+        ServiceInterval {
+            statements,
+            other,
+            connect: mem::take(&mut self.connect),
+            round_trip: mem::take(&mut self.round_trip),
+            acknowledgement: mem::take(&mut self.acknowledgement),
+            client_think: mem::take(&mut self.client_think),
+        }
+    }
+}
+
+/// Histograms of a service and an interval; the fields are those of [`ServiceStatistics`].
+#[derive(Debug)]
+pub struct ServiceInterval {
+    /// All statements with operations, in no order.
+    pub statements: Vec<StatementStatistics>,
+    /// Operations of statements beyond the limit of the table.
+    pub other: StatementStatistics,
+    /// See [`ServiceStatistics::connect`].
+    pub connect: Histogram,
+    /// See [`ServiceStatistics::round_trip`].
+    pub round_trip: Histogram,
+    /// See [`ServiceStatistics::acknowledgement`].
+    pub acknowledgement: Histogram,
+    /// See [`ServiceStatistics::client_think`].
+    pub client_think: Histogram,
 }
 
 /// Operations of an interval, without waits.
@@ -107,6 +120,7 @@ impl OperationSink for ConnectionSink<'_> {
         }
         completeness.measured += 1;
         completeness.waits += u64::from(operation.is_wait);
+        self.service.totals.add(operation);
         let last_end = *self.last_response_end;
         if let Some(think) = last_end.and_then(|end| first.checked_sub(end)) {
             self.service.client_think.record(think as f64);
@@ -136,14 +150,16 @@ pub(crate) struct ServiceTable {
     has_rule: Box<[bool; 1 << 16]>,
     by_server: HashMap<(SocketAddr, ServiceTransport), usize>,
     services: Vec<ServiceStatistics>,
+    servers_max: usize,
     statements_max: usize,
 }
 
-/// Servers with statistics of their own; further ones of a protocol share one service.
-const SERVERS_MAX: usize = 1_024;
-
 impl ServiceTable {
-    pub(crate) fn new(rules: Vec<ServiceRule>, statements_max: usize) -> ServiceTable {
+    pub(crate) fn new(
+        rules: Vec<ServiceRule>,
+        servers_max: usize,
+        statements_max: usize,
+    ) -> ServiceTable {
         let mut has_rule = Box::new([false; 1 << 16]);
         rules.iter().for_each(|rule| has_rule[usize::from(rule.port)] = true);
         ServiceTable {
@@ -151,6 +167,7 @@ impl ServiceTable {
             has_rule,
             by_server: HashMap::new(),
             services: Vec::new(),
+            servers_max,
             statements_max,
         }
     }
@@ -181,7 +198,7 @@ impl ServiceTable {
         }
         let rule = self.rule(server, transport)?;
         let protocol = rule.protocol;
-        let is_full = self.by_server.len() >= SERVERS_MAX;
+        let is_full = self.by_server.len() >= self.servers_max;
         let name = match &rule.name {
             Some(name) => name.clone(),
             None if is_full => format!("other {} servers", protocol.name),
@@ -202,6 +219,11 @@ impl ServiceTable {
 
     pub(crate) fn services(&self) -> &[ServiceStatistics] {
         &self.services
+    }
+
+    /// Histograms of all services since the last call, in the order of the services.
+    pub(crate) fn take_interval(&mut self) -> Vec<ServiceInterval> {
+        self.services.iter_mut().map(ServiceStatistics::take_interval).collect()
     }
 
     pub(crate) fn services_mut(&mut self) -> impl Iterator<Item = &mut ServiceStatistics> {

@@ -191,6 +191,11 @@ impl StatementTable {
         self.entries.insert(self.key.as_str().into(), entry);
     }
 
+    /// Removes all statements and their operations; the second value has those of merged ones.
+    pub(crate) fn take(&mut self) -> (Vec<StatementStatistics>, StatementStatistics) {
+        (self.entries.drain().map(|(_, entry)| entry).collect(), std::mem::take(&mut self.other))
+    }
+
     /// Merges the half of the statements with the least total time into `other`.
     fn merge_least(&mut self) {
         let time_of =
@@ -303,6 +308,20 @@ mod tests {
         assert_eq!(table.other().operations(), 3);
         assert_eq!(table.merged_statements(), 3);
         assert_eq!(table.total().operations(), 5);
+    }
+
+    #[test]
+    fn an_interval_has_each_operation_once() {
+        let mut table = table(2);
+        for statement in ["a", "b", "c"] {
+            record(&mut table, &operation(statement, 30, OperationOutcome::Ok));
+        }
+        let (statements, other) = table.take();
+        let taken: u64 = statements.iter().map(StatementStatistics::operations).sum();
+        assert_eq!((taken + other.operations(), statements.len()), (3, 1));
+        record(&mut table, &operation("a", 30, OperationOutcome::Ok));
+        assert_eq!(counts(&table), [("a".into(), 1)]);
+        assert_eq!(table.total().operations(), 1);
     }
 
     #[test]

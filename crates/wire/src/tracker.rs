@@ -18,9 +18,8 @@ use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::datagram_flow::{DatagramContext, DatagramTable};
 use crate::in_flight::{InFlightCounter, InFlightSummary};
 use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
-use crate::service::{
-    RecentOperations, ServiceRule, ServiceStatistics, ServiceTable, ServiceTransport,
-};
+use crate::service::{RecentOperations, ServiceInterval, ServiceStatistics, ServiceTable};
+use crate::service_rule::{ServiceRule, ServiceTransport};
 use crate::stream::BufferMemory;
 
 /// Ports without a rule that are counted apart; the others are counted together.
@@ -45,6 +44,9 @@ pub struct TrackerSettings {
     pub reorder_bytes_max: usize,
     /// Memory of the observers of all connections, in bytes. Beyond it, connections are forgotten.
     pub observer_bytes_max: usize,
+    /// Servers with statistics of their own; further ones without a name share one service per
+    /// protocol.
+    pub servers_max: usize,
     /// Statements of a service with histograms of their own.
     pub statements_max: usize,
     /// Templates of paths.
@@ -119,7 +121,11 @@ impl ConnectionTracker {
     /// A tracker without connections.
     pub fn new(settings: TrackerSettings) -> ConnectionTracker {
         ConnectionTracker {
-            services: ServiceTable::new(settings.rules.clone(), settings.statements_max),
+            services: ServiceTable::new(
+                settings.rules.clone(),
+                settings.servers_max,
+                settings.statements_max,
+            ),
             connections: ConnectionTable::new(),
             datagrams: DatagramTable::new(),
             memory: BufferMemory::new(settings.reorder_bytes_max),
@@ -357,6 +363,12 @@ impl ConnectionTracker {
     /// Operations of each service since the last call, in the order of [`Self::services`].
     pub fn take_recent(&mut self) -> Vec<RecentOperations> {
         self.services.services_mut().map(|service| std::mem::take(&mut service.recent)).collect()
+    }
+
+    /// Histograms of each service since the last call, in the order of [`Self::services`]. Counts
+    /// are not reset.
+    pub fn take_interval(&mut self) -> Vec<ServiceInterval> {
+        self.services.take_interval()
     }
 
     /// Packets that belong to no service.

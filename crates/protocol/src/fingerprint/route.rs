@@ -1,8 +1,8 @@
 //! Templates of URL paths: `/users/123` is `/users/{n}`.
 //!
-//! Rules of the user are templates themselves (`/shop/{name}/items`) and come first: `{...}` is any
-//! one segment, and `{...*}` at the end any number of them. Without a rule, segments that look like
-//! an identifier are replaced:
+//! Rules of the user are templates themselves (`/shop/{name}/items`) and come first: `{...}` and
+//! `*` are any one segment, and `{...*}` at the end any number of them. Without a rule, segments
+//! that look like an identifier are replaced:
 //!
 //! | segment | template |
 //! |---|---|
@@ -73,12 +73,16 @@ fn matches(rule: &str, path: &str) -> bool {
             return true;
         }
         match segments.next() {
-            Some(segment) if expected.starts_with('{') && !segment.is_empty() => {}
+            Some(segment) if is_any_segment(expected) && !segment.is_empty() => {}
             Some(segment) if expected == segment => {}
             _ => return false,
         }
     }
     segments.next().is_none()
+}
+
+fn is_any_segment(expected: &str) -> bool {
+    expected == "*" || expected.starts_with('{')
 }
 
 fn push_segment(segment: &str, out: &mut String) {
@@ -171,12 +175,15 @@ mod tests {
 
     #[test]
     fn rules_come_first() {
-        let rules = ["/shop/{name}/items", "/static/{file*}", "/users/me"];
+        let rules = ["/shop/{name}/items", "/static/{file*}", "/users/me", "/users/*/orders"];
         check(&rules, "/shop/books/items", "/shop/{name}/items");
         check(&rules, "/shop/books/items/1", "/shop/books/items/{n}");
         check(&rules, "/shop//items", "/shop//items");
         check(&rules, "/static/a/b/1.js", "/static/{file*}");
         check(&rules, "/users/me", "/users/me");
+        check(&rules, "/users/ann/orders", "/users/*/orders");
+        check(&rules, "/users//orders", "/users//orders");
+        check(&rules, "/users/ann/orders/2", "/users/ann/orders/{n}");
         for rule in ["shop", "/a{b}", "/{a*}/b", "/a}"] {
             assert!(RouteTemplates::new(vec![rule.to_owned()]).is_err(), "{rule}");
         }

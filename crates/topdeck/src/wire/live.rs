@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use render::terminal::Terminal;
-use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wire::{ConnectionTracker, PacketRing, RingSettings, ServiceRule};
 
@@ -19,19 +18,19 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Clears the screen and puts the cursor at its start.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Captures packets and passes them to the tracker.
+/// Captures packets and passes them to the tracker. A failure ends the capture; the packets before
+/// it count.
 pub(crate) fn capture(
     options: &Options,
     rules: &[ServiceRule],
     tracker: &mut ConnectionTracker,
-) -> Result<CaptureSummary> {
-    let mut ports: Vec<u16> = rules.iter().map(|rule| rule.port).collect();
-    ports.sort_unstable();
-    ports.dedup();
+) -> Result<(CaptureSummary, Option<anyhow::Error>)> {
+    let ports = ServiceRule::ports(rules);
     let interface = options.interface.clone();
     let blocks = usize::try_from(options.ring)?;
     let mut ring = PacketRing::open(&RingSettings { interface, ports, blocks })?;
-    drop_capabilities()?;
+    // Of this thread, the only one.
+    wire::give_up_capabilities().context("cannot give up capabilities")?;
     let is_stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&is_stopped))
@@ -40,10 +39,12 @@ pub(crate) fn capture(
     let screen = io::stdout().is_terminal().then(|| Terminal::new(options.ascii));
     let start = Instant::now();
     let mut interval_start = start;
-    while !is_stopped.load(Ordering::Relaxed)
+    let mut failure = None;
+    while failure.is_none()
+        && !is_stopped.load(Ordering::Relaxed)
         && options.duration.is_none_or(|duration| start.elapsed() < duration)
     {
-        ring.read(WAIT, &mut |packet| tracker.read(packet))?;
+        failure = ring.read(WAIT, &mut |packet| tracker.read(packet)).err().map(Into::into);
         let elapsed = interval_start.elapsed();
         if let Some(terminal) = screen.as_ref().filter(|_| elapsed >= options.interval) {
             interval_start = Instant::now();
@@ -55,21 +56,14 @@ pub(crate) fn capture(
         }
     }
     // What the kernel has passed on by now.
-    while ring.read(Duration::ZERO, &mut |packet| tracker.read(packet))? {}
+    while ring.read(Duration::ZERO, &mut |packet| tracker.read(packet)).unwrap_or(false) {}
     if screen.is_some() {
         print_stdout(CLEAR.as_bytes())?;
     }
-    Ok(CaptureSummary {
+    let summary = CaptureSummary {
         source: options.interface.clone().unwrap_or_else(|| "all interfaces".to_owned()),
         is_truncated: false,
         reported_drops: ring.statistics()?.drops,
-    })
-}
-
-/// Gives up all capabilities of this thread, the only one: capturing needs none once it has
-/// started.
-fn drop_capabilities() -> Result<()> {
-    let none = CapabilitySet::empty();
-    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
-    set_capabilities(None, sets).context("cannot give up capabilities")
+    };
+    Ok((summary, failure))
 }

@@ -116,6 +116,7 @@ fn tracker() -> ConnectionTracker {
         idle_timeout_ns: 3_600_000_000_000,
         reorder_bytes_max: REORDER_BYTES_MAX,
         observer_bytes_max: OBSERVER_BYTES_MAX,
+        servers_max: 1_000,
         statements_max: 16,
         routes: RouteTemplates::default(),
     })

@@ -269,6 +269,7 @@ pub(crate) fn settings() -> TrackerSettings {
         idle_timeout_ns: 3_600_000_000_000,
         reorder_bytes_max: 1 << 20,
         observer_bytes_max: 16 << 20,
+        servers_max: 1_000,
         statements_max: 100_000,
         routes: RouteTemplates::default(),
     }
