@@ -21,3 +21,4 @@ mod robustness;
 pub(crate) mod server_process;
 mod slo;
 mod standby;
+mod wire;

@@ -1,0 +1,138 @@
+//! State of the capture for `/v1/status`, as of the last interval.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
+use role::json::integer;
+use wire::{ConnectionTracker, InFlightSummary, RingStatistics, ServiceStatistics};
+
+/// Requests in flight that are listed, the oldest ones.
+const IN_FLIGHT_MAX: usize = 100;
+
+/// State of the capture. Cheap to clone; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct CaptureStatus(Arc<Mutex<StatusFields>>);
+
+#[derive(Clone, Debug)]
+struct StatusFields {
+    interfaces: Vec<String>,
+    is_capturing: bool,
+    /// The last error of the capture.
+    error: Option<String>,
+    as_of: Option<i64>,
+    ring: RingStatistics,
+    services: Vec<Json>,
+    in_flight: Vec<Json>,
+}
+
+impl CaptureStatus {
+    /// A capture of these interfaces, or of all if empty.
+    pub(crate) fn new(interfaces: &[String]) -> CaptureStatus {
+        CaptureStatus(Arc::new(Mutex::new(StatusFields {
+            interfaces: interfaces.to_vec(),
+            is_capturing: true,
+            error: None,
+            as_of: None,
+            ring: RingStatistics::default(),
+            services: Vec::new(),
+            in_flight: Vec::new(),
+        })))
+    }
+
+    /// A capture that could not start.
+    pub(crate) fn failed(interfaces: &[String], error: String) -> CaptureStatus {
+        let status = CaptureStatus::new(interfaces);
+        status.update(|fields| {
+            fields.is_capturing = false;
+            fields.error = Some(error);
+        });
+        status
+    }
+
+    pub(crate) fn is_capturing(&self) -> bool {
+        self.update(|fields| fields.is_capturing)
+    }
+
+    /// Notes an error of a running capture.
+    pub(crate) fn set_error(&self, error: String) {
+        self.update(|fields| fields.error = Some(error));
+    }
+
+    pub(crate) fn set_stopped(&self) {
+        self.update(|fields| fields.is_capturing = false);
+    }
+
+    /// Replaces the values by those at the end of an interval.
+    pub(crate) fn set_interval(
+        &self,
+        end: i64,
+        tracker: &ConnectionTracker,
+        in_flight: &[InFlightSummary],
+        ring: RingStatistics,
+    ) {
+        let services = tracker.services();
+        let pending = |index: usize| {
+            let own = in_flight.iter().filter(|summary| summary.service == index);
+            own.map(|summary| summary.requests).sum()
+        };
+        let all = services.iter().enumerate();
+        let rows = all.map(|(index, service)| service_json(service, pending(index))).collect();
+        let oldest = in_flight.iter().take(IN_FLIGHT_MAX);
+        let oldest = oldest.map(|summary| request_json(summary, services)).collect();
+        self.update(|fields| {
+            fields.as_of = Some(end);
+            fields.ring = ring;
+            fields.services = rows;
+            fields.in_flight = oldest;
+        });
+    }
+
+    fn update<T>(&self, change: impl FnOnce(&mut StatusFields) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(crate) fn json(&self) -> Json {
+        let fields = self.update(|fields| fields.clone());
+        Object(vec![
+            ("capturing", Bool(fields.is_capturing)),
+            ("error", fields.error.map_or(Null, Text)),
+            ("interfaces", List(fields.interfaces.into_iter().map(Text).collect())),
+            ("as_of_ns", fields.as_of.map_or(Null, |at| Integer(at.into()))),
+            ("packets", integer(fields.ring.packets)),
+            ("dropped_packets", integer(fields.ring.drops)),
+            ("services", List(fields.services)),
+            ("in_flight", List(fields.in_flight)),
+        ])
+    }
+}
+
+fn service_json(service: &ServiceStatistics, in_flight: u64) -> Json {
+    let found = &service.completeness;
+    let reasons = found.not_measured.by_reason();
+    let reasons = reasons.map(|(reason, requests)| (reason.to_owned(), integer(requests)));
+    let requests = found.measured + found.not_measured.total() + in_flight;
+    Object(vec![
+        ("service", Text(service.name.clone())),
+        ("protocol", Text(service.protocol.name.to_owned())),
+        ("requests", integer(requests)),
+        ("measured", integer(found.measured)),
+        ("waits", integer(found.waits)),
+        ("not_measured", Json::Map(reasons.into())),
+        ("in_flight", integer(in_flight)),
+        ("gaps", integer(found.gaps)),
+        ("gap_bytes", integer(found.gap_bytes)),
+        ("encrypted_connections", integer(found.encrypted_connections)),
+        ("encrypted_bytes", integer(found.encrypted_bytes)),
+    ])
+}
+
+fn request_json(summary: &InFlightSummary, services: &[ServiceStatistics]) -> Json {
+    Object(vec![
+        ("service", Text(services[summary.service].name.clone())),
+        ("verb", Text(summary.verb.clone())),
+        ("statement", Text(summary.statement.clone())),
+        ("wait", Bool(summary.is_wait)),
+        ("requests", integer(summary.requests)),
+        ("oldest_ns", integer(summary.oldest)),
+    ])
+}

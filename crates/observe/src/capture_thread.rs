@@ -1,0 +1,134 @@
+//! A running capture: the thread that captures and the thread that writes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Builder, JoinHandle};
+
+use intake::{Intake, SupervisedThread};
+
+use crate::capture_status::CaptureStatus;
+use crate::capture_worker::CaptureWorker;
+use crate::error::Error;
+use crate::interval_clock::IntervalClock;
+use crate::interval_observer::IntervalObserver;
+use crate::interval_queue::IntervalQueue;
+use crate::interval_writer::IntervalWriter;
+use crate::packet_source::{InterfaceRings, PacketSource};
+use crate::settings::CaptureSettings;
+
+/// A running capture. Stops on drop.
+#[derive(Debug)]
+pub struct WireCapture {
+    stop: Arc<AtomicBool>,
+    queue: IntervalQueue,
+    status: CaptureStatus,
+    capture: Option<JoinHandle<Option<()>>>,
+    writer: Option<JoinHandle<Option<intake::Result<()>>>>,
+}
+
+impl WireCapture {
+    /// Starts to capture the packets of the interfaces.
+    pub(crate) fn start(
+        settings: &CaptureSettings,
+        intake: &Arc<Intake>,
+    ) -> Result<WireCapture, Error> {
+        let rings = InterfaceRings::open(settings)?;
+        WireCapture::start_threads(settings, intake, Box::new(rings), true)
+    }
+
+    /// As a capture of interfaces, with the packets of `source`.
+    pub fn start_with_source(
+        settings: &CaptureSettings,
+        intake: &Arc<Intake>,
+        source: Box<dyn PacketSource>,
+    ) -> Result<WireCapture, Error> {
+        WireCapture::start_threads(settings, intake, source, false)
+    }
+
+    fn start_threads(
+        settings: &CaptureSettings,
+        intake: &Arc<Intake>,
+        source: Box<dyn PacketSource>,
+        has_capabilities: bool,
+    ) -> Result<WireCapture, Error> {
+        let (queue, stop) = (IntervalQueue::default(), Arc::new(AtomicBool::new(false)));
+        let status = CaptureStatus::new(&settings.interfaces);
+        let clock = IntervalClock::new(intake.settings().interval, intake.now());
+        let observer =
+            IntervalObserver::new(settings.clone(), clock, queue.clone(), status.clone());
+        let mut writer = IntervalWriter::new(intake, &settings.host, queue.clone());
+        let mut worker = CaptureWorker {
+            intake: Arc::clone(intake),
+            source,
+            observer,
+            queue: queue.clone(),
+            status: status.clone(),
+            has_capabilities,
+            has_started: false,
+        };
+        let closed = queue.clone();
+        let writer = spawn(
+            "wire writer",
+            intake.supervisor().thread("wire writer"),
+            move || closed.is_closed(),
+            move || writer.run(),
+        )?;
+        let mut capture = WireCapture { stop, queue, status, capture: None, writer: Some(writer) };
+        let (stop, is_set) = (Arc::clone(&capture.stop), Arc::clone(&capture.stop));
+        let started = spawn(
+            "wire",
+            intake.supervisor().thread("wire"),
+            move || is_set.load(Ordering::Relaxed),
+            move || worker.run(&stop),
+        );
+        capture.capture = Some(started?);
+        Ok(capture)
+    }
+
+    pub(crate) fn status(&self) -> CaptureStatus {
+        self.status.clone()
+    }
+
+    /// Stops: reads the packets that were captured so far, writes the last interval, waits until it
+    /// is durable, and ends the threads. If the journal has no space for some seconds, the interval
+    /// is lost and an error is returned.
+    pub fn stop(mut self) -> Result<(), Error> {
+        self.end_threads()
+    }
+
+    fn end_threads(&mut self) -> Result<(), Error> {
+        // Relaxed: the flag publishes no other data.
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(capture) = self.capture.take() {
+            // The supervisor reports panics.
+            let _ = capture.join();
+        }
+        // The thread has done so, unless it panicked at its end.
+        self.queue.close();
+        let writer = self.writer.take().and_then(|writer| writer.join().ok().flatten());
+        Ok(writer.unwrap_or(Ok(()))?)
+    }
+}
+
+impl Drop for WireCapture {
+    fn drop(&mut self) {
+        // `stop` returns the error to callers that need it.
+        let _ = self.end_threads();
+    }
+}
+
+fn spawn<T: Send + 'static>(
+    name: &'static str,
+    supervised: SupervisedThread,
+    is_stopping: impl Fn() -> bool + Send + 'static,
+    mut work: impl FnMut() -> T + Send + 'static,
+) -> Result<JoinHandle<Option<T>>, Error> {
+    let run = move || {
+        let run = || {
+            supervised.failpoint();
+            work()
+        };
+        supervised.run(is_stopping, run)
+    };
+    Builder::new().name(name.to_owned()).spawn(run).map_err(|source| Error::Thread { name, source })
+}

@@ -1,0 +1,95 @@
+//! The thread that captures: reads packets until it is stopped, and then those that were captured
+//! before.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use intake::{Intake, LogLevel};
+use wire::CaptureError;
+
+use crate::capture_status::CaptureStatus;
+use crate::interval_observer::IntervalObserver;
+use crate::interval_queue::IntervalQueue;
+use crate::packet_source::PacketSource;
+
+/// Longest delay until a stop, or the end of an interval without packets, is noticed.
+const WAIT: Duration = Duration::from_millis(100);
+/// Time without packets after which the ring has passed on all that was captured before a stop:
+/// three times the delay of the ring.
+const DRAIN_WAIT: Duration = Duration::from_millis(60);
+/// Delay after an error, so that one that repeats does not use a CPU.
+const ERROR_DELAY: Duration = Duration::from_secs(1);
+
+pub(crate) struct CaptureWorker {
+    pub(crate) intake: Arc<Intake>,
+    pub(crate) source: Box<dyn PacketSource>,
+    pub(crate) observer: IntervalObserver,
+    pub(crate) queue: IntervalQueue,
+    pub(crate) status: CaptureStatus,
+    pub(crate) has_capabilities: bool,
+    pub(crate) has_started: bool,
+}
+
+impl CaptureWorker {
+    /// Captures until `stop` is set. Runs again after a panic.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) {
+        self.give_up_capabilities();
+        if std::mem::replace(&mut self.has_started, true) {
+            self.observer.restart(self.intake.now());
+        }
+        while !stop.load(Ordering::Relaxed) {
+            self.intake.supervisor().failpoint("wire packets");
+            match self.read(WAIT) {
+                Ok(true) => {}
+                Ok(false) => self.observer.end_idle_interval(self.intake.now()),
+                Err(error) => self.note_error(&error, stop),
+            }
+        }
+        self.finish();
+    }
+
+    /// Reads what was captured before the stop, and ends the last interval.
+    fn finish(&mut self) {
+        let stopped_at = self.intake.now();
+        let is_before = |latest: Option<u64>| {
+            latest.is_none_or(|latest| i64::try_from(latest).is_ok_and(|time| time < stopped_at))
+        };
+        while is_before(self.observer.latest_packet()) && self.read(DRAIN_WAIT).unwrap_or(false) {}
+        self.observer.end_last_interval(stopped_at);
+        self.status.set_stopped();
+        self.queue.close();
+    }
+
+    fn read(&mut self, timeout: Duration) -> Result<bool, CaptureError> {
+        let observer = &mut self.observer;
+        let has_packets = self.source.read(timeout, &mut |packet| observer.read(packet))?;
+        if has_packets {
+            observer.set_ring(self.source.statistics()?);
+        }
+        Ok(has_packets)
+    }
+
+    /// Nothing that packets contain can use them. Capturing needs none once it has started.
+    fn give_up_capabilities(&mut self) {
+        if std::mem::replace(&mut self.has_capabilities, false)
+            && let Err(error) = wire::give_up_capabilities()
+        {
+            let line = format!("wire: cannot give up capabilities: {error}");
+            (self.intake.settings().log)(LogLevel::Warn, &line);
+        }
+    }
+
+    fn note_error(&mut self, error: &CaptureError, stop: &AtomicBool) {
+        let text = error.to_string();
+        (self.intake.settings().log)(LogLevel::Warn, &format!("wire: {text}"));
+        self.status.set_error(text);
+        self.observer.end_idle_interval(self.intake.now());
+        let mut remaining = ERROR_DELAY;
+        while !remaining.is_zero() && !stop.load(Ordering::Relaxed) {
+            let delay = WAIT.min(remaining);
+            std::thread::sleep(delay);
+            remaining -= delay;
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! The thread that writes intervals to the journal.
+//!
+//! What the journal does not accept is part of the next interval, except gauges: their loss is a
+//! gap.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use decode::SeriesSink as _;
+use hist::codec::header::Temporality;
+use intake::{
+    EventCounter, IngestWriter, Intake, LatencyHistogram, PendingAck, Producer, SeriesKeyEncoding,
+};
+use model::{Gap, Sample, SampleValue, Series, SeriesKind};
+
+use crate::interval_queue::{IntervalQueue, QueuedIntervals};
+use crate::metrics::{METRICS, WireMetric, WireMetricKind};
+use crate::operation_series::NumberSample;
+use crate::pending_samples::{PendingHistogram, WireSeries};
+
+/// Time for which the last interval is retried while the journal has no space, and the delay of a
+/// retry.
+const FINAL_TIMEOUT: Duration = Duration::from_secs(5);
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+/// Name of the producer and of its key encoding.
+const PRODUCER: &str = "wire";
+
+pub(crate) struct IntervalWriter {
+    intake: Arc<Intake>,
+    producer: Producer,
+    host: String,
+    queue: IntervalQueue,
+    /// Intervals that are not in the journal.
+    waiting: QueuedIntervals,
+    /// Rows of the batch that is being written.
+    distributions: Vec<(WireSeries, PendingHistogram)>,
+    numbers: Vec<NumberSample>,
+    key: Vec<u8>,
+    is_described: bool,
+    last_ack: Option<PendingAck>,
+    duration: LatencyHistogram,
+    written: EventCounter,
+    deferred: EventCounter,
+    rejected: EventCounter,
+}
+
+impl IntervalWriter {
+    pub(crate) fn new(intake: &Arc<Intake>, host: &str, queue: IntervalQueue) -> IntervalWriter {
+        let meter = intake.meter();
+        let counter = |name, about| meter.counter(name, about, &[]);
+        IntervalWriter {
+            producer: intake.volatile_producer(PRODUCER),
+            host: host.to_owned(),
+            queue,
+            waiting: QueuedIntervals::default(),
+            distributions: Vec::new(),
+            numbers: Vec::new(),
+            key: Vec::with_capacity(256),
+            is_described: false,
+            last_ack: None,
+            duration: meter.histogram(
+                "topdeck_wire_write_duration",
+                "Duration of writing an interval of [wire] to the journal",
+                &[],
+            ),
+            written: counter(
+                "topdeck_wire_intervals_total",
+                "Intervals of [wire] written to the journal",
+            ),
+            deferred: counter(
+                "topdeck_wire_deferred_intervals_total",
+                "Intervals of [wire] deferred to the next one under backpressure",
+            ),
+            rejected: counter(
+                "topdeck_wire_rejected_rows_total",
+                "Rows of [wire] that are invalid and were dropped",
+            ),
+            intake: Arc::clone(intake),
+        }
+    }
+
+    /// Writes intervals until the queue is closed. The last one is retried for some seconds while
+    /// the journal has no space.
+    pub(crate) fn run(&mut self) -> intake::Result<()> {
+        // Of a batch whose writing panicked.
+        self.put_back();
+        self.try_write();
+        while let Some(intervals) = self.queue.pop() {
+            self.waiting.merge(intervals);
+            self.try_write();
+        }
+        self.finish()
+    }
+
+    fn try_write(&mut self) {
+        // The error was counted; the interval is part of the next one.
+        let outcome = self.write();
+        self.queue.set_backlogged(outcome.is_err());
+    }
+
+    fn finish(&mut self) -> intake::Result<()> {
+        let began = Instant::now();
+        while self.waiting.end.is_some() {
+            match self.write() {
+                Err(error) if error.is_retryable() && began.elapsed() < FINAL_TIMEOUT => {
+                    std::thread::sleep(RETRY_DELAY);
+                }
+                outcome => outcome?,
+            }
+        }
+        if let Some(last) = self.last_ack.take() {
+            last.wait_durable()?;
+        }
+        self.intake.end_volatile_producer(&self.producer);
+        Ok(())
+    }
+
+    fn put_back(&mut self) {
+        self.waiting.numbers.append(&mut self.numbers);
+        for (series, pending) in self.distributions.drain(..) {
+            self.waiting.distributions.add(series, pending.start, &pending.histogram);
+        }
+    }
+
+    /// Appends all waiting rows, in several batches if they are large.
+    fn write(&mut self) -> intake::Result<()> {
+        let Some(end) = self.waiting.end else { return Ok(()) };
+        let began = Instant::now();
+        let outcome = self.append_rows(end);
+        self.duration.record(began.elapsed());
+        match &outcome {
+            Ok(()) => {
+                self.written.add(1);
+                self.waiting = QueuedIntervals::default();
+            }
+            Err(_) => {
+                self.deferred.add(1);
+                self.put_back();
+            }
+        }
+        outcome
+    }
+
+    fn append_rows(&mut self, end: i64) -> intake::Result<()> {
+        let mut writer = self.writer();
+        if !self.is_described {
+            METRICS.iter().for_each(|metric| writer.description(metric.name, metric.help));
+            self.is_described = true;
+        }
+        self.write_gaps(&mut writer, end);
+        while let Some(sample) = self.waiting.numbers.pop() {
+            self.write_number(&mut writer, &sample, end);
+            self.numbers.push(sample);
+            writer = self.append_if_full(writer)?;
+        }
+        while let Some((series, pending)) = self.waiting.distributions.pop_first() {
+            let value = SampleValue::Histogram(Box::new(pending.histogram.clone()));
+            let (start, end) = (pending.start.min(end), end);
+            let sample = Sample { start, end, value };
+            self.write_row(&mut writer, series.metric, &series.labels, &sample);
+            self.distributions.push((series, pending));
+            writer = self.append_if_full(writer)?;
+        }
+        self.append(writer)
+    }
+
+    fn writer(&self) -> IngestWriter {
+        self.intake.writer_for(self.producer.id(), SeriesKeyEncoding::new(PRODUCER))
+    }
+
+    fn append_if_full(&mut self, writer: IngestWriter) -> intake::Result<IngestWriter> {
+        if !writer.is_half_full() {
+            return Ok(writer);
+        }
+        self.append(writer)?;
+        Ok(self.writer())
+    }
+
+    fn append(&mut self, writer: IngestWriter) -> intake::Result<()> {
+        self.intake.supervisor().failpoint("wire batch");
+        if writer.is_empty() {
+            return Ok(());
+        }
+        self.last_ack = Some(self.intake.append(&self.producer, writer)?);
+        self.distributions.clear();
+        self.numbers.clear();
+        // They are in the first batch.
+        self.waiting.gaps.clear();
+        self.waiting.lost_gauges = None;
+        Ok(())
+    }
+
+    fn write_gaps(&mut self, writer: &mut IngestWriter, end: i64) {
+        let producer = Some(self.producer.id());
+        for (start, end, reason) in &self.waiting.gaps {
+            let (start, end, reason) = (*start, *end, reason.clone());
+            writer.gap(Gap { start, end, producer, lost: None, reason });
+        }
+        if let Some((gauges, first)) = self.waiting.lost_gauges {
+            let reason =
+                "backpressure: gauge samples are lost; counters are cumulative and lose nothing";
+            let (start, lost, reason) = (first.min(end), Some(gauges), reason.to_owned());
+            writer.gap(Gap { start, end, producer, lost, reason });
+        }
+    }
+
+    fn write_number(&mut self, writer: &mut IngestWriter, number: &NumberSample, end: i64) {
+        let start = if number.is_gauge() { end } else { number.start.min(end) };
+        let sample = Sample { start, end, value: SampleValue::Number(number.value) };
+        self.write_row(writer, number.metric, &number.labels, &sample);
+    }
+
+    fn write_row(
+        &mut self,
+        writer: &mut IngestWriter,
+        metric: &WireMetric,
+        labels: &[(&'static str, String)],
+        sample: &Sample,
+    ) {
+        self.key.clear();
+        let words = [metric.name, &self.host].into_iter();
+        for word in words.chain(labels.iter().flat_map(|(name, value)| [*name, value.as_str()])) {
+            self.key.extend_from_slice(&(word.len() as u32).to_le_bytes());
+            self.key.extend_from_slice(word.as_bytes());
+        }
+        let host = &self.host;
+        let written = writer
+            .series(&self.key, &mut || series(metric, host, labels))
+            .and_then(|()| writer.sample(sample));
+        if written.is_err() {
+            self.rejected.add(1);
+        }
+    }
+}
+
+fn series(
+    metric: &WireMetric,
+    host: &str,
+    labels: &[(&'static str, String)],
+) -> model::Result<Series> {
+    let kind = match metric.kind {
+        WireMetricKind::Counter => SeriesKind::Counter(Temporality::Cumulative),
+        WireMetricKind::Gauge => SeriesKind::Gauge,
+        WireMetricKind::Distribution => SeriesKind::Histogram(Temporality::Delta),
+    };
+    Series::new(metric.name, kind)
+        .with_unit(metric.unit)
+        .with_label("host", host)
+        .with_labels(labels.iter().map(|(name, value)| (*name, value.as_str())))
+        .validate()
+}

@@ -1,0 +1,91 @@
+//! Distributions that the journal has not accepted yet, by series.
+//!
+//! A distribution of a later interval is added to that of an earlier one, so that their number is
+//! bounded by that of the series.
+
+use std::collections::BTreeMap;
+
+use hist::Histogram;
+
+use crate::metrics::WireMetric;
+
+/// Names and values of labels, in the order of the metric.
+pub(crate) type WireLabels = Vec<(&'static str, String)>;
+
+/// Metric and labels of a series.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WireSeries {
+    pub(crate) metric: &'static WireMetric,
+    pub(crate) labels: WireLabels,
+}
+
+/// Events since `start`, in nanoseconds since the Unix epoch.
+#[derive(Clone, Debug)]
+pub(crate) struct PendingHistogram {
+    pub(crate) start: i64,
+    pub(crate) histogram: Histogram,
+}
+
+/// Distributions by series.
+#[derive(Debug, Default)]
+pub(crate) struct PendingSamples(BTreeMap<WireSeries, PendingHistogram>);
+
+impl PendingSamples {
+    /// Adds the events of an interval that began at `start`, if there are any.
+    pub(crate) fn add(&mut self, series: WireSeries, start: i64, histogram: &Histogram) {
+        if histogram.is_empty() {
+            return;
+        }
+        let none = || PendingHistogram { start, histogram: Histogram::default() };
+        let pending = self.0.entry(series).or_insert_with(none);
+        pending.start = pending.start.min(start);
+        let merged = pending.histogram.merge(histogram);
+        assert!(merged.is_ok(), "BUG: histograms of one crate have one scheme: {merged:?}");
+    }
+
+    /// Adds the events of `other`.
+    pub(crate) fn merge(&mut self, other: PendingSamples) {
+        if self.0.is_empty() {
+            self.0 = other.0;
+            return;
+        }
+        for (series, pending) in other.0 {
+            self.add(series, pending.start, &pending.histogram);
+        }
+    }
+
+    pub(crate) fn pop_first(&mut self) -> Option<(WireSeries, PendingHistogram)> {
+        self.0.pop_first()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::LATENCY;
+
+    fn one(value: f64) -> Histogram {
+        let mut histogram = Histogram::default();
+        histogram.record(value);
+        histogram
+    }
+
+    #[test]
+    fn intervals_of_a_series_are_one_distribution() {
+        let series = |service: &str| WireSeries {
+            metric: &LATENCY,
+            labels: vec![("service", service.to_owned())],
+        };
+        let (mut pending, mut later) = (PendingSamples::default(), PendingSamples::default());
+        pending.add(series("a"), 10, &one(1.0));
+        pending.add(series("a"), 20, &Histogram::default());
+        later.add(series("a"), 20, &one(2.0));
+        later.add(series("b"), 20, &one(3.0));
+        pending.merge(later);
+        let (first, found) = pending.pop_first().unwrap();
+        assert_eq!((first, found.start, found.histogram.count()), (series("a"), 10, 2));
+        let (second, found) = pending.pop_first().unwrap();
+        assert_eq!((second, found.start, found.histogram.count()), (series("b"), 20, 1));
+        assert!(pending.pop_first().is_none());
+    }
+}

@@ -1,0 +1,282 @@
+//! Settings: the table `[wire]`.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::Path;
+
+use protocol::PROTOCOLS;
+use protocol::fingerprint::RouteTemplates;
+use protocol::observer::ObservedProtocol;
+use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
+use serde::Deserialize;
+use wire::{PORTS_MAX, RING_BLOCKS, ServiceRule, TrackerSettings, find_protocol};
+
+const TABLE: TableRef<'static> = TableRef::named("wire");
+/// Longest name of an interface in Linux (`IFNAMSIZ` less the final zero).
+const INTERFACE_BYTES_MAX: usize = 15;
+/// Longest name of a service, the label `service`.
+const SERVICE_BYTES_MAX: usize = 255;
+const MIB: u64 = 1 << 20;
+const RING_SIZES: RangeInclusive<u64> = 2 * MIB..=1024 * MIB;
+/// A connection without a packet for an hour is forgotten.
+const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
+/// Memory for bytes captured out of order.
+const REORDER_BYTES_MAX: usize = 64 << 20;
+/// Memory of the observers of all connections.
+const OBSERVER_BYTES_MAX: usize = 128 << 20;
+
+/// Settings tables of the role.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct WireTables {
+    wire: Option<WireTable>,
+}
+
+/// `[wire]`: operations of other programs, from the packets of this host. The table enables it.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+struct WireTable {
+    /// Names of network interfaces; default: all.
+    interfaces: Vec<String>,
+    /// Protocols whose default ports are observed; default: all.
+    protocols: Option<Vec<String>>,
+    /// Services on other ports, or with a name: `[NAME=][ADDRESS:]PORT/PROTOCOL`.
+    services: Vec<String>,
+    /// Templates of paths, most important first: `/users/{name}/orders`.
+    routes: Vec<String>,
+    /// Memory of the ring of each interface: `64MiB`, from 2 MiB to 1 GiB.
+    ring_size: Option<Size>,
+    /// Connections that are followed: 65,536.
+    max_connections: Option<usize>,
+    /// Servers with series of their own, besides named services: 64.
+    max_servers: Option<usize>,
+    /// Statements of a service with series of their own: 200.
+    max_statements: Option<usize>,
+}
+
+const CONNECTIONS: (usize, RangeInclusive<usize>) = (65_536, 1..=1_000_000);
+const SERVERS: (usize, RangeInclusive<usize>) = (64, 1..=1_024);
+const STATEMENTS: (usize, RangeInclusive<usize>) = (200, 1..=10_000);
+
+impl WireTables {
+    /// Reports every invalid value.
+    pub(crate) fn check(&self, check: &mut SettingsCheck<'_>) {
+        if let Some(table) = &self.wire {
+            table.check(check);
+        }
+    }
+
+    /// Whether packets are captured.
+    pub(crate) fn is_enabled(&self) -> bool {
+        self.wire.is_some()
+    }
+
+    /// Settings of the capture; `None` without the table.
+    pub(crate) fn settings(&self, host: &str) -> Result<Option<CaptureSettings>, String> {
+        self.wire.as_ref().map(|table| table.settings(host)).transpose()
+    }
+}
+
+impl WireTable {
+    fn check(&self, check: &mut SettingsCheck<'_>) {
+        for name in &self.interfaces {
+            let is_valid = (1..=INTERFACE_BYTES_MAX).contains(&name.len())
+                && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
+            if !is_valid {
+                let what = format!(
+                    "interface {name:?}: expected the name of a network interface, 1 to \
+                     {INTERFACE_BYTES_MAX} bytes; `ip link` lists them"
+                );
+                check.problem(TABLE, "interfaces", what);
+            }
+        }
+        if let Err(what) = self.default_protocols() {
+            check.problem(TABLE, "protocols", what);
+        }
+        if let Err(what) = self.rules() {
+            check.problem(TABLE, "services", what);
+        }
+        if let Err(what) = RouteTemplates::new(self.routes.clone()) {
+            check.problem(TABLE, "routes", what);
+        }
+        if let Some(size) = self.ring_size
+            && (!RING_SIZES.contains(&size.0) || size.0 % MIB != 0)
+        {
+            let what = "ring_size: expected a multiple of 1MiB from 2MiB to 1GiB";
+            check.problem(TABLE, "ring_size", what);
+        }
+        let limits = [
+            ("max_connections", self.max_connections, CONNECTIONS.1),
+            ("max_servers", self.max_servers, SERVERS.1),
+            ("max_statements", self.max_statements, STATEMENTS.1),
+        ];
+        for (key, value, range) in limits {
+            if let Some(value) = value
+                && !range.contains(&value)
+            {
+                let (min, max) = range.into_inner();
+                check.problem(TABLE, key, format!("{key} is {value}, must be {min} to {max}"));
+            }
+        }
+    }
+
+    fn default_protocols(&self) -> Result<Vec<&'static ObservedProtocol>, String> {
+        match &self.protocols {
+            Some(names) => names.iter().map(|name| find_protocol(name)).collect(),
+            None => Ok(PROTOCOLS.iter().collect()),
+        }
+    }
+
+    fn rules(&self) -> Result<Vec<ServiceRule>, String> {
+        let parse = |text: &String| {
+            let rule = ServiceRule::parse(text).map_err(|what| format!("{text:?}: {what}"))?;
+            match rule.name.as_ref().map(String::len) {
+                Some(SERVICE_BYTES_MAX..) => {
+                    Err(format!("{text:?}: the name must have less than {SERVICE_BYTES_MAX} bytes"))
+                }
+                _ => Ok(rule),
+            }
+        };
+        let named: Vec<ServiceRule> = self.services.iter().map(parse).collect::<Result<_, _>>()?;
+        // An unknown protocol is a problem of its own key.
+        let defaults = self.default_protocols().unwrap_or_default();
+        let rules = ServiceRule::with_default_ports(named, &defaults);
+        let ports = ServiceRule::ports(&rules).len();
+        match ports {
+            0 => Err("no ports: name services or protocols".to_owned()),
+            1..=PORTS_MAX => Ok(rules),
+            _ => Err(format!("ports limit ({PORTS_MAX}) exceeded ({ports}); name fewer services")),
+        }
+    }
+
+    fn settings(&self, host: &str) -> Result<CaptureSettings, String> {
+        let ring_bytes = self.ring_size.map_or(RING_BLOCKS as u64 * MIB, |size| size.0);
+        self.default_protocols()?;
+        Ok(CaptureSettings {
+            host: host.to_owned(),
+            interfaces: self.interfaces.clone(),
+            ring_blocks: usize::try_from(ring_bytes / MIB).unwrap_or(RING_BLOCKS),
+            rules: self.rules()?,
+            routes: RouteTemplates::new(self.routes.clone())?,
+            connections_max: self.max_connections.unwrap_or(CONNECTIONS.0),
+            servers_max: self.max_servers.unwrap_or(SERVERS.0),
+            statements_max: self.max_statements.unwrap_or(STATEMENTS.0),
+        })
+    }
+}
+
+/// What is captured and measured.
+#[derive(Clone)]
+pub struct CaptureSettings {
+    /// Label `host` of all series.
+    pub(crate) host: String,
+    /// Names of the interfaces; empty for all.
+    pub(crate) interfaces: Vec<String>,
+    /// Size of a ring in MiB.
+    pub(crate) ring_blocks: usize,
+    pub(crate) rules: Vec<ServiceRule>,
+    pub(crate) routes: RouteTemplates,
+    pub(crate) connections_max: usize,
+    pub(crate) servers_max: usize,
+    /// Statements of a service with series of their own.
+    pub(crate) statements_max: usize,
+}
+
+impl CaptureSettings {
+    /// Settings with keys of `[wire]`, as TOML.
+    pub fn with_keys(host: &str, keys: &str) -> Result<CaptureSettings, Problems> {
+        let text = format!("[wire]\n{keys}");
+        let document = Document::parse(&text, Path::new("."))?;
+        let tables: WireTables = document.read(&["wire"])?;
+        let mut check = SettingsCheck::new(&document);
+        tables.check(&mut check);
+        let problems = check.finish();
+        match tables.settings(host) {
+            Ok(Some(settings)) if problems.is_empty() => Ok(settings),
+            _ => Err(problems),
+        }
+    }
+
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        ServiceRule::ports(&self.rules)
+    }
+
+    pub(crate) fn tracker(&self) -> TrackerSettings {
+        TrackerSettings {
+            rules: self.rules.clone(),
+            connections_max: self.connections_max,
+            idle_timeout_ns: IDLE_TIMEOUT_NS,
+            reorder_bytes_max: REORDER_BYTES_MAX,
+            observer_bytes_max: OBSERVER_BYTES_MAX,
+            servers_max: self.servers_max,
+            // The table of an interval has all statements of series, and some that may get one.
+            statements_max: 2 * self.statements_max,
+            routes: self.routes.clone(),
+        }
+    }
+}
+
+impl fmt::Debug for CaptureSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CaptureSettings { host, interfaces, .. } = self;
+        f.debug_struct("CaptureSettings")
+            .field("host", host)
+            .field("interfaces", interfaces)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_problem(keys: &str, expected: &str) {
+        let problems = CaptureSettings::with_keys("h", keys).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{problems}");
+    }
+
+    #[test]
+    fn an_empty_table_captures_all_default_ports_of_all_interfaces() {
+        let settings = CaptureSettings::with_keys("h", "").unwrap();
+        assert_eq!(settings.interfaces, [""; 0]);
+        assert!(settings.ports().contains(&5432) && settings.ports().contains(&53));
+        assert_eq!((settings.ring_blocks, settings.servers_max), (64, 64));
+        assert_eq!((settings.connections_max, settings.statements_max), (65_536, 200));
+        assert!(WireTables::default().settings("h").unwrap().is_none());
+    }
+
+    #[test]
+    fn services_and_protocols_select_the_ports() {
+        let keys = "protocols = ['redis']\nservices = ['shop=6543/postgres', '8080/http']\n\
+                    routes = ['/users/*/orders']\nring_size = '2MiB'\nmax_statements = 7";
+        let settings = CaptureSettings::with_keys("h", keys).unwrap();
+        assert_eq!(settings.ports(), [6379, 6543, 8080]);
+        assert_eq!(settings.rules[0].name.as_deref(), Some("shop"));
+        assert_eq!((settings.ring_blocks, settings.statements_max), (2, 7));
+        let mut route = String::new();
+        settings.routes.write("/users/ann/orders", &mut route);
+        assert_eq!(route, "/users/*/orders");
+    }
+
+    #[test]
+    fn invalid_values_are_reported() {
+        check_problem("interfaces = ['']", "interface \"\": expected the name");
+        check_problem("interfaces = ['an interface']", "interface \"an interface\"");
+        check_problem("protocols = ['gopher']", "unknown protocol gopher; known are http");
+        check_problem("protocols = []", "no ports: name services or protocols");
+        check_problem("services = ['6543']", "\"6543\": expected [NAME=][ADDRESS:]PORT/PROTOCOL");
+        let long = format!("services = ['{}=1/http']", "x".repeat(256));
+        check_problem(&long, "the name must have less than 255 bytes");
+        let many: Vec<String> = (1_000..1_101).map(|port| format!("'{port}/http'")).collect();
+        let many = format!("protocols = []\nservices = [{}]", many.join(", "));
+        check_problem(&many, "ports limit (100) exceeded (101); name fewer services");
+        check_problem("routes = ['users']", "route \"users\" does not start with /");
+        check_problem("ring_size = '1MiB'", "ring_size: expected a multiple of 1MiB");
+        check_problem("ring_size = 3000000", "ring_size: expected a multiple of 1MiB");
+        check_problem("max_statements = 0", "max_statements is 0, must be 1 to 10000");
+        check_problem("max_servers = 5000", "max_servers is 5000, must be 1 to 1024");
+        check_problem("max_connections = 0", "max_connections is 0, must be 1 to 1000000");
+        check_problem("interface = 'lo'", "did you mean \"interfaces\"?");
+    }
+}

@@ -1,0 +1,270 @@
+//! A journal in its own directory, a clock that follows the packets, and a list of packets.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use disk::{Disk, OsDisk};
+use hist::Histogram;
+use intake::{EventCounter, Intake, Supervisor, WriteTarget};
+use journal::{Journal, Options, ReadItem, StartPosition};
+use model::{Batch, Gap, Sample, SampleValue, Series, SeriesRef};
+use observe::{CaptureSettings, PacketSource, WireCapture};
+use wire::{CaptureError, CaptureFile, CapturedPacket, LinkType, RingStatistics};
+
+/// A packet of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct ListedPacket {
+    pub(crate) time: u64,
+    pub(crate) link_type: LinkType,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl ListedPacket {
+    pub(crate) fn captured(&self) -> CapturedPacket<'_> {
+        CapturedPacket {
+            time: Some(self.time),
+            link_type: self.link_type,
+            bytes: &self.bytes,
+            original_bytes: self.bytes.len() as u32,
+        }
+    }
+}
+
+/// Packets of a session of psql: see `crates/topdeck/tests/it/wire.rs`.
+pub(crate) fn postgres_packets() -> Vec<ListedPacket> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/wire/postgres.pcap");
+    let mut file = CaptureFile::new(BufReader::new(File::open(path).unwrap())).unwrap();
+    let mut packets = Vec::new();
+    while let Some(packet) = file.next_packet().unwrap() {
+        let (time, bytes) = (packet.time.unwrap(), packet.bytes.to_vec());
+        packets.push(ListedPacket { time, link_type: packet.link_type, bytes });
+    }
+    packets
+}
+
+/// Returns one packet per call, and sets the clock to its time.
+pub(crate) struct PacketList {
+    packets: Vec<ListedPacket>,
+    read: Arc<AtomicUsize>,
+    clock: Arc<AtomicI64>,
+    /// Interval whose row is awaited after the packet that ends it, so that no two are merged.
+    awaited: Option<(u64, EventCounter)>,
+    ended_intervals: u64,
+}
+
+impl PacketList {
+    fn await_interval(&mut self, index: usize) {
+        let Some((interval_ns, written)) = &self.awaited else { return };
+        let interval_of = |packet: &ListedPacket| packet.time / interval_ns;
+        if index > 0 && interval_of(&self.packets[index - 1]) != interval_of(&self.packets[index]) {
+            self.ended_intervals += 1;
+            wait("the interval is written", || written.get() >= self.ended_intervals);
+        }
+    }
+}
+
+impl PacketSource for PacketList {
+    fn read(
+        &mut self,
+        timeout: Duration,
+        each: &mut dyn FnMut(&CapturedPacket<'_>),
+    ) -> Result<bool, CaptureError> {
+        let index = self.read.load(Ordering::SeqCst);
+        let Some(packet) = self.packets.get(index) else {
+            std::thread::sleep(timeout.min(Duration::from_millis(1)));
+            return Ok(false);
+        };
+        self.clock.store(packet.time as i64, Ordering::SeqCst);
+        each(&packet.captured());
+        self.await_interval(index);
+        self.read.fetch_add(1, Ordering::SeqCst);
+        Ok(true)
+    }
+
+    fn statistics(&mut self) -> Result<RingStatistics, CaptureError> {
+        let packets = self.read.load(Ordering::SeqCst) as u64;
+        Ok(RingStatistics { packets, ..RingStatistics::default() })
+    }
+}
+
+pub(crate) struct WireFixture {
+    dir: PathBuf,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) intake: Arc<Intake>,
+    clock: Arc<AtomicI64>,
+}
+
+impl WireFixture {
+    pub(crate) fn new(interval: Duration) -> WireFixture {
+        let limits = journal::Settings::default().limits;
+        WireFixture::with(interval, limits, Supervisor::default())
+    }
+
+    pub(crate) fn with(
+        interval: Duration,
+        limits: journal::Limits,
+        supervisor: Supervisor,
+    ) -> WireFixture {
+        let dir = directory();
+        let settings = journal::Settings {
+            segment_bytes: 256 << 10,
+            buffer_bytes: 128 << 10,
+            limits,
+            ..journal::Settings::default()
+        };
+        Journal::create(&OsDisk, &dir, journal::random_id(), 0, &settings).unwrap();
+        let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+        let options = Options { supervisor, ..Options::default() };
+        let journal = Arc::new(Journal::open(disk, &dir, &options).unwrap());
+        // Pins all records.
+        journal.add_subscriber("test", StartPosition::First, false).unwrap();
+        let clock = Arc::new(AtomicI64::new(0));
+        let now = Arc::clone(&clock);
+        let settings = intake::Settings {
+            interval,
+            clock: Arc::new(move || now.load(Ordering::SeqCst)),
+            ..intake::Settings::default()
+        };
+        let intake = Intake::new(WriteTarget::Journal(Arc::clone(&journal)), settings).unwrap();
+        WireFixture { dir, journal, intake: Arc::new(intake), clock }
+    }
+
+    /// Captures these packets, and writes each interval apart. Returns when all were read.
+    pub(crate) fn capture(&self, keys: &str, packets: Vec<ListedPacket>) -> WireCapture {
+        let written = self.intake.meter().counter("topdeck_wire_intervals_total", "", &[]);
+        let interval_ns = self.intake.settings().interval.as_nanos() as u64;
+        self.start(keys, packets, Some((interval_ns, written)))
+    }
+
+    /// As [`Self::capture`], without waiting for the journal.
+    pub(crate) fn capture_at_once(&self, keys: &str, packets: Vec<ListedPacket>) -> WireCapture {
+        self.start(keys, packets, None)
+    }
+
+    fn start(
+        &self,
+        keys: &str,
+        packets: Vec<ListedPacket>,
+        awaited: Option<(u64, EventCounter)>,
+    ) -> WireCapture {
+        let (read, count) = (Arc::new(AtomicUsize::new(0)), packets.len());
+        self.clock.store(packets[0].time as i64, Ordering::SeqCst);
+        let (seen, clock) = (Arc::clone(&read), Arc::clone(&self.clock));
+        let source =
+            Box::new(PacketList { packets, read: seen, clock, awaited, ended_intervals: 0 });
+        let settings = CaptureSettings::with_keys("box", keys).unwrap();
+        let capture = WireCapture::start_with_source(&settings, &self.intake, source).unwrap();
+        wait("all packets are read", || read.load(Ordering::SeqCst) == count);
+        capture
+    }
+
+    /// Rows and gaps of the producer, in order.
+    pub(crate) fn contents(&self) -> JournalRows {
+        let mut contents = JournalRows::default();
+        let mut reader = self.journal.reader(StartPosition::First).unwrap();
+        while let Some(item) = reader.next().unwrap() {
+            let batch = match item {
+                ReadItem::Batch(batch) => batch,
+                ReadItem::Gap(gap) => panic!("the journal lost records: {gap:?}"),
+            };
+            // Tests fill journals with other records too.
+            let records = batch.records().filter(|record| record.bytes.first() == Some(&0xd3));
+            records.for_each(|record| contents.add(record.bytes));
+        }
+        contents
+    }
+}
+
+impl Drop for WireFixture {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn directory() -> PathBuf {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("topdeck-observe-{}-{number}", std::process::id());
+    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    dir
+}
+
+/// Waits for a condition, at most a minute.
+#[track_caller]
+pub(crate) fn wait(what: &str, mut is_so: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is_so() {
+        assert!(began.elapsed() < Duration::from_secs(60), "not within a minute: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rows and gaps of a journal.
+#[derive(Debug, Default)]
+pub(crate) struct JournalRows {
+    pub(crate) rows: Vec<(Series, Sample)>,
+    pub(crate) gaps: Vec<Gap>,
+}
+
+impl JournalRows {
+    fn add(&mut self, bytes: &[u8]) {
+        let batch = Batch::decode(bytes.to_vec()).unwrap();
+        let mut reader = batch.read();
+        for entry in reader.by_ref() {
+            let entry = entry.unwrap();
+            let SeriesRef::Key(canonical_key) = entry.series else {
+                panic!("a journal needs keys")
+            };
+            let series = Series::from_canonical_key(canonical_key).unwrap();
+            let (start, end, value) = (entry.start, entry.end, entry.decode().unwrap());
+            if series.name().starts_with("wire_") {
+                self.rows.push((series, Sample { start, end, value }));
+            }
+        }
+        self.gaps.extend_from_slice(reader.gaps());
+    }
+
+    /// Samples of the series with this name and these labels.
+    pub(crate) fn samples<'a>(
+        &'a self,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> impl Iterator<Item = &'a Sample> {
+        let has = move |series: &Series| {
+            let is_equal = |&(name, value): &(&str, &str)| series.label(name) == Some(value);
+            series.name() == name && labels.iter().all(is_equal)
+        };
+        self.rows.iter().filter(move |(series, _)| has(series)).map(|(_, sample)| sample)
+    }
+
+    /// All distributions of the series with this name and these labels, merged.
+    pub(crate) fn distribution(&self, name: &str, labels: &[(&str, &str)]) -> Histogram {
+        let mut all = Histogram::default();
+        for sample in self.samples(name, labels) {
+            let SampleValue::Histogram(histogram) = &sample.value else { panic!("{sample:?}") };
+            all.merge(histogram).unwrap();
+        }
+        all
+    }
+
+    /// Sum of the numbers at the end of an interval.
+    pub(crate) fn number_at(&self, end: i64, name: &str, labels: &[(&str, &str)]) -> f64 {
+        let samples = self.samples(name, labels).filter(|sample| sample.end == end);
+        let numbers = samples.map(|sample| match sample.value {
+            SampleValue::Number(number) => number,
+            _ => panic!("{sample:?}"),
+        });
+        numbers.sum()
+    }
+
+    /// Ends of all intervals.
+    pub(crate) fn ends(&self) -> Vec<i64> {
+        self.samples("wire_captured_packets_total", &[]).map(|sample| sample.end).collect()
+    }
+}

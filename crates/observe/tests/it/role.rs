@@ -1,0 +1,63 @@
+//! The role in a node: a capture that cannot start is an error of the role alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use observe::WireRole;
+use role::json::Json;
+use role::settings::Document;
+use role::{Role, RoleContext};
+
+use crate::fixture::WireFixture;
+
+fn context(fixture: &WireFixture) -> RoleContext {
+    RoleContext {
+        intake: Arc::clone(&fixture.intake),
+        data: std::env::temp_dir(),
+        host: "box".to_owned(),
+        log: Arc::new(|_, _| {}),
+    }
+}
+
+fn read(text: &str) -> <WireRole as Role>::Settings {
+    WireRole::read(&Document::parse(text, Path::new(".")).unwrap()).unwrap()
+}
+
+fn status(role: &WireRole) -> Json {
+    role.status()[0].read()
+}
+
+#[test]
+fn without_the_table_nothing_is_captured() {
+    let fixture = WireFixture::new(std::time::Duration::from_secs(10));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let settings = read("");
+        assert!(!WireRole::buffers_in_memory(&settings));
+        let role = WireRole::start(&settings, &context(&fixture)).unwrap();
+        assert_eq!((role.log_lines(), status(&role)), (Vec::new(), Json::Null));
+        role.stop().await.unwrap();
+    });
+}
+
+#[test]
+fn a_capture_that_cannot_start_is_reported_with_the_remedy_and_tried_again() {
+    let fixture = WireFixture::new(std::time::Duration::from_secs(10));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (settings, context) = (read("[wire]\ninterfaces = ['nosuchlink']"), context(&fixture));
+        assert!(WireRole::buffers_in_memory(&settings));
+        let mut role = WireRole::start(&settings, &context).unwrap();
+        let remedies = ["; `ip link` lists the interfaces", "; run as root, or grant CAP_NET_RAW"];
+        let [line] = &role.log_lines()[..] else { panic!("{:?}", role.log_lines()) };
+        assert!(line.starts_with("wire: cannot capture "), "{line}");
+        assert!(remedies.iter().any(|remedy| line.contains(remedy)), "{line}");
+        let Json::Object(fields) = status(&role) else { panic!("{:?}", status(&role)) };
+        assert_eq!(fields[0], ("capturing", Json::Bool(false)));
+        assert_eq!(fields[1], ("error", Json::Text(line["wire: ".len()..].to_owned())));
+        assert_eq!(role.reload(&settings, &context).await.unwrap(), std::slice::from_ref(line));
+        let lines = role.reload(&read(""), &context).await.unwrap();
+        assert_eq!(lines, ["wire: the capture has stopped"]);
+        role.stop().await.unwrap();
+    });
+}

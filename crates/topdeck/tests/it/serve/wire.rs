@@ -1,0 +1,79 @@
+//! `[wire]`: requests to another server on this host, captured on the loopback interface.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+
+use super::server_process::{ServerProcess, wait_until};
+
+const REQUESTS: usize = 50;
+const REQUEST: &[u8] = b"GET /users/7/orders HTTP/1.1\r\nHost: shop\r\n\r\n";
+const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Answers the requests of one connection.
+fn serve(listener: &TcpListener) {
+    let (mut client, _) = listener.accept().expect("a client connects");
+    let mut request = vec![0; REQUEST.len()];
+    while client.read_exact(&mut request).is_ok() {
+        client.write_all(RESPONSE).expect("the client reads");
+    }
+}
+
+fn send_requests(server: SocketAddr) {
+    let mut client = TcpStream::connect(server).expect("the server listens");
+    for _ in 0..REQUESTS {
+        client.write_all(REQUEST).expect("the server reads");
+        client.read_exact(&mut vec![0; RESPONSE.len()]).expect("the server answers");
+    }
+}
+
+/// The latest value of a query with one result, over the last minutes.
+fn value(server: &ServerProcess, query: &str) -> Option<f64> {
+    let query: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let answer = server.get(&format!("/api/v1/query?query={query}")).json();
+    answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()
+}
+
+#[test]
+fn requests_on_loopback_are_measured_and_survive_a_stop() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    let settings = format!(
+        "[wire]\ninterfaces = [\"lo\"]\nprotocols = []\nring_size = \"2MiB\"\nservices = \
+         [\"shop={}/http\"]\nroutes = [\"/users/*/orders\"]\n",
+        address.port()
+    );
+    let mut server = ServerProcess::new("serve", &settings);
+    server.start();
+    let status = server.get("/v1/status").json()["wire"].clone();
+    if status["capturing"] == false {
+        let error = status["error"].as_str().expect("a reason").to_owned();
+        assert!(error.contains("CAP_NET_RAW"), "{error}");
+        assert!(server.log().contains(&error), "{}", server.log());
+        return println!("skipped: {error}");
+    }
+    let serving = thread::spawn(move || serve(&listener));
+    send_requests(address);
+    serving.join().expect("it serves");
+    // At once: the last interval is written at the stop.
+    server.stop();
+    server.start();
+    let all = "sum(max_over_time(wire_measured_requests_total{service=\"shop\"}[5m]))";
+    assert_eq!(value(&server, all), Some(REQUESTS as f64));
+    let labels = "service=\"shop\",verb=\"GET\",statement=\"/users/*/orders\",outcome=\"ok\"";
+    let count = format!("sum(histogram_count(sum_over_time(wire_latency{{{labels}}}[5m])))");
+    assert_eq!(value(&server, &count), Some(REQUESTS as f64));
+}
+
+#[test]
+fn a_capture_that_cannot_start_does_not_stop_the_server() {
+    let mut server = ServerProcess::new("serve", "[wire]\ninterfaces = [\"nosuchlink\"]\n");
+    server.start();
+    let status = server.get("/v1/status").json()["wire"].clone();
+    assert_eq!(status["capturing"], false, "{status}");
+    let error = status["error"].as_str().expect("a reason");
+    assert!(error.starts_with("cannot capture "), "{error}");
+    wait_until("it is logged", || server.log().contains(error));
+    wait_until("it is a metric", || value(&server, "topdeck_wire_capturing") == Some(0.0));
+    server.stop();
+}
