@@ -66,6 +66,7 @@ const VIEWS: [string, Record<string, string>, RegExp][] = [
     /Difference over time/,
   ],
   ["host", { from: "-15m", to: "now" }, /Hiccups|No host/],
+  ["wire", {}, /No operations from packets/],
   ["dashboards", {}, /Import file/],
   ["alerts", {}, /No alerts: no rules/],
   ["slos", {}, /No SLOs/],

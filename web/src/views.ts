@@ -18,6 +18,7 @@ const loadSlos = () => import("./views/Slos.svelte");
 const loadSources = () => import("./views/Sources.svelte");
 const loadSpectrum = () => import("./views/Spectrum.svelte");
 const loadStatus = () => import("./views/Status.svelte");
+const loadWire = () => import("./views/Wire.svelte");
 
 /** `name` is the view's path in the address, `title` its text in the navigation. */
 interface ViewRow {
@@ -33,6 +34,7 @@ export const VIEWS: readonly [ViewRow, ...ViewRow[]] = [
   { name: "spectrum", title: "Spectrum", load: loadSpectrum },
   { name: "compare", title: "Compare", load: loadCompare },
   { name: "host", title: "Host", load: loadHost },
+  { name: "wire", title: "Wire", load: loadWire },
   { name: "dashboards", title: "Dashboards", load: loadDashboards },
   { name: "alerts", title: "Alerts", load: loadAlerts },
   { name: "slos", title: "SLOs", load: loadSlos },

@@ -1,0 +1,188 @@
+/** Operations of other programs, from their packets (`[wire]`): services and their statements. */
+
+import { Distribution, type Bracket } from "./distribution";
+import { runQuery, type QueryResult } from "./query";
+import { quoted } from "./selector";
+
+/** A service in a range. */
+export interface WireService {
+  name: string;
+  protocol: string;
+  /** All operations but waits. */
+  latency: Distribution;
+  errors: number;
+  waits: number;
+  /** Requests that were not measured, by reason. */
+  notMeasured: ReadonlyMap<string, number>;
+  inFlight: number;
+  /** Age of the oldest request in flight that does not wait by design, in seconds. */
+  oldest: number;
+}
+
+export interface WireServices {
+  unit: string;
+  /** Those with the most time first. */
+  services: WireService[];
+  /** Packets that the kernel dropped from the capture. */
+  droppedPackets: number;
+}
+
+/** A statement, route or command of a service in a range. */
+export interface WireStatement {
+  verb: string;
+  statement: string;
+  /** All statements without series of their own. */
+  isOther: boolean;
+  latency: Distribution;
+  errors: number;
+}
+
+/** Orders of statements: `above` counts requests above the threshold. */
+export const STATEMENT_ORDERS = { time: "total time", above: "above the threshold" } as const;
+export type StatementOrder = keyof typeof STATEMENT_ORDERS;
+
+/** Statements that are shown. */
+const MAX_STATEMENTS = 50;
+
+/** The selector of a service, or of a statement of it. */
+export function latencySelector(service: string, statement?: WireStatement): string {
+  const matchers = [`service=${quoted(service)}`];
+  if (statement?.isOther) matchers.push('overflow="true"');
+  else if (statement)
+    matchers.push(`verb=${quoted(statement.verb)}`, `statement=${quoted(statement.statement)}`);
+  return `wire_latency{${matchers.join(", ")}}`;
+}
+
+/** What identifies a statement in the address. */
+export function statementKey({ verb, statement, isOther }: WireStatement): string {
+  return isOther ? "other" : `${verb} ${statement}`.trim();
+}
+
+/** All services that were observed in a range. */
+export async function fetchServices(
+  [from, to]: readonly [number, number],
+  signal: AbortSignal,
+): Promise<WireServices> {
+  const length = Math.max(Math.round(to - from), 1);
+  const at = (query: string) => runQuery(query, "promql", [from, from + length], length, signal);
+  const increase = (metric: string, by: string) =>
+    at(`sum by (${by}) (exact_increase(${metric}[${length}ms]))`);
+  const [latencies, waits, notMeasured, dropped, inFlight, oldest] = await Promise.all([
+    increase("wire_latency", "service, protocol, outcome"),
+    increase("wire_waits_total", "service, protocol"),
+    increase("wire_not_measured_requests_total", "service, protocol, reason"),
+    increase("wire_dropped_packets_total", "job"),
+    at("sum by (service, protocol) (wire_in_flight)"),
+    at('max by (service, protocol) (wire_in_flight_oldest_seconds{wait="false"})'),
+  ]);
+  const services = new Map<string, WireService>();
+  const serviceOf = (labels: Record<string, string>): WireService => {
+    const [name, protocol] = [labels["service"] ?? "", labels["protocol"] ?? ""];
+    const key = `${name} ${protocol}`;
+    const known = services.get(key) ?? {
+      name,
+      protocol,
+      latency: Distribution.EMPTY,
+      errors: 0,
+      waits: 0,
+      notMeasured: new Map(),
+      inFlight: 0,
+      oldest: 0,
+    };
+    services.set(key, known);
+    return known;
+  };
+  for (const [labels, value] of lastValues(latencies)) {
+    if (!(value instanceof Distribution)) continue;
+    const service = serviceOf(labels);
+    service.latency = Distribution.merged([service.latency, value]);
+    if (labels["outcome"] === "error") service.errors += value.count;
+  }
+  for (const [labels, count] of lastNumbers(waits)) serviceOf(labels).waits = count;
+  for (const [labels, count] of lastNumbers(inFlight)) serviceOf(labels).inFlight = count;
+  for (const [labels, age] of lastNumbers(oldest)) serviceOf(labels).oldest = age;
+  for (const [labels, count] of lastNumbers(notMeasured)) {
+    const service = serviceOf(labels);
+    if (count > 0)
+      service.notMeasured = new Map([...service.notMeasured, [labels["reason"] ?? "", count]]);
+  }
+  const droppedPackets = lastNumbers(dropped).reduce((sum, [, count]) => sum + count, 0);
+  const sorted = [...services.values()].sort(
+    (a, b) => b.latency.sum.estimate - a.latency.sum.estimate || a.name.localeCompare(b.name),
+  );
+  return { unit: latencies.unit, services: sorted, droppedPackets };
+}
+
+/** The statements of a service in a range. */
+export async function fetchStatements(
+  service: string,
+  [from, to]: readonly [number, number],
+  signal: AbortSignal,
+): Promise<WireStatement[]> {
+  const length = Math.max(Math.round(to - from), 1);
+  const increase = `exact_increase(${latencySelector(service)}[${length}ms])`;
+  const query = `sum by (verb, statement, overflow, outcome) (${increase})`;
+  const result = await runQuery(query, "promql", [from, from + length], length, signal);
+  return toStatements(result);
+}
+
+/** Statements of series by verb, statement, overflow and outcome. */
+export function toStatements(result: Pick<QueryResult, "series">): WireStatement[] {
+  const statements = new Map<string, WireStatement>();
+  for (const [labels, value] of lastValues(result)) {
+    if (!(value instanceof Distribution) || value.isEmpty) continue;
+    const found: WireStatement = {
+      verb: labels["verb"] ?? "",
+      statement: labels["statement"] ?? "",
+      isOther: labels["overflow"] === "true",
+      latency: Distribution.EMPTY,
+      errors: 0,
+    };
+    const statement = statements.get(statementKey(found)) ?? found;
+    statements.set(statementKey(found), statement);
+    statement.latency = Distribution.merged([statement.latency, value]);
+    if (labels["outcome"] === "error") statement.errors += value.count;
+  }
+  return [...statements.values()];
+}
+
+/** The first statements in an order; `threshold` in the unit of the distributions. */
+export function sortStatements(
+  statements: readonly WireStatement[],
+  order: StatementOrder,
+  threshold: number | null,
+): WireStatement[] {
+  const weight = ({ latency }: WireStatement) =>
+    order === "above" && threshold !== null
+      ? latency.countAbove(threshold).estimate
+      : latency.sum.estimate;
+  const sorted = [...statements].sort(
+    (a, b) => weight(b) - weight(a) || b.latency.sum.estimate - a.latency.sum.estimate,
+  );
+  return sorted.slice(0, MAX_STATEMENTS);
+}
+
+/** Number of requests that were not measured. */
+export function countNotMeasured({ notMeasured }: WireService): number {
+  return [...notMeasured.values()].reduce((sum, count) => sum + count, 0);
+}
+
+/**
+ * The number of operations of a service, or of a statement of it: each request that was not
+ * measured may be one of them.
+ */
+export function countBounds(measured: number, notMeasured: number): Bracket {
+  return { lower: measured, estimate: measured, upper: measured + notMeasured };
+}
+
+type LastValue = [Record<string, string>, QueryResult["series"][number]["points"][number]["value"]];
+
+function lastValues({ series }: Pick<QueryResult, "series">): LastValue[] {
+  return series.map(({ labels, points }) => [labels, points.at(-1)?.value ?? null]);
+}
+
+function lastNumbers(result: QueryResult): [Record<string, string>, number][] {
+  return lastValues(result).flatMap(([labels, value]) =>
+    value && "estimate" in value ? [[labels, value.estimate] as [typeof labels, number]] : [],
+  );
+}
