@@ -147,10 +147,11 @@ pub(crate) fn ended(firing: &Notification, now_ns: i64) -> Notification {
     }
 }
 
-/// Identity of an alert while it exists. An alert that begins anew is another one, also if the
-/// stored states were lost: receivers then see a new alert rather than none.
+/// Identity of an alert while it exists, the same at all sites that got the same rows. An alert
+/// that begins anew is another one, also if the stored states were lost: receivers then see a new
+/// alert rather than none.
 pub(crate) fn alert_id(group: &EvaluatedGroup, labels: &LabelSet, alert: &Alert) -> String {
-    let (file, name, since_ns) = (group.file(), group.name(), alert.active_at_ns);
+    let (file, name, since_ns) = (group.file(), group.name(), alert.began_ns);
     let identity = format!("{file}\0{name}\0{since_ns}\0{labels}");
     identity_hash(&identity)
 }

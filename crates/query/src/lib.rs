@@ -98,7 +98,7 @@ pub use prometheus_source::{classic_names, select_by_prometheus_name, selects_bu
 pub use query_warnings::{QueryWarningKind, QueryWarnings};
 pub use request::{Language, QueryRequest};
 pub use settings::Settings;
-pub use source::{ColumnRead, SeriesHandle, Source, StoredMetric};
+pub use source::{ColumnRead, SeriesHandle, Source, StoredMetric, WindowSource};
 pub use store_source::StoreSource;
 pub use stream::{SeriesPoint, SeriesPoints, StepGrid, Stream, seconds};
 pub use value::{STALE_BITS, StepValue, is_stale};

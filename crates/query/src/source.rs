@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
-use store::{HistogramIncrements, NumberAggregate, TimeGrid};
+use store::{HistogramIncrements, NumberAggregate, TimeGrid, WindowRows};
 
 use crate::error::Result;
 use crate::labels::LabelSet;
@@ -50,6 +50,19 @@ pub struct ColumnRead<T> {
     pub values: Vec<T>,
     /// Known gaps.
     pub gaps: Vec<Gap>,
+}
+
+/// Reads windows of series that end at the same time.
+pub trait WindowSource {
+    /// Merged distributions of histogram series, as [`Source::histograms`], and their rows; `None`
+    /// for these if a later window must be read in any case.
+    fn histogram(&self, series: &[&SeriesHandle]) -> Result<(Mixture, Option<WindowRows>)>;
+
+    /// Rows of series of any kind, without their values. What arrives afterwards is not among them.
+    fn rows(&self, series: &[&SeriesHandle]) -> Option<WindowRows>;
+
+    /// Whether the window has the rows of an earlier one.
+    fn is_same(&self, before: &WindowRows, series: &[&SeriesHandle]) -> bool;
 }
 
 /// Data source of queries. All reads of one query see the same snapshot.
@@ -146,6 +159,12 @@ pub trait Source: Sync {
         _range: Range<i64>,
     ) -> Result<(Option<HistogramIncrements>, Vec<Gap>)> {
         Ok((None, Vec::new()))
+    }
+
+    /// Reader of windows of series (start exclusive, end inclusive); `None` if the source does not
+    /// know which rows a window has.
+    fn windows(&self, _range: Range<i64>) -> Option<Box<dyn WindowSource + '_>> {
+        None
     }
 
     /// Merged distributions of histogram series: those that ended in each column, start exclusive,

@@ -9,7 +9,7 @@ use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
 use store::{
     ColumnIter, HistogramIncrements, NumberAggregate, ReadView, SampleReader, SelectedSeries,
-    TimeColumn, TimeGrid,
+    TimeColumn, TimeGrid, WindowReader, WindowRows,
 };
 
 use crate::context::QueryContext;
@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::histogram::FloatHistogram;
 use crate::labels::{LabelSet, LabelTableBuilder, NAME};
 use crate::limits::SAMPLE_BYTES;
-use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric};
+use crate::source::{ColumnRead, SeriesHandle, Source, StoredMetric, WindowSource};
 use crate::stream::SeriesPoint;
 use crate::value::{StepValue, samples_of};
 
@@ -298,6 +298,10 @@ impl Source for StoreSource<'_> {
         Ok(read?)
     }
 
+    fn windows(&self, range: Range<i64>) -> Option<Box<dyn WindowSource + '_>> {
+        Some(Box::new(StoreWindows { source: self, reader: self.view.window_reader(range) }))
+    }
+
     fn histograms(&self, series: &[&SeriesHandle], grid: TimeGrid) -> Result<ColumnRead<Mixture>> {
         self.columns(
             self.view.histograms(&self.resolve_handles(series), grid)?,
@@ -321,6 +325,32 @@ impl Source for StoreSource<'_> {
     ) -> Result<ColumnRead<Option<NumberAggregate>>> {
         let bytes = |_: &Option<NumberAggregate>| size_of::<Option<NumberAggregate>>() as u64;
         self.columns(self.view.numbers(&self.resolve_handles(series), grid)?, bytes)
+    }
+}
+
+/// Windows of a store view.
+struct StoreWindows<'s> {
+    source: &'s StoreSource<'s>,
+    reader: WindowReader<'s>,
+}
+
+impl WindowSource for StoreWindows<'_> {
+    fn histogram(&self, series: &[&SeriesHandle]) -> Result<(Mixture, Option<WindowRows>)> {
+        if self.source.context.is_cancelled() {
+            return Err(Error::Timeout);
+        }
+        let found = self.reader.histogram(&self.source.resolve_handles(series))?;
+        let mut memory = ReadMemory { context: self.source.context, bytes: 0 };
+        memory.grow(bytes_of_distribution(&found.0))?;
+        Ok(found)
+    }
+
+    fn rows(&self, series: &[&SeriesHandle]) -> Option<WindowRows> {
+        self.reader.rows(&self.source.resolve_handles(series))
+    }
+
+    fn is_same(&self, before: &WindowRows, series: &[&SeriesHandle]) -> bool {
+        self.reader.is_same(before, &self.source.resolve_handles(series))
     }
 }
 

@@ -109,6 +109,9 @@ pub struct Alert {
     pub value: f64,
     /// When the element appeared.
     pub active_at_ns: i64,
+    /// When it appeared, by the rows that it was measured from, if they are known. With the labels
+    /// it identifies the alert.
+    pub began_ns: i64,
     /// When the alert fired.
     pub fired_at_ns: Option<i64>,
     /// When it became inactive.
@@ -192,9 +195,15 @@ pub struct AlertTable {
     pub(crate) flapping: BTreeMap<LabelSet, FlapCounter>,
     /// Number of the last change of any alert.
     pub(crate) transitions: u64,
+    /// Of an own rule: an alert that begins with rows up to this time may be one whose end was
+    /// already told. Its begin is that of the evaluation.
+    pub(crate) rows_after_ns: Option<i64>,
     /// Last evaluation before a restart, until the first one after it.
     pub(crate) stopped_at_ns: Option<i64>,
 }
+
+/// Time of the newest row of a series.
+type RowTime<'a> = dyn Fn(&LabelSet) -> Option<i64> + 'a;
 
 /// An evaluation of a rule.
 pub(crate) struct AlertEvaluation<'a> {
@@ -203,18 +212,22 @@ pub(crate) struct AlertEvaluation<'a> {
     /// Why the alert of a series without an element holds its state; `None` if the condition does
     /// not hold.
     pub(crate) hold: &'a dyn Fn(&LabelSet) -> Option<HoldCause>,
+    /// Of an own rule: time of the newest row of a series, if it is as good as that of the
+    /// evaluation.
+    pub(crate) row_time: Option<&'a RowTime<'a>>,
     pub(crate) limit: usize,
     pub(crate) time_ns: i64,
 }
 
 impl Alert {
-    fn new(element: AlertElement, time_ns: i64) -> Alert {
+    fn new(element: AlertElement, time_ns: i64, began_ns: i64) -> Alert {
         Alert {
             state: AlertState::Pending,
             annotations: element.annotations,
             series: element.series,
             value: element.value,
             active_at_ns: time_ns,
+            began_ns,
             fired_at_ns: None,
             resolved_at_ns: None,
             last_sent_at_ns: None,
@@ -369,8 +382,7 @@ impl AlertTable {
     /// evaluate the rule at the same times give a change the same number. If the wall clock was set
     /// back, the number after the last one.
     fn next_transition(&self, time_ns: i64) -> u64 {
-        let time_ms = u64::try_from(time_ns / 1_000_000).unwrap_or(0);
-        time_ms.max(self.transitions + 1)
+        milliseconds(time_ns).max(self.transitions + 1)
     }
 
     /// Applies the result of a query.
@@ -378,7 +390,7 @@ impl AlertTable {
         &mut self,
         evaluation: AlertEvaluation<'_>,
     ) -> Result<(), AlertTableError> {
-        let AlertEvaluation { settings, elements, hold, limit, time_ns } = evaluation;
+        let AlertEvaluation { settings, elements, hold, row_time, limit, time_ns } = evaluation;
         let mut hits = BTreeSet::new();
         for element in &elements {
             if !hits.insert(element.labels.clone()) {
@@ -386,9 +398,14 @@ impl AlertTable {
                 return Err(AlertTableError::DuplicateLabels { labels });
             }
         }
-        let severities = self.add_all(elements, time_ns);
+        let has_rows = row_time.is_some();
+        let row_time = |series: &LabelSet| row_time.and_then(|of| of(series));
+        if has_rows {
+            self.rows_after_ns.get_or_insert(time_ns);
+        }
+        let severities = self.add_all(elements, time_ns, &row_time);
         let transition = self.next_transition(time_ns);
-        let mut has_changed = false;
+        let mut last_transition = None;
         let mut active_count = 0;
         self.alerts.retain(|labels, alert| {
             let before = alert.state;
@@ -417,19 +434,21 @@ impl AlertTable {
                 alert.severity_changed_at_ns = Some(time_ns);
             }
             if is_kept && (alert.state != before || has_new_severity) {
-                has_changed = true;
-                alert.transition = transition;
+                alert.transition = match row_time(&alert.series) {
+                    Some(row_ns) => milliseconds(row_ns).max(alert.transition + 1),
+                    None => transition.max(alert.transition + 1),
+                };
+                last_transition = last_transition.max(Some(alert.transition));
             }
             is_kept
         });
-        if has_changed {
-            self.transitions = transition;
-        }
+        self.transitions = last_transition.unwrap_or(0).max(self.transitions);
         self.expire_acknowledgements(time_ns);
         let found = active_count;
         let result = match limit > 0 && found > limit {
             true => {
                 self.alerts.clear();
+                self.rows_after_ns = self.rows_after_ns.map(|_| time_ns);
                 Err(AlertTableError::Limit { limit, found })
             }
             false => Ok(()),
@@ -469,7 +488,12 @@ impl AlertTable {
     }
 
     /// Adds elements. Returns the labels of the active alerts whose severity is another one.
-    fn add_all(&mut self, elements: Vec<AlertElement>, time_ns: i64) -> BTreeSet<LabelSet> {
+    fn add_all(
+        &mut self,
+        elements: Vec<AlertElement>,
+        time_ns: i64,
+        row_time: &RowTime<'_>,
+    ) -> BTreeSet<LabelSet> {
         let mut severities = BTreeSet::new();
         for element in elements {
             let labels = element.labels.clone();
@@ -484,7 +508,15 @@ impl AlertTable {
                         severities.insert(labels);
                     }
                 }
-                _ => drop(self.alerts.insert(labels, Alert::new(element, time_ns))),
+                before => {
+                    // Another alert than the one before.
+                    let began_before = before.map(|before| before.began_ns);
+                    let least_ns = began_before.max(self.rows_after_ns);
+                    let row_ns =
+                        row_time(&element.series).filter(|row_ns| Some(*row_ns) > least_ns);
+                    let alert = Alert::new(element, time_ns, row_ns.unwrap_or(time_ns));
+                    self.alerts.insert(labels, alert);
+                }
             }
         }
         severities
@@ -537,4 +569,8 @@ impl AlertTable {
         }
         self.flapping.retain(|_, counter| !counter.is_empty());
     }
+}
+
+fn milliseconds(time_ns: i64) -> u64 {
+    u64::try_from(time_ns / 1_000_000).unwrap_or(0)
 }

@@ -18,7 +18,7 @@ use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
 use crate::other_rules::{OtherRuleStates, RuleNames};
 use crate::overlay::SampleOverlay;
-use crate::own::{OwnCondition, SharedWindows, StreamClocks};
+use crate::own::{FindingCache, OwnCondition, SharedWindows, StreamClocks};
 use crate::rule_file::{AlertSettings, LabelMap, MissingData, Rule, RuleGroup, RuleKind};
 use crate::rule_snapshot::{GroupSnapshot, RuleSnapshot};
 
@@ -90,6 +90,8 @@ pub struct EvaluatedRule {
     table: AlertTable,
     /// Times of the rows of the streams of an own rule.
     clocks: Arc<StreamClocks>,
+    /// Findings of the last evaluation of an own rule.
+    findings: Arc<FindingCache>,
     /// Number of streams of an own rule.
     stream_count: usize,
     written: BTreeSet<LabelSet>,
@@ -145,6 +147,7 @@ impl EvaluatedGroup {
             rule: Arc::new(rule),
             table: AlertTable::default(),
             clocks: Arc::default(),
+            findings: Arc::default(),
             stream_count: 0,
             written: BTreeSet::new(),
             health: RuleHealth::Unknown,
@@ -390,7 +393,7 @@ struct Cycle<'a> {
 
 impl Cycle<'_> {
     fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule, states: &OtherRuleStates) {
-        let EvaluatedRule { rule, table, clocks, stream_count, written, health } = rule;
+        let EvaluatedRule { rule, table, clocks, findings, stream_count, written, health } = rule;
         let outcome = match &rule.kind {
             RuleKind::Recording => self.record(rule),
             RuleKind::Alerting(settings) => {
@@ -398,7 +401,7 @@ impl Cycle<'_> {
                 let updated = match &settings.condition {
                     None => self.update_alerts(rule, settings, table),
                     Some(own) => {
-                        let streams = OwnStreams { own, clocks, stream_count, states };
+                        let streams = OwnStreams { own, clocks, findings, stream_count, states };
                         self.update_own(rule, settings, streams, table)
                     }
                 };
@@ -509,6 +512,7 @@ impl Cycle<'_> {
             settings,
             elements,
             hold: &|series| is_absent(series).then_some(HoldCause::NoData),
+            row_time: None,
             limit: self.limit,
             time_ns: self.time_ns,
         };

@@ -61,6 +61,7 @@ fn operand(rule: &EvaluatedRule) -> OperandState {
     OperandState {
         firing: labels(&|alert| alert.state == AlertState::Firing && !alert.is_unknown()),
         unknown: labels(&|alert| alert.state != AlertState::Inactive && alert.is_unknown()),
+        changed_ms: rule.alerts().transitions,
         is_failing: matches!(rule.health(), RuleHealth::Err(_)),
     }
 }

@@ -8,6 +8,7 @@
 mod absence;
 mod criterion;
 mod evaluation;
+mod finding_cache;
 mod forecast;
 mod formula;
 mod rule_order;
@@ -19,6 +20,7 @@ mod toml_file;
 
 pub(crate) use absence::StreamClocks;
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
+pub(crate) use finding_cache::FindingCache;
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use toml_file::parse_toml_rule_file;
 

@@ -1,10 +1,12 @@
 //! Stored state of rule groups: text, one fact per line, for a file that is replaced atomically.
 //!
 //! ```text
-//! topdeck alert states 2
+//! topdeck alert states 3
 //! group FILE NAME EVALUATED MISSED
 //! rule NAME TRANSITIONS             of the preceding group
+//! rows_after TIME                   of the preceding rule
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
+//! began TIME                        of the preceding alert
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
 //! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
 //! flaps CHANGES FIRING
@@ -30,8 +32,9 @@ use crate::rule_file::LabelMap;
 
 const TITLE: &str = "topdeck alert states ";
 /// Format version that is written.
-pub const SNAPSHOT_VERSION: u32 = 2;
-/// Oldest version that is read: it has no line `criterion`.
+pub const SNAPSHOT_VERSION: u32 = 3;
+/// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
+/// `rows_after` and `began`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -122,6 +125,9 @@ fn write_group(text: &mut String, group: &GroupSnapshot) {
     for rule in &group.rules {
         _ = writeln!(text, "rule {} {}", escape_word(&rule.name), rule.table.transitions);
         write_labels(text, "label", rule.labels.iter());
+        if let Some(time_ns) = rule.table.rows_after_ns {
+            _ = writeln!(text, "rows_after {time_ns}");
+        }
         for (labels, alert) in &rule.table.alerts {
             write_alert(text, labels, alert);
         }
@@ -154,6 +160,9 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
     write_labels(text, "label", labels.iter());
     write_labels(text, "series", alert.series.iter());
     write_labels(text, "annotation", alert.annotations.iter());
+    if alert.began_ns != alert.active_at_ns {
+        _ = writeln!(text, "began {}", alert.began_ns);
+    }
     if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
         let (by, note) = (escape_word(by), escape_word(note));
         _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
@@ -231,6 +240,17 @@ impl SnapshotReader {
                 SnapshotItem::Alert(alert) => insert(&mut alert.annotations, rest),
                 _ => None,
             },
+            "began" => {
+                let SnapshotItem::Alert(alert) = &mut self.item else { return None };
+                alert.began_ns = parse_number(rest)?;
+                Some(())
+            }
+            "rows_after" => {
+                let SnapshotItem::Rule = &self.item else { return None };
+                let rule = self.groups.last_mut()?.rules.last_mut()?;
+                rule.table.rows_after_ns = Some(parse_number(rest)?);
+                Some(())
+            }
             "acknowledged" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
                 let [at_ns, until_ns, by, note] = split_words(rest)?;
@@ -330,6 +350,7 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         series: LabelSet::default(),
         value: parse_bits(value)?,
         active_at_ns: parse_number(active)?,
+        began_ns: parse_number(active)?,
         fired_at_ns: parse_optional(fired)?,
         resolved_at_ns: parse_optional(resolved)?,
         last_sent_at_ns: parse_optional(sent)?,

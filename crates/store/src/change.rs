@@ -116,8 +116,9 @@ impl<'a> StoreChange<'a> {
         Ok(Some(number))
     }
 
-    /// Writes the rows of a head that ended within `range` as a part of the base.
-    pub(crate) fn add_head(&mut self, head: &Head, range: &Range<i64>) -> Result<()> {
+    /// Writes the rows of a head that ended within `range` as a part of the base. Returns its
+    /// number, or `None` if there are none.
+    pub(crate) fn add_head(&mut self, head: &Head, range: &Range<i64>) -> Result<Option<u64>> {
         let mut series: Vec<_> = {
             let index = self.inner.index();
             head.series().map(|number| (index.id(number), number, index.kind(number))).collect()
@@ -153,7 +154,7 @@ impl<'a> StoreChange<'a> {
             })?;
         }
         self.gaps.extend(gaps);
-        self.add(writing, SourceParts::new()).map(|_| ())
+        self.add(writing, SourceParts::new())
     }
 
     /// Gap that replaces the rows of a series that cannot be flushed.

@@ -103,9 +103,10 @@ impl StoreInner {
         let began = Instant::now();
         let mut change = StoreChange::new(self)?;
         change.add_series()?;
+        let mut parts = Vec::new();
         for start in head.partitions().collect::<Vec<_>>() {
             let range = start..start.saturating_add(Resolution::Base.partition());
-            change.add_head(&head, &range)?;
+            parts.extend(change.add_head(&head, &range)?);
         }
         let series = change.series();
         change.commit(|manifest| {
@@ -116,7 +117,9 @@ impl StoreInner {
         })?;
         let rate = head.bytes() as f64 / began.elapsed().as_secs_f64().max(1e-3);
         self.flush_rate.store(rate as u64, Ordering::Relaxed);
+        let id = head.id;
         drop(head);
+        self.state().flushed_heads.extend(parts.into_iter().map(|part| (part, id)));
         lock(&self.quarantine).clear_attempts(immutable.position);
         lock(&self.subscriber).commit(immutable.position, Level::Disk)?;
         self.count_head_bytes();

@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
 use hist::codec::frame;
@@ -26,6 +27,8 @@ use crate::row::{Row, Rows};
 /// Rows of many series.
 #[derive(Debug, Default)]
 pub(crate) struct Head {
+    /// Distinguishes it from all other heads of the process.
+    pub(crate) id: HeadId,
     series: HashMap<SeriesNumber, HeadSeries, BuildHasherDefault<DenseHasher>>,
     bytes: usize,
     rows: u64,
@@ -33,6 +36,17 @@ pub(crate) struct Head {
     partitions: BTreeMap<i64, PartitionRows>,
     /// Known gaps.
     pub(crate) gaps: Vec<Gap>,
+}
+
+/// Number that no other head of the process has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct HeadId(u64);
+
+impl Default for HeadId {
+    fn default() -> HeadId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        HeadId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Rows of one partition.
@@ -49,6 +63,7 @@ struct PartitionRows {
 struct HeadSeries {
     /// Rows in order of arrival: zigzag start minus previous end, varint duration, value.
     bytes: Vec<u8>,
+    rows: u64,
     end: i64,
     /// Earliest start, as recorded in chunk headers, and latest end of the rows.
     time_range: (i64, i64),
@@ -99,6 +114,7 @@ impl Head {
             }
         }
         pending.end = entry.end;
+        pending.rows = pending.rows.saturating_add(1);
         let start = row_begin(kind, (entry.start, entry.end));
         pending.time_range = (pending.time_range.0.min(start), pending.time_range.1.max(entry.end));
         let growth = pending.bytes.capacity().saturating_sub(before);
@@ -147,6 +163,21 @@ impl Head {
     /// Earliest start and latest end of a series' rows.
     pub(crate) fn series_range(&self, number: SeriesNumber) -> Option<(i64, i64)> {
         self.series.get(&number).map(|pending| pending.time_range)
+    }
+
+    /// Number of rows of a series.
+    pub(crate) fn row_count(&self, number: SeriesNumber) -> u64 {
+        self.series.get(&number).map_or(0, |pending| pending.rows)
+    }
+
+    /// Ends of the rows of a series, in order of arrival.
+    pub(crate) fn row_ends(
+        &self,
+        number: SeriesNumber,
+        kind: SeriesKind,
+    ) -> impl Iterator<Item = i64> {
+        let pending = self.series.get(&number);
+        pending.into_iter().flat_map(move |pending| pending.rows(kind)).map(|(_, end, _)| end)
     }
 
     /// Earliest start and latest end of all rows.

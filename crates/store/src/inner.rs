@@ -23,7 +23,7 @@ use crate::backend::{Part, Storage};
 use crate::deleted_keys::DeletedSeriesKeys;
 use crate::error::{Error, Result};
 use crate::gather::missing_rows;
-use crate::head::{Head, ImmutableHead};
+use crate::head::{Head, HeadId, ImmutableHead};
 use crate::index::{SeriesIndex, SeriesNumber};
 use crate::manifest::{Manifest, PartInfo, ProducerTable};
 use crate::manifest_file::ManifestFile;
@@ -91,6 +91,8 @@ pub(crate) struct StoreState {
     pub(crate) active_head: Arc<RwLock<Head>>,
     pub(crate) immutable_head: Option<ImmutableHead>,
     pub(crate) open: HashMap<u64, Arc<dyn Part>>,
+    /// Heads of which live parts have the rows, by part.
+    pub(crate) flushed_heads: HashMap<u64, HeadId>,
     pub(crate) warnings: Vec<String>,
     pub(crate) failure: Option<String>,
 }
@@ -216,6 +218,7 @@ impl StoreInner {
         let generation = manifest.generation;
         let before = std::mem::replace(&mut state.manifest, Arc::new(manifest));
         state.previous_manifests.push((before.generation, Arc::downgrade(&before)));
+        state.flushed_heads.retain(|number, _| !removed.contains(number));
         state.unreferenced_parts.extend(removed.iter().map(|&number| (generation, number)));
     }
 

@@ -133,4 +133,5 @@ pub use store::Store;
 pub use view::increment_reader::{DecodedChunks, IncrementReader};
 pub use view::increments::HistogramIncrements;
 pub use view::sample_reader::SampleReader;
+pub use view::window_reader::{WindowReader, WindowRows};
 pub use view::{COLUMNS_MAX, ColumnIter, ReadView, RowCount, SeriesActivity, TimeColumn};

@@ -101,6 +101,7 @@ impl Store {
             active_head: Arc::default(),
             immutable_head: None,
             open: HashMap::new(),
+            flushed_heads: HashMap::new(),
             warnings: notes,
             failure: None,
         };

@@ -17,6 +17,7 @@ mod interval_increases;
 mod placement;
 pub(crate) mod sample_reader;
 mod sums;
+pub(crate) mod window_reader;
 
 use std::collections::BTreeSet;
 use std::fmt;

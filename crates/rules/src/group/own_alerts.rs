@@ -10,7 +10,8 @@ use crate::alert_table::{AlertElement, AlertEvaluation, AlertState, AlertTable, 
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
 use crate::own::{
-    OwnCondition, OwnInputs, StreamClocks, StreamElement, StreamFindings, evaluate_own,
+    FindingCache, OwnCondition, OwnInputs, StreamClocks, StreamElement, StreamFindings,
+    evaluate_own,
 };
 use crate::rule_file::{AlertSettings, Rule};
 
@@ -18,6 +19,7 @@ use crate::rule_file::{AlertSettings, Rule};
 pub(super) struct OwnStreams<'a> {
     pub(super) own: &'a OwnCondition,
     pub(super) clocks: &'a mut Arc<StreamClocks>,
+    pub(super) findings: &'a mut Arc<FindingCache>,
     pub(super) stream_count: &'a mut usize,
     pub(super) states: &'a OtherRuleStates,
 }
@@ -31,7 +33,7 @@ impl Cycle<'_> {
         streams: OwnStreams<'_>,
         table: &mut AlertTable,
     ) -> Result<(), RuleFailure> {
-        let OwnStreams { own, clocks, stream_count, states } = streams;
+        let OwnStreams { own, clocks, findings: cache, stream_count, states } = streams;
         let active = table.alerts().filter(|(_, alert)| alert.state != AlertState::Inactive);
         let watched: BTreeSet<LabelSet> = active.map(|(_, alert)| alert.series.clone()).collect();
         let own_inputs = OwnInputs {
@@ -45,7 +47,7 @@ impl Cycle<'_> {
         let mut findings = StreamFindings::default();
         let evaluator = self.inputs.evaluator;
         let read = evaluator.with_source(&rule.expression, &mut |source| {
-            findings = evaluate_own(own, source, clocks, &own_inputs)?;
+            findings = evaluate_own(own, source, clocks, cache, &own_inputs)?;
             Ok(())
         });
         read.map_err(|error| RuleFailure::new(error.0))?;
@@ -66,6 +68,7 @@ impl Cycle<'_> {
                 true => Some(HoldCause::Parent),
                 false => findings.unknown.contains(series).then_some(HoldCause::NoData),
             },
+            row_time: Some(&|series| findings.row_times.get(series).copied()),
             limit: self.limit,
             time_ns: self.time_ns,
         };

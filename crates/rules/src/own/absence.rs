@@ -80,6 +80,11 @@ impl StreamClocks {
         self.streams.retain(|labels, _| is_kept(labels));
     }
 
+    /// End of the newest row of a stream.
+    pub(super) fn newest_ns(&self, labels: &LabelSet) -> Option<i64> {
+        self.streams.get(labels)?.newest_ns
+    }
+
     /// Age of the newest row of a stream; `None` if no row was seen.
     pub(super) fn age(
         &self,

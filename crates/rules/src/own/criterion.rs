@@ -22,6 +22,24 @@ pub(crate) struct Criterion {
     pub(crate) text: String,
 }
 
+impl Criterion {
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(self.measure, Measure::Absence(_))
+    }
+
+    /// Whether its outcome depends on nothing but the rows of the window.
+    pub(super) fn reads_window_only(&self) -> bool {
+        match self.measure {
+            Measure::Number(..) | Measure::TextMatch(_) | Measure::TextChange => true,
+            Measure::Absence(_)
+            | Measure::ShapeChange { .. }
+            | Measure::OldestInFlight(_)
+            | Measure::Forecast(_)
+            | Measure::Formula => false,
+        }
+    }
+}
+
 /// What is measured, and what is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Measure {

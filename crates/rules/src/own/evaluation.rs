@@ -1,20 +1,22 @@
 //! Evaluation of an own rule: a finding for each stream.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
+use std::ops::Range;
 use std::sync::Arc;
 
 use hist::Bracket;
-use query::{LabelSet, Source};
+use query::{LabelSet, Source, WindowSource};
+use store::WindowRows;
 
 use super::absence::{RowAge, StreamClocks};
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
+use super::finding_cache::{CachedFinding, FindingCache, FirstHit, StreamFinding};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::shape_change::compare_shapes;
-use super::shared_windows::SharedWindows;
+use super::shared_windows::{ReadWindow, SelectorWindows, SharedWindows};
 use super::stream_reader::{
     SelectedStream, StreamWindow, WindowValue, query_error, query_streams, select_streams,
 };
@@ -24,6 +26,8 @@ use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
 const SECOND_NS: f64 = 1e9;
+/// Age of a row up to which the time of a change is that of the row.
+const ROW_AGE_MAX_NS: i64 = 120 * 1_000_000_000;
 
 /// What an evaluation needs besides the condition.
 pub(crate) struct OwnInputs<'a> {
@@ -46,6 +50,8 @@ pub(crate) struct OperandState {
     pub(crate) firing: Vec<LabelSet>,
     /// Labels of the series of unknown alerts.
     pub(crate) unknown: Vec<LabelSet>,
+    /// Number of the last change of its alerts: by rows, in milliseconds.
+    pub(crate) changed_ms: u64,
     /// Whether its evaluation failed.
     pub(crate) is_failing: bool,
 }
@@ -63,6 +69,9 @@ pub(crate) struct StreamFindings {
     pub(crate) elements: Vec<StreamElement>,
     /// Streams of which no criterion holds although not all are known not to.
     pub(crate) unknown: BTreeSet<LabelSet>,
+    /// Times of the newest rows of streams that have an active alert, or an element. Only of rows
+    /// that are recent: alerts of late ones are not those of the past.
+    pub(crate) row_times: BTreeMap<LabelSet, i64>,
     /// Number of streams.
     pub(crate) stream_count: usize,
     /// First stream that cannot be evaluated, and why. It is unknown.
@@ -74,21 +83,47 @@ pub(crate) fn evaluate_own(
     condition: &OwnCondition,
     evaluator: &SourceEvaluator<'_>,
     clocks: &mut Arc<StreamClocks>,
+    cache: &mut Arc<FindingCache>,
     inputs: &OwnInputs<'_>,
 ) -> Result<StreamFindings, RuleQueryError> {
     let evaluation = OwnEvaluation { condition, source: evaluator.source, inputs };
-    let range = inputs.time_ns.saturating_sub(condition.window_ns)..inputs.time_ns;
     match &condition.source {
         RuleSource::Selector(selector) => {
             let streams = select_streams(evaluator.source, selector, condition.by.as_deref())
                 .map_err(query_error)?;
-            evaluation.selected(&streams, clocks)
+            evaluation.selected(&streams, clocks, cache)
         }
         RuleSource::Query(language) => {
+            let range = inputs.time_ns.saturating_sub(condition.window_ns)..inputs.time_ns;
             let windows = query_streams(evaluator, *language, inputs.expression, range)?;
             Ok(evaluation.queried(&windows))
         }
         RuleSource::Formula(formula) => Ok(evaluation.formula(formula)),
+    }
+}
+
+/// Reads the windows of the streams of a rule.
+struct WindowReads<'a> {
+    range: Range<i64>,
+    windows: Option<&'a dyn WindowSource>,
+    /// Windows that another rule reads, too.
+    shared: Option<&'a SelectorWindows>,
+}
+
+impl WindowReads<'_> {
+    fn read(
+        &self,
+        stream: &SelectedStream,
+        source: &dyn Source,
+    ) -> Result<ReadWindow, RuleQueryError> {
+        if let Some(read) = self.shared.and_then(|shared| shared.find(&stream.labels)) {
+            return Ok(read);
+        }
+        let read = stream.window(source, self.windows, self.range.clone())?;
+        if let Some(shared) = self.shared {
+            shared.keep(&read);
+        }
+        Ok(read)
     }
 }
 
@@ -103,10 +138,10 @@ impl OwnEvaluation<'_> {
         &self,
         streams: &[SelectedStream],
         clocks: &mut Arc<StreamClocks>,
+        cache: &mut Arc<FindingCache>,
     ) -> Result<StreamFindings, RuleQueryError> {
         let time_ns = self.inputs.time_ns;
-        let is_absence = |criterion: &Criterion| matches!(criterion.measure, Measure::Absence(_));
-        let has_absence = self.condition.criteria.iter().any(is_absence);
+        let has_absence = self.condition.criteria.iter().any(Criterion::is_absence);
         if has_absence {
             let clocks = Arc::make_mut(clocks);
             clocks.begin(time_ns, self.inputs.interval_ns);
@@ -115,42 +150,105 @@ impl OwnEvaluation<'_> {
         }
         let mut findings =
             StreamFindings { stream_count: streams.len(), ..StreamFindings::default() };
-        let windows = self.windows(streams, &mut findings);
-        for (stream, window) in streams.iter().zip(windows) {
-            let Some(window) = window else { continue };
-            let is_watched = self.inputs.watched.contains(&stream.labels)
-                || (has_absence && window.value == WindowValue::Missing);
-            if is_watched && stream.is_retired(self.source, time_ns).map_err(query_error)? {
-                continue;
+        let range = time_ns.saturating_sub(self.condition.window_ns)..time_ns;
+        let windows = self.source.windows(range.clone());
+        let reads = WindowReads {
+            range,
+            windows: windows.as_deref(),
+            shared: self.inputs.shared.of_rule(self.inputs.expression, self.condition),
+        };
+        // What others read than the rows of the window may change without them.
+        let is_cached = self.condition.criteria.iter().all(Criterion::reads_window_only);
+        let mut cached_now = FindingCache::default();
+        for (at, stream) in streams.iter().enumerate() {
+            let is_watched = self.inputs.watched.contains(&stream.labels);
+            let cached = reads
+                .windows
+                .filter(|_| is_cached)
+                .and_then(|windows| cache.find(at, is_watched, windows, &stream.series()).cloned());
+            let cached = match cached {
+                Some(cached) => {
+                    self.add(
+                        &stream.labels,
+                        cached.finding.clone(),
+                        Some(&cached.rows),
+                        &mut findings,
+                    );
+                    Some(cached)
+                }
+                None => self.read(stream, &reads, clocks, &mut findings)?,
+            };
+            if is_cached {
+                cached_now.push(cached);
             }
-            if has_absence {
-                let clock = Arc::make_mut(clocks).stream(&stream.labels);
-                stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
-            }
-            let outcome = self.criteria(&window, Some(stream), clocks);
-            findings.add(&window, outcome);
         }
+        *cache = Arc::new(cached_now);
         Ok(findings)
     }
 
-    /// Window of each stream; `None` for those that cannot be read.
-    fn windows(
+    /// Reads a stream and adds its finding. Returns the finding for later evaluations, if it is
+    /// known until when it holds.
+    fn read(
         &self,
-        streams: &[SelectedStream],
+        stream: &SelectedStream,
+        reads: &WindowReads<'_>,
+        clocks: &mut Arc<StreamClocks>,
         findings: &mut StreamFindings,
-    ) -> Vec<Option<Rc<StreamWindow>>> {
-        let OwnInputs { expression, time_ns, shared, .. } = *self.inputs;
-        if let Some(windows) = shared.find(expression, self.condition, streams) {
-            return windows.into_iter().map(Some).collect();
-        }
-        let range = time_ns.saturating_sub(self.condition.window_ns)..time_ns;
-        let mut read = |stream: &SelectedStream| {
-            let window = stream.window(self.source, range.clone());
-            window.map(Rc::new).map_err(|error| findings.fail(&stream.labels, error.0)).ok()
+    ) -> Result<Option<CachedFinding>, RuleQueryError> {
+        let ReadWindow { window, rows } = match reads.read(stream, self.source) {
+            Ok(read) => read,
+            Err(error) => {
+                findings.fail(&stream.labels, error.0);
+                return Ok(None);
+            }
         };
-        let windows: Vec<Option<Rc<StreamWindow>>> = streams.iter().map(&mut read).collect();
-        shared.keep(expression, self.condition, &windows);
-        windows
+        let time_ns = self.inputs.time_ns;
+        let is_watched = self.inputs.watched.contains(&stream.labels);
+        let is_missing = window.value == WindowValue::Missing;
+        let has_absence = self.condition.criteria.iter().any(Criterion::is_absence);
+        let may_be_retired = is_watched || (has_absence && is_missing);
+        let finding =
+            match may_be_retired && stream.is_retired(self.source, time_ns).map_err(query_error)? {
+                true => StreamFinding::Retired,
+                false => {
+                    if has_absence {
+                        let clock = Arc::make_mut(clocks).stream(&stream.labels);
+                        stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
+                    }
+                    StreamFinding::Measured(self.criteria(&window, Some(stream), clocks))
+                }
+            };
+        self.add(&stream.labels, finding.clone(), rows.as_ref(), findings);
+        if let Some(newest_ns) = clocks.newest_ns(&stream.labels).filter(|_| is_missing) {
+            // Of an absence: whoever sees it later sees the same row.
+            findings.row_times.insert(stream.labels.clone(), newest_ns);
+        }
+        // Without rows there is little to read, and the end of a stream may be one of long ago.
+        let rows = rows.filter(|_| !is_missing);
+        Ok(rows.map(|rows| CachedFinding { rows, is_watched, finding }))
+    }
+
+    /// Adds the finding of a stream, and the time of its newest row where it may matter.
+    fn add(
+        &self,
+        labels: &LabelSet,
+        finding: StreamFinding,
+        rows: Option<&WindowRows>,
+        findings: &mut StreamFindings,
+    ) {
+        let is_element = matches!(finding, StreamFinding::Measured(Ok(FirstHit::Holds(_))));
+        if is_element || self.inputs.watched.contains(labels) {
+            let newest_ns = rows.and_then(WindowRows::newest_end);
+            let row_times = newest_ns.and_then(|newest_ns| self.row_time(newest_ns));
+            findings.row_times.extend(row_times.map(|row_ns| (labels.clone(), row_ns)));
+        }
+        findings.add(labels, finding);
+    }
+
+    /// The time of a row, unless it is old or later than the evaluation.
+    fn row_time(&self, row_ns: i64) -> Option<i64> {
+        let age_ns = self.inputs.time_ns.saturating_sub(row_ns);
+        (0..=ROW_AGE_MAX_NS).contains(&age_ns).then_some(row_ns)
     }
 
     fn queried(&self, windows: &[StreamWindow]) -> StreamFindings {
@@ -158,7 +256,8 @@ impl OwnEvaluation<'_> {
             StreamFindings { stream_count: windows.len(), ..StreamFindings::default() };
         let clocks = StreamClocks::default();
         for window in windows {
-            findings.add(window, self.criteria(window, None, &clocks));
+            let finding = StreamFinding::Measured(self.criteria(window, None, &clocks));
+            findings.add(&window.labels, finding);
         }
         // A stream that the result lacks may have no data: it does not resolve.
         let known: BTreeSet<&LabelSet> = windows.iter().map(|window| &window.labels).collect();
@@ -178,7 +277,7 @@ impl OwnEvaluation<'_> {
         for (index, criterion) in self.condition.criteria.iter().enumerate() {
             match self.criterion(criterion, window, stream, clocks)? {
                 CriterionOutcome::Holds(measured) => {
-                    return Ok(FirstHit::Holds(hit(index, criterion, measured)));
+                    return Ok(FirstHit::Holds(Box::new(hit(index, criterion, measured))));
                 }
                 CriterionOutcome::Clear => {}
                 CriterionOutcome::Unknown => is_known = false,
@@ -264,7 +363,11 @@ impl OwnEvaluation<'_> {
         }
         let mut findings =
             StreamFindings { stream_count: streams.len(), ..StreamFindings::default() };
+        let changed_ms = self.inputs.operands.values().map(|state| state.changed_ms).max();
+        let changed_ns = changed_ms.and_then(|ms| i64::try_from(ms).ok()?.checked_mul(1_000_000));
+        let row_ns = changed_ns.and_then(|changed_ns| self.row_time(changed_ns));
         for labels in streams {
+            findings.row_times.extend(row_ns.map(|row_ns| (labels.clone(), row_ns)));
             let is_firing = |name: &str| operands.get(name)?.is_firing(&labels);
             match formula.value(&is_firing) {
                 Some(true) => {
@@ -298,21 +401,16 @@ impl ProjectedOperand {
     }
 }
 
-/// The first criterion that holds for a stream.
-enum FirstHit {
-    Holds(CriterionHit),
-    Clear,
-    Unknown,
-}
-
 impl StreamFindings {
-    fn add(&mut self, window: &StreamWindow, outcome: Result<FirstHit, String>) {
-        let labels = window.labels.clone();
-        match outcome {
-            Ok(FirstHit::Holds(hit)) => self.elements.push(StreamElement { labels, hit }),
-            Ok(FirstHit::Clear) => {}
-            Ok(FirstHit::Unknown) => drop(self.unknown.insert(labels)),
-            Err(cause) => self.fail(&labels, cause),
+    fn add(&mut self, labels: &LabelSet, finding: StreamFinding) {
+        let labels = labels.clone();
+        match finding {
+            StreamFinding::Retired | StreamFinding::Measured(Ok(FirstHit::Clear)) => {}
+            StreamFinding::Measured(Ok(FirstHit::Holds(hit))) => {
+                self.elements.push(StreamElement { labels, hit: *hit });
+            }
+            StreamFinding::Measured(Ok(FirstHit::Unknown)) => drop(self.unknown.insert(labels)),
+            StreamFinding::Measured(Err(cause)) => self.fail(&labels, cause),
         }
     }
 

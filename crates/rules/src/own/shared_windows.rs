@@ -4,17 +4,32 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use super::stream_reader::{SelectedStream, StreamWindow};
+use query::LabelSet;
+use store::WindowRows;
+
+use super::stream_reader::StreamWindow;
 use super::{OwnCondition, RuleSource};
 use crate::rule_file::Rule;
 
 /// Text of the selector, length of the window, labels of the streams.
 type WindowKey = (String, i64, Option<Vec<String>>);
 
+/// Window of a stream, as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct ReadWindow {
+    pub(super) window: Rc<StreamWindow>,
+    /// Its rows, if it is known when it has others.
+    pub(super) rows: Option<WindowRows>,
+}
+
+/// Windows of the streams of one selector.
+#[derive(Debug, Default)]
+pub(super) struct SelectorWindows(RefCell<HashMap<LabelSet, ReadWindow>>);
+
 /// Windows of the selectors that several rules have.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWindows {
-    windows: RefCell<HashMap<WindowKey, Option<Vec<Rc<StreamWindow>>>>>,
+    selectors: HashMap<WindowKey, SelectorWindows>,
 }
 
 impl SharedWindows {
@@ -26,35 +41,28 @@ impl SharedWindows {
             *readers.entry(key).or_default() += 1;
         }
         let shared = readers.into_iter().filter(|(_, count)| *count > 1);
-        SharedWindows { windows: RefCell::new(shared.map(|(key, _)| (key, None)).collect()) }
+        SharedWindows { selectors: shared.map(|(key, _)| (key, Default::default())).collect() }
     }
 
-    /// Windows of these streams, if another rule has read them. A stream that appeared in between
-    /// makes them useless.
-    pub(super) fn find(
+    /// Windows of the streams of a rule, if another rule reads them, too.
+    pub(super) fn of_rule(
         &self,
         expression: &str,
         condition: &OwnCondition,
-        streams: &[SelectedStream],
-    ) -> Option<Vec<Rc<StreamWindow>>> {
-        let windows = self.windows.borrow();
-        let found = windows.get(&key(expression, condition)?)?.as_ref()?;
-        let labels = found.iter().map(|window| &window.labels);
-        let is_same = labels.eq(streams.iter().map(|stream| &stream.labels));
-        is_same.then(|| found.clone())
+    ) -> Option<&SelectorWindows> {
+        self.selectors.get(&key(expression, condition)?)
+    }
+}
+
+impl SelectorWindows {
+    /// Window of a stream, if another rule has read it.
+    pub(super) fn find(&self, labels: &LabelSet) -> Option<ReadWindow> {
+        self.0.borrow().get(labels).cloned()
     }
 
-    /// Keeps the windows of all streams, if another rule reads them, too.
-    pub(super) fn keep(
-        &self,
-        expression: &str,
-        condition: &OwnCondition,
-        windows: &[Option<Rc<StreamWindow>>],
-    ) {
-        let Some(key) = key(expression, condition) else { return };
-        if let Some(kept) = self.windows.borrow_mut().get_mut(&key) {
-            *kept = windows.iter().cloned().collect();
-        }
+    /// Keeps the window of a stream.
+    pub(super) fn keep(&self, window: &ReadWindow) {
+        self.0.borrow_mut().insert(window.window.labels.clone(), window.clone());
     }
 }
 

@@ -2,18 +2,20 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::rc::Rc;
 
 use hist::{Bracket, Mixture};
 use model::{Selector, SeriesKind};
 use query::{
-    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, Source, StepValue, execute,
-    is_stale,
+    LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, Source, StepValue,
+    WindowSource, execute, is_stale,
 };
 use store::{NumberAggregate, TimeGrid};
 
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, StreamClock};
 use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
+use super::shared_windows::ReadWindow;
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -90,6 +92,11 @@ pub(super) fn select_streams(
 }
 
 impl SelectedStream {
+    /// Its series.
+    pub(super) fn series(&self) -> Vec<&SeriesHandle> {
+        self.handles.iter().collect()
+    }
+
     fn of_kind(&self, is_kind: impl Fn(SeriesKind) -> bool) -> Vec<&SeriesHandle> {
         self.handles.iter().filter(|handle| is_kind(handle.kind)).collect()
     }
@@ -98,8 +105,31 @@ impl SelectedStream {
         self.of_kind(|kind| matches!(kind, SeriesKind::Histogram(_)))
     }
 
-    /// Values in a range: start exclusive, end inclusive.
+    /// Values in a range, start exclusive, end inclusive, and their rows; `windows` is of the same
+    /// range.
     pub(super) fn window(
+        &self,
+        source: &dyn Source,
+        windows: Option<&dyn WindowSource>,
+        range: Range<i64>,
+    ) -> Result<ReadWindow, RuleQueryError> {
+        let histograms = self.histograms();
+        if let Some(windows) = windows.filter(|_| histograms.len() == self.handles.len()) {
+            let (mixture, rows) = windows.histogram(&histograms).map_err(query_error)?;
+            let window = match mixture.count() {
+                0 => self.of_value(String::new(), WindowValue::Missing),
+                _ => self.of_value(common_unit(&histograms)?, WindowValue::Distribution(mixture)),
+            };
+            return Ok(ReadWindow { window: Rc::new(window), rows });
+        }
+        // Rows that arrive before the values are read are not among these.
+        let rows = windows.and_then(|windows| windows.rows(&self.series()));
+        let window = Rc::new(self.values(source, range)?);
+        Ok(ReadWindow { window, rows })
+    }
+
+    /// Values in a range.
+    fn values(
         &self,
         source: &dyn Source,
         range: Range<i64>,

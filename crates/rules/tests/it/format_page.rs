@@ -60,25 +60,28 @@ fn states_round_trip_and_any_flipped_bit_is_detected() {
 
 #[test]
 fn a_newer_version_is_named() {
-    let found = decode_snapshots("topdeck alert states 3\nwhatever\n");
-    assert_eq!(found, Err(SnapshotError::Version { found: "3".to_owned() }));
+    let found = decode_snapshots("topdeck alert states 4\nwhatever\n");
+    assert_eq!(found, Err(SnapshotError::Version { found: "4".to_owned() }));
     assert_eq!(
         found.unwrap_err().to_string(),
-        "cannot read alert states: found version 3, expected 2"
+        "cannot read alert states: found version 4, expected 3"
     );
 }
 
 #[test]
-fn states_of_version_1_are_read() {
-    let text = encode_snapshots(&example()).replace("states 2\n", "states 1\n");
-    let (body, _) = text.split_once("checksum ").expect("the last line");
-    let text = format!("{body}{}", model::text_file::checksum_line(body));
-    assert_eq!(decode_snapshots(&text), Ok(example()));
+fn states_of_earlier_versions_are_read() {
+    for version in 1..SNAPSHOT_VERSION {
+        let text = encode_snapshots(&example());
+        let text = text.replace("states 3\n", &format!("states {version}\n"));
+        let (body, _) = text.split_once("checksum ").expect("the last line");
+        let text = format!("{body}{}", model::text_file::checksum_line(body));
+        assert_eq!(decode_snapshots(&text), Ok(example()));
+    }
 }
 
-/// The line of an own rule is not in the example, which is one of Prometheus.
+/// Lines of an own rule are not in the example, which is one of Prometheus.
 #[test]
-fn the_page_documents_the_line_of_own_rules() {
+fn the_page_documents_the_lines_of_own_rules() {
     let rule = "[[rule]]\nname = \"Own\"\nselect = \"up\"\n[[rule.criteria]]\nseverity = 2\n\
                 equals = 0\n";
     let mut node = SimulatedNode::new(rule);
@@ -87,8 +90,17 @@ fn the_page_documents_the_line_of_own_rules() {
     let snapshots = vec![node.group.snapshot()];
     let text = encode_snapshots(&snapshots);
     assert!(text.contains("\ncriterion 0 2 "), "{text}");
-    assert!(PAGE.contains("| `criterion INDEX SEVERITY"));
+    assert!(text.contains("\nrows_after 1700000000000000000\n"), "{text}");
+    for line in ["criterion INDEX SEVERITY", "rows_after TIME", "began TIME"] {
+        assert!(PAGE.contains(&format!("| `{line}")), "{line}");
+    }
     assert_eq!(decode_snapshots(&text), Ok(snapshots));
+    // The begin by rows.
+    let began = text.replacen("\ncriterion 0", "\nbegan 1699999999000000000\ncriterion 0", 1);
+    let (body, _) = began.split_once("checksum ").expect("the last line");
+    let began = format!("{body}{}", model::text_file::checksum_line(body));
+    let read = decode_snapshots(&began).expect("as documented");
+    assert_eq!(encode_snapshots(&read), began);
 }
 
 #[test]

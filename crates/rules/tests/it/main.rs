@@ -1,6 +1,7 @@
 //! Integration tests on a simulated clock: rule files, traps of Prometheus' semantics, the cases of
 //! its alert generator compliance suite, own rules, and a comparison with a slow model.
 
+mod cached_findings;
 mod checks;
 mod compliance;
 mod damaged_files;
@@ -20,7 +21,9 @@ mod rule_files;
 mod rule_tests;
 mod shape_changes;
 mod slo;
+mod stored_series;
 mod template_bounds;
 mod template_golden;
 mod traps;
+mod two_sites;
 mod unmatched_selectors;

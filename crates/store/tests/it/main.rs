@@ -31,6 +31,7 @@ mod producers;
 mod rules;
 mod sigkill;
 mod snapshots;
+mod windows;
 
 type ChildMain = fn(processes::ChildArguments);
 

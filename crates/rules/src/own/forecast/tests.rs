@@ -174,3 +174,20 @@ fn intervals_are_hours_and_shorter_for_short_windows() {
     let hours = |hours: i64| interval_ns(hours * 3600 * SECOND_NS) / (60 * SECOND_NS);
     assert_eq!([31 * 24, 168, 48, 24, 12, 6, 4, 1].map(hours), [60, 60, 60, 15, 15, 5, 5, 1]);
 }
+
+#[test]
+fn of_many_peaks_the_newest_are_compared() {
+    // Three times as many as are compared: they rise, and then stand still.
+    let value = |at: usize| if at < 2 * PEAKS_MAX { at as f64 } else { 500.0 };
+    let peak = |at: usize| GaugePoint { time_s: at as f64 * HOUR_S, value: value(at) };
+    let peaks: Vec<GaugePoint> = (0..3 * PEAKS_MAX).map(peak).collect();
+    let Trend { slopes, starts } = Trend::of_peaks(&peaks).expect("enough peaks");
+    assert_eq!(slopes.len(), PEAKS_MAX * (PEAKS_MAX - 1) / 2);
+    assert!(slopes.iter().all(|slope| *slope == 0.0));
+    assert_eq!(starts.len(), PEAKS_MAX / 2);
+    // One peak more of the rise.
+    let rising = Trend::of_peaks(&peaks[..3 * PEAKS_MAX - 1]).expect("enough peaks");
+    let steep = rising.slopes.iter().filter(|slope| **slope > 0.0).count();
+    assert_eq!((rising.slopes.len(), steep), (slopes.len(), PEAKS_MAX - 1));
+    assert!(Trend::of_peaks(&peaks[..PEAKS_MIN - 1]).is_none());
+}
