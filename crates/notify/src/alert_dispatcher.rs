@@ -41,11 +41,21 @@ struct TrackedAlert {
     is_untold: bool,
 }
 
+/// Whether another site makes the deliveries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum DeliveryHold {
+    /// It does: what is due here waits.
+    Held,
+    /// It does not, since this time; `i64::MIN` if it never did.
+    ReleasedAt(i64),
+}
+
 /// What one run of the dispatcher needs.
 struct DispatchRun<'a> {
     receivers: &'a ReceiverTable,
     log: &'a Mutex<DeliveryLog>,
     now_ns: i64,
+    hold: DeliveryHold,
     report: DispatchReport,
 }
 
@@ -137,12 +147,17 @@ impl AlertDispatcher {
 
     /// Writes all deliveries that are due now to the log. After an error, which the log reports,
     /// the rest is due again.
-    pub(crate) fn run(&mut self, log: &Mutex<DeliveryLog>, now_ns: i64) -> Result<DispatchReport> {
+    pub(crate) fn run(
+        &mut self,
+        log: &Mutex<DeliveryLog>,
+        now_ns: i64,
+        hold: DeliveryHold,
+    ) -> Result<DispatchReport> {
         // A rest of an earlier call, if it failed.
         lock_log(log).sync()?;
         let AlertDispatcher { receivers, groups, alerts, .. } = self;
         let report = DispatchReport::default();
-        let mut run = DispatchRun { receivers, log, now_ns, report };
+        let mut run = DispatchRun { receivers, log, now_ns, hold, report };
         for alert in alerts.values_mut().filter(|alert| alert.is_untold) {
             for contact in run.knowing_contacts(&alert.notification) {
                 run.tell(&contact, &alert.notification)?;
@@ -220,7 +235,8 @@ impl DispatchRun<'_> {
             let mut contacts = self.knowing_contacts(&notification);
             let is_escalated = self.receivers.escalation(&group.receiver).is_some();
             if needs_attention && is_escalated {
-                alert.base_ns.get_or_insert(self.told_ns(&notification).unwrap_or(self.now_ns));
+                let first_ns = self.told_times(&notification).into_iter().min();
+                alert.base_ns.get_or_insert(first_ns.unwrap_or(self.now_ns));
                 alert.steps.entry(group.receiver.clone()).or_insert(0);
             } else if needs_attention {
                 contacts.extend(self.contacts_of(&group.receiver, &notification.key, self.now_ns));
@@ -230,7 +246,8 @@ impl DispatchRun<'_> {
                     told_ns = self.now_ns;
                 }
             }
-            told_ns = told_ns.max(self.told_ns(&notification).unwrap_or(told_ns));
+            told_ns =
+                told_ns.max(self.told_times(&notification).into_iter().max().unwrap_or(told_ns));
         }
         Ok(if told_ns == i64::MIN { self.now_ns } else { told_ns })
     }
@@ -314,8 +331,10 @@ impl DispatchRun<'_> {
         ));
     }
 
-    /// Whether a contact of a step has the notification, may still get it, or has a failover.
+    /// Whether a contact of a step has the notification, may still get it, or has a failover. While
+    /// deliveries are held nobody knows, and nobody was tried before they were released.
     fn is_reachable(&self, step: &EscalationStep, key: &NotificationKey) -> bool {
+        let DeliveryHold::ReleasedAt(released_ns) = self.hold else { return true };
         let contacts =
             step.receivers.iter().flat_map(|one| self.contacts_of(one, key, self.now_ns));
         contacts.into_iter().any(|name| {
@@ -326,7 +345,7 @@ impl DispatchRun<'_> {
             contact.policy.failover.is_some()
                 || newest.is_some_and(|newest| match newest.verdict {
                     Some(verdict) => verdict == AttemptVerdict::Delivered,
-                    None => newest.at_ns.saturating_add(age_max_ns) > self.now_ns,
+                    None => newest.at_ns.max(released_ns).saturating_add(age_max_ns) > self.now_ns,
                 })
         })
     }
@@ -348,13 +367,14 @@ impl DispatchRun<'_> {
         knowing.cloned().collect()
     }
 
-    /// Time at which a contact was last told of this state of the alert.
-    fn told_ns(&self, notification: &Notification) -> Option<i64> {
+    /// Times at which contacts were told of this state of the alert, or are to be.
+    fn told_times(&self, notification: &Notification) -> Vec<i64> {
         let log = lock_log(self.log);
         let NotificationKey { alert_id, transition, .. } = &notification.key;
         let contacts = self.receivers.contacts().iter();
         let newest = contacts.filter_map(|contact| log.newest(&contact.name, alert_id));
-        newest.filter(|one| one.key.transition == *transition).map(|one| one.at_ns).max()
+        let of_state = newest.filter(|one| one.key.transition == *transition);
+        of_state.map(|one| one.at_ns).collect()
     }
 
     fn tell(&mut self, contact: &str, notification: &Notification) -> Result<bool> {

@@ -14,7 +14,7 @@ mod status;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use journal::log::{LogFn, LogLevel};
 use journal::{Supervisor, WallClock};
 use net::tls::ClientTls;
 
-use crate::alert_dispatcher::AlertDispatcher;
+use crate::alert_dispatcher::{AlertDispatcher, DeliveryHold};
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery::lock_log;
 use crate::delivery_log::{
@@ -136,6 +136,8 @@ struct NotifierShared {
     is_stopping: AtomicBool,
     /// Whether another site makes the deliveries.
     is_held: AtomicBool,
+    /// Since when it does not; `i64::MIN` if it never did.
+    released_ns: AtomicI64,
 }
 
 /// What the router has not seen yet.
@@ -172,6 +174,7 @@ impl Notifier {
             workers: Mutex::default(),
             is_stopping: AtomicBool::new(false),
             is_held: AtomicBool::new(options.is_held),
+            released_ns: AtomicI64::new(i64::MIN),
             options,
         });
         let mut notifier = Notifier { shared, threads: Vec::new() };
@@ -202,6 +205,9 @@ impl Notifier {
     /// `shared_until_ns`: to receivers that cannot recognize a repeat they are marked as one.
     pub fn release(&self, shared_until_ns: i64) {
         lock_log(&self.shared.log).set_shared_until(shared_until_ns);
+        if self.shared.is_held() {
+            self.shared.released_ns.store(self.shared.now_ns(), Ordering::Relaxed);
+        }
         self.shared.is_held.store(false, Ordering::Release);
         self.shared.wake();
     }
@@ -311,6 +317,13 @@ impl NotifierShared {
         self.is_held.load(Ordering::Acquire)
     }
 
+    fn delivery_hold(&self) -> DeliveryHold {
+        match self.is_held() {
+            true => DeliveryHold::Held,
+            false => DeliveryHold::ReleasedAt(self.released_ns.load(Ordering::Relaxed)),
+        }
+    }
+
     /// Wakes all threads.
     fn wake(&self) {
         lock(&self.workers).iter().for_each(|worker| worker.wake());
@@ -397,7 +410,7 @@ impl NotifierShared {
                 inbox.bytes = inbox.bytes.saturating_sub(freed);
             }
         }
-        let result = dispatcher.run(&self.log, now_ns);
+        let result = dispatcher.run(&self.log, now_ns, self.delivery_hold());
         let next_ns = dispatcher.next_due_ns();
         let counts = (dispatcher.alert_count(), dispatcher.group_count(), dispatcher.size_bytes());
         drop(dispatcher);

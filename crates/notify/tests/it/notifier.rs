@@ -305,7 +305,7 @@ fn two_notifiers_do_not_use_one_directory() {
     assert!(Notifier::start(NotifySettings::default(), bench.options()).is_ok());
 }
 
-const ESCALATION: &str = "
+pub(crate) const ESCALATION: &str = "
 [route]
 receiver = 'pay'
 group_wait = '0s'
@@ -326,7 +326,7 @@ shift = '1w'
 ";
 
 /// Contacts `eve`, `bob`, `hook` and `boss`, whose paths are their names.
-fn team(receiver: &HttpReceiver) -> String {
+pub(crate) fn team(receiver: &HttpReceiver) -> String {
     let address = receiver.address;
     let contact = |name| {
         format!("[[contact]]\nname = '{name}'\nkind = 'webhook'\nurl = 'http://{address}/{name}'\n")
@@ -334,7 +334,7 @@ fn team(receiver: &HttpReceiver) -> String {
     ["eve", "bob", "hook", "boss"].map(contact).concat()
 }
 
-fn paths(messages: &[HttpMessage]) -> Vec<String> {
+pub(crate) fn paths(messages: &[HttpMessage]) -> Vec<String> {
     let all = messages.iter().zip(texts(messages));
     all.map(|(message, text)| format!("{} {text}", message.path)).collect()
 }

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -65,11 +65,35 @@ fn deliver_all(dir: &Path, address: &str) {
     notifier.stop();
 }
 
-fn start_process(dir: &Path, receiver: &HttpReceiver) -> Child {
+/// A process that does not outlive the test, whatever ends it.
+struct TestProcess(Child);
+
+impl TestProcess {
+    /// SIGKILL.
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// Waits until it ends by itself.
+    fn wait(&mut self) -> ExitStatus {
+        self.0.wait().unwrap()
+    }
+}
+
+impl Drop for TestProcess {
+    fn drop(&mut self) {
+        // It has ended, or the test failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start_process(dir: &Path, receiver: &HttpReceiver) -> TestProcess {
     let program = std::env::current_exe().unwrap();
     let mut command = Command::new(program);
     command.args([NAME, "--exact"]).env(DIR, dir).env(ADDRESS, receiver.address.to_string());
-    command.stdout(Stdio::null()).spawn().unwrap()
+    TestProcess(command.stdout(Stdio::null()).spawn().unwrap())
 }
 
 /// Whether the message is marked as a repeat, by contact and key.
@@ -100,10 +124,8 @@ async fn a_killed_process_loses_no_alert_and_marks_a_repeat() {
             assert!(start.elapsed() < PATIENCE, "message {messages} does not arrive");
             std::thread::yield_now();
         }
-        // SIGKILL.
-        process.kill().unwrap();
-        process.wait().unwrap();
-        let status = start_process(&dir, &receiver).wait().unwrap();
+        process.kill();
+        let status = start_process(&dir, &receiver).wait();
         assert!(status.success(), "{status}");
         let arrivals = arrivals(&receiver.take_requests());
         for alert in ALERTS {

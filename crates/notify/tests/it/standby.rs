@@ -2,11 +2,14 @@
 
 use notify::{
     Notification, NotificationKey, NotifiedState, Notifier, NotifierError, OtherSiteDeliveries,
+    SiteDelivery, label_fingerprint,
 };
 
 use crate::alerts::{SECOND_NS, START_NS};
 use crate::http_receiver::HttpReceiver;
-use crate::notifier::{NotifierBench, ROUTE, delivered, ok, texts, wait_for, webhook};
+use crate::notifier::{
+    ESCALATION, NotifierBench, ROUTE, delivered, ok, paths, team, texts, wait_for, webhook,
+};
 
 fn deliveries(primary: &Notifier) -> OtherSiteDeliveries {
     let mut other = OtherSiteDeliveries::default();
@@ -100,5 +103,112 @@ async fn an_alert_that_came_and_went_while_the_other_site_sent_is_not_sent_later
     assert_eq!(texts(&receiver.take_requests()), ["b/1 firing"]);
     let status = standby.status();
     assert_eq!((status.log.pending, status.undelivered), (0, Vec::new()));
+    standby.stop();
+}
+
+/// Contacts and an escalation with steps at these minutes, each alert alone in its group.
+fn escalation(receiver: &HttpReceiver, second: u32, third: u32) -> String {
+    let settings = format!("{}{ESCALATION}", team(receiver));
+    let settings = settings.replace("group_wait = '0s'", "group_wait = '0s'\ngroup_by = ['...']");
+    let settings = settings.replace("'10min'", &format!("'{third}min'"));
+    settings.replace("'5min'", &format!("'{second}min'"))
+}
+
+/// Waits until the router has looked at all alerts at the current time.
+fn wait_for_look(bench: &NotifierBench, notifier: &Notifier, marker: &str) {
+    let alerts = notifier.status().alerts;
+    // An alert that nobody is told of while deliveries are held.
+    notifier.submit(bench.firing(marker, 1)).unwrap();
+    wait_for(notifier, "a look", |status| status.alerts == alerts + 1);
+}
+
+/// Finishes what a primary delivered to these contacts.
+fn settle(standby: &Notifier, alert: &Notification, contacts: &[&str]) -> u64 {
+    let mut other = OtherSiteDeliveries::default();
+    let labels = alert.labels.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let fingerprint = label_fingerprint(labels);
+    for (number, contact) in (1..).zip(contacts) {
+        other.add(SiteDelivery {
+            number,
+            contact: (*contact).to_owned(),
+            key: alert.key.clone(),
+            fingerprint: fingerprint.clone(),
+            state: alert.state,
+            at_ns: alert.at_ns,
+        });
+    }
+    standby.settle(&mut other, START_NS).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_holds_makes_no_step_of_an_escalation_early() {
+    let south = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let standby = south.start_held(&escalation(&receiver, 20, 30));
+    standby.submit(south.firing("a", 1)).unwrap();
+    wait_for(&standby, "step 1", |status| status.log.pending == 1);
+    // The primary did not reach the first contact for long: that says nothing here.
+    south.advance(19 * 60);
+    wait_for_look(&south, &standby, "b");
+    let status = standby.status();
+    assert_eq!((status.log.pending, status.warnings), (2, Vec::new()), "step 1 of both alerts");
+    south.advance(61);
+    wait_for(&standby, "step 2 of the first alert", |status| status.log.pending == 3);
+    assert_eq!(standby.status().warnings, Vec::new());
+    assert_eq!(receiver.take_requests().len(), 0);
+    standby.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_escalation_goes_on_at_the_step_that_is_due_when_the_primary_falls_silent() {
+    let south = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let standby = south.start_held(&escalation(&receiver, 5, 20));
+    let alert = south.firing("a", 1);
+    standby.submit(alert.clone()).unwrap();
+    wait_for(&standby, "step 1", |status| status.log.pending == 1);
+    // The primary makes the first step, and is dead when the second one is due.
+    assert_eq!(settle(&standby, &alert, &["eve"]), 1);
+    south.advance(301);
+    wait_for(&standby, "step 2", |status| status.log.pending == 1);
+    south.advance(450);
+    standby.release(i64::MIN);
+    wait_for(&standby, "step 2", |status| delivered(status, "hook") == 1);
+    wait_for_look(&south, &standby, "b");
+    wait_for(&standby, "step 1 of another alert", |status| delivered(status, "eve") == 1);
+    let status = standby.status();
+    assert_eq!((status.log.pending, status.warnings), (0, Vec::new()));
+    // The third step counts from the first message, too: 20 min after it.
+    south.advance(450);
+    wait_for(&standby, "step 3", |status| delivered(status, "boss") == 1);
+    let mut sent = paths(&receiver.take_requests());
+    sent.sort();
+    assert_eq!(sent[..3], ["/boss a/1 firing", "/eve b/1 firing", "/hook a/1 firing"]);
+    standby.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_standby_that_restarts_goes_on_with_an_escalation_from_its_first_message() {
+    let south = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let settings = escalation(&receiver, 5, 10);
+    let standby = south.start_held(&settings);
+    let alert = south.firing("a", 1);
+    standby.submit(alert.clone()).unwrap();
+    wait_for(&standby, "step 1", |status| status.log.pending == 1);
+    assert_eq!(settle(&standby, &alert, &["eve"]), 1);
+    south.advance(301);
+    wait_for(&standby, "step 2", |status| status.log.pending == 1);
+    assert_eq!(settle(&standby, &alert, &["hook"]), 1);
+    standby.stop();
+    south.advance(100);
+    let standby = south.start_held(&settings);
+    standby.submit(alert).unwrap();
+    wait_for(&standby, "the alert", |status| status.alerts == 1 && status.next_due_ns.is_some());
+    standby.release(i64::MIN);
+    // 10 min after the first message.
+    south.advance(200);
+    wait_for(&standby, "step 3", |status| delivered(status, "boss") == 1);
+    assert_eq!(paths(&receiver.take_requests()), ["/boss a/1 firing"]);
     standby.stop();
 }
