@@ -72,3 +72,80 @@ pub(crate) fn light_parts(light: StatusLight) -> (&'static str, usize) {
         StatusLight::Red(count) => ("red", count),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use sim::SimDisk;
+    use tokio::sync::watch;
+
+    use super::*;
+    use crate::alert_history::AlertHistory;
+    use crate::history_entry::HistoryEvent;
+    use crate::history_entry::tests::entry;
+    use crate::received_alerts::ReceivedAlerts;
+    use crate::silence_store::SilenceStore;
+
+    /// Board with a history of some changes.
+    fn board(changes: usize) -> AlertBoard {
+        let disk = SimDisk::new(1);
+        let (process, data) = (Arc::new(disk.process()), Path::new("/data"));
+        disk.process().create_dir(data).expect("a directory");
+        let (history, _) = AlertHistory::open(process.clone(), data);
+        history.append(vec![entry(HistoryEvent::Firing); changes]).expect("stored");
+        let (silences, _) = SilenceStore::open(process.clone(), data, |_| {});
+        let (received, _) = ReceivedAlerts::open(process, data, 0);
+        let revision = watch::Sender::new(7);
+        let (silences, received) = (Arc::new(silences), Arc::new(received));
+        AlertBoard::new(revision, silences, received, Arc::new(history), Arc::new(|| 0))
+    }
+
+    /// Names and ids of a batch, its last id, and whether the next one is due at once.
+    fn batch(board: &AlertBoard, after: Option<u64>) -> (Vec<(&'static str, u64)>, u64, bool) {
+        let query = RouteQuery::new(Vec::new());
+        let Ok(EventBatch { events, last_id, revision }) = events(board, &query, after) else {
+            panic!("the query is valid")
+        };
+        let names = events.iter().map(|event| (event.name, event.id)).collect();
+        (names, last_id, revision != board.revision())
+    }
+
+    #[test]
+    fn a_client_that_missed_many_changes_gets_them_in_batches() {
+        let board = board(40);
+        let (mut after, mut ids, mut sizes) = (3, Vec::new(), Vec::new());
+        loop {
+            let (events, last_id, is_due) = batch(&board, Some(after));
+            let changes = events.iter().filter(|(name, _)| *name == "transition");
+            sizes.push(changes.clone().count());
+            ids.extend(changes.map(|(_, id)| *id));
+            // The light follows the last change.
+            assert_eq!(events.last() == Some(&("light", 40)), !is_due, "{events:?}");
+            after = last_id;
+            if !is_due {
+                break;
+            }
+        }
+        assert_eq!(sizes, [16, 16, 5]);
+        assert_eq!(ids, (4..=40).collect::<Vec<_>>());
+        assert_eq!(batch(&board, Some(40)), (vec![("light", 40)], 40, false));
+        assert_eq!(batch(&board, None), (vec![("light", 40)], 40, false));
+    }
+
+    #[test]
+    fn a_full_batch_without_more_changes_has_the_light() {
+        let (events, last_id, is_due) = batch(&board(16), Some(0));
+        assert_eq!((events.len(), last_id, is_due), (17, 16, false));
+        let (events, last_id, is_due) = batch(&board(17), Some(0));
+        assert_eq!((events.len(), last_id, is_due), (16, 16, true));
+    }
+
+    #[test]
+    fn changes_that_are_not_kept_are_counted_before_the_first_batch() {
+        let (events, last_id, is_due) = batch(&board(1010), Some(2));
+        assert_eq!((events[0], events[1], events.len()), (("lagged", 2), ("transition", 11), 17));
+        assert_eq!((last_id, is_due), (26, true));
+    }
+}

@@ -48,6 +48,7 @@ mod primary_site;
 mod prometheus_api;
 mod received_alerts;
 mod received_file;
+mod received_log;
 mod role;
 mod role_thread;
 mod rule_loader;

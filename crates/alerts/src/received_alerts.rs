@@ -4,25 +4,22 @@
 //! The semantics are those of Alertmanager 0.35 (`api/v2/api.go`, `types/types.go`, `Merge`): an
 //! alert without an end ends 5 minutes after it was last received; one that overlaps the known one
 //! of the same labels is merged with it. A new state is written before it is confirmed; an end that
-//! only moves is written with the next one, or after 10 s. Time in which the node was down does not
+//! only moves is written with the next one, or after 10 s. Only alerts that changed are written.
+//! Time in which the node was down does not
 //! count: an alert that fired gets 5 more minutes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use disk::{Disk, read_file, replace_file};
+use disk::Disk;
 use notify::AlertLabels;
 use rules::AlertAcknowledgement;
 
-use crate::received_file::{decode_received, encode_received};
+use crate::received_file::ReceivedChange;
+use crate::received_log::ReceivedLog;
 
-/// Name in the data directory; `docs/formats/received-alerts.md`.
-const FILE_NAME: &str = "received-alerts";
-/// Maximum size of the file: alerts of the maximum size whose texts are escaped, with an
-/// acknowledgement of each alert.
-const FILE_BYTES_MAX: u64 = 2 << 30;
 /// Alertmanager's default of `resolve_timeout`.
 pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
 /// How long a resolved alert is kept: as long as those of rules.
@@ -33,7 +30,7 @@ pub(crate) const ALERTS_MAX: usize = 100_000;
 const TEXT_BYTES_MAX: usize = 128 << 20;
 
 /// An alert from outside.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ReceivedAlert {
     pub(crate) labels: AlertLabels,
     pub(crate) annotations: BTreeMap<String, String>,
@@ -86,18 +83,23 @@ pub(crate) enum ReceivedAlertsError {
 
 /// All alerts from outside.
 pub(crate) struct ReceivedAlerts {
-    disk: Arc<dyn Disk>,
-    path: PathBuf,
     text_bytes_max: usize,
     state: Mutex<ReceivedState>,
-    /// Version of the state in the file. Held while the file is written, so that requests that wait
-    /// for each other share a write.
-    written: Mutex<u64>,
+    /// Held while the file is written, so that requests that wait for each other share a write.
+    written: Mutex<WrittenAlerts>,
+}
+
+struct WrittenAlerts {
+    log: ReceivedLog,
+    /// Version of the state in the file.
+    version: u64,
 }
 
 #[derive(Default)]
 struct ReceivedState {
     alerts: BTreeMap<AlertLabels, Arc<ReceivedAlert>>,
+    /// Alerts that changed, or were forgotten, since the file was written.
+    unwritten: BTreeSet<AlertLabels>,
     /// Size of the texts of all alerts.
     text_bytes: usize,
     /// Number of changes.
@@ -108,7 +110,7 @@ struct ReceivedState {
 
 impl fmt::Debug for ReceivedAlerts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReceivedAlerts").field("path", &self.path).finish_non_exhaustive()
+        f.debug_struct("ReceivedAlerts").finish_non_exhaustive()
     }
 }
 
@@ -120,29 +122,17 @@ impl ReceivedAlerts {
         data: &Path,
         now_ns: i64,
     ) -> (ReceivedAlerts, Option<String>) {
-        let path = data.join(FILE_NAME);
-        let (alerts, problem) = match read_alerts(&*disk, &path) {
-            Ok(alerts) => (alerts, None),
-            Err(cause) => {
-                let kept = path.with_added_extension("damaged");
-                let kept = match disk.rename(&path, &kept) {
-                    Ok(()) => format!(", kept as {}", kept.display()),
-                    Err(_) => String::new(),
-                };
-                (Vec::new(), Some(format!("{cause}{kept}; alerts from outside begin anew")))
-            }
-        };
+        let (log, decoded, problem) = ReceivedLog::open(disk, data);
         let mut state = ReceivedState::default();
-        for mut alert in alerts {
+        for (labels, mut alert) in decoded.alerts {
             if alert.is_firing {
                 alert.ends_ns = alert.ends_ns.max(now_ns.saturating_add(RESOLVE_TIMEOUT_NS));
             }
-            state.alerts.insert(alert.labels.clone(), Arc::new(alert));
+            state.alerts.insert(labels, Arc::new(alert));
         }
         state.measure();
-        let (state, written) = (Mutex::new(state), Mutex::default());
-        let text_bytes_max = TEXT_BYTES_MAX;
-        (ReceivedAlerts { disk, path, text_bytes_max, state, written }, problem)
+        let (state, written) = (Mutex::new(state), Mutex::new(WrittenAlerts { log, version: 0 }));
+        (ReceivedAlerts { text_bytes_max: TEXT_BYTES_MAX, state, written }, problem)
     }
 
     /// All alerts: firing ones, and resolved ones for 15 minutes.
@@ -192,8 +182,10 @@ impl ReceivedAlerts {
                             new.generator_url.clone_from(&known.generator_url);
                             refusal = Some(ReceivedAlertsError::Size);
                         }
+                        let labels = new.labels.clone();
                         is_changed |= merge(known, new, now_ns);
                         state.text_bytes = others + known.text_bytes();
+                        state.unwritten.insert(labels);
                     }
                     // The end of an alert that nobody knows.
                     None if new.ends_ns <= now_ns => {}
@@ -204,6 +196,7 @@ impl ReceivedAlerts {
                     None => {
                         state.text_bytes += new.text_bytes();
                         let alert = ReceivedAlert::new(new, now_ns);
+                        state.unwritten.insert(alert.labels.clone());
                         state.alerts.insert(alert.labels.clone(), Arc::new(alert));
                         is_changed = true;
                     }
@@ -223,11 +216,13 @@ impl ReceivedAlerts {
     ) -> Result<bool, ReceivedAlertsError> {
         let is_changed = {
             let mut state = lock(&self.state);
+            let state = &mut *state;
             let mut is_changed = false;
-            for alert in state.alerts.values_mut() {
+            for (labels, alert) in &mut state.alerts {
                 let mut new = ReceivedAlert::clone(alert);
                 if change(&mut new) {
                     *alert = Arc::new(new);
+                    state.unwritten.insert(labels.clone());
                     is_changed = true;
                 }
             }
@@ -247,7 +242,14 @@ impl ReceivedAlerts {
         }
         {
             let mut state = lock(&self.state);
-            state.alerts.retain(|_, alert| alert.is_firing || alert.forgotten_ns() > now_ns);
+            let state = &mut *state;
+            state.alerts.retain(|labels, alert| {
+                let is_kept = alert.is_firing || alert.forgotten_ns() > now_ns;
+                if !is_kept {
+                    state.unwritten.insert(labels.clone());
+                }
+                is_kept
+            });
             state.measure();
         }
         self.change(|alert| alert.apply_due_changes(now_ns))
@@ -280,22 +282,42 @@ impl ReceivedAlerts {
 
     fn write_version(&self, version: u64) -> Result<(), ReceivedAlertsError> {
         let mut written = lock(&self.written);
-        if *written >= version {
+        if written.version >= version {
             return Ok(());
         }
-        let (alerts, version) = {
-            let state = lock(&self.state);
-            (state.alerts.values().cloned().collect::<Vec<_>>(), state.version)
+        let is_replaced = written.log.is_replaced_next();
+        let (unwritten, alerts, changes, version) = {
+            let mut state = lock(&self.state);
+            let unwritten = std::mem::take(&mut state.unwritten);
+            let (alerts, changes) = match is_replaced {
+                true => (state.alerts.values().cloned().collect(), Vec::new()),
+                false => (Vec::new(), state.changes(&unwritten)),
+            };
+            (unwritten, alerts, changes, state.version)
         };
-        let text = encode_received(alerts.iter().map(|alert| &**alert));
-        replace_file(&*self.disk, &self.path, text.as_bytes())
-            .map_err(|error| ReceivedAlertsError::Write(error.to_string()))?;
-        *written = version;
+        let outcome = match is_replaced {
+            true => written.log.replace(&alerts),
+            false => written.log.append(&changes),
+        };
+        if let Err(error) = outcome {
+            lock(&self.state).unwritten.extend(unwritten);
+            return Err(ReceivedAlertsError::Write(error.to_string()));
+        }
+        written.version = version;
         Ok(())
     }
 }
 
 impl ReceivedState {
+    /// Changes of some alerts.
+    fn changes(&self, changed: &BTreeSet<AlertLabels>) -> Vec<ReceivedChange> {
+        let change = |labels: &AlertLabels| match self.alerts.get(labels) {
+            Some(alert) => ReceivedChange::Stored(Arc::clone(alert)),
+            None => ReceivedChange::Forgotten(labels.clone()),
+        };
+        changed.iter().map(change).collect()
+    }
+
     fn measure(&mut self) {
         self.text_bytes = self.alerts.values().map(|alert| alert.text_bytes()).sum();
     }
@@ -410,16 +432,6 @@ fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
         return true;
     }
     known.apply_due_changes(now_ns) || is_text_changed
-}
-
-fn read_alerts(disk: &dyn Disk, path: &Path) -> Result<Vec<ReceivedAlert>, String> {
-    let failed = |cause: String| format!("cannot read received alerts: {cause}");
-    let bytes = read_file(disk, path, FILE_BYTES_MAX);
-    let Some(bytes) = bytes.map_err(|error| failed(error.to_string()))? else {
-        return Ok(Vec::new());
-    };
-    let text = String::from_utf8(bytes).map_err(|_| failed("the file is not text".to_owned()))?;
-    decode_received(&text).map_err(|error| error.to_string())
 }
 
 /// A panic leaves each of these values usable: they change in single steps.

@@ -1,17 +1,19 @@
-//! Stored alerts from outside: text, one fact per line, for a file that is replaced atomically.
+//! Stored alerts from outside: text, one fact per line, in changes that end with a checksum.
 //!
 //! ```text
-//! topdeck received alerts 1
+//! topdeck received alerts 2
 //! alert STATE STARTS ENDS UPDATED TIMEOUT BEGAN TRANSITION URL
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
+//! forgotten                         the alert of these labels is forgotten
 //! label NAME VALUE                  of the preceding alert
 //! annotation NAME VALUE             of the preceding alert
-//! checksum CRC                      CRC-32C of all preceding lines, 8 hexadecimal digits
+//! checksum CRC                      CRC-32C of the lines since the checksum before
 //! ```
 //! `docs/formats/received-alerts.md` specifies the format.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 use notify::AlertLabels;
@@ -20,7 +22,26 @@ use rules::AlertAcknowledgement;
 use crate::received_alerts::ReceivedAlert;
 
 const TITLE: &str = "topdeck received alerts ";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// Its only checksum ends the file.
+const VERSION_OF_ONE_CHANGE: u32 = 1;
+/// Begin of the last line of a change.
+const CHECKSUM: &[u8] = b"checksum ";
+
+/// A change of one alert.
+pub(crate) enum ReceivedChange {
+    /// It is new, or another one.
+    Stored(Arc<ReceivedAlert>),
+    Forgotten(AlertLabels),
+}
+
+/// Alerts of a file.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct DecodedAlerts {
+    pub(crate) alerts: BTreeMap<AlertLabels, ReceivedAlert>,
+    /// Whether its last change was cut, or is damaged.
+    pub(crate) is_cut: bool,
+}
 
 /// Why stored alerts cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +51,7 @@ pub(crate) enum ReceivedFileError {
     #[error("cannot read received alerts: found no title, expected {TITLE:?}")]
     Title,
     /// A newer topdeck wrote it.
-    #[error("cannot read received alerts: found version {0}, expected {VERSION}")]
+    #[error("cannot read received alerts: found version {0}, expected {VERSION} at most")]
     Version(String),
     /// The file is damaged.
     #[error("cannot read received alerts: the checksum does not match")]
@@ -40,30 +61,23 @@ pub(crate) enum ReceivedFileError {
     Line(usize),
 }
 
-/// Text of alerts.
-pub(crate) fn encode_received<'a>(alerts: impl Iterator<Item = &'a ReceivedAlert>) -> String {
+/// File of alerts.
+pub(crate) fn encode_file(alerts: &[Arc<ReceivedAlert>]) -> String {
     let mut text = format!("{TITLE}{VERSION}\n");
-    for alert in alerts {
-        let state = if alert.is_firing { "firing" } else { "resolved" };
-        // Writing to a string does not fail.
-        _ = writeln!(
-            text,
-            "alert {state} {} {} {} {} {} {} {}",
-            alert.starts_ns,
-            alert.ends_ns,
-            alert.updated_ns,
-            u8::from(alert.is_timeout),
-            alert.began_ns,
-            alert.transition,
-            escape_word(&alert.generator_url)
-        );
-        if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
-            let (by, note) = (escape_word(by), escape_word(note));
-            _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
-        }
-        for (keyword, pairs) in [("label", &alert.labels), ("annotation", &alert.annotations)] {
-            for (name, value) in pairs {
-                _ = writeln!(text, "{keyword} {} {}", escape_word(name), escape_word(value));
+    alerts.iter().for_each(|alert| write_alert(&mut text, alert));
+    let checksum = checksum_line(&text);
+    text + &checksum
+}
+
+/// Changes, to be appended to a file.
+pub(crate) fn encode_changes(changes: &[ReceivedChange]) -> String {
+    let mut text = String::new();
+    for change in changes {
+        match change {
+            ReceivedChange::Stored(alert) => write_alert(&mut text, alert),
+            ReceivedChange::Forgotten(labels) => {
+                text.push_str("forgotten\n");
+                write_pairs(&mut text, "label", labels);
             }
         }
     }
@@ -71,39 +85,151 @@ pub(crate) fn encode_received<'a>(alerts: impl Iterator<Item = &'a ReceivedAlert
     text + &checksum
 }
 
-/// Alerts of a text.
-pub(crate) fn decode_received(text: &str) -> Result<Vec<ReceivedAlert>, ReceivedFileError> {
-    let (body, last) = split_last_line(text);
-    let title = body.lines().next().and_then(|line| line.strip_prefix(TITLE));
-    let version = title.ok_or(ReceivedFileError::Title)?;
-    if version != VERSION.to_string() {
-        return Err(ReceivedFileError::Version(version.to_owned()));
+fn write_alert(text: &mut String, alert: &ReceivedAlert) {
+    let state = if alert.is_firing { "firing" } else { "resolved" };
+    // Writing to a string does not fail.
+    _ = writeln!(
+        text,
+        "alert {state} {} {} {} {} {} {} {}",
+        alert.starts_ns,
+        alert.ends_ns,
+        alert.updated_ns,
+        u8::from(alert.is_timeout),
+        alert.began_ns,
+        alert.transition,
+        escape_word(&alert.generator_url)
+    );
+    if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
+        let (by, note) = (escape_word(by), escape_word(note));
+        _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
     }
-    if last != checksum_line(body) {
-        return Err(ReceivedFileError::Checksum);
-    }
-    let mut alerts = Vec::new();
-    for (index, line) in body.lines().enumerate().skip(1) {
-        read_line(&mut alerts, line).ok_or(ReceivedFileError::Line(index + 1))?;
-    }
-    Ok(alerts)
+    write_pairs(text, "label", &alert.labels);
+    write_pairs(text, "annotation", &alert.annotations);
 }
 
-fn read_line(alerts: &mut Vec<ReceivedAlert>, line: &str) -> Option<()> {
-    let (keyword, rest) = line.split_once(' ')?;
+fn write_pairs(text: &mut String, keyword: &str, pairs: &BTreeMap<String, String>) {
+    for (name, value) in pairs {
+        _ = writeln!(text, "{keyword} {} {}", escape_word(name), escape_word(value));
+    }
+}
+
+/// Alerts of a file. A kill or a power loss cuts at most its last change, which is left out.
+pub(crate) fn decode_received(bytes: &[u8]) -> Result<DecodedAlerts, ReceivedFileError> {
+    let line_end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
+    let title = String::from_utf8_lossy(&bytes[..line_end]);
+    let version = title.strip_prefix(TITLE).ok_or(ReceivedFileError::Title)?;
+    match version.parse() {
+        Ok(VERSION) => decode_changes(bytes),
+        Ok(VERSION_OF_ONE_CHANGE) => {
+            let text = std::str::from_utf8(bytes).map_err(|_| ReceivedFileError::Checksum)?;
+            let (body, last) = split_last_line(text);
+            if last != checksum_line(body) {
+                return Err(ReceivedFileError::Checksum);
+            }
+            let mut decoded = DecodedAlerts::default();
+            decoded.apply(body, 2)?;
+            Ok(decoded)
+        }
+        _ => Err(ReceivedFileError::Version(version.to_owned())),
+    }
+}
+
+fn decode_changes(bytes: &[u8]) -> Result<DecodedAlerts, ReceivedFileError> {
+    let mut decoded = DecodedAlerts::default();
+    // The first line is the title.
+    let (mut rest, mut line) = (bytes, 2);
+    while let Some((body, after)) = next_change(rest) {
+        let Some(body) = body else {
+            // Nothing is appended after a change that was cut.
+            let is_first = rest.len() == bytes.len();
+            if is_first || has_change(after) {
+                return Err(ReceivedFileError::Checksum);
+            }
+            decoded.is_cut = true;
+            return Ok(decoded);
+        };
+        line = decoded.apply(body, line)?;
+        rest = after;
+    }
+    if rest.len() == bytes.len() {
+        return Err(ReceivedFileError::Checksum);
+    }
+    decoded.is_cut = !rest.is_empty();
+    Ok(decoded)
+}
+
+/// Lines of the first change, `None` if its checksum does not match, and what follows it. `None` if
+/// no line is a checksum.
+fn next_change(bytes: &[u8]) -> Option<(Option<&str>, &[u8])> {
+    let mut start = 0;
+    for line in bytes.split_inclusive(|byte| *byte == b'\n') {
+        let end = start + line.len();
+        if line.starts_with(CHECKSUM) {
+            let body = std::str::from_utf8(&bytes[..start]).ok();
+            let body = body.filter(|body| checksum_line(body).as_bytes() == line);
+            return Some((body, &bytes[end..]));
+        }
+        start = end;
+    }
+    None
+}
+
+fn has_change(mut bytes: &[u8]) -> bool {
+    while let Some((body, after)) = next_change(bytes) {
+        if body.is_some() {
+            return true;
+        }
+        bytes = after;
+    }
+    false
+}
+
+/// Lines of one alert.
+struct AlertLines {
+    alert: ReceivedAlert,
+    is_forgotten: bool,
+}
+
+impl DecodedAlerts {
+    /// Applies the lines of a change; the first of a file has the title. Returns the number of the
+    /// next change's first line.
+    fn apply(&mut self, body: &str, first_line: usize) -> Result<usize, ReceivedFileError> {
+        let mut changed: Vec<AlertLines> = Vec::new();
+        let mut number = first_line;
+        for line in body.lines().filter(|line| !line.starts_with(TITLE)) {
+            read_line(&mut changed, line).ok_or(ReceivedFileError::Line(number))?;
+            number += 1;
+        }
+        for AlertLines { alert, is_forgotten } in changed {
+            match is_forgotten {
+                true => drop(self.alerts.remove(&alert.labels)),
+                false => drop(self.alerts.insert(alert.labels.clone(), alert)),
+            }
+        }
+        Ok(number + 1)
+    }
+}
+
+fn read_line(lines: &mut Vec<AlertLines>, line: &str) -> Option<()> {
+    let (keyword, rest) = line.split_once(' ').unwrap_or((line, ""));
+    let is_stored = |lines: &&mut AlertLines| !lines.is_forgotten;
     match keyword {
-        "alert" => alerts.push(parse_alert(rest)?),
+        "alert" => lines.push(AlertLines { alert: parse_alert(rest)?, is_forgotten: false }),
+        "forgotten" if rest.is_empty() => {
+            lines.push(AlertLines { alert: ReceivedAlert::default(), is_forgotten: true });
+        }
         "acknowledged" => {
             let [at, until, by, note] = split_words(rest)?;
-            alerts.last_mut()?.acknowledgement = Some(AlertAcknowledgement {
-                at_ns: at.parse().ok()?,
-                until_ns: until.parse().ok()?,
-                by: unescape_word(by)?,
-                note: unescape_word(note)?,
-            });
+            lines.last_mut().filter(is_stored)?.alert.acknowledgement =
+                Some(AlertAcknowledgement {
+                    at_ns: at.parse().ok()?,
+                    until_ns: until.parse().ok()?,
+                    by: unescape_word(by)?,
+                    note: unescape_word(note)?,
+                });
         }
-        "label" => insert(&mut alerts.last_mut()?.labels, rest)?,
-        "annotation" => insert(&mut alerts.last_mut()?.annotations, rest)?,
+        "label" => insert(&mut lines.last_mut()?.alert.labels, rest)?,
+        "annotation" => insert(&mut lines.last_mut().filter(is_stored)?.alert.annotations, rest)?,
         _ => return None,
     }
     Some(())
@@ -169,9 +295,40 @@ mod tests {
         }
     }
 
+    fn other() -> ReceivedAlert {
+        ReceivedAlert {
+            labels: [("alertname".to_owned(), "Up".to_owned())].into(),
+            annotations: BTreeMap::new(),
+            acknowledgement: None,
+            is_firing: false,
+            generator_url: String::new(),
+            ..example()
+        }
+    }
+
+    fn stored(alert: ReceivedAlert) -> ReceivedChange {
+        ReceivedChange::Stored(Arc::new(alert))
+    }
+
+    /// Both alerts, then a change of one and the end of the other.
+    fn text() -> String {
+        let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
+        let forgotten = ReceivedChange::Forgotten(other().labels);
+        encode_file(&[Arc::new(example()), Arc::new(other())])
+            + &encode_changes(&[stored(resolved)])
+            + &encode_changes(&[forgotten])
+    }
+
+    /// Labels and states of the alerts of a file.
+    fn states(bytes: &[u8]) -> Result<Vec<(String, bool)>, ReceivedFileError> {
+        let alerts = decode_received(bytes)?.alerts.into_values();
+        Ok(alerts.map(|alert| (alert.labels["alertname"].clone(), alert.is_firing)).collect())
+    }
+
     #[test]
     fn the_page_shows_alerts_as_written() {
-        let text = encode_received([example()].iter());
+        let forgotten = ReceivedChange::Forgotten(other().labels);
+        let text = encode_file(&[Arc::new(example())]) + &encode_changes(&[forgotten]);
         let told = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(told, Some(text.as_str()));
         for word in text.lines().map(|line| line.split(' ').next().unwrap()) {
@@ -180,29 +337,87 @@ mod tests {
     }
 
     #[test]
-    fn alerts_round_trip_and_any_flipped_bit_is_detected() {
-        let mut bare = example();
-        (bare.acknowledgement, bare.is_firing) = (None, false);
-        (bare.annotations, bare.generator_url) = (BTreeMap::new(), String::new());
-        let alerts = vec![example(), bare];
-        let text = encode_received(alerts.iter());
-        assert_eq!(decode_received(&text), Ok(alerts));
+    fn alerts_round_trip_through_changes() {
+        let decoded = decode_received(text().as_bytes()).unwrap();
+        assert!(!decoded.is_cut);
+        let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
+        assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [resolved]);
+        let decoded = decode_received(encode_file(&[Arc::new(example())]).as_bytes()).unwrap();
+        assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [example()]);
+        assert_eq!(decode_received(encode_file(&[]).as_bytes()), Ok(DecodedAlerts::default()));
+    }
+
+    #[test]
+    fn version_1_is_read() {
+        const STORED: &str = "topdeck received alerts 1
+alert firing 1700000000000000000 1700000300000000000 1700000060000000000 1 1700000001000000000 2 \
+http://prometheus:9090/graph
+acknowledged 1700000030000000000 1700003630000000000 ann I%20am%20on%20it
+label alertname Down
+label instance db%201
+annotation summary db%201%20is%20down
+checksum 188665dd
+";
+        let decoded = decode_received(STORED.as_bytes()).unwrap();
+        assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [example()]);
+        for end in 0..STORED.len() {
+            assert!(decode_received(&STORED.as_bytes()[..end]).is_err(), "cut at {end}");
+        }
+    }
+
+    #[test]
+    fn a_cut_loses_the_last_change_only() {
+        let text = text();
+        let whole = encode_file(&[Arc::new(example()), Arc::new(other())]).len();
+        let last = text.len() - encode_changes(&[ReceivedChange::Forgotten(other().labels)]).len();
+        let (down, up) = ("Down".to_owned(), "Up".to_owned());
+        for end in 0..text.len() {
+            let expected = match end {
+                end if end < whole => None,
+                end if end < last => Some(vec![(down.clone(), true), (up.clone(), false)]),
+                _ => Some(vec![(down.clone(), false), (up.clone(), false)]),
+            };
+            let found = states(&text.as_bytes()[..end]).ok();
+            assert_eq!(found, expected, "cut at {end}");
+            // A power loss may leave other bytes behind the cut.
+            let zeros = [&text.as_bytes()[..end], &vec![0; text.len() - end]].concat();
+            assert_eq!(states(&zeros).ok(), expected, "zeros from {end}");
+            if let Ok(decoded) = decode_received(&text.as_bytes()[..end]) {
+                assert_eq!(decoded.is_cut, end != whole && end != last, "cut at {end}");
+            }
+        }
+    }
+
+    #[test]
+    fn any_flipped_bit_is_detected() {
+        let text = text();
         for bit in 0..text.len() * 8 {
             let mut bytes = text.clone().into_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            if let Ok(flipped) = String::from_utf8(bytes) {
-                assert!(decode_received(&flipped).is_err(), "bit {bit}");
-            }
-        }
-        for end in 0..text.len() {
-            assert!(decode_received(&text[..end]).is_err(), "cut at {end}");
+            let is_detected = decode_received(&bytes).is_ok_and(|decoded| decoded.is_cut);
+            assert!(is_detected || decode_received(&bytes).is_err(), "bit {bit}");
         }
     }
 
     #[test]
     fn a_newer_version_is_named() {
         let found =
-            decode_received("topdeck received alerts 2\nwhatever\n").unwrap_err().to_string();
-        assert_eq!(found, "cannot read received alerts: found version 2, expected 1");
+            decode_received(b"topdeck received alerts 3\nwhatever\n").unwrap_err().to_string();
+        assert_eq!(found, "cannot read received alerts: found version 3, expected 2 at most");
+    }
+
+    #[test]
+    fn arbitrary_lines_are_no_panic() {
+        for body in
+            ["forgotten x", "label a b", "acknowledged 1 2 a b", "forgotten\nannotation a b"]
+        {
+            let first = encode_file(&[Arc::new(example())]);
+            let body = format!("{body}\n");
+            let text = first + &body + &checksum_line(&body);
+            assert!(matches!(decode_received(text.as_bytes()), Err(ReceivedFileError::Line(_))));
+        }
+        for bytes in [&b""[..], b"\n", b"topdeck", b"checksum \n", &[0xff; 40]] {
+            assert_eq!(decode_received(bytes), Err(ReceivedFileError::Title));
+        }
     }
 }

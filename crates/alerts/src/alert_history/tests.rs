@@ -58,6 +58,25 @@ fn the_newest_changes_of_two_files_are_kept() {
 }
 
 #[test]
+fn changes_that_are_stored_at_once_are_split_between_files() {
+    let disk = disk();
+    let (history, _) = open(&disk.process());
+    let many = (0..40).map(|_| entry(HistoryEvent::Firing)).collect();
+    history.append(many).expect("stored");
+    let bytes_max = 1000 + TITLE.len() as u64;
+    assert!(disk.files().iter().all(|(_, len)| *len <= bytes_max), "{:?}", disk.files());
+    let (history, problem) = open(&disk.process());
+    let found = numbers(&history);
+    assert!((6..20).contains(&found.len()), "{found:?}");
+    assert_eq!((problem, found.last()), (None, Some(&40)));
+    assert!(found.windows(2).all(|pair| pair[1] == pair[0] + 1), "{found:?}");
+    // A change that is longer than a file has one of its own.
+    let (history, _) = AlertHistory::with_limit(Arc::new(disk.process()), Path::new(DATA), 100);
+    history.append(vec![entry(HistoryEvent::Firing); 3]).expect("stored");
+    assert_eq!(numbers(&open(&disk.process()).0), [42, 43]);
+}
+
+#[test]
 fn clients_that_follow_know_what_they_missed() {
     let (history, _) = open(&disk().process());
     append(&history, RECENT_MAX + 5).expect("stored");

@@ -1,7 +1,10 @@
 //! Alerts from outside on a clock that the tests set, with files in a temporary directory.
 
+use std::path::PathBuf;
+
 use disk::OsDisk;
 use journal::random_id;
+use sim::{SimDisk, SimProcess};
 
 use super::*;
 
@@ -157,6 +160,144 @@ fn a_write_that_fails_is_an_error_and_is_made_later() {
     assert_eq!((durable.len(), version), (1, stored.alerts.state_version()));
     stored.reopen(0);
     assert_eq!(stored.only(), (true, 1, 5));
+}
+
+const DATA: &str = "/data";
+
+fn sim_disk() -> SimDisk {
+    let disk = SimDisk::new(1);
+    disk.process().create_dir(Path::new(DATA)).expect("a directory");
+    disk.process().sync_dir(Path::new("/")).expect("durable");
+    disk
+}
+
+/// Alerts of a simulated disk, whose file is replaced after few changes.
+fn open_on(process: &SimProcess, now_ns: i64) -> (ReceivedAlerts, Option<String>) {
+    let disk = Arc::new(process.clone());
+    let (alerts, problem) = ReceivedAlerts::open(disk, Path::new(DATA), now_ns);
+    lock(&alerts.written).log.set_changes_bytes_min(300);
+    (alerts, problem)
+}
+
+/// Name, state and transition of each alert.
+fn states(alerts: &ReceivedAlerts) -> Vec<(String, bool, u64)> {
+    let state = |alert: &Arc<ReceivedAlert>| {
+        (alert.labels["alertname"].clone(), alert.is_firing, alert.transition)
+    };
+    alerts.alerts().iter().map(state).collect()
+}
+
+const STEPS: i64 = 4 * 40;
+
+/// A step of a script in which alerts begin, end, are acknowledged and forgotten. Each is one
+/// write at most.
+fn apply(alerts: &ReceivedAlerts, step: i64) -> Result<(), ReceivedAlertsError> {
+    let minute = step / 4;
+    let now_ns = minute * MINUTE;
+    let acknowledgement = AlertAcknowledgement {
+        at_ns: now_ns,
+        until_ns: now_ns + MINUTE,
+        by: "ann".to_owned(),
+        note: String::new(),
+    };
+    let repeated = alert(&format!("a{}", minute % 5), minute, minute + 2);
+    match step % 4 {
+        0 => alerts.settle(now_ns).map(drop),
+        1 => alerts.put(vec![repeated], now_ns).map(drop),
+        2 => {
+            alerts.put(vec![alert(&format!("once{minute}"), minute, minute + 1)], now_ns).map(drop)
+        }
+        _ => alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).map(drop),
+    }
+}
+
+#[test]
+fn a_kill_or_a_power_loss_at_any_write_loses_no_change_that_was_confirmed() {
+    let (reference, _) = open_on(&sim_disk().process(), 0);
+    let mut expected = vec![states(&reference)];
+    for step in 0..STEPS {
+        apply(&reference, step).expect("stored");
+        expected.push(states(&reference));
+    }
+    assert!(expected.iter().zip(&expected[1..]).any(|(a, b)| a.len() > b.len()), "none forgotten");
+    for operation in 0.. {
+        let mut is_survived = true;
+        for is_power in [false, true] {
+            let disk = sim_disk();
+            let process = disk.process();
+            match is_power {
+                true => disk.cut_after(operation),
+                false => process.kill_after(operation),
+            }
+            let (alerts, _) = open_on(&process, 0);
+            let confirmed = (0..STEPS).take_while(|step| apply(&alerts, *step).is_ok()).count();
+            is_survived &= confirmed == expected.len() - 1;
+            if is_power {
+                disk.power_cut();
+            }
+            let (found, problem) = open_on(&disk.process(), 0);
+            let is_cut = |problem: &String| problem.contains("was cut");
+            assert!(problem.iter().all(is_cut), "{operation}: {problem:?}");
+            let newest = expected.get(confirmed + 1).unwrap_or(&expected[confirmed]);
+            let found_states = states(&found);
+            assert!(
+                found_states == expected[confirmed] || found_states == *newest,
+                "{operation}: {found_states:?} after {confirmed} steps"
+            );
+            // What was cut is not in the way of what follows.
+            found.put(vec![alert("later", 90, 99)], 90 * MINUTE).expect("stored");
+            let (again, problem) = open_on(&disk.process(), 0);
+            assert_eq!((states(&again), problem), (states(&found), None), "{operation}");
+        }
+        if is_survived {
+            assert!(operation > STEPS as u64, "{operation} operations");
+            return;
+        }
+    }
+}
+
+#[test]
+fn only_changes_are_written_until_the_file_has_twice_the_size_of_its_alerts() {
+    let disk = sim_disk();
+    let (alerts, _) = open_on(&disk.process(), 0);
+    let many = (0..100).map(|number| alert(&format!("a{number}"), 0, 9)).collect();
+    alerts.put(many, 0).expect("stored");
+    let file_bytes = || {
+        let files = disk.files();
+        let file = files.iter().find(|(path, _)| path.ends_with("received-alerts"));
+        file.expect("the file").1
+    };
+    let whole = file_bytes();
+    let mut before = whole;
+    let mut replaced = 0;
+    for round in 1..=200 {
+        alerts.put(vec![alert("a7", round, round + 9)], round * MINUTE).expect("stored");
+        alerts.write_all().expect("stored");
+        let now = file_bytes();
+        match now > before {
+            true => assert!(now - before < 200, "a change of {} bytes", now - before),
+            false => replaced += 1,
+        }
+        assert!(now <= 2 * whole + 200, "{now} bytes, at first {whole}");
+        before = now;
+    }
+    assert!((1..20).contains(&replaced), "{replaced}");
+    assert_eq!(states(&open_on(&disk.process(), 0).0), states(&alerts));
+}
+
+#[test]
+fn a_change_that_does_not_fit_on_the_disk_is_written_later() {
+    let disk = sim_disk();
+    let (alerts, _) = open_on(&disk.process(), 0);
+    alerts.put(vec![alert("a", 0, 9)], 0).expect("stored");
+    disk.set_capacity(0);
+    // More than a page.
+    let long = SubmittedAlert { generator_url: "u".repeat(10_000), ..alert("b", 0, 9) };
+    assert!(alerts.put(vec![long], 0).is_err());
+    assert!(alerts.settle(0).is_err());
+    disk.set_capacity(1 << 20);
+    assert!(alerts.settle(0).is_ok());
+    assert_eq!(states(&open_on(&disk.process(), 0).0), states(&alerts));
 }
 
 #[test]
