@@ -23,6 +23,9 @@ mod load_checks;
 mod model;
 #[path = "../../crates/hist/tests/it/oracle.rs"]
 mod oracle;
+#[cfg(feature = "notify")]
+#[path = "../../crates/notify/tests/it/checks.rs"]
+mod notify_checks;
 #[path = "../../crates/protocol/tests/it/checks.rs"]
 mod protocol_checks;
 #[path = "../../crates/query/tests/it/checks.rs"]
@@ -70,6 +73,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
         .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
         .chain(with("load", load_checks()))
+        .chain(with("notify", notify_checks()))
         .chain(with("protocol", protocol_checks::CHECKS.to_vec()))
         .chain(with("query", query_checks::CHECKS.into()))
         .chain(with("rules", rules_checks::CHECKS.into()))
@@ -83,5 +87,13 @@ fn load_checks() -> Vec<(&'static str, FuzzCheck)> {
     #[cfg(feature = "load")]
     return load_checks::CHECKS.into();
     #[cfg(not(feature = "load"))]
+    Vec::new()
+}
+
+/// Empty without the feature `notify`.
+fn notify_checks() -> Vec<(&'static str, Check)> {
+    #[cfg(feature = "notify")]
+    return notify_checks::CHECKS.into();
+    #[cfg(not(feature = "notify"))]
     Vec::new()
 }

@@ -205,7 +205,8 @@ impl AlertDispatcher {
 }
 
 impl DispatchRun<'_> {
-    /// Returns the time at which the receiver was last told.
+    /// Returns the time at which the receiver was last told. If nobody is on call it was never
+    /// told: the group is looked at again until somebody is.
     fn send_group(
         &mut self,
         alerts: &mut BTreeMap<String, TrackedAlert>,
@@ -218,7 +219,7 @@ impl DispatchRun<'_> {
             .map(|alert| alert.notification.name.clone())
             .take(OTHERS_MAX + 1)
             .collect();
-        let mut told_ns = i64::MIN;
+        let (mut told_ns, mut is_anybody_on_call) = (i64::MIN, true);
         for id in group.firing.iter().chain(&group.resolved) {
             let Some(alert) = alerts.get_mut(id) else { continue };
             let mut notification = alert.notification.clone();
@@ -228,7 +229,7 @@ impl DispatchRun<'_> {
             }
             let needs_attention = notification.needs_attention();
             if needs_attention && group.reason == GroupReason::RepeatInterval {
-                self.remind(alert, &group.receiver, &notification)?;
+                is_anybody_on_call &= self.remind(alert, &group.receiver, &notification)?;
                 told_ns = self.now_ns;
                 continue;
             }
@@ -239,7 +240,17 @@ impl DispatchRun<'_> {
                 alert.base_ns.get_or_insert(first_ns.unwrap_or(self.now_ns));
                 alert.steps.entry(group.receiver.clone()).or_insert(0);
             } else if needs_attention {
-                contacts.extend(self.contacts_of(&group.receiver, &notification.key, self.now_ns));
+                let receiver = &group.receiver;
+                let on_call = self.contacts_of(receiver, &notification.key, self.now_ns);
+                if on_call.is_empty() {
+                    is_anybody_on_call = false;
+                    self.report.warnings.push(format!(
+                        "rotation {receiver:?} of {}: nobody is on call; the next contact on call is \
+                         notified",
+                        notification.key
+                    ));
+                }
+                contacts.extend(on_call);
             }
             for contact in contacts {
                 if self.tell(&contact, &notification)? {
@@ -249,16 +260,20 @@ impl DispatchRun<'_> {
             told_ns =
                 told_ns.max(self.told_times(&notification).into_iter().max().unwrap_or(told_ns));
         }
-        Ok(if told_ns == i64::MIN { self.now_ns } else { told_ns })
+        Ok(match is_anybody_on_call {
+            false => i64::MIN,
+            true if told_ns == i64::MIN => self.now_ns,
+            true => told_ns,
+        })
     }
 
-    /// Repeats the state of an alert to those who are in charge of it now.
+    /// Repeats the state of an alert to those who are in charge of it now; whether there are any.
     fn remind(
         &mut self,
         alert: &TrackedAlert,
         receiver: &str,
         notification: &Notification,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let contacts: BTreeSet<String> = match self.receivers.escalation(receiver) {
             Some(policy) => {
                 let reached = alert.steps.get(receiver).copied().unwrap_or(0);
@@ -268,8 +283,8 @@ impl DispatchRun<'_> {
             }
             None => self.on_duty(receiver).into_iter().collect(),
         };
-        for contact in contacts {
-            let newest = lock_log(self.log).newest(&contact, &notification.key.alert_id);
+        for contact in &contacts {
+            let newest = lock_log(self.log).newest(contact, &notification.key.alert_id);
             let transition = notification.key.transition;
             let newest = newest.filter(|newest| newest.key.transition == transition);
             let mut reminder = notification.clone();
@@ -280,9 +295,9 @@ impl DispatchRun<'_> {
                 None => {}
             }
             reminder.at_ns = self.now_ns;
-            self.tell(&contact, &reminder)?;
+            self.tell(contact, &reminder)?;
         }
-        Ok(())
+        Ok(!contacts.is_empty())
     }
 
     /// Makes the steps of an alert's escalations that are due.
@@ -307,26 +322,37 @@ impl DispatchRun<'_> {
                 if !audible.contains(name) {
                     break;
                 }
-                for receiver in &step.receivers {
-                    let at_ns = due_ns.min(self.now_ns);
-                    for contact in self.contacts_of(receiver, &notification.key, at_ns) {
-                        self.tell(&contact, notification)?;
-                    }
+                let at_ns = due_ns.min(self.now_ns);
+                let contacts = self.contacts_of_step(step, &notification.key, at_ns);
+                for contact in &contacts {
+                    self.tell(contact, notification)?;
                 }
                 if is_early {
                     self.warn_skipped(policy, *next, &notification.key);
                 }
                 *next += 1;
+                if contacts.is_empty() && *next == policy.steps.len() {
+                    self.report.warnings.push(format!(
+                        "escalation {name:?} of {}: nobody of step {next} is on call, and no step \
+                         follows",
+                        notification.key
+                    ));
+                }
             }
         }
         Ok(())
     }
 
     fn warn_skipped(&mut self, policy: &EscalationPolicy, next: usize, key: &NotificationKey) {
-        let EscalationPolicy { name, .. } = policy;
+        let EscalationPolicy { name, steps } = policy;
+        let before = next.checked_sub(1).and_then(|before| steps.get(before));
+        let contacts = before.map(|step| self.contacts_of_step(step, key, self.now_ns));
+        let cause = match contacts.is_none_or(|contacts| contacts.is_empty()) {
+            true => format!("nobody of step {next} is on call"),
+            false => format!("no contact of step {next} is reachable"),
+        };
         self.report.warnings.push(format!(
-            "escalation {name:?} of {key}: no contact of step {next} is reachable; step {} is \
-             made at once",
+            "escalation {name:?} of {key}: {cause}; step {} is made at once",
             next + 1
         ));
     }
@@ -335,9 +361,7 @@ impl DispatchRun<'_> {
     /// deliveries are held nobody knows, and nobody was tried before they were released.
     fn is_reachable(&self, step: &EscalationStep, key: &NotificationKey) -> bool {
         let DeliveryHold::ReleasedAt(released_ns) = self.hold else { return true };
-        let contacts =
-            step.receivers.iter().flat_map(|one| self.contacts_of(one, key, self.now_ns));
-        contacts.into_iter().any(|name| {
+        self.contacts_of_step(step, key, self.now_ns).into_iter().any(|name| {
             let Some(contact) = self.receivers.contact(&name) else { return false };
             let log = lock_log(self.log);
             let newest = log.newest(&name, &key.alert_id);
@@ -348,6 +372,15 @@ impl DispatchRun<'_> {
                     None => newest.at_ns.max(released_ns).saturating_add(age_max_ns) > self.now_ns,
                 })
         })
+    }
+
+    fn contacts_of_step(
+        &self,
+        step: &EscalationStep,
+        key: &NotificationKey,
+        at_ns: i64,
+    ) -> Vec<String> {
+        step.receivers.iter().flat_map(|one| self.contacts_of(one, key, at_ns)).collect()
     }
 
     fn contacts_of(&self, receiver: &str, key: &NotificationKey, at_ns: i64) -> Vec<String> {

@@ -27,8 +27,10 @@ mod notification;
 mod notifier;
 mod notify_problem;
 mod notify_settings;
+mod on_call_calendar;
 mod receiver_table;
 mod rotation;
+mod rotation_settings;
 mod routing;
 mod setting_values;
 mod silence;
@@ -56,6 +58,7 @@ pub use notifier::{
 };
 pub use notify_problem::NotifyProblem;
 pub use notify_settings::NotifySettings;
+pub use on_call_calendar::{CalendarProblem, OnCallCalendar};
 pub use receiver_table::EscalationPolicy;
 pub use rotation::{OnCallRotation, OnCallShift};
 pub use routing::{

@@ -6,8 +6,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use jiff::SignedDuration;
-use jiff::civil::DateTime;
 use serde::Deserialize;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -17,12 +15,11 @@ use crate::contact_settings::{ConfiguredContact, read_contacts};
 use crate::nearest_name::unknown_name;
 use crate::notify_problem::{NotifyProblem, read_table, table_array};
 use crate::receiver_table::{EscalationPolicy, EscalationStep, ReceiverTable};
-use crate::rotation::{OnCallOverride, OnCallRotation};
-use crate::routing::{RoutingTables, RoutingTree, ZoneName};
-use crate::setting_values::{DelayText, DurationText};
+use crate::rotation::OnCallRotation;
+use crate::rotation_settings::RotationTable;
+use crate::routing::{RoutingTables, RoutingTree};
+use crate::setting_values::DelayText;
 
-/// Shortest shift.
-const SHIFT_MIN_S: u64 = 60;
 /// Key of Alertmanager's file.
 const FILE_KEY: &str = "alertmanager_config";
 
@@ -39,43 +36,6 @@ pub struct NotifySettings {
     pub routing: RoutingTree,
     /// What Alertmanager's file has and topdeck does not use, with positions.
     pub unused: Vec<String>,
-}
-
-/// `[[rotation]]`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RotationTable {
-    name: Spanned<String>,
-    members: Spanned<Vec<Spanned<String>>>,
-    #[serde(default)]
-    time_zone: ZoneName,
-    start: LocalTime,
-    shift: Spanned<DurationText>,
-    #[serde(default)]
-    overrides: Vec<OverrideTable>,
-}
-
-/// One of its `overrides`.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct OverrideTable {
-    member: Spanned<String>,
-    from: LocalTime,
-    to: LocalTime,
-}
-
-/// Local time.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "String")]
-struct LocalTime(DateTime);
-
-impl TryFrom<String> for LocalTime {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<LocalTime, String> {
-        let expected = "expected a local time such as \"2026-01-05T09:00\"";
-        text.parse().map(LocalTime).map_err(|_| format!("{text:?}: {expected}"))
-    }
 }
 
 /// `[[escalation]]`.
@@ -103,11 +63,12 @@ impl NotifySettings {
     /// against `dir`.
     pub fn read(root: &DeTable<'_>, dir: &Path) -> Result<NotifySettings, Vec<NotifyProblem>> {
         let (contacts, mut problems) = read_contacts(root);
-        let rotations = tables(root, "rotation", &mut problems);
+        let rotations: Vec<RotationTable> = tables(root, "rotation", &mut problems);
         let escalations = tables(root, "escalation", &mut problems);
         let mut names = ReceiverNames { names: BTreeMap::new(), problems };
         names.add_contacts(&contacts);
-        let rotations = rotations.into_iter().filter_map(|table| names.rotation(table)).collect();
+        let rotations =
+            rotations.into_iter().filter_map(|table| table.build(&mut names, dir)).collect();
         let escalations =
             escalations.into_iter().filter_map(|table| names.escalation(table)).collect();
         let mut problems = std::mem::take(&mut names.problems);
@@ -197,7 +158,7 @@ fn read_routing(
 
 /// Kind of a receiver.
 #[derive(Clone, Copy, PartialEq)]
-enum NamedKind {
+pub(crate) enum NamedKind {
     Contact,
     Heartbeat,
     Rotation,
@@ -205,7 +166,7 @@ enum NamedKind {
 }
 
 /// Names of all receivers: unique, and known where they are used.
-struct ReceiverNames<'a> {
+pub(crate) struct ReceiverNames<'a> {
     names: BTreeMap<std::borrow::Cow<'a, str>, NamedKind>,
     problems: Vec<NotifyProblem>,
 }
@@ -221,12 +182,21 @@ impl<'a> ReceiverNames<'a> {
         }
     }
 
-    fn add(&mut self, byte: usize, what: impl Into<String>) {
+    pub(crate) fn add(&mut self, byte: usize, what: impl Into<String>) {
         self.problems.push(NotifyProblem { byte, what: what.into() });
     }
 
+    pub(crate) fn problem_count(&self) -> usize {
+        self.problems.len()
+    }
+
+    /// Names of receivers of a kind.
+    pub(crate) fn of_kind(&self, kind: NamedKind) -> impl Iterator<Item = &str> {
+        self.names.iter().filter(move |(_, of)| **of == kind).map(|(name, _)| &**name)
+    }
+
     /// Adds the name of a rotation or an escalation.
-    fn define(&mut self, name: &Spanned<String>, kind: NamedKind) {
+    pub(crate) fn define(&mut self, name: &Spanned<String>, kind: NamedKind) {
         if self.names.insert(name.get_ref().clone().into(), kind).is_some() {
             let what =
                 format!("the name {:?} is used twice; receivers need own names", name.get_ref());
@@ -235,7 +205,7 @@ impl<'a> ReceiverNames<'a> {
     }
 
     /// Checks a name where it is used.
-    fn check(&mut self, name: &Spanned<String>, kinds: &[NamedKind]) {
+    pub(crate) fn check(&mut self, name: &Spanned<String>, kinds: &[NamedKind]) {
         let is_known =
             self.names.get(name.get_ref().as_str()).is_some_and(|kind| kinds.contains(kind));
         if !is_known {
@@ -243,38 +213,6 @@ impl<'a> ReceiverNames<'a> {
             let what = unknown_name("receiver", name.get_ref(), known.map(|(name, _)| &**name));
             self.add(name.span().start, what);
         }
-    }
-
-    fn rotation(&mut self, table: RotationTable) -> Option<OnCallRotation> {
-        let RotationTable { name, members, time_zone, start, shift, overrides } = table;
-        let before = self.problems.len();
-        for member in members.get_ref().iter().chain(overrides.iter().map(|one| &one.member)) {
-            self.check(member, &[NamedKind::Contact]);
-        }
-        self.define(&name, NamedKind::Rotation);
-        if members.get_ref().is_empty() {
-            self.add(members.span().start, "a rotation needs at least one member");
-        }
-        if shift.get_ref().0.as_secs() < SHIFT_MIN_S {
-            self.add(shift.span().start, "shift must be at least 1min");
-        }
-        for one in overrides.iter().filter(|one| one.from.0 >= one.to.0) {
-            self.add(one.member.span().start, "an override must end after it begins");
-        }
-        let shift = SignedDuration::try_from(shift.into_inner().0).ok()?;
-        let overrides = overrides.into_iter().map(|one| OnCallOverride {
-            member: one.member.into_inner(),
-            from: one.from.0,
-            to: one.to.0,
-        });
-        (self.problems.len() == before).then(|| OnCallRotation {
-            name: name.into_inner(),
-            members: members.into_inner().into_iter().map(Spanned::into_inner).collect(),
-            zone: time_zone.0,
-            start: start.0,
-            shift,
-            overrides: overrides.collect(),
-        })
     }
 
     fn escalation(&mut self, table: EscalationTable) -> Option<EscalationPolicy> {

@@ -77,8 +77,9 @@ impl ReceiverTable {
         failover_chain(&self.contacts, contact)
     }
 
-    /// The contact of a contact or a rotation. Of a rotation whose members include some that
-    /// `knows` the alert, these: a handover does not page somebody else for the same state.
+    /// The contact of a contact or a rotation; none if nobody is on call. Of a rotation whose
+    /// members include some that `knows` the alert, these: a handover does not page somebody else
+    /// for the same state.
     pub(crate) fn contacts_of(
         &self,
         receiver: &str,
@@ -95,7 +96,7 @@ impl ReceiverTable {
         let known = rotation.all_members().filter(|member| knows(member));
         let mut known: Vec<String> = known.map(str::to_owned).collect();
         if known.is_empty() {
-            known.push(rotation.shift_at(at_ns).member);
+            known.extend(rotation.contact_at(at_ns).map(str::to_owned));
         }
         known
     }

@@ -2,14 +2,19 @@
 //! disk.
 
 mod alerts;
+mod checks;
 mod contact_faults;
 mod contacts_page;
 mod crashes;
 mod delivery_log;
 mod format_page;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
+mod fuzz_regressions;
 mod http_receiver;
 mod mail_receiver;
 mod notifier;
+mod on_call_calendars;
 mod process_kills;
 mod routing;
 mod schemas;

@@ -66,6 +66,10 @@ impl NotifierBench {
         Notifier::start(read(settings), options).unwrap()
     }
 
+    pub(crate) fn set_time(&self, at_ns: i64) {
+        self.clock.store(at_ns, Ordering::Relaxed);
+    }
+
     pub(crate) fn advance(&self, seconds: i64) {
         self.clock.fetch_add(seconds * SECOND_NS, Ordering::Relaxed);
     }
@@ -400,7 +404,7 @@ async fn a_step_whose_contact_rejects_the_alert_is_skipped_at_once_with_a_warnin
 async fn a_restart_goes_on_with_the_escalation_and_a_handover_pages_nobody_again() {
     let bench = NotifierBench::new();
     // 100 s before the handover on 2023-11-20 at 9:00 UTC.
-    bench.clock.store(1_700_470_700 * SECOND_NS, Ordering::Relaxed);
+    bench.set_time(1_700_470_700 * SECOND_NS);
     let receiver = HttpReceiver::start(ok).await;
     let settings = format!("{}{ESCALATION}", team(&receiver));
     let notifier = bench.start(&settings);

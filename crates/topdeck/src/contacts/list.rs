@@ -47,8 +47,12 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     }
     for rotation in &settings.rotations {
         let shift = rotation.shift_at(now_ns);
-        let until = format_time(shift.until_ns);
-        add(&rotation.name, "rotation", format!("{} on call until {until}", shift.member));
+        let who = shift.member.as_deref().unwrap_or("nobody");
+        let until = match shift.until_ns {
+            i64::MAX => String::new(),
+            until_ns => format!(" until {}", format_time(until_ns)),
+        };
+        add(&rotation.name, "rotation", format!("{who} on call{until}"));
     }
     for escalation in &settings.escalations {
         add(&escalation.name, "escalation", escalation.to_string());

@@ -124,3 +124,60 @@ fn mistakes_have_their_line_and_the_nearest_name() {
     assert!(run.stderr.contains(&line), "{}", run.stderr);
     assert_eq!(run.status, 1);
 }
+
+const CALENDAR: &str = "\
+BEGIN:VCALENDAR
+VERSION:2.0
+BEGIN:VEVENT
+SUMMARY:Eve
+DTSTART;VALUE=DATE:20200101
+DTEND;VALUE=DATE:20200102
+RRULE:FREQ=DAILY
+END:VEVENT
+END:VCALENDAR
+";
+
+/// Settings whose rotation is a calendar.
+fn calendar_settings() -> String {
+    let turns = "members = ['phone']\nstart = '2026-01-05T09:00'\nshift = '1w'\n";
+    SETTINGS.replace(turns, "calendar = 'on-call.ics'\npeople = { Eve = 'phone' }\n")
+}
+
+#[test]
+fn the_rotation_of_a_calendar_says_who_is_on_call_or_that_nobody_is() {
+    let dir = TestDir::new();
+    std::fs::write(dir.path().join("on-call.ics"), CALENDAR).unwrap();
+    let on_call = |dir: &TestDir| {
+        let run = run(dir, &calendar_settings(), &["list"]);
+        assert_eq!((run.stderr.as_str(), run.status), ("", 0));
+        let line = run.stdout.lines().nth(3).unwrap_or_default().to_owned();
+        line.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    // A shift of a day follows the other without end.
+    assert_eq!(on_call(&dir), "primary rotation phone on call");
+    let past = CALENDAR.replace("RRULE:FREQ=DAILY\n", "");
+    std::fs::write(dir.path().join("on-call.ics"), past).unwrap();
+    assert_eq!(on_call(&dir), "primary rotation nobody on call");
+}
+
+#[test]
+fn a_bad_or_missing_calendar_is_an_error_of_check_config_with_its_line() {
+    let dir = TestDir::new();
+    let settings = dir.path().join("topdeck.toml");
+    std::fs::write(&settings, calendar_settings()).unwrap();
+    let check = || topdeck(&["check-config", settings.to_str().unwrap()], b"");
+    let (settings, file) = (settings.display(), dir.path().join("on-call.ics"));
+    let missing = check();
+    let expected = format!("{settings}:17: cannot read {}: No such file", file.display());
+    assert!(missing.stderr.contains(&expected), "{}", missing.stderr);
+    assert_eq!(missing.status, 1);
+    std::fs::write(&file, CALENDAR.replace("DAILY", "YEARLY")).unwrap();
+    let bad = check();
+    let rule = "RRULE: FREQ=YEARLY: expected DAILY, WEEKLY or MONTHLY";
+    let expected = format!("{settings}:17: {}:7: {rule}", file.display());
+    assert!(bad.stderr.contains(&expected), "{}", bad.stderr);
+    assert_eq!(bad.status, 1);
+    std::fs::write(&file, CALENDAR).unwrap();
+    let good = check();
+    assert_eq!((good.stderr.as_str(), good.status), ("", 0));
+}

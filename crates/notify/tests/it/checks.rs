@@ -1,0 +1,46 @@
+//! Properties that hold for any bytes: one check per fuzz target, by its name. `fuzz/` includes
+//! this file by path, and `fuzz_regressions` repeats the checks on inputs that once failed.
+
+use notify::OnCallCalendar;
+
+/// Panics on a failure.
+pub(crate) type Check = fn(&[u8]);
+
+/// Name and check of each target of `fuzz/`.
+pub(crate) const CHECKS: [(&str, Check); 1] = [("on_call_calendar", on_call_calendar)];
+
+/// An hour, and 2026-01-05 08:00 UTC.
+const HOUR_NS: i64 = 3_600_000_000_000;
+const MONDAY_NS: i64 = 1_767_600_000_000_000_000;
+
+/// A calendar that is read has one contact on call from each time to the next change; one that is
+/// not has problems with lines.
+fn on_call_calendar(bytes: &[u8]) {
+    let contacts = ["eve", "bob"].map(|name| (name.to_owned(), name.to_owned())).into();
+    let calendar = match OnCallCalendar::parse(bytes, &contacts, None) {
+        Ok(calendar) => calendar,
+        Err(problems) => {
+            let lines = bytes.split(|&byte| byte == b'\n').count();
+            assert!(!problems.is_empty());
+            for problem in problems {
+                assert!((1..=lines).contains(&problem.line), "{problem}");
+                assert!(!problem.what.is_empty());
+            }
+            return;
+        }
+    };
+    let after = [0, 1, 8, 24, 170, 24 * 31, 24 * 366].map(|hours| MONDAY_NS + hours * HOUR_NS);
+    for at_ns in after.into_iter().chain([i64::MIN, 0, i64::MAX - 1]) {
+        let contact = calendar.contact_at(at_ns);
+        assert!(contact.is_none_or(|contact| contacts.contains_key(contact)));
+        let change_ns = calendar.next_change_ns(at_ns);
+        assert!(change_ns > at_ns, "{at_ns}: {change_ns}");
+        if change_ns == i64::MAX {
+            continue;
+        }
+        let middle_ns = at_ns.midpoint(change_ns);
+        for within_ns in [middle_ns, change_ns - 1] {
+            assert_eq!(calendar.contact_at(within_ns), contact, "{at_ns}: {within_ns}");
+        }
+    }
+}
