@@ -34,6 +34,7 @@ mod alertmanager_silences;
 mod alertmanager_view;
 mod arrival_index;
 mod arrival_reader;
+mod contact_api;
 mod delivery_api;
 mod error;
 mod forecast_text;

@@ -1,10 +1,11 @@
 //! Status and metrics of notifications.
 
 use intake::{Meter, MetricSnapshot, SnapshotValue};
-use notify::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
+use notify::{ContactStatus, NotifierStatus, TimedText};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::integer;
 
+use crate::contact_api::undelivered_json;
 use crate::notifier_handle::NotifierHandle;
 
 /// Registers the counters of contacts.
@@ -57,15 +58,8 @@ fn contact_json(contact: &ContactStatus) -> Json {
     ])
 }
 
-fn undelivered_json(undelivered: &UndeliveredNotification) -> Json {
-    Object(vec![
-        ("contact", Text(undelivered.contact.clone())),
-        ("key", Text(undelivered.key.to_string())),
-        ("reason", Text(undelivered.reason.clone())),
-    ])
-}
-
-fn text_json(text: Option<&TimedText>) -> Json {
+/// Text and its time; null without one.
+pub(crate) fn text_json(text: Option<&TimedText>) -> Json {
     text.map_or(Null, |text| {
         let at_ns = ("at_ns", Integer(text.at_ns.into()));
         Object(vec![at_ns, ("text", Text(text.text.clone()))])

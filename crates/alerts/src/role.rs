@@ -38,7 +38,7 @@ use crate::unmatched_rules::UnmatchedRules;
 use crate::worker_control::{ReloadedRules, WorkerControl};
 use crate::{
     acknowledgement_api, alert_events, alert_list, alertmanager_api, alertmanager_silences,
-    delivery_api, history_api, notifier_status, prometheus_api, silence_api, slo_api,
+    contact_api, delivery_api, history_api, notifier_status, prometheus_api, silence_api, slo_api,
 };
 
 /// Name of the directory of deliveries in the data directory.
@@ -149,6 +149,7 @@ impl Role for AlertsRole {
         &alertmanager_silences::SILENCE,
         &slo_api::SLOS,
         &slo_api::SLO,
+        &contact_api::CONTACTS,
         &delivery_api::DELIVERIES,
     ];
     const WRITE_ROUTES: &'static [&'static WriteRouteSpec] = &[
@@ -339,7 +340,7 @@ impl Role for AlertsRole {
             let board = self.board.clone();
             Route::new(spec, move |query| answer(&board.read(), query))
         };
-        let notifier = self.notifier.clone();
+        let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -372,6 +373,9 @@ impl Role for AlertsRole {
             Route::new(&slo_api::SLOS, move |_| Ok(slo_api::slos(&slos.0, &slos.1))),
             Route::with_context(&slo_api::SLO, move |query, context| {
                 slo_api::slo(&slo.0, &slo.1, query, context)
+            }),
+            Route::new(&contact_api::CONTACTS, move |_| {
+                Ok(contact_api::contacts(told.status().as_ref()))
             }),
             Route::new(&delivery_api::DELIVERIES, move |query| {
                 delivery_api::deliveries(&notifier, started_ns, query)

@@ -245,8 +245,8 @@ impl DispatchRun<'_> {
                 if on_call.is_empty() {
                     is_anybody_on_call = false;
                     self.report.warnings.push(format!(
-                        "rotation {receiver:?} of {}: nobody is on call; the next contact on call is \
-                         notified",
+                        "rotation {receiver:?} of {}: nobody is on call; the next contact on \
+                         call is notified",
                         notification.key
                     ));
                 }

@@ -22,6 +22,10 @@ pub trait Contact: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
     /// Checks values that TOML cannot constrain.
     fn check(&self, problems: &mut KeyProblems);
 
+    /// Host and port of the receiver, which are no secret; `None` if they are in the file of a
+    /// secret.
+    fn host(&self) -> Option<String>;
+
     /// Whether the receiver recognizes a second delivery of this notification by its key, so that a
     /// repeat is harmless. `previous` is [`DeliveryContext::previous`]. Most receivers have no
     /// keys.
@@ -81,6 +85,11 @@ impl AnyContact {
         self.0.kind()
     }
 
+    /// See [`Contact::host`].
+    pub(crate) fn host(&self) -> Option<String> {
+        self.0.host()
+    }
+
     /// See [`Contact::is_idempotent`].
     pub fn is_idempotent(&self, notification: &Notification, previous: Option<&str>) -> bool {
         self.0.is_idempotent(notification, previous)
@@ -118,6 +127,7 @@ type SendFuture<'a> =
 trait DynContact: fmt::Debug + Send + Sync {
     fn kind(&self) -> &'static str;
     fn check(&self, problems: &mut KeyProblems);
+    fn host(&self) -> Option<String>;
     fn is_idempotent(&self, notification: &Notification, previous: Option<&str>) -> bool;
     fn heartbeat_interval(&self) -> Option<Duration>;
     fn send<'a>(
@@ -134,6 +144,10 @@ impl<C: Contact> DynContact for C {
 
     fn check(&self, problems: &mut KeyProblems) {
         Contact::check(self, problems);
+    }
+
+    fn host(&self) -> Option<String> {
+        Contact::host(self)
     }
 
     fn is_idempotent(&self, notification: &Notification, previous: Option<&str>) -> bool {

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::contact::DeliveryContext;
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery_log::{DeliveryLog, DeliveryLogError};
 use crate::delivery_policy::AttemptVerdict;
 use crate::http_client::HttpClient;
-use crate::notification::NotificationKey;
+use crate::notification::{NotificationKey, NotifiedState};
 
 /// Result of an attempt, for log and status.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +20,16 @@ pub struct AttemptReport {
     pub at_ns: i64,
     /// Key of the notification.
     pub key: NotificationKey,
+    /// Name of the alert; empty if it is not known any more.
+    pub alert: String,
+    /// State of the alert that the notification tells, if it is known.
+    pub state: Option<NotifiedState>,
     /// What follows.
     pub verdict: AttemptVerdict,
+    /// Number of attempts at this notification, with this one, if it is known.
+    pub attempts: Option<u32>,
+    /// Time from begin to end of the attempt; `None` of one before the start.
+    pub latency: Option<Duration>,
     /// Whether the message was marked as a repeat.
     pub is_repeat: bool,
     /// Failover contact that receives the notification because of this attempt.
@@ -43,22 +52,30 @@ pub async fn deliver_next(
     let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
         return Ok(None);
     };
+    let begun_ns = now_ns();
     let context = DeliveryContext {
         client,
         dir,
         previous: attempt.previous.as_deref(),
         is_repeat: attempt.is_repeat,
-        now_ns: now_ns(),
+        now_ns: begun_ns,
     };
     let result = contact.contact.send(&attempt.notification, &context).await;
-    let (key, is_repeat) = (attempt.notification.key.clone(), attempt.is_repeat);
+    let (notification, is_repeat) = (attempt.notification.clone(), attempt.is_repeat);
+    let attempts = attempt.attempts;
     let at_ns = now_ns();
+    // The clock may step back.
+    let latency_ns = u64::try_from(at_ns.saturating_sub(begun_ns)).unwrap_or(0);
     let outcome = lock_log(log).finish_attempt(attempt, &result, &contact.policy, at_ns)?;
     Ok(Some(AttemptReport {
         contact: contact.name.clone(),
         at_ns,
-        key,
+        key: notification.key.clone(),
+        alert: notification.name.clone(),
+        state: Some(notification.state),
         verdict: outcome.verdict,
+        attempts: Some(attempts),
+        latency: Some(Duration::from_nanos(latency_ns)),
         is_repeat,
         failover: outcome.failover,
         note: outcome.note,

@@ -8,6 +8,7 @@
 //! the one before it, and one that is not newer than the newest known is a duplicate. Format:
 //! `docs/formats/deliveries.md`.
 
+mod contact_deliveries;
 mod replay;
 mod site_deliveries;
 mod state;
@@ -24,6 +25,7 @@ use crate::delivery_policy::{AttemptVerdict, BACKOFF, DeliveryPolicy, UNKNOWN_OU
 use crate::delivery_record::DeliveryRecord;
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::{Notification, NotificationKey};
+pub use contact_deliveries::PendingNotification;
 pub use site_deliveries::{OtherSiteDeliveries, SiteDelivery};
 use state::DeliveryState;
 
@@ -140,7 +142,8 @@ pub(crate) struct DeliveryAttempt {
     /// Whether the receiver may already have it and cannot recognize a repeat.
     pub(crate) is_repeat: bool,
     is_idempotent: bool,
-    attempts: u32,
+    /// Number of attempts, with this one.
+    pub(crate) attempts: u32,
     unknown_outcomes: u32,
     due_ns: i64,
     is_passed_on: bool,
@@ -415,11 +418,6 @@ impl DeliveryLog {
             })?;
         }
         Ok(ids.len())
-    }
-
-    /// Unfinished deliveries of a contact, and when the oldest was due.
-    pub(crate) fn pending_of(&self, contact: &str) -> (usize, Option<i64>) {
-        self.state.pending_of(contact)
     }
 
     /// State in numbers.

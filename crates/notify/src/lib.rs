@@ -44,7 +44,8 @@ pub use contact_test::ContactTest;
 pub use contacts::contact_kinds;
 pub use delivery::{AttemptReport, deliver_next};
 pub use delivery_log::{
-    DeliveryLog, DeliveryLogError, LogLimits, LogSummary, OtherSiteDeliveries, SiteDelivery,
+    DeliveryLog, DeliveryLogError, LogLimits, LogSummary, OtherSiteDeliveries, PendingNotification,
+    SiteDelivery,
 };
 pub use delivery_policy::{AttemptVerdict, DeliveryPolicy};
 pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};

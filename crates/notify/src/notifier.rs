@@ -35,8 +35,8 @@ use crate::notification::Notification;
 use crate::notify_settings::NotifySettings;
 use crate::silence::SilenceSet;
 use contact_worker::{ContactWorker, ROUTER_AGE_MAX_NS};
-use status::StatusBoard;
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
+use status::{PENDING_MAX, REPORTS_MAX, StatusBoard};
 
 /// Maximum number of alerts that are not resolved.
 const ALERTS_MAX: usize = 100_000;
@@ -178,7 +178,8 @@ impl Notifier {
             options,
         });
         let mut notifier = Notifier { shared, threads: Vec::new() };
-        notifier.start_threads(contacts)?;
+        let names: Vec<String> = contacts.iter().map(|contact| contact.name.clone()).collect();
+        notifier.start_threads(contacts, &names)?;
         Ok(notifier)
     }
 
@@ -257,7 +258,7 @@ impl Notifier {
         let now_ns = self.shared.now_ns();
         lock(&self.shared.dispatcher).reconfigure(receivers, routing, now_ns);
         self.shared.is_stopping.store(false, Ordering::Release);
-        self.start_threads(contacts)
+        self.start_threads(contacts, &[])
     }
 
     /// Stops; waits at most 5 s for messages under way. What is not delivered is delivered after
@@ -267,7 +268,12 @@ impl Notifier {
         lock_log(&self.shared.log).release();
     }
 
-    fn start_threads(&mut self, contacts: Vec<ConfiguredContact>) -> Result<(), NotifierError> {
+    /// Of contacts in `unseen` the status has no attempts yet: the log knows them.
+    fn start_threads(
+        &mut self,
+        contacts: Vec<ConfiguredContact>,
+        unseen: &[String],
+    ) -> Result<(), NotifierError> {
         let shared = &self.shared;
         let given_up = lock_log(&shared.log).give_up_all_except(&contacts, shared.now_ns())?;
         if given_up > 0 {
@@ -278,6 +284,11 @@ impl Notifier {
             contacts.into_iter().map(|contact| Arc::new(ContactWorker::new(contact))).collect();
         lock(&shared.workers).clone_from(&workers);
         lock(&shared.status).set_contacts(&workers);
+        for contact in unseen {
+            let earlier = lock_log(&shared.log).last_attempts(contact, REPORTS_MAX);
+            let mut status = lock(&shared.status);
+            earlier.into_iter().for_each(|report| status.add_earlier_report(report));
+        }
         for worker in workers {
             let (shared, name) = (Arc::clone(shared), worker.thread_name());
             self.threads.push(spawn(&name, move || worker.run(&shared))?);
@@ -370,14 +381,17 @@ impl NotifierShared {
     }
 
     fn status(&self) -> NotifierStatus {
-        let (summary, undelivered) = {
+        let (summary, unfinished, undelivered) = {
             let log = lock_log(&self.log);
-            (log.summary(), log.undelivered().map(UndeliveredNotification::from).collect())
+            let undelivered = log.undelivered().map(UndeliveredNotification::from).collect();
+            (log.summary(), log.pending(PENDING_MAX), undelivered)
         };
         let workers = lock(&self.workers).clone();
         let pending: Vec<_> =
             workers.iter().map(|worker| lock_log(&self.log).pending_of(worker.name())).collect();
-        lock(&self.status).status(summary, undelivered, &pending)
+        let mut status = lock(&self.status).status(summary, undelivered, &pending);
+        (status.is_held, status.pending) = (self.is_held(), unfinished);
+        status
     }
 
     /// The router's thread.

@@ -80,6 +80,14 @@ impl ContactSecret {
         Ok(text.trim().to_owned())
     }
 
+    /// Host and port of a URL that is in the settings: paths and parameters may be secret.
+    pub(crate) fn url_host(&self) -> Option<String> {
+        match self {
+            ContactSecret::Text(url) => url_host(url),
+            ContactSecret::File(_) => None,
+        }
+    }
+
     /// Reports an empty secret.
     pub(crate) fn check(&self, key: &'static str, problems: &mut KeyProblems) {
         match self {
@@ -132,6 +140,11 @@ impl<'de> Visitor<'de> for SecretVisitor {
         }
         path.map(ContactSecret::File).ok_or_else(|| serde::de::Error::missing_field("file"))
     }
+}
+
+/// Host and port of a URL.
+pub(crate) fn url_host(url: &str) -> Option<String> {
+    Endpoint::parse(url).ok().map(|endpoint| endpoint.authority())
 }
 
 /// A duration such as "5m".

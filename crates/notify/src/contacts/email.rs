@@ -67,6 +67,10 @@ impl Contact for EmailContact {
         }
     }
 
+    fn host(&self) -> Option<String> {
+        Some(self.server.clone())
+    }
+
     async fn send(
         &self,
         notification: &Notification,

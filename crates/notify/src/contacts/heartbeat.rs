@@ -56,6 +56,10 @@ impl Contact for HeartbeatContact {
         }
     }
 
+    fn host(&self) -> Option<String> {
+        self.url.url_host()
+    }
+
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
         true
     }

@@ -10,7 +10,7 @@ use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::bearer_headers;
 use crate::notification::{Notification, NotifiedState};
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::TextLimit;
 
 /// Not a limit of ntfy: phones show no more.
@@ -43,6 +43,10 @@ impl Contact for NtfyContact {
         if let Some(token) = &self.token {
             token.check("token", problems);
         }
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     async fn send(

@@ -12,7 +12,7 @@ use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{add_header, join_url};
 use crate::notification::{Notification, NotifiedState};
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{TextCut, TextLimit};
 
 const MESSAGE: TextLimit = TextLimit::characters("message", 130);
@@ -45,6 +45,10 @@ impl Contact for OpsgenieContact {
         self.api_key.check("api_key", problems);
         problems.url("url", &self.url);
         self.teams.iter().for_each(|team| problems.not_empty("teams", team));
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {

@@ -16,7 +16,7 @@ use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::message::{impact_text, time_text, value_text};
 use crate::notification::{Notification, NotifiedState};
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{TextCut, TextLimit};
 
 const SUMMARY: TextLimit = TextLimit::characters("summary", 1024);
@@ -46,6 +46,10 @@ impl Contact for PagerDutyContact {
     fn check(&self, problems: &mut KeyProblems) {
         self.routing_key.check("routing_key", problems);
         problems.url("url", &self.url);
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {

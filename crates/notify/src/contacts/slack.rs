@@ -13,7 +13,7 @@ use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{HttpReply, bearer_headers, join_url};
 use crate::message::message_color;
 use crate::notification::Notification;
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{TextCut, TextLimit};
 
 /// Limit of Alertmanager.
@@ -64,6 +64,13 @@ impl Contact for SlackContact {
                 problems.not_empty("channel", channel);
             }
             _ => problems.add("webhook_url", "set webhook_url, or both token and channel"),
+        }
+    }
+
+    fn host(&self) -> Option<String> {
+        match &self.webhook_url {
+            Some(webhook) => webhook.url_host(),
+            None => url_host(&self.url),
         }
     }
 

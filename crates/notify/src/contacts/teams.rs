@@ -32,6 +32,10 @@ impl Contact for TeamsContact {
         self.webhook_url.check_url("webhook_url", problems);
     }
 
+    fn host(&self) -> Option<String> {
+        self.webhook_url.url_host()
+    }
+
     async fn send(
         &self,
         notification: &Notification,

@@ -10,7 +10,7 @@ use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::notification::{Notification, NotifiedState};
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::{LengthUnit, TextLimit};
 
 const TEXT: TextLimit = TextLimit { field: "text", length_max: 4096, unit: LengthUnit::Utf16Units };
@@ -43,6 +43,10 @@ impl Contact for TelegramContact {
         if self.chat_id.parse::<i64>().is_err() && !self.chat_id.starts_with('@') {
             problems.add("chat_id", "chat_id is neither a number in quotes nor @channel");
         }
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     async fn send(

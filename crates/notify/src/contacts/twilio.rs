@@ -12,7 +12,7 @@ use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::{add_header, join_url};
 use crate::notification::Notification;
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::TextLimit;
 
 const BODY: TextLimit = TextLimit::characters("body", 1600);
@@ -51,6 +51,10 @@ impl Contact for TwilioContact {
             let what = format!("to is {:?}; expected a phone number such as +4930123456", self.to);
             problems.add("to", what);
         }
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     async fn send(

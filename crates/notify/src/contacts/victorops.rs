@@ -12,7 +12,7 @@ use crate::contact::{Contact, DeliveryContext};
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::join_url;
 use crate::notification::{Notification, NotifiedState};
-use crate::setting_values::{ContactSecret, KeyProblems};
+use crate::setting_values::{ContactSecret, KeyProblems, url_host};
 use crate::text_limit::TextLimit;
 
 const STATE_MESSAGE: TextLimit = TextLimit::characters("state_message", 20_480);
@@ -41,6 +41,10 @@ impl Contact for VictorOpsContact {
         self.api_key.check("api_key", problems);
         problems.not_empty("routing_key", &self.routing_key);
         problems.url("url", &self.url);
+    }
+
+    fn host(&self) -> Option<String> {
+        url_host(&self.url)
     }
 
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {

@@ -46,6 +46,10 @@ impl Contact for WebhookContact {
         }
     }
 
+    fn host(&self) -> Option<String> {
+        self.url.url_host()
+    }
+
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
         self.idempotent
     }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::site_deliveries::{ENDED_UNTOLD, RecentDeliveries};
-use super::{DeliveryAttempt, NewestDelivery, nanos};
+use super::{DeliveryAttempt, NewestDelivery, PendingNotification, nanos};
+use crate::delivery::AttemptReport;
 use crate::delivery_policy::AttemptVerdict;
 use crate::delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord};
-use crate::notification::{Notification, NotificationKey};
+use crate::notification::{Notification, NotificationKey, NotifiedState};
 
 /// A next attempt further away than this was planned before the clock stepped back: delays are at
 /// most 5 min.
@@ -36,6 +37,8 @@ struct PendingDelivery {
     attempts: u32,
     unknown_outcomes: u32,
     is_passed_on: bool,
+    /// The contact that received it instead, since the file was last written anew.
+    failover: Option<String>,
     /// Begin of the attempt without an outcome, and whether it is idempotent.
     in_flight: Option<(i64, bool)>,
     note: String,
@@ -48,6 +51,16 @@ struct FinishedDelivery {
     verdict: AttemptVerdict,
     message_id: Option<String>,
     note: String,
+    /// What a compaction of the file does not keep.
+    details: Option<FinishedDetails>,
+}
+
+#[derive(Debug)]
+struct FinishedDetails {
+    alert: String,
+    state: NotifiedState,
+    attempts: u32,
+    failover: Option<String>,
 }
 
 impl DeliveryState {
@@ -80,6 +93,7 @@ impl DeliveryState {
                 delivery.note.clone_from(&note);
                 if let Some((id, contact)) = failover {
                     delivery.is_passed_on = true;
+                    delivery.failover = Some(contact.clone());
                     let notification = Arc::clone(&delivery.notification);
                     self.id_max = self.id_max.max(id);
                     if !self.is_known(&contact, &notification.key) {
@@ -106,7 +120,8 @@ impl DeliveryState {
             }
             DeliveryRecord::Finished { contact, key, at_ns, verdict, message_id, note } => {
                 let at = (contact, key.alert_id.clone());
-                let finished = FinishedDelivery { key, at_ns, verdict, message_id, note };
+                let details = None;
+                let finished = FinishedDelivery { key, at_ns, verdict, message_id, note, details };
                 self.finished.insert(at, finished);
             }
         }
@@ -123,6 +138,7 @@ impl DeliveryState {
             attempts: 0,
             unknown_outcomes: 0,
             is_passed_on: false,
+            failover: None,
             in_flight: None,
             note: String::new(),
         };
@@ -147,7 +163,14 @@ impl DeliveryState {
         // A message of an earlier state stays the one to update.
         let earlier = self.finished.remove(&at).and_then(|earlier| earlier.message_id);
         let message_id = message_id.or(earlier);
-        self.finished.insert(at, FinishedDelivery { key, at_ns, verdict, message_id, note });
+        let details = Some(FinishedDetails {
+            alert: delivery.notification.name.clone(),
+            state: delivery.notification.state,
+            attempts: delivery.attempts,
+            failover: delivery.failover,
+        });
+        let finished = FinishedDelivery { key, at_ns, verdict, message_id, note, details };
+        self.finished.insert(at, finished);
     }
 
     /// The attempts under way, of a contact or of all, were interrupted.
@@ -201,6 +224,49 @@ impl DeliveryState {
     pub(super) fn pending_of(&self, contact: &str) -> (usize, Option<i64>) {
         let of_contact = self.pending.values().filter(|delivery| delivery.contact == contact);
         (of_contact.clone().count(), of_contact.map(|delivery| delivery.due_ns).min())
+    }
+
+    /// Unfinished deliveries, oldest first.
+    pub(super) fn pending_notifications(&self) -> impl Iterator<Item = PendingNotification> {
+        self.pending.values().map(|delivery| PendingNotification {
+            contact: delivery.contact.clone(),
+            key: delivery.notification.key.clone(),
+            alert: delivery.notification.name.clone(),
+            state: delivery.notification.state,
+            due_ns: delivery.due_ns,
+            attempts: delivery.attempts,
+            next_ns: delivery.next_ns,
+            is_passed_on: delivery.is_passed_on,
+            note: delivery.note.clone(),
+        })
+    }
+
+    /// The last finished deliveries of a contact, oldest first.
+    pub(super) fn last_attempts(&self, contact: &str, count_max: usize) -> Vec<AttemptReport> {
+        let start = (contact.to_owned(), String::new());
+        let of_contact = self.finished.range(start..).take_while(|((name, _), _)| name == contact);
+        // The end of an alert that was never told is no attempt.
+        let of_contact = of_contact.filter(|(_, delivery)| delivery.note != ENDED_UNTOLD);
+        let mut newest: Vec<&FinishedDelivery> = of_contact.map(|(_, delivery)| delivery).collect();
+        newest.sort_by_key(|delivery| delivery.at_ns);
+        let earlier = newest.len().saturating_sub(count_max);
+        let report = |delivery: &&FinishedDelivery| {
+            let details = delivery.details.as_ref();
+            AttemptReport {
+                contact: contact.to_owned(),
+                at_ns: delivery.at_ns,
+                key: delivery.key.clone(),
+                alert: details.map(|details| details.alert.clone()).unwrap_or_default(),
+                state: details.map(|details| details.state),
+                verdict: delivery.verdict,
+                attempts: details.map(|details| details.attempts),
+                latency: None,
+                is_repeat: false,
+                failover: details.and_then(|details| details.failover.clone()),
+                note: delivery.note.clone(),
+            }
+        };
+        newest[earlier..].iter().map(report).collect()
     }
 
     /// Unfinished deliveries with their ids and contacts, oldest first.
@@ -298,7 +364,7 @@ impl DeliveryState {
         let mut newest: Vec<_> = self.finished.iter().collect();
         newest.sort_by_key(|(_, delivery)| std::cmp::Reverse(delivery.at_ns));
         for ((contact, _), delivery) in newest.into_iter().take(remembered_max).rev() {
-            let FinishedDelivery { key, at_ns, verdict, message_id, note } = delivery;
+            let FinishedDelivery { key, at_ns, verdict, message_id, note, .. } = delivery;
             let record = DeliveryRecord::Finished {
                 contact: contact.clone(),
                 key: key.clone(),

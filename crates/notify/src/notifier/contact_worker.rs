@@ -40,6 +40,14 @@ impl ContactWorker {
         self.contact.contact.kind()
     }
 
+    pub(super) fn host(&self) -> Option<String> {
+        self.contact.contact.host()
+    }
+
+    pub(super) fn failover(&self) -> Option<String> {
+        self.contact.policy.failover.clone()
+    }
+
     pub(super) fn thread_name(&self) -> String {
         format!("contact {}", self.contact.name)
     }

@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use super::contact_worker::ContactWorker;
 use crate::delivery::AttemptReport;
-use crate::delivery_log::LogSummary;
+use crate::delivery_log::{LogSummary, PendingNotification};
 use crate::delivery_policy::AttemptVerdict;
 use crate::notification::NotificationKey;
 
 /// Number of attempts that are shown per contact.
-const REPORTS_MAX: usize = 20;
+pub(super) const REPORTS_MAX: usize = 20;
 /// Number of warnings that are shown.
 const WARNINGS_MAX: usize = 50;
+/// Number of unfinished deliveries that are shown.
+pub(super) const PENDING_MAX: usize = 100;
 /// Number of undelivered notifications that are shown.
 const UNDELIVERED_MAX: usize = 1000;
 
@@ -32,6 +34,10 @@ pub struct ContactStatus {
     pub name: String,
     /// Kind.
     pub kind: &'static str,
+    /// Host and port of the receiver, unless they are in the file of a secret.
+    pub host: Option<String>,
+    /// Its failover contact.
+    pub failover: Option<String>,
     /// Unfinished deliveries.
     pub pending: usize,
     /// Time at which the oldest of them was due.
@@ -40,9 +46,12 @@ pub struct ContactStatus {
     pub delivered: u64,
     /// Failed attempts since the start.
     pub failed: u64,
-    /// Time of the last delivery since the start.
+    /// Time of the last delivery.
     pub delivered_ns: Option<i64>,
-    /// The last attempts, oldest first; none of a heartbeat.
+    /// Time of the first failure after the last delivery.
+    pub failing_since_ns: Option<i64>,
+    /// The last attempts, oldest first, those before the start without retries; none of a
+    /// heartbeat.
     pub attempts: Vec<AttemptReport>,
     /// Error of the last attempt, if it failed.
     pub last_error: Option<TimedText>,
@@ -79,6 +88,10 @@ pub struct NotifierStatus {
     pub next_due_ns: Option<i64>,
     /// State of the log.
     pub log: LogSummary,
+    /// Whether another site makes the deliveries.
+    pub is_held: bool,
+    /// The oldest unfinished deliveries, at most 100.
+    pub pending: Vec<PendingNotification>,
     /// What was not delivered, at most 1,000.
     pub undelivered: Vec<UndeliveredNotification>,
     /// Why nothing is written to the log at the moment, such as a full disk; it is retried.
@@ -105,9 +118,12 @@ pub(super) struct StatusBoard {
 #[derive(Debug, Default)]
 struct ContactBoard {
     kind: &'static str,
+    host: Option<String>,
+    failover: Option<String>,
     delivered: u64,
     failed: u64,
     delivered_ns: Option<i64>,
+    failing_since_ns: Option<i64>,
     attempts: VecDeque<AttemptReport>,
     last_error: Option<TimedText>,
 }
@@ -121,6 +137,8 @@ impl StatusBoard {
         for worker in workers {
             let mut board = before.remove(worker.name()).unwrap_or_default();
             board.kind = worker.kind();
+            board.host = worker.host();
+            board.failover = worker.failover();
             self.contacts.insert(worker.name().to_owned(), board);
         }
         self.errors.retain(|name, _| self.contacts.contains_key(name));
@@ -173,18 +191,22 @@ impl StatusBoard {
 
     /// Records an attempt.
     pub(super) fn add_report(&mut self, report: AttemptReport) {
-        let failure = (report.verdict != AttemptVerdict::Delivered).then(|| report.note.clone());
         let Some(board) = self.contacts.get_mut(&report.contact) else { return };
-        board.finish_attempt(report.at_ns, failure);
-        if board.attempts.len() == REPORTS_MAX {
-            board.attempts.pop_front();
+        board.count_attempt(report.verdict == AttemptVerdict::Delivered);
+        board.add_report(report);
+    }
+
+    /// Records an attempt before the start.
+    pub(super) fn add_earlier_report(&mut self, report: AttemptReport) {
+        if let Some(board) = self.contacts.get_mut(&report.contact) {
+            board.add_report(report);
         }
-        board.attempts.push_back(report);
     }
 
     /// Records a heartbeat.
     pub(super) fn add_beat(&mut self, contact: &str, at_ns: i64, failure: Option<String>) {
         if let Some(board) = self.contacts.get_mut(contact) {
+            board.count_attempt(failure.is_none());
             board.finish_attempt(at_ns, failure);
         }
     }
@@ -203,11 +225,14 @@ impl StatusBoard {
             Some(ContactStatus {
                 name: name.clone(),
                 kind: board.kind,
+                host: board.host.clone(),
+                failover: board.failover.clone(),
                 pending,
                 oldest_due_ns,
                 delivered: board.delivered,
                 failed: board.failed,
                 delivered_ns: board.delivered_ns,
+                failing_since_ns: board.failing_since_ns,
                 attempts: board.attempts.iter().cloned().collect(),
                 last_error: board.last_error.clone(),
             })
@@ -218,6 +243,8 @@ impl StatusBoard {
             groups: self.groups,
             next_due_ns: self.next_due_ns,
             log,
+            is_held: false,
+            pending: Vec::new(),
             undelivered,
             error: self.errors.values().next().cloned(),
             warnings: self.warnings.iter().cloned().collect(),
@@ -226,15 +253,30 @@ impl StatusBoard {
 }
 
 impl ContactBoard {
+    fn count_attempt(&mut self, is_delivered: bool) {
+        match is_delivered {
+            true => self.delivered += 1,
+            false => self.failed += 1,
+        }
+    }
+
+    fn add_report(&mut self, report: AttemptReport) {
+        let failure = (report.verdict != AttemptVerdict::Delivered).then(|| report.note.clone());
+        self.finish_attempt(report.at_ns, failure);
+        if self.attempts.len() == REPORTS_MAX {
+            self.attempts.pop_front();
+        }
+        self.attempts.push_back(report);
+    }
+
     fn finish_attempt(&mut self, at_ns: i64, failure: Option<String>) {
         match failure {
             None => {
-                self.delivered += 1;
                 self.delivered_ns = Some(at_ns);
-                self.last_error = None;
+                (self.failing_since_ns, self.last_error) = (None, None);
             }
             Some(text) => {
-                self.failed += 1;
+                self.failing_since_ns.get_or_insert(at_ns);
                 self.last_error = Some(TimedText { at_ns, text });
             }
         }

@@ -1,3 +1,5 @@
+//! Calendars as a user has them, and what is refused.
+
 use jiff::Timestamp;
 
 use super::*;

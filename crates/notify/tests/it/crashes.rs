@@ -57,6 +57,10 @@ impl Contact for RecordingContact {
 
     fn check(&self, _problems: &mut KeyProblems) {}
 
+    fn host(&self) -> Option<String> {
+        None
+    }
+
     fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
         self.is_idempotent
     }

@@ -164,17 +164,18 @@ fn the_rotation_of_a_calendar_says_who_is_on_call_or_that_nobody_is() {
 fn a_bad_or_missing_calendar_is_an_error_of_check_config_with_its_line() {
     let dir = TestDir::new();
     let settings = dir.path().join("topdeck.toml");
-    std::fs::write(&settings, calendar_settings()).unwrap();
+    let text = format!("data_dir = 'data'\n{}", calendar_settings());
+    std::fs::write(&settings, text).unwrap();
     let check = || topdeck(&["check-config", settings.to_str().unwrap()], b"");
     let (settings, file) = (settings.display(), dir.path().join("on-call.ics"));
     let missing = check();
-    let expected = format!("{settings}:17: cannot read {}: No such file", file.display());
+    let expected = format!("{settings}:18: cannot read {}: No such file", file.display());
     assert!(missing.stderr.contains(&expected), "{}", missing.stderr);
     assert_eq!(missing.status, 1);
     std::fs::write(&file, CALENDAR.replace("DAILY", "YEARLY")).unwrap();
     let bad = check();
     let rule = "RRULE: FREQ=YEARLY: expected DAILY, WEEKLY or MONTHLY";
-    let expected = format!("{settings}:17: {}:7: {rule}", file.display());
+    let expected = format!("{settings}:18: {}:7: {rule}", file.display());
     assert!(bad.stderr.contains(&expected), "{}", bad.stderr);
     assert_eq!(bad.status, 1);
     std::fs::write(&file, CALENDAR).unwrap();

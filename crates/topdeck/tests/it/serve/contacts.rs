@@ -1,0 +1,118 @@
+//! Contacts of a running server: `/v1/contacts`, and rotations of a calendar across reloads.
+
+use serde_json::Value;
+
+use super::alert_receiver::{AlertReceiver, ReceiverAnswer};
+use super::alerts::{DEEP, light, send, start_with, with_rules};
+use super::server_process::{ServerProcess, wait_until};
+
+const SETTINGS: &str = "[alerts]\nrule_files = [\"rules*.yaml\"]\n";
+
+fn hook(name: &str, receiver: &AlertReceiver, more: &str) -> String {
+    let address = receiver.address;
+    format!(
+        "[[contact]]\nname = \"{name}\"\nkind = \"webhook\"\nurl = \
+         \"http://{address}/{name}?key=hidden\"\n{more}\n"
+    )
+}
+
+fn contacts(server: &ServerProcess) -> Value {
+    server.get("/v1/contacts").json()
+}
+
+fn contact(server: &ServerProcess, at: usize) -> Value {
+    contacts(server)["contacts"][at].clone()
+}
+
+#[test]
+fn a_contact_says_whether_it_is_reached_what_it_got_and_that_its_failover_stepped_in() {
+    let (pager, spare) = (AlertReceiver::start(), AlertReceiver::start());
+    pager.set_answer(ReceiverAnswer::ServerError);
+    let settings = [
+        SETTINGS.to_owned(),
+        hook("pager", &pager, "failover = \"spare\"\nfailover_after = \"1s\""),
+        hook("spare", &spare, ""),
+        "[route]\nreceiver = \"pager\"\ngroup_wait = \"0s\"\ngroup_interval = \"1s\"\n".to_owned(),
+    ];
+    let mut server = start_with(&settings.concat(), &with_rules(DEEP));
+    let unused = contact(&server, 0);
+    assert_eq!(
+        (&unused["name"], &unused["kind"], &unused["state"], &unused["failover"]),
+        (&"pager".into(), &"webhook".into(), &"unused".into(), &"spare".into())
+    );
+    assert_eq!(unused["host"], pager.address.to_string());
+    assert_eq!(unused["deliveries"], Value::Array(Vec::new()));
+    send(&server, 7.5);
+    wait_until("the failover hears of it", || contact(&server, 1)["state"] == "ok");
+    let all = contacts(&server);
+    assert!(!all.to_string().contains("hidden"), "{all:#}");
+    let failing = &all["contacts"][0];
+    assert_eq!(failing["state"], "failing", "{failing:#}");
+    assert!(failing["failing_since_ns"].as_i64().is_some(), "{failing:#}");
+    let newest = &failing["deliveries"][0];
+    assert_eq!((&newest["alert"], &newest["state"]), (&"Deep".into(), &"firing".into()));
+    assert_eq!(newest["outcome"], "retry", "{newest:#}");
+    assert!(newest["note"].to_string().contains("500"), "{newest:#}");
+    assert!(newest["latency_ns"].as_i64().is_some_and(|latency_ns| latency_ns >= 0));
+    let waiting = &all["pending"][0];
+    assert_eq!((&waiting["contact"], &waiting["alert"]), (&"pager".into(), &"Deep".into()));
+    assert_eq!(waiting["is_passed_on"], true, "{waiting:#}");
+    assert!(waiting["attempts"].as_u64() >= Some(1), "{waiting:#}");
+    pager.set_answer(ReceiverAnswer::Accept);
+    wait_until("it recovers", || contact(&server, 0)["state"] == "ok");
+    assert_eq!(contact(&server, 0)["failing_since_ns"], Value::Null);
+    assert_eq!(contacts(&server)["pending"], Value::Array(Vec::new()));
+    // What was delivered is known after a restart, too.
+    server.stop();
+    server.start();
+    let known = contact(&server, 0);
+    assert_eq!(known["state"], "ok", "{known:#}");
+    assert_eq!(known["deliveries"][0]["alert"], "Deep", "{known:#}");
+    assert_eq!(known["deliveries"][0]["latency_ns"], Value::Null, "{known:#}");
+}
+
+const CALENDAR: &str = "BEGIN:VCALENDAR\nVERSION:2.0\nBEGIN:VEVENT\nSUMMARY:eve\n\
+    DTSTART;VALUE=DATE:20200101\nRRULE:FREQ=DAILY\nEND:VEVENT\nEND:VCALENDAR\n";
+
+#[test]
+fn a_calendar_that_a_reload_cannot_read_leaves_the_former_one_in_force() {
+    let receiver = AlertReceiver::start();
+    let settings = [
+        SETTINGS.to_owned(),
+        hook("eve", &receiver, ""),
+        hook("bob", &receiver, ""),
+        "[route]\nreceiver = \"primary\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\n".to_owned(),
+        "[[rotation]]\nname = \"primary\"\ncalendar = \"on-call.ics\"\n".to_owned(),
+    ];
+    let mut server = ServerProcess::new("serve", &settings.concat());
+    let write = |name: &str, text: &str| {
+        std::fs::write(server.dir.path(name), text).expect("a file is written");
+    };
+    write("rules.yaml", &with_rules(DEEP));
+    write("on-call.ics", &CALENDAR.replace("DAILY", "YEARLY"));
+    let (status, said) = server.start_another(&[]);
+    assert_eq!(status, Some(1), "{said}");
+    let expected = "on-call.ics:6: RRULE: FREQ=YEARLY: expected DAILY, WEEKLY or MONTHLY";
+    assert!(said.contains(expected), "{said}");
+    write("on-call.ics", CALENDAR);
+    server.start();
+    let write = |text: &str| {
+        std::fs::write(server.dir.path("on-call.ics"), text).expect("a file is written");
+    };
+    write(&CALENDAR.replace("eve", "evee"));
+    server.reload();
+    let expected = "on-call.ics:4: SUMMARY: unknown contact \"evee\"; did you mean \"eve\"?";
+    wait_until("it says so", || server.log().contains(expected));
+    assert!(server.log().contains("keeping the previous ones"), "{}", server.log());
+    send(&server, 7.5);
+    wait_until("Eve is told", || receiver.has("/eve?key=hidden", "a", "firing"));
+    send(&server, 1.0);
+    wait_until("it ended", || light(&server) == "green");
+    write(&CALENDAR.replace("eve", "bob"));
+    server.reload();
+    wait_until("it is used", || server.log().contains("2 rules loaded"));
+    send(&server, 8.0);
+    wait_until("Bob is told", || receiver.has("/bob?key=hidden", "a", "firing"));
+    assert_eq!(receiver.of("/eve?key=hidden", "a", "firing").len(), 1);
+    server.stop();
+}
