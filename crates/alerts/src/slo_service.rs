@@ -1,4 +1,5 @@
-//! Budgets of all SLOs, computed every minute by a thread, and reports on request.
+//! Budgets of all SLOs, computed every minute by a thread, and reports on request. While a budget
+//! is not known, as right after a start, all are computed more often.
 
 use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -7,11 +8,13 @@ use std::time::Duration;
 use intake::{Intake, Meter, MetricSnapshot, SnapshotValue};
 use journal::WallClock;
 use query::{QueryContext, Settings, StoreSource};
-use rules::slo::{EventReader, ReportRange, Slo, SloError, SloReport, SloSummary};
+use rules::slo::{BudgetStatus, EventReader, ReportRange, Slo, SloError, SloReport, SloSummary};
 use store::Store;
 
 /// Time between two computations.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// Time after the first one, if a budget is not known; it doubles up to [`INTERVAL`].
+const UNKNOWN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// An SLO with its last result.
 #[derive(Clone)]
@@ -95,11 +98,13 @@ impl SloService {
 
     /// Computes the budgets until stopped.
     pub(crate) fn run(&self) {
-        let mut seen = 0;
+        let (mut seen, mut unknown_wait) = (0, UNKNOWN_INTERVAL);
         while !self.is_stopping() {
             let slos = {
                 let state = self.lock();
-                seen = state.changes.max(seen);
+                if state.changes > seen {
+                    (seen, unknown_wait) = (state.changes, UNKNOWN_INTERVAL);
+                }
                 state.slos.iter().map(|status| Arc::clone(&status.slo)).collect::<Vec<_>>()
             };
             for slo in slos {
@@ -108,8 +113,16 @@ impl SloService {
                 }
                 self.compute(&slo);
             }
+            let mut wait = INTERVAL;
+            match self.all().iter().all(SloStatus::is_known) {
+                true => unknown_wait = UNKNOWN_INTERVAL,
+                false => {
+                    wait = unknown_wait;
+                    unknown_wait = INTERVAL.min(2 * wait);
+                }
+            }
             let is_idle = |state: &mut ServiceState| !state.is_stopping && state.changes == seen;
-            let waited = self.state.1.wait_timeout_while(self.lock(), INTERVAL, is_idle);
+            let waited = self.state.1.wait_timeout_while(self.lock(), wait, is_idle);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
     }
@@ -193,6 +206,11 @@ impl SloStatus {
     /// The last budget, if it could be computed.
     pub(crate) fn summary(&self) -> Option<&SloSummary> {
         self.result.as_deref().and_then(|result| result.as_ref().ok())
+    }
+
+    /// Whether the budget is known: there were events, and they could be read.
+    fn is_known(&self) -> bool {
+        self.summary().is_some_and(|summary| summary.state != BudgetStatus::Unknown)
     }
 
     /// A budget that is unknown has no metric.

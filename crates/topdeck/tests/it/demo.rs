@@ -136,6 +136,8 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     let replay = json(&run_ok(&demo.dir, &line));
     std::fs::remove_file(replayed).unwrap();
     for rule in replay["rules"].as_array().unwrap() {
+        // Not exactly once: the requests depend on the time of day, and where they are few the
+        // share of slow ones may cross the limit again at the edges of the incident.
         assert!(rule["fired"].as_u64() >= Some(1), "{rule}");
         assert_eq!(rule["failures"], 0, "{rule}");
     }
