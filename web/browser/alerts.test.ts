@@ -367,7 +367,9 @@ test("the windows of an SLO are one card, whose silence is for all of them", asy
   await card("SloBudgetBurn").waitFor({ timeout: 20_000 });
   expect(await card("SloBudgetBurn").count()).toBe(1);
   const text = await card("SloBudgetBurn").innerText();
-  expect(text).toMatch(/window 1h\s+20 times[^]*severity page[^]*window 3d\s+1\.5 times/);
+  expect(text).toMatch(
+    /window 1h, factor 14\.4\s+20 times[^]*severity page[^]*window 3d, factor 14\.4\s+1\.5 times/,
+  );
   await card("SloBudgetBurn").getByRole("button", { name: "Silence …" }).click();
   const matchers = card("SloBudgetBurn").getByRole("textbox", { name: /Matchers/ });
   expect(await matchers.inputValue()).toBe('alertname="SloBudgetBurn"\nslo="checkout"');

@@ -13,6 +13,7 @@ import {
   storeThreshold,
   summarise,
   summariseToday,
+  unknownLast,
   unknownReason,
   type OverviewRow,
 } from "../src/lib/overview";
@@ -71,14 +72,21 @@ test("the summary names the worst service, how many requests, and what is unknow
       "250 ms in the last 5 minutes. 1 unknown.",
   );
   expect(summarise(of(row(), silent))).toBe(
-    "1 of 2 rows are normal in the last 5 minutes. 1 unknown.",
+    "1 of 2 rows are normal now, in the last 5 minutes. 1 unknown.",
   );
   const wide = row({ state: "uncertain", affectedNow: null });
   expect(summarise(of(row(), wide))).toBe(
-    "1 of 2 rows are normal in the last 5 minutes. 1 uncertain.",
+    "1 of 2 rows are normal now, in the last 5 minutes. 1 uncertain.",
   );
-  expect(summarise(of(row(), row()))).toBe("All 2 rows are normal in the last 5 minutes.");
+  expect(summarise(of(row(), row()))).toBe("All 2 rows are normal now, in the last 5 minutes.");
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
+});
+
+test("what is unknown is after what is known, unless it was affected today", () => {
+  const probe = row({ service: "probe", state: "unknown" });
+  const fell = row({ service: "fell", state: "unknown", stateToday: "affected" });
+  const order = unknownLast([probe, fell, row({ service: "cart" })]);
+  expect(order.map(({ service }) => service)).toEqual(["fell", "cart", "probe"]);
 });
 
 test("a row opens the heatmap where its data is", () => {
@@ -105,9 +113,12 @@ test("an incident of this morning is in the summary, with its hour and the expec
   const orders = row({ service: "orders", stateToday: "affected", aboveToday: exact(120) });
   const today = summariseToday(of(row(), orders, payment));
   expect(today?.text).toBe(
-    "Today 2 of 3 rows were affected. Most: payment (http.server.request.duration), " +
-      "1,875 of 148,000 requests above 250 ms (1.3 %, 1 % expected).",
+    "Earlier today, not now, 2 of 3 rows were affected. Most: payment " +
+      "(http.server.request.duration), 1,875 of 148,000 requests above 250 ms " +
+      "(1.3 %, 1 % expected).",
   );
+  const now = summariseToday(of(row(), orders, { ...payment, state: "affected" }));
+  expect(now?.text).toMatch(/^Today 2 of 3 rows were affected/);
   expect(today?.row.service).toBe("payment");
   expect(hourLink(payment, hour, NOW)).toBe(
     "#/explore?breakdown=1795680000000,1795683600000,0.25,Infinity&from=2026-11-26T07:00Z" +
@@ -123,8 +134,8 @@ test("an incident that the rest of the day conceals is told by its hour", () => 
   expect(today?.hour).toBe(hour);
   // Its day is as usual.
   expect(today?.text).toBe(
-    "Today 1 of 2 rows was affected. Most: batch (http.server.request.duration), " +
-      "requests above 250 ms.",
+    "Earlier today, not now, 1 of 2 rows was affected. Most: batch " +
+      "(http.server.request.duration), requests above 250 ms.",
   );
 });
 

@@ -366,8 +366,17 @@ export function summariseToday({ rows, total }: Overview): TodaySummary | null {
       ? `, ${formatCount(above)} of ${formatCount(row.countToday)} ${row.noun} above ${limit} ` +
         `(${share}, 1 % expected).`
       : `, ${row.noun} above ${limit}.`;
-  const text = `Today ${many} rows ${were} affected. Most: ${nameOf(row)}${day}`;
+  const isOver = affected.every(({ state }) => state === "usual");
+  const when = isOver ? "Earlier today, not now," : "Today";
+  const text = `${when} ${many} rows ${were} affected. Most: ${nameOf(row)}${day}`;
   return { text, row, hour: row.worstHour };
+}
+
+/** In their order, but what is not known now after what is, unless it was affected today. */
+export function unknownLast(rows: readonly OverviewRow[]): OverviewRow[] {
+  const rank = ({ state, stateToday }: OverviewRow) =>
+    state === "unknown" && stateToday !== "affected" ? 1 : 0;
+  return [...rows].sort((a, b) => rank(a) - rank(b));
 }
 
 /** One sentence: how many rows are affected, and the worst of them. */
@@ -382,12 +391,10 @@ export function summarise(overview: Overview): string {
   const worst = affected[0];
   if (!worst) {
     const known = rows.length - unknown - uncertain;
+    const many = `${known === total ? "All" : `${formatCount(known)} of`} ${formatCount(total)}`;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
-      : known === total
-        ? `All ${formatCount(total)} rows are normal in the last 5 minutes.`
-        : `${formatCount(known)} of ${formatCount(total)} rows are normal in the last 5 minutes.` +
-          doubt;
+      : `${many} rows are normal now, in the last 5 minutes.${doubt}`;
   }
   const above = formatCount(worst.aboveNow?.estimate ?? 0);
   const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";

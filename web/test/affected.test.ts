@@ -1,0 +1,98 @@
+import { expect, test } from "vitest";
+
+import { describeAffected, distributionOf, lookbackOf } from "../src/lib/affected";
+import type { AlertRow } from "../src/lib/alertHistory";
+import { describePeriod, formatPeriod, lastPeriod } from "../src/lib/alertPeriod";
+import type { AlertJson } from "../src/lib/alerts";
+import { describeWindow } from "../src/lib/burnWindow";
+import { exact } from "../src/lib/distribution";
+import type { RuleRow } from "../src/lib/rules";
+import { formatDateTime } from "../src/lib/time";
+
+const NOON = new Date(2026, 10, 26, 12).getTime();
+const MINUTE = 60e3;
+
+const rule = (changes: Partial<RuleRow>) =>
+  ({ labels: { severity: "page" }, distribution: null, ...changes }) as RuleRow;
+
+test("the requests of an alert are those of its rule's distribution with its labels", () => {
+  const distribution = { threshold: "800ms", selector: 'request_duration{service="payment"}' };
+  const labels = { alertname: "Slow", region: "eu", severity: "page" };
+  expect(distributionOf(labels, rule({ distribution }))).toEqual({
+    threshold: "800ms",
+    selector: 'request_duration{region="eu",service="payment"}',
+    limit: "800ms",
+  });
+  expect(distributionOf(labels, rule({}))).toBeNull();
+  expect(distributionOf(labels, undefined)).toBeNull();
+});
+
+test("an own rule has the threshold of the criterion that holds, if it is an upper one", () => {
+  const own = (text: string, changes: object = {}, query = "checkout") => {
+    const criterion = { text, threshold: 250, unit: "ms", ...changes };
+    const alert = { query, criterion } as unknown as AlertJson;
+    return distributionOf({ alertname: "Slow" }, rule({}), alert);
+  };
+  const above = "quantile 0.99 above 250ms of checkout within 5min";
+  expect(own(above)).toEqual({ threshold: "250", selector: "checkout", limit: "250 ms" });
+  expect(own("quantile 0.5 below 250ms of checkout within 5min")).toBeNull();
+  expect(own(above, { unit: "" })).toBeNull();
+  expect(own(above, { forecast: "full in 2 h" })).toBeNull();
+});
+
+test("a rule looks back for its longest range", () => {
+  expect(lookbackOf("rate(a[5m]) + rate(b[1h])")).toBe(60 * MINUTE);
+  expect(lookbackOf("quantile 0.99 above 250ms of checkout within 10min")).toBe(10 * MINUTE);
+  expect(lookbackOf("max_over_time(a[1h30m:1m])")).toBe(90 * MINUTE);
+  expect(lookbackOf("depth > 5")).toBe(5 * MINUTE);
+});
+
+test("how many, of how many, above what, and when", () => {
+  const found = { total: 4_000, limit: "250 ms", from: NOON, to: NOON + 10 * MINUTE };
+  const times = formatPeriod(found.from, found.to);
+  expect(describeAffected({ ...found, above: exact(120) })).toBe(
+    `120 of 4,000 requests above 250 ms (3.0 %), ${times}`,
+  );
+  const above = { lower: 100, estimate: 900, upper: 2_000 };
+  expect(describeAffected({ ...found, above })).toMatch(
+    /^100 to 2k of 4,000 requests above 250 ms \(buckets too wide to tell\), /,
+  );
+});
+
+test("a period has start and end; a day later its end has a date, too", () => {
+  expect(formatPeriod(NOON, NOON + 45 * MINUTE)).toBe("2026-11-26 12:00:00 to 12:45:00");
+  expect(formatPeriod(NOON, NOON + 24 * 60 * MINUTE)).toBe(
+    "2026-11-26 12:00:00 to 2026-11-27 12:00:00",
+  );
+});
+
+test("a row of the history has the last time of firing, or since when its alert fires", () => {
+  const period = (state: "pending" | "firing", from: number, to: number) => {
+    return { state, start: NOON + from * MINUTE, end: NOON + to * MINUTE };
+  };
+  const row = (fired: number, ...periods: AlertRow["periods"]) =>
+    ({ fired, periods }) as unknown as AlertRow;
+  const history = { range: [NOON, NOON + 60 * MINUTE] as [number, number], step: MINUTE, rows: [] };
+  const twice = row(2, period("firing", 0, 5), period("firing", 10, 20), period("pending", 30, 31));
+  expect(lastPeriod(twice)).toEqual(period("firing", 10, 20));
+  expect(describePeriod(twice, history)).toBe("last 2026-11-26 12:10:00 to 12:20:00");
+  expect(describePeriod(row(1, period("firing", 10, 20)), history)).toBe(
+    "2026-11-26 12:10:00 to 12:20:00",
+  );
+  expect(describePeriod(row(1, period("firing", 50, 59)), history)).toBe(
+    `since ${formatDateTime(NOON + 50 * MINUTE)}`,
+  );
+  expect(describePeriod(row(0, period("pending", 1, 2)), history)).toBe(
+    "2026-11-26 12:01:00 to 12:02:00",
+  );
+});
+
+test("the rules of an SLO differ by window and factor", () => {
+  const of = (file: string, window: string, query: string) =>
+    describeWindow({ file, query, labels: { slo: "checkout", window } });
+  expect(of("slo", "1h", "burn_rate(14.4, 0.001, a, b, c, d) > 14.4")).toBe(
+    "window 1h, factor 14.4",
+  );
+  expect(of("slo", "6h", "histogram_count_above(1s, a) > 10")).toBe("window 6h");
+  expect(of("shop.yaml", "1h", "depth > 5")).toBe("");
+});
