@@ -17,6 +17,8 @@ const MARGIN: f64 = 1e-9;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LowerEdgeSum {
     grid: Exp2,
+    /// The first index beyond the grid.
+    end: i32,
     base: f64,
     /// First and last bucket, with their counts.
     ends: Option<[(i32, u64); 2]>,
@@ -28,7 +30,7 @@ pub(crate) struct LowerEdgeSum {
 impl LowerEdgeSum {
     pub(crate) fn new(grid: Exp2) -> LowerEdgeSum {
         let base = (-f64::from(grid.scale())).exp2().exp2();
-        LowerEdgeSum { grid, base, ends: None, edge: 0.0, sum: 0.0 }
+        LowerEdgeSum { grid, end: grid.end_index(), base, ends: None, edge: 0.0, sum: 0.0 }
     }
 
     pub(crate) fn grid(&self) -> Exp2 {
@@ -41,12 +43,12 @@ impl LowerEdgeSum {
         self.ends.map(|[first, last]| (first.0, last.0))
     }
 
-    /// Adds a bucket above all others. A bucket outside the grid is refused here or by
-    /// [`Self::allows`].
+    /// Adds a bucket above all others; refuses one outside the grid. So the number of buckets is
+    /// bounded whatever a sender counts.
     #[inline]
     pub(crate) fn add(&mut self, index: i32, count: u64) -> bool {
         let first = match self.ends {
-            Some([first, last]) if last.0.checked_add(1) == Some(index) => {
+            Some([first, last]) if last.0.checked_add(1) == Some(index) && index < self.end => {
                 self.edge *= self.base;
                 first
             }

@@ -20,6 +20,10 @@ use crate::protobuf::{FieldValue, MessageReader};
 
 use super::READ_SCHEMAS;
 
+/// Number of spans of a usual histogram, at most. A sender with more of them may send empty ones,
+/// whose list would take more memory than its message.
+const SPANS_MAX: usize = 65_536;
+
 /// Reader of usual histograms; its memory is used by one after the other.
 #[derive(Debug, Default)]
 pub struct PlainReader {
@@ -85,13 +89,13 @@ impl<'a> PlainFields<'a> {
                 4 => schema = field.zigzag32().ok()?,
                 5 => summary.zero_threshold = field.double().ok()?,
                 6 => summary.zero = field.varint().ok()?,
-                11 => spans.push(read_span(field)?),
+                11 if spans.len() < SPANS_MAX => spans.push(read_span(field)?),
                 // A list in several parts, or not packed, is rare.
                 12 if deltas.is_none() => deltas = Some(field.bytes().ok()?),
                 14 => reset_hint = field.varint().ok()? as i32,
                 15 => timestamp = field.varint().ok()? as i64,
                 17 => start_timestamp = field.varint().ok()? as i64,
-                2 | 7..=10 | 12 | 13 | 16 => return None,
+                2 | 7..=13 | 16 => return None,
                 _ => {}
             }
         }

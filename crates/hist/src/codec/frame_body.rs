@@ -23,6 +23,8 @@ use crate::tracked_value::CompensatedSum;
 const SHORT_BITS: u32 = 28;
 /// Bytes that are stored for a short code; it uses at most five of them.
 const SHORT_BYTES: usize = 8;
+/// Bytes that are stored for any other code; it uses at most 16 of them.
+const LONG_BYTES: usize = 24;
 /// Smallest allocation for buckets.
 const BYTES_MIN: usize = 512;
 
@@ -125,11 +127,7 @@ impl<'a> FrameBodyWriter<'a> {
             return true;
         }
         let (code, length) = short_code(gap, less_one);
-        let end = self.used.wrapping_add(SHORT_BYTES);
-        if self.buffer.buckets.len() < end {
-            self.buffer.buckets.resize(end.saturating_mul(2).max(BYTES_MIN), 0);
-        }
-        self.buffer.buckets[self.used..end].copy_from_slice(&code.to_le_bytes());
+        put_code(&mut self.buffer.buckets, self.used, code.to_le_bytes());
         self.used = self.used.wrapping_add(length);
         true
     }
@@ -168,19 +166,35 @@ impl<'a> FrameBodyWriter<'a> {
     }
 }
 
+/// Stores a code after the first `used` bytes. The buffer never becomes shorter: each byte is
+/// cleared once, whatever the order of short and long codes.
+#[inline]
+fn put_code<const BYTES: usize>(out: &mut Vec<u8>, used: usize, code: [u8; BYTES]) {
+    let end = used.wrapping_add(BYTES);
+    if out.len() < end {
+        out.resize(end.saturating_mul(2).max(BYTES_MIN), 0);
+    }
+    out[used..end].copy_from_slice(&code);
+}
+
 /// Writes the code of any bucket after the first `used` bytes, and returns its end. Not a method:
 /// the state of a writer stays in registers.
 #[cold]
 fn put_long_code(out: &mut Vec<u8>, used: usize, gap: u64, less_one: u64) -> usize {
-    out.truncate(used);
-    out.push((gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8);
-    if gap >= ESCAPE {
-        put_varint(out, gap.wrapping_sub(ESCAPE));
+    let mut code = [0; LONG_BYTES];
+    code[0] = (gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8;
+    let mut length = 1;
+    for mut rest in [gap, less_one].into_iter().filter_map(|number| number.checked_sub(ESCAPE)) {
+        while rest >= 0x80 {
+            code[length] = rest as u8 | 0x80;
+            rest >>= 7;
+            length = length.wrapping_add(1);
+        }
+        code[length] = rest as u8;
+        length = length.wrapping_add(1);
     }
-    if less_one >= ESCAPE {
-        put_varint(out, less_one.wrapping_sub(ESCAPE));
-    }
-    out.len()
+    put_code(out, used, code);
+    used.wrapping_add(length)
 }
 
 /// Code of a bucket whose gap is below [`ESCAPE`] and whose count takes at most [`SHORT_BITS`]
@@ -307,6 +321,31 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_buffer_grows_and_never_shrinks() {
+        let mut buffer = FrameBodyBuffer::default();
+        let mut writer = buffer.write(Exp2::new(8).unwrap());
+        let mut length = 0;
+        for index in 0..10_000 {
+            // A short code and a long one in turn.
+            let beyond = u64::from(index % 2 == 0);
+            assert!(writer.add_bucket(index, ESCAPE + (1 << SHORT_BITS) + beyond));
+            let bytes = writer.buffer.buckets.len();
+            assert!(bytes >= length && bytes <= 2 * (writer.used + LONG_BYTES), "{bytes} bytes");
+            length = bytes;
+        }
+    }
+
+    #[test]
+    fn consecutive_buckets_end_with_the_grid() {
+        let grid = Exp2::new(0).unwrap();
+        let mut buffer = FrameBodyBuffer::default();
+        let mut writer = buffer.write(grid);
+        let end = grid.end_index();
+        assert!((0..end).all(|index| writer.add_bucket(index, 1)));
+        assert!(!writer.add_bucket(end, 1));
+    }
+
     proptest! {
         #[test]
         fn frame_is_that_of_the_histogram(
@@ -329,7 +368,12 @@ mod tests {
             });
             let usual = summary(&buckets, sum.sum());
             let summary = PlainSummary { zero, count: usual.count + zero, zero_threshold, ..usual };
-            check(&mut FrameBodyBuffer::default(), grid, &buckets, summary);
+            // The buffer has a histogram that was refused on another grid.
+            let mut buffer = FrameBodyBuffer::default();
+            let mut refused = buffer.write(Exp2::new(5 - scale).unwrap());
+            assert!(refused.add_bucket(0, 1 << 40) && refused.add_bucket(1, 3));
+            assert!(refused.finish(usual).is_none() || usual.count == (1 << 40) + 3);
+            check(&mut buffer, grid, &buckets, summary);
         }
     }
 }
