@@ -118,8 +118,8 @@ pub(crate) fn run_all<'a>(
 /// that wait), so two parts keep two CPUs busy. More parts exceed the memory of a small machine.
 const PARALLEL_PARTS: usize = 2;
 
-/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow. `lanes`: number
-/// of busy parts at once.
+/// Runs each part once, in list order as far as `dependencies` and `is_alone` allow, with `lanes`
+/// busy parts at once.
 fn schedule(
     parts: &[&CiPart],
     lanes: usize,

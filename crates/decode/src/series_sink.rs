@@ -1,6 +1,6 @@
 //! Series sink trait: samples grouped by series.
 
-use hist::codec::frame_body::FrameBody;
+use hist::codec::frame_body::HistogramBody;
 use model::{Gap, Result, Sample, SampleValue, Series};
 
 /// Sink of samples, in input order.
@@ -14,7 +14,7 @@ pub trait SeriesSink {
     fn sample(&mut self, sample: &Sample) -> Result<()>;
     /// A histogram of the selected series and an interval, by the body of its frame. A sink that
     /// keeps bytes needs no [`Sample`] of it.
-    fn frame(&mut self, (start, end): (i64, i64), body: &FrameBody<'_>) -> Result<()> {
+    fn frame(&mut self, (start, end): (i64, i64), body: &HistogramBody<'_>) -> Result<()> {
         let value = SampleValue::Histogram(Box::new(body.to_histogram()));
         self.sample(&Sample { start, end, value })
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use decode::SeriesSink;
-use hist::codec::frame_body::FrameBody;
+use hist::codec::frame_body::HistogramBody;
 use model::{BatchWriter, Gap, Sample, SampleValue, Series};
 use store::{NewSeries, Store};
 
@@ -217,7 +217,7 @@ impl SeriesSink for IngestWriter {
         Ok(())
     }
 
-    fn frame(&mut self, interval: (i64, i64), body: &FrameBody<'_>) -> model::Result<()> {
+    fn frame(&mut self, interval: (i64, i64), body: &HistogramBody<'_>) -> model::Result<()> {
         if !self.takes_sample(interval)? {
             return Ok(());
         }

@@ -23,7 +23,7 @@
 mod reader;
 
 use hist::Histogram;
-use hist::codec::frame_body::FrameBody;
+use hist::codec::frame_body::HistogramBody;
 use hist::codec::header::{FrameUnit, SeriesMeta, Temporality};
 
 use crate::error::{Error, Result};
@@ -159,7 +159,7 @@ impl BatchWriter {
     /// # Panics
     ///
     /// If no group is open.
-    pub fn frame(&mut self, (start, end): (i64, i64), body: &FrameBody<'_>) -> Result<()> {
+    pub fn frame(&mut self, (start, end): (i64, i64), body: &HistogramBody<'_>) -> Result<()> {
         let (kind, meta) = self.open_series();
         if !matches!(kind, SeriesKind::Histogram(_)) {
             return Err(self.kind_error(kind, "a histogram"));

@@ -13,7 +13,7 @@
 )]
 
 use hist::codec::bytes::unzigzag;
-use hist::codec::frame_body::{FrameBody, FrameBodyBuffer, FrameBodyWriter, PlainSummary};
+use hist::codec::frame_body::{FrameBodyBuffer, FrameBodyWriter, HistogramBody, PlainSummary};
 
 use crate::exponential;
 use crate::protobuf::{FieldValue, MessageReader};
@@ -36,7 +36,7 @@ pub struct PlainReader {
 #[derive(Clone, Copy, Debug)]
 pub struct PlainSample<'a> {
     /// The distribution.
-    pub body: FrameBody<'a>,
+    pub body: HistogramBody<'a>,
     /// Milliseconds since 1970.
     pub timestamp: i64,
     /// Version 2: start time, milliseconds since 1970; 0 if unknown.
