@@ -78,6 +78,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
+    use disk::Disk as _;
     use sim::SimDisk;
     use tokio::sync::watch;
 

@@ -202,7 +202,7 @@ fn apply(alerts: &ReceivedAlerts, step: i64) -> Result<(), ReceivedAlertsError> 
     };
     let repeated = alert(&format!("a{}", minute % 5), minute, minute + 2);
     match step % 4 {
-        0 => alerts.settle(now_ns).map(drop),
+        0 => alerts.apply_due_changes(now_ns).map(drop),
         1 => alerts.put(vec![repeated], now_ns).map(drop),
         2 => {
             alerts.put(vec![alert(&format!("once{minute}"), minute, minute + 1)], now_ns).map(drop)
@@ -294,9 +294,9 @@ fn a_change_that_does_not_fit_on_the_disk_is_written_later() {
     // More than a page.
     let long = SubmittedAlert { generator_url: "u".repeat(10_000), ..alert("b", 0, 9) };
     assert!(alerts.put(vec![long], 0).is_err());
-    assert!(alerts.settle(0).is_err());
+    assert!(alerts.apply_due_changes(0).is_err());
     disk.set_capacity(1 << 20);
-    assert!(alerts.settle(0).is_ok());
+    assert!(alerts.apply_due_changes(0).is_ok());
     assert_eq!(states(&open_on(&disk.process(), 0).0), states(&alerts));
 }
 
