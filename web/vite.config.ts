@@ -4,6 +4,13 @@ import { defineConfig } from "vitest/config";
 // `npm run dev` serves the page with the data of this server.
 const server = process.env["TOPDECK_URL"] ?? "http://127.0.0.1:7717";
 
+const PARTS = [
+  "(BracketValue|CopyQuery|GettingStarted|IncompleteData|NoData|PeriodTimeline|RequestState",
+  "ScrollX|SelectorHeatmap|SummaryTable|TimeRangePicker|UnitQuestion)",
+].join("|");
+const LIBS = "(alerts|audit|colour|comparison|serverStatus|sources|stripes|timeMarks)";
+const SHARED = new RegExp(`(parts/${PARTS}|lib/${LIBS})`);
+
 export default defineConfig({
   // The page may be served below a path of a proxy.
   base: "./",
@@ -14,18 +21,9 @@ export default defineConfig({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     reportCompressedSize: true,
-    // Files of a few hundred bytes compress badly: these are one, with what they import.
+    // Small files compress badly: what several views share is one, with what it imports.
     rolldownOptions: {
-      output: {
-        codeSplitting: {
-          groups: [
-            {
-              name: "parts",
-              test: /parts\/(ScrollX|BracketValue|CopyQuery|IncompleteData|NoData)/,
-            },
-          ],
-        },
-      },
+      output: { codeSplitting: { groups: [{ name: "parts", test: SHARED }] } },
     },
   },
   test: { include: ["test/**/*.test.ts"] },
