@@ -21,11 +21,11 @@ mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod model;
-#[path = "../../crates/hist/tests/it/oracle.rs"]
-mod oracle;
 #[cfg(feature = "notify")]
 #[path = "../../crates/notify/tests/it/checks.rs"]
 mod notify_checks;
+#[path = "../../crates/hist/tests/it/oracle.rs"]
+mod oracle;
 #[path = "../../crates/protocol/tests/it/checks.rs"]
 mod protocol_checks;
 #[path = "../../crates/query/tests/it/checks.rs"]
