@@ -91,7 +91,7 @@ fn load_checks() -> Vec<(&'static str, FuzzCheck)> {
 }
 
 /// Empty without the feature `notify`.
-fn notify_checks() -> Vec<(&'static str, Check)> {
+fn notify_checks() -> Vec<(&'static str, FuzzCheck)> {
     #[cfg(feature = "notify")]
     return notify_checks::CHECKS.into();
     #[cfg(not(feature = "notify"))]
