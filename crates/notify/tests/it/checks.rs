@@ -4,10 +4,10 @@
 use notify::OnCallCalendar;
 
 /// Panics on a failure.
-pub(crate) type Check = fn(&[u8]);
+pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, Check); 1] = [("on_call_calendar", on_call_calendar)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 1] = [("on_call_calendar", on_call_calendar)];
 
 /// An hour, and 2026-01-05 08:00 UTC.
 const HOUR_NS: i64 = 3_600_000_000_000;
