@@ -16,9 +16,10 @@ use super::finding_cache::{CachedFinding, FindingCache, FirstHit, StreamFinding}
 use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::shape_change::compare_shapes;
-use super::shared_windows::{ReadWindow, SelectorWindows, SharedWindows};
+use super::shared_windows::{SelectorWindows, SharedWindows};
 use super::stream_reader::{
-    SelectedStream, StreamWindow, WindowValue, query_error, query_streams, select_streams,
+    ReadWindow, SelectedStream, StreamWindow, WindowValue, query_error, query_streams,
+    select_streams,
 };
 use super::{OwnCondition, RuleSource};
 use crate::alert_table::CriterionHit;

@@ -2,25 +2,15 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::rc::Rc;
 
 use query::LabelSet;
-use store::WindowRows;
 
-use super::stream_reader::StreamWindow;
+use super::stream_reader::ReadWindow;
 use super::{OwnCondition, RuleSource};
 use crate::rule_file::Rule;
 
 /// Text of the selector, length of the window, labels of the streams.
 type WindowKey = (String, i64, Option<Vec<String>>);
-
-/// Window of a stream, as it was read.
-#[derive(Clone, Debug)]
-pub(super) struct ReadWindow {
-    pub(super) window: Rc<StreamWindow>,
-    /// Its rows, if it is known when it has others.
-    pub(super) rows: Option<WindowRows>,
-}
 
 /// Windows of the streams of one selector.
 #[derive(Debug, Default)]

@@ -10,12 +10,11 @@ use query::{
     LabelSet, Language, NAME, QueryRequest, ResultData, SeriesHandle, Source, StepValue,
     WindowSource, execute, is_stale,
 };
-use store::{NumberAggregate, TimeGrid};
+use store::{NumberAggregate, TimeGrid, WindowRows};
 
 use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, StreamClock};
 use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
-use super::shared_windows::ReadWindow;
 use crate::evaluator::RuleQueryError;
 use crate::overlay::SourceEvaluator;
 
@@ -24,6 +23,14 @@ pub(super) struct SelectedStream {
     /// Labels without the metric name, or those of `by`.
     pub(super) labels: LabelSet,
     handles: Vec<SeriesHandle>,
+}
+
+/// Window of a stream, as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct ReadWindow {
+    pub(super) window: Rc<StreamWindow>,
+    /// Its rows, if it is known when it has others.
+    pub(super) rows: Option<WindowRows>,
 }
 
 /// Values of a stream in a window.
