@@ -11,7 +11,7 @@ use crate::statement_slots::{StatementName, StatementSlots};
 
 /// Bytes of the label `statement`. All labels of a series have 16 KiB.
 const STATEMENT_BYTES_MAX: usize = 12 << 10;
-/// Bytes of the labels `verb` and `error`, which clients and servers choose.
+/// Bytes of the label `verb`, which clients choose.
 const WORD_BYTES_MAX: usize = 256;
 /// Label `statement` of all statements without series of their own.
 const OTHER_STATEMENT: &str = "other";
@@ -102,8 +102,7 @@ fn add_statement(
 ) {
     let ok = (vec![("outcome", "ok".to_owned())], &statement.succeeded);
     let failed = statement.failed.iter().map(|(class, failed)| {
-        let class = truncate(class, WORD_BYTES_MAX).into();
-        (vec![("outcome", "error".to_owned()), ("error", class)], failed)
+        (vec![("outcome", "error".to_owned()), ("error", class.to_string())], failed)
     });
     for (outcome, histograms) in std::iter::once(ok).chain(failed) {
         let labels = labels.with(own.iter().cloned().chain(outcome));
@@ -245,7 +244,7 @@ fn labelled_counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
         add(&metrics::NOT_MEASURED, "reason", reason, count);
     }
     for (class, count) in &state.service.totals.errors {
-        add(&metrics::ERRORS, "error", truncate(class, WORD_BYTES_MAX), *count);
+        add(&metrics::ERRORS, "error", class, *count);
     }
     add(&metrics::CONNECTIONS, "start", "first", found.connections_from_start);
     add(&metrics::CONNECTIONS, "start", "middle", found.connections_from_middle);

@@ -161,14 +161,9 @@ impl PacketRing {
                 return Ok(false);
             }
         }
-        let start = self.block();
-        // SAFETY: the block is inside the mapping (`block`), and belongs to this process until
-        // `give_back`: `is_ready` saw its status with acquire ordering. The kernel does not write
-        // to it in between, and `self` is borrowed exclusively, so nothing returns it earlier.
-        let bytes = unsafe { slice::from_raw_parts(start.as_ptr(), BLOCK_BYTES) };
-        let is_whole = ring_block::read_packets(bytes, each);
-        self.damaged_blocks += u64::from(!is_whole);
-        self.give_back();
+        let block = ReadyBlock(self);
+        let is_whole = ring_block::read_packets(block.bytes(), each);
+        block.0.damaged_blocks += u64::from(!is_whole);
         Ok(true)
     }
 
@@ -252,6 +247,26 @@ impl PacketRing {
             cause: cause.into(),
         };
         sockopt::socket_error(&self.socket).map_err(failure)?.map_err(failure)
+    }
+}
+
+/// The current block of a ring, which is ready. It is given back on drop, also by a panic of the
+/// reader: otherwise the reader would get the same packet again and again.
+struct ReadyBlock<'a>(&'a mut PacketRing);
+
+impl ReadyBlock<'_> {
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: the block is inside the mapping (`block`), and belongs to this process until
+        // `give_back`: `is_ready` saw its status with acquire ordering before the only creation of
+        // this value. The kernel does not write to it in between. The ring is borrowed exclusively,
+        // and the slice borrows this value, so `drop` returns the block after its last use.
+        unsafe { slice::from_raw_parts(self.0.block().as_ptr(), BLOCK_BYTES) }
+    }
+}
+
+impl Drop for ReadyBlock<'_> {
+    fn drop(&mut self) {
+        self.0.give_back();
     }
 }
 
@@ -340,4 +355,58 @@ fn set_option<T>(
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    /// Positions of the number of packets and of the first packet in a block.
+    const PACKET_COUNT: usize = 12;
+    const FIRST_PACKET: usize = 16;
+
+    /// A ring whose first block is ready and has one empty packet; its memory is not the kernel's.
+    fn ring() -> PacketRing {
+        let (blocks, protection) = (2, ProtFlags::READ | ProtFlags::WRITE);
+        let bytes = blocks * BLOCK_BYTES;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let memory = unsafe {
+            rustix::mm::mmap_anonymous(ptr::null_mut(), bytes, protection, MapFlags::PRIVATE)
+        };
+        let ring = PacketRing {
+            socket: File::open("/dev/null").unwrap().into(),
+            memory: NonNull::new(memory.unwrap().cast()).unwrap(),
+            blocks,
+            current: 0,
+            statistics: RingStatistics::default(),
+            damaged_blocks: 0,
+        };
+        for (at, value) in [(PACKET_COUNT, 1), (FIRST_PACKET, 48)] {
+            // SAFETY: the word is inside the block, aligned, and no reference to it exists.
+            unsafe { ring.block().add(at).cast::<u32>().write(value) };
+        }
+        ring.status().store(libc::TP_STATUS_USER, Ordering::Release);
+        ring
+    }
+
+    #[test]
+    fn a_block_is_given_back_although_its_reader_panics() {
+        let mut ring = ring();
+        assert!(ring.is_ready());
+        let read = AssertUnwindSafe(|| ring.read(Duration::ZERO, &mut |_| panic!("a bad packet")));
+        assert!(catch_unwind(read).is_err());
+        assert_eq!((ring.current, ring.is_ready()), (1, false));
+        ring.current = 0;
+        assert_eq!(ring.status().load(Ordering::Acquire), libc::TP_STATUS_KERNEL);
+    }
+
+    #[test]
+    fn a_block_is_read_once() {
+        let (mut ring, mut packets) = (ring(), 0);
+        assert!(ring.read(Duration::ZERO, &mut |_| packets += 1).unwrap());
+        assert_eq!((packets, ring.current, ring.damaged_blocks), (1, 1, 0));
+    }
 }

@@ -112,7 +112,8 @@ pub(crate) struct ConnectionSink<'a> {
 
 impl OperationSink for ConnectionSink<'_> {
     fn operation(&mut self, operation: &Operation<'_>) {
-        let completeness = &mut self.service.completeness;
+        let service = &mut *self.service;
+        let completeness = &mut service.completeness;
         let first = operation.request_start;
         if operation.response_start < first || operation.response_end < operation.response_start {
             completeness.not_measured.time_reversed += 1;
@@ -120,15 +121,16 @@ impl OperationSink for ConnectionSink<'_> {
         }
         completeness.measured += 1;
         completeness.waits += u64::from(operation.is_wait);
-        self.service.totals.add(operation);
+        let outcome = service.totals.add(operation);
+        let operation = &Operation { outcome, ..operation.clone() };
         let last_end = *self.last_response_end;
         if let Some(think) = last_end.and_then(|end| first.checked_sub(end)) {
-            self.service.client_think.record(think as f64);
+            service.client_think.record(think as f64);
         }
         *self.last_response_end = last_end.max(Some(operation.response_end));
-        self.service.statements.record(operation, self.routes);
+        service.statements.record(operation, self.routes);
         if !operation.is_wait {
-            let recent = &mut self.service.recent;
+            let recent = &mut service.recent;
             recent.last_byte.record((operation.response_end - first) as f64);
             recent.errors += u64::from(operation.outcome != OperationOutcome::Ok);
         }
