@@ -91,7 +91,7 @@ impl WireCapture {
 
     /// Stops: reads the packets that were captured so far, writes the last interval, waits until it
     /// is durable, and ends the threads. If the journal has no space for some seconds, the interval
-    /// is lost and an error is returned.
+    /// is lost and an error is returned; so too if the thread that writes panics at its end.
     pub fn stop(mut self) -> Result<(), Error> {
         self.end_threads()
     }
@@ -105,8 +105,11 @@ impl WireCapture {
         }
         // The thread has done so, unless it panicked at its end.
         self.queue.close();
-        let writer = self.writer.take().and_then(|writer| writer.join().ok().flatten());
-        Ok(writer.unwrap_or(Ok(()))?)
+        match self.writer.take().map(JoinHandle::join) {
+            None => Ok(()),
+            Some(Ok(Some(outcome))) => Ok(outcome?),
+            Some(Ok(None) | Err(_)) => Err(Error::WriterPanic),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use intake::{Intake, LogLevel};
 use wire::CaptureError;
@@ -18,6 +18,9 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Time without packets after which the ring has passed on all that was captured before a stop:
 /// three times the delay of the ring.
 const DRAIN_WAIT: Duration = Duration::from_millis(60);
+/// Longest time for reading what was captured before a stop: after a step of the clock, packets
+/// under load may take long to reach its time.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay after an error, so that one that repeats does not use a CPU.
 const ERROR_DELAY: Duration = Duration::from_secs(1);
 
@@ -41,7 +44,7 @@ impl CaptureWorker {
         while !stop.load(Ordering::Relaxed) {
             self.intake.supervisor().failpoint("wire packets");
             match self.read(WAIT) {
-                Ok(true) => {}
+                Ok(true) => self.observer.follow_clock(self.intake.now()),
                 Ok(false) => self.observer.end_idle_interval(self.intake.now()),
                 Err(error) => self.note_error(&error, stop),
             }
@@ -52,10 +55,12 @@ impl CaptureWorker {
     /// Reads what was captured before the stop, and ends the last interval.
     fn finish(&mut self) {
         let stopped_at = self.intake.now();
-        let is_before = |latest: Option<u64>| {
-            latest.is_none_or(|latest| i64::try_from(latest).is_ok_and(|time| time < stopped_at))
-        };
-        while is_before(self.observer.latest_packet()) && self.read(DRAIN_WAIT).unwrap_or(false) {}
+        self.observer.follow_clock(stopped_at);
+        let began = Instant::now();
+        while self.read(DRAIN_WAIT).unwrap_or(false)
+            && !self.observer.has_reached(stopped_at)
+            && began.elapsed() < DRAIN_TIMEOUT
+        {}
         self.observer.end_last_interval(stopped_at);
         self.status.set_stopped();
         self.queue.close();

@@ -22,4 +22,10 @@ pub enum Error {
     /// The journal did not accept the last interval; it is lost.
     #[error("cannot store the last interval of [wire]: {0}")]
     FinalInterval(#[from] intake::Error),
+    /// The thread that writes panicked at the stop; the last interval is lost.
+    #[error(
+        "cannot store the last interval of [wire]: thread wire writer panicked; the log has the \
+         panic"
+    )]
+    WriterPanic,
 }

@@ -32,13 +32,18 @@ impl IntervalClock {
         (time >= self.end).then_some(self.end)
     }
 
-    /// The end of the current interval, if no more packets of it can arrive.
-    pub(crate) fn end_before(&mut self, now: i64) -> Option<i64> {
-        // The clock was set back: the boundary is now too far in the future.
-        if self.end.saturating_sub(now) > self.interval_ns {
+    /// Follows a clock that was set back: the boundary would be too far in the future. By less than
+    /// the grace time, the interval is only longer.
+    pub(crate) fn follow(&mut self, now: i64) {
+        if self.end.saturating_sub(now) > self.interval_ns.saturating_add(GRACE_NS) {
             self.end = boundary_after(now, self.interval_ns);
             self.start = self.start.min(now);
         }
+    }
+
+    /// The end of the current interval, if no more packets of it can arrive.
+    pub(crate) fn end_before(&mut self, now: i64) -> Option<i64> {
+        self.follow(now);
         (now >= self.end.saturating_add(GRACE_NS)).then_some(self.end)
     }
 
@@ -89,6 +94,17 @@ mod tests {
         assert_eq!(clock.end_before(5 * SECOND), None);
         assert_eq!(clock.start(), 5 * SECOND);
         assert_eq!(clock.end_before(11 * SECOND), Some(10 * SECOND));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_a_little_writes_nothing_back_in_time() {
+        let mut clock = clock(13 * SECOND);
+        clock.advance(20 * SECOND, 20 * SECOND);
+        clock.follow(20 * SECOND - GRACE_NS);
+        assert_eq!(clock.start(), 20 * SECOND);
+        clock.follow(20 * SECOND - GRACE_NS - 1);
+        assert_eq!(clock.start(), 20 * SECOND - GRACE_NS - 1);
+        assert_eq!(clock.end_before_packet(20 * SECOND), Some(20 * SECOND));
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct IntervalObserver {
     /// Start of the counters of the ring.
     ring_began: i64,
     ring: RingStatistics,
+    /// Time of the packet that was read last, in nanoseconds since the Unix epoch.
+    last_packet: Option<i64>,
     queue: IntervalQueue,
     status: CaptureStatus,
 }
@@ -50,6 +52,7 @@ impl IntervalObserver {
             clock,
             settings,
             ring: RingStatistics::default(),
+            last_packet: None,
             queue,
             status,
         }
@@ -72,6 +75,7 @@ impl IntervalObserver {
     pub(crate) fn read(&mut self, packet: &CapturedPacket<'_>) {
         if let Some(time) = packet.time {
             let time = i64::try_from(time).unwrap_or(i64::MAX);
+            self.last_packet = Some(time);
             if let Some(end) = self.clock.end_before_packet(time) {
                 self.end_interval(end, time);
             }
@@ -86,22 +90,33 @@ impl IntervalObserver {
         }
     }
 
-    /// Ends the interval, which may be shorter.
+    /// Follows a clock that was set back.
+    pub(crate) fn follow_clock(&mut self, now: i64) {
+        self.clock.follow(now);
+    }
+
+    /// Ends the interval, which may be shorter. A packet of the next interval may have ended the
+    /// one before: counters must not be written behind it.
     pub(crate) fn end_last_interval(&mut self, now: i64) {
-        self.end_interval(now, now);
+        let end = now.max(self.clock.start().saturating_add(1));
+        self.end_interval(end, end);
     }
 
     pub(crate) fn set_ring(&mut self, ring: RingStatistics) {
         self.ring = ring;
     }
 
-    /// Latest time of a packet, in nanoseconds since the Unix epoch.
-    pub(crate) fn latest_packet(&self) -> Option<u64> {
-        self.tracker.time_range().map(|(_, latest)| latest)
+    /// Whether the packet that was read last is of this time or later. The clock may have been set
+    /// back since an earlier packet.
+    pub(crate) fn has_reached(&self, time: i64) -> bool {
+        self.last_packet.is_some_and(|last| last >= time)
     }
 
     fn end_interval(&mut self, end: i64, now: i64) {
         let start = self.clock.start().min(end);
+        // After the clock was set back, counters have one start, not another one in each row.
+        self.began = self.began.min(start);
+        self.ring_began = self.ring_began.min(start);
         let in_flight = self.tracker.in_flight();
         let mut intervals = QueuedIntervals { end: Some(end), ..QueuedIntervals::default() };
         self.add_services(&mut intervals, start, end);
@@ -171,6 +186,69 @@ impl IntervalObserver {
             (&metrics::CONNECTION_MEMORY, self.tracker.connection_memory()),
         ] {
             add(metric, None, value as u64, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use wire::LinkType;
+
+    use super::*;
+
+    const SECOND: i64 = 1_000_000_000;
+    const INTERVAL: Duration = Duration::from_secs(10);
+
+    /// An observer that starts at this time, and its queue.
+    fn observer(start: i64) -> (IntervalObserver, IntervalQueue) {
+        let settings = CaptureSettings::with_keys("h", "").unwrap();
+        let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
+        let clock = IntervalClock::new(INTERVAL, start);
+        (IntervalObserver::new(settings, clock, queue.clone(), status), queue)
+    }
+
+    fn read(observer: &mut IntervalObserver, time: i64) {
+        observer.read(&CapturedPacket {
+            time: Some(time as u64),
+            link_type: LinkType::RawIp,
+            bytes: &[],
+            original_bytes: 0,
+        });
+    }
+
+    /// End of the interval in the queue, and the starts of its counters.
+    fn pop(queue: &IntervalQueue) -> (i64, Vec<i64>) {
+        let intervals = queue.pop().unwrap();
+        let counters = intervals.numbers.iter().filter(|sample| !sample.is_gauge());
+        let mut starts: Vec<i64> = counters.map(|sample| sample.start).collect();
+        starts.dedup();
+        (intervals.end.unwrap(), starts)
+    }
+
+    #[test]
+    fn a_stop_writes_nothing_behind_the_interval_that_the_last_packet_ended() {
+        let (mut observer, queue) = observer(13 * SECOND);
+        read(&mut observer, 20 * SECOND);
+        assert_eq!(pop(&queue), (20 * SECOND, vec![13 * SECOND]));
+        observer.end_last_interval(20 * SECOND - 10_000_000);
+        assert_eq!(pop(&queue), (20 * SECOND + 1, vec![13 * SECOND]));
+    }
+
+    #[test]
+    fn counters_have_one_start_after_the_clock_was_set_back() {
+        let (mut observer, queue) = observer(1_000 * SECOND);
+        read(&mut observer, 1_001 * SECOND);
+        observer.follow_clock(500 * SECOND);
+        assert!(observer.has_reached(501 * SECOND), "by the packet before");
+        for time in [501, 511, 521] {
+            read(&mut observer, time * SECOND);
+            assert!(observer.has_reached(time * SECOND));
+            assert!(!observer.has_reached(time * SECOND + 1));
+            if time > 501 {
+                assert_eq!(pop(&queue), ((time - 1) * SECOND, vec![500 * SECOND]));
+            }
         }
     }
 }

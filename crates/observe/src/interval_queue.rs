@@ -44,6 +44,11 @@ impl QueuedIntervals {
         later.gaps.into_iter().for_each(|(start, end, reason)| self.add_gap(start, end, reason));
     }
 
+    /// Time up to which there is something to write; `None` if there is nothing.
+    pub(crate) fn written_until(&self) -> Option<i64> {
+        self.end.or_else(|| self.gaps.last().map(|(_, end, _)| *end))
+    }
+
     /// Notes gauges that were lost, the first ones at `first`.
     pub(crate) fn add_lost_gauges(&mut self, gauges: u64, first: i64) {
         let (before, earlier) = self.lost_gauges.unwrap_or((0, first));
@@ -150,6 +155,16 @@ mod tests {
         queue.close();
         assert_eq!(queue.pop().unwrap().end, Some(10));
         assert!(queue.pop().is_none() && queue.is_closed());
+    }
+
+    #[test]
+    fn a_gap_is_written_without_an_interval() {
+        let mut intervals = QueuedIntervals::default();
+        assert_eq!(intervals.written_until(), None);
+        intervals.add_gap(10, 20, "reason".to_owned());
+        assert_eq!(intervals.written_until(), Some(20));
+        intervals.merge(interval(30, 1.0));
+        assert_eq!(intervals.written_until(), Some(30));
     }
 
     #[test]

@@ -100,7 +100,7 @@ impl IntervalWriter {
 
     fn finish(&mut self) -> intake::Result<()> {
         let began = Instant::now();
-        while self.waiting.end.is_some() {
+        while self.waiting.written_until().is_some() {
             match self.write() {
                 Err(error) if error.is_retryable() && began.elapsed() < FINAL_TIMEOUT => {
                     std::thread::sleep(RETRY_DELAY);
@@ -122,15 +122,16 @@ impl IntervalWriter {
         }
     }
 
-    /// Appends all waiting rows, in several batches if they are large.
+    /// Appends all waiting rows, in several batches if they are large. A gap does not wait for the
+    /// end of an interval: there is none while the capture panics.
     fn write(&mut self) -> intake::Result<()> {
-        let Some(end) = self.waiting.end else { return Ok(()) };
+        let Some(end) = self.waiting.written_until() else { return Ok(()) };
         let began = Instant::now();
         let outcome = self.append_rows(end);
         self.duration.record(began.elapsed());
         match &outcome {
             Ok(()) => {
-                self.written.add(1);
+                self.written.add(u64::from(self.waiting.end.is_some()));
                 self.waiting = QueuedIntervals::default();
             }
             Err(_) => {

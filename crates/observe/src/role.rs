@@ -3,6 +3,9 @@
 //! A capture that cannot start does not stop the node: the reason is a log line and in the status,
 //! and the next reload tries again.
 
+use std::sync::{Arc, Mutex, PoisonError};
+
+use intake::{Meter, MetricSnapshot, SnapshotValue};
 use role::json::Json;
 use role::settings::{Document, Problems, SettingsCheck};
 use role::{BoxError, Role, RoleContext, StatusSection, run_blocking};
@@ -19,6 +22,8 @@ pub struct WireRole {
     capture: Option<WireCapture>,
     /// Of the capture, running or not; `None` if none is configured.
     status: Option<CaptureStatus>,
+    /// As `status`, for the gauge.
+    measured: Arc<Mutex<Option<CaptureStatus>>>,
     line: Option<String>,
 }
 
@@ -47,8 +52,10 @@ impl Role for WireRole {
             host: context.host.clone(),
             capture: None,
             status: None,
+            measured: Arc::default(),
             line: None,
         };
+        register_gauge(context.intake.meter(), &role.measured);
         role.start_capture(context);
         Ok(role)
     }
@@ -97,11 +104,16 @@ impl WireRole {
     /// Starts the capture that the settings describe.
     fn start_capture(&mut self, context: &RoleContext) {
         (self.status, self.line) = (None, None);
+        self.try_start(context);
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = self.status.clone();
+    }
+
+    fn try_start(&mut self, context: &RoleContext) {
         let settings = match self.settings.settings(&self.host) {
             Ok(Some(settings)) => settings,
-            Ok(None) => return self.register_gauge(context),
+            Ok(None) => return,
             // The check of the settings reports the same.
-            Err(what) => return self.fail(context, &[], format!("[wire]: {what}")),
+            Err(what) => return self.fail(&[], format!("[wire]: {what}")),
         };
         match WireCapture::start(&settings, &context.intake) {
             Ok(capture) => {
@@ -113,23 +125,28 @@ impl WireRole {
                 self.line = Some(format!("wire: capturing {ports} ports of {interfaces}"));
                 self.status = Some(capture.status());
                 self.capture = Some(capture);
-                self.register_gauge(context);
             }
-            Err(error) => self.fail(context, &settings.interfaces, error.to_string()),
+            Err(error) => self.fail(&settings.interfaces, error.to_string()),
         }
     }
 
-    fn fail(&mut self, context: &RoleContext, interfaces: &[String], error: String) {
+    fn fail(&mut self, interfaces: &[String], error: String) {
         self.line = Some(format!("wire: {error}"));
         self.status = Some(CaptureStatus::failed(interfaces, error));
-        self.register_gauge(context);
     }
+}
 
-    /// The gauge exists only where a capture is configured.
-    fn register_gauge(&self, context: &RoleContext) {
-        let Some(status) = self.status.clone() else { return };
-        let about = "1 if the packets of [wire] are captured, 0 if the capture could not start";
-        let read = move || f64::from(u8::from(status.is_capturing()));
-        context.intake.meter().gauge("topdeck_wire_capturing", about, &[], read);
-    }
+/// The gauge exists only while a capture is configured.
+fn register_gauge(meter: &Meter, measured: &Arc<Mutex<Option<CaptureStatus>>>) {
+    let measured = Arc::clone(measured);
+    meter.register_collector(move |all| {
+        let status = measured.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(status) = status else { return };
+        all.push(MetricSnapshot {
+            name: "topdeck_wire_capturing",
+            help: "1 if the packets of [wire] are captured, 0 if the capture could not start",
+            labels: Vec::new(),
+            value: SnapshotValue::Gauge(f64::from(u8::from(status.is_capturing()))),
+        });
+    });
 }

@@ -79,7 +79,14 @@ impl WireTables {
 
 impl WireTable {
     fn check(&self, check: &mut SettingsCheck<'_>) {
-        for name in &self.interfaces {
+        for (at, name) in self.interfaces.iter().enumerate() {
+            if self.interfaces[..at].contains(name) {
+                let what = format!(
+                    "interface {name:?} is named twice, which would count its packets twice; \
+                     remove one"
+                );
+                check.problem(TABLE, "interfaces", what);
+            }
             let is_valid = (1..=INTERFACE_BYTES_MAX).contains(&name.len())
                 && !name.contains(|c: char| c == '/' || c.is_whitespace() || c.is_control());
             if !is_valid {
@@ -263,6 +270,8 @@ mod tests {
     fn invalid_values_are_reported() {
         check_problem("interfaces = ['']", "interface \"\": expected the name");
         check_problem("interfaces = ['an interface']", "interface \"an interface\"");
+        let twice = "interfaces = ['lo', 'eth0', 'lo']";
+        check_problem(twice, "interface \"lo\" is named twice");
         check_problem("protocols = ['gopher']", "unknown protocol gopher; known are http");
         check_problem("protocols = []", "no ports: name services or protocols");
         check_problem("services = ['6543']", "\"6543\": expected [NAME=][ADDRESS:]PORT/PROTOCOL");

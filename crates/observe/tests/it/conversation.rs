@@ -37,6 +37,11 @@ impl HttpConnection {
         self.packet(time, false, ACK, text.as_bytes());
     }
 
+    /// A message of another protocol.
+    pub(crate) fn message(&mut self, time: u64, is_to_server: bool, bytes: &[u8]) {
+        self.packet(time, is_to_server, ACK, bytes);
+    }
+
     /// A response that the capture lost.
     pub(crate) fn lost_response(&mut self) {
         self.response(0, "200 OK");

@@ -2,7 +2,9 @@
 #![forbid(unsafe_code)]
 
 mod backpressure;
+mod clock_steps;
 mod conversation;
+mod error_classes;
 mod fixture;
 mod intervals;
 mod panics;

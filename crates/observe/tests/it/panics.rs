@@ -41,6 +41,29 @@ fn a_writer_that_panics_writes_the_interval_later() {
 }
 
 #[test]
+fn a_writer_that_panics_at_the_stop_is_an_error() {
+    let supervisor = Supervisor::with_injected_panics(&[("wire batch", 100)]);
+    let fixture = fixture(&supervisor);
+    let capture = fixture.capture_at_once(WEB, packets());
+    let error = capture.stop().unwrap_err().to_string();
+    assert!(error.starts_with("cannot store the last interval of [wire]: "), "{error}");
+    assert_eq!(fixture.contents().ends(), Vec::<i64>::new());
+}
+
+#[test]
+fn the_gap_of_a_panic_does_not_wait_for_the_end_of_an_interval() {
+    let supervisor = Supervisor::with_injected_panics(&[("wire packets", 1)]);
+    let fixture = fixture(&supervisor);
+    let mut connection = HttpConnection::new(40_000, START);
+    connection.request(START + SECOND, "/a");
+    let capture = fixture.capture_at_once(WEB, connection.into_packets());
+    wait("the gap is written", || !fixture.contents().gaps.is_empty());
+    assert_eq!(fixture.contents().ends(), Vec::<i64>::new(), "no interval has ended");
+    capture.stop().unwrap();
+    assert_eq!(fixture.contents().ends().len(), 1);
+}
+
+#[test]
 fn a_capture_that_panics_starts_anew_with_a_gap() {
     let supervisor = Supervisor::with_injected_panics(&[("wire packets", 1)]);
     let fixture = fixture(&supervisor);

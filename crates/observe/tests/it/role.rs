@@ -23,6 +23,11 @@ fn read(text: &str) -> <WireRole as Role>::Settings {
     WireRole::read(&Document::parse(text, Path::new(".")).unwrap()).unwrap()
 }
 
+fn has_gauge(fixture: &WireFixture) -> bool {
+    let all = fixture.intake.meter().snapshot();
+    all.iter().any(|metric| metric.name == "topdeck_wire_capturing")
+}
+
 fn status(role: &WireRole) -> Json {
     role.status()[0].read()
 }
@@ -36,6 +41,7 @@ fn without_the_table_nothing_is_captured() {
         assert!(!WireRole::buffers_in_memory(&settings));
         let role = WireRole::start(&settings, &context(&fixture)).unwrap();
         assert_eq!((role.log_lines(), status(&role)), (Vec::new(), Json::Null));
+        assert!(!has_gauge(&fixture));
         role.stop().await.unwrap();
     });
 }
@@ -45,7 +51,8 @@ fn a_capture_that_cannot_start_is_reported_with_the_remedy_and_tried_again() {
     let fixture = WireFixture::new(std::time::Duration::from_secs(10));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        let (settings, context) = (read("[wire]\ninterfaces = ['nosuchlink']"), context(&fixture));
+        let settings = read("[wire]\ninterfaces = ['nosuchlink']");
+        let context = context(&fixture);
         assert!(WireRole::buffers_in_memory(&settings));
         let mut role = WireRole::start(&settings, &context).unwrap();
         let remedies = ["; `ip link` lists the interfaces", "; run as root, or grant CAP_NET_RAW"];
@@ -56,8 +63,10 @@ fn a_capture_that_cannot_start_is_reported_with_the_remedy_and_tried_again() {
         assert_eq!(fields[0], ("capturing", Json::Bool(false)));
         assert_eq!(fields[1], ("error", Json::Text(line["wire: ".len()..].to_owned())));
         assert_eq!(role.reload(&settings, &context).await.unwrap(), std::slice::from_ref(line));
+        assert!(has_gauge(&fixture));
         let lines = role.reload(&read(""), &context).await.unwrap();
         assert_eq!(lines, ["wire: the capture has stopped"]);
+        assert!(!has_gauge(&fixture), "the table was removed");
         role.stop().await.unwrap();
     });
 }
