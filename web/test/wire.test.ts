@@ -3,10 +3,14 @@ import { expect, test } from "vitest";
 import { Distribution, exact } from "../src/lib/distribution";
 import {
   countBounds,
+  findService,
   latencySelector,
+  serviceKey,
   sortStatements,
   statementKey,
+  statementName,
   toStatements,
+  type WireService,
 } from "../src/lib/wire";
 
 const distribution = (...values: number[]) =>
@@ -32,31 +36,86 @@ const RESULT = {
 
 test("outcomes of a statement are one row, and the other statements are apart", () => {
   const found = toStatements(RESULT);
-  const rows = found.map((one) => [statementKey(one), one.latency.count, one.errors]);
+  const rows = found.map((one) => [statementName(one), one.latency.count, one.errors]);
   expect(rows).toEqual([
     ["GET /a", 4, 1],
     ["GET /b", 1, 0],
     ["Startup", 1, 0],
-    ["other", 1, 0],
+    ["other statements", 1, 0],
     ["GET other", 1, 0],
   ]);
 });
 
+test("statements with the same words have keys of their own", () => {
+  const found = toStatements({
+    series: [
+      series({ verb: "GET", statement: "/a b", outcome: "ok" }, 1),
+      series({ verb: "GET /a", statement: "b", outcome: "ok" }, 1),
+      series({ verb: "other", statement: "", outcome: "ok" }, 1),
+      series({ statement: "other", outcome: "ok" }, 1),
+      series({ statement: "other", overflow: "true", outcome: "ok" }, 1),
+    ],
+  });
+  expect(found.map(statementKey)).toEqual([
+    "GET /a b",
+    "GET%20%2Fa b",
+    "other ",
+    " other",
+    "other",
+  ]);
+});
+
+test("services with the same name are apart by their protocol", () => {
+  const service = (name: string, protocol: string): WireService => ({
+    name,
+    protocol,
+    latency: Distribution.EMPTY,
+    errors: 0,
+    waits: 0,
+    notMeasured: new Map(),
+    inFlight: 0,
+    oldest: 0,
+  });
+  const services = [service("a", "http"), service("a", "redis"), service("b", "redis")];
+  const keys = services.map((one) => serviceKey(one, services));
+  expect(keys.map((key) => latencySelector(key))).toEqual([
+    'wire_latency{service="a", protocol="http"}',
+    'wire_latency{service="a", protocol="redis"}',
+    'wire_latency{service="b"}',
+  ]);
+  expect(keys.map((key) => findService(services, key))).toEqual(services);
+  expect(findService(services, { name: "a", protocol: "" })).toBe(services[0]);
+  expect(findService(services, { name: "b", protocol: "http" })).toBeUndefined();
+});
+
 test("statements are ordered by time, or by requests above the threshold", () => {
   const keys = (order: "time" | "above", threshold: number | null) =>
-    sortStatements(toStatements(RESULT), order, threshold).map(statementKey);
-  expect(keys("time", 2.5)).toEqual(["other", "GET /a", "GET /b", "GET other", "Startup"]);
-  expect(keys("above", 2.5)).toEqual(["GET /a", "other", "GET /b", "GET other", "Startup"]);
+    sortStatements(toStatements(RESULT), order, threshold).map(statementName);
+  expect(keys("time", 2.5)).toEqual([
+    "other statements",
+    "GET /a",
+    "GET /b",
+    "GET other",
+    "Startup",
+  ]);
+  expect(keys("above", 2.5)).toEqual([
+    "GET /a",
+    "other statements",
+    "GET /b",
+    "GET other",
+    "Startup",
+  ]);
   expect(keys("above", null)).toEqual(keys("time", null));
 });
 
 test("a selector has the labels of the statement, and quotes them", () => {
   const [statement, , , other] = toStatements(RESULT);
-  expect(latencySelector('a"b')).toBe('wire_latency{service="a\\"b"}');
-  expect(latencySelector("s", statement)).toBe(
+  expect(latencySelector({ name: 'a"b', protocol: "" })).toBe('wire_latency{service="a\\"b"}');
+  const service = { name: "s", protocol: "" };
+  expect(latencySelector(service, statement)).toBe(
     'wire_latency{service="s", verb="GET", statement="/a"}',
   );
-  expect(latencySelector("s", other)).toBe('wire_latency{service="s", overflow="true"}');
+  expect(latencySelector(service, other)).toBe('wire_latency{service="s", overflow="true"}');
 });
 
 test("a count has the bounds with and without what was not measured", () => {

@@ -44,18 +44,44 @@ export type StatementOrder = keyof typeof STATEMENT_ORDERS;
 /** Statements that are shown. */
 const MAX_STATEMENTS = 50;
 
+/** What identifies a service: the protocol is empty if the name says all. */
+export type ServiceKey = Pick<WireService, "name" | "protocol">;
+
+/** The key of a service: with the protocol only if services of other protocols have its name. */
+export function serviceKey(
+  { name, protocol }: ServiceKey,
+  services: readonly ServiceKey[],
+): ServiceKey {
+  const isShared = services.some((one) => one.name === name && one.protocol !== protocol);
+  return { name, protocol: isShared ? protocol : "" };
+}
+
+/** The service with a key; of several ones with its name, the first. */
+export function findService(
+  services: readonly WireService[],
+  { name, protocol }: ServiceKey,
+): WireService | undefined {
+  return services.find((one) => one.name === name && (!protocol || one.protocol === protocol));
+}
+
 /** The selector of a service, or of a statement of it. */
-export function latencySelector(service: string, statement?: WireStatement): string {
-  const matchers = [`service=${quoted(service)}`];
+export function latencySelector(service: ServiceKey, statement?: WireStatement): string {
+  const matchers = [`service=${quoted(service.name)}`];
+  if (service.protocol) matchers.push(`protocol=${quoted(service.protocol)}`);
   if (statement?.isOther) matchers.push('overflow="true"');
   else if (statement)
     matchers.push(`verb=${quoted(statement.verb)}`, `statement=${quoted(statement.statement)}`);
   return `wire_latency{${matchers.join(", ")}}`;
 }
 
-/** What identifies a statement in the address. */
+/** What identifies a statement in the address. Only that of the other statements has no space. */
 export function statementKey({ verb, statement, isOther }: WireStatement): string {
-  return isOther ? "other" : `${verb} ${statement}`.trim();
+  return isOther ? "other" : `${encodeURIComponent(verb)} ${statement}`;
+}
+
+/** What the page shows of a statement. */
+export function statementName({ verb, statement, isOther }: WireStatement): string {
+  return isOther ? "other statements" : `${verb} ${statement}`.trim();
 }
 
 /** All services that were observed in a range. */
@@ -78,7 +104,7 @@ export async function fetchServices(
   const services = new Map<string, WireService>();
   const serviceOf = (labels: Record<string, string>): WireService => {
     const [name, protocol] = [labels["service"] ?? "", labels["protocol"] ?? ""];
-    const key = `${name} ${protocol}`;
+    const key = JSON.stringify([name, protocol]);
     const known = services.get(key) ?? {
       name,
       protocol,
@@ -115,7 +141,7 @@ export async function fetchServices(
 
 /** The statements of a service in a range. */
 export async function fetchStatements(
-  service: string,
+  service: ServiceKey,
   [from, to]: readonly [number, number],
   signal: AbortSignal,
 ): Promise<WireStatement[]> {
