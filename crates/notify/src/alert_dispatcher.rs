@@ -4,6 +4,7 @@
 //! own. What contacts were told is in the log, which recognizes duplicates: after a crash the
 //! source of the alerts submits their states again, and only what is new is sent.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
@@ -56,6 +57,8 @@ struct DispatchRun<'a> {
     log: &'a Mutex<DeliveryLog>,
     now_ns: i64,
     hold: DeliveryHold,
+    /// Who is on call, by rotation and time: a calendar takes time to say it, and many alerts ask.
+    on_call: RefCell<BTreeMap<(String, i64), Option<String>>>,
     report: DispatchReport,
 }
 
@@ -157,7 +160,8 @@ impl AlertDispatcher {
         lock_log(log).sync()?;
         let AlertDispatcher { receivers, groups, alerts, .. } = self;
         let report = DispatchReport::default();
-        let mut run = DispatchRun { receivers, log, now_ns, hold, report };
+        let on_call = RefCell::default();
+        let mut run = DispatchRun { receivers, log, now_ns, hold, on_call, report };
         for alert in alerts.values_mut().filter(|alert| alert.is_untold) {
             for contact in run.knowing_contacts(&alert.notification) {
                 run.tell(&contact, &alert.notification)?;
@@ -229,13 +233,14 @@ impl DispatchRun<'_> {
             }
             let needs_attention = notification.needs_attention();
             if needs_attention && group.reason == GroupReason::RepeatInterval {
-                is_anybody_on_call &= self.remind(alert, &group.receiver, &notification)?;
+                is_anybody_on_call &= self.remind(alert, group, &notification)?;
                 told_ns = self.now_ns;
                 continue;
             }
             let mut contacts = self.knowing_contacts(&notification);
-            let is_escalated = self.receivers.escalation(&group.receiver).is_some();
-            if needs_attention && is_escalated {
+            let escalation = self.receivers.escalation(&group.receiver);
+            if needs_attention && let Some(policy) = escalation {
+                is_anybody_on_call &= self.is_anybody_on_duty(policy);
                 let first_ns = self.told_times(&notification).into_iter().min();
                 alert.base_ns.get_or_insert(first_ns.unwrap_or(self.now_ns));
                 alert.steps.entry(group.receiver.clone()).or_insert(0);
@@ -271,9 +276,10 @@ impl DispatchRun<'_> {
     fn remind(
         &mut self,
         alert: &TrackedAlert,
-        receiver: &str,
+        group: &GroupNotification,
         notification: &Notification,
     ) -> Result<bool> {
+        let receiver = &group.receiver;
         let contacts: BTreeSet<String> = match self.receivers.escalation(receiver) {
             Some(policy) => {
                 let reached = alert.steps.get(receiver).copied().unwrap_or(0);
@@ -291,6 +297,12 @@ impl DispatchRun<'_> {
             match newest {
                 // It does not have the state yet.
                 Some(newest) if newest.verdict.is_none() => continue,
+                Some(newest)
+                    if newest.verdict == Some(AttemptVerdict::Delivered)
+                        && newest.at_ns > group.repeats_before_ns =>
+                {
+                    continue;
+                }
                 Some(newest) => reminder.key.reminder = newest.key.reminder.saturating_add(1),
                 None => {}
             }
@@ -346,7 +358,7 @@ impl DispatchRun<'_> {
     fn warn_skipped(&mut self, policy: &EscalationPolicy, next: usize, key: &NotificationKey) {
         let EscalationPolicy { name, steps } = policy;
         let before = next.checked_sub(1).and_then(|before| steps.get(before));
-        let contacts = before.map(|step| self.contacts_of_step(step, key, self.now_ns));
+        let contacts = before.map(|step| self.told_contacts(step, &key.alert_id));
         let cause = match contacts.is_none_or(|contacts| contacts.is_empty()) {
             true => format!("nobody of step {next} is on call"),
             false => format!("no contact of step {next} is reachable"),
@@ -357,11 +369,12 @@ impl DispatchRun<'_> {
         ));
     }
 
-    /// Whether a contact of a step has the notification, may still get it, or has a failover. While
-    /// deliveries are held nobody knows, and nobody was tried before they were released.
+    /// Whether a contact of a step has a notification of the alert, may still get it, or has a
+    /// failover. While deliveries are held nobody knows, and nobody was tried before they were
+    /// released.
     fn is_reachable(&self, step: &EscalationStep, key: &NotificationKey) -> bool {
         let DeliveryHold::ReleasedAt(released_ns) = self.hold else { return true };
-        self.contacts_of_step(step, key, self.now_ns).into_iter().any(|name| {
+        self.told_contacts(step, &key.alert_id).into_iter().any(|name| {
             let Some(contact) = self.receivers.contact(&name) else { return false };
             let log = lock_log(self.log);
             let newest = log.newest(&name, &key.alert_id);
@@ -383,13 +396,40 @@ impl DispatchRun<'_> {
         step.receivers.iter().flat_map(|one| self.contacts_of(one, key, at_ns)).collect()
     }
 
+    /// Contacts of a step that was made: of any state of the alert, since its group may not have
+    /// sent the newest one yet.
+    fn told_contacts(&self, step: &EscalationStep, alert_id: &str) -> Vec<String> {
+        let log = lock_log(self.log);
+        let knows = |name: &str| log.knows_alert(name, alert_id);
+        let contacts = |one: &String| self.contacts_known(one, self.now_ns, knows);
+        step.receivers.iter().flat_map(contacts).collect()
+    }
+
     fn contacts_of(&self, receiver: &str, key: &NotificationKey, at_ns: i64) -> Vec<String> {
         let log = lock_log(self.log);
-        self.receivers.contacts_of(receiver, at_ns, |name| log.is_known(name, key))
+        self.contacts_known(receiver, at_ns, |name| log.is_known(name, key))
+    }
+
+    fn contacts_known(
+        &self,
+        receiver: &str,
+        at_ns: i64,
+        knows: impl Fn(&str) -> bool,
+    ) -> Vec<String> {
+        self.receivers.contacts_of(receiver, knows, |rotation| {
+            let mut on_call = self.on_call.borrow_mut();
+            let known = on_call.entry((rotation.name.clone(), at_ns));
+            known.or_insert_with(|| rotation.contact_at(at_ns).map(str::to_owned)).clone()
+        })
+    }
+
+    fn is_anybody_on_duty(&self, policy: &EscalationPolicy) -> bool {
+        let mut receivers = policy.steps.iter().flat_map(|step| &step.receivers);
+        receivers.any(|one| !self.on_duty(one).is_empty())
     }
 
     fn on_duty(&self, receiver: &str) -> Vec<String> {
-        self.receivers.contacts_of(receiver, self.now_ns, |_| false)
+        self.contacts_known(receiver, self.now_ns, |_| false)
     }
 
     /// Contacts that were told of the alert, or will be.

@@ -79,12 +79,12 @@ impl ReceiverTable {
 
     /// The contact of a contact or a rotation; none if nobody is on call. Of a rotation whose
     /// members include some that `knows` the alert, these: a handover does not page somebody else
-    /// for the same state.
+    /// for the same state. Else `on_call` says who is.
     pub(crate) fn contacts_of(
         &self,
         receiver: &str,
-        at_ns: i64,
         knows: impl Fn(&str) -> bool,
+        on_call: impl FnOnce(&OnCallRotation) -> Option<String>,
     ) -> Vec<String> {
         let Some(rotation) = self.rotations.get(receiver) else {
             return self
@@ -96,7 +96,7 @@ impl ReceiverTable {
         let known = rotation.all_members().filter(|member| knows(member));
         let mut known: Vec<String> = known.map(str::to_owned).collect();
         if known.is_empty() {
-            known.extend(rotation.contact_at(at_ns).map(str::to_owned));
+            known.extend(on_call(rotation));
         }
         known
     }

@@ -271,6 +271,11 @@ impl CalendarEvent {
             return Err(line.problem("an event with RECURRENCE-ID does not recur"));
         }
         let rule = RecurrenceRule::read(line, zone)?;
+        if rule.is_often()
+            && let Some(defect) = self.length.defect_of_often()
+        {
+            return Err(line.problem(defect));
+        }
         let first = self.first_date();
         if rule.dates_of(first, 0).is_none_or(|dates| !dates.contains(&first)) {
             let what = "DTSTART is no date of the rule; move it to the first one";

@@ -151,6 +151,8 @@ pub(super) struct EventLength {
 
 /// Longest event.
 const LENGTH_DAYS_MAX: i64 = 366;
+/// Longest event that recurs often: all occurrences that overlap are looked at.
+const OFTEN_DAYS_MAX: i64 = 31;
 
 impl EventLength {
     /// A difference of local times.
@@ -174,6 +176,18 @@ impl EventLength {
         }
         let max = SignedDuration::from_hours(24 * LENGTH_DAYS_MAX);
         (total > max).then(|| format!("the event is longer than {LENGTH_DAYS_MAX} days"))
+    }
+
+    /// Why an event that recurs often cannot have this length.
+    pub(super) fn defect_of_often(&self) -> Option<String> {
+        let max = SignedDuration::from_hours(24 * OFTEN_DAYS_MAX);
+        let is_longer = self.local.saturating_add(self.exact) > max;
+        is_longer.then(|| {
+            format!(
+                "an event of a DAILY or WEEKLY rule, or of one with several days of a month, \
+                 lasts at most {OFTEN_DAYS_MAX} days; add an event for each occurrence"
+            )
+        })
     }
 
     /// Days that have begun when it ends.

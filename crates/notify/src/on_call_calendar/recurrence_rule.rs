@@ -48,6 +48,16 @@ pub(super) struct RecurrenceRule {
 }
 
 impl RecurrenceRule {
+    /// Whether it is not one of months that have one date at most.
+    pub(super) fn is_often(&self) -> bool {
+        let is_single = match self.by_day[..] {
+            [] => self.by_month_day.len() <= 1,
+            [day] => day.ordinal.is_some(),
+            _ => false,
+        };
+        self.frequency != RecurrenceFrequency::Monthly || !is_single
+    }
+
     /// Reads a property; `zone` is that of times without one.
     pub(super) fn read(
         line: &ContentLine,

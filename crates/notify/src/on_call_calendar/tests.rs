@@ -231,6 +231,16 @@ fn what_is_not_supported_or_invalid_has_its_line() {
     let order = "6: DTEND: the event does not end after it begins";
     check(&end("DTEND:20260105T080000Z"), order);
     check(&end("DURATION:P400D"), "6: DURATION: the event is longer than 366 days");
+    let often = "7: RRULE: an event of a DAILY or WEEKLY rule, or of one with several days of a \
+                 month, lasts at most 31 days; add an event for each occurrence";
+    check(&end("DURATION:P32D\nRRULE:FREQ=DAILY"), often);
+    check(&end("DURATION:P31DT1S\nRRULE:FREQ=WEEKLY;INTERVAL=8"), often);
+    check(&end("DURATION:P32D\nRRULE:FREQ=MONTHLY;BYMONTHDAY=5,6"), often);
+    check(&end("DURATION:P32D\nRRULE:FREQ=MONTHLY;BYDAY=MO"), often);
+    for rule in ["WEEKLY", "MONTHLY", "MONTHLY;BYDAY=1MO", "MONTHLY;BYMONTHDAY=5"] {
+        let days = if rule == "WEEKLY" { 31 } else { 32 };
+        calendar(&[&end(&format!("DURATION:P{days}D\nRRULE:FREQ={rule}"))]);
+    }
     let day = "DTSTART;VALUE=DATE:20260105\nDURATION:PT12H";
     check(&eve(day), "6: DURATION: an event of whole days lasts whole days");
     let rule = |rule: &str| eve(&format!("{start}\nDURATION:PT1H\n{rule}"));

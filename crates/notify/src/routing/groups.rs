@@ -60,6 +60,9 @@ pub struct GroupNotification {
     pub resolved: BTreeSet<String>,
     /// Cause.
     pub reason: GroupReason,
+    /// A repetition is for those who were told up to this time. It matters if nobody was on call
+    /// for an alert: others are not told of theirs at each look.
+    pub repeats_before_ns: i64,
 }
 
 /// All groups.
@@ -226,6 +229,7 @@ impl AlertGroups {
                     firing: content.firing.keys().cloned().collect(),
                     resolved: content.resolved.clone(),
                     reason,
+                    repeats_before_ns: group.repeats_before_ns(now_ns),
                 };
                 match send(&notification) {
                     Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
@@ -249,6 +253,15 @@ impl AlertGroup {
     fn is_due(&self, now_ns: i64) -> bool {
         let delay = self.options.group_wait.max(self.options.group_interval).max(RETRY_DELAY);
         self.next_ns <= now_ns || self.next_ns > now_ns.saturating_add(nanos(delay))
+    }
+
+    fn repeats_before_ns(&self, now_ns: i64) -> i64 {
+        match &self.last {
+            Some(last) if last.at_ns == i64::MIN => {
+                now_ns.saturating_sub(nanos(self.options.repeat_interval))
+            }
+            _ => i64::MAX,
+        }
     }
 
     /// Why the content is sent; `None` if it is not (`notify/notify.go`, `needsUpdate`).

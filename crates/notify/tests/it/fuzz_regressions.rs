@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use crate::checks::{self, Check};
+use crate::checks::{self, FuzzCheck};
 use crate::fuzz_inputs;
 
 /// `testdata/fuzz/<target>/<finding>`.
@@ -74,7 +74,7 @@ fn write_seeds() {
     fuzz_inputs::write_seeds(&checks::CHECKS, &seeds());
 }
 
-fn check_of(target: &str) -> Check {
+fn check_of(target: &str) -> FuzzCheck {
     checks::CHECKS.iter().find(|check| check.0 == target).expect("a target").1
 }
 

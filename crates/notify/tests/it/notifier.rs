@@ -423,6 +423,35 @@ async fn a_restart_goes_on_with_the_escalation_and_a_handover_pages_nobody_again
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_change_of_state_after_a_handover_makes_no_step_early() {
+    let bench = NotifierBench::new();
+    // 100 s before the handover on 2023-11-20 at 9:00 UTC.
+    bench.set_time(1_700_470_700 * SECOND_NS);
+    let receiver = HttpReceiver::start(ok).await;
+    let notifier = bench.start(&format!("{}{ESCALATION}", team(&receiver)));
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_for(&notifier, "step 1", |status| delivered(status, "eve") == 1);
+    bench.advance(200);
+    // Its group is not looked at yet when the escalation is.
+    notifier.submit(bench.firing("a", 2)).unwrap();
+    notifier.submit(bench.firing("b", 1)).unwrap();
+    wait_for(&notifier, "a look", |status| status.alerts == 2);
+    let status = notifier.status();
+    assert_eq!((status.log.pending, status.warnings), (0, Vec::new()));
+    bench.advance(101);
+    wait_for(&notifier, "step 2", |status| delivered(status, "hook") == 1);
+    wait_for(&notifier, "the news", |status| {
+        delivered(status, "eve") == 2 && delivered(status, "bob") == 1
+    });
+    let mut sent = paths(&receiver.take_requests());
+    sent.sort();
+    let expected = ["/bob b/1 firing", "/eve a/1 firing", "/eve a/2 firing", "/hook a/2 firing"];
+    assert_eq!(sent, expected);
+    assert_eq!(notifier.status().warnings, Vec::new());
+    notifier.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_keeps_alerts_and_gives_up_deliveries_to_a_removed_contact() {
     let bench = NotifierBench::new();
     let (hook, gone) = (HttpReceiver::start(ok).await, HttpReceiver::start(ok).await);

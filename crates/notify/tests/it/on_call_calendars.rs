@@ -229,6 +229,72 @@ async fn a_step_without_anybody_on_call_is_skipped_at_once_with_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_escalation_of_which_nobody_is_on_call_is_told_to_the_next_contact() {
+    let file = CalendarFile::new("calendar-escalation", CALENDAR);
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let escalation = "[route]\nreceiver = 'pay'\ngroup_wait = '0s'\ngroup_interval =                       '5min'\nrepeat_interval = '1w'\n\n[[escalation]]\nname = 'pay'\nsteps =                       [\n  { after = '0s', receivers = ['primary'] },\n  { after = '10min',                       receivers = ['primary'] },\n]\n";
+    let settings = format!("{}{escalation}{}", team(&receiver), rotation(&file.path(), ""));
+    bench.set_time(ns("2023-10-29T00:30:00Z"));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_for(&notifier, "the warnings", |status| status.warnings.len() == 2);
+    let at = "2023-10-30T07:59:00Z";
+    bench.set_time(ns(at));
+    wait_for(&notifier, "a look", |status| status.next_due_ns > Some(ns(at)));
+    assert_eq!(receiver.take_requests().len(), 0);
+    bench.set_time(ns("2023-10-30T08:04:01Z"));
+    wait_for(&notifier, "the next contact", |status| delivered(status, "eve") == 1);
+    // She is not told again at each look.
+    let at = "2023-10-30T09:00:00Z";
+    bench.set_time(ns(at));
+    wait_for(&notifier, "a look", |status| status.next_due_ns > Some(ns(at)));
+    notifier.submit(bench.in_state("a", 2, NotifiedState::Resolved)).unwrap();
+    bench.advance(301);
+    wait_for(&notifier, "the end", |status| delivered(status, "eve") == 2);
+    assert_eq!(paths(&receiver.take_requests()), ["/eve a/1 firing", "/eve a/2 resolved"]);
+    assert_eq!(notifier.status().warnings.len(), 2);
+    notifier.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looks_for_somebody_on_call_repeat_nothing_to_others() {
+    let file = CalendarFile::new("calendar-reminders", CALENDAR);
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let escalation = "[route]\nreceiver = 'pay'\ngroup_wait = '0s'\ngroup_interval =                       '1min'\nrepeat_interval = '10min'\n\n[[escalation]]\nname = 'pay'\nsteps =                       [\n  { after = '0s', receivers = ['primary'] },\n  { after = '1h',                       receivers = ['boss'] },\n]\n";
+    let settings = format!("{}{escalation}{}", team(&receiver), rotation(&file.path(), ""));
+    // Eve's week ends at 22:00 UTC.
+    bench.set_time(ns("2023-10-21T20:30:00Z"));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    let told = |eve: u64, boss: u64| {
+        wait_for(&notifier, "deliveries", |status| {
+            (delivered(status, "eve"), delivered(status, "boss")) == (eve, boss)
+        });
+    };
+    told(1, 0);
+    bench.set_time(ns("2023-10-21T21:30:01Z"));
+    told(2, 1);
+    notifier.submit(bench.firing("b", 1)).unwrap();
+    bench.set_time(ns("2023-10-21T21:32:00Z"));
+    told(3, 1);
+    // Nobody of the step that the second alert reached is on call any more.
+    bench.set_time(ns("2023-10-21T22:05:00Z"));
+    told(3, 2);
+    for at in ["2023-10-21T22:07:00Z", "2023-10-21T22:09:00Z"] {
+        bench.set_time(ns(at));
+        wait_for(&notifier, "a look", |status| status.next_due_ns > Some(ns(at)));
+    }
+    bench.set_time(ns("2023-10-21T22:16:00Z"));
+    told(3, 3);
+    let sent = paths(&receiver.take_requests());
+    let of_boss: Vec<&str> = sent.iter().filter_map(|text| text.strip_prefix("/boss ")).collect();
+    assert_eq!(of_boss, ["a/1 firing", "a/1/1 firing", "a/1/2 firing"]);
+    notifier.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_reload_reads_the_calendar_again() {
     let file = CalendarFile::new("calendar-reload", CALENDAR);
     let bench = NotifierBench::new();
