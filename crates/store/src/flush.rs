@@ -117,9 +117,16 @@ impl StoreInner {
         })?;
         let rate = head.bytes() as f64 / began.elapsed().as_secs_f64().max(1e-3);
         self.flush_rate.store(rate as u64, Ordering::Relaxed);
-        let id = head.id;
+        let (id, rows) = (head.id, head.rows());
         drop(head);
-        self.state().flushed_heads.extend(parts.into_iter().map(|part| (part, id)));
+        // Windows compare rows by their number: only a part with as many of each series stands for
+        // the head. Others have fewer: rows of another partition, or of the same time.
+        if let [part] = parts[..] {
+            let mut state = self.state();
+            if state.manifest.parts.get(&part).is_some_and(|info| info.rows == rows) {
+                state.flushed_heads.insert(part, id);
+            }
+        }
         lock(&self.quarantine).clear_attempts(immutable.position);
         lock(&self.subscriber).commit(immutable.position, Level::Disk)?;
         self.count_head_bytes();

@@ -91,7 +91,7 @@ pub(crate) struct StoreState {
     pub(crate) active_head: Arc<RwLock<Head>>,
     pub(crate) immutable_head: Option<ImmutableHead>,
     pub(crate) open: HashMap<u64, Arc<dyn Part>>,
-    /// Heads of which live parts have the rows, by part.
+    /// Heads of which one live part has all rows, by part.
     pub(crate) flushed_heads: HashMap<u64, HeadId>,
     pub(crate) warnings: Vec<String>,
     pub(crate) failure: Option<String>,

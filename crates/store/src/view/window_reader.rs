@@ -3,7 +3,7 @@
 //! A read also says which rows the window has, so that a reader of the same window at a later time
 //! knows whether its rows are still the same, and need not read them. Rows are compared by their
 //! number and by where they are: heads only grow, parts never change, and a flush moves the rows of
-//! a head to parts.
+//! a head to a part. If it moves them to several parts, or combines some, they are read again.
 
 #![cfg_attr(
     not(test),
@@ -36,7 +36,7 @@ use super::{ReadView, may_contain};
 pub struct WindowReader<'v> {
     view: &'v ReadView,
     range: Range<i64>,
-    /// Base parts that may have rows of the range, or later ones; `None` if rollups or damaged parts
+    /// Base parts that may have rows of the range, or later; `None` if rollups or damaged parts
     /// may have some of the range.
     parts: Option<Vec<WindowPart>>,
 }
@@ -51,7 +51,7 @@ struct WindowPart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RowSource {
     Head(HeadId),
-    /// A part that no head of this process was flushed to.
+    /// A part that does not have exactly the rows of a head of this process.
     Part(u64),
 }
 

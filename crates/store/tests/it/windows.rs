@@ -221,6 +221,20 @@ fn a_flush_does_not_change_the_rows_of_a_window() {
 }
 
 #[test]
+fn a_flush_to_several_parts_or_of_rows_of_the_same_time_hides_no_row() {
+    // A row of the day before and some of this one: the part of this day has fewer than the head.
+    for later in 1..4 {
+        let mut steps = vec![row(5, 0), row(0, 0), pass(660)];
+        steps.extend((0..later).flat_map(|age_s| [row(5, age_s), row(0, age_s)]));
+        steps.push(WindowStep::Flush);
+        run(&steps);
+    }
+    // Two rows become one.
+    run(&[row(0, 5), row(0, 5), WindowStep::Flush, pass(1)]);
+    run(&[row(4, 5), row(4, 5), row(4, 3), WindowStep::Flush, pass(1)]);
+}
+
+#[test]
 fn a_row_changes_the_windows_of_its_series_only() {
     // Series 0 keeps its window when series 5 gets a row.
     assert_eq!(run(&[row(0, 5), row(5, 5), row(5, 5)]), 4);
