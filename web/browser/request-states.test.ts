@@ -183,6 +183,9 @@ test("touch: drag of the threshold, zoom, scroll, tap on a column", async () => 
   const box = async (what: string) => (await phone.locator(what).first().boundingBox())!;
   const scrolled = () => phone.evaluate(() => scrollY);
 
+  // What arrives later moves what is below it.
+  await expect.poll(() => phone.locator('[aria-busy="true"]').count()).toBe(0);
+  await phone.getByRole("region", { name: "Statistics" }).waitFor();
   let over = await box(".heatmap .u-over");
   const before = await scrolled();
   const line = await box(".threshold");
