@@ -423,6 +423,9 @@ impl AlertTable {
                 (alert.unknown_since_ns, alert.is_held) = (None, false);
                 alert.miss(settings.keep_firing_for_ns, time_ns)
             };
+            if !is_kept && before == AlertState::Inactive {
+                raise(&mut self.rows_after_ns, alert.began_ns);
+            }
             if is_kept && alert.state != AlertState::Inactive {
                 active_count += 1;
                 alert.apply_for(settings.for_ns, time_ns);
@@ -510,8 +513,10 @@ impl AlertTable {
                 }
                 before => {
                     // Another alert than the one before.
-                    let began_before = before.map(|before| before.began_ns);
-                    let least_ns = began_before.max(self.rows_after_ns);
+                    if let Some(began_ns) = before.map(|before| before.began_ns) {
+                        raise(&mut self.rows_after_ns, began_ns);
+                    }
+                    let least_ns = self.rows_after_ns;
                     let row_ns =
                         row_time(&element.series).filter(|row_ns| Some(*row_ns) > least_ns);
                     let alert = Alert::new(element, time_ns, row_ns.unwrap_or(time_ns));
@@ -569,6 +574,11 @@ impl AlertTable {
         }
         self.flapping.retain(|_, counter| !counter.is_empty());
     }
+}
+
+/// Of an own rule: contacts know of an alert that began with rows up to this time.
+fn raise(rows_after_ns: &mut Option<i64>, began_ns: i64) {
+    *rows_after_ns = rows_after_ns.map(|after_ns| after_ns.max(began_ns));
 }
 
 fn milliseconds(time_ns: i64) -> u64 {

@@ -300,6 +300,43 @@ fn senders_get_time_to_come_back_after_a_restart() {
 }
 
 #[test]
+fn an_absence_that_begins_again_without_a_row_is_another_alert() {
+    let rule = |after: &str, for_text: &str| {
+        let keys = format!("severity = 2\nabsent = true\nafter = \"{after}\"");
+        slow(&format!("for = \"{for_text}\"\n{}", criterion(&keys)))
+    };
+    let step_until = |node: &mut SimulatedNode, state: &str| {
+        let is_reached = (0..400).any(|_| {
+            node.step();
+            node.states(0) == state
+        });
+        assert!(is_reached, "{state:?}: {}", node.states(0));
+    };
+    for has_pending in [false, true] {
+        let mut node = SimulatedNode::new(&rule("2min", "0s"));
+        for _ in 0..3 {
+            node.record(LATENCY, [1.0]);
+            node.step();
+        }
+        step_until(&mut node, "firing a");
+        let began_ns = only_alert(&node, 0).expect("an alert").began_ns;
+        assert!(began_ns < node.time_ns - 2 * MINUTE, "the time of the row");
+        node.reload(&rule("1h", "0s"));
+        step_until(&mut node, "inactive a");
+        if has_pending {
+            // Another alert takes the place of the one that contacts know, and does not fire.
+            node.reload(&rule("2min", "10min"));
+            step_until(&mut node, "pending a");
+            node.reload(&rule("1h", "0s"));
+        }
+        step_until(&mut node, "");
+        step_until(&mut node, "firing a");
+        let again_ns = only_alert(&node, 0).expect("an alert").began_ns;
+        assert!(again_ns > began_ns, "{has_pending}: {began_ns} {again_ns}");
+    }
+}
+
+#[test]
 fn late_rows_raise_no_alert_about_the_past() {
     let rule = slow(&criterion("severity = 2\nstatistic = \"max\"\nabove = 10"));
     let mut node = SimulatedNode::new(&rule);
