@@ -76,8 +76,8 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
         deck.request("GET", "/-/ready").is_ok_and(|it| it.status == 200)
     });
     wait_until("the log says that it is over", || count(&deck, "new data is stored again") == 1);
-    // Usually the first stop gives up. A stop may free space itself, by the last flush; then it must
-    // have stored what waited.
+    // Usually the first stop gives up. A stop may free space itself, by the last flush; then it
+    // must have stored what waited.
     let gives_up = |_| {
         let fulls = count(&deck, full);
         disk.fill();
