@@ -21,7 +21,7 @@ const RANGE_NS: i64 = 86_400 * 1_000_000_000;
 const POLL: Duration = Duration::from_secs(1);
 /// Time between two searches: short while a rule is without data, which may arrive at any time.
 const INTERVAL: Duration = Duration::from_secs(600);
-const INTERVAL_UNMATCHED: Duration = Duration::from_secs(60);
+const INTERVAL_UNMATCHED: Duration = Duration::from_secs(10);
 /// Time between two searches, in durations of the first: they take at most a twentieth of a CPU.
 const PAUSE_FACTOR: u32 = 20;
 /// Longest time for one rule.
