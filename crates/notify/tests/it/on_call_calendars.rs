@@ -233,7 +233,18 @@ async fn an_escalation_of_which_nobody_is_on_call_is_told_to_the_next_contact() 
     let file = CalendarFile::new("calendar-escalation", CALENDAR);
     let bench = NotifierBench::new();
     let receiver = HttpReceiver::start(ok).await;
-    let escalation = "[route]\nreceiver = 'pay'\ngroup_wait = '0s'\ngroup_interval =                       '5min'\nrepeat_interval = '1w'\n\n[[escalation]]\nname = 'pay'\nsteps =                       [\n  { after = '0s', receivers = ['primary'] },\n  { after = '10min',                       receivers = ['primary'] },\n]\n";
+    let escalation = "\
+        [route]\n\
+        receiver = 'pay'\n\
+        group_wait = '0s'\n\
+        group_interval = '5min'\n\
+        repeat_interval = '1w'\n\n\
+        [[escalation]]\n\
+        name = 'pay'\n\
+        steps = [\n\
+         { after = '0s', receivers = ['primary'] },\n\
+         { after = '10min', receivers = ['primary'] },\n\
+        ]\n";
     let settings = format!("{}{escalation}{}", team(&receiver), rotation(&file.path(), ""));
     bench.set_time(ns("2023-10-29T00:30:00Z"));
     let notifier = bench.start(&settings);
@@ -262,7 +273,18 @@ async fn looks_for_somebody_on_call_repeat_nothing_to_others() {
     let file = CalendarFile::new("calendar-reminders", CALENDAR);
     let bench = NotifierBench::new();
     let receiver = HttpReceiver::start(ok).await;
-    let escalation = "[route]\nreceiver = 'pay'\ngroup_wait = '0s'\ngroup_interval =                       '1min'\nrepeat_interval = '10min'\n\n[[escalation]]\nname = 'pay'\nsteps =                       [\n  { after = '0s', receivers = ['primary'] },\n  { after = '1h',                       receivers = ['boss'] },\n]\n";
+    let escalation = "\
+        [route]\n\
+        receiver = 'pay'\n\
+        group_wait = '0s'\n\
+        group_interval = '1min'\n\
+        repeat_interval = '10min'\n\n\
+        [[escalation]]\n\
+        name = 'pay'\n\
+        steps = [\n\
+         { after = '0s', receivers = ['primary'] },\n\
+         { after = '1h', receivers = ['boss'] },\n\
+        ]\n";
     let settings = format!("{}{escalation}{}", team(&receiver), rotation(&file.path(), ""));
     // Eve's week ends at 22:00 UTC.
     bench.set_time(ns("2023-10-21T20:30:00Z"));
