@@ -3,7 +3,8 @@
 //!
 //! A delivery of the other site is recognized by its key, or by contact, labels and state of the
 //! alert and a time of the change of state that differs by at most 2 minutes: own rules are
-//! evaluated when rows arrive, which is another time at each site.
+//! evaluated when rows arrive, which is another time at each site. The end of an alert may have
+//! another number there: each site numbers it by its own evaluation.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -112,8 +113,10 @@ impl OtherSiteDeliveries {
         let Some(of_alert) = self.by_alert.get_mut(&alert) else { return false };
         let shift_ns = |delivery: &SiteDelivery| {
             let is_reminder = notification.key.reminder > 0;
-            // Of the same alert, another number is another change.
-            let is_same = delivery.key.alert_id != notification.key.alert_id
+            // Of the same alert, another number is another change, but an alert ends once.
+            let may_be_same = delivery.key.alert_id != notification.key.alert_id
+                || notification.state == NotifiedState::Resolved;
+            let is_same = may_be_same
                 && delivery.state == notification.state
                 && (delivery.key.reminder > 0) == is_reminder
                 && delivery.at_ns.abs_diff(notification.at_ns) <= SHIFT_MAX_NS;
@@ -281,6 +284,21 @@ mod tests {
         // The other site restarted.
         other.add(SiteDelivery { number: 1, ..made });
         assert!(!other.take("hook", &notification));
+    }
+
+    #[test]
+    fn the_end_of_an_alert_may_have_another_number() {
+        let firing = example_notification();
+        let mut resolved = Notification { state: NotifiedState::Resolved, ..firing.clone() };
+        resolved.key.transition += 7;
+        let mut other = OtherSiteDeliveries::default();
+        let mut end = delivery(2, &firing.key.alert_id, NotifiedState::Resolved, firing.at_ns);
+        end.key.transition += 500;
+        other.add(delivery(1, &firing.key.alert_id, NotifiedState::Firing, firing.at_ns));
+        other.add(SiteDelivery { at_ns: firing.at_ns + SECOND_NS, ..end });
+        assert!(other.take("hook", &resolved));
+        assert!(!other.take("hook", &resolved), "once");
+        assert!(other.take("hook", &firing));
     }
 
     #[test]
