@@ -7,7 +7,7 @@ use rules::AlertAcknowledgement;
 use serde::Deserialize;
 
 use crate::alert_selection::AlertSelection;
-use crate::json_body::{bad_request, parse_length, parse_time, read_body, text};
+use crate::json_body::{bad_request, parse_duration, parse_time, read_body, text};
 use crate::silence_api::author;
 use crate::worker_control::WorkerControl;
 
@@ -80,7 +80,7 @@ pub(crate) fn acknowledge(
     let until = body.until.as_deref().map_or(Ok(None), |text| parse_time("until", text))?;
     let until_ns = match (body.length, until) {
         (Some(_), Some(_)) => return Err(bad_request("expected for or until, found both")),
-        (Some(length), None) => now_ns.saturating_add(parse_length("for", &length)?),
+        (Some(length), None) => now_ns.saturating_add(parse_duration("for", &length)?),
         (None, Some(until_ns)) => until_ns,
         (None, None) => now_ns.saturating_add(LENGTH_NS),
     };

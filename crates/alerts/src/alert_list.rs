@@ -1,4 +1,4 @@
-//! `/v1/alerts` and `/v1/light`: active alerts with their next deadline and reason, and one color.
+//! `/v1/alerts` and `/v1/light`: active alerts with their next change and reason, and one color.
 //! Alerts from outside are in the list, too.
 
 use std::time::Duration;
@@ -26,8 +26,8 @@ const WAIT_MAX_S: u64 = 60;
 pub(crate) static ALERTS: RouteSpec = RouteSpec {
     name: "alerts",
     path: "/v1/alerts",
-    about: "Pending and firing alerts with their next deadline and the reason of their state; \
-            with Accept: text/event-stream, changes as they happen.",
+    about: "Pending and firing alerts with the time of their next change and the reason of their \
+            state; with Accept: text/event-stream, changes as they happen.",
     parameters: &[
         Parameter::text(
             "state",

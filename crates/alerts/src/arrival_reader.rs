@@ -11,9 +11,9 @@ use model::{BatchReader, SeriesId};
 use crate::arrival_index::ArrivalIndex;
 use crate::worker_control::WorkerControl;
 
-/// Interval of checks whether rules still read series.
-const PAUSE: Duration = Duration::from_millis(200);
-/// The same, while none does.
+/// Timeout of a wait for a record: then whether rules still read series is checked again.
+const POLL_TIMEOUT: Duration = Duration::from_millis(200);
+/// Pause between these checks while no rule reads series.
 const IDLE_PAUSE: Duration = Duration::from_secs(1);
 
 /// Reader of what is appended from now on.
@@ -38,20 +38,20 @@ pub(crate) fn read_arrivals(
             Some(reader) => reader,
             none => none.insert(open_journal(intake)?),
         };
-        if reader.wait(Some(PAUSE))?
-            && let Some(ReadItem::Batch(batch)) = reader.next()?
+        if reader.wait(Some(POLL_TIMEOUT))?
+            && let Some(ReadItem::Batch(record_batch)) = reader.next()?
         {
             let mut series = Vec::new();
-            batch.records().for_each(|record| add_series(record.bytes, &mut series));
+            record_batch.records().for_each(|record| add_series(record.bytes, &mut series));
             index.note(&series);
         }
     }
     Ok(())
 }
 
-/// Adds the series of a batch. It was checked on append.
-fn add_series(bytes: &[u8], series: &mut Vec<SeriesId>) {
-    let Ok(entries) = BatchReader::new(bytes) else { return };
+/// Adds the series of a record, which is one batch of samples. It was checked on append.
+fn add_series(record: &[u8], series: &mut Vec<SeriesId>) {
+    let Ok(entries) = BatchReader::new(record) else { return };
     for entry in entries {
         let Ok(entry) = entry else { return };
         if entry.starts_group {

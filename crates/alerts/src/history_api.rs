@@ -24,14 +24,14 @@ pub(crate) static HISTORY: RouteSpec = RouteSpec {
         TEXT,
         MATCHER,
         Parameter::text(
-            "state",
-            "pending, ended, firing, severity, resolved, unknown, known, acknowledged or \
-             unacknowledged; default: all",
+            "event",
+            "pending, ended (pending, and did not fire), firing, severity, resolved, unknown, \
+             known, acknowledged or unacknowledged; default: all",
         )
         .many(),
         SEVERITY,
         Parameter::text("from", "earliest time; default: no limit"),
-        Parameter::text("to", "latest time; default: now"),
+        Parameter::text("to", "latest time; default: no limit"),
         Parameter::integer("limit", "number of changes, at most 1000; default: 100"),
         Parameter::integer("before", "number of a change: those before it; next of a response"),
     ],
@@ -58,7 +58,7 @@ impl HistorySearch {
         };
         let event = |name: &str| {
             let names = HistoryEvent::ALL.map(HistoryEvent::name).join(", ");
-            HistoryEvent::parse(name).ok_or_else(|| invalid("state", name, &names))
+            HistoryEvent::parse(name).ok_or_else(|| invalid("event", name, &names))
         };
         let time = |name: &str, default: i64| match query.get(name) {
             None => Ok(default),
@@ -66,10 +66,10 @@ impl HistorySearch {
                 invalid(name, text, "a time such as 2026-11-09T12:30:00Z, now or -2h")
             }),
         };
-        let states = query.all("state").filter(|name| !name.is_empty());
+        let events = query.all("event").filter(|name| !name.is_empty());
         Ok(HistorySearch {
             filter: AlertFilter::read(query)?,
-            events: states.map(event).collect::<Result<_, _>>()?,
+            events: events.map(event).collect::<Result<_, _>>()?,
             from_ns: time("from", i64::MIN)?,
             to_ns: time("to", i64::MAX)?,
             before: query.count("before", u64::MAX, u64::MAX)?,
@@ -152,10 +152,10 @@ mod tests {
     }
 
     #[test]
-    fn a_search_has_states_times_and_a_number() {
+    fn a_search_has_events_times_and_a_number() {
         check(&[], true);
-        check(&[("state", "firing")], true);
-        check(&[("state", "resolved"), ("state", "pending")], false);
+        check(&[("event", "firing")], true);
+        check(&[("event", "resolved"), ("event", "pending")], false);
         check(&[("from", "-1min")], true);
         check(&[("from", "-30s")], false);
         check(&[("to", "-40s")], true);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn invalid_parameters_are_reported() {
-        for pair in [("state", "red"), ("from", "soon"), ("limit", "1001"), ("before", "-1")] {
+        for pair in [("event", "red"), ("from", "soon"), ("limit", "1001"), ("before", "-1")] {
             let query = RouteQuery::new(vec![(pair.0.to_owned(), pair.1.to_owned())]);
             assert!(HistorySearch::read(&query, 0).is_err(), "{pair:?}");
         }

@@ -33,9 +33,9 @@ pub(crate) fn parse_time(name: &str, text: &str) -> Result<Option<i64>, RouteErr
 }
 
 /// A duration in nanoseconds.
-pub(crate) fn parse_length(name: &str, text: &str) -> Result<i64, RouteError> {
-    let length = decode::parse_duration(text).filter(|length| *length > 0);
-    length.ok_or_else(|| {
+pub(crate) fn parse_duration(name: &str, text: &str) -> Result<i64, RouteError> {
+    let duration = decode::parse_duration(text).filter(|duration| *duration > 0);
+    duration.ok_or_else(|| {
         let expected = "a duration above 0 such as \"30m\" or \"2h\"";
         RouteError::BadRequest(format!("{name}: found {text:?}, expected {expected}"))
     })

@@ -1,6 +1,6 @@
 //! The thread that evaluates all groups, one after the other.
 //!
-//! A cycle: evaluate a copy of the group, store the states, submit notifications, append the
+//! An iteration: evaluate a copy of the group, store the states, submit notifications, append the
 //! samples, publish. The states are durable before anything that follows from them leaves the node.
 //! Between groups it makes the changes that requests and time demand.
 
@@ -19,8 +19,8 @@ use model::SeriesId;
 use notify::Notification;
 use query::{LabelSet, Settings};
 use rules::{
-    Alert, CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults,
-    GroupSnapshot, RuleGroup, RuleHealth, RuleProblem,
+    Alert, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults, GroupSnapshot,
+    IterationInputs, IterationResult, RuleGroup, RuleHealth, RuleProblem,
 };
 use store::Store;
 
@@ -358,7 +358,7 @@ impl RuleWorker {
         group: &mut EvaluatedGroup,
         time_ns: i64,
         arrived: Option<&BTreeSet<usize>>,
-    ) -> Option<(CycleResult, HashMap<String, Duration>)> {
+    ) -> Option<(IterationResult, HashMap<String, Duration>)> {
         let view = match self.store.view() {
             Ok(view) => view,
             Err(error) => {
@@ -373,7 +373,7 @@ impl RuleWorker {
             control: &self.control,
             durations: RefCell::default(),
         };
-        let inputs = CycleInputs {
+        let inputs = IterationInputs {
             evaluator: &evaluator,
             templates: &self.settings.templates(),
             resend_delay_ns: self.settings.resend_delay_ns(),
@@ -385,7 +385,7 @@ impl RuleWorker {
         Some((result, evaluator.durations.into_inner()))
     }
 
-    fn write(&self, group: &EvaluatedGroup, result: &CycleResult) {
+    fn write(&self, group: &EvaluatedGroup, result: &IterationResult) {
         let outcome = self.writer.write(&result.writes);
         self.dropped.add(outcome.dropped);
         if let Some(cause) = outcome.cause {

@@ -18,7 +18,7 @@ pub(crate) struct SampleWriter {
     producer: OnceLock<Producer>,
 }
 
-/// What a cycle stored.
+/// What an iteration stored.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct WriteOutcome {
     pub(crate) stored: u64,
@@ -41,7 +41,7 @@ impl SampleWriter {
         })
     }
 
-    /// Appends the samples of a cycle as one batch, and waits until it is durable.
+    /// Appends the samples of an iteration as one batch, and waits until it is durable.
     pub(crate) fn write(&self, writes: &[RuleWrite]) -> WriteOutcome {
         let mut outcome = WriteOutcome::default();
         if writes.is_empty() {

@@ -52,7 +52,8 @@ pub struct AlertsTable {
     /// How far in the past groups that set no `query_offset` are evaluated: by default
     /// not at all.
     query_offset: Option<DurationSetting>,
-    /// Time between notices of an alert that keeps firing: `1min`.
+    /// Time after which `/api/v2/alerts` renews `updatedAt` and `endsAt` of an alert that keeps
+    /// firing: `1min`.
     resend_delay: Option<DurationSetting>,
     /// URL under which users reach this node, for templates (`$externalURL`).
     external_url: Option<String>,
@@ -114,7 +115,7 @@ impl AlertTables {
         }
     }
 
-    /// Time between notices.
+    /// Time between renewals of a firing alert.
     pub(crate) fn resend_delay_ns(&self) -> i64 {
         nanoseconds(duration_or(self.alerts.resend_delay, RESEND_DELAY))
     }

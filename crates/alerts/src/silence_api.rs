@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use crate::alert_board::AlertBoard;
 use crate::json_body::{
-    bad_request, parse_length, parse_matchers, parse_time, read_body, text, value_json,
+    bad_request, parse_duration, parse_matchers, parse_time, read_body, text, value_json,
 };
 use crate::prometheus_api::map_json;
 use crate::silence_store::{SilenceStore, SilenceStoreError};
@@ -140,7 +140,9 @@ pub(crate) fn create(
     let starts_ns = optional_time("starts_at", body.starts_at.as_deref())?.unwrap_or(now_ns);
     let ends_ns = match (&body.length, optional_time("ends_at", body.ends_at.as_deref())?) {
         (Some(_), Some(_)) => return Err(bad_request("expected for or ends_at, found both")),
-        (Some(length), None) => starts_ns.max(now_ns).saturating_add(parse_length("for", length)?),
+        (Some(length), None) => {
+            starts_ns.max(now_ns).saturating_add(parse_duration("for", length)?)
+        }
         (None, Some(ends_ns)) => ends_ns,
         (None, None) if !body.time_intervals.is_empty() => NEVER_NS,
         (None, None) => {

@@ -157,10 +157,9 @@ impl SloService {
         request: &dyn QueryContext,
         work: impl FnOnce(&EventReader<'_>) -> Result<T, SloError>,
     ) -> Result<T, SloError> {
-        let failed = |cause: String| SloError::Query { selector: "the store".to_owned(), cause };
         let store = self.store.as_ref();
-        let store = store.ok_or_else(|| failed("an agent stores no data".to_owned()))?;
-        let view = store.view().map_err(|error| failed(error.to_string()))?;
+        let store = store.ok_or_else(|| SloError::Store("an agent stores no data".to_owned()))?;
+        let view = store.view().map_err(|error| SloError::Store(error.to_string()))?;
         let context = ServiceContext { service: self, request };
         let source = StoreSource::new(&view).with_context(&context);
         let settings = Settings::default();

@@ -14,7 +14,7 @@ use crate::worker_control::WorkerControl;
 /// Timeout of a query, as in Prometheus (`query.timeout`).
 const QUERY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Evaluator over one view of the store: all rules of a cycle see the same data.
+/// Evaluator over one view of the store: all rules of an iteration see the same data.
 pub(crate) struct StoreEvaluator<'a> {
     pub(crate) view: &'a ReadView,
     pub(crate) settings: &'a Settings,

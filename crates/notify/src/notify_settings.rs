@@ -158,7 +158,7 @@ fn read_routing(
 
 /// Kind of a receiver.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum NamedKind {
+pub(crate) enum ReceiverKind {
     Contact,
     Heartbeat,
     Rotation,
@@ -167,7 +167,7 @@ pub(crate) enum NamedKind {
 
 /// Names of all receivers: unique, and known where they are used.
 pub(crate) struct ReceiverNames<'a> {
-    names: BTreeMap<std::borrow::Cow<'a, str>, NamedKind>,
+    names: BTreeMap<std::borrow::Cow<'a, str>, ReceiverKind>,
     problems: Vec<NotifyProblem>,
 }
 
@@ -175,8 +175,8 @@ impl<'a> ReceiverNames<'a> {
     fn add_contacts(&mut self, contacts: &'a [ConfiguredContact]) {
         for contact in contacts {
             let kind = match receives_alerts(contact) {
-                true => NamedKind::Contact,
-                false => NamedKind::Heartbeat,
+                true => ReceiverKind::Contact,
+                false => ReceiverKind::Heartbeat,
             };
             self.names.insert(contact.name.as_str().into(), kind);
         }
@@ -191,12 +191,12 @@ impl<'a> ReceiverNames<'a> {
     }
 
     /// Names of receivers of a kind.
-    pub(crate) fn of_kind(&self, kind: NamedKind) -> impl Iterator<Item = &str> {
+    pub(crate) fn of_kind(&self, kind: ReceiverKind) -> impl Iterator<Item = &str> {
         self.names.iter().filter(move |(_, of)| **of == kind).map(|(name, _)| &**name)
     }
 
     /// Adds the name of a rotation or an escalation.
-    pub(crate) fn define(&mut self, name: &Spanned<String>, kind: NamedKind) {
+    pub(crate) fn define(&mut self, name: &Spanned<String>, kind: ReceiverKind) {
         if self.names.insert(name.get_ref().clone().into(), kind).is_some() {
             let what =
                 format!("the name {:?} is used twice; receivers need own names", name.get_ref());
@@ -205,7 +205,7 @@ impl<'a> ReceiverNames<'a> {
     }
 
     /// Checks a name where it is used.
-    pub(crate) fn check(&mut self, name: &Spanned<String>, kinds: &[NamedKind]) {
+    pub(crate) fn check(&mut self, name: &Spanned<String>, kinds: &[ReceiverKind]) {
         let is_known =
             self.names.get(name.get_ref().as_str()).is_some_and(|kind| kinds.contains(kind));
         if !is_known {
@@ -218,7 +218,7 @@ impl<'a> ReceiverNames<'a> {
     fn escalation(&mut self, table: EscalationTable) -> Option<EscalationPolicy> {
         let EscalationTable { name, steps } = table;
         let before = self.problems.len();
-        self.define(&name, NamedKind::Escalation);
+        self.define(&name, ReceiverKind::Escalation);
         if steps.get_ref().is_empty() {
             self.add(steps.span().start, "an escalation needs at least one step");
         }
@@ -234,7 +234,7 @@ impl<'a> ReceiverNames<'a> {
                 self.add(step.receivers.span().start, "a step needs at least one receiver");
             }
             for receiver in step.receivers.get_ref() {
-                self.check(receiver, &[NamedKind::Contact, NamedKind::Rotation]);
+                self.check(receiver, &[ReceiverKind::Contact, ReceiverKind::Rotation]);
             }
             let receivers = step.receivers.into_inner().into_iter().map(Spanned::into_inner);
             read.push(EscalationStep { after: step.after.0, receivers: receivers.collect() });
@@ -245,7 +245,7 @@ impl<'a> ReceiverNames<'a> {
 
     /// Names that a route can have.
     fn receivers(&self) -> BTreeSet<&str> {
-        let names = self.names.iter().filter(|(_, kind)| **kind != NamedKind::Heartbeat);
+        let names = self.names.iter().filter(|(_, kind)| **kind != ReceiverKind::Heartbeat);
         names.map(|(name, _)| &**name).collect()
     }
 }

@@ -12,7 +12,7 @@ use jiff::tz::TimeZone;
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::notify_settings::{NamedKind, ReceiverNames};
+use crate::notify_settings::{ReceiverKind, ReceiverNames};
 use crate::on_call_calendar::OnCallCalendar;
 use crate::rotation::{OnCallOverride, OnCallRotation, OnCallSchedule, OnCallTurns};
 use crate::routing::ZoneName;
@@ -75,9 +75,9 @@ impl RotationTable {
         let members = self.members.iter().flat_map(|members| members.get_ref());
         let of_overrides = self.overrides.iter().map(|one| &one.member);
         for member in members.chain(self.people.values()).chain(of_overrides) {
-            names.check(member, &[NamedKind::Contact]);
+            names.check(member, &[ReceiverKind::Contact]);
         }
-        names.define(&self.name, NamedKind::Rotation);
+        names.define(&self.name, ReceiverKind::Rotation);
         for one in self.overrides.iter().filter(|one| one.from.0 >= one.to.0) {
             names.add(one.member.span().start, "an override must end after it begins");
         }
@@ -139,7 +139,8 @@ impl RotationTable {
         }
         let of_people = self.people.iter();
         let of_people = of_people.map(|(name, to)| (name.clone(), to.get_ref().clone()));
-        let own = names.of_kind(NamedKind::Contact).map(|name| (name.to_owned(), name.to_owned()));
+        let own =
+            names.of_kind(ReceiverKind::Contact).map(|name| (name.to_owned(), name.to_owned()));
         let contacts: BTreeMap<String, String> = own.chain(of_people).collect();
         match read_calendar(&dir.join(path.get_ref()), &contacts, zone) {
             Ok(calendar) => {

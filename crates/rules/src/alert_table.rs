@@ -10,8 +10,9 @@
 //! * A rule whose `for` was raised demotes alerts that fire too early.
 //! * Two elements with the same labels are an error, and so is exceeding the limit, which also
 //!   clears all alerts.
-//! * A notice is due when the state changed, and then each time more than the resend delay has
-//!   passed. The receiver may consider it resolved 4 × max(interval, resend delay) later.
+//! * A notice, which Prometheus sends to Alertmanager, is due when the state changed, and then each
+//!   time more than the resend delay has passed. The receiver may consider the alert resolved
+//!   4 × max(interval, resend delay) later.
 //!
 //! Not in Prometheus: a severity, whose change is a transition; missing data can hold an alert (see
 //! [`MissingData`]); acknowledgements with an expiry; a flapping counter; a transition number,

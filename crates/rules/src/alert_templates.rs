@@ -1,4 +1,4 @@
-//! Templates of the labels and annotations of a rule, expanded over the samples of the cycle.
+//! Templates of the labels and annotations of a rule, expanded over the samples of the iteration.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct ElementTemplates<'a> {
     pub(crate) query: CycleQuery<'a>,
 }
 
-/// Stored samples, and those of the current cycle.
+/// Stored samples, and those of the current iteration.
 pub(crate) struct CycleQuery<'a> {
     pub(crate) evaluator: &'a dyn OverlayEvaluator,
     pub(crate) overlay: &'a SampleOverlay,

@@ -27,7 +27,7 @@ impl RuleSample {
 #[error("{0}")]
 pub struct RuleQueryError(pub String);
 
-/// Answers instant queries over stored samples and over those of the current cycle, which are not
+/// Answers instant queries over stored samples and over those of this iteration, which are not
 /// stored yet.
 pub trait OverlayEvaluator {
     /// Instant vector of an expression; samples of the overlay count as stored.

@@ -37,8 +37,8 @@ impl Default for GroupDefaults {
     }
 }
 
-/// What a cycle needs from outside.
-pub struct CycleInputs<'a> {
+/// What an iteration needs from outside.
+pub struct IterationInputs<'a> {
     /// Answers queries.
     pub evaluator: &'a dyn OverlayEvaluator,
     /// Expands templates.
@@ -47,7 +47,7 @@ pub struct CycleInputs<'a> {
     pub resend_delay_ns: i64,
 }
 
-/// Sample that a cycle produced, to be stored as a gauge.
+/// Sample that an iteration produced, to be stored as a gauge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RuleWrite {
     /// Labels with `__name__`.
@@ -58,16 +58,16 @@ pub struct RuleWrite {
     pub value: StepValue,
 }
 
-/// Result of a cycle.
+/// Result of an iteration.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct CycleResult {
+pub struct IterationResult {
     /// Samples in the order in which they were produced.
     pub writes: Vec<RuleWrite>,
     /// Due notices with the index of their rule.
     pub notices: Vec<(usize, AlertNotice)>,
     /// What a user should know: failed templates, discarded samples.
     pub warnings: Vec<String>,
-    /// Iterations that were due since the last cycle and did not take place.
+    /// Iterations that were due since the last iteration and did not take place.
     pub missed_iterations: u64,
 }
 
@@ -133,7 +133,7 @@ pub struct EvaluatedGroup {
     interval_ns: i64,
     query_offset_ns: i64,
     rules: Vec<EvaluatedRule>,
-    /// Series of rules that are gone, to be marked stale in the next cycle.
+    /// Series of rules that are gone, to be marked stale in the next iteration.
     stale_series: BTreeSet<LabelSet>,
     last_evaluation_ns: Option<i64>,
     missed_iterations: u64,
@@ -188,7 +188,7 @@ impl EvaluatedGroup {
         &self.rules
     }
 
-    /// Time of the last cycle.
+    /// Time of the last iteration.
     pub fn last_evaluation_ns(&self) -> Option<i64> {
         self.last_evaluation_ns
     }
@@ -239,7 +239,7 @@ impl EvaluatedGroup {
     }
 
     /// Evaluates all rules at a time.
-    pub fn evaluate(&mut self, time_ns: i64, inputs: &CycleInputs<'_>) -> CycleResult {
+    pub fn evaluate(&mut self, time_ns: i64, inputs: &IterationInputs<'_>) -> IterationResult {
         let missed_iterations = self.count_missed(time_ns);
         let result = self.evaluate_some(time_ns, inputs, missed_iterations, &|_| true);
         self.last_evaluation_ns = Some(time_ns);
@@ -251,9 +251,9 @@ impl EvaluatedGroup {
     pub fn evaluate_arrived(
         &mut self,
         time_ns: i64,
-        inputs: &CycleInputs<'_>,
+        inputs: &IterationInputs<'_>,
         arrived: &BTreeSet<usize>,
-    ) -> CycleResult {
+    ) -> IterationResult {
         let mut names: BTreeSet<String> = BTreeSet::new();
         let mut selected = arrived.clone();
         // Rules follow those whose states they read.
@@ -272,11 +272,11 @@ impl EvaluatedGroup {
     fn evaluate_some(
         &mut self,
         time_ns: i64,
-        inputs: &CycleInputs<'_>,
+        inputs: &IterationInputs<'_>,
         missed_iterations: u64,
         is_selected: &dyn Fn(usize) -> bool,
-    ) -> CycleResult {
-        let mut cycle = Cycle {
+    ) -> IterationResult {
+        let mut iteration = GroupIteration {
             inputs,
             limit: self.group.limit,
             interval_ns: self.interval_ns,
@@ -284,17 +284,17 @@ impl EvaluatedGroup {
             written_at_ns: time_ns.saturating_sub(self.query_offset_ns),
             overlay: SampleOverlay::default(),
             shared: SharedWindows::new(self.rules.iter().map(EvaluatedRule::rule)),
-            result: CycleResult { missed_iterations, ..CycleResult::default() },
+            result: IterationResult { missed_iterations, ..IterationResult::default() },
         };
         let names = RuleNames::new(&self.rules);
         for index in (0..self.rules.len()).filter(|index| is_selected(*index)) {
             let states = names.states_for(&self.rules, index);
-            cycle.evaluate_rule(index, &mut self.rules[index], &states);
+            iteration.evaluate_rule(index, &mut self.rules[index], &states);
         }
         for labels in std::mem::take(&mut self.stale_series) {
-            cycle.mark_stale(labels);
+            iteration.mark_stale(labels);
         }
-        cycle.result
+        iteration.result
     }
 
     fn count_missed(&mut self, time_ns: i64) -> u64 {
@@ -377,9 +377,9 @@ impl EvaluatedGroup {
     }
 }
 
-/// A cycle in progress.
-struct Cycle<'a> {
-    inputs: &'a CycleInputs<'a>,
+/// An iteration in progress.
+struct GroupIteration<'a> {
+    inputs: &'a IterationInputs<'a>,
     limit: usize,
     interval_ns: i64,
     time_ns: i64,
@@ -388,10 +388,10 @@ struct Cycle<'a> {
     overlay: SampleOverlay,
     /// Windows that several own rules read.
     shared: SharedWindows,
-    result: CycleResult,
+    result: IterationResult,
 }
 
-impl Cycle<'_> {
+impl GroupIteration<'_> {
     fn evaluate_rule(&mut self, index: usize, rule: &mut EvaluatedRule, states: &OtherRuleStates) {
         let EvaluatedRule { rule, table, clocks, findings, stream_count, written, health } = rule;
         let outcome = match &rule.kind {
@@ -525,7 +525,7 @@ impl Cycle<'_> {
         settings: &AlertSettings,
         sample: &RuleSample,
     ) -> AlertElement {
-        let CycleInputs { evaluator, templates, .. } = *self.inputs;
+        let IterationInputs { evaluator, templates, .. } = *self.inputs;
         let query = CycleQuery { evaluator, overlay: &self.overlay };
         let (alert, time_ns) = (&rule.name, self.time_ns);
         let element = ElementTemplates { templates, alert, sample, time_ns, query };
@@ -555,7 +555,7 @@ impl Cycle<'_> {
         true
     }
 
-    /// Marks a series stale, unless another rule wrote it in this cycle.
+    /// Marks a series stale, unless another rule wrote it in this iteration.
     fn mark_stale(&mut self, labels: LabelSet) {
         self.write(&labels, StepValue::Number(f64::from_bits(STALE_BITS)));
     }

@@ -50,7 +50,8 @@ pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 pub use flap_counter::FlapCounter;
 pub use for_state::ForStateLimits;
 pub use group::{
-    CycleInputs, CycleResult, EvaluatedGroup, EvaluatedRule, GroupDefaults, RuleHealth, RuleWrite,
+    EvaluatedGroup, EvaluatedRule, GroupDefaults, IterationInputs, IterationResult, RuleHealth,
+    RuleWrite,
 };
 pub use memory_series::MemorySeries;
 pub use overlay::{SampleOverlay, SourceEvaluator};

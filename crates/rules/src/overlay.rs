@@ -1,6 +1,6 @@
-//! Samples of the current cycle as part of what queries see.
+//! Samples of the current iteration as part of what queries see.
 //!
-//! The rules of a group see each other's results in the same cycle, before these are durable: they
+//! Rules of a group see each other's results in the same iteration, before these are durable: they
 //! lie over the samples of the store. Recorded series are gauges.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 /// First key of the series that only the overlay has: above the indexes of stored series, and below
 /// the keys with which the query engine marks series of its own.
 const KEY_MIN: usize = usize::MAX / 4;
-/// The same for the overlay of earlier cycles, which lies below that of the current one.
+/// The same for the overlay of earlier iterations, which lies below that of the current one.
 const HISTORY_KEY_MIN: usize = usize::MAX / 8;
 
 /// Samples that are not stored yet, by series.
@@ -152,7 +152,7 @@ impl<'a> OverlaySource<'a> {
         OverlaySource { source, overlay, key_min: KEY_MIN, replaced: None }
     }
 
-    /// Source with the samples of the cycles before, in place of stored ones.
+    /// Source with the samples of the iterations before, in place of stored ones.
     pub(crate) fn history(
         source: &'a dyn Source,
         overlay: &'a SampleOverlay,

@@ -23,7 +23,7 @@ pub use self::alert_trace::{ReplayState, ReplayTransition, ReplayedAlert};
 pub use self::threshold::{NamedThreshold, ThresholdExcess};
 use crate::alert_templates::AlertTemplates;
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
-use crate::group::{CycleInputs, CycleResult, EvaluatedGroup, RuleHealth};
+use crate::group::{EvaluatedGroup, IterationInputs, IterationResult, RuleHealth};
 use crate::overlay::{OverlaySource, ReplacedSamples, SampleOverlay, SourceEvaluator};
 use crate::rule_file::Rule;
 
@@ -204,11 +204,11 @@ impl ReplayedGroup {
         range: &Range<i64>,
         templates: &AlertTemplates,
         evaluator: &dyn OverlayEvaluator,
-    ) -> Result<CycleResult, RuleReplayError> {
+    ) -> Result<IterationResult, RuleReplayError> {
         let time_ns = self.next_ns;
         self.next_ns = time_ns.saturating_add(self.group.interval_ns());
         // Nobody is notified.
-        let inputs = CycleInputs { evaluator, templates, resend_delay_ns: i64::MAX };
+        let inputs = IterationInputs { evaluator, templates, resend_delay_ns: i64::MAX };
         let result = self.group.evaluate(time_ns, &inputs);
         for (rule, trace) in self.group.rules().iter().zip(&mut self.traces) {
             trace.record(rule.alerts(), time_ns, range.start);
@@ -368,7 +368,7 @@ impl Drop for QueryMemory<'_> {
     }
 }
 
-/// Evaluator over stored samples and those of the cycles before.
+/// Evaluator over stored samples and those of the iterations before.
 struct ReplayEvaluator<'a, 'b> {
     inputs: &'a ReplayInputs<'b>,
     history: &'a SampleOverlay,

@@ -44,7 +44,7 @@ pub struct GroupSnapshot {
     pub file: String,
     /// Name of the group.
     pub name: String,
-    /// Time of the last cycle.
+    /// Time of the last iteration.
     pub last_evaluation_ns: Option<i64>,
     /// Iterations that were due and did not take place.
     pub missed_iterations: u64,

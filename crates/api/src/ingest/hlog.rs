@@ -59,9 +59,9 @@ impl IngestFormat for HlogFormat {
         &self,
         body: &[u8],
         _now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
-        reject_partial(read_log(&self.samples, self.start, body, rows))
+        reject_partial(read_log(&self.samples, self.start, body, sink))
     }
 
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
@@ -91,11 +91,11 @@ pub(crate) fn read_log(
     samples: &SampleDefaults,
     start: Option<i64>,
     body: &[u8],
-    rows: &mut dyn SeriesSink,
+    sink: &mut dyn SeriesSink,
 ) -> MapSummary {
     let SampleDefaults { metric, labels, .. } = samples;
     let rules = MappingDefaults { metric: metric.as_deref(), labels, unit: None, time: None };
-    let mut sink = AbsoluteTimeSink { sink: RowMapper::new(rules, rows), start };
+    let mut sink = AbsoluteTimeSink { sink: RowMapper::new(rules, sink), start };
     decode::hlog::read(&mut &body[..], &mut sink).expect("BUG: reading from memory failed");
     sink.sink.finish()
 }

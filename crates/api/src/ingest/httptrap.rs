@@ -74,11 +74,11 @@ impl IngestFormat for HttpTrapFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
         let (labels, time) = (&self.labels[..], Some(now));
         let defaults = MappingDefaults { labels, time, ..MappingDefaults::default() };
-        let mut sink = RowMapper::new(defaults, rows);
+        let mut sink = RowMapper::new(defaults, sink);
         decode::httptrap::read(body, &mut sink);
         Ok(sink.finish())
     }

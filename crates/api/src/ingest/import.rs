@@ -60,13 +60,13 @@ impl IngestFormat for ImportFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse> {
         let found = self.format.map_or_else(|| decode::detect(body), Ok);
         let format = found.map_err(|error| ErrorResponse::bad_request(error.to_string()))?;
         let placed = match format {
-            InputFormat::Hlog => hlog::read_log(&self.samples, self.start, body, rows),
-            _ => self.samples.read(format, body, now, rows),
+            InputFormat::Hlog => hlog::read_log(&self.samples, self.start, body, sink),
+            _ => self.samples.read(format, body, now, sink),
         };
         Ok((format, reject_partial(placed)?))
     }

@@ -59,9 +59,9 @@ impl IngestFormat for InfluxFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
-        Ok(influx::read_lines(body, self.precision, now, rows))
+        Ok(influx::read_lines(body, self.precision, now, sink))
     }
 
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {

@@ -44,7 +44,7 @@ pub trait IngestFormat: Sized + Send + Sync + 'static {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<Self::Summary, ErrorResponse>;
 
     /// The response, sent when the batch is durable.

@@ -66,11 +66,11 @@ impl IngestFormat for OtlpFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<OtlpSummary, ErrorResponse> {
         let read = match self {
-            OtlpFormat::Protobuf | OtlpFormat::Grpc => otlp::read_protobuf(body, now, rows),
-            OtlpFormat::Json => otlp::read_json(body, now, rows),
+            OtlpFormat::Protobuf | OtlpFormat::Grpc => otlp::read_protobuf(body, now, sink),
+            OtlpFormat::Json => otlp::read_json(body, now, sink),
         };
         read.map_err(|error| ErrorResponse::bad_request(format!("invalid OTLP request: {error}")))
     }

@@ -53,9 +53,9 @@ impl IngestFormat for NumbersFormat {
         &self,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<MapSummary, ErrorResponse> {
-        reject_partial(self.samples.read(InputFormat::Numbers, body, now, rows))
+        reject_partial(self.samples.read(InputFormat::Numbers, body, now, sink))
     }
 
     fn response(&self, outcome: IngestOutcome<MapSummary>) -> Response {
@@ -83,7 +83,7 @@ impl SampleDefaults {
         format: InputFormat,
         body: &[u8],
         now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> MapSummary {
         let unit = self.unit.as_ref();
         // Numbers with a time unit are converted to nanoseconds.
@@ -96,7 +96,7 @@ impl SampleDefaults {
             unit: stored_unit,
             time: Some(now),
         };
-        let mut sink = RowMapper::new(defaults, rows);
+        let mut sink = RowMapper::new(defaults, sink);
         decode::read(format, &mut &body[..], unit, &mut sink)
             .expect("BUG: reading from memory failed");
         sink.finish()

@@ -60,9 +60,9 @@ impl IngestFormat for RemoteWriteFormat {
         &self,
         body: &[u8],
         _now: i64,
-        rows: &mut dyn SeriesSink,
+        sink: &mut dyn SeriesSink,
     ) -> Result<WriteSummary, ErrorResponse> {
-        remote_write::read_request(self.version, body, rows).map_err(|error| {
+        remote_write::read_request(self.version, body, sink).map_err(|error| {
             ErrorResponse::bad_request(format!("invalid remote write request: {error}"))
         })
     }

@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::CalendarProblem;
 use super::content_line::ContentLine;
-use super::event_time::{EventLength, EventTime, TimeForm};
+use super::event_time::{EventDuration, EventTime, EventTimeFormat};
 use super::recurrence_rule::{RecurrenceRule, add_days, is_until_form};
 use crate::nearest_name::unknown_name;
 use crate::rotation::instant_ns;
@@ -46,7 +46,7 @@ pub(super) struct CalendarEvent {
     pub(super) start: EventTime,
     /// End of an event that does not recur.
     pub(super) end_ns: i64,
-    length: EventLength,
+    length: EventDuration,
     rule: Option<RecurrenceRule>,
     /// Start of the last occurrence.
     last_ns: i64,
@@ -163,16 +163,16 @@ impl<'a> EventProperties<'a> {
         &self,
         start: &EventTime,
         zone: &TimeZone,
-    ) -> Result<(EventLength, i64), CalendarProblem> {
-        let is_date = start.form == TimeForm::Date;
+    ) -> Result<(EventDuration, i64), CalendarProblem> {
+        let is_date = start.form == EventTimeFormat::Date;
         let (line, length, end_ns) = match (self.get("DTEND"), self.get("DURATION")) {
             (Some(line), Some(_)) => {
                 return Err(line.problem("DTEND and DURATION exclude each other; keep one"));
             }
             (Some(line), None) => {
                 let end = EventTime::read(line, zone)?;
-                let is_floating = |time: &EventTime| time.form == TimeForm::Floating;
-                if (end.form == TimeForm::Date) != is_date
+                let is_floating = |time: &EventTime| time.form == EventTimeFormat::Floating;
+                if (end.form == EventTimeFormat::Date) != is_date
                     || is_floating(&end) != is_floating(start)
                 {
                     return Err(line.problem("DTEND and DTSTART must have the same form"));
@@ -182,18 +182,18 @@ impl<'a> EventProperties<'a> {
                     true => end.local,
                     false => local_time(&start.zone, end_ns).unwrap_or(end.local),
                 };
-                let length = EventLength::of_local(local.duration_since(start.local));
+                let length = EventDuration::of_local(local.duration_since(start.local));
                 (Some(line), length, end_ns)
             }
             (None, Some(line)) => {
-                let length = EventLength::read(line)?;
+                let length = EventDuration::read(line)?;
                 if is_date && !length.exact.is_zero() {
                     return Err(line.problem("an event of whole days lasts whole days"));
                 }
                 (Some(line), length, length.end_ns(&start.zone, start.local))
             }
             (None, None) if is_date => {
-                let length = EventLength::of_local(jiff::SignedDuration::from_hours(24));
+                let length = EventDuration::of_local(jiff::SignedDuration::from_hours(24));
                 (None, length, length.end_ns(&start.zone, start.local))
             }
             (None, None) => {
@@ -300,7 +300,7 @@ impl CalendarEvent {
 
     /// Whether another time is a date if the start is one, and only then.
     pub(super) fn has_form_of(&self, other: &EventTime) -> bool {
-        (self.start.form == TimeForm::Date) == (other.form == TimeForm::Date)
+        (self.start.form == EventTimeFormat::Date) == (other.form == EventTimeFormat::Date)
     }
 
     pub(super) fn is_recurring(&self) -> bool {

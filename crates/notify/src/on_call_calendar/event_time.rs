@@ -14,7 +14,7 @@ use crate::rotation::instant_ns;
 
 /// How a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TimeForm {
+pub(super) enum EventTimeFormat {
     /// `20260105`.
     Date,
     /// `20260105T090000`, in no zone.
@@ -28,7 +28,7 @@ pub(super) enum TimeForm {
 /// A time of an event.
 #[derive(Clone, Debug)]
 pub(super) struct EventTime {
-    pub(super) form: TimeForm,
+    pub(super) form: EventTimeFormat,
     /// Midnight of a date.
     pub(super) local: DateTime,
     pub(super) zone: TimeZone,
@@ -64,7 +64,7 @@ impl EventTime {
             match (local, is_date) {
                 (ParsedTime::Date(date), true) => {
                     let local = date.to_datetime(Time::midnight());
-                    Ok(EventTime { form: TimeForm::Date, local, zone: zone.clone() })
+                    Ok(EventTime { form: EventTimeFormat::Date, local, zone: zone.clone() })
                 }
                 (ParsedTime::Date(_), false) => {
                     Err(line.problem(format!("{text:?} is a date; add ;VALUE=DATE")))
@@ -77,9 +77,9 @@ impl EventTime {
                 }
                 (ParsedTime::Time(local), false) => {
                     let (form, zone) = match (&named, is_utc) {
-                        (_, true) => (TimeForm::Utc, TimeZone::UTC),
-                        (Some(named), false) => (TimeForm::Zoned, named.clone()),
-                        (None, false) => (TimeForm::Floating, zone.clone()),
+                        (_, true) => (EventTimeFormat::Utc, TimeZone::UTC),
+                        (Some(named), false) => (EventTimeFormat::Zoned, named.clone()),
+                        (None, false) => (EventTimeFormat::Floating, zone.clone()),
                     };
                     Ok(EventTime { form, local, zone })
                 }
@@ -142,9 +142,9 @@ fn three_numbers(text: &str, digits: [usize; 3]) -> Option<[u16; 3]> {
     Some([first.parse().ok()?, second.parse().ok()?, third.parse().ok()?])
 }
 
-/// Length of an event. Local time passes first: a day has 23 or 25 hours when the clock steps.
+/// Duration of an event. Local time passes first: a day has 23 or 25 hours when the clock steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct EventLength {
+pub(super) struct EventDuration {
     pub(super) local: SignedDuration,
     pub(super) exact: SignedDuration,
 }
@@ -154,14 +154,14 @@ const LENGTH_DAYS_MAX: i64 = 366;
 /// Longest event that recurs often: all occurrences that overlap are looked at.
 const OFTEN_DAYS_MAX: i64 = 31;
 
-impl EventLength {
+impl EventDuration {
     /// A difference of local times.
-    pub(super) fn of_local(local: SignedDuration) -> EventLength {
-        EventLength { local, exact: SignedDuration::ZERO }
+    pub(super) fn of_local(local: SignedDuration) -> EventDuration {
+        EventDuration { local, exact: SignedDuration::ZERO }
     }
 
     /// A property DURATION.
-    pub(super) fn read(line: &ContentLine) -> Result<EventLength, CalendarProblem> {
+    pub(super) fn read(line: &ContentLine) -> Result<EventDuration, CalendarProblem> {
         parse_duration(&line.value).ok_or_else(|| {
             let expected = "expected a duration such as P1W, P1D or PT12H";
             line.problem(format!("{:?}: {expected}", line.value))
@@ -204,7 +204,7 @@ impl EventLength {
 }
 
 /// `P1W`, `P1DT12H`, `PT30M`.
-fn parse_duration(text: &str) -> Option<EventLength> {
+fn parse_duration(text: &str) -> Option<EventDuration> {
     let text = text.strip_prefix('+').unwrap_or(text).strip_prefix('P')?;
     let (days, time) = match text.split_once('T') {
         Some((days, time)) if !time.is_empty() => (days, time),
@@ -216,7 +216,7 @@ fn parse_duration(text: &str) -> Option<EventLength> {
     }
     let local = sum_of_units(days, &[('W', 7 * 86_400), ('D', 86_400)])?;
     let exact = sum_of_units(time, &[('H', 3600), ('M', 60), ('S', 1)])?;
-    Some(EventLength { local, exact })
+    Some(EventDuration { local, exact })
 }
 
 /// Numbers with units, in the order of the units.
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(text: &str, form: TimeForm, instant: &str) {
+    fn check(text: &str, form: EventTimeFormat, instant: &str) {
         let time = EventTime::read(&line(text), &berlin()).unwrap();
         let instant: jiff::Timestamp = instant.parse().unwrap();
         assert_eq!(time.form, form, "{text}");
@@ -263,14 +263,18 @@ mod tests {
 
     #[test]
     fn a_time_is_in_utc_in_its_zone_or_in_that_of_the_rotation() {
-        check("A:20260105T090000Z", TimeForm::Utc, "2026-01-05T09:00:00Z");
-        check("A:20260105T090000", TimeForm::Floating, "2026-01-05T08:00:00Z");
-        check("A;TZID=America/New_York:20260105T090000", TimeForm::Zoned, "2026-01-05T14:00:00Z");
-        check("A;VALUE=DATE:20260705", TimeForm::Date, "2026-07-04T22:00:00Z");
-        check("A:20261231T235960Z", TimeForm::Utc, "2026-12-31T23:59:59Z");
+        check("A:20260105T090000Z", EventTimeFormat::Utc, "2026-01-05T09:00:00Z");
+        check("A:20260105T090000", EventTimeFormat::Floating, "2026-01-05T08:00:00Z");
+        check(
+            "A;TZID=America/New_York:20260105T090000",
+            EventTimeFormat::Zoned,
+            "2026-01-05T14:00:00Z",
+        );
+        check("A;VALUE=DATE:20260705", EventTimeFormat::Date, "2026-07-04T22:00:00Z");
+        check("A:20261231T235960Z", EventTimeFormat::Utc, "2026-12-31T23:59:59Z");
         // It does not exist, and exists twice.
-        check("A:20260329T023000", TimeForm::Floating, "2026-03-29T01:30:00Z");
-        check("A:20261025T023000", TimeForm::Floating, "2026-10-25T00:30:00Z");
+        check("A:20260329T023000", EventTimeFormat::Floating, "2026-03-29T01:30:00Z");
+        check("A:20261025T023000", EventTimeFormat::Floating, "2026-10-25T00:30:00Z");
     }
 
     #[test]
@@ -295,10 +299,10 @@ mod tests {
 
     #[test]
     fn days_of_a_duration_pass_in_local_time_and_hours_exactly() {
-        let length = |text: &str| EventLength::read(&line(&format!("DURATION:{text}")));
+        let length = |text: &str| EventDuration::read(&line(&format!("DURATION:{text}")));
         let hours = |hours| SignedDuration::from_hours(hours);
         let check = |text: &str, local: i64, exact: i64| {
-            let expected = EventLength { local: hours(local), exact: hours(exact) };
+            let expected = EventDuration { local: hours(local), exact: hours(exact) };
             assert_eq!(length(text), Ok(expected), "{text}");
         };
         check("P1W", 168, 0);
@@ -319,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_event_has_a_length_of_at_most_a_year() {
-        let length = |text: &str| EventLength::read(&line(&format!("A:{text}"))).unwrap();
+        let length = |text: &str| EventDuration::read(&line(&format!("A:{text}"))).unwrap();
         let defect = |text: &str| length(text).defect();
         assert_eq!(defect("P366D"), None);
         assert_eq!(defect("P366DT1S").unwrap(), "the event is longer than 366 days");

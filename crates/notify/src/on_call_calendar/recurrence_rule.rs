@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 
 use super::CalendarProblem;
 use super::content_line::ContentLine;
-use super::event_time::{EventTime, TimeForm};
+use super::event_time::{EventTime, EventTimeFormat};
 
 /// Largest COUNT: 13 years of days.
 const COUNT_MAX: u32 = 5_000;
@@ -240,10 +240,10 @@ fn read_until(
 }
 
 /// Whether UNTIL may have its form in an event whose start has this one.
-pub(super) fn is_until_form(start: TimeForm, until: TimeForm) -> bool {
+pub(super) fn is_until_form(start: EventTimeFormat, until: EventTimeFormat) -> bool {
     match start {
-        TimeForm::Zoned | TimeForm::Utc => until == TimeForm::Utc,
-        TimeForm::Date | TimeForm::Floating => until == start,
+        EventTimeFormat::Zoned | EventTimeFormat::Utc => until == EventTimeFormat::Utc,
+        EventTimeFormat::Date | EventTimeFormat::Floating => until == start,
     }
 }
 

@@ -7,7 +7,7 @@
 use super::api::{FETCH, KafkaApi, METADATA, PRODUCE};
 
 /// A field, and the versions that have it.
-pub(super) struct FieldSpec {
+pub(super) struct MessageField {
     kind: FieldKind,
     from: i16,
     until: i16,
@@ -29,7 +29,7 @@ enum FieldKind {
     Records,
     /// An array of 32-bit numbers.
     Numbers,
-    Array(&'static [FieldSpec]),
+    Array(&'static [MessageField]),
     /// Tagged fields, in flexible versions.
     Tags,
     /// One tagged field.
@@ -61,36 +61,36 @@ pub(super) enum KafkaFieldValue<'a> {
     },
 }
 
-const fn all(kind: FieldKind) -> FieldSpec {
-    FieldSpec { kind, from: 0, until: i16::MAX }
+const fn all(kind: FieldKind) -> MessageField {
+    MessageField { kind, from: 0, until: i16::MAX }
 }
 
-const fn from(version: i16, kind: FieldKind) -> FieldSpec {
-    FieldSpec { kind, from: version, until: i16::MAX }
+const fn from(version: i16, kind: FieldKind) -> MessageField {
+    MessageField { kind, from: version, until: i16::MAX }
 }
 
-const fn until(version: i16, kind: FieldKind) -> FieldSpec {
-    FieldSpec { kind, from: 0, until: version }
+const fn until(version: i16, kind: FieldKind) -> MessageField {
+    MessageField { kind, from: 0, until: version }
 }
 
-const fn number(size: u8, number_field: NumberField) -> FieldSpec {
+const fn number(size: u8, number_field: NumberField) -> MessageField {
     all(FieldKind::Number(size, number_field))
 }
 
-const TAGS: FieldSpec = all(FieldKind::Tags);
+const TAGS: MessageField = all(FieldKind::Tags);
 
-static TAG: [FieldSpec; 1] = [all(FieldKind::Tag)];
+static TAG: [MessageField; 1] = [all(FieldKind::Tag)];
 
-static HEADER_TAGS: [FieldSpec; 1] = [TAGS];
+static HEADER_TAGS: [MessageField; 1] = [TAGS];
 
-static NO_FIELDS: [FieldSpec; 0] = [];
+static NO_FIELDS: [MessageField; 0] = [];
 
-static ERROR: [FieldSpec; 1] = [number(2, NumberField::ErrorCode)];
+static ERROR: [MessageField; 1] = [number(2, NumberField::ErrorCode)];
 
-static THROTTLE_ERROR: [FieldSpec; 2] =
+static THROTTLE_ERROR: [MessageField; 2] =
     [all(FieldKind::Fixed(4)), number(2, NumberField::ErrorCode)];
 
-static PRODUCE_REQUEST: [FieldSpec; 4] = [
+static PRODUCE_REQUEST: [MessageField; 4] = [
     from(3, FieldKind::Text), // transactional id
     number(2, NumberField::Acks),
     all(FieldKind::Fixed(4)), // timeout
@@ -102,7 +102,7 @@ static PRODUCE_REQUEST: [FieldSpec; 4] = [
     ])),
 ];
 
-static PRODUCE_RESPONSE: [FieldSpec; 1] = [all(FieldKind::Array(&[
+static PRODUCE_RESPONSE: [MessageField; 1] = [all(FieldKind::Array(&[
     until(12, FieldKind::Text),
     from(13, FieldKind::Fixed(16)),
     all(FieldKind::Array(&[
@@ -118,7 +118,7 @@ static PRODUCE_RESPONSE: [FieldSpec; 1] = [all(FieldKind::Array(&[
     TAGS,
 ]))];
 
-static FETCH_REQUEST: [FieldSpec; 8] = [
+static FETCH_REQUEST: [MessageField; 8] = [
     until(14, FieldKind::Fixed(4)), // replica
     number(4, NumberField::MaxWaitMs),
     number(4, NumberField::MinBytes),
@@ -142,7 +142,7 @@ static FETCH_REQUEST: [FieldSpec; 8] = [
     ])),
 ];
 
-static FETCH_RESPONSE: [FieldSpec; 4] = [
+static FETCH_RESPONSE: [MessageField; 4] = [
     from(1, FieldKind::Fixed(4)), // throttle time
     from(7, FieldKind::Number(2, NumberField::ErrorCode)),
     from(7, FieldKind::Fixed(4)), // session
@@ -164,7 +164,7 @@ static FETCH_RESPONSE: [FieldSpec; 4] = [
     ])),
 ];
 
-static METADATA_RESPONSE: [FieldSpec; 5] = [
+static METADATA_RESPONSE: [MessageField; 5] = [
     from(3, FieldKind::Fixed(4)), // throttle time
     all(FieldKind::Array(&[
         all(FieldKind::Fixed(4)),
@@ -194,7 +194,7 @@ static METADATA_RESPONSE: [FieldSpec; 5] = [
 ];
 
 /// Fields of a request after its client id.
-pub(super) fn request_fields(api: &KafkaApi, version: i16) -> &'static [FieldSpec] {
+pub(super) fn request_fields(api: &KafkaApi, version: i16) -> &'static [MessageField] {
     match api.key {
         _ if version > api.version_max => &NO_FIELDS,
         PRODUCE => &PRODUCE_REQUEST,
@@ -204,7 +204,7 @@ pub(super) fn request_fields(api: &KafkaApi, version: i16) -> &'static [FieldSpe
 }
 
 /// Fields of a response after its correlation id.
-pub(super) fn response_fields(api: &KafkaApi, version: i16) -> &'static [FieldSpec] {
+pub(super) fn response_fields(api: &KafkaApi, version: i16) -> &'static [MessageField] {
     match api.key {
         _ if version > api.version_max => &NO_FIELDS,
         PRODUCE => &PRODUCE_RESPONSE,
@@ -241,7 +241,7 @@ pub(super) struct FieldCursor {
 /// Position in the fields of a message or of the elements of an array.
 #[derive(Clone, Copy)]
 struct FieldLevel {
-    fields: &'static [FieldSpec],
+    fields: &'static [MessageField],
     next: u16,
     /// Elements after this one.
     more_elements: u32,
@@ -265,7 +265,7 @@ impl FieldCursor {
 
     /// A cursor at the tagged fields of the header, or at the first field.
     pub(super) fn new(
-        fields: &'static [FieldSpec],
+        fields: &'static [MessageField],
         version: i16,
         is_flexible: bool,
         is_header_flexible: bool,
@@ -324,7 +324,7 @@ impl FieldCursor {
     }
 
     /// The next field that this version has.
-    fn next_field(&mut self) -> Option<&'static FieldSpec> {
+    fn next_field(&mut self) -> Option<&'static MessageField> {
         while let Some(level) = self.levels[..self.depth].last_mut() {
             match level.fields.get(usize::from(level.next)) {
                 Some(field) => {
@@ -345,7 +345,7 @@ impl FieldCursor {
 
     fn read_value(
         &mut self,
-        field: &'static FieldSpec,
+        field: &'static MessageField,
         bytes: &[u8],
         visit: &mut impl FnMut(KafkaFieldValue<'_>),
     ) -> Option<u64> {
@@ -415,7 +415,7 @@ impl FieldCursor {
         Some((u64::try_from(length).unwrap_or(0), size as u64))
     }
 
-    fn enter(&mut self, fields: &'static [FieldSpec], elements: u64) {
+    fn enter(&mut self, fields: &'static [MessageField], elements: u64) {
         if elements > 0 {
             assert!(self.depth < DEPTH_MAX, "a layout is deeper than {DEPTH_MAX}");
             let more_elements = u32::try_from(elements - 1).unwrap_or(u32::MAX);

@@ -1,11 +1,11 @@
-//! Evaluation of an own rule in a cycle: findings of its streams to alerts.
+//! Evaluation of an own rule in an iteration: findings of its streams to alerts.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use query::{LabelSet, StepValue};
 
-use super::{Cycle, RuleFailure};
+use super::{GroupIteration, RuleFailure};
 use crate::alert_table::{AlertElement, AlertEvaluation, AlertState, AlertTable, HoldCause};
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
@@ -24,7 +24,7 @@ pub(super) struct OwnStreams<'a> {
     pub(super) states: &'a OtherRuleStates,
 }
 
-impl Cycle<'_> {
+impl GroupIteration<'_> {
     /// Evaluates an own rule. Streams that the parent holds keep their states.
     pub(super) fn update_own(
         &mut self,

@@ -12,7 +12,7 @@ use super::absence::{RowAge, StreamClocks};
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
-use super::finding_cache::{CachedFinding, FindingCache, FirstHit, StreamFinding};
+use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
 use super::shape_change::compare_shapes;
@@ -237,7 +237,7 @@ impl OwnEvaluation<'_> {
         rows: Option<&WindowRows>,
         findings: &mut StreamFindings,
     ) {
-        let is_element = matches!(finding, StreamFinding::Measured(Ok(FirstHit::Holds(_))));
+        let is_element = matches!(finding, StreamFinding::Measured(Ok(WindowHit::Holds(_))));
         if is_element || self.inputs.watched.contains(labels) {
             let newest_ns = rows.and_then(WindowRows::newest_end);
             let row_times = newest_ns.and_then(|newest_ns| self.row_time(newest_ns));
@@ -273,18 +273,18 @@ impl OwnEvaluation<'_> {
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
         clocks: &StreamClocks,
-    ) -> Result<FirstHit, String> {
+    ) -> Result<WindowHit, String> {
         let mut is_known = true;
         for (index, criterion) in self.condition.criteria.iter().enumerate() {
             match self.criterion(criterion, window, stream, clocks)? {
                 CriterionOutcome::Holds(measured) => {
-                    return Ok(FirstHit::Holds(Box::new(hit(index, criterion, measured))));
+                    return Ok(WindowHit::Holds(Box::new(hit(index, criterion, measured))));
                 }
                 CriterionOutcome::Clear => {}
                 CriterionOutcome::Unknown => is_known = false,
             }
         }
-        Ok(if is_known { FirstHit::Clear } else { FirstHit::Unknown })
+        Ok(if is_known { WindowHit::Clear } else { WindowHit::Unknown })
     }
 
     fn criterion(
@@ -406,11 +406,11 @@ impl StreamFindings {
     fn add(&mut self, labels: &LabelSet, finding: StreamFinding) {
         let labels = labels.clone();
         match finding {
-            StreamFinding::Retired | StreamFinding::Measured(Ok(FirstHit::Clear)) => {}
-            StreamFinding::Measured(Ok(FirstHit::Holds(hit))) => {
+            StreamFinding::Retired | StreamFinding::Measured(Ok(WindowHit::Clear)) => {}
+            StreamFinding::Measured(Ok(WindowHit::Holds(hit))) => {
                 self.elements.push(StreamElement { labels, hit: *hit });
             }
-            StreamFinding::Measured(Ok(FirstHit::Unknown)) => drop(self.unknown.insert(labels)),
+            StreamFinding::Measured(Ok(WindowHit::Unknown)) => drop(self.unknown.insert(labels)),
             StreamFinding::Measured(Err(cause)) => self.fail(&labels, cause),
         }
     }

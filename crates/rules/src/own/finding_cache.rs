@@ -11,7 +11,7 @@ use crate::alert_table::CriterionHit;
 
 /// The first criterion that holds for a stream.
 #[derive(Clone, Debug)]
-pub(super) enum FirstHit {
+pub(super) enum WindowHit {
     Holds(Box<CriterionHit>),
     Clear,
     Unknown,
@@ -23,7 +23,7 @@ pub(super) enum StreamFinding {
     /// Somebody retired it.
     Retired,
     /// The error is the cause why it cannot be measured.
-    Measured(Result<FirstHit, String>),
+    Measured(Result<WindowHit, String>),
 }
 
 /// Findings of the streams of a rule, in their order. It takes about 200 bytes per stream.

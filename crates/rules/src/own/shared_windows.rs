@@ -1,4 +1,4 @@
-//! Windows that several rules of a cycle read: they are read once.
+//! Windows that several rules of an iteration read: they are read once.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

@@ -8,7 +8,7 @@ use query::{LabelSet, Settings, StepValue, promql};
 use super::{AlertExpectation, ExpressionExpectation, RuleTest, RuleTestFailure, RuleTestFile};
 use crate::alert_table::AlertState;
 use crate::evaluator::{OverlayEvaluator, RuleSample};
-use crate::group::{CycleInputs, EvaluatedGroup, GroupDefaults, RuleHealth};
+use crate::group::{EvaluatedGroup, GroupDefaults, IterationInputs, RuleHealth};
 use crate::memory_series::MemorySeries;
 use crate::overlay::{SampleOverlay, SourceEvaluator};
 use crate::rule_file::{LabelMap, ProblemSeverity, parse_rule_file};
@@ -121,7 +121,7 @@ impl TestRun<'_> {
                 options: *self.options,
                 context: &|| false,
             };
-            let inputs = CycleInputs {
+            let inputs = IterationInputs {
                 evaluator: &evaluator,
                 templates: &self.test.templates,
                 resend_delay_ns: 0,

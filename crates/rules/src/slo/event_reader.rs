@@ -22,6 +22,9 @@ const MILLISECOND: i64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SloError {
+    /// The store cannot be read.
+    #[error("cannot read events of the store: {0}")]
+    Store(String),
     /// The query failed.
     #[error("cannot read events of {selector}: {cause}")]
     Query {

@@ -12,7 +12,7 @@ use query::{
     ColumnRead, SeriesHandle, SeriesPoint, Settings, Source, StoreSource, WindowSource, promql,
 };
 use rules::{
-    AlertState, AlertTemplates, CycleInputs, EvaluatedGroup, SourceEvaluator, encode_snapshots,
+    AlertState, AlertTemplates, EvaluatedGroup, IterationInputs, SourceEvaluator, encode_snapshots,
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
@@ -206,7 +206,7 @@ impl TwoGroups {
                 options: promql::Options::default(),
                 context: &|| false,
             };
-            let inputs = CycleInputs {
+            let inputs = IterationInputs {
                 evaluator: &evaluator,
                 templates: &AlertTemplates::default(),
                 resend_delay_ns: MINUTE,

@@ -2,12 +2,12 @@
 //! demand. Interval 30 s, resend delay 1 min.
 //!
 //! Each case describes its data and the expected states at each evaluation. The harness checks
-//! three of the four interfaces of the suite in every cycle: the active alerts, the `ALERTS`
+//! three of the four interfaces of the suite in every iteration: the active alerts, the `ALERTS`
 //! series, and the notices with their times. The fourth, HTTP, is not part of this crate.
 
 use std::collections::BTreeSet;
 
-use rules::{AlertState, CycleResult};
+use rules::{AlertState, IterationResult};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, with_rules};
 
@@ -70,7 +70,7 @@ fn check_alerts(node: &SimulatedNode, step: usize, alerts: &[ExpectedAlert<'_>])
 }
 
 #[track_caller]
-fn check_samples(result: &CycleResult, step: usize, alerts: &[ExpectedAlert<'_>]) {
+fn check_samples(result: &IterationResult, step: usize, alerts: &[ExpectedAlert<'_>]) {
     let is_active = |write: &&rules::RuleWrite| {
         write.labels.name() == "ALERTS" && write.value.number() == Some(1.0)
     };
@@ -85,7 +85,7 @@ fn check_samples(result: &CycleResult, step: usize, alerts: &[ExpectedAlert<'_>]
 /// Notices are due when an alert fires or resolves, and then at the first evaluation more than the
 /// resend delay after the last one.
 #[track_caller]
-fn check_notices(result: &CycleResult, step: usize, alerts: &[ExpectedAlert<'_>]) {
+fn check_notices(result: &IterationResult, step: usize, alerts: &[ExpectedAlert<'_>]) {
     let time_ns = START + step as i64 * INTERVAL;
     let mut expected = BTreeSet::new();
     for (name, variant, states) in alerts {
@@ -170,7 +170,7 @@ fn zero_for_and_small_for() {
 }
 
 /// Series appear one after the other, each with an alert of its own; a rule is chained on the
-/// `ALERTS` of the rule before it and sees them in the same cycle.
+/// `ALERTS` of the rule before it and sees them in the same iteration.
 #[test]
 fn new_alerts_and_order_of_rules() {
     let rules = rule("Each", "m > 5", "    for: 60s\n")

@@ -7,8 +7,8 @@ use hist::{Histogram, Mixture};
 use query::promql::parse_series_labels;
 use query::{LabelSet, Settings, StepValue, is_stale, promql};
 use rules::{
-    AlertNotice, AlertState, AlertTemplates, CycleInputs, CycleResult, EvaluatedGroup,
-    GroupDefaults, MemorySeries, OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem,
+    AlertNotice, AlertState, AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs,
+    IterationResult, MemorySeries, OverlayEvaluator, ProblemSeverity, RuleFile, RuleProblem,
     RuleQueryError, RuleSample, SampleOverlay, SourceEvaluator, decode_snapshots, encode_snapshots,
     parse_rule_file,
 };
@@ -117,20 +117,20 @@ impl SimulatedNode {
     }
 
     /// Evaluates at the current time and stores what was written.
-    pub(crate) fn evaluate(&mut self) -> CycleResult {
+    pub(crate) fn evaluate(&mut self) -> IterationResult {
         self.evaluate_by(|group, time_ns, inputs| group.evaluate(time_ns, inputs))
     }
 
     /// Evaluates the rules whose rows arrived.
-    pub(crate) fn evaluate_arrived(&mut self, rules: &[usize]) -> CycleResult {
+    pub(crate) fn evaluate_arrived(&mut self, rules: &[usize]) -> IterationResult {
         let arrived = rules.iter().copied().collect();
         self.evaluate_by(|group, time_ns, inputs| group.evaluate_arrived(time_ns, inputs, &arrived))
     }
 
     fn evaluate_by(
         &mut self,
-        evaluate: impl Fn(&mut EvaluatedGroup, i64, &CycleInputs<'_>) -> CycleResult,
-    ) -> CycleResult {
+        evaluate: impl Fn(&mut EvaluatedGroup, i64, &IterationInputs<'_>) -> IterationResult,
+    ) -> IterationResult {
         let settings = Settings::default();
         let options = promql::Options::default();
         let evaluator = SourceEvaluator {
@@ -140,7 +140,7 @@ impl SimulatedNode {
             context: &|| false,
         };
         let evaluator = FailingEvaluator { evaluator, is_failing: self.is_failing.get() };
-        let inputs = CycleInputs {
+        let inputs = IterationInputs {
             evaluator: &evaluator,
             templates: &AlertTemplates::default(),
             resend_delay_ns: self.resend_delay_ns,
@@ -153,7 +153,7 @@ impl SimulatedNode {
     }
 
     /// Evaluates, and moves the clock by an interval.
-    pub(crate) fn step(&mut self) -> CycleResult {
+    pub(crate) fn step(&mut self) -> IterationResult {
         let result = self.evaluate();
         self.time_ns += self.group.interval_ns();
         result
@@ -186,8 +186,8 @@ impl SimulatedNode {
     }
 }
 
-/// Notices of a cycle: `firing b`.
-pub(crate) fn notices(result: &CycleResult) -> String {
+/// Notices of an iteration: `firing b`.
+pub(crate) fn notices(result: &IterationResult) -> String {
     let shown = |notice: &AlertNotice| {
         let state = match notice.alert.state {
             AlertState::Inactive => "resolved",
@@ -198,8 +198,8 @@ pub(crate) fn notices(result: &CycleResult) -> String {
     result.notices.iter().map(|(_, notice)| shown(notice)).collect::<Vec<_>>().join(", ")
 }
 
-/// Samples of a cycle, one per line.
-pub(crate) fn writes(result: &CycleResult) -> String {
+/// Samples of an iteration, one per line.
+pub(crate) fn writes(result: &IterationResult) -> String {
     let lines = result.writes.iter().map(|write| {
         let value = match &write.value {
             StepValue::Number(number) if is_stale(*number) => "stale".to_owned(),

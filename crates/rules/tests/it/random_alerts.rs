@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use proptest::prelude::*;
 use query::{LabelSet, StepValue, promql};
 use rules::{
-    AlertState, AlertTemplates, CycleInputs, EvaluatedGroup, GroupDefaults, OverlayEvaluator,
+    AlertState, AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs, OverlayEvaluator,
     RESOLVED_RETENTION_NS, RuleQueryError, RuleSample, SampleOverlay, SourceEvaluator,
     decode_snapshots, encode_snapshots, parse_rule_file,
 };
@@ -100,7 +100,7 @@ fn run(rule: RandomRule, history: &[HistoryStep]) -> Vec<StepStates> {
     let evaluator = ScriptedEvaluator::default();
     let templates = AlertTemplates::default();
     let inputs =
-        CycleInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: MINUTE };
+        IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: MINUTE };
     let mut group = load(rule);
     let mut time_ns = START;
     let mut found = Vec::new();

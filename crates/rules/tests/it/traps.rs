@@ -244,7 +244,7 @@ fn later_rules_see_the_results_of_earlier_ones_in_the_same_cycle() {
     // The new sample counts along with the stored one.
     let result = node.step();
     assert!(writes(&result).contains("sum_of_two{instance=\"a\"} 2\n"), "{}", writes(&result));
-    // The end of a series is seen in the same cycle, too.
+    // The end of a series is seen in the same iteration, too.
     node.set("up{instance=\"a\"}", 1.0);
     node.step();
     assert_eq!((node.states(1).as_str(), node.states(2).as_str()), ("inactive a", "inactive "));

@@ -2,7 +2,7 @@
 
 use query::{LabelSet, Settings, StoreSource, promql};
 use rules::{
-    Alert, AlertState, AlertTemplates, CycleInputs, EvaluatedGroup, SourceEvaluator,
+    Alert, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs, SourceEvaluator,
     decode_snapshots, encode_snapshots,
 };
 
@@ -76,7 +76,7 @@ impl Site {
             options: promql::Options::default(),
             context: &|| false,
         };
-        let inputs = CycleInputs {
+        let inputs = IterationInputs {
             evaluator: &evaluator,
             templates: &AlertTemplates::default(),
             resend_delay_ns: MINUTE,

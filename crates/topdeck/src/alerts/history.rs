@@ -13,7 +13,7 @@ use crate::server_client::RequestParameters;
 /// Text of the changes that the options select.
 pub(super) fn history(options: &Options) -> Result<String> {
     let mut parameters = options.search_parameters();
-    for (name, value) in [("from", &options.from), ("to", &options.to), ("state", &options.event)] {
+    for (name, value) in [("from", &options.from), ("to", &options.to), ("event", &options.event)] {
         parameters = parameters.with_option(name, value.as_ref());
     }
     parameters =

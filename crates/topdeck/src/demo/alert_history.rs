@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use model::{Series, SeriesKind};
 use query::{NAME, StoreSource, promql};
 use rules::{
-    AlertTemplates, CycleInputs, EvaluatedGroup, GroupDefaults, RuleWrite, SourceEvaluator,
+    AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs, RuleWrite, SourceEvaluator,
     parse_rule_file,
 };
 use store::Store;
@@ -74,7 +74,7 @@ pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<Ru
     let templates = AlertTemplates::default();
     // Nobody is notified.
     let inputs =
-        CycleInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
+        IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
     let mut writes = Vec::new();
     for group in file.groups {
         let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
