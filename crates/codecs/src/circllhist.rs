@@ -62,7 +62,7 @@ pub fn decode(bytes: &[u8]) -> Result<Histogram, DecodeError> {
 }
 
 /// Writes the binary form. Rejects values at and beyond ±1e128, for which the format has no bin;
-/// [`encode_folded`] handles them like libcircllhist.
+/// [`encode_overflow_as_nan`] handles them like libcircllhist.
 pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
     check_no_overflow(histogram)?;
     Ok(write_bins(&bins_in_order(histogram)?))
@@ -70,7 +70,7 @@ pub fn encode(histogram: &Histogram) -> Result<Vec<u8>, EncodeError> {
 
 /// Writes the binary form with the values at and beyond ±1e128, infinities included, in the
 /// not-a-number bin, where libcircllhist counts them. Also returns their number.
-pub fn encode_folded(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeError> {
+pub fn encode_overflow_as_nan(histogram: &Histogram) -> Result<(Vec<u8>, u64), EncodeError> {
     let bytes = write_bins(&bins_in_order(histogram)?);
     Ok((bytes, histogram.overflow().wrapping_add(histogram.underflow())))
 }
@@ -231,7 +231,9 @@ fn check_no_overflow(histogram: &Histogram) -> Result<(), EncodeError> {
         0 => Ok(()),
         n => Err(EncodeError::Unrepresentable {
             format: FORMAT,
-            detail: format!("{n} values at or beyond ±1e128: encode_folded counts them as NaN"),
+            detail: format!(
+                "{n} values at or beyond ±1e128: encode_overflow_as_nan counts them as NaN"
+            ),
         }),
     }
 }

@@ -127,7 +127,7 @@ impl Sketch {
         Ok(Histogram::from_parts(parts)?)
     }
 
-    /// Side values as in the binary form, which omits a sum of zero beside a count.
+    /// Summary statistics as in the binary form, which omits a sum of zero beside a count.
     fn summary_values(
         &self,
     ) -> (TrackedValue<CompensatedSum>, TrackedValue<f64>, TrackedValue<f64>) {

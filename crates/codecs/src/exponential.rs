@@ -1,5 +1,5 @@
-//! Exponential grids of other formats: the scheme of each scale. A scale above
-//! [`Exp2::SCALE_MAX`] is folded to it, which adds at most 0.135 % to the error of a value.
+//! Exponential grids of other formats: the scheme of each scale. A scale above [`Exp2::SCALE_MAX`]
+//! is downscaled to it, which adds at most 0.135 % to the error of a value.
 
 use std::ops::RangeInclusive;
 

@@ -3,7 +3,7 @@
 //! A point is decoded into a struct of all its fields, which converts to a [`Histogram`] with the
 //! same buckets. OTLP's bucket index is the index of [`Exp2`] and its bounds are those of
 //! [`Explicit`], so no conversion is needed. Scales -10..=8 are kept; finer ones (SDKs start at 20)
-//! are folded to 8. Attributes belong to the series and exemplars to traces: both are kept as
+//! are downscaled to 8. Attributes belong to the series and exemplars to traces: both are kept as
 //! undecoded bytes.
 //!
 //! Source: opentelemetry-proto, `metrics/v1/metrics.proto`; OpenTelemetry specification, metrics
@@ -193,7 +193,8 @@ impl ExponentialHistogramDataPoint {
     }
 
     /// The distribution with the same buckets; `None` if the point is flagged as having no recorded
-    /// value. A scale above 8 is folded to 8, which adds at most 0.135 % to the error of a value.
+    /// value. A scale above 8 is downscaled to 8, which adds at most 0.135 % to the error of a
+    /// value.
     pub fn to_histogram(&self) -> Result<Option<Histogram>, DecodeError> {
         if self.flags & NO_RECORDED_VALUE != 0 {
             return Ok(None);
@@ -221,8 +222,8 @@ impl ExponentialHistogramDataPoint {
         })?))
     }
 
-    /// A point with the buckets and side values of `histogram`. The caller sets times and
-    /// attributes.
+    /// A point with the buckets and summary statistics of `histogram`. The caller sets times
+    /// and attributes.
     ///
     /// Rejects NaN and infinities, which the format cannot represent. Omitted: declared thresholds,
     /// and min and max if they are estimates.
@@ -308,8 +309,8 @@ impl HistogramDataPoint {
         Ok(Some(histogram))
     }
 
-    /// A point with the buckets and side values of `histogram`. The caller sets times and
-    /// attributes.
+    /// A point with the buckets and summary statistics of `histogram`. The caller sets times
+    /// and attributes.
     ///
     /// Rejects NaN, which the format cannot represent. Omitted: declared thresholds, and min and
     /// max if they are estimates.
@@ -352,7 +353,7 @@ fn check_count(count: u64, bucket_total: u128) -> Result<(), DecodeError> {
     Err(field_error("count", count, format_args!("{bucket_total}, the sum of the bucket counts")))
 }
 
-/// Parts without buckets. Side values that the point contains are exact.
+/// Parts without buckets. Summary statistics that the point contains are exact.
 fn summary_parts(
     scheme: Scheme,
     sum: Option<f64>,

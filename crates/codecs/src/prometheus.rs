@@ -3,10 +3,10 @@
 //!
 //! Bucket `i` of a native histogram is `(base^(i-1), base^i]`: bucket `i - 1` of [`Exp2`] and of
 //! OTLP. Schemas -9..=8 are read unchanged, -4..=8 are written; 9..=52, which Prometheus reserves,
-//! are folded to 8. Schema -53 has custom bounds, like classic histograms. One bucket
-//! above the largest double counts infinities, which is [`Histogram::overflow`]. A NaN value
-//! increments the count, is in no bucket and makes the sum NaN. Counts are whole numbers or
-//! doubles; doubles are never rounded.
+//! are downscaled to 8. Schema -53 has custom bounds, like classic histograms. One bucket above the
+//! largest double counts infinities, which is [`Histogram::overflow`]. A NaN value increments the
+//! count, is in no bucket and makes the sum NaN. Counts are whole numbers or doubles; doubles are
+//! never rounded.
 //!
 //! Source: prometheus/prometheus v0.315.0, `prompb/types.proto`, `model/histogram`.
 

@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub use file_error::{FileError, IoContext};
 pub use os::OsDisk;
-pub use region::{Region, WAKE_BYTES};
+pub use region::{FUTEX_BYTES, Region};
 pub use whole_file::{read_file, replace_file, write_replacement};
 
 /// Mode of [`Disk::open`].
@@ -109,12 +109,12 @@ pub trait File: Send + Sync + Debug {
     fn unlock(&self) -> io::Result<()>;
 
     /// Maps the first `len` bytes as memory shared by all processes that map them; it outlives the
-    /// process. `len` is a multiple of 8 and above [`WAKE_BYTES`].
+    /// process. `len` is a multiple of 8 and above [`FUTEX_BYTES`].
     ///
     /// The file must have these bytes, reserved by [`File::allocate`], and must never be truncated
     /// below them while it is mapped. Otherwise an access may kill the process (SIGBUS): past the
     /// end of the file, or where a full disk has no block for the page. Stores are durable after
-    /// [`File::sync`], except in the first [`WAKE_BYTES`], which a crash may lose.
+    /// [`File::sync`], except in the first [`FUTEX_BYTES`], which a crash may lose.
     fn map(&self, len: u64) -> io::Result<Region>;
 
     /// Fills `bytes`; returns the number of bytes read, less than its length at the end of the

@@ -1,10 +1,10 @@
 //! Shared memory regions; the only file of the crate with `unsafe`.
 //!
 //! A region is accessed as atomics and never as bytes: another process may write any of it at any
-//! time, which a `&[u8]` would rule out. Its first [`WAKE_BYTES`] are 32-bit words for futex waits,
-//! the rest 64-bit words, so that no word is ever accessed in two widths. The byte order is the
-//! machine's; stored data are little-endian because topdeck runs on little-endian machines only
-//! (`os.rs` refuses to compile elsewhere).
+//! time, which a `&[u8]` would rule out. Its first [`FUTEX_BYTES`] are 32-bit futex words, the rest
+//! 64-bit words, so that no word is ever accessed in two widths. The byte order is the machine's;
+//! stored data are little-endian because topdeck runs on little-endian machines only (`os.rs`
+//! refuses to compile elsewhere).
 #![allow(unsafe_code, reason = "maps files; each use carries its argument")]
 
 use std::fmt;
@@ -19,10 +19,10 @@ use std::time::Duration;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::thread::futex;
 
-/// Size of the wake words at the start of a region: one page.
-pub const WAKE_BYTES: usize = 4096;
+/// Size of the futex words at the start of a region: one page.
+pub const FUTEX_BYTES: usize = 4096;
 
-/// Shared memory region of 64-bit words, with a page of wake words (futex) in front.
+/// Shared memory region of 64-bit words, with a page of 32-bit futex words in front.
 pub struct Region {
     base: NonNull<u8>,
     len: usize,
@@ -95,9 +95,9 @@ impl Region {
     }
 
     /// The first `len` bytes of memory that stands for a simulated file. Other owners of the words
-    /// must not access the first [`WAKE_BYTES`].
+    /// must not access the first [`FUTEX_BYTES`].
     pub fn from_words(words: Arc<[AtomicU64]>, len: usize, token: Arc<()>) -> Region {
-        let fits = len.is_multiple_of(8) && len > WAKE_BYTES && len <= words.len() * 8;
+        let fits = len.is_multiple_of(8) && len > FUTEX_BYTES && len <= words.len() * 8;
         assert!(fits, "BUG: a region of {len} bytes over {} words", words.len());
         let base = NonNull::from(&words[..]).cast();
         Region { base, len, owner: RegionOwner::Heap { _words: words, file: Some(token) } }
@@ -108,10 +108,10 @@ impl Region {
         !matches!(self.owner, RegionOwner::Anonymous | RegionOwner::Heap { file: None, .. })
     }
 
-    /// Wake word, `index` below 64; each has its own cache line.
-    pub fn wake_word(&self, index: usize) -> &AtomicU32 {
-        assert!(index < WAKE_BYTES / 64, "BUG: there is no wake word {index}");
-        // SAFETY: the byte index * 64 lies in the first WAKE_BYTES, which `checked_len`,
+    /// Futex word, `index` below 64; each has its own cache line.
+    pub fn futex_word(&self, index: usize) -> &AtomicU32 {
+        assert!(index < FUTEX_BYTES / 64, "BUG: there is no futex word {index}");
+        // SAFETY: the byte index * 64 lies in the first FUTEX_BYTES, which `checked_len`,
         // `check_len` and `from_words` checked to be there; it is aligned as the base is (to 8 at
         // least), and these bytes are used as u32 only. The memory lives as long as the reference,
         // which borrows `self`.
@@ -134,7 +134,7 @@ impl Region {
         let _ = word;
     }
 
-    /// Waits until the wake word differs from `expected`, [`Region::wake`] is called, or the
+    /// Waits until the futex word differs from `expected`, [`Region::wake`] is called, or the
     /// timeout elapses; may return spuriously. Returns whether the timeout elapsed.
     pub fn wait(&self, index: usize, expected: u32, timeout: Option<Duration>) -> bool {
         let timeout = timeout.map(|d: Duration| futex::Timespec {
@@ -143,7 +143,7 @@ impl Region {
         });
         // Not private: the word may be in memory shared with other processes.
         let waited =
-            futex::wait(self.wake_word(index), futex::Flags::empty(), expected, timeout.as_ref());
+            futex::wait(self.futex_word(index), futex::Flags::empty(), expected, timeout.as_ref());
         waited == Err(rustix::io::Errno::TIMEDOUT)
     }
 
@@ -152,7 +152,7 @@ impl Region {
         // The kernel takes a signed count, and wakes one waiter for a negative one.
         let count = count.min(i32::MAX as u32);
         // It can only fail for an invalid address, and this one is valid.
-        let _ = futex::wake(self.wake_word(index), futex::Flags::empty(), count);
+        let _ = futex::wake(self.futex_word(index), futex::Flags::empty(), count);
     }
 }
 
@@ -160,12 +160,12 @@ impl Deref for Region {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        let count = (self.len - WAKE_BYTES) / 8;
-        // SAFETY: `count` words from WAKE_BYTES on end at `len` at the latest, and `checked_len`,
-        // `check_len` and `from_words` checked that `len` is larger. WAKE_BYTES is a multiple of 8
+        let count = (self.len - FUTEX_BYTES) / 8;
+        // SAFETY: `count` words from FUTEX_BYTES on end at `len` at the latest, and `checked_len`,
+        // `check_len` and `from_words` checked that `len` is larger. FUTEX_BYTES is a multiple of 8
         // and the base aligned to 8. Atomics may be shared with whoever else maps the memory. It
         // lives as long as the reference, which borrows `self`.
-        unsafe { std::slice::from_raw_parts(self.base.add(WAKE_BYTES).cast().as_ptr(), count) }
+        unsafe { std::slice::from_raw_parts(self.base.add(FUTEX_BYTES).cast().as_ptr(), count) }
     }
 }
 
@@ -192,11 +192,11 @@ impl fmt::Debug for Region {
     }
 }
 
-/// The length as `usize`, if it covers the wake words and at least one other. No memory is longer
+/// The length as `usize`, if it covers the futex words and at least one other. No memory is longer
 /// than `isize::MAX`.
 fn checked_len(len: u64) -> io::Result<usize> {
     let size = isize::try_from(len).map_err(|_| io::ErrorKind::OutOfMemory)? as usize;
-    if size.is_multiple_of(8) && size > WAKE_BYTES {
+    if size.is_multiple_of(8) && size > FUTEX_BYTES {
         return Ok(size);
     }
     Err(io::Error::new(io::ErrorKind::InvalidInput, format!("invalid region length {len}")))
@@ -209,24 +209,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn miri_words_and_wake_words_do_not_overlap() {
-        let region = Region::heap(WAKE_BYTES as u64 + 16).unwrap();
+    fn miri_words_and_futex_words_do_not_overlap() {
+        let region = Region::heap(FUTEX_BYTES as u64 + 16).unwrap();
         assert_eq!(region.len(), 2);
-        region.wake_word(63).store(7, Ordering::Relaxed);
+        region.futex_word(63).store(7, Ordering::Relaxed);
         region[0].store(u64::MAX, Ordering::Relaxed);
-        assert_eq!(region.wake_word(63).load(Ordering::Relaxed), 7);
+        assert_eq!(region.futex_word(63).load(Ordering::Relaxed), 7);
         assert_eq!(region[0].load(Ordering::Relaxed), u64::MAX);
     }
 
     #[test]
     fn anonymous_memory_is_zero_writable_and_of_this_process() {
         let region = Region::anonymous(1 << 20).unwrap();
-        assert_eq!(region.len(), ((1 << 20) - WAKE_BYTES) / 8);
+        assert_eq!(region.len(), ((1 << 20) - FUTEX_BYTES) / 8);
         assert!(!region.persists_after_exit());
         let last = region.len() - 1;
         assert_eq!(region[last].swap(7, Ordering::Relaxed), 0);
         assert_eq!(region[last].load(Ordering::Relaxed), 7);
-        region.wake_word(0).store(1, Ordering::Relaxed);
+        region.futex_word(0).store(1, Ordering::Relaxed);
         assert!(Region::anonymous(1 << 62).is_err(), "no machine has that much");
     }
 
@@ -244,7 +244,7 @@ mod tests {
 
     #[test]
     fn invalid_lengths_are_rejected() {
-        for len in [0, 8, WAKE_BYTES as u64, WAKE_BYTES as u64 + 4] {
+        for len in [0, 8, FUTEX_BYTES as u64, FUTEX_BYTES as u64 + 4] {
             assert!(Region::heap(len).is_err(), "{len}");
             assert!(Region::anonymous(len).is_err(), "{len}");
         }
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn all_waiters_are_woken() {
-        let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
+        let region = Region::heap(FUTEX_BYTES as u64 + 8).unwrap();
         let minute = Some(Duration::from_secs(60));
         let (tell, told) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
@@ -270,7 +270,7 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
-            region.wake_word(0).store(1, Ordering::Relaxed);
+            region.futex_word(0).store(1, Ordering::Relaxed);
             region.wake(0, u32::MAX);
             assert!(threads.into_iter().all(|thread| !thread.join().unwrap()));
         });
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_wait_ends_with_the_time_or_with_a_change() {
-        let region = Region::heap(WAKE_BYTES as u64 + 8).unwrap();
+        let region = Region::heap(FUTEX_BYTES as u64 + 8).unwrap();
         assert!(region.wait(0, 0, Some(Duration::from_millis(1))));
         assert!(!region.wait(0, 1, None));
     }

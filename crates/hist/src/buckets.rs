@@ -60,7 +60,7 @@ impl Buckets {
 
     /// Appends a bucket of input whose order the caller checks afterwards.
     #[inline]
-    pub(crate) fn push_unordered(&mut self, index: i32, count: u64) {
+    pub(crate) fn push_unchecked(&mut self, index: i32, count: u64) {
         if count > 0 {
             self.indexes.push(index);
             self.counts.push(count);

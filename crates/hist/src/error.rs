@@ -13,12 +13,12 @@ pub enum SchemeError {
         /// Requested scale.
         found: i32,
     },
-    /// Folding makes buckets coarser, never finer, and only exponential grids have a scale.
-    #[error("cannot fold {scheme} to scale {found}: it is finer, or the grid has no scale")]
+    /// Downscaling makes buckets coarser, never finer, and only exponential grids have a scale.
+    #[error("cannot downscale {scheme} to scale {found}: it is finer, or the grid has no scale")]
     NotCoarser {
         /// Requested scale.
         found: i32,
-        /// Grid to fold.
+        /// Grid to downscale.
         scheme: Box<Scheme>,
     },
     /// The number of sub-bits of the log-linear grid is out of range.
@@ -72,7 +72,9 @@ pub enum SchemeError {
 #[non_exhaustive]
 pub enum MergeError {
     /// The grids do not nest. A [`crate::Mixture`] keeps both.
-    #[error("cannot fold {other} into {target}: the buckets do not nest; use a mixture")]
+    #[error(
+        "cannot merge or subtract {other} and {target}: the buckets do not nest; use a mixture"
+    )]
     SchemesDiffer {
         /// Scheme of the target.
         target: Box<Scheme>,
@@ -82,7 +84,7 @@ pub enum MergeError {
     /// The subtrahend has coarser buckets or a wider zero bucket than the minuend.
     #[error(
         "cannot subtract {other} (zero within ±{other_zero}) from {target} (zero within \
-         ±{target_zero}): the subtracted histogram is coarser; fold the other one first"
+         ±{target_zero}): the subtracted histogram is coarser; downscale the other one first"
     )]
     TooCoarse {
         /// Scheme of the minuend.

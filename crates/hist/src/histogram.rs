@@ -1,10 +1,10 @@
 //! The histogram type.
 //!
 //! A histogram has bucket counts on a [`Scheme`]'s grid, counts of the values outside the grid
-//! (zero, NaN, overflow, underflow), and exact side values (sum, min, max, declared thresholds), so
-//! that no recorded value is missing from the total. Counts are `u64`; values are doubles in the
-//! unit of the user. Recording a value here costs a binary search: [`crate::Recorder`] is the fast
-//! way to record.
+//! (zero, NaN, overflow, underflow), and exact summary statistics (sum, min, max) and counts above
+//! declared thresholds, so that no recorded value is missing from the total. Counts are `u64`;
+//! values are doubles in the unit of the user. Recording a value here costs a binary search:
+//! [`crate::Recorder`] is the fast way to record.
 
 #![cfg_attr(
     not(test),
@@ -258,8 +258,8 @@ impl Histogram {
             })
     }
 
-    /// Downgrades exact side values that cannot be true to estimates. NaN, and bounds that cannot
-    /// be true or say no more than the buckets, become absent.
+    /// Downgrades exact summary statistics that cannot be true to estimates. NaN, and bounds that
+    /// cannot be true or say no more than the buckets, become absent.
     fn normalize_summary(&mut self) {
         if self.count == 0 {
             self.sum = TrackedValue::Exact(CompensatedSum::default());
@@ -267,18 +267,19 @@ impl Histogram {
                 (TrackedValue::Exact(f64::INFINITY), TrackedValue::Exact(f64::NEG_INFINITY));
             return;
         }
-        let known = |side: TrackedValue<f64>| {
-            let value = side.value().or(side.limit());
-            if value.is_some_and(f64::is_nan) { TrackedValue::Absent } else { side }
+        let known = |extreme: TrackedValue<f64>| {
+            let value = extreme.value().or(extreme.limit());
+            if value.is_some_and(f64::is_nan) { TrackedValue::Absent } else { extreme }
         };
         (self.min, self.max) = (known(self.min), known(self.max));
-        let within = |side: TrackedValue<f64>, (lower, upper): (f64, f64), edge: f64| match side {
-            TrackedValue::Exact(value) if value < lower || value > upper => side.downgrade(),
-            TrackedValue::Bound(value) if value < lower || value > upper || value == edge => {
-                TrackedValue::Absent
-            }
-            _ => side,
-        };
+        let within =
+            |extreme: TrackedValue<f64>, (lower, upper): (f64, f64), edge: f64| match extreme {
+                TrackedValue::Exact(value) if value < lower || value > upper => extreme.downgrade(),
+                TrackedValue::Bound(value) if value < lower || value > upper || value == edge => {
+                    TrackedValue::Absent
+                }
+                _ => extreme,
+            };
         // Most samples of other systems have no extremes, and edges of buckets cost more than all
         // of the above.
         if self.min.limit().is_some() {

@@ -1,9 +1,10 @@
 //! Latency histograms: nanosecond recording, exact merge, statistics with bounds.
 //!
-//! Overview: a [`Histogram`] has bucket counts on the grid of a [`Scheme`], with exact side values.
-//! Statistics ([`Histogram::quantile`] and others) read it as cells and return a [`Bracket`]. A
-//! [`Mixture`] holds histograms of families that do not nest. [`codec`] has topdeck's own formats.
-//! The formats of other systems are in the crate `codecs`, which depends on this one.
+//! Overview: a [`Histogram`] has bucket counts on the grid of a [`Scheme`], with exact summary
+//! statistics (sum, min, max). Statistics with bounds ([`Histogram::quantile`] and others) read it
+//! as cells and return a [`Bracket`]. A [`Mixture`] holds histograms of families that do not nest.
+//! [`codec`] has topdeck's own formats. The formats of other systems are in the crate `codecs`,
+//! which depends on this one.
 //!
 //! # Recording and statistics
 //!

@@ -74,6 +74,12 @@ impl Histogram {
         })
     }
 
+    /// Number of values of higher ranks than the quantile `q`. The quantile is the maximum if this
+    /// is 0.
+    pub fn count_beyond_quantile(&self, q: f64) -> u64 {
+        self.nearest_rank(q).map_or(0, |rank| self.count().saturating_sub(rank))
+    }
+
     fn nearest_rank(&self, q: f64) -> Option<u64> {
         if self.is_empty() || !(0.0..=1.0).contains(&q) {
             return None;

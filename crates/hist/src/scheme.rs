@@ -227,7 +227,7 @@ impl Scheme {
         }
     }
 
-    /// The finest scheme to which histograms of both schemes fold exactly, if there is one.
+    /// The finest scheme to which histograms of both schemes can be downscaled, if there is one.
     pub fn common(&self, other: &Scheme) -> Option<Scheme> {
         if self == other {
             return Some(self.clone());
@@ -245,12 +245,14 @@ impl Scheme {
 
     /// Index in `coarser`, a scheme returned by [`Self::common`], of the bucket that contains
     /// bucket `index` of this scheme.
-    pub(crate) fn fold(&self, index: i32, coarser: &Scheme) -> i32 {
+    pub(crate) fn coarser_index(&self, index: i32, coarser: &Scheme) -> i32 {
         match (self, coarser) {
             (Scheme::Exp2(from), Scheme::Exp2(to)) => {
                 index >> from.scale().wrapping_sub(to.scale())
             }
-            (Scheme::Scaled(from), Scheme::Scaled(to)) => from.base().fold(index, to.base()),
+            (Scheme::Scaled(from), Scheme::Scaled(to)) => {
+                from.base().coarser_index(index, to.base())
+            }
             _ => {
                 let position = self.span(index).map(|(first, last)| {
                     coarser.position(if first.is_finite() { first } else { last }, -1.0)
@@ -258,9 +260,7 @@ impl Scheme {
                 match position {
                     Some(BucketPosition::Positive(index)) => index,
                     position => {
-                        panic!(
-                            "BUG: bucket {index} of {self:?} folds to {position:?} of {coarser:?}"
-                        )
+                        panic!("BUG: bucket {index} of {self:?} is in {position:?} of {coarser:?}")
                     }
                 }
             }

@@ -1,8 +1,8 @@
 //! Statistics with bounds.
 //!
-//! If a side value is exact the bracket has no width; otherwise it is as wide as the buckets leave
-//! open. `None` means that there are no values. Variance and moments are those of the recorded
-//! values (divided by n, not n − 1).
+//! If a summary statistic is exact the bracket has no width; otherwise it is as wide as the buckets
+//! leave open. `None` means that there are no values. Variance and moments are those of the
+//! recorded values (divided by n, not n − 1).
 
 #![cfg_attr(
     not(test),

@@ -1,4 +1,4 @@
-//! Summary values (sum, min, max) with their exactness.
+//! Summary statistics (sum, min, max) with their exactness.
 
 #![cfg_attr(
     not(test),
@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-/// Summary value (sum, min, max) with its exactness.
+/// Summary statistic (sum, min, max) with its exactness.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TrackedValue<T> {
     /// Exact to the last bit.

@@ -10,7 +10,7 @@ use model::Gap;
 use crate::error::{Error, Result};
 use crate::metric::RowReporter;
 use crate::settings::Settings;
-use crate::shm_metrics::live_programs::LivePrograms;
+use crate::shm_metrics::running_processes::RunningProcesses;
 use crate::source::Note;
 use crate::sources::Sources;
 use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_scrape};
@@ -20,7 +20,7 @@ use crate::thread::{CollectorThread, StopSignal, next_boundary, retry_final_scra
 pub struct HostCollector {
     thread: CollectorThread<Result<()>>,
     warnings: Vec<Note>,
-    live: LivePrograms,
+    live: RunningProcesses,
 }
 
 impl HostCollector {
@@ -64,7 +64,7 @@ impl HostCollector {
     }
 
     /// Running programs with metrics in shared memory.
-    pub(crate) fn live_programs(&self) -> LivePrograms {
+    pub(crate) fn running_processes(&self) -> RunningProcesses {
         self.live.clone()
     }
 

@@ -63,7 +63,8 @@ pub(crate) const COLLECTOR_WARNING: MetricDefinition = MetricDefinition {
     name: "host_collector_warning",
     kind: MetricKind::Text,
     unit: "",
-    help: "collector warning by `collector`: why a source is unavailable; written once per cause",
+    help: "warning of the host source `collector`: it is unavailable, uses a fallback, reached a \
+           limit or skipped a file; written once per cause",
 };
 
 /// All metrics of this file, compared with docs/host.md.

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
+use crate::shm_metrics::running_processes::{RunningProcess, RunningProcesses};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, Route, RouteError, RouteFormat, RouteQuery, RouteSpec};
@@ -39,7 +39,7 @@ pub(crate) struct PublishedTable {
     /// Directory of the table; `None` for [`shm::metrics_dir`].
     pub(crate) dir: Option<PathBuf>,
     /// Running programs with metrics in shared memory.
-    pub(crate) live: LivePrograms,
+    pub(crate) live: RunningProcesses,
 }
 
 /// Location of this host's process table, if one is published. Clones share it.
@@ -164,7 +164,7 @@ fn spent(process: &ProcessRow) -> u64 {
     process.user_ns.saturating_add(process.system_ns)
 }
 
-fn row(row: &ProcessShare<'_>, program: Option<&LiveProgram>) -> Json {
+fn row(row: &ProcessShare<'_>, running: Option<&RunningProcess>) -> Json {
     let ProcessRow { pid, ppid, uid, threads, state, rss_bytes, .. } = *row.process;
     // Process names may contain any characters; the client must escape them.
     Object(vec![
@@ -177,15 +177,15 @@ fn row(row: &ProcessShare<'_>, program: Option<&LiveProgram>) -> Json {
         ("cpu_cores", row.busy.map_or(Null, number)),
         ("cpu_seconds", number(spent(row.process) as f64 / 1e9)),
         ("resident_bytes", integer(rss_bytes)),
-        ("program", program.map_or(Null, program_labels)),
+        ("program", running.map_or(Null, process_labels)),
     ])
 }
 
 /// Labels of the stored series of a process; a generation of `null` for one that has none yet.
-fn program_labels(program: &LiveProgram) -> Json {
+fn process_labels(process: &RunningProcess) -> Json {
     Object(vec![
-        ("process", Text(program.process.clone())),
-        ("generation", program.generation.clone().map_or(Null, Text)),
-        ("format", Text(program.format.clone())),
+        ("process", Text(process.program.clone())),
+        ("generation", process.generation.clone().map_or(Null, Text)),
+        ("format", Text(process.format.clone())),
     ])
 }

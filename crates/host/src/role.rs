@@ -106,7 +106,7 @@ impl HostRole {
         self.processes.publish(published.map(|(settings, host)| PublishedTable {
             host: settings.host.clone(),
             dir: settings.dir.clone(),
-            live: host.live_programs(),
+            live: host.running_processes(),
         }));
     }
 }

@@ -28,7 +28,7 @@ impl Settings {
 
     /// Settings of all sources with their defaults, for a host name.
     pub fn for_host(host: impl Into<String>) -> Settings {
-        HostTables::default().sources_of(host)
+        HostTables::default().settings_for(host)
     }
 
     /// Settings with keys of `[host]`, as TOML.
@@ -39,7 +39,7 @@ impl Settings {
         let mut check = SettingsCheck::new(&document);
         tables.check(&mut check);
         let problems = check.finish();
-        if problems.is_empty() { Ok(tables.sources_of(host)) } else { Err(problems) }
+        if problems.is_empty() { Ok(tables.settings_for(host)) } else { Err(problems) }
     }
 
     /// Whether the process table is published.
@@ -121,10 +121,10 @@ impl HostTables {
     /// Settings for a host name; `None` if all sources are disabled.
     pub fn settings(&self, host: &str) -> Option<Settings> {
         let is_any = self.sources.iter().any(SourceHandle::is_enabled);
-        is_any.then(|| self.sources_of(host))
+        is_any.then(|| self.settings_for(host))
     }
 
-    fn sources_of(&self, host: impl Into<String>) -> Settings {
+    fn settings_for(&self, host: impl Into<String>) -> Settings {
         Settings { host: host.into(), dir: None, sources: self.sources.clone() }
     }
 }

@@ -13,8 +13,8 @@ mod exit_totals;
 mod generation_file;
 mod generation_table;
 mod in_flight_by_age;
-pub(crate) mod live_programs;
 mod rows;
+pub(crate) mod running_processes;
 mod tracked_process;
 
 use std::ops::RangeInclusive;

@@ -16,7 +16,7 @@ use crate::bpf::{self, BpfStats};
 use crate::error::Result;
 use crate::metric::RowReporter;
 use crate::metrics;
-use crate::shm_metrics::live_programs::LivePrograms;
+use crate::shm_metrics::running_processes::RunningProcesses;
 
 /// The settings table that holds the keys of all sources.
 pub(crate) const TABLE: TableRef<'static> = TableRef::named("host");
@@ -74,7 +74,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) dir: Option<&'a Path>,
     pub(crate) intake: &'a Arc<Intake>,
     /// Where a collector of programs publishes those that run.
-    pub(crate) live: LivePrograms,
+    pub(crate) live: RunningProcesses,
     /// The kernel's BTF, or why it is unavailable; read at first use.
     types: OnceCell<Result<Btf, String>>,
     /// Enabled BPF programs and whether they are attached.
@@ -89,7 +89,7 @@ impl<'a> Opening<'a> {
         intake: &'a Arc<Intake>,
     ) -> Opening<'a> {
         let (types, programs, notes) = (OnceCell::new(), Vec::new(), Vec::new());
-        let live = LivePrograms::default();
+        let live = RunningProcesses::default();
         Opening { host, dir, intake, live, types, programs, notes }
     }
 

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::metric::{MetricSink, RowReporter};
 use crate::metrics;
 use crate::settings::Settings;
-use crate::shm_metrics::live_programs::LivePrograms;
+use crate::shm_metrics::running_processes::RunningProcesses;
 use crate::source::{HostSource, Note, Opening};
 
 /// All sources of the host collector.
@@ -24,7 +24,7 @@ pub(crate) struct Sources {
     /// Number of warnings already reported.
     warnings_reported: usize,
     /// Running programs with metrics in shared memory.
-    pub(crate) live: LivePrograms,
+    pub(crate) live: RunningProcesses,
     /// Start of the programs' counters.
     began: i64,
     read_errors: EventCounter,
@@ -133,7 +133,7 @@ mod tests {
             programs: vec![("processes", true)],
             warnings: Vec::new(),
             warnings_reported: 0,
-            live: LivePrograms::default(),
+            live: RunningProcesses::default(),
             began: 0,
             read_errors: EventCounter::default(),
         };

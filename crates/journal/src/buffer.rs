@@ -17,7 +17,7 @@
 //! The producer table starts at word 512, followed by the ring. Ring words are numbered from the
 //! creation of the ring; their index is the number modulo the ring's length, a power of two.
 //!
-//! Appends are serialised by a lock in the first wake word, which holds the slot of its owner. The
+//! Appends are serialised by a lock in the first futex word, which holds the slot of its owner. The
 //! owner may be killed at any instruction: a waiter detects this by the owner's lock file, takes
 //! the lock over and repairs the unfinished append. The repair is small: an entry counts from the
 //! single store of `tail` on, and the next position and the producer table follow from the entries.
@@ -134,7 +134,7 @@ impl BufferLayout {
     /// Length of the file.
     #[cfg(not(loom))]
     pub(crate) fn file_bytes(self) -> u64 {
-        (disk::WAKE_BYTES as u64).saturating_add((self.words() as u64).saturating_mul(8))
+        (disk::FUTEX_BYTES as u64).saturating_add((self.words() as u64).saturating_mul(8))
     }
 }
 
@@ -178,7 +178,7 @@ impl Buffer {
         let store = |index: usize, value: u64| self.memory[index].store(value, SeqCst);
         self.identify(journal_id);
         for wake in [LOCK, READERS, SPACE, WORK, DURABLE] {
-            self.memory.wake_word(wake).store(0, SeqCst);
+            self.memory.futex_word(wake).store(0, SeqCst);
         }
         store(word::BOOT_LOW, boot as u64);
         store(word::BOOT_HIGH, (boot >> 64) as u64);

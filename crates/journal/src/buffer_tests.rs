@@ -267,9 +267,9 @@ mod ring_tests {
     #[test]
     fn a_damaged_lock_word_without_an_owner_is_taken_over() {
         let buffer = buffer(4);
-        buffer.memory.wake_word(LOCK).store(CONTENDED, SeqCst);
+        buffer.memory.futex_word(LOCK).store(CONTENDED, SeqCst);
         drop(lock(&buffer, 0, &DeadProcess));
-        assert_eq!(buffer.memory.wake_word(LOCK).load(SeqCst), 0);
+        assert_eq!(buffer.memory.futex_word(LOCK).load(SeqCst), 0);
     }
 
     #[test]

@@ -33,7 +33,7 @@ impl Memory {
         }
     }
 
-    pub(crate) fn wake_word(&self, index: usize) -> &AtomicU32 {
+    pub(crate) fn futex_word(&self, index: usize) -> &AtomicU32 {
         &self.wakes[index]
     }
 

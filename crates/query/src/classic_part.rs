@@ -92,8 +92,8 @@ impl BucketBounds {
         self.fine[at].add(histogram);
     }
 
-    /// All bounds, in ascending order. The ends of fine buckets that fold into `target` are those
-    /// of its buckets; then every histogram that folds into it has a count for each of them.
+    /// All bounds, in ascending order. Fine buckets that are downscaled to `target` have the ends
+    /// of its buckets; then every histogram downscaled to it has a count for each of them.
     pub(crate) fn all(&self, target: Option<&BucketGrid>) -> Vec<f64> {
         let mut all = self.explicit.clone();
         self.fine.iter().for_each(|buckets| buckets.add_ends(target, &mut all));
@@ -151,7 +151,7 @@ impl FineBuckets {
             target.filter(|target| self.grid.common(target).is_ok_and(|common| common == **target));
         let ends = |index: i32| {
             let (lower, upper) = match target {
-                Some(target) => target.edges(self.grid.fold(index, target)),
+                Some(target) => target.edges(self.grid.coarser_index(index, target)),
                 None => self.grid.edges(index),
             };
             [lower, upper].map(|end| end.max(self.zero_threshold))

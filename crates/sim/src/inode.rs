@@ -165,7 +165,7 @@ impl Inode {
     fn dirty_pages(&self) -> Vec<(u64, Vec<u8>)> {
         let Some(words) = &self.words else { return Vec::new() };
         let mut dirty = Vec::new();
-        // The first page holds the wake words.
+        // The first page holds the futex words.
         let len = words.len().min(self.cache.len());
         for page in 1..len.div_ceil(PAGE) {
             let offset = page * PAGE;

@@ -1,13 +1,13 @@
 //! Mapped part of a simulated file.
 //!
-//! The first [`WAKE_BYTES`] are used as 32-bit wake words; as the same bytes must never be accessed
-//! in two widths, nothing here accesses them once a region exists.
+//! The first [`FUTEX_BYTES`] are used as 32-bit futex words; as the same bytes must never be
+//! accessed in two widths, nothing here accesses them once a region exists.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
-use disk::{Region, WAKE_BYTES};
+use disk::{FUTEX_BYTES, Region};
 
 use super::pages::{Pages, split_aligned};
 
@@ -72,7 +72,7 @@ impl MappedWords {
     /// The word with this index, unless it is in the wake page or past the end.
     fn word(&self, index: u64) -> Option<&AtomicU64> {
         let index = usize::try_from(index).ok()?;
-        self.0.get(index).filter(|_| index >= WAKE_BYTES / 8)
+        self.0.get(index).filter(|_| index >= FUTEX_BYTES / 8)
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
 
     use super::*;
 
-    const BASE: u64 = WAKE_BYTES as u64;
+    const BASE: u64 = FUTEX_BYTES as u64;
 
     fn words() -> MappedWords {
         let mut file = Pages::default();
@@ -112,9 +112,9 @@ mod tests {
         let words = words();
         let region = words.region(BASE + 8, Arc::default());
         assert_eq!(region.len(), 1);
-        region.wake_word(63).store(7, Relaxed);
+        region.futex_word(63).store(7, Relaxed);
         words.write(&[0xee; 64 + 80], BASE - 64);
-        assert_eq!(region.wake_word(63).load(Relaxed), 7);
+        assert_eq!(region.futex_word(63).load(Relaxed), 7);
         let mut bytes = [9; 64 + 80];
         words.read(&mut bytes, BASE - 64);
         assert!(bytes[..64].iter().all(|&b| b == 9));
@@ -129,7 +129,7 @@ mod tests {
         thread::scope(|scope| {
             scope.spawn(|| (0..50).for_each(|_| words.write(&[1], BASE + 8)));
             scope.spawn(|| (0..50).map(|_| region[1].fetch_add(1 << 32, Relaxed)).max());
-            scope.spawn(|| region.wake_word(0).store(3, Relaxed));
+            scope.spawn(|| region.futex_word(0).store(3, Relaxed));
         });
         assert_eq!(region[1].load(Relaxed), (50 << 32) + 1);
     }

@@ -49,8 +49,9 @@ impl<'a> BaseParts<'a> {
 }
 
 impl StoreInner {
-    /// The last stored sample of a series up to `time` that passes `filter`, or a later predecessor
-    /// that the chunks of rejected samples record.
+    /// The last sample of a series up to `time` that passes `filter`. A chunk records the sample
+    /// before its first row: of a chunk whose rows `filter` drops it counts if it is later than the
+    /// last stored row.
     pub(crate) fn previous_sample(
         &self,
         base: &BaseParts<'_>,
@@ -60,12 +61,12 @@ impl StoreInner {
         filter: Option<&RowFilter<'_>>,
         gaps: &mut Vec<Gap>,
     ) -> Result<Option<Rows>> {
-        let mut refused: Option<Rows> = None;
+        let mut from_dropped: Option<Rows> = None;
         for parts in base.partitions.values().rev() {
             let started = parts.iter().copied().filter(|part| part.start <= time);
             let parts = self.parts(started, gaps)?;
             let found = match filter {
-                None => last_reading(&parts, id, kind, time, gaps)?,
+                None => last_sample(&parts, id, kind, time, gaps)?,
                 Some(keep) => {
                     let before = i64::MIN..time;
                     let Some(mut gathered) = gather::gather_rows(&parts, id, &before, gaps)? else {
@@ -74,17 +75,17 @@ impl StoreInner {
                     gathered.rows.retain(|_, end| keep(id, end));
                     gathered.predecessors.retain(|end| keep(id, end));
                     let recorded =
-                        gathered.predecessors.for_reading((time, i64::MAX)).into_reading();
-                    refused = gather::later_reading(refused, recorded, kind);
+                        gathered.predecessors.for_first_sample((time, i64::MAX)).into_sample();
+                    from_dropped = gather::later_sample(from_dropped, recorded, kind);
                     gathered.rows.normalize(kind);
-                    gathered.rows.last_reading(time)
+                    gathered.rows.last_sample(time)
                 }
             };
             if found.is_some() {
-                return Ok(gather::later_reading(found, refused, kind));
+                return Ok(gather::later_sample(found, from_dropped, kind));
             }
         }
-        Ok(refused)
+        Ok(from_dropped)
     }
 
     /// Rows that pass `filter`, in order, and the predecessor of the first.
@@ -101,7 +102,7 @@ impl StoreInner {
             gathered.rows.retain(|_, end| keep(id, end));
             gathered.predecessors.retain(|end| keep(id, end));
         }
-        let (rows, recorded) = gathered.into_settled(kind);
+        let (rows, recorded) = gathered.into_normalized(kind);
         let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
             return Ok((rows, Predecessor::Unknown));
         };
@@ -124,7 +125,7 @@ impl StoreInner {
 }
 
 /// The last sample of a series in some parts that ended by `time`.
-fn last_reading(
+fn last_sample(
     parts: &[Arc<dyn Part>],
     id: &SeriesId,
     kind: SeriesKind,
@@ -145,11 +146,11 @@ fn last_reading(
             break;
         }
         let read = gather::read(&**part, &location, &mut bytes)?.and_then(|header| {
-            chunk::last_reading(&header, &bytes, time)
+            chunk::last_sample(&header, &bytes, time)
                 .map_err(|reason| gather::missing_chunk(&**part, &location, &reason))
         });
         match read {
-            Ok(found) => last = gather::later_reading(last, found, kind),
+            Ok(found) => last = gather::later_sample(last, found, kind),
             Err(gap) => gaps.push(gap),
         }
     }

@@ -202,19 +202,19 @@ impl<'a> StoreChange<'a> {
         let is_first = |covers: (i64, i64)| covers.0 >= end;
         let mut found = match head.series_range(number).is_none_or(is_first) {
             true => None,
-            false => head.last_reading(number, kind, before),
+            false => head.last_sample(number, kind, before),
         };
         let is_new = u64::from(number.0) >= self.base_manifest.series;
         let mut gaps = Vec::new();
         if !is_new {
             // Queries report unreadable data; the flush does not wait for it.
             match self.inner.previous_sample(base, &id, kind, before, None, &mut gaps) {
-                Ok(stored) => found = gather::later_reading(found, stored, kind),
+                Ok(stored) => found = gather::later_sample(found, stored, kind),
                 Err(_) => return Predecessor::Unknown,
             }
         }
         match found {
-            Some(sample) => Predecessor::Reading(sample),
+            Some(sample) => Predecessor::Sample(sample),
             None if is_new => Predecessor::Nothing,
             // No gap was found, so there was no predecessor; this must be recorded before other
             // rows are dropped.

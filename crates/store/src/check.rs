@@ -245,8 +245,8 @@ impl StoreInner {
         info.covers.values().flatten().all(|number| state.manifest.parts.contains_key(number))
     }
 
-    /// Rebuilds rollups that are damaged while their sources are intact. The caller holds the mutex
-    /// `work`.
+    /// Rebuilds rollups that are damaged while their source parts are intact. The caller holds the
+    /// mutex `work`.
     pub(crate) fn rebuild_rollups(&self) -> Result<Vec<i64>> {
         let mut mended = Vec::new();
         loop {

@@ -59,7 +59,7 @@ use crate::row::{Predecessor, Rows};
 use crate::times;
 
 pub(crate) use histogram_delta::TrackedStatistics;
-pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_reading, read_times};
+pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_sample, read_times};
 
 /// First bytes of a chunk.
 pub const MAGIC: [u8; 4] = *b"tdck";
@@ -227,24 +227,24 @@ pub(crate) fn encode(
     mut predecessor: Predecessor,
     mut each: impl FnMut(ChunkHeader, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {
-    let are_readings = resolution == Resolution::Base && kind.is_cumulative();
+    let are_cumulative_samples = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
     for group in row_groups::split_rows(rows) {
         let rows = &group.rows;
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
         let times = rows.times();
-        if !are_readings {
+        if !are_cumulative_samples {
             predecessor = Predecessor::Unknown;
         }
         let (content, count) = (ChunkKind::from_rows(rows, &predecessor), rows.len());
-        let last = match are_readings {
-            true => rows.last_reading(i64::MAX),
+        let last = match are_cumulative_samples {
+            true => rows.last_sample(i64::MAX),
             false => None,
         };
         times::put(&mut bytes, &times);
         values::put_values(&mut bytes, group, &predecessor);
-        predecessor = last.map_or(predecessor, Predecessor::Reading);
+        predecessor = last.map_or(predecessor, Predecessor::Sample);
         let header = ChunkHeader {
             content,
             resolution,

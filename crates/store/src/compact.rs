@@ -96,7 +96,7 @@ impl StoreInner {
             let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? else {
                 continue;
             };
-            let (rows, predecessor) = gathered.into_settled(kind);
+            let (rows, predecessor) = gathered.into_normalized(kind);
             writing.append_rows(id, kind, rows, predecessor)?;
         }
         change.add(writing, covers)?;

@@ -37,7 +37,7 @@ impl Manifest {
     }
 
     /// Whether all source parts of a day's rollups still exist.
-    pub(crate) fn has_all_sources(&self, day: i64) -> bool {
+    pub(crate) fn has_all_source_parts(&self, day: i64) -> bool {
         let is_live = |number: &u64| {
             self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
         };
@@ -47,7 +47,7 @@ impl Manifest {
             .all(|numbers| numbers.iter().all(is_live))
     }
 
-    /// Start of the last day some of whose sources are gone.
+    /// Start of the last day some of whose source parts are gone.
     pub(crate) fn last_incomplete_day(&self) -> Option<i64> {
         let is_live = |number: &u64| {
             self.parts.get(number).is_some_and(|part| part.resolution == Resolution::Base)
@@ -99,10 +99,11 @@ impl Manifest {
             Predecessor::Unknown => true,
             recorded => {
                 time >= recorded.time()
-                    && time.is_some_and(|(end, _)| self.has_all_sources(interval_start(end, DAY)))
+                    && time
+                        .is_some_and(|(end, _)| self.has_all_source_parts(interval_start(end, DAY)))
             }
         };
-        if is_newer { Predecessor::Reading(sample) } else { recorded }
+        if is_newer { Predecessor::Sample(sample) } else { recorded }
     }
 
     /// Rollups of a day that cover the part `old` now cover its successor too.

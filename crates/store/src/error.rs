@@ -92,7 +92,7 @@ pub enum Error {
         "series {series} already has another histogram at {time} ns; the first gauge histogram \
          is kept"
     )]
-    ConflictingPoint {
+    ConflictingGaugeHistogram {
         /// The series.
         series: model::SeriesId,
         /// The timestamp, in nanoseconds since the Unix epoch.

@@ -79,7 +79,7 @@ impl KnownPredecessors {
     }
 
     /// The recorded predecessor of the sample with this end and start.
-    pub(crate) fn for_reading(&self, first: (i64, i64)) -> Predecessor {
+    pub(crate) fn for_first_sample(&self, first: (i64, i64)) -> Predecessor {
         let known = self.0.iter().filter(|held| held.1.time().is_some_and(|time| time < first));
         if let Some((_, last)) = known.max_by_key(|held| held.1.time()) {
             return last.clone();
@@ -106,11 +106,11 @@ pub(crate) struct GatheredRows {
 
 impl GatheredRows {
     /// Normalized rows, and the recorded predecessor of the first.
-    pub(crate) fn into_settled(mut self, kind: SeriesKind) -> (Rows, Predecessor) {
+    pub(crate) fn into_normalized(mut self, kind: SeriesKind) -> (Rows, Predecessor) {
         self.rows.normalize(kind);
         let first = self.rows.first_time();
         let predecessor =
-            first.map_or(Predecessor::Unknown, |first| self.predecessors.for_reading(first));
+            first.map_or(Predecessor::Unknown, |first| self.predecessors.for_first_sample(first));
         (self.rows, predecessor)
     }
 }
@@ -157,12 +157,12 @@ pub(crate) fn gather_rows(
 }
 
 /// The later of two samples; at equal times, the one with precedence.
-pub(crate) fn later_reading(a: Option<Rows>, b: Option<Rows>, kind: SeriesKind) -> Option<Rows> {
+pub(crate) fn later_sample(a: Option<Rows>, b: Option<Rows>, kind: SeriesKind) -> Option<Rows> {
     match (a, b) {
         (Some(mut a), Some(b)) => {
             a.append(b);
             a.normalize(kind);
-            a.last_reading(i64::MAX)
+            a.last_sample(i64::MAX)
         }
         (a, b) => a.or(b),
     }

@@ -233,7 +233,7 @@ impl Head {
 
     /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of
     /// the last time are decoded.
-    pub(crate) fn last_reading(
+    pub(crate) fn last_sample(
         &self,
         number: SeriesNumber,
         kind: SeriesKind,
@@ -248,7 +248,7 @@ impl Head {
         }
         let mut rows = self.rows_of(number, kind, &range)?;
         rows.normalize(kind);
-        rows.last_reading(time)
+        rows.last_sample(time)
     }
 
     /// Number of rows of a series that ended within `range` (by interval), without decoding values.
@@ -264,7 +264,12 @@ impl Head {
     }
 
     /// Frame of a series' gauge histogram at a timestamp, if this head has one.
-    pub(crate) fn point(&self, number: SeriesNumber, kind: SeriesKind, time: i64) -> Option<&[u8]> {
+    pub(crate) fn gauge_histogram(
+        &self,
+        number: SeriesNumber,
+        kind: SeriesKind,
+        time: i64,
+    ) -> Option<&[u8]> {
         let pending = self.series.get(&number).filter(|pending| time <= pending.time_range.1)?;
         let mut rows = pending.rows(kind);
         rows.find(|&(start, end, _)| (start, end) == (time, time)).map(|(.., value)| value)

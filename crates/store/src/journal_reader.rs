@@ -14,12 +14,12 @@ use journal::{BatchIdentity, Level, ReadItem, Subscriber};
 use model::{BatchReader, Gap, SeriesRef};
 
 use crate::error::{Error, Result};
+use crate::gauge_histogram::{GaugeHistogramComparison, GaugeHistogramLookup, is_gauge_histogram};
 use crate::head::Head;
 use crate::index::SeriesNumber;
 use crate::inner::StoreInner;
 use crate::manifest::ProducerTable;
 use crate::mutex::lock;
-use crate::point::{PointComparison, PointLookup, is_point};
 use crate::quarantine::record_name;
 use crate::store::Store;
 
@@ -156,7 +156,7 @@ impl StoreInner {
             };
             let (active, mut stored) = {
                 let state = self.state();
-                (Arc::clone(&state.active_head), PointLookup::new_at(self, &state))
+                (Arc::clone(&state.active_head), GaugeHistogramLookup::new_at(self, &state))
             };
             let mut head = active.write().unwrap_or_else(PoisonError::into_inner);
             let taken =
@@ -185,7 +185,7 @@ impl StoreInner {
         loop {
             let (position, mut producers, mut stored) = {
                 let state = self.state();
-                let stored = PointLookup::new_at(self, &state);
+                let stored = GaugeHistogramLookup::new_at(self, &state);
                 match &state.immutable_head {
                     Some(closed) => {
                         (closed.position, ProducerTable::clone(&closed.producers), stored)
@@ -216,7 +216,7 @@ impl StoreInner {
     pub(crate) fn rewind_subscriber(&self, subscriber: &mut Subscriber) -> Result<()> {
         let manifest = Arc::clone(&self.state().manifest);
         let (mut head, mut producers) = (Head::default(), manifest.producers.clone());
-        let mut stored = PointLookup::new_at(self, &self.state());
+        let mut stored = GaugeHistogramLookup::new_at(self, &self.state());
         let read_to = subscriber.position();
         subscriber.seek(manifest.position)?;
         subscriber.set_level(Level::Disk);
@@ -265,7 +265,7 @@ impl StoreInner {
     fn ingest_item(
         &self,
         head: &mut Head,
-        stored: &mut PointLookup<'_>,
+        stored: &mut GaugeHistogramLookup<'_>,
         item: ReadItem<'_>,
         hear: &mut dyn FnMut(BatchIdentity, u64) -> bool,
     ) -> Result<Option<String>, RecordPanic> {
@@ -351,7 +351,7 @@ impl StoreInner {
     fn apply(
         &self,
         head: &mut Head,
-        stored: &mut PointLookup<'_>,
+        stored: &mut GaugeHistogramLookup<'_>,
         (position, producer): (u64, Option<u64>),
         bytes: &[u8],
     ) -> Result<(), (Option<u64>, String)> {
@@ -370,14 +370,14 @@ impl StoreInner {
                 };
             }
             match group {
-                Some((number, kind)) if is_point(kind, &entry) => {
+                Some((number, kind)) if is_gauge_histogram(kind, &entry) => {
                     match stored.compare(head, number, kind, &entry) {
-                        PointComparison::New => head.add(number, &entry, kind),
-                        PointComparison::Same => {}
-                        PointComparison::Conflict => {
+                        GaugeHistogramComparison::New => head.add(number, &entry, kind),
+                        GaugeHistogramComparison::Same => {}
+                        GaugeHistogramComparison::Conflict => {
                             lost = lost.saturating_add(1);
                             let (series, time) = (self.index().id(number), entry.end);
-                            reason.get_or_insert(Error::ConflictingPoint { series, time });
+                            reason.get_or_insert(Error::ConflictingGaugeHistogram { series, time });
                         }
                     }
                 }

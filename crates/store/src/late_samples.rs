@@ -17,10 +17,10 @@ use crate::resolution::{DAY, interval_start};
 use crate::row::Rows;
 
 impl StoreInner {
-    /// End of the first interval that rollups hold of a series, if some sources of its day are
-    /// gone. The increase from a sample that arrives later to the first sample of that interval is
-    /// in no rollup, and never will be.
-    pub(crate) fn first_fixed_interval(
+    /// End of the first interval that rollups hold of a series, if it is final: some source parts
+    /// of its day are gone, so it is not rolled up again. The increase from a sample that arrives
+    /// later to the first sample of that interval is in no rollup, and never will be.
+    pub(crate) fn first_final_interval_end(
         &self,
         manifest: &Manifest,
         id: &SeriesId,
@@ -32,18 +32,22 @@ impl StoreInner {
             let ends = locations.iter().map(|location| location.start.saturating_add(period));
             first = first.into_iter().chain(ends).min();
         }
-        Ok(first.filter(|&end| !manifest.has_all_sources(interval_start(end, DAY))))
+        Ok(first.filter(|&end| !manifest.has_all_source_parts(interval_start(end, DAY))))
     }
 }
 
-/// Gap for samples whose increase is in no rollup. `fixed` is the end of the series' first interval
-/// in rollups, if that interval cannot be rolled up again: the increase to it is unknown too.
-pub(crate) fn late_gap(series: &dyn fmt::Display, rows: &Rows, fixed: Option<i64>) -> Option<Gap> {
+/// Gap for samples whose increase is in no rollup. `final_end` is the end of the series' first
+/// interval in rollups, if that interval is not rolled up again: the increase to it is unknown too.
+pub(crate) fn late_gap(
+    series: &dyn fmt::Display,
+    rows: &Rows,
+    final_end: Option<i64>,
+) -> Option<Gap> {
     let times = rows.times();
     let (first, last) =
         (times.iter().map(|time| time.1).min()?, times.iter().map(|time| time.1).max()?);
-    let end = fixed.filter(|&end| first < end).map_or(last, |end| end.max(last));
-    // A sample belongs to the nanosecond before it.
+    let end = final_end.filter(|&end| first < end).map_or(last, |end| end.max(last));
+    // Intervals exclude their start: the first sample lies in (first - 1, first].
     let (start, lost) = (first.saturating_sub(1), Some(times.len() as u64));
     let reason = format!(
         "samples of series {series} arrived after those of their day were dropped and are in no \

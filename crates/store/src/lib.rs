@@ -22,7 +22,6 @@ mod chunk;
 mod backend;
 mod local_backend;
 mod part;
-mod point;
 mod quarantine;
 mod series_file;
 
@@ -47,6 +46,7 @@ mod compact;
 mod coverage;
 mod deleted_series;
 mod flush;
+mod gauge_histogram;
 mod journal_reader;
 mod maintenance;
 mod retention;

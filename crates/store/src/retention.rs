@@ -183,7 +183,7 @@ impl StoreInner {
         for (id, kind) in series.into_iter().filter(|(id, _)| !expires.contains(id)) {
             self.check_open()?;
             if let Some(gathered) = gather::gather_rows(&parts, &id, &ALL_TIME, &mut gaps)? {
-                let (rows, predecessor) = gathered.into_settled(kind);
+                let (rows, predecessor) = gathered.into_normalized(kind);
                 writing.append_rows(id, kind, rows, predecessor)?;
             }
         }
@@ -256,7 +256,7 @@ impl StoreInner {
         let days = self.rollup_queue(&before, day, ids.clone())?;
         self.rollup_days(&mut change, &days, Some(&keep), &mut gaps)?;
         let mut renumbered = Vec::new();
-        if !before.has_all_sources(day) {
+        if !before.has_all_source_parts(day) {
             // The rollups of this day cannot be rebuilt: its rows are deleted from the base only.
             for info in before.base_parts().filter(|part| part.day() == day) {
                 if before.is_covered(Resolution::Day, day, info.number) {

@@ -146,14 +146,14 @@ impl StoreInner {
         for &day in days {
             let base: Vec<&PartInfo> =
                 manifest.base_parts().filter(|part| part.day() == day).collect();
-            let is_whole = manifest.has_all_sources(day);
+            let is_whole = manifest.has_all_source_parts(day);
             let parts = if is_whole {
                 for part in manifest.parts.values().filter(|part| part.covers.contains_key(&day)) {
                     replaced.entry(part.number).or_insert_with(|| part.covers.clone()).remove(&day);
                 }
                 base
             } else {
-                // Some sources of the rollups are gone: new rows are added to the existing rollups.
+                // Some source parts are gone: new rows are added to the existing rollups.
                 base.into_iter()
                     .filter(|part| !manifest.is_covered(Resolution::Day, day, part.number))
                     .collect()
@@ -250,18 +250,18 @@ impl StoreInner {
                 self.filtered_rows(&base_parts, &id, kind, gathered, filter, gaps)?;
             rebuilt.put(id, kind, &rows, &predecessor)?;
             if kind.is_cumulative() {
-                let fixed = match may_precede_rollups {
-                    true => self.first_fixed_interval(&change.base_manifest, &id)?,
+                let final_end = match may_precede_rollups {
+                    true => self.first_final_interval_end(&change.base_manifest, &id)?,
                     false => None,
                 };
-                let is_before = fixed.is_some_and(|end| rows.first_time() < Some((end, end)));
+                let is_before = final_end.is_some_and(|end| rows.first_time() < Some((end, end)));
                 if !is_whole || is_before {
                     // By name: the id may be deleted when the gap is read.
                     let series = {
                         let index = self.index();
                         index.number(&id).map(|number| index.series(number))
                     };
-                    gaps.extend(series.and_then(|series| late_gap(&series, &rows, fixed)));
+                    gaps.extend(series.and_then(|series| late_gap(&series, &rows, final_end)));
                     put_rollups(&mut rollups, &mut rows.empty_rollups(), finest, id, kind)?;
                     continue;
                 }
@@ -271,7 +271,7 @@ impl StoreInner {
                 }
             }
             let first = uncounted_sample(kind, &rows, &predecessor);
-            let mut finer = deltas_of_day(kind, rows, predecessor.into_reading(), day);
+            let mut finer = deltas_of_day(kind, rows, predecessor.into_sample(), day);
             if let Some(first) = first {
                 let counted = std::mem::replace(&mut finer, first.empty_rollups());
                 finer.append(counted.into_summaries());
@@ -326,7 +326,7 @@ struct RewrittenDay<'a> {
 /// Predecessor of a partition's first sample: an earlier sample of the same day, or the predecessor
 /// of the day.
 fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
-    rows.last_reading(start).map_or_else(|| predecessor.clone(), Predecessor::Reading)
+    rows.last_sample(start).map_or_else(|| predecessor.clone(), Predecessor::Sample)
 }
 
 impl<'a> RewrittenDay<'a> {
@@ -444,8 +444,8 @@ pub(crate) fn deltas_of_day(kind: SeriesKind, rows: Rows, before: Option<Rows>, 
 
 /// The first sample, if the increase up to it is unknown.
 fn uncounted_sample(kind: SeriesKind, rows: &Rows, predecessor: &Predecessor) -> Option<Rows> {
-    let has_predecessor = matches!(predecessor, Predecessor::Reading(_));
-    let first = rows.first_reading().filter(|_| kind.is_cumulative() && !has_predecessor)?;
+    let has_predecessor = matches!(predecessor, Predecessor::Sample(_));
+    let first = rows.first_sample().filter(|_| kind.is_cumulative() && !has_predecessor)?;
     first.first_time().is_some_and(|(end, start)| start == end).then_some(first)
 }
 

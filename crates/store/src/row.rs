@@ -121,22 +121,22 @@ pub(crate) enum Predecessor {
     /// None: the sample is the first of its series.
     Nothing,
     /// The previous sample, as the only row.
-    Reading(Rows),
+    Sample(Rows),
 }
 
 impl Predecessor {
     /// End and start, if known.
     pub(crate) fn time(&self) -> Option<(i64, i64)> {
         match self {
-            Predecessor::Reading(row) => row.first_time(),
+            Predecessor::Sample(row) => row.first_time(),
             _ => None,
         }
     }
 
     /// Row of the predecessor.
-    pub(crate) fn into_reading(self) -> Option<Rows> {
+    pub(crate) fn into_sample(self) -> Option<Rows> {
         match self {
-            Predecessor::Reading(row) => Some(row),
+            Predecessor::Sample(row) => Some(row),
             _ => None,
         }
     }
@@ -195,7 +195,7 @@ impl Rows {
 
     /// The first sample of a cumulative series that has a value, as the only row. The rows are
     /// normalized.
-    pub(crate) fn first_reading(&self) -> Option<Rows> {
+    pub(crate) fn first_sample(&self) -> Option<Rows> {
         fn of<T: CumulativeValue>(rows: &[Row<T>]) -> Option<Vec<Row<T>>> {
             rows.iter().find(|row| row.value.is_amount()).map(|row| vec![row.clone()])
         }
@@ -241,7 +241,7 @@ impl Rows {
 
     /// The last sample of a cumulative series that ended by `time` and has a value, as the only
     /// row. The rows are normalized.
-    pub(crate) fn last_reading(&self, time: i64) -> Option<Rows> {
+    pub(crate) fn last_sample(&self, time: i64) -> Option<Rows> {
         fn of<T: CumulativeValue>(rows: &[Row<T>], time: i64) -> Option<Vec<Row<T>>> {
             let ended = rows.partition_point(|row| row.end <= time);
             rows[..ended].iter().rfind(|row| row.value.is_amount()).map(|row| vec![row.clone()])

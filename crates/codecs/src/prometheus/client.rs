@@ -146,7 +146,7 @@ impl ClientHistogram {
     }
 
     /// The native histogram with the same buckets, or `None` if there is none. A schema of 9..=52
-    /// is folded to 8, which adds at most 0.135 % to the error of a value.
+    /// is downscaled to 8, which adds at most 0.135 % to the error of a value.
     pub fn to_native(&self) -> Result<Option<HistogramSample>, DecodeError> {
         self.is_native().then(|| self.native().read()).transpose()
     }

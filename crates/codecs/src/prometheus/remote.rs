@@ -164,7 +164,7 @@ impl RemoteHistogram {
         ResetHint::from_number(self.reset_hint)
     }
 
-    /// The distribution with the same buckets. A schema of 9..=52 is folded to 8, which adds at
+    /// The distribution with the same buckets. A schema of 9..=52 is downscaled to 8, which adds at
     /// most 0.135 % to the error of a value.
     pub fn to_sample(&self) -> Result<HistogramSample, DecodeError> {
         self.native()?.read()

@@ -1,7 +1,8 @@
 //! circllhist: golden files of the C library, defects of other implementations, hostile bytes.
 
 use codecs::circllhist::{
-    LIMITS, decode, decode_base64, decode_text, encode, encode_base64, encode_folded, encode_text,
+    LIMITS, decode, decode_base64, decode_text, encode, encode_base64, encode_overflow_as_nan,
+    encode_text,
 };
 use hist::{
     DecodeError, EncodeError, Histogram, HistogramParts, LimitInclusion, MergeError, PartsError,
@@ -72,7 +73,7 @@ fn check_rejected_text(text: &str, message: &str) {
 fn goldens_are_read_and_written_to_the_byte() {
     for row in rows(GOLDEN) {
         let [name, base64, values] = row[..] else { panic!("{row:?}") };
-        let (bytes, _) = encode_folded(&histogram(values)).unwrap();
+        let (bytes, _) = encode_overflow_as_nan(&histogram(values)).unwrap();
         let unpadded = base64.trim_end_matches('=');
         assert_eq!(base64_of(&bytes).trim_end_matches('='), unpadded, "{name}");
         let read = decode_base64(base64).unwrap();
@@ -85,7 +86,7 @@ fn goldens_are_read_and_written_to_the_byte() {
 fn values_fall_into_the_bins_of_the_c_library() {
     for row in rows(BINS) {
         let [value, val, exp] = row[..] else { panic!("{row:?}") };
-        let (bytes, _) = encode_folded(&histogram(value)).unwrap();
+        let (bytes, _) = encode_overflow_as_nan(&histogram(value)).unwrap();
         let (val, exp): (i8, i8) = (val.parse().unwrap(), exp.parse().unwrap());
         assert_eq!(bytes, [0, 1, val as u8, exp as u8, 0, 1], "value {value}");
     }
@@ -213,16 +214,17 @@ fn unrepresentable_histograms_are_rejected() {
     assert!(matches!(encode(&Histogram::default()), Err(EncodeError::Scheme { .. })));
     assert_eq!(
         message(&histogram("1 1e128*2 -inf")),
-        "circllhist cannot represent 3 values at or beyond ±1e128: encode_folded counts them as NaN"
+        "circllhist cannot represent 3 values at or beyond ±1e128: encode_overflow_as_nan counts \
+         them as NaN"
     );
     let wide = Histogram::new(Scheme::LogLinear10).with_zero_threshold(0.1).unwrap();
     assert_eq!(message(&wide), "circllhist cannot represent a zero threshold of 1e-1");
 }
 
 #[test]
-fn folding_counts_out_of_range_as_nan() {
-    let (bytes, folded) = encode_folded(&histogram("1 NaN inf -inf 1e128")).unwrap();
-    assert_eq!(folded, 3);
+fn values_out_of_range_can_be_counted_as_nan() {
+    let (bytes, overflow) = encode_overflow_as_nan(&histogram("1 NaN inf -inf 1e128")).unwrap();
+    assert_eq!(overflow, 3);
     assert_same_counts(&decode(&bytes).unwrap(), &histogram("1 NaN*4"));
 }
 

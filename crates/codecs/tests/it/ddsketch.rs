@@ -43,7 +43,7 @@ fn histogram(scheme: Scheme, values: &[f64]) -> Histogram {
     histogram
 }
 
-/// The same counts without side values.
+/// The same counts without summary statistics.
 fn without_summary(histogram: &Histogram) -> Histogram {
     let absent = HistogramParts {
         sum: TrackedValue::Absent,

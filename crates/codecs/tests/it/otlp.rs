@@ -118,9 +118,9 @@ fn a_scale_above_8_is_folded_to_8() {
         positive: Some(OtlpBuckets { offset: 10_449_964, bucket_counts: vec![1, 2, 3] }),
         ..Default::default()
     };
-    let folded = point.to_histogram().unwrap().unwrap();
-    assert_eq!(folded.scheme(), &Scheme::exp2(8).unwrap());
-    assert_eq!(folded.positive().iter().collect::<Vec<_>>(), [(10_449_964 >> 12, 6)]);
+    let downscaled = point.to_histogram().unwrap().unwrap();
+    assert_eq!(downscaled.scheme(), &Scheme::exp2(8).unwrap());
+    assert_eq!(downscaled.positive().iter().collect::<Vec<_>>(), [(10_449_964 >> 12, 6)]);
 
     let kept = ExponentialHistogramDataPoint { scale: 8, ..point }.to_histogram();
     assert!(kept.is_err(), "no double has index 10449964 at scale 8");
@@ -130,8 +130,8 @@ fn a_scale_above_8_is_folded_to_8() {
         positive: Some(OtlpBuckets { offset: -2, bucket_counts: vec![1, 0, 2] }),
         ..Default::default()
     };
-    let folded = extreme.to_histogram().unwrap().unwrap();
-    assert_eq!(folded.positive().iter().collect::<Vec<_>>(), [(-1, 1), (0, 2)]);
+    let downscaled = extreme.to_histogram().unwrap().unwrap();
+    assert_eq!(downscaled.positive().iter().collect::<Vec<_>>(), [(-1, 1), (0, 2)]);
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn otlp_and_prometheus_indexes_differ_by_one() {
 }
 
 #[test]
-fn reserved_schemas_are_folded_to_8() {
+fn reserved_schemas_are_downscaled_to_8() {
     let of = |schema, offset| RemoteHistogram {
         count: Some(RemoteCount::Int(3)),
         schema,
@@ -185,10 +185,10 @@ fn reserved_schemas_are_folded_to_8() {
         positive_deltas: vec![1, 1],
         ..Default::default()
     };
-    let folded = integer(of(9, 3).to_sample().unwrap());
-    assert_eq!(folded.scheme(), &Scheme::exp2(8).unwrap());
+    let downscaled = integer(of(9, 3).to_sample().unwrap());
+    assert_eq!(downscaled.scheme(), &Scheme::exp2(8).unwrap());
     // Indexes 3 and 4 of schema 9 are 2 and 3 of OTLP: both bucket 1 at scale 8.
-    assert_eq!(folded.positive().iter().collect::<Vec<_>>(), [(1, 3)]);
+    assert_eq!(downscaled.positive().iter().collect::<Vec<_>>(), [(1, 3)]);
     assert!(of(52, 0).to_sample().is_ok());
     for schema in [-10, 53, -54, i32::MIN] {
         assert!(of(schema, 0).to_sample().is_err(), "schema {schema}");

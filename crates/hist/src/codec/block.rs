@@ -8,7 +8,7 @@
 //!    any    limits       varint, then the declared thresholds as numbers; the same for all
 //!    any    positive     counts, see `matrix.rs`
 //!    any    negative     counts
-//!    any    columns      varint of their length in bytes, then bits: side values, see `columns.rs`
+//!    any    columns      varint of their length in bytes, then bits: statistics, see `columns.rs`
 //!      4    checksum     CRC-32C of everything before it
 //! ```
 //! `docs/formats/block.md` describes the same format byte by byte.
@@ -410,7 +410,7 @@ impl BlockDecoder {
         }
     }
 
-    /// Sum of some rows, computed column by column. `None` if side values or a total need the rows
+    /// Sum of some rows, computed column by column. `None` if statistics or a total need the rows
     /// themselves.
     fn merge_rows(&self, range: Range<usize>, tables: &[CountTable; 2]) -> Option<HistogramParts> {
         let mut parts = HistogramParts::new(self.header.scheme.clone());
@@ -446,7 +446,7 @@ impl BlockDecoder {
     }
 
     /// Adds runs of rows directly to the accumulators. Returns `false` without any change if rows
-    /// have more than positive buckets, zeros and exact side values, or if an accumulator cannot
+    /// have more than positive buckets, zeros and exact statistics, or if an accumulator cannot
     /// take all rows.
     #[expect(clippy::expect_used, reason = "pending_adds returns None if a row is not exact")]
     fn add_directly(

@@ -34,7 +34,7 @@ const MIXED_EXACTNESS: u64 = 3;
 /// Of a row of a mixed column: the value is a bound.
 const IS_BOUND: u64 = 3;
 
-/// Appends the columns of side values.
+/// Appends the columns of summary statistics.
 #[expect(clippy::expect_used, reason = "a histogram holds no bucket outside of its grid")]
 pub(crate) fn put_summary_columns(
     bits: &mut BitWriter,
@@ -134,7 +134,7 @@ fn put_rices(bits: &mut BitWriter, values: &[u64]) {
     values.iter().for_each(|&value| bits.put_rice(value, low_bits));
 }
 
-/// Exactness of the side values: two bits if all rows are equal and not bounds, otherwise two bits
+/// Exactness of the statistics: two bits if all rows are equal and not bounds, otherwise two bits
 /// for each row.
 fn put_exactness<T: Copy>(
     bits: &mut BitWriter,
@@ -320,7 +320,7 @@ fn join_sum(integer: i64, rest: i64, unit: u32, exponent: u32) -> CompensatedSum
     }
 }
 
-/// Reads the decimal exponent of a block's side values.
+/// Reads the decimal exponent of a block's summary statistics.
 pub(crate) fn get_exponent(bits: &mut BitReader<'_>) -> Result<u32, DecodeError> {
     Ok(bits.get(4, "exponent")? as u32)
 }

@@ -9,8 +9,8 @@
 //!    any    negative     buckets, if flagged
 //! ```
 //! Buckets are: number of buckets (varint); if any, the first index (zigzag), then one byte per
-//! bucket: the high half is the gap to the previous index minus one, the low half is the count
-//! minus one. The value 15 in either half means that the rest follows as a varint, first of the
+//! bucket: the high nibble is the gap to the previous index minus one, the low nibble the count
+//! minus one. The value 15 in either nibble means that the rest follows as a varint, first of the
 //! gap, then of the count.
 //!
 //! A whole number with magnitude below 2^61 is a varint of its zigzag code shifted left by one; any
@@ -56,7 +56,7 @@ const MAX: u64 = FLAGS[10].1;
 const THRESHOLDS: u64 = FLAGS[12].1;
 const NEGATIVE: u64 = FLAGS[13].1;
 const KNOWN_FLAGS: u64 = (1 << 14) - 1;
-/// The flag "is exact" of a side value with flag `flag`: the next higher bit.
+/// The flag "is exact" of a summary statistic with flag `flag`: the next higher bit.
 pub(super) const fn exact_flag(flag: u64) -> u64 {
     flag << 1
 }
@@ -72,7 +72,7 @@ pub fn encode(histogram: &Histogram, meta: SeriesMeta, out: &mut Vec<u8>) {
     let sum = histogram.tracked_sum().value().map_or((0.0, 0.0), CompensatedSum::parts);
     let empty = histogram.is_empty();
     let if_set = |condition: bool, flag: u64| if condition { flag } else { 0 };
-    let side = |side: TrackedValue<f64>, flag| match side {
+    let statistic = |value: TrackedValue<f64>, flag| match value {
         TrackedValue::Exact(_) => flag | exact_flag(flag),
         TrackedValue::Estimated(_) => flag,
         // Frames have no bounds.
@@ -89,10 +89,10 @@ pub fn encode(histogram: &Histogram, meta: SeriesMeta, out: &mut Vec<u8>) {
         | if_set(histogram.overflow() > 0, OVERFLOW)
         | if_set(histogram.underflow() > 0, UNDERFLOW)
         | if_set(histogram.nan_count() > 0, NAN)
-        | side(sum_exactness, SUM)
+        | statistic(sum_exactness, SUM)
         | if_set(!empty && sum.1 != 0.0, SUM_LOW)
-        | side(histogram.tracked_min(), MIN)
-        | side(histogram.tracked_max(), MAX)
+        | statistic(histogram.tracked_min(), MIN)
+        | statistic(histogram.tracked_max(), MAX)
         | if_set(!histogram.thresholds().is_empty(), THRESHOLDS)
         | if_set(!histogram.negative().is_empty(), NEGATIVE);
     put_varint(out, flags);
@@ -213,14 +213,14 @@ impl FrameFields {
                 at,
                 "flags",
                 flags,
-                "a side value for each exact flag",
+                "a summary statistic for each exact flag",
             ));
         }
         let count = |reader: &mut ByteReader<'_>, flag, field| match flags & flag {
             0 => Ok(0),
             _ => reader.varint(field),
         };
-        let side =
+        let statistic =
             |reader: &mut ByteReader<'_>, flag, field| match flags & (flag | exact_flag(flag)) {
                 0 => Ok(TrackedValue::Absent),
                 exactness => {
@@ -236,7 +236,7 @@ impl FrameFields {
         let overflow = count(reader, OVERFLOW, "overflow")?;
         let underflow = count(reader, UNDERFLOW, "underflow")?;
         let nan = count(reader, NAN, "nan")?;
-        let high = side(reader, SUM, "sum")?;
+        let high = statistic(reader, SUM, "sum")?;
         let low = if flags & SUM_LOW != 0 { read_number(reader, "sum low word")? } else { 0.0 };
         let sum = match high {
             TrackedValue::Exact(high) => TrackedValue::Exact(CompensatedSum::from_parts(high, low)),
@@ -245,8 +245,8 @@ impl FrameFields {
             }
             TrackedValue::Bound(_) | TrackedValue::Absent => TrackedValue::Absent,
         };
-        let min = side(reader, MIN, "min")?;
-        let max = side(reader, MAX, "max")?;
+        let min = statistic(reader, MIN, "min")?;
+        let max = statistic(reader, MAX, "max")?;
         let thresholds =
             if flags & THRESHOLDS != 0 { read_thresholds(reader)? } else { Vec::new() };
         let has_negative = flags & NEGATIVE != 0;
@@ -310,8 +310,8 @@ pub(crate) fn read_number(
             Err(ByteReader::invalid_error(at, field, coded, "an even number, or 1 and eight bytes"))
         }
         _ => {
-            let folded = coded >> 1;
-            Ok(((folded >> 1) as i64 ^ ((folded & 1) as i64).wrapping_neg()) as f64)
+            let zigzag = coded >> 1;
+            Ok(((zigzag >> 1) as i64 ^ ((zigzag & 1) as i64).wrapping_neg()) as f64)
         }
     }
 }
@@ -373,7 +373,7 @@ impl BucketSink for Buckets {
     // beyond 32 bits is an error.
     #[inline]
     fn add_bucket(&mut self, index: i64, count: u64) {
-        self.push_unordered(index as i32, count);
+        self.push_unchecked(index as i32, count);
     }
 }
 
@@ -393,7 +393,7 @@ impl PackedBytes8 {
     pub(crate) const SPAN: usize = 128;
 
     const ONES: u64 = 0x0101_0101_0101_0101;
-    const LOW_HALVES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    const LOW_NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;
 
     #[inline]
     fn new(before: i64, bytes: &[u8]) -> PackedBytes8 {
@@ -405,8 +405,8 @@ impl PackedBytes8 {
                 (u64::from_le_bytes(word), bytes.len() as u32)
             }
         };
-        let gaps = ((word >> 4) & Self::LOW_HALVES).wrapping_add(Self::ONES);
-        let counts = (word & Self::LOW_HALVES).wrapping_add(Self::ONES);
+        let gaps = ((word >> 4) & Self::LOW_NIBBLES).wrapping_add(Self::ONES);
+        let counts = (word & Self::LOW_NIBBLES).wrapping_add(Self::ONES);
         let long = (gaps | counts) & (Self::ONES << 4);
         // Multiplied by 1 + 2^8 + 2^16 + …: each byte becomes the sum of all bytes up to it, at
         // most 8 · 15 while none needs a varint.

@@ -1,4 +1,4 @@
-//! Merge and subtraction of histograms, and the folds to a common grid.
+//! Merge and subtraction of histograms, and downscaling to a common grid.
 
 use std::borrow::Cow;
 
@@ -15,8 +15,8 @@ impl Histogram {
         Histogram { zero_threshold, thresholds, ..Histogram::new(self.scheme.clone()) }
     }
 
-    /// Adds all values of `other`. If the grids differ in resolution, both are folded to the
-    /// coarser one, exactly. Grids that do not nest are rejected without any change.
+    /// Adds all values of `other`. If the grids differ in resolution, both are downscaled to
+    /// the coarser one, exactly. Grids that do not nest are rejected without any change.
     pub fn merge(&mut self, other: &Histogram) -> Result<(), MergeError> {
         let scheme = self
             .scheme
@@ -26,20 +26,20 @@ impl Histogram {
         let nan = self.nan.checked_add(other.nan).ok_or(MergeError::CountOverflow)?;
         count.checked_add(nan).ok_or(MergeError::CountOverflow)?;
 
-        let mut folded = None;
+        let mut downscaled = None;
         if scheme != other.scheme || self.zero_threshold != other.zero_threshold {
-            folded = Some(other.clone());
+            downscaled = Some(other.clone());
         }
-        self.fold_to(&scheme);
-        if let Some(folded) = &mut folded {
-            folded.fold_to(&scheme);
-            while self.zero_threshold != folded.zero_threshold {
-                let threshold = self.zero_threshold.max(folded.zero_threshold);
+        self.downscale_to(&scheme);
+        if let Some(downscaled) = &mut downscaled {
+            downscaled.downscale_to(&scheme);
+            while self.zero_threshold != downscaled.zero_threshold {
+                let threshold = self.zero_threshold.max(downscaled.zero_threshold);
                 self.raise_zero_threshold(threshold);
-                folded.raise_zero_threshold(threshold);
+                downscaled.raise_zero_threshold(threshold);
             }
         }
-        let other = folded.as_ref().unwrap_or(other);
+        let other = downscaled.as_ref().unwrap_or(other);
 
         self.merge_summary(other);
         self.positive.merge(&other.positive);
@@ -60,7 +60,7 @@ impl Histogram {
             self.thresholds.clone_from(&other.thresholds);
             return;
         }
-        let settled = self.keeps_sum_exact() && other.keeps_sum_exact();
+        let keeps_sum_exact = self.keeps_sum_exact() && other.keeps_sum_exact();
         self.sum = drop_undefined_sum(self.sum.combine(other.sum, CompensatedSum::plus));
         self.min = tracked_lesser(
             self.min,
@@ -74,7 +74,7 @@ impl Histogram {
             || self.extreme_bounds(true).1,
             || other.extreme_bounds(true).1,
         );
-        if !settled && (self.min.exact().is_none() || self.max.exact().is_none()) {
+        if !keeps_sum_exact && (self.min.exact().is_none() || self.max.exact().is_none()) {
             self.sum = self.sum.downgrade();
         }
         self.thresholds.retain_mut(|ours| {
@@ -113,14 +113,17 @@ impl Histogram {
             other: Box::new(other.scheme.clone()),
             other_zero: other.zero_threshold,
         };
-        let common = self.scheme.common(&other.scheme).filter(|common| *common == self.scheme);
-        if common.is_none() || self.zero_threshold < other.zero_threshold {
+        let common = self
+            .scheme
+            .common(&other.scheme)
+            .ok_or_else(|| MergeError::schemes_differ(&self.scheme, &other.scheme))?;
+        if common != self.scheme || self.zero_threshold < other.zero_threshold {
             return Err(too_coarse());
         }
         let mut theirs = Cow::Borrowed(other);
         if other.scheme != self.scheme || other.zero_threshold != self.zero_threshold {
             let theirs = theirs.to_mut();
-            theirs.fold_to(&self.scheme);
+            theirs.downscale_to(&self.scheme);
             theirs.raise_zero_threshold(self.zero_threshold);
         }
         if theirs.zero_threshold != self.zero_threshold {
@@ -236,12 +239,12 @@ impl Histogram {
         Some(after.with_summary(sum, min, max))
     }
 
-    /// Folds a base-2 exponential histogram to a coarser `scale`, exactly.
+    /// Merges the buckets of a base-2 exponential histogram to a coarser `scale`, exactly.
     pub fn downscale(&mut self, scale: i32) -> Result<(), SchemeError> {
         let target = Exp2::new(scale)?;
         match &self.scheme {
             Scheme::Exp2(grid) if grid.scale() >= target.scale() => {
-                self.fold_to(&Scheme::Exp2(target));
+                self.downscale_to(&Scheme::Exp2(target));
                 Ok(())
             }
             scheme => {
@@ -250,13 +253,15 @@ impl Histogram {
         }
     }
 
-    /// Folds to a scheme that [`Scheme::common`] returned for this histogram.
-    fn fold_to(&mut self, coarser: &Scheme) {
+    /// Merges the buckets to a scheme that [`Scheme::common`] returned for this histogram.
+    fn downscale_to(&mut self, coarser: &Scheme) {
         if self.scheme == *coarser {
             return;
         }
-        self.positive = self.positive.map_indexes(|index| self.scheme.fold(index, coarser));
-        self.negative = self.negative.map_indexes(|index| self.scheme.fold(index, coarser));
+        self.positive =
+            self.positive.map_indexes(|index| self.scheme.coarser_index(index, coarser));
+        self.negative =
+            self.negative.map_indexes(|index| self.scheme.coarser_index(index, coarser));
         self.scheme = coarser.clone();
         if self.zero_threshold == 0.0 && coarser.has_bucket_at_zero() {
             // Counted in the same bucket as a recorded zero.
@@ -385,7 +390,7 @@ fn subtract_sum(
     };
     // The difference of two doubles is exact in two words.
     let is_double =
-        |side: TrackedValue<CompensatedSum>| side.value().is_some_and(|sum| sum.parts().1 == 0.0);
+        |sum: TrackedValue<CompensatedSum>| sum.value().is_some_and(|sum| sum.parts().1 == 0.0);
     let doubles = cannot_cancel && is_double(total) && is_double(subtrahend);
     if doubles || after_value >= before_value * 2f64.powi(-30) || whole_numbers() {
         rest

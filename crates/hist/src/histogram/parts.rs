@@ -102,8 +102,8 @@ pub enum PartsError {
 }
 
 impl Histogram {
-    /// A histogram of parts from another source. Exact side values that contradict the buckets
-    /// become estimates.
+    /// A histogram of parts from another source. Exact summary statistics that contradict the
+    /// buckets become estimates.
     pub fn from_parts(parts: HistogramParts) -> Result<Histogram, PartsError> {
         let mut histogram = Histogram::from_recorded_parts(parts)?;
         if histogram.count > 0

@@ -157,10 +157,10 @@ mod tests {
         check(grid, 511.0, 383);
         check(grid, 512.0, 384);
         assert_eq!(grid.edges(256), Some((256.0, 258.0)));
-        let folded = LogLinear2::with_floor(7, 17).unwrap();
-        check(folded, 1023.0, 0);
-        check(folded, 1024.0, 1);
-        check(folded, 256.0 * 1024.0, 256);
+        let grid = LogLinear2::with_floor(7, 17).unwrap();
+        check(grid, 1023.0, 0);
+        check(grid, 1024.0, 1);
+        check(grid, 256.0 * 1024.0, 256);
     }
 
     #[test]

@@ -413,8 +413,8 @@ impl IntervalExtreme {
     }
 }
 
-/// A histogram of `parts`. Side values of an inconsistent copy become estimates; its thresholds,
-/// which must be exact, are dropped.
+/// A histogram of `parts`. Summary statistics of an inconsistent copy become estimates; its
+/// thresholds, which must be exact, are dropped.
 #[expect(clippy::expect_used, reason = "the counts of a shard lie on its grid and fit 64 bits")]
 fn finish(mut parts: HistogramParts, consistent: bool) -> Histogram {
     if !consistent {

@@ -171,8 +171,9 @@ pub(crate) fn block(bytes: &[u8]) -> (ReferenceHeader, Vec<PlainHistogram>, Size
     for (&row, exact) in held.iter().zip(exact) {
         let Some(exact) = exact.map(|exactness| exactness == 2) else { continue };
         let (high, low) = if form == 1 || form == 2 && bits.get(1) == 1 {
-            let whole = of_bucket.sum(&plains[row]).wrapping_add(unfold(bits.rice(whole_bits)));
-            let rest = if unit > 0 { unfold(bits.rice(rest_bits)) } else { 0 };
+            let whole =
+                of_bucket.sum(&plains[row]).wrapping_add(from_zigzag(bits.rice(whole_bits)));
+            let rest = if unit > 0 { from_zigzag(bits.rice(rest_bits)) } else { 0 };
             let (high, low) = if exponent == 0 {
                 (whole as f64, (i128::from(whole) - whole as f64 as i128) as f64)
             } else {
@@ -228,7 +229,7 @@ impl<'a> PageBytes<'a> {
     }
 
     pub(crate) fn zigzag(&mut self) -> i64 {
-        unfold(self.varint())
+        from_zigzag(self.varint())
     }
 
     pub(crate) fn number(&mut self) -> f64 {
@@ -236,7 +237,7 @@ impl<'a> PageBytes<'a> {
             1 => self.double(),
             coded => {
                 assert_eq!(coded % 2, 0);
-                unfold(coded / 2) as f64
+                from_zigzag(coded / 2) as f64
             }
         }
     }
@@ -334,7 +335,7 @@ impl<'a> Bits<'a> {
     }
 }
 
-pub(crate) fn unfold(value: u64) -> i64 {
+pub(crate) fn from_zigzag(value: u64) -> i64 {
     if value.is_multiple_of(2) { (value / 2) as i64 } else { -((value / 2) as i64) - 1 }
 }
 
@@ -350,7 +351,7 @@ pub(crate) fn summary_count(bits: &mut Bits<'_>, rows: usize) -> Vec<u64> {
     let mut count = 0u64;
     (0..rows)
         .map(|_| {
-            count = count.wrapping_add(unfold(bits.rice(low_bits)) as u64);
+            count = count.wrapping_add(from_zigzag(bits.rice(low_bits)) as u64);
             count
         })
         .collect()

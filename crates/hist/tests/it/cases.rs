@@ -10,7 +10,7 @@ pub(crate) struct HistogramCase {
     pub(crate) zero_threshold: f64,
     pub(crate) declared: Vec<f64>,
     pub(crate) values: Vec<f64>,
-    /// Drops side values, like a source that has none.
+    /// Drops summary statistics, like a source that has none.
     pub(crate) without_summary: bool,
 }
 

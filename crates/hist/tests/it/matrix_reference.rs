@@ -1,7 +1,7 @@
 //! Reference decoder of the matrix of a block, written only from `docs/formats/block.md`; slow and
 //! simple.
 
-use crate::block_reference::{Bits, PageBytes, Sizes, bit_length, unfold};
+use crate::block_reference::{Bits, PageBytes, Sizes, bit_length, from_zigzag};
 
 pub(crate) struct Matrix {
     pub(crate) indexes: Vec<i64>,
@@ -137,14 +137,14 @@ pub(crate) fn matrix(at: &mut PageBytes<'_>, rows: usize, sizes: &mut Sizes) -> 
     if scale_bits > 0 {
         let mut scale = 1 << scale_bits;
         for (held, difference) in scales.iter_mut().zip(rice_column(&mut head, rows)) {
-            scale += unfold(difference);
+            scale += from_zigzag(difference);
             *held = scale as u128;
         }
     }
     let mut level = 0;
     let mut rates: Vec<u128> = Vec::new();
     for difference in rice_column(&mut head, columns) {
-        level += unfold(difference);
+        level += from_zigzag(difference);
         rates.push((level as u128 * (1 << coarseness)).pow(2));
     }
     head.finish();
@@ -206,7 +206,7 @@ pub(crate) fn matrix(at: &mut PageBytes<'_>, rows: usize, sizes: &mut Sizes) -> 
                             .wrapping_sub((31 << step) / 2)
                             .wrapping_add((k as u64) << step)
                             .wrapping_add(stream.get(step)),
-                        None => expected.wrapping_add(unfold(golomb(stream, step + 3)) as u64),
+                        None => expected.wrapping_add(from_zigzag(golomb(stream, step + 3)) as u64),
                     };
                     counts[row] = if is_wide { count } else { count % (1 << 32) };
                 }

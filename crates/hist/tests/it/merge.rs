@@ -1,4 +1,4 @@
-//! Merge, subtraction, folding and mixtures: equal to recording everything into one histogram.
+//! Merge, subtraction, downscaling and mixtures: equal to recording everything into one histogram.
 
 use hist::{
     Bracket, CompensatedSum, Histogram, HistogramParts, LimitInclusion, LogLinear2, MergeError,
@@ -83,7 +83,7 @@ proptest! {
     }
 
     #[test]
-    fn nested_grids_fold(schemes in family(), thresholds in prop::array::uniform3(cases::thresholds()), values in cases::values(Scheme::default()), strip in 0..8u8) {
+    fn nested_grids_are_downscaled(schemes in family(), thresholds in prop::array::uniform3(cases::thresholds()), values in cases::values(Scheme::default()), strip in 0..8u8) {
         let mut parts = [0, 1, 2].map(|i| {
             Histogram::new(schemes[i].clone()).with_zero_threshold(thresholds[i]).unwrap()
         });
@@ -182,10 +182,10 @@ proptest! {
             values.iter().for_each(|&value| histogram.record(value));
             histogram
         };
-        let mut folded = record(fine);
-        folded.downscale(coarse).unwrap();
-        assert_same(&folded, &record(coarse));
-        prop_assert!(fine == 8 || folded.downscale(fine + 1).is_err());
+        let mut downscaled = record(fine);
+        downscaled.downscale(coarse).unwrap();
+        assert_same(&downscaled, &record(coarse));
+        prop_assert!(fine == 8 || downscaled.downscale(fine + 1).is_err());
     }
 
     #[test]
@@ -371,6 +371,15 @@ fn a_zero_threshold_wider_than_the_first_bucket_holds() {
 }
 
 /// Buckets of an explicit grid are wide enough to hide a counter reset.
+#[test]
+fn a_subtrahend_of_another_family_is_not_called_coarser() {
+    let exp2 = |scale| Histogram::new(Scheme::exp2(scale).unwrap());
+    let family = exp2(3).difference(&Histogram::new(Scheme::LogLinear10)).unwrap_err();
+    assert!(matches!(family, MergeError::SchemesDiffer { .. }), "{family}");
+    let coarser = exp2(3).difference(&exp2(2)).unwrap_err();
+    assert!(matches!(coarser, MergeError::TooCoarse { .. }), "{coarser}");
+}
+
 #[test]
 fn difference_after_hidden_restart_round_trips() {
     let grid = Scheme::explicit(&[1.0, 1000.0]).unwrap();

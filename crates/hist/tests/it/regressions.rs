@@ -6,7 +6,7 @@ use hist::{
     TrackedValue,
 };
 
-/// Counts on the default grid without any side value.
+/// Counts on the default grid without any summary statistic.
 fn without_summary(values: &[f64]) -> Histogram {
     let mut histogram = Histogram::default();
     values.iter().for_each(|&value| histogram.record(value));

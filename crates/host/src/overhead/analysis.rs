@@ -1,13 +1,13 @@
 //! Analysis: conclusion from the runs of an observer.
 
-use hist::LimitInclusion;
+use hist::{Histogram, LimitInclusion};
 
 use super::experiment_run::ExperimentRun;
 use render::time::format_ns;
 use render::value_formatter::{count, quantile_name};
 
 /// Minimum number of values above a quantile.
-const SAMPLES_ABOVE_MIN: f64 = 10.0;
+const SAMPLES_ABOVE_MIN: u64 = 10;
 /// Quantiles that are judged, and the factor over the baseline that is reported.
 const QUANTILES: [(f64, f64); 5] =
     [(0.9999, 2.0), (0.999, 2.0), (0.99, 1.5), (0.9, 1.25), (0.5, 1.15)];
@@ -36,8 +36,9 @@ pub(crate) fn conclusion(
     if row.rounds == Some(0) {
         return format!("{name}: inconclusive, the observer completed no round");
     }
-    let fewest = baselines.iter().chain([&row]).map(|row| row.times.count()).min().unwrap_or(0);
-    let has_enough = |q: f64| fewest as f64 * (1.0 - q) >= SAMPLES_ABOVE_MIN;
+    let times = || baselines.iter().chain([&row]).map(|run| &run.times);
+    let fewest = times().map(Histogram::count).min().unwrap_or(0);
+    let has_enough = |q| times().all(|of| of.count_beyond_quantile(q) >= SAMPLES_ABOVE_MIN);
     let judged = || QUANTILES.into_iter().filter(|(q, _)| has_enough(*q));
     let observe = |q: f64| {
         let without = baselines.iter().map(|row| row.quantile_ns(q)).fold(f64::NAN, f64::max);

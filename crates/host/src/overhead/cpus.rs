@@ -6,7 +6,8 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// CPUs that this process may use.
 pub(crate) struct Cpus {
     count: usize,
-    /// CPU of the measured thread, if there are several CPUs.
+    /// CPU of the measured thread alone; `None` if there is only one, or the kernel did not
+    /// reserve it.
     measured: Option<usize>,
 }
 
@@ -44,7 +45,8 @@ impl Cpus {
             (self.count, if self.count == 1 { "processor" } else { "processors" });
         let where_ = match self.measured {
             Some(cpu) => format!("measured thread on CPU {cpu}, observers on the others"),
-            None => "measured thread and observers share one CPU".to_owned(),
+            None if self.count == 1 => "measured thread and observers share one CPU".to_owned(),
+            None => "measured thread and observers share all CPUs".to_owned(),
         };
         format!("{name} {release}, {count} {processors}: {where_}.")
     }

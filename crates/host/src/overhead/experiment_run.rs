@@ -56,11 +56,10 @@ impl ExperimentRun {
     }
 
     fn cells(&self) -> [String; COLUMNS] {
-        let n = self.times.count() as f64;
         // Without a value above it, a quantile would equal the maximum.
-        let quantile = |q: f64| match n * (1.0 - q) >= 1.0 {
-            true => format_ns(self.quantile_ns(q)),
-            false => "–".to_owned(),
+        let quantile = |q: f64| match self.times.count_beyond_quantile(q) {
+            0 => "–".to_owned(),
+            _ => format_ns(self.quantile_ns(q)),
         };
         let max = self.times.max().map_or(f64::NAN, |bracket| bracket.estimate);
         let mut cells = [self.observer.to_owned()]
@@ -107,6 +106,16 @@ pub(crate) mod tests {
         let row = test_run("nothing", times.as_flattened(), None);
         assert_eq!(row.decades(), [1, 3, 3, 3, 3, 3, 2]);
         assert_eq!(row.decades().iter().sum::<u64>(), row.times.count());
+    }
+
+    #[test]
+    fn a_quantile_is_shown_if_a_value_is_above_it() {
+        let has_p9999 = |n: u64| {
+            let cells = test_run("nothing", &[(800, n - 1), (5_000, 1)], None).cells();
+            let at = HEADING.iter().position(|name| *name == "p99.99").unwrap();
+            cells[at] != "–"
+        };
+        assert_eq!([9_999, 10_000, 10_001].map(has_p9999), [false, true, true]);
     }
 
     #[test]

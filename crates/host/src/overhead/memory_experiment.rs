@@ -47,8 +47,8 @@ pub(crate) fn prepare(wanted: u64) -> Result<PreparedExperiment, String> {
 /// Allocates memory and touches all pages.
 fn allocate_touched(size: u64) -> io::Result<Region> {
     let region = Region::anonymous(size)?;
-    // The page of the wake words, which are not part of the slice.
-    region.wake_word(0).store(1, Ordering::Relaxed);
+    // The page of the futex words, which are not part of the slice.
+    region.futex_word(0).store(1, Ordering::Relaxed);
     for word in region.iter().step_by(PAGE_BYTES / 8) {
         word.store(1, Ordering::Relaxed);
     }

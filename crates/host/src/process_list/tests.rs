@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use shm::process_table::{CollectionInfo, CollectionMethod, ProcessRow, TableWriter};
 
 use super::{ProcessList, PublishedTable};
-use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
+use crate::shm_metrics::running_processes::{RunningProcess, RunningProcesses};
 use role::{RouteError, RouteQuery};
 use serde_json::Value;
 
@@ -69,7 +69,7 @@ fn cpu_usage_is_since_the_previous_table() {
     };
     let off = reason();
     assert!(off.contains("set processes = true in [host]"), "{off}");
-    let live = LivePrograms::default();
+    let live = RunningProcesses::default();
     list.publish(Some(PublishedTable {
         host: "box".to_owned(),
         dir: Some(dir.0.clone()),
@@ -102,12 +102,12 @@ fn cpu_usage_is_since_the_previous_table() {
     });
     assert_eq!(told["processes"][0], expected);
     // Stored series have no PID: the list tells which ones are of a process.
-    let program = |generation: Option<&str>| LiveProgram {
-        process: "my shop".to_owned(),
+    let running = |generation: Option<&str>| RunningProcess {
+        program: "my shop".to_owned(),
         format: String::new(),
         generation: generation.map(str::to_owned),
     };
-    live.set([(3, program(Some("2"))), (4, program(None))].into());
+    live.set([(3, running(Some("2"))), (4, running(None))].into());
     let told = ask(&[]).unwrap();
     let found: Vec<&Value> = (0..3).map(|at| &told["processes"][at]["program"]).collect();
     let expected = |generation: Value| serde_json::json!({"process": "my shop", "generation": generation, "format": ""});

@@ -15,8 +15,8 @@ use crate::metrics;
 use crate::shm_metrics::exit_totals::ExitTotals;
 use crate::shm_metrics::generation_file::GenerationFile;
 use crate::shm_metrics::generation_table::{FileId, GenerationTable, ProgramName, SeriesShare};
-use crate::shm_metrics::live_programs::{LiveProgram, LivePrograms};
 use crate::shm_metrics::rows::{LastReported, MetricDescriptor, SeriesContext, ShmRowWriter};
+use crate::shm_metrics::running_processes::{RunningProcess, RunningProcesses};
 use crate::shm_metrics::tracked_process::{self, TrackedProcess};
 
 /// Limit of metrics files; the latest are read.
@@ -58,7 +58,7 @@ pub(crate) struct ShmCollector {
     /// Programs above the limit of generations, and their processes without one; a program stays
     /// with 0 for one scrape.
     above_limit: HashMap<ProgramName, u64>,
-    live: LivePrograms,
+    live: RunningProcesses,
     next_scan: Instant,
     has_scanned: bool,
     last_cleanup: Option<Instant>,
@@ -78,7 +78,7 @@ impl ShmCollector {
         meter: &Meter,
         options: CollectorOptions,
         (file, warning): (GenerationFile, Option<String>),
-        live: LivePrograms,
+        live: RunningProcesses,
     ) -> ShmCollector {
         let open = Arc::new(AtomicUsize::new(0));
         let seen = Arc::clone(&open);
@@ -377,9 +377,9 @@ impl ShmCollector {
         warnings.into_iter().for_each(|text| self.warn(text));
         let live = self.processes.values().filter(|process| process.is_open());
         let live = live.filter_map(|process| {
-            let ProgramName { process: name, format } = process.program.clone();
+            let ProgramName { process: program, format } = process.program.clone();
             let generation = process.share().map(SeriesShare::label);
-            Some((process.live_pid()?, LiveProgram { process: name, format, generation }))
+            Some((process.live_pid()?, RunningProcess { program, format, generation }))
         });
         self.live.set(live.collect());
     }

@@ -13,7 +13,7 @@ const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999];
 
 /// Quantiles that this number of samples supports.
 fn significant_quantiles(of: &Histogram) -> Vec<(f64, f64)> {
-    let quantiles = QUANTILES.iter().filter(|q| (1.0 - **q) * of.count() as f64 >= 1.0);
+    let quantiles = QUANTILES.iter().filter(|q| of.count_beyond_quantile(**q) > 0);
     quantiles.filter_map(|q| Some((*q, of.quantile(*q)?.estimate))).collect()
 }
 
@@ -179,6 +179,18 @@ mod tests {
             serde_json::Value::Array(all) => all.iter().for_each(|one| field_names(one, found)),
             _ => {}
         }
+    }
+
+    #[test]
+    fn a_quantile_is_reported_if_a_value_is_above_it() {
+        let quantiles = |n: u64| {
+            let mut delays = Histogram::default();
+            delays.record_n(1000.0, n);
+            significant_quantiles(&delays).into_iter().map(|(q, _)| q).collect::<Vec<_>>()
+        };
+        assert_eq!(quantiles(9), [0.5]);
+        assert_eq!(quantiles(10), [0.5, 0.9]);
+        assert_eq!(quantiles(10_000), [0.5, 0.9, 0.99, 0.999, 0.9999]);
     }
 
     #[test]

@@ -48,7 +48,7 @@ impl Buffer {
         longest: Duration,
     ) -> Option<AppendLockGuard<'_>> {
         let me = lock_owner(slot);
-        let word = self.memory.wake_word(LOCK);
+        let word = self.memory.futex_word(LOCK);
         // Acquire pairs with the Release of `AppendLockGuard::drop`: the previous owner's writes
         // are visible.
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err()
@@ -63,7 +63,7 @@ impl Buffer {
     fn lock_slow_path(&self, me: u32, alive: &dyn ProcessLiveness, longest: Duration) -> bool {
         const WAIT_SLICE: Duration = Duration::from_millis(2);
         const SPINS: u32 = if cfg!(loom) { 1 } else { 100 };
-        let word = self.memory.wake_word(LOCK);
+        let word = self.memory.futex_word(LOCK);
         let mut spins = 0_u32;
         let mut waited = Duration::ZERO;
         loop {
@@ -115,7 +115,7 @@ impl Buffer {
     /// Called when a process takes a slot: if the lock names this slot, its previous user died with
     /// the lock.
     pub(crate) fn begin_slot(&self, slot: u32) {
-        let word = self.memory.wake_word(LOCK);
+        let word = self.memory.futex_word(LOCK);
         let owner = word.load(Acquire);
         if owner & !CONTENDED == lock_owner(slot) {
             self.recover_ring();
@@ -244,7 +244,7 @@ impl Drop for AppendLockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         // Release pairs with the Acquire of the next owner.
-        let owner = self.buffer.memory.wake_word(LOCK).swap(0, Release);
+        let owner = self.buffer.memory.futex_word(LOCK).swap(0, Release);
         if owner & CONTENDED != 0 {
             self.buffer.memory.wake(LOCK, 1);
         }

@@ -23,7 +23,7 @@ const APPENDER_ASLEEP: u64 = 8;
 
 impl Buffer {
     pub(super) fn bump(&self, index: usize) {
-        self.memory.wake_word(index).fetch_add(1, SeqCst);
+        self.memory.futex_word(index).fetch_add(1, SeqCst);
         self.memory.wake(index, u32::MAX);
     }
 
@@ -97,7 +97,7 @@ impl Buffer {
 
     /// Waits for work of another process. Appends do not wake it.
     pub(crate) fn wait_for_flusher(&self, timeout: Duration) {
-        let wake_count = self.memory.wake_word(WORK).load(SeqCst);
+        let wake_count = self.memory.futex_word(WORK).load(SeqCst);
         self.memory.wait(WORK, wake_count, Some(timeout));
     }
 
@@ -108,7 +108,7 @@ impl Buffer {
         timeout: Option<Duration>,
         ready: &mut dyn FnMut() -> bool,
     ) {
-        let wake_count = self.memory.wake_word(index).load(SeqCst);
+        let wake_count = self.memory.futex_word(index).load(SeqCst);
         self.memory[word::SLEEPERS].fetch_or(bit, SeqCst);
         fence(SeqCst);
         if !ready() {
@@ -118,7 +118,7 @@ impl Buffer {
 
     /// Counter that changes with the durable position or the state.
     pub(crate) fn durable_changes(&self) -> u32 {
-        self.memory.wake_word(DURABLE).load(SeqCst)
+        self.memory.futex_word(DURABLE).load(SeqCst)
     }
 
     pub(crate) fn wait_durable(&self, expected: u32, timeout: Duration) {
@@ -127,7 +127,7 @@ impl Buffer {
 
     /// Counter that changes when space is freed.
     pub(crate) fn space_changes(&self) -> u32 {
-        self.memory.wake_word(SPACE).load(SeqCst)
+        self.memory.futex_word(SPACE).load(SeqCst)
     }
 
     pub(crate) fn wait_space(&self, expected: u32, timeout: Duration) {
@@ -141,7 +141,7 @@ impl Buffer {
     /// Increments the counter and wakes sleepers, if any: with a small ring this runs every few
     /// hundred appends.
     pub(super) fn wake_for_space(&self) {
-        self.memory.wake_word(SPACE).fetch_add(1, SeqCst);
+        self.memory.futex_word(SPACE).fetch_add(1, SeqCst);
         fence(SeqCst);
         if self.memory[word::SLEEPERS].load(Relaxed) & APPENDER_ASLEEP != 0 {
             self.memory[word::SLEEPERS].fetch_and(!APPENDER_ASLEEP, SeqCst);

@@ -20,7 +20,8 @@ pub(super) enum CaqlTokenKind<'a> {
     Number(f64),
     /// Duration in nanoseconds.
     Duration(i64),
-    Text(String),
+    /// String literal, decoded.
+    String(String),
     Symbol(&'static str),
     End,
 }
@@ -83,25 +84,26 @@ impl<'a> CaqlLexer<'a> {
             '0'..='9' => self.number_or_duration()?,
             'p' if self.rest()[1..].starts_with(is_quote) => {
                 self.at += 1;
-                CaqlTokenKind::Text(self.decoded_text(start)?)
+                CaqlTokenKind::String(self.decoded_string(start)?)
             }
-            c if is_quote(c) => CaqlTokenKind::Text(self.text_in_quotes()?.to_owned()),
+            c if is_quote(c) => CaqlTokenKind::String(self.string_in_quotes()?.to_owned()),
             'a'..='z' | 'A'..='Z' | '_' => CaqlTokenKind::Name(self.name()?),
             _ => CaqlTokenKind::Symbol(self.symbol()?),
         };
         Ok(CaqlToken { kind, span: SourceSpan::new(start, self.at) })
     }
 
-    // Whitespace.
-
-    pub(super) fn at(&self) -> usize {
+    /// Byte offset of the next character.
+    pub(super) fn offset(&self) -> usize {
         self.at
     }
 
     /// Lexer of the same text at another byte offset.
-    pub(super) fn at_byte(&self, at: usize) -> CaqlLexer<'a> {
+    pub(super) fn with_offset(&self, at: usize) -> CaqlLexer<'a> {
         CaqlLexer { text: self.text, at }
     }
+
+    // Whitespace.
 
     pub(super) fn skip_blanks_and_comments(&mut self) {
         loop {
@@ -275,7 +277,7 @@ impl<'a> CaqlLexer<'a> {
 
     // Strings.
 
-    pub(super) fn text_in_quotes(&mut self) -> Result<&'a str> {
+    pub(super) fn string_in_quotes(&mut self) -> Result<&'a str> {
         let start = self.at;
         let open = self.peek().unwrap_or_default();
         self.at += open.len_utf8();
@@ -290,9 +292,9 @@ impl<'a> CaqlLexer<'a> {
     }
 
     /// `p"…"`: percent codes are bytes, as in RFC 3986.
-    fn decoded_text(&mut self, start: usize) -> Result<String> {
+    fn decoded_string(&mut self, start: usize) -> Result<String> {
         let inner_start = self.at + self.peek().map_or(0, char::len_utf8);
-        let inner = self.text_in_quotes()?;
+        let inner = self.string_in_quotes()?;
         let mut out = Vec::with_capacity(inner.len());
         let mut rest = inner;
         while let Some(at) = rest.find('%') {
@@ -365,7 +367,7 @@ mod tests {
                     CaqlTokenKind::Name(name) => name.to_owned(),
                     CaqlTokenKind::Number(number) => number.to_string(),
                     CaqlTokenKind::Duration(ns) => format!("{}s", ns as f64 / 1e9),
-                    CaqlTokenKind::Text(text) => format!("<{text}>"),
+                    CaqlTokenKind::String(text) => format!("<{text}>"),
                     CaqlTokenKind::Symbol(symbol) => symbol.to_owned(),
                     CaqlTokenKind::End => String::new(),
                 }),

@@ -35,7 +35,7 @@ pub fn parse(text: &str) -> Result<CaqlQuery> {
     let mut lexer = CaqlLexer::new(text, 0);
     let (directives, is_promql) = head(&mut lexer)?;
     if is_promql {
-        let offset = lexer.at();
+        let offset = lexer.offset();
         let text = text[offset..].to_owned();
         return Ok(CaqlQuery { directives, body: Body::Promql { text, offset } });
     }
@@ -64,12 +64,12 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
     let mut is_promql = false;
     loop {
         lexer.skip_blanks_and_comments();
-        let start = lexer.at();
+        let start = lexer.offset();
         if !lexer.take("#") {
             return Ok((directives, is_promql));
         }
         let name = lexer.word();
-        let span = SourceSpan::new(start, lexer.at());
+        let span = SourceSpan::new(start, lexer.offset());
         let refused = |message: String| Error::Parse { span, message };
         match name {
             "preview" => directives.preview = true,
@@ -94,7 +94,7 @@ fn head(lexer: &mut CaqlLexer<'_>) -> Result<(Directives, bool)> {
             },
             // In PromQL, # starts a comment.
             _ if is_promql => {
-                *lexer = lexer.at_byte(start);
+                *lexer = lexer.with_offset(start);
                 return Ok((directives, is_promql));
             }
             _ => {
@@ -116,25 +116,25 @@ fn parse_positive_duration(lexer: &mut CaqlLexer<'_>, start: usize, name: &str) 
         (false, _) => None,
         (true, false) => lexer.seconds_or_duration()?,
         (true, true) => {
-            let mut inner = CaqlLexer::new(lexer.text_in_quotes()?, 0);
+            let mut inner = CaqlLexer::new(lexer.string_in_quotes()?, 0);
             inner.seconds_or_duration().ok().flatten()
         }
     };
     ns.filter(|ns| *ns > 0).ok_or_else(|| {
         let message =
             format!("#{name} requires a positive duration, as in #{name}=60 or #{name}=1m");
-        lexer.error(start, lexer.at(), message)
+        lexer.error(start, lexer.offset(), message)
     })
 }
 
 /// Parses `=` and a word, quoted or not.
 fn language(lexer: &mut CaqlLexer<'_>) -> Result<String> {
-    let start = lexer.at();
+    let start = lexer.offset();
     if !lexer.take("=") {
         return Err(lexer.error(start, start, "#lang requires a language, as in #lang=\"promql\""));
     }
     let is_quoted = lexer.peek().is_some_and(is_quote);
-    Ok(if is_quoted { lexer.text_in_quotes()? } else { lexer.word() }.to_owned())
+    Ok(if is_quoted { lexer.string_in_quotes()? } else { lexer.word() }.to_owned())
 }
 
 // Expressions.
@@ -389,7 +389,7 @@ impl<'a> CaqlParser<'a> {
         let literal = match &self.token.kind {
             CaqlTokenKind::Number(number) => Literal::Number(*number),
             CaqlTokenKind::Duration(ns) => Literal::Duration(*ns),
-            CaqlTokenKind::Text(text) => Literal::Text(text.clone()),
+            CaqlTokenKind::String(text) => Literal::Text(text.clone()),
             CaqlTokenKind::Name(name) => match Constant::from_name(name) {
                 Some(constant) => Literal::Constant(constant),
                 None => return Ok(None),
@@ -444,7 +444,7 @@ impl<'a> CaqlParser<'a> {
             CaqlTokenKind::Name(name) => format!("`{name}`"),
             CaqlTokenKind::Number(number) => format!("the number {number}"),
             CaqlTokenKind::Duration(_) => "a duration".to_owned(),
-            CaqlTokenKind::Text(_) => "a string".to_owned(),
+            CaqlTokenKind::String(_) => "a string".to_owned(),
             CaqlTokenKind::Symbol("=") => {
                 return self
                     .error_at_token("a single = names an argument; write == for a comparison");

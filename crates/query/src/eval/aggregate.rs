@@ -74,17 +74,18 @@ impl AggregateParam {
 
     /// Maximum; NaN if any value is NaN.
     fn max(&self) -> f64 {
-        self.min_by_key(|number| -number).map_or(f64::NAN, |least| -least)
+        self.min_of(|number| -number).map_or(f64::NAN, |least| -least)
     }
 
     /// Minimum; NaN if any value is NaN.
     fn min(&self) -> f64 {
-        self.min_by_key(|number| number).unwrap_or(f64::NAN)
+        self.min_of(|number| number).unwrap_or(f64::NAN)
     }
 
-    fn min_by_key(&self, key: impl Fn(f64) -> f64) -> Option<f64> {
-        let keys = self.numbers.iter().map(|number| key(*number));
-        (!self.has_nan()).then(|| keys.fold(f64::INFINITY, f64::min))
+    /// The least result of a function; `None` if any value is NaN.
+    fn min_of(&self, function: impl Fn(f64) -> f64) -> Option<f64> {
+        let results = self.numbers.iter().map(|number| function(*number));
+        (!self.has_nan()).then(|| results.fold(f64::INFINITY, f64::min))
     }
 }
 

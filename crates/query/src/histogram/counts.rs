@@ -33,17 +33,17 @@ pub(super) fn add(ours: &mut BucketCounts, theirs: &[(i32, f64)], sign: f64) {
 }
 
 /// Maps counts to other indexes by a non-decreasing function. Counts with the same index are added.
-pub(super) fn fold(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCounts {
-    let mut folded = BucketCounts::with_capacity(counts.len());
+pub(super) fn map_indexes(counts: &[(i32, f64)], to: impl Fn(i32) -> i32) -> BucketCounts {
+    let mut mapped = BucketCounts::with_capacity(counts.len());
     for &(index, count) in counts {
         let index = to(index);
-        match folded.last_mut() {
+        match mapped.last_mut() {
             Some(last) if last.0 == index => last.1 += count,
-            _ => folded.push((index, count)),
+            _ => mapped.push((index, count)),
         }
     }
-    drop_empty(&mut folded);
-    folded
+    drop_empty(&mut mapped);
+    mapped
 }
 
 /// As [`add`], with the rounding errors in `rest`. `their_rest` holds theirs.
@@ -86,21 +86,21 @@ pub(super) fn add_kahan(
     (*ours, *rest) = split_cells(&merged);
 }
 
-/// As [`fold`], with the rounding errors in `rest`.
-pub(super) fn fold_kahan(
+/// As [`map_indexes`], with the rounding errors in `rest`.
+pub(super) fn map_indexes_kahan(
     counts: &mut BucketCounts,
     rest: &mut BucketCounts,
     to: impl Fn(i32) -> i32,
 ) {
-    let mut folded: Vec<(i32, KahanSum)> = Vec::with_capacity(counts.len());
+    let mut mapped: Vec<(i32, KahanSum)> = Vec::with_capacity(counts.len());
     for (index, cell) in kahan_cells(counts, rest) {
         let index = to(index);
-        match folded.last_mut() {
+        match mapped.last_mut() {
             Some(last) if last.0 == index => last.1 = last.1.plus(cell),
-            _ => folded.push((index, cell)),
+            _ => mapped.push((index, cell)),
         }
     }
-    (*counts, *rest) = split_cells(&folded);
+    (*counts, *rest) = split_cells(&mapped);
 }
 
 /// Counts with their compensations.

@@ -17,7 +17,7 @@ impl FloatHistogram {
         }
         let Ok(common) = self.grid.common(&previous.grid) else { return true };
         if self.grid.is_custom() && self.grid != previous.grid {
-            let (now, before) = (self.fold(&common), previous.fold(&common));
+            let (now, before) = (self.downscale(&common), previous.downscale(&common));
             // Bounds were added or removed; a decrease shows between the bounds that stayed.
             return before.positive.iter().any(|&(index, count)| {
                 let at = now.positive.binary_search_by_key(&index, |now| now.0);
@@ -31,7 +31,7 @@ impl FloatHistogram {
         if threshold > self.zero_threshold || self.zero_count < zero.sum {
             return true;
         }
-        let before = previous.fold(&common);
+        let before = previous.downscale(&common);
         [true, false].into_iter().any(|positive| {
             has_decrease(
                 self.buckets_outside_zero(positive, self.zero_threshold),

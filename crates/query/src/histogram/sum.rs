@@ -64,15 +64,15 @@ impl FloatHistogram {
             let theirs = other.buckets_outside_wider_zero(positive, self.zero_threshold);
             let ours = if positive { &mut self.positive } else { &mut self.negative };
             if self.grid != target {
-                *ours = counts::fold(ours, |index| self.grid.fold(index, &target));
+                *ours = counts::map_indexes(ours, |index| self.grid.coarser_index(index, &target));
             }
             if other.grid == target {
                 counts::add(ours, theirs, sign);
             } else {
-                let mut theirs = other.grid.fold_each(theirs, &target);
-                // Custom buckets are added one by one, exponential ones only after folding.
+                let mut theirs = other.grid.coarser_counts(theirs, &target);
+                // Custom buckets are added one by one, exponential ones only after downscaling.
                 if !target.is_custom() {
-                    theirs = counts::fold(&theirs, |index| index);
+                    theirs = counts::map_indexes(&theirs, |index| index);
                 }
                 counts::add(ours, &theirs, sign);
             }
@@ -105,15 +105,17 @@ impl FloatHistogram {
                 (&mut self.negative, &mut c.negative)
             };
             if self.grid != target {
-                counts::fold_kahan(ours, rest, |index| self.grid.fold(index, &target));
+                counts::map_indexes_kahan(ours, rest, |index| {
+                    self.grid.coarser_index(index, &target)
+                });
             }
             if other.grid == target {
                 counts::add_kahan(ours, rest, theirs, &[]);
             } else {
                 let mut their_rest = BucketCounts::new();
-                let mut theirs = other.grid.fold_each(theirs, &target);
+                let mut theirs = other.grid.coarser_counts(theirs, &target);
                 if !target.is_custom() {
-                    counts::fold_kahan(&mut theirs, &mut their_rest, |index| index);
+                    counts::map_indexes_kahan(&mut theirs, &mut their_rest, |index| index);
                 }
                 counts::add_kahan(ours, rest, &theirs, &their_rest);
             }
@@ -129,13 +131,15 @@ impl FloatHistogram {
         AddOutcome { bounds_reconciled, resets_collide }
     }
 
-    /// Folds the histogram to a coarser grid, a result of [`BucketGrid::common`].
-    pub(super) fn fold(&self, target: &BucketGrid) -> FloatHistogram {
-        let fold = |counts: &[_]| counts::fold(counts, |index| self.grid.fold(index, target));
+    /// The histogram on a coarser grid, a result of [`BucketGrid::common`].
+    pub(super) fn downscale(&self, target: &BucketGrid) -> FloatHistogram {
+        let downscale = |counts: &[_]| {
+            counts::map_indexes(counts, |index| self.grid.coarser_index(index, target))
+        };
         FloatHistogram {
             grid: target.clone(),
-            positive: fold(&self.positive),
-            negative: fold(&self.negative),
+            positive: downscale(&self.positive),
+            negative: downscale(&self.negative),
             ..*self
         }
     }
@@ -146,7 +150,7 @@ impl FloatHistogram {
         let target = BucketGrid::Exponential(schema);
         let is_coarser = matches!(self.grid, BucketGrid::Exponential(own) if own > schema);
         if is_coarser && self.grid.common(&target).is_ok_and(|common| common == target) {
-            *self = self.fold(&target);
+            *self = self.downscale(&target);
             return true;
         }
         false
@@ -258,7 +262,7 @@ impl FloatHistogram {
 }
 
 impl BucketGrid {
-    /// Finest grid into which buckets of both fold.
+    /// Finest grid to which histograms on both can be downscaled.
     pub fn common(&self, other: &BucketGrid) -> Result<BucketGrid, IncompatibleHistograms> {
         if self == other {
             return Ok(self.clone());
@@ -286,8 +290,8 @@ impl BucketGrid {
         }
     }
 
-    /// Bucket of `coarser`, a result of [`Self::common`], into which bucket `index` folds.
-    pub(crate) fn fold(&self, index: i32, coarser: &BucketGrid) -> i32 {
+    /// Bucket of `coarser`, a result of [`Self::common`], that contains bucket `index`.
+    pub(crate) fn coarser_index(&self, index: i32, coarser: &BucketGrid) -> i32 {
         let shifted = |from: i32, to: i32, index: i64| index >> (from - to).clamp(0, 31);
         match (self, coarser) {
             (own, coarser) if own == coarser => index,
@@ -308,7 +312,7 @@ impl BucketGrid {
                 if index != super::bound::BEYOND_INDEX =>
             {
                 let native = |scheme: &Scheme| BucketGrid::Scheme(scheme.clone());
-                native(from.base()).fold(index, &native(to.base()))
+                native(from.base()).coarser_index(index, &native(to.base()))
             }
             (BucketGrid::Scheme(from), BucketGrid::Scheme(to))
                 if index != super::bound::BEYOND_INDEX =>
@@ -320,8 +324,8 @@ impl BucketGrid {
     }
 
     /// Counts with the indexes of a coarser grid. An index may occur several times in a row.
-    fn fold_each(&self, counts: &[(i32, f64)], coarser: &BucketGrid) -> BucketCounts {
-        counts.iter().map(|&(index, count)| (self.fold(index, coarser), count)).collect()
+    fn coarser_counts(&self, counts: &[(i32, f64)], coarser: &BucketGrid) -> BucketCounts {
+        counts.iter().map(|&(index, count)| (self.coarser_index(index, coarser), count)).collect()
     }
 
     /// Scheme of `hist` with these buckets.
@@ -513,7 +517,7 @@ mod tests {
             let before = sum.clone();
             sum.add(&record_values(&b, &more)).unwrap();
             sum.sub(&record_values(&b, &more)).unwrap();
-            let expected = before.fold(&sum.grid);
+            let expected = before.downscale(&sum.grid);
             prop_assert_eq!(&sum.positive, &expected.positive);
             prop_assert_eq!(&sum.negative, &expected.negative);
         }

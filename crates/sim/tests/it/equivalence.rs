@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::thread;
 use std::time::Duration;
 
-use disk::{Disk, File, OpenMode, OsDisk, WAKE_BYTES};
+use disk::{Disk, FUTEX_BYTES, File, OpenMode, OsDisk};
 use sim::SimDisk;
 
 use crate::{SleepingThread, TempDir, open, put, read};
@@ -271,7 +271,7 @@ fn a_map_does_not_keep_the_lock() {
 
 #[test]
 fn maps_of_a_file_are_the_same_memory() {
-    const WAKE: u64 = WAKE_BYTES as u64;
+    const WAKE: u64 = FUTEX_BYTES as u64;
     check(|disk, dir| {
         let [a, b] = [0; 2].map(|_| open(disk, dir.join("a")));
         a.allocate(WAKE + 8192).unwrap();
@@ -282,8 +282,8 @@ fn maps_of_a_file_are_the_same_memory() {
         assert_eq!(one[0].load(Relaxed), 0x0200_0000_0000_0001);
         one[1].store(0x1122_3344_5566_7788, Relaxed);
         assert_eq!(two[1].load(Relaxed), 0x1122_3344_5566_7788);
-        one.wake_word(5).store(17, Relaxed);
-        assert_eq!(two.wake_word(5).load(Relaxed), 17);
+        one.futex_word(5).store(17, Relaxed);
+        assert_eq!(two.futex_word(5).load(Relaxed), 17);
         let mut bytes = [0; 4];
         a.read_full_at(&mut bytes, WAKE + 12).unwrap();
         assert_eq!(bytes, [0x44, 0x33, 0x22, 0x11]);
@@ -293,7 +293,7 @@ fn maps_of_a_file_are_the_same_memory() {
         // Stores are in the file even after it is unmapped.
         drop((one, two, a, b));
         assert_eq!(
-            read(disk, dir.join("a"))[WAKE_BYTES + 8..][..8],
+            read(disk, dir.join("a"))[FUTEX_BYTES + 8..][..8],
             0xff22_3344_5566_7788_u64.to_le_bytes()
         );
         let file = open(disk, dir.join("a"));
@@ -314,12 +314,12 @@ fn waiters_are_woken_through_another_map() {
         thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 sleeper.set_current();
-                while one.wake_word(3).load(SeqCst) == 0 {
+                while one.futex_word(3).load(SeqCst) == 0 {
                     assert!(!one.wait(3, 0, Some(Duration::from_secs(60))));
                 }
             });
             sleeper.wait();
-            two.wake_word(3).store(1, SeqCst);
+            two.futex_word(3).store(1, SeqCst);
             two.wake(3, 1);
             waiter.join().unwrap();
         });

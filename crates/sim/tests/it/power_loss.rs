@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
-use disk::{Disk, File, OpenMode, WAKE_BYTES};
+use disk::{Disk, FUTEX_BYTES, File, OpenMode};
 use sim::{NameOrder, SimDisk};
 
 use crate::{open, put, read};
@@ -169,17 +169,17 @@ fn allocated_length_may_be_lost() {
 
 #[test]
 fn mapped_pages_are_new_or_old() {
-    const LEN: u64 = WAKE_BYTES as u64 + 8192;
+    const LEN: u64 = FUTEX_BYTES as u64 + 8192;
     let store = |file: &dyn File, values: [u64; 2]| {
         let region = file.map(LEN).unwrap();
-        region.wake_word(0).store(5, Relaxed);
+        region.futex_word(0).store(5, Relaxed);
         region[0].store(values[0], Relaxed);
         region[512].store(values[1], Relaxed);
     };
     let look = |disk: &SimDisk| {
         let bytes = disk.contents("/a").unwrap();
-        assert!(bytes[..WAKE_BYTES].iter().all(|&b| b == 0));
-        format!("{}{}", bytes[WAKE_BYTES], bytes[WAKE_BYTES + 4096])
+        assert!(bytes[..FUTEX_BYTES].iter().all(|&b| b == 0));
+        format!("{}{}", bytes[FUTEX_BYTES], bytes[FUTEX_BYTES + 4096])
     };
     let synced = |disk: &dyn Disk| {
         let file = open(disk, "/a");
@@ -305,7 +305,7 @@ fn a_fork_is_a_disk_of_its_own() {
     put(&process, "/b", b"");
     assert_eq!(fork.files().len(), 1);
     let bytes = fork.contents("/a").unwrap();
-    assert_eq!((bytes[0], bytes[WAKE_BYTES]), (0, 1));
+    assert_eq!((bytes[0], bytes[FUTEX_BYTES]), (0, 1));
     let there = fork.process();
     assert!(open(&there, "/a").try_lock().unwrap());
     assert_eq!(open(&there, "/a").map(8192).unwrap()[0].load(Relaxed), 1);

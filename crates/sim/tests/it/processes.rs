@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
-use disk::{Disk, File, OpenMode, WAKE_BYTES};
+use disk::{Disk, FUTEX_BYTES, File, OpenMode};
 use sim::{SimDisk, SimProcess};
 
 use crate::{SleepingThread, open, put, read};
@@ -24,7 +24,7 @@ fn killed_process_keeps_writes_and_releases_locks() {
     assert!(victim.is_dead() && !other.is_dead());
     assert!(theirs.try_lock().unwrap());
     assert_eq!(theirs.map(8192).unwrap()[0].load(Relaxed), 1);
-    assert_eq!(read(&other, "/a")[WAKE_BYTES + 8..], [7; 4088]);
+    assert_eq!(read(&other, "/a")[FUTEX_BYTES + 8..], [7; 4088]);
     // All further operations fail, and dropped files are not closed twice.
     let path = Path::new("/a");
     let tried = [

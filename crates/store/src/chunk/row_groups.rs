@@ -47,7 +47,7 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
             .flat_map(|rows| split_evenly(rows, Rows::Histograms))
             .flat_map(|group| split_by_buckets(group, Rows::Histograms))
             .collect(),
-        Rows::Cumulative(rows) => split_readings(rows)
+        Rows::Cumulative(rows) => split_cumulative(rows)
             .into_iter()
             .flat_map(|group| split_by_buckets(group, Rows::Cumulative))
             .collect(),
@@ -72,7 +72,7 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
 }
 
 /// Groups samples of which each contains the one before, with the increments between them.
-fn split_readings(rows: Vec<Row<Histogram>>) -> Vec<ChunkRows> {
+fn split_cumulative(rows: Vec<Row<Histogram>>) -> Vec<ChunkRows> {
     let mut groups = Vec::new();
     let (mut chunk, mut increments): (Vec<Row<Histogram>>, Vec<Histogram>) = Default::default();
     for row in rows {

@@ -178,13 +178,9 @@ fn check_after(kind: SeriesKind, mut rows: Rows, predecessor: Predecessor) {
         let (some, recorded) = decode(header, bytes).unwrap();
         assert_eq!(recorded, before);
         for time in [header.start, header.end - 1, header.end, i64::MAX] {
-            assert_eq!(
-                last_reading(header, bytes, time).unwrap(),
-                some.last_reading(time),
-                "{time}"
-            );
+            assert_eq!(last_sample(header, bytes, time).unwrap(), some.last_sample(time), "{time}");
         }
-        before = some.last_reading(i64::MAX).map_or(before, Predecessor::Reading);
+        before = some.last_sample(i64::MAX).map_or(before, Predecessor::Sample);
         found.append(some);
     }
     found.normalize(kind);
@@ -203,7 +199,7 @@ proptest! {
         let predecessor = match known {
             0 => Predecessor::Unknown,
             1 => Predecessor::Nothing,
-            _ => Predecessor::Reading(Rows::Cumulative(vec![first])),
+            _ => Predecessor::Sample(Rows::Cumulative(vec![first])),
         };
         check_after(SeriesKind::Histogram(Temporality::Cumulative), Rows::Cumulative(rows), predecessor);
     }
@@ -218,7 +214,7 @@ proptest! {
         let predecessor = match known {
             0 => Predecessor::Unknown,
             1 => Predecessor::Nothing,
-            _ => Predecessor::Reading(Rows::Numbers(vec![first])),
+            _ => Predecessor::Sample(Rows::Numbers(vec![first])),
         };
         check_after(SeriesKind::Counter(Temporality::Cumulative), Rows::Numbers(rows), predecessor);
     }

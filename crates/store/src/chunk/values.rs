@@ -37,12 +37,12 @@ pub(super) fn put_values(out: &mut Vec<u8>, group: ChunkRows, predecessor: &Pred
             match predecessor {
                 Predecessor::Unknown => {}
                 Predecessor::Nothing => out.push(PREDECESSOR_NONE),
-                Predecessor::Reading(Rows::Numbers(before)) => {
+                Predecessor::Sample(Rows::Numbers(before)) => {
                     out.push(PREDECESSOR_FULL);
                     put_time(out, &before[0]);
                     out.extend(before[0].value.to_le_bytes());
                 }
-                Predecessor::Reading(other) => {
+                Predecessor::Sample(other) => {
                     panic!("BUG: the predecessor of numbers is {other:?}")
                 }
             }
@@ -85,7 +85,7 @@ fn put_cumulative(
             out.push(PREDECESSOR_NONE);
             put_frame(out, &rows[0].value);
         }
-        Predecessor::Reading(Rows::Cumulative(before)) => {
+        Predecessor::Sample(Rows::Cumulative(before)) => {
             let before = &before[0];
             // Deltas of one chunk must be of the same kind: the second is checked as if it were the
             // first.
@@ -99,7 +99,7 @@ fn put_cumulative(
                 None => put_frame(out, &rows[0].value),
             }
         }
-        Predecessor::Reading(other) => panic!("BUG: the predecessor of histograms is {other:?}"),
+        Predecessor::Sample(other) => panic!("BUG: the predecessor of histograms is {other:?}"),
     }
     let mut block = Vec::new();
     put_block(&mut block, deltas);
@@ -161,7 +161,7 @@ pub(crate) fn decode(
             return Ok((Rows::Histograms(to_rows(&times, histograms)?), predecessor));
         }
         ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor => {
-            let samples = CumulativeReadings::read(&mut reader, header.content, times.len())?;
+            let samples = CumulativeColumn::read(&mut reader, header.content, times.len())?;
             let values = samples.values()?;
             predecessor = samples.predecessor;
             Rows::Cumulative(to_rows(&times, values)?)
@@ -182,9 +182,9 @@ pub(crate) fn decode(
     Ok((rows, predecessor))
 }
 
-/// The last sample of a checked chunk that ended by `time`, as [`Rows::last_reading`]. If the whole
+/// The last sample of a checked chunk that ended by `time`, as [`Rows::last_sample`]. If the whole
 /// chunk ended by then, only the last sample is decoded.
-pub(crate) fn last_reading(
+pub(crate) fn last_sample(
     header: &ChunkHeader,
     bytes: &[u8],
     time: i64,
@@ -192,12 +192,12 @@ pub(crate) fn last_reading(
     let is_cumulative =
         matches!(header.content, ChunkKind::Cumulative | ChunkKind::CumulativeWithPredecessor);
     if !is_cumulative || header.end > time {
-        return Ok(decode(header, bytes)?.0.last_reading(time));
+        return Ok(decode(header, bytes)?.0.last_sample(time));
     }
     let (times, rest) = read_times(header, bytes)?;
     let Some(&(start, end)) = times.last() else { return Ok(None) };
     let mut reader = WireReader::new(rest);
-    let value = CumulativeReadings::read(&mut reader, header.content, times.len())?.last()?;
+    let value = CumulativeColumn::read(&mut reader, header.content, times.len())?.last()?;
     Ok(Some(Rows::Cumulative(vec![Row { start, end, value }])))
 }
 
@@ -305,7 +305,7 @@ impl CumulativeBase {
                 is_first_delta = tag == PREDECESSOR_DELTA;
                 before = is_first_delta.then(|| value.clone());
                 predecessor =
-                    Predecessor::Reading(Rows::Cumulative(vec![Row { start, end, value }]));
+                    Predecessor::Sample(Rows::Cumulative(vec![Row { start, end, value }]));
             }
         }
         let base = match before {
@@ -317,7 +317,7 @@ impl CumulativeBase {
 }
 
 /// Column of cumulative histograms: base and deltas.
-struct CumulativeReadings {
+struct CumulativeColumn {
     predecessor: Predecessor,
     /// The first sample or, if the first is delta-encoded too, its predecessor.
     base: Histogram,
@@ -329,27 +329,19 @@ struct CumulativeReadings {
     columns: Vec<Vec<f64>>,
 }
 
-impl CumulativeReadings {
+impl CumulativeColumn {
     fn read(
         reader: &mut WireReader<'_>,
         content: ChunkKind,
         rows: usize,
-    ) -> Result<CumulativeReadings, Corruption> {
+    ) -> Result<CumulativeColumn, Corruption> {
         let CumulativeBase { predecessor, base, is_first_delta } =
             CumulativeBase::read(reader, content)?;
         let text = |error: model::Error| error.to_string();
         let deltas = reader.bytes("deltas").map_err(text)?.to_owned();
         let exactness = reader.read_bytes(rows, "exactness").map_err(text)?.to_owned();
         let columns = (0..4).map(|_| read_doubles(reader, rows)).collect::<Result<_, _>>()?;
-        Ok(CumulativeReadings {
-            predecessor,
-            base,
-            deltas,
-            rows,
-            is_first_delta,
-            exactness,
-            columns,
-        })
+        Ok(CumulativeColumn { predecessor, base, deltas, rows, is_first_delta, exactness, columns })
     }
 
     fn tracked_statistics(&self, row: usize) -> TrackedStatistics {
@@ -427,7 +419,7 @@ fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corrupti
     let (start, end) = read_time(reader)?;
     let bytes = reader.array("predecessor").map_err(|error| error.to_string())?;
     let row = Row { start, end, value: f64::from_le_bytes(bytes) };
-    Ok(Predecessor::Reading(Rows::Numbers(vec![row])))
+    Ok(Predecessor::Sample(Rows::Numbers(vec![row])))
 }
 
 fn read_aggregates(

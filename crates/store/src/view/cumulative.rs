@@ -32,7 +32,7 @@ pub(super) struct RollupCoverage {
     /// Days that have a rollup, by resolution.
     pub(super) rolled: [BTreeSet<i64>; 5],
     pub(super) loose: BTreeMap<i64, UnrolledDay>,
-    /// Days whose rollups have sources that were dropped.
+    /// Days whose rollups have source parts that were dropped.
     pub(super) dropped: BTreeSet<i64>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct RollupCoverage {
 pub(super) enum UnrolledDay {
     /// From base rows only.
     RawOnly,
-    /// From the rollup, whose sources are gone, and base rows that no rollup covers.
+    /// From the rollup, whose source parts are gone, and base rows that no rollup covers.
     RollupPlusRaw,
 }
 
@@ -147,12 +147,11 @@ impl ReadView {
         if !series.kind.is_cumulative() || first_loose.is_none() || last_dropped < first_loose {
             return Ok(BTreeSet::new());
         }
-        let Some(fixed) = self.inner.first_fixed_interval(&self.manifest, &series.id)? else {
-            return Ok(BTreeSet::new());
-        };
+        let first_final = self.inner.first_final_interval_end(&self.manifest, &series.id)?;
+        let Some(final_end) = first_final else { return Ok(BTreeSet::new()) };
         let is_loose = |info: &PartInfo| self.is_not_rolled_up(info, Resolution::Day, covered);
-        let early = self.base_rows(series, &(i64::MIN..fixed), is_loose, gaps)?.rows;
-        let gap = late_gap(&self.name_of(series), &early, Some(fixed));
+        let early = self.base_rows(series, &(i64::MIN..final_end), is_loose, gaps)?.rows;
+        let gap = late_gap(&self.name_of(series), &early, Some(final_end));
         let is_read = |gap: &Gap| {
             let mut pieces = plan.iter().flatten();
             pieces.any(|(range, _)| range.start < gap.end && gap.start < range.end)
@@ -217,7 +216,7 @@ impl ReadView {
         gaps: &mut Vec<Gap>,
     ) -> Result<Rows> {
         let kind = series.kind;
-        let (mut rows, mut predecessor) = gathered.into_settled(kind);
+        let (mut rows, mut predecessor) = gathered.into_normalized(kind);
         if kind.is_cumulative() && rows.len() > 0 {
             let stored = self.previous_sample(series, start, gaps)?;
             predecessor = self.manifest.predecessor(stored, predecessor);
@@ -227,7 +226,7 @@ impl ReadView {
                 gaps.extend(self.manifest.without_baseline(&series.id, &mut rows));
             }
         }
-        Ok(deltas_of_day(kind, rows, predecessor.into_reading(), start).into_summaries())
+        Ok(deltas_of_day(kind, rows, predecessor.into_sample(), start).into_summaries())
     }
 
     /// The last sample up to `time`, in heads or parts.
@@ -249,8 +248,8 @@ impl ReadView {
         }
         for start in partitions.into_iter().rev() {
             let range = start..start.saturating_add(Resolution::Base.partition()).min(time);
-            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.into_settled(kind);
-            let last = rows.last_reading(time);
+            let (rows, _) = self.base_rows(series, &range, |_| true, gaps)?.into_normalized(kind);
+            let last = rows.last_sample(time);
             if last.is_some() {
                 return Ok(last);
             }

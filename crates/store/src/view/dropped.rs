@@ -193,14 +193,14 @@ impl ReadView {
         }
         // Cumulative samples of a day with dropped samples cannot be compared: their position among
         // those is unknown.
-        if !kind.is_cumulative() || self.manifest.has_all_sources(day) {
+        if !kind.is_cumulative() || self.manifest.has_all_source_parts(day) {
             let amount = self.amount_in_base(series, &range, &mut |_| true)?;
             amounts.extend(amount.map(|amount| (Resolution::Base, amount)));
         }
         let most = amounts.iter().map(|(_, amount)| *amount).max().unwrap_or(0);
         if most == 0 {
             let is_base = |part: &PartInfo| part.resolution == Resolution::Base;
-            let is_known = !kind.is_cumulative() || self.manifest.has_all_sources(day);
+            let is_known = !kind.is_cumulative() || self.manifest.has_all_source_parts(day);
             let are_gone = !is_known && self.has_rows(series, day, is_base);
             return Ok(if are_gone { RowsOfDay::Missing } else { RowsOfDay::Complete });
         }
@@ -274,7 +274,7 @@ impl ReadView {
             return Ok(true);
         }
         rolled.retain(|_, end| range.contains(&end.saturating_sub(1)));
-        if kind.is_cumulative() && self.lacks_readings(series, &range, &mut gaps)? {
+        if kind.is_cumulative() && self.has_interval_without_samples(series, &range, &mut gaps)? {
             return Ok(true);
         }
         let remaining = self.amount_in_base(series, &range, &mut |info| {
@@ -284,9 +284,9 @@ impl ReadView {
         Ok(remaining.is_some_and(|remaining| rolled.amount() > remaining))
     }
 
-    /// Whether the finest rollups of a partition have a interval without remaining samples. Late
+    /// Whether the finest rollups of a partition have an interval without remaining samples. Late
     /// samples may have grown by more than the dropped ones.
-    pub(super) fn lacks_readings(
+    pub(super) fn has_interval_without_samples(
         &self,
         series: &SelectedSeries,
         range: &Range<i64>,

@@ -207,7 +207,7 @@ impl ReadView {
         let is_first_known = !builder.is_reordered
             && match (before, &builder.recorded) {
                 (None, recorded) => *recorded == Some(RecordedPredecessor::Nothing),
-                (Some(time), Some(RecordedPredecessor::Reading(recorded))) => *recorded == time,
+                (Some(time), Some(RecordedPredecessor::Sample(recorded))) => *recorded == time,
                 (Some(_), recorded) => *recorded != Some(RecordedPredecessor::Nothing),
             };
         let increments = builder.finish().filter(|increments| {
@@ -296,7 +296,7 @@ impl ReadView {
         if !(is_ordered && is_after) {
             // Late or repeated samples: all are ordered and deduplicated.
             builder.is_reordered = true;
-            let rows = self.base_rows(series, range, |_| true, gaps)?.into_settled(kind).0;
+            let rows = self.base_rows(series, range, |_| true, gaps)?.into_normalized(kind).0;
             return Ok(builder.push_rows(rows));
         }
         Ok(chunks.into_iter().all(|chunk| builder.push_chunk(chunk, range))
@@ -327,7 +327,7 @@ enum RecordedPredecessor {
     Unknown,
     Nothing,
     /// End and start of the sample.
-    Reading((i64, i64)),
+    Sample((i64, i64)),
 }
 
 impl IncrementsBuilder {
@@ -370,7 +370,7 @@ impl IncrementsBuilder {
             Predecessor::Nothing => RecordedPredecessor::Nothing,
             other => {
                 let time = other.time();
-                time.map_or(RecordedPredecessor::Unknown, RecordedPredecessor::Reading)
+                time.map_or(RecordedPredecessor::Unknown, RecordedPredecessor::Sample)
             }
         });
         // Samples before the first row of the block.

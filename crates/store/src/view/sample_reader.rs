@@ -79,7 +79,7 @@ impl SampleReader<'_> {
         gaps.extend(self.view.dropped_samples(series, &self.range)?);
         for (piece, parts) in &self.partitions {
             let rows = self.view.base_rows_of(series, piece, parts.iter().copied(), &mut gaps)?;
-            for_each_sample(rows.into_settled(series.kind).0, each);
+            for_each_sample(rows.into_normalized(series.kind).0, each);
         }
         Ok(gaps)
     }

@@ -114,8 +114,8 @@ impl ReadView {
                 if kind.is_cumulative() {
                     // Where the range cuts a chunk, the predecessor of the first row is in the
                     // chunk.
-                    let before = more.last_reading(range.start);
-                    predecessor = before.map_or(predecessor, Predecessor::Reading);
+                    let before = more.last_sample(range.start);
+                    predecessor = before.map_or(predecessor, Predecessor::Sample);
                 }
                 more.retain(|_, end| range.contains(&end.saturating_sub(1)));
                 predecessors.add(&more, predecessor);

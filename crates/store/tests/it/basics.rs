@@ -227,7 +227,7 @@ fn cancelled_reads_stop() {
 }
 
 #[test]
-fn columns_over_a_stretch_have_the_first_reading() {
+fn columns_over_a_stretch_have_the_first_sample() {
     let world = StoreFixture::new();
     let store = world.open().unwrap();
     let kind = model::SeriesKind::Counter(hist::codec::header::Temporality::Cumulative);

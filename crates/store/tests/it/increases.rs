@@ -256,9 +256,9 @@ fn a_series_whose_first_day_was_deleted_has_no_gap_when_rows_of_others_are_dropp
     world.set_now(BEGIN);
     let growing =
         GrowingFixture { store: world.open().unwrap(), world, has_start_times: false, batches: 0 };
-    let readings = [(DAY + HOUR, 10.0), (2 * DAY + HOUR, 20.0), (2 * DAY + 2 * HOUR, 25.0)];
+    let samples = [(DAY + HOUR, 10.0), (2 * DAY + HOUR, 20.0), (2 * DAY + 2 * HOUR, 25.0)];
     ingest(&growing.store, 1, &[(&other(), sample(BEGIN + HOUR, BEGIN + HOUR, 1.0))]);
-    for (at, (after, value)) in readings.into_iter().enumerate() {
+    for (at, (after, value)) in samples.into_iter().enumerate() {
         let end = BEGIN + after;
         ingest(&growing.store, at as u64 + 2, &[(&counter(), sample(end, end, value))]);
     }
@@ -288,8 +288,8 @@ fn late_greater_reading_is_the_predecessor() {
         histogram.record_n(7.0, count);
         histogram
     };
-    let readings = [(DAY - HOUR, 5), (DAY, 10), (DAY + HOUR, 25), (2 * DAY - HOUR, 30), (DAY, 20)];
-    for (at, (after, count)) in readings.into_iter().enumerate() {
+    let samples = [(DAY - HOUR, 5), (DAY, 10), (DAY + HOUR, 25), (2 * DAY - HOUR, 30), (DAY, 20)];
+    for (at, (after, count)) in samples.into_iter().enumerate() {
         let end = BEGIN + after;
         let rows = [
             (&counter(), sample(end, end, count as f64)),
@@ -442,8 +442,8 @@ fn nan_between_days_loses_no_increase() {
     world.set_now(BEGIN);
     let store = world.open().unwrap();
     // Prometheus' staleness marker; the series is present again the next day.
-    let readings = [(23 * HOUR, 10.0), (24 * HOUR, f64::NAN), (25 * HOUR, 25.0), (26 * HOUR, 30.0)];
-    for (at, (after, value)) in readings.into_iter().enumerate() {
+    let samples = [(23 * HOUR, 10.0), (24 * HOUR, f64::NAN), (25 * HOUR, 25.0), (26 * HOUR, 30.0)];
+    for (at, (after, value)) in samples.into_iter().enumerate() {
         let end = BEGIN + after;
         ingest(&store, at as u64 + 1, &[(&counter(), sample(end, end, value))]);
     }

@@ -251,14 +251,14 @@ fn bytes_of_rollups(temporality: Temporality, early: i64) -> Vec<(Resolution, u6
         let mut rows = Vec::new();
         for (series, grown) in series.iter().zip(&mut grown) {
             let values: Vec<f64> = (0..40).map(|_| value()).collect();
-            let reading = match temporality {
+            let value = match temporality {
                 Temporality::Delta => histogram(&values),
                 Temporality::Cumulative => {
                     values.iter().for_each(|&value| grown.record(value));
                     grown.clone()
                 }
             };
-            rows.push((series, sample(end, end, reading)));
+            rows.push((series, sample(end, end, value)));
         }
         ingest(&store, at as u64, &rows);
         if at % 1_440 == 0 {

@@ -358,10 +358,10 @@ fn put_low<T: CountWord, const WIDTH: usize>(
 
 /// Appends differences between neighbours as a Rice column, zigzag-encoded.
 fn put_differences(bits: &mut BitWriter, mut last: i64, values: impl Iterator<Item = i64>) {
-    let folded: Vec<u64> = values
+    let zigzags: Vec<u64> = values
         .map(|value| zigzag(value.wrapping_sub(std::mem::replace(&mut last, value))))
         .collect();
-    put_column(bits, folded.into_iter());
+    put_column(bits, zigzags.into_iter());
 }
 
 const SCALE_OFFSET: f64 = 0.0;

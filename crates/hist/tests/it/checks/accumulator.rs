@@ -69,7 +69,7 @@ fn frame_of(u: &mut Unstructured<'_>, mut histogram: Histogram) -> Result<Vec<u8
     Ok(bytes)
 }
 
-/// Equal counts and side values. A sum in another order of additions may differ in its last bits,
+/// Equal counts and statistics. A sum in another order of additions may differ in its last bits,
 /// and only one of the two may detect a frame with a wrong sum.
 fn assert_same(accumulated: &Histogram, model: &Histogram) {
     assert_same_counts(accumulated, model);

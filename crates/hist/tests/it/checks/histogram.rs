@@ -140,7 +140,7 @@ fn check_self_merge(histogram: &Histogram) {
     assert_ordered("sum", twice.sum());
 }
 
-/// Equal but for side values.
+/// Equal but for summary statistics.
 #[track_caller]
 pub(super) fn assert_same_counts(ours: &Histogram, theirs: &Histogram) {
     let counts = |h: &Histogram| [h.zero_count(), h.overflow(), h.underflow(), h.nan_count()];
@@ -167,10 +167,10 @@ fn check_coarsening(histogram: &Histogram) {
         _ => None,
     };
     if let Some(coarser) = coarser {
-        let mut folded = Histogram::new(coarser);
-        folded.merge(histogram).expect("coarser grids nest");
-        assert_eq!(folded.count(), histogram.count(), "folded");
-        check_quantiles(&folded);
+        let mut downscaled = Histogram::new(coarser);
+        downscaled.merge(histogram).expect("coarser grids nest");
+        assert_eq!(downscaled.count(), histogram.count(), "downscaled");
+        check_quantiles(&downscaled);
     }
     for threshold in [f64::from_bits(1), 1.0, f64::MAX] {
         let raised = histogram.clone().with_zero_threshold(threshold).expect("a finite number");

@@ -64,7 +64,7 @@ fn empty(u: &mut Unstructured<'_>) -> Result<Histogram> {
     Ok(empty)
 }
 
-/// Drops side values if `strip` is set, like a source that has none.
+/// Drops summary statistics if `strip` is set, like a source that has none.
 fn record_values(empty: &Histogram, values: &[f64], strip: bool) -> Histogram {
     let mut histogram = empty.clone();
     values.iter().for_each(|&value| histogram.record(value));

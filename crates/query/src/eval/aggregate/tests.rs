@@ -49,7 +49,7 @@ impl Source for EmptySource {
 
 /// Aggregation of all values at one timestamp. At the end, only the result is charged.
 #[track_caller]
-fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<Stream> {
+fn run_aggregation(op: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<Stream> {
     let (mut settings, steps) = (Settings::default(), StepGrid::at(0));
     let max = 1_000_000;
     settings.limits.samples = max;
@@ -64,14 +64,14 @@ fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<
     evaluation.budget.charge_samples(streams.iter().map(Stream::samples).sum()).unwrap();
     let grouping = Grouping { is_without: false, labels: Vec::new() };
     let of = PlanNode { op: PlanOp::Number(0.0), span: SourceSpan::default() };
-    let aggregate = Aggregation { op: way, grouping, input: of, param: None };
+    let aggregate = Aggregation { op, grouping, input: of, param: None };
     let params = AggregateParam { numbers: vec![param], span: SourceSpan::default() };
-    let results = match way {
+    let results = match op {
         AggregateOp::TopK | AggregateOp::LimitRatio => {
             evaluation.pick(&aggregate, &params, streams, SourceSpan::default())
         }
         _ => {
-            let mut groups = group_aggregator(way);
+            let mut groups = group_aggregator(op);
             groups.add(&evaluation, &aggregate.grouping, streams, steps).unwrap();
             groups.finish(&mut evaluation, &aggregate)
         }
@@ -86,8 +86,8 @@ fn run_aggregation(way: AggregateOp, param: f64, values: Vec<StepValue>) -> Vec<
 }
 
 #[track_caller]
-fn one(way: AggregateOp, values: Vec<StepValue>) -> StepValue {
-    let mut results = run_aggregation(way, 2.0, values);
+fn one(op: AggregateOp, values: Vec<StepValue>) -> StepValue {
+    let mut results = run_aggregation(op, 2.0, values);
     assert_eq!(results.len(), 1);
     results.remove(0).points.remove(0).unwrap()
 }
@@ -147,11 +147,11 @@ fn families_stay_apart_in_a_sum() {
 fn a_distribution_and_a_histogram_add_up_to_a_histogram() {
     let exp = || Scheme::exp2(3).unwrap();
     let histogram = distribution(exp(), &[3.0]).histogram().unwrap();
-    for way in [AggregateOp::Sum, AggregateOp::Avg] {
+    for op in [AggregateOp::Sum, AggregateOp::Avg] {
         let distribution = distribution(exp(), &[1.0, 2.0]);
         let values = vec![distribution, StepValue::Histogram(Arc::clone(&histogram))];
-        let StepValue::Histogram(result) = one(way, values) else { panic!("no histogram") };
-        assert_eq!(result.count, if way == AggregateOp::Sum { 3.0 } else { 1.5 });
+        let StepValue::Histogram(result) = one(op, values) else { panic!("no histogram") };
+        assert_eq!(result.count, if op == AggregateOp::Sum { 3.0 } else { 1.5 });
     }
 }
 
@@ -163,8 +163,8 @@ fn rates_of_one_metric_in_two_units_have_no_sum_and_a_warning_with_the_remedy() 
         StepValue::Histogram(converted.histogram().unwrap())
     };
     let exp = || Scheme::exp2(3).unwrap();
-    for way in [AggregateOp::Sum, AggregateOp::Avg] {
-        let (sum, warnings) = fold_all(way, [rate(exp(), 1e9), rate(exp(), 1e3)]);
+    for op in [AggregateOp::Sum, AggregateOp::Avg] {
+        let (sum, warnings) = fold_all(op, [rate(exp(), 1e9), rate(exp(), 1e3)]);
         assert_eq!(sum, None);
         let [warning] = warnings.as_slice() else { panic!("{warnings:?}") };
         assert!(warning.starts_with("no result for a group of \"m\": histograms"), "{warning}");
@@ -172,31 +172,31 @@ fn rates_of_one_metric_in_two_units_have_no_sum_and_a_warning_with_the_remedy() 
         // Explicit bounds have common ones in seconds, so they are added.
         let bounds = |unit: f64| Scheme::explicit(&[1.0 * unit, 5.0 * unit]).unwrap();
         let in_seconds = [rate(bounds(1e9), 1e9), rate(bounds(1e3), 1e3)];
-        let (sum, warnings) = fold_all(way, in_seconds);
+        let (sum, warnings) = fold_all(op, in_seconds);
         assert!(sum.is_some() && warnings.is_empty(), "{warnings:?}");
     }
 }
 
 /// Aggregates values of a group; returns the result and the warnings.
-fn fold_all(way: AggregateOp, values: [StepValue; 2]) -> (Option<StepValue>, Vec<String>) {
-    let mut findings = FoldAnnotations::default();
-    let result = match way {
-        AggregateOp::Avg => fold_values(MeanFold::default(), values, &mut findings),
-        _ => fold_values(SumFold::default(), values, &mut findings),
+fn fold_all(op: AggregateOp, values: [StepValue; 2]) -> (Option<StepValue>, Vec<String>) {
+    let mut annotations = FoldAnnotations::default();
+    let result = match op {
+        AggregateOp::Avg => fold_values(MeanFold::default(), values, &mut annotations),
+        _ => fold_values(SumFold::default(), values, &mut annotations),
     };
-    let mut notes = QueryWarnings::default();
-    findings.emit(way, SourceSpan::default(), &mut notes);
-    let warnings = notes.of_kind(QueryWarningKind::Warning).map(|(text, _)| text.to_owned());
+    let mut warnings = QueryWarnings::default();
+    annotations.emit(op, SourceSpan::default(), &mut warnings);
+    let warnings = warnings.of_kind(QueryWarningKind::Warning).map(|(text, _)| text.to_owned());
     (result, warnings.collect())
 }
 
 fn fold_values(
     mut fold: impl GroupFold,
     values: [StepValue; 2],
-    findings: &mut FoldAnnotations,
+    annotations: &mut FoldAnnotations,
 ) -> Option<StepValue> {
-    values.into_iter().for_each(|value| fold.push(value, "m", findings));
-    fold.finish(findings)
+    values.into_iter().for_each(|value| fold.push(value, "m", annotations));
+    fold.finish(annotations)
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Point-in-time histograms: deduplication and conflicts.
+//! Gauge histograms: deduplication and conflicts.
 //!
 //! Interval histograms of different senders add up. Two histograms of one timestamp do not: the
 //! second is either a retry of the first or contradicts it. So the existing one is looked up before
@@ -28,7 +28,7 @@ use crate::row::Rows;
 
 /// Result of comparing a gauge histogram with the stored one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PointComparison {
+pub(crate) enum GaugeHistogramComparison {
     /// No histogram is stored.
     New,
     /// The same histogram is stored.
@@ -38,14 +38,14 @@ pub(crate) enum PointComparison {
 }
 
 /// Whether a sample is a gauge histogram.
-pub(crate) fn is_point(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
+pub(crate) fn is_gauge_histogram(kind: SeriesKind, entry: &BatchEntry<'_>) -> bool {
     kind == SeriesKind::Histogram(Temporality::Delta) && entry.start == entry.end
 }
 
 /// Lookup of gauge histograms in the immutable head and the base.
-pub(crate) struct PointLookup<'a> {
+pub(crate) struct GaugeHistogramLookup<'a> {
     inner: &'a StoreInner,
-    closed: Option<Arc<RwLock<Head>>>,
+    immutable_head: Option<Arc<RwLock<Head>>>,
     manifest: Arc<Manifest>,
     /// Latest end of a base row, computed on first use.
     base_end: Option<i64>,
@@ -53,11 +53,11 @@ pub(crate) struct PointLookup<'a> {
     last: Option<((u64, u64), Rows)>,
 }
 
-impl<'a> PointLookup<'a> {
-    pub(crate) fn new_at(inner: &'a StoreInner, state: &StoreState) -> PointLookup<'a> {
-        let closed = state.immutable_head.as_ref().map(|immutable| Arc::clone(&immutable.head));
+impl<'a> GaugeHistogramLookup<'a> {
+    pub(crate) fn new_at(inner: &'a StoreInner, state: &StoreState) -> GaugeHistogramLookup<'a> {
+        let immutable_head = state.immutable_head.as_ref().map(|it| Arc::clone(&it.head));
         let manifest = Arc::clone(&state.manifest);
-        PointLookup { inner, closed, manifest, base_end: None, last: None }
+        GaugeHistogramLookup { inner, immutable_head, manifest, base_end: None, last: None }
     }
 
     /// Compares a gauge histogram with the stored one of the same series and timestamp, in
@@ -68,30 +68,30 @@ impl<'a> PointLookup<'a> {
         number: SeriesNumber,
         kind: SeriesKind,
         entry: &BatchEntry<'_>,
-    ) -> PointComparison {
+    ) -> GaugeHistogramComparison {
         let is_same = |stored: &[u8]| match stored == entry.value {
-            true => PointComparison::Same,
+            true => GaugeHistogramComparison::Same,
             false => compare(frame::decode(stored).ok().map(|stored| stored.0).as_ref(), entry),
         };
-        if let Some(stored) = head.point(number, kind, entry.end) {
+        if let Some(stored) = head.gauge_histogram(number, kind, entry.end) {
             return is_same(stored);
         }
-        if let Some(closed) = &self.closed {
-            let closed = closed.read().unwrap_or_else(PoisonError::into_inner);
-            if let Some(stored) = closed.point(number, kind, entry.end) {
+        if let Some(immutable_head) = &self.immutable_head {
+            let immutable_head = immutable_head.read().unwrap_or_else(PoisonError::into_inner);
+            if let Some(stored) = immutable_head.gauge_histogram(number, kind, entry.end) {
                 return is_same(stored);
             }
         }
         let ends = || self.manifest.base_parts().map(|part| part.end).max().unwrap_or(i64::MIN);
         if entry.end > *self.base_end.get_or_insert_with(ends) {
-            return PointComparison::New;
+            return GaugeHistogramComparison::New;
         }
         let id = self.inner.index().id(number);
         match self.find_in_base(&id, entry.end) {
-            Ok(None) => PointComparison::New,
+            Ok(None) => GaugeHistogramComparison::New,
             Ok(stored) => compare(stored.as_ref(), entry),
             // Reads report the damage as a gap; this sample is intact and stored.
-            Err(_) => PointComparison::New,
+            Err(_) => GaugeHistogramComparison::New,
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> PointLookup<'a> {
 }
 
 /// Compares by value, not by encoding.
-fn compare(stored: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointComparison {
+fn compare(stored: Option<&Histogram>, entry: &BatchEntry<'_>) -> GaugeHistogramComparison {
     let written = |histogram: &Histogram| {
         let mut bytes = Vec::new();
         frame::encode(histogram, Default::default(), &mut bytes);
@@ -134,7 +134,7 @@ fn compare(stored: Option<&Histogram>, entry: &BatchEntry<'_>) -> PointCompariso
     };
     let sent = frame::decode(entry.value).ok().map(|sent| written(&sent.0));
     match sent == stored.map(written) {
-        true => PointComparison::Same,
-        false => PointComparison::Conflict,
+        true => GaugeHistogramComparison::Same,
+        false => GaugeHistogramComparison::Conflict,
     }
 }
