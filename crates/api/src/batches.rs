@@ -59,9 +59,9 @@ pub(crate) const ROUTES: &[ApiRoute] = &[ApiRoute {
 
 /// The routes.
 pub(crate) fn routes() -> Router<Context> {
-    let turns = Arc::new(Semaphore::new(DECOMPRESSIONS_MAX));
+    let permits = Arc::new(Semaphore::new(DECOMPRESSIONS_MAX));
     let take = |context: Context, request: Request| async move {
-        match handle_batches(&context, &turns, request).await {
+        match handle_batches(&context, &permits, request).await {
             Ok(answer) => answer.into_response(),
             Err(problem) => problem.into_response(),
         }
@@ -71,7 +71,7 @@ pub(crate) fn routes() -> Router<Context> {
 
 async fn handle_batches(
     context: &Context,
-    turns: &Semaphore,
+    permits: &Semaphore,
     request: Request,
 ) -> Result<ForwardOutcome, ErrorResponse> {
     let (parts, body) = request.into_parts();
@@ -90,7 +90,7 @@ async fn handle_batches(
     if is_import || seal.is_none() && agent.is_empty() {
         let _ = tokio::time::timeout(IMPORT_WAIT_MAX, wait_for_flush(&context.intake)).await;
     }
-    let turn = turns.acquire().await.expect("BUG: the semaphore is never closed");
+    let permit = permits.acquire().await.expect("BUG: the semaphore is never closed");
     // Producer numbers are scoped by token: the same journal with another token is another
     // producer.
     let client = parts.extensions.get::<Principal>().and_then(|client| client.name.clone());
@@ -112,7 +112,7 @@ async fn handle_batches(
         Err(error) => std::panic::resume_unwind(error.into_panic()),
     };
     // Other requests need not wait for the disk.
-    drop(turn);
+    drop(permit);
     if let Some(pending_ack) = answer.pending_ack.take() {
         // One wait for all: batches before the last one are durable with it.
         pending_ack.until_durable().await?;

@@ -64,30 +64,30 @@ impl TestServer {
     }
 
     pub(crate) fn with_target(
-        home: WriteTarget,
+        target: WriteTarget,
         query_settings: QueryServiceSettings,
     ) -> TestServer {
-        TestServer::with_routes(home, query_settings, Vec::new())
+        TestServer::with_routes(target, query_settings, Vec::new())
     }
 
     /// A server with routes of roles.
     pub(crate) fn with_routes(
-        home: WriteTarget,
+        target: WriteTarget,
         query_settings: QueryServiceSettings,
         routes: Vec<role::Route>,
     ) -> TestServer {
-        TestServer::with_clock(home, query_settings, routes, Arc::new(|| NOW))
+        TestServer::with_clock(target, query_settings, routes, Arc::new(|| NOW))
     }
 
     /// A server whose time passes.
     pub(crate) fn with_clock(
-        home: WriteTarget,
+        target: WriteTarget,
         query_settings: QueryServiceSettings,
         routes: Vec<role::Route>,
         clock: journal::WallClock,
     ) -> TestServer {
         let settings = intake::Settings { background: false, clock, ..Default::default() };
-        let intake = Arc::new(Intake::new(home, settings).unwrap());
+        let intake = Arc::new(Intake::new(target, settings).unwrap());
         let context = Context::new(intake, query_settings).with_routes(routes);
         let scopes = [None, Some(Scope::Ingest), Some(Scope::Read), Some(Scope::Admin)];
         let router = scopes.map(openapi::routes).into_iter().fold(Router::new(), Router::merge);

@@ -152,9 +152,9 @@ fn first_wall() -> WallTime {
 
 #[cold]
 fn start_coarse() -> u64 {
-    if let Some(bell) = WAKE_EVENT.get() {
+    if let Some(wake_event) = WAKE_EVENT.get() {
         // Fails only if the counter is full: the thread is awake.
-        let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(wake_event, &1u64.to_ne_bytes());
     }
     now()
 }
@@ -248,8 +248,8 @@ fn run_calibrator() {
 fn keep_lines() -> Infallible {
     let mut calibrator = Calibrator::new();
     let steps = open_step_timer();
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
-    let bell = bell.map(|bell| WAKE_EVENT.get_or_init(|| bell));
+    let wake_event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok();
+    let wake_event = wake_event.map(|wake_event| WAKE_EVENT.get_or_init(|| wake_event));
     calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);
     let (mut due_ns, mut asked_ns) = (0, 0);
     loop {
@@ -267,7 +267,7 @@ fn keep_lines() -> Infallible {
         COARSE_NS.store(if is_kept { now() } else { 0 }, Ordering::Relaxed);
         let wait = Duration::from_nanos(due_ns.saturating_sub(system_ns()));
         let wait = if is_kept { wait.min(COARSE_INTERVAL) } else { wait };
-        if wait_for(steps.as_ref(), bell, wait) {
+        if wait_for(steps.as_ref(), wake_event, wait) {
             calibrator.check_wall_clock(&mut SystemClocks, &OFFSET);
             publish(&calibrator);
         }
@@ -303,9 +303,9 @@ fn arm_step_timer(timer: &OwnedFd) {
 }
 
 /// Waits, and returns whether the wall clock was stepped meanwhile.
-fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> bool {
+fn wait_for(steps: Option<&OwnedFd>, wake_event: Option<&OwnedFd>, wait: Duration) -> bool {
     let mut waited: Vec<PollFd<'_>> =
-        steps.into_iter().chain(bell).map(|of| PollFd::new(of, PollFlags::IN)).collect();
+        steps.into_iter().chain(wake_event).map(|of| PollFd::new(of, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
     match poll(&mut waited, Some(&timeout)) {
         Ok(0) | Err(rustix::io::Errno::INTR) => return false,
@@ -318,8 +318,8 @@ fn wait_for(steps: Option<&OwnedFd>, bell: Option<&OwnedFd>, wait: Duration) -> 
         }
     }
     let mut bytes = [0; 8];
-    if let Some(bell) = bell {
-        let _ = rustix::io::read(bell, &mut bytes);
+    if let Some(wake_event) = wake_event {
+        let _ = rustix::io::read(wake_event, &mut bytes);
     }
     let Some(timer) = steps else { return false };
     match rustix::io::read(timer, &mut bytes) {

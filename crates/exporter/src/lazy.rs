@@ -38,17 +38,20 @@ impl<T> LazyMetric<T> {
     #[inline(always)]
     pub(crate) fn get(
         &self,
-        make: impl FnOnce() -> shm::Result<T>,
+        register: impl FnOnce() -> shm::Result<T>,
     ) -> Result<&T, RegistrationError> {
         match self.value.get() {
             Some(value) => Ok(value),
-            None => self.make(make),
+            None => self.try_register(register),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn make(&self, make: impl FnOnce() -> shm::Result<T>) -> Result<&T, RegistrationError> {
+    fn try_register(
+        &self,
+        register: impl FnOnce() -> shm::Result<T>,
+    ) -> Result<&T, RegistrationError> {
         match self.retry_ns.load(Ordering::Relaxed) {
             0 => {}
             NEVER => return Err(RegistrationError::Permanent),
@@ -57,7 +60,7 @@ impl<T> LazyMetric<T> {
             }
             _ => {}
         }
-        match make() {
+        match register() {
             Ok(value) => Ok(self.value.get_or_init(|| value)),
             Err(
                 shm::Error::LimitReached { .. }
@@ -94,6 +97,6 @@ mod tests {
         assert_eq!(lazy.get(|| panic!("tried again at once")), Err(RegistrationError::Retryable));
         lazy.retry_ns.store(1, Ordering::Relaxed);
         assert_eq!(lazy.get(|| Ok(7)), Ok(&7));
-        assert_eq!(lazy.get(|| panic!("made twice")), Ok(&7));
+        assert_eq!(lazy.get(|| panic!("registered twice")), Ok(&7));
     }
 }

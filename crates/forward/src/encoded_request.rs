@@ -59,12 +59,12 @@ pub(crate) struct EncodedRequest {
 impl EncodedRequest {
     /// Sequence of the last entry.
     pub(crate) fn last_sequence(&self) -> u64 {
-        self.entries.last().map_or(0, |part| part.sequence)
+        self.entries.last().map_or(0, |entry| entry.sequence)
     }
 
     /// Entries acknowledged by a sequence.
     pub(crate) fn acknowledged_up_to(&self, accepted: u64) -> impl Iterator<Item = &RequestEntry> {
-        self.entries.iter().take_while(move |part| part.sequence <= accepted)
+        self.entries.iter().take_while(move |entry| entry.sequence <= accepted)
     }
 }
 
@@ -85,9 +85,9 @@ impl RequestBuilder {
         }
     }
 
-    pub(crate) fn push(&mut self, part: RequestEntry, batch: &[u8]) {
-        self.writer.push(part.sequence, batch);
-        self.entries.push(part);
+    pub(crate) fn push(&mut self, entry: RequestEntry, batch: &[u8]) {
+        self.writer.push(entry.sequence, batch);
+        self.entries.push(entry);
     }
 
     /// Records the append time of a record.

@@ -53,14 +53,14 @@ pub(crate) struct ForwardReader {
 impl ForwardReader {
     /// Starts reading at the ledger's position.
     pub(crate) fn open(
-        home: &WriteTarget,
+        target: &WriteTarget,
         remote: &str,
         name: &str,
         dead_letters: DeadLetterDir,
         ledger: &Arc<RemoteProgress>,
     ) -> Result<ForwardReader> {
-        let journal = home.journal().id();
-        let mut subscriber = home.journal().subscribe(name)?;
+        let journal = target.journal().id();
+        let mut subscriber = target.journal().subscribe(name)?;
         subscriber.set_level(Level::Disk);
         let last_time = subscriber.checkpoint().committed_at;
         match subscriber.seek(ledger.position()) {
@@ -71,7 +71,7 @@ impl ForwardReader {
         }
         Ok(ForwardReader {
             subscriber,
-            target: home.clone(),
+            target: target.clone(),
             remote: remote.to_owned(),
             journal,
             dead_letters,
@@ -150,7 +150,7 @@ impl ForwardReader {
                             full = Some(record.position);
                             break;
                         }
-                        let part = RequestEntry {
+                        let entry = RequestEntry {
                             sequence: record.position + 1,
                             records: 1,
                             samples: ready.samples,
@@ -158,7 +158,7 @@ impl ForwardReader {
                             bytes: record.bytes.len() as u64,
                             ledger_update: LedgerUpdate::Record(ready.counted_record),
                         };
-                        request.push(part, &ready.batch);
+                        request.push(entry, &ready.batch);
                     }
                     self.last_gap_time = batch.times().1;
                 }

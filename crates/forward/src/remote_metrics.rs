@@ -22,17 +22,17 @@ pub(crate) struct RemoteMetrics {
 
 impl RemoteMetrics {
     /// Counts acknowledged entries.
-    pub(crate) fn record_acknowledged(&self, part: &RequestEntry) {
-        let records = match part.kind {
+    pub(crate) fn record_acknowledged(&self, entry: &RequestEntry) {
+        let records = match entry.kind {
             EntryKind::Batch => &self.acknowledged,
             EntryKind::Gap => &self.missing,
             EntryKind::DeadLettered => &self.dead_lettered,
         };
-        records.add(part.records);
-        self.samples.add(part.samples);
+        records.add(entry.records);
+        self.samples.add(entry.samples);
     }
 
-    pub(crate) fn new(intake: &Arc<Intake>, remote: &str, board: &StatusCell) -> RemoteMetrics {
+    pub(crate) fn new(intake: &Arc<Intake>, remote: &str, status: &StatusCell) -> RemoteMetrics {
         let meter = intake.meter();
         let labels = &[("remote", remote)];
         let records = |outcome| {
@@ -44,14 +44,14 @@ impl RemoteMetrics {
             )
         };
         // A weak reference: the intake owns the meter, so the meter must not keep the intake alive.
-        let (board, weak) = (board.clone(), Arc::downgrade(intake));
+        let (status, weak) = (status.clone(), Arc::downgrade(intake));
         meter.gauge(
             "topdeck_forward_lag_records",
             "records not acknowledged by a remote",
             labels,
             move || {
                 weak.upgrade().map_or(0.0, |intake| {
-                    board.snapshot(intake.write_target().journal()).lag as f64
+                    status.snapshot(intake.write_target().journal()).lag as f64
                 })
             },
         );

@@ -102,14 +102,14 @@ impl RemoteProgress {
     }
 
     /// Adds acknowledged entries.
-    pub(crate) fn add<'a>(&self, parts: impl Iterator<Item = &'a RequestEntry>) {
+    pub(crate) fn add<'a>(&self, entries: impl Iterator<Item = &'a RequestEntry>) {
         let mut open = self.lock();
-        for part in parts {
-            match &part.ledger_update {
+        for entry in entries {
+            match &entry.ledger_update {
                 LedgerUpdate::Record(counted) => open.ledger.add_counted(counted),
                 LedgerUpdate::Gap(gap) => open.ledger.add_missing(gap),
             }
-            open.unsaved_bytes += part.bytes;
+            open.unsaved_bytes += entry.bytes;
         }
         open.unsaved_since.get_or_insert_with(Instant::now);
     }

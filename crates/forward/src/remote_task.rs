@@ -275,13 +275,13 @@ impl RemoteTask {
         let mut status = self.status.lock();
         status.position = accepted;
         status.acknowledged = Some(self.intake.now());
-        for part in load.acknowledged_up_to(accepted) {
-            match part.kind {
-                EntryKind::Batch => status.records += part.records,
-                EntryKind::Gap => status.missing += part.records,
-                EntryKind::DeadLettered => status.dead_lettered += part.records,
+        for entry in load.acknowledged_up_to(accepted) {
+            match entry.kind {
+                EntryKind::Batch => status.records += entry.records,
+                EntryKind::Gap => status.missing += entry.records,
+                EntryKind::DeadLettered => status.dead_lettered += entry.records,
             }
-            self.metrics.record_acknowledged(part);
+            self.metrics.record_acknowledged(entry);
         }
     }
 

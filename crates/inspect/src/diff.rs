@@ -98,7 +98,7 @@ fn change_table(before: &[ProcessSeries], after: &[ProcessSeries], over_ns: Opti
         ));
     }
     if has_resets(&rows) {
-        text.push_str("\n  Some hold less than before: is the first the later?\n");
+        text.push_str("\n  Some counters were reset: is the first file the later one?\n");
     }
     text
 }

@@ -39,7 +39,7 @@ pub(crate) fn rate_text(unit: Option<&Unit>, n: f64, over_ns: Option<u64>) -> St
 }
 
 /// Text for a counter that decreased between two samples of one process.
-pub(crate) const COUNTER_RESET: &str = "less than before";
+pub(crate) const COUNTER_RESET: &str = "counter reset";
 
 /// Row for a change of a metric: name, amount, rate, and more.
 pub(crate) fn change_row(
@@ -47,7 +47,7 @@ pub(crate) fn change_row(
     change: &ValueChange,
     over_ns: Option<u64>,
 ) -> [String; 4] {
-    let (unit, show) = (values::parse_unit(&metric.unit), values::metric_formatter(metric));
+    let (unit, formatter) = (values::parse_unit(&metric.unit), values::metric_formatter(metric));
     let times = |n: u64| rate_text(None, n as f64, over_ns);
     let more = |n: u64| format!("+{}", count(n));
     let row = match change {
@@ -58,7 +58,7 @@ pub(crate) fn change_row(
         ValueChange::Set { by, now } => {
             let sign = if *by < 0.0 { "" } else { "+" };
             let by = match by.is_finite() {
-                true => format!("{sign}{}", show.exact(*by)),
+                true => format!("{sign}{}", formatter.exact(*by)),
                 false => "changed".to_owned(),
             };
             [by, String::new(), format!("now {}", values::format_number(unit.as_ref(), *now))]
@@ -67,7 +67,7 @@ pub(crate) fn change_row(
             ["changed".to_owned(), String::new(), format!("now {text:?}")]
         }
         ValueChange::Recorded(of) => {
-            let [n, p50, p99, max] = values::distribution_cells(&show, of);
+            let [n, p50, p99, max] = values::distribution_cells(&formatter, of);
             let detail = format!("p50 {p50}, p99 {p99}, max {max}");
             [format!("+{n}"), times(of.count()), detail]
         }
@@ -81,6 +81,6 @@ pub(crate) fn change_row(
         ValueChange::CounterReset => [COUNTER_RESET.to_owned(), String::new(), String::new()],
         ValueChange::Unknown(reason) => ["unknown".to_owned(), String::new(), (*reason).to_owned()],
     };
-    let [how_much, rate, detail] = row;
-    [values::series_name(metric), how_much, rate, detail].map(|cell| escape_control(&cell))
+    let [amount, rate, detail] = row;
+    [values::series_name(metric), amount, rate, detail].map(|cell| escape_control(&cell))
 }

@@ -83,17 +83,18 @@ pub(crate) fn format_three_digits(number: f64) -> String {
 
 /// Count, p50, p99 and max of a distribution. `~` marks a maximum of which only the bucket is
 /// known.
-pub(crate) fn distribution_cells(show: &ValueFormatter, of: &Histogram) -> [String; 4] {
-    let quantile = |q| of.quantile(q).map_or_else(|| "none".to_owned(), |value| show.value(value));
-    [count(of.count()), quantile(0.5), quantile(0.99), format_max(show, of.max())]
+pub(crate) fn distribution_cells(formatter: &ValueFormatter, of: &Histogram) -> [String; 4] {
+    let quantile =
+        |q| of.quantile(q).map_or_else(|| "none".to_owned(), |value| formatter.value(value));
+    [count(of.count()), quantile(0.5), quantile(0.99), format_max(formatter, of.max())]
 }
 
 /// Maximum, with `~` if only its bucket is known.
-pub(crate) fn format_max(show: &ValueFormatter, max: Option<Bracket>) -> String {
+pub(crate) fn format_max(formatter: &ValueFormatter, max: Option<Bracket>) -> String {
     match max {
         None => "none".to_owned(),
-        Some(max) if max.is_exact() => show.value(max),
-        Some(max) => format!("~{}", show.value(max)),
+        Some(max) if max.is_exact() => formatter.value(max),
+        Some(max) => format!("~{}", formatter.value(max)),
     }
 }
 

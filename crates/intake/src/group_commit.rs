@@ -72,21 +72,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl GroupCommit {
     pub(crate) fn start(
-        home: WriteTarget,
+        target: WriteTarget,
         timer: LatencyHistogram,
         space: Arc<SpaceMonitor>,
         settings: Settings,
     ) -> std::io::Result<GroupCommit> {
         let has_thread = settings.background;
-        let position = home.journal().watermarks().durable;
-        let (reached, _) = watch::channel(DurableState { position, failure: None });
+        let position = target.journal().watermarks().durable;
+        let (durable, _) = watch::channel(DurableState { position, failure: None });
         let shared = Arc::new(CommitState {
-            target: home,
+            target,
             sync_latency: timer,
             in_flight: AtomicU64::new(0),
             request: Mutex::new(SyncRequest { position, stop: false, in_flight: VecDeque::new() }),
             wake: Condvar::new(),
-            durable: reached,
+            durable,
             done: Condvar::new(),
             has_thread,
             space,
@@ -143,11 +143,11 @@ impl GroupCommit {
     ) -> PendingAck {
         let waits = level == Level::Disk;
         let mut request = lock(&self.shared.request);
-        let (reached, is_broken) = {
-            let reached = self.shared.durable.borrow();
-            (reached.position, reached.failure.is_some())
+        let (durable_position, is_broken) = {
+            let durable = self.shared.durable.borrow();
+            (durable.position, durable.failure.is_some())
         };
-        if !waits || position <= reached || is_broken {
+        if !waits || position <= durable_position || is_broken {
             self.release(bytes);
         } else {
             // Appends are ordered, and reach this line in nearly the same order.
@@ -159,12 +159,12 @@ impl GroupCommit {
             }
         }
         drop(request);
-        let reached = self.shared.durable.subscribe();
+        let durable = self.shared.durable.subscribe();
         PendingAck {
             position,
             needs_sync: waits,
             is_duplicate: repeated,
-            durable: reached,
+            durable,
             shared: Arc::clone(&self.shared),
         }
     }
@@ -288,10 +288,10 @@ impl CommitState {
             request.in_flight.pop_front();
         }
         self.in_flight.fetch_sub(settled, Ordering::Relaxed);
-        self.durable.send_if_modified(|reached| {
-            let is_new = position > reached.position || (is_broken && reached.failure.is_none());
-            reached.position = reached.position.max(position);
-            reached.failure = reached.failure.take().or(broken);
+        self.durable.send_if_modified(|durable| {
+            let is_new = position > durable.position || (is_broken && durable.failure.is_none());
+            durable.position = durable.position.max(position);
+            durable.failure = durable.failure.take().or(broken);
             is_new
         });
         self.done.notify_all();
@@ -321,11 +321,11 @@ impl PendingAck {
         self.position
     }
 
-    fn outcome(&self, reached: &DurableState) -> Option<Result<()>> {
-        if !self.needs_sync || reached.position >= self.position {
+    fn outcome(&self, durable: &DurableState) -> Option<Result<()>> {
+        if !self.needs_sync || durable.position >= self.position {
             return Some(Ok(()));
         }
-        reached.failure.as_ref().map(|reason| Err(Error::JournalFailed(reason.clone())))
+        durable.failure.as_ref().map(|reason| Err(Error::JournalFailed(reason.clone())))
     }
 
     /// Waits until the batch is durable at its level.
@@ -342,8 +342,8 @@ impl PendingAck {
         let until = Instant::now() + time;
         loop {
             let request = lock(&self.shared.request);
-            let reached = self.shared.durable.borrow().clone();
-            let outcome = self.outcome(&reached);
+            let durable = self.shared.durable.borrow().clone();
+            let outcome = self.outcome(&durable);
             let remaining = until.saturating_duration_since(Instant::now());
             if outcome.is_some() || remaining.is_zero() {
                 return outcome;
@@ -362,8 +362,8 @@ impl PendingAck {
     /// Like [`PendingAck::wait_durable`], async.
     pub async fn until_durable(mut self) -> Result<()> {
         loop {
-            let reached = self.durable.borrow_and_update().clone();
-            if let Some(outcome) = self.outcome(&reached) {
+            let durable = self.durable.borrow_and_update().clone();
+            if let Some(outcome) = self.outcome(&durable) {
                 return outcome;
             }
             if !self.shared.has_thread {

@@ -94,8 +94,8 @@ pub(crate) fn set_receive_buffer(socket: BorrowedFd<'_>, bytes: usize) -> io::Re
     Ok(sockopt::socket_recv_buffer_size(socket)? / 2)
 }
 
-fn lock(collector: &Mutex<MetricAggregator>) -> MutexGuard<'_, MetricAggregator> {
-    collector.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(aggregator: &Mutex<MetricAggregator>) -> MutexGuard<'_, MetricAggregator> {
+    aggregator.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(crate) struct DatagramReader {
@@ -143,12 +143,12 @@ impl DatagramReader {
 
     /// Whether more datagrams may be queued.
     fn read_burst(&self, buffer: &mut [u8]) -> bool {
-        let mut collector = lock(&self.context.aggregator);
-        collector.set_now(self.context.intake.now());
+        let mut aggregator = lock(&self.context.aggregator);
+        aggregator.set_now(self.context.intake.now());
         let mut more = true;
         for _ in 0..BURST {
             match self.socket.receive(buffer) {
-                Ok((length, from)) => aggregate_datagram(&mut collector, &buffer[..length], &from),
+                Ok((length, from)) => aggregate_datagram(&mut aggregator, &buffer[..length], &from),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     more = false;
@@ -161,7 +161,7 @@ impl DatagramReader {
                 }
             }
         }
-        if collector.is_near_limit() {
+        if aggregator.is_near_limit() {
             self.context.flush_signal.request_flush();
         }
         more
@@ -172,9 +172,9 @@ impl DatagramReader {
         match drops.take_new() {
             Ok(0) => {}
             Ok(n) => {
-                let mut collector = lock(&self.context.aggregator);
-                collector.set_now(self.context.intake.now());
-                collector.record_kernel_drops(n);
+                let mut aggregator = lock(&self.context.aggregator);
+                aggregator.set_now(self.context.intake.now());
+                aggregator.record_kernel_drops(n);
             }
             Err(error) => {
                 self.drops = None;
@@ -186,12 +186,12 @@ impl DatagramReader {
     }
 }
 
-fn aggregate_datagram(collector: &mut MetricAggregator, datagram: &[u8], from: &DatagramPeer) {
+fn aggregate_datagram(aggregator: &mut MetricAggregator, datagram: &[u8], from: &DatagramPeer) {
     if datagram.len() < BYTES_MAX {
-        return collector.add_packet(datagram, from);
+        return aggregator.add_packet(datagram, from);
     }
     // The datagram may be truncated, so its last line may be incomplete.
     let end = datagram.iter().rposition(|&byte| byte == b'\n').unwrap_or(0);
-    collector.add_packet(&datagram[..end], from);
-    collector.reject_line(&format!("expected a datagram of less than {BYTES_MAX} bytes"), from);
+    aggregator.add_packet(&datagram[..end], from);
+    aggregator.reject_line(&format!("expected a datagram of less than {BYTES_MAX} bytes"), from);
 }

@@ -151,10 +151,7 @@ mod tests {
     #[test]
     fn rows_keep_their_order_and_are_merged() {
         let row = |key: &str, n: f64| {
-            (
-                key.as_bytes().into(),
-                SeriesAggregate { received: 1, value: AggregateValue::Count(n) },
-            )
+            (key.as_bytes().into(), SeriesAggregate { received: 1, value: AggregateValue::Sum(n) })
         };
         let (mut one, mut other) = (FlushInterval::new(0, 10), FlushInterval::new(10, 10));
         assert!(one.add_rows([row("b", 1.0), row("a", 2.0)]).is_empty());
@@ -168,6 +165,6 @@ mod tests {
                 format!("{} {:?}", String::from_utf8_lossy(key), aggregate.value)
             })
             .collect();
-        assert_eq!(shown, ["b Count(1.0)", "a Count(6.0)", "c Count(3.0)"]);
+        assert_eq!(shown, ["b Sum(1.0)", "a Sum(6.0)", "c Sum(3.0)"]);
     }
 }

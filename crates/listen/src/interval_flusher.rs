@@ -86,13 +86,13 @@ impl IntervalFlusher {
     pub(crate) fn new(
         common: Arc<ListenerShared>,
         intake: Arc<Intake>,
-        collectors: Vec<Arc<Mutex<MetricAggregator>>>,
+        aggregators: Vec<Arc<Mutex<MetricAggregator>>>,
     ) -> IntervalFlusher {
         let (tables, gauges) = (BTreeMap::new(), HashMap::new());
         IntervalFlusher {
             shared: common,
             intake,
-            aggregators: collectors,
+            aggregators,
             retained: tables,
             gauges,
             is_full: false,
@@ -169,8 +169,8 @@ impl IntervalFlusher {
     fn collect(&mut self, all: bool) {
         let now = self.intake.now();
         let mut drained: BTreeMap<(i64, i64), FlushInterval> = BTreeMap::new();
-        for collector in &self.aggregators {
-            for interval in lock(collector).drain_finished(now, all) {
+        for aggregator in &self.aggregators {
+            for interval in lock(aggregator).drain_finished(now, all) {
                 match drained.get_mut(&(interval.start, interval.end)) {
                     Some(ours) => self.shared.counters.count_drops(&ours.merge(interval)),
                     None => drop(drained.insert((interval.start, interval.end), interval)),
@@ -189,9 +189,9 @@ impl IntervalFlusher {
     fn resolve_gauges(&mut self, interval: &mut FlushInterval) {
         let mut rows = interval.drain_rows();
         for (key, aggregate) in &mut rows {
-            if let AggregateValue::Gauge { set, change, time: at } = aggregate.value {
+            if let AggregateValue::Last { absolute, delta, time: at } = aggregate.value {
                 let known = self.gauges.get(&**key).copied();
-                let value = set.unwrap_or_else(|| known.map_or(0.0, |known| known.0) + change);
+                let value = absolute.unwrap_or_else(|| known.map_or(0.0, |known| known.0) + delta);
                 if known.is_none_or(|known| known.1 <= at) {
                     self.gauges.insert(key.clone(), (value, at));
                 }

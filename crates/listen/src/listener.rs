@@ -97,9 +97,9 @@ impl Listener {
             socket_files: sockets.socket_files,
         };
         // On an error below, the listener is dropped, which stops the threads that run.
-        let mut collectors = Vec::new();
+        let mut aggregators = Vec::new();
         for (socket, address) in sockets.datagrams {
-            let context = listener.reader_context(&intake, OverflowPolicy::Drop, &mut collectors);
+            let context = listener.reader_context(&intake, OverflowPolicy::Drop, &mut aggregators);
             let buffer_bytes = listener.set_buffer_size(&socket, &address, &limits, &intake);
             let drops = listener.socket_drops(&socket, &address);
             let mut datagrams = DatagramReader { socket, address, drops, buffer_bytes, context };
@@ -107,13 +107,13 @@ impl Listener {
         }
         if !sockets.tcp_listeners.is_empty() {
             let context =
-                listener.reader_context(&intake, OverflowPolicy::Backpressure, &mut collectors);
+                listener.reader_context(&intake, OverflowPolicy::Backpressure, &mut aggregators);
             let mut streams = StreamReader::new(sockets.tcp_listeners, context);
             listener.readers.push(listener.spawn("streams", move || streams.run())?);
         }
-        let mut flusher = IntervalFlusher::new(Arc::clone(&listener.shared), intake, collectors);
-        let bell = Arc::clone(&listener.flush_signal);
-        listener.flusher = Some(listener.spawn("flusher", move || flusher.run(&bell))?);
+        let mut flusher = IntervalFlusher::new(Arc::clone(&listener.shared), intake, aggregators);
+        let flush_signal = Arc::clone(&listener.flush_signal);
+        listener.flusher = Some(listener.spawn("flusher", move || flusher.run(&flush_signal))?);
         Ok(listener)
     }
 
@@ -136,16 +136,16 @@ impl Listener {
         &self,
         intake: &Arc<Intake>,
         at_full: OverflowPolicy,
-        collectors: &mut Vec<Arc<Mutex<MetricAggregator>>>,
+        aggregators: &mut Vec<Arc<Mutex<MetricAggregator>>>,
     ) -> SocketReaderContext {
         let common = Arc::clone(&self.shared);
-        let collector = MetricAggregator::new(common, at_full, intake.now(), SamplingRng::new());
-        let collector = Arc::new(Mutex::new(collector));
-        collectors.push(Arc::clone(&collector));
+        let aggregator = MetricAggregator::new(common, at_full, intake.now(), SamplingRng::new());
+        let aggregator = Arc::new(Mutex::new(aggregator));
+        aggregators.push(Arc::clone(&aggregator));
         SocketReaderContext {
             shared: Arc::clone(&self.shared),
             intake: Arc::clone(intake),
-            aggregator: collector,
+            aggregator,
             flush_signal: Arc::clone(&self.flush_signal),
             stop: Arc::clone(&self.stop),
             is_stopping: Arc::clone(&self.is_stopping),
@@ -259,10 +259,10 @@ impl Sockets {
             sockets.datagrams.push((DatagramSocket::Udp(socket), address));
         }
         for &address in &addresses.tcp {
-            let door = tcp_listener(address)
+            let listener = tcp_listener(address)
                 .map_err(|source| Error::Bind { address: ListenAddress::Tcp(address), source })?;
-            sockets.addresses.push(ListenAddress::Tcp(door.local_addr()?));
-            sockets.tcp_listeners.push(door);
+            sockets.addresses.push(ListenAddress::Tcp(listener.local_addr()?));
+            sockets.tcp_listeners.push(listener);
         }
         if let Some(path) = &addresses.unix {
             let (socket, file) = socket_file::bind_datagram(path)?;

@@ -331,14 +331,14 @@ impl MetricAggregator {
                 self.packet_counts.weight += weight;
                 self.bytes += 24 * (buckets(histogram) - had);
             }
-            (AggregateValue::Count(sum), LineValue::Number(number)) => *sum += number / rate,
-            (AggregateValue::Gauge { set, change, time: last }, LineValue::Number(number)) => {
-                (*set, *change, *last) = (Some(number), 0.0, at);
+            (AggregateValue::Sum(sum), LineValue::Number(number)) => *sum += number / rate,
+            (AggregateValue::Last { absolute, delta, time: last }, LineValue::Number(number)) => {
+                (*absolute, *delta, *last) = (Some(number), 0.0, at);
             }
-            (AggregateValue::Gauge { set, change, time: last }, LineValue::Delta(number)) => {
-                match set {
-                    Some(set) => *set += number,
-                    None => *change += number,
+            (AggregateValue::Last { absolute, delta, time: last }, LineValue::Delta(number)) => {
+                match absolute {
+                    Some(absolute) => *absolute += number,
+                    None => *delta += number,
                 }
                 *last = at;
             }

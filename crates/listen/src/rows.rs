@@ -32,14 +32,14 @@ pub(crate) fn write_row(
             }
             written
         }
-        AggregateValue::Count(sum) => sink.sample(&Sample { start, end, value: number(*sum) }),
+        AggregateValue::Sum(sum) => sink.sample(&Sample { start, end, value: number(*sum) }),
         AggregateValue::Set(members) => {
             sink.sample(&Sample { start, end, value: number(members.len() as f64) })
         }
         AggregateValue::Points(points) => points
             .iter()
             .try_for_each(|&(at, x)| sink.sample(&Sample { start: at, end: at, value: number(x) })),
-        AggregateValue::Gauge { .. } => {
+        AggregateValue::Last { .. } => {
             unreachable!("BUG: a gauge is resolved before it is written")
         }
     }

@@ -26,7 +26,7 @@ pub enum AggregateKind {
 /// Aggregated values of one series in an interval.
 #[derive(Clone, Debug)]
 pub(crate) struct SeriesAggregate {
-    /// Values as sent.
+    /// Number of values received; the sample rate does not count.
     pub(crate) received: u64,
     pub(crate) value: AggregateValue,
 }
@@ -34,11 +34,14 @@ pub(crate) struct SeriesAggregate {
 #[derive(Clone, Debug)]
 pub(crate) enum AggregateValue {
     Histogram(Box<Histogram>),
-    Count(f64),
-    /// Last value of a gauge, or its change since the last known value, with the time.
-    Gauge {
-        set: Option<f64>,
-        change: f64,
+    /// Sum of the values, each divided by its sample rate.
+    Sum(f64),
+    /// Last value of a gauge and its time.
+    Last {
+        /// The last absolute value, with the deltas after it.
+        absolute: Option<f64>,
+        /// Sum of the deltas to the last known value, if there is no absolute value.
+        delta: f64,
         time: i64,
     },
     /// Hashes of the distinct members.
@@ -63,15 +66,15 @@ impl AggregateValue {
     pub(crate) fn new(aggregation: AggregateKind, time: i64) -> AggregateValue {
         match aggregation {
             AggregateKind::Histogram => AggregateValue::Histogram(Box::default()),
-            AggregateKind::Sum => AggregateValue::Count(0.0),
-            AggregateKind::Last => AggregateValue::Gauge { set: None, change: 0.0, time },
+            AggregateKind::Sum => AggregateValue::Sum(0.0),
+            AggregateKind::Last => AggregateValue::Last { absolute: None, delta: 0.0, time },
             AggregateKind::Set => AggregateValue::Set(HashSet::default()),
             AggregateKind::Points => AggregateValue::Points(Vec::new()),
         }
     }
 
-    /// Merges another aggregate of the same or a later time; gauges are in time order. Returns the
-    /// number of values that do not fit.
+    /// Merges another aggregate, earlier or later: gauges are merged in the order of their times.
+    /// Returns the number of values that do not fit.
     pub(crate) fn merge(&mut self, other: AggregateValue, received: u64) -> u64 {
         match (self, other) {
             (AggregateValue::Histogram(ours), AggregateValue::Histogram(theirs)) => {
@@ -81,7 +84,7 @@ impl AggregateValue {
                     Err(_) => received,
                 }
             }
-            (AggregateValue::Count(ours), AggregateValue::Count(theirs)) => {
+            (AggregateValue::Sum(ours), AggregateValue::Sum(theirs)) => {
                 *ours += theirs;
                 0
             }
@@ -99,7 +102,7 @@ impl AggregateValue {
                 ours.extend(theirs);
                 0
             }
-            (ours @ AggregateValue::Gauge { .. }, theirs @ AggregateValue::Gauge { .. }) => {
+            (ours @ AggregateValue::Last { .. }, theirs @ AggregateValue::Last { .. }) => {
                 ours.merge_gauge(theirs);
                 0
             }
@@ -109,22 +112,22 @@ impl AggregateValue {
 
     fn merge_gauge(&mut self, other: AggregateValue) {
         let at_of = |what: &AggregateValue| {
-            if let AggregateValue::Gauge { time: at, .. } = what { *at } else { 0 }
+            if let AggregateValue::Last { time: at, .. } = what { *at } else { 0 }
         };
         let (earlier, later) = if at_of(self) <= at_of(&other) {
-            (std::mem::replace(self, AggregateValue::Count(0.0)), other)
+            (std::mem::replace(self, AggregateValue::Sum(0.0)), other)
         } else {
-            (other, std::mem::replace(self, AggregateValue::Count(0.0)))
+            (other, std::mem::replace(self, AggregateValue::Sum(0.0)))
         };
         *self = match (earlier, later) {
-            (_, later @ AggregateValue::Gauge { set: Some(_), .. }) => later,
+            (_, later @ AggregateValue::Last { absolute: Some(_), .. }) => later,
             (
-                AggregateValue::Gauge { set, change: before, .. },
-                AggregateValue::Gauge { change, time: at, .. },
+                AggregateValue::Last { absolute, delta: before, .. },
+                AggregateValue::Last { delta, time: at, .. },
             ) => {
-                let set_now = set.map(|set| set + change);
-                let change = if set.is_some() { 0.0 } else { before + change };
-                AggregateValue::Gauge { set: set_now, change, time: at }
+                let absolute = absolute.map(|absolute| absolute + delta);
+                let delta = if absolute.is_some() { 0.0 } else { before + delta };
+                AggregateValue::Last { absolute, delta, time: at }
             }
             (earlier, _) => earlier,
         };
@@ -136,7 +139,7 @@ impl AggregateValue {
             AggregateValue::Histogram(histogram) => {
                 size_of::<Histogram>() + 24 * buckets(histogram)
             }
-            AggregateValue::Count(_) | AggregateValue::Gauge { .. } => 0,
+            AggregateValue::Sum(_) | AggregateValue::Last { .. } => 0,
             AggregateValue::Set(members) => 36 * members.len(),
             AggregateValue::Points(points) => 32 * points.len(),
         }
@@ -151,15 +154,15 @@ pub(crate) fn buckets(histogram: &Histogram) -> usize {
 mod tests {
     use super::*;
 
-    fn gauge(set: Option<f64>, change: f64, at: i64) -> AggregateValue {
-        AggregateValue::Gauge { set, change, time: at }
+    fn gauge(absolute: Option<f64>, delta: f64, at: i64) -> AggregateValue {
+        AggregateValue::Last { absolute, delta, time: at }
     }
 
     #[track_caller]
     fn check(mut one: AggregateValue, other: AggregateValue, expected: (Option<f64>, f64, i64)) {
         assert_eq!(one.merge(other, 1), 0);
-        let AggregateValue::Gauge { set, change, time: at } = one else { panic!("a gauge") };
-        assert_eq!((set, change, at), expected);
+        let AggregateValue::Last { absolute, delta, time: at } = one else { panic!("a gauge") };
+        assert_eq!((absolute, delta, at), expected);
     }
 
     #[test]

@@ -62,8 +62,8 @@ pub(crate) struct StreamReader {
 }
 
 impl StreamReader {
-    pub(crate) fn new(doors: Vec<TcpListener>, room: SocketReaderContext) -> StreamReader {
-        StreamReader { listeners: doors, context: room, connections: Vec::new() }
+    pub(crate) fn new(listeners: Vec<TcpListener>, room: SocketReaderContext) -> StreamReader {
+        StreamReader { listeners, context: room, connections: Vec::new() }
     }
 
     /// Runs until stopped.
@@ -85,9 +85,9 @@ impl StreamReader {
                     .for_each(|connection| connection.last_line_at += waited);
                 continue;
             }
-            let (doors, connections) = ready.split_at(self.listeners.len());
+            let (listeners, connections) = ready.split_at(self.listeners.len());
             self.read(&mut buffer, connections);
-            pause = !self.accept(doors);
+            pause = !self.accept(listeners);
             self.close_idle();
         }
     }
@@ -100,10 +100,12 @@ impl StreamReader {
     fn wait(&self, is_full: bool, is_short: bool) -> Vec<bool> {
         // Connections that must not be read are not polled: poll reports a hang-up even without
         // requested events.
-        let doors = self.listeners.iter().filter(|_| !is_short).map(|door| door.as_fd());
+        let listeners =
+            self.listeners.iter().filter(|_| !is_short).map(|listener| listener.as_fd());
         let streams = self.connections.iter().filter(|_| !is_full).map(|one| one.stream.as_fd());
         let mut fds = vec![PollFd::new(&*self.context.stop, PollFlags::IN)];
-        let requested = doors.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let requested =
+            listeners.chain(streams).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         fds.extend(requested);
         let timeout = if is_short { PAUSE } else { IDLE_CHECK_INTERVAL };
         let is_polled = poll(&mut fds, Some(&timeout)).is_ok();
@@ -115,9 +117,9 @@ impl StreamReader {
     /// Accepts new connections; `false` if the system is out of descriptors or memory.
     fn accept(&mut self, ready: &[bool]) -> bool {
         let counters = &self.context.shared.counters;
-        for (door, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| **ready) {
+        for (listener, _) in self.listeners.iter().zip(ready).filter(|(_, ready)| **ready) {
             loop {
-                let accepted = door.accept();
+                let accepted = listener.accept();
                 match accepted.and_then(|(it, from)| it.set_nonblocking(true).map(|()| (it, from)))
                 {
                     Ok((stream, from))
@@ -154,21 +156,21 @@ impl StreamReader {
     /// Reads each ready connection once; returns whether any had data.
     fn read(&mut self, buffer: &mut [u8], ready: &[bool]) -> bool {
         let room = self.context.clone();
-        let mut collector = room.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
-        collector.set_now(room.intake.now());
+        let mut aggregator = room.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
+        aggregator.set_now(room.intake.now());
         let bytes_max = room.shared.limits.line_bytes_max;
         let (mut at, mut any) = (0, false);
         self.connections.retain_mut(|connection| {
             let is_ready = ready.get(at).is_some_and(|&ready| ready);
             at += 1;
-            if !is_ready || collector.is_full() {
+            if !is_ready || aggregator.is_full() {
                 return true;
             }
-            let state = connection.read(buffer, bytes_max, &mut collector);
+            let state = connection.read(buffer, bytes_max, &mut aggregator);
             any |= state != ReadState::WouldBlock;
             state != ReadState::Closed
         });
-        if collector.is_near_limit() {
+        if aggregator.is_near_limit() {
             room.flush_signal.request_flush();
         }
         any
@@ -188,10 +190,10 @@ impl StreamReader {
         self.accept(&vec![true; self.listeners.len()]);
         let all = vec![true; self.connections.len()];
         while self.read(buffer, &all) && Instant::now() < until {}
-        let mut collector = self.context.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aggregator = self.context.aggregator.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes_max = self.context.shared.limits.line_bytes_max;
         for connection in &mut self.connections {
-            connection.finish_line(bytes_max, &mut collector);
+            connection.finish_line(bytes_max, &mut aggregator);
         }
     }
 }
@@ -201,21 +203,21 @@ impl StreamConnection {
         &mut self,
         buffer: &mut [u8],
         bytes_max: usize,
-        collector: &mut MetricAggregator,
+        aggregator: &mut MetricAggregator,
     ) -> ReadState {
         match self.stream.read(buffer) {
             Ok(0) => {
-                self.finish_line(bytes_max, collector);
+                self.finish_line(bytes_max, aggregator);
                 ReadState::Closed
             }
             Ok(length) => {
-                self.add_bytes(&buffer[..length], bytes_max, collector);
+                self.add_bytes(&buffer[..length], bytes_max, aggregator);
                 ReadState::Read
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => ReadState::WouldBlock,
                 _ => {
-                    self.finish_line(bytes_max, collector);
+                    self.finish_line(bytes_max, aggregator);
                     ReadState::Closed
                 }
             },
@@ -223,12 +225,12 @@ impl StreamConnection {
     }
 
     /// Processes received bytes: complete lines are parsed, an incomplete one is buffered.
-    fn add_bytes(&mut self, bytes: &[u8], bytes_max: usize, collector: &mut MetricAggregator) {
+    fn add_bytes(&mut self, bytes: &[u8], bytes_max: usize, aggregator: &mut MetricAggregator) {
         let Some(first) = bytes.iter().position(|&byte| byte == b'\n') else {
             return self.append_partial_line(bytes, bytes_max);
         };
         self.append_partial_line(&bytes[..first], bytes_max);
-        self.finish_line(bytes_max, collector);
+        self.finish_line(bytes_max, aggregator);
         self.last_line_at = Instant::now();
         let rest = &bytes[first + 1..];
         let complete_lines =
@@ -236,8 +238,8 @@ impl StreamConnection {
         let (complete_lines, rest) = rest.split_at(complete_lines);
         for part in split_lines(complete_lines, bytes_max) {
             match part {
-                Ok(lines) => collector.add_packet(lines, &self.peer),
-                Err(_) => self.reject_long_line(bytes_max, collector),
+                Ok(lines) => aggregator.add_packet(lines, &self.peer),
+                Err(_) => self.reject_long_line(bytes_max, aggregator),
             }
         }
         self.append_partial_line(rest, bytes_max);
@@ -250,18 +252,18 @@ impl StreamConnection {
     }
 
     /// The buffered line is complete.
-    fn finish_line(&mut self, bytes_max: usize, collector: &mut MetricAggregator) {
+    fn finish_line(&mut self, bytes_max: usize, aggregator: &mut MetricAggregator) {
         if std::mem::take(&mut self.is_too_long) {
-            self.reject_long_line(bytes_max, collector);
+            self.reject_long_line(bytes_max, aggregator);
         } else if !self.line.is_empty() {
-            collector.add_packet(&self.line, &self.peer);
+            aggregator.add_packet(&self.line, &self.peer);
         }
         self.line.clear();
     }
 
-    fn reject_long_line(&self, bytes_max: usize, collector: &mut MetricAggregator) {
+    fn reject_long_line(&self, bytes_max: usize, aggregator: &mut MetricAggregator) {
         let reason = format!("expected a line of at most {bytes_max} bytes, found a longer one");
-        collector.reject_line(&reason, &self.peer);
+        aggregator.reject_line(&reason, &self.peer);
     }
 }
 

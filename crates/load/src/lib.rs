@@ -1,4 +1,4 @@
-//! Load generator with an open schedule.
+//! Load generator with an open-loop schedule.
 //!
 //! The schedule ([`Schedule`]) fixes the start time of each request before the run; nothing that
 //! happens during the run moves it. The **response time** of a request starts at its scheduled

@@ -25,18 +25,18 @@ pub(crate) async fn resolve_addresses(
         return Ok(vec![SocketAddr::new(address, port)]);
     }
     let host = host.to_owned();
-    let ask = move || Ok((host.as_str(), port).to_socket_addrs()?.take(max).collect());
-    spawn_blocking_with_permit(&LOOKUPS, ask).await
+    let look_up = move || Ok((host.as_str(), port).to_socket_addrs()?.take(max).collect());
+    spawn_blocking_with_permit(&LOOKUPS, look_up).await
 }
 
 /// Runs `work` on a thread. The work holds its permit until it ends, also if its caller gave up.
 async fn spawn_blocking_with_permit<T: Send + 'static>(
-    turns: &'static Semaphore,
+    permits: &'static Semaphore,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
-    let turn = turns.acquire().await.expect("BUG: the semaphore is never closed");
+    let permit = permits.acquire().await.expect("BUG: the semaphore is never closed");
     let work = move || {
-        let _turn = turn;
+        let _permit = permit;
         work()
     };
     // The work does not panic; a runtime that shuts down rejects it.
@@ -72,7 +72,7 @@ mod tests {
         }
         waiting.abort();
         assert!(waiting.await.unwrap_err().is_cancelled());
-        assert!(PERMITS.try_acquire().is_err(), "the next start is later");
+        assert!(PERMITS.try_acquire().is_err(), "the abandoned lookup still runs");
         end.send(()).unwrap();
         assert_eq!(spawn_blocking_with_permit(&PERMITS, || Ok(2)).await.unwrap(), 2);
     }

@@ -6,7 +6,7 @@
 //! byte.
 
 mod exchanges;
-mod frames;
+mod message_reader;
 pub(crate) mod observer;
 mod prepared_statements;
 mod requests;

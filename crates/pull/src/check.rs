@@ -226,8 +226,8 @@ impl PullJob for CheckJob {
         run_blocking(move || self.store_result(&found, took)).await;
     }
 
-    fn close(&self, is_ended: bool) {
-        if is_ended {
+    fn close(&self, is_removed: bool) {
+        if is_removed {
             let at = self.attempts.now();
             let mut batches = self.attempts.batches();
             for series in
@@ -240,7 +240,7 @@ impl PullJob for CheckJob {
             let _ = self.attempts.append(batches, at);
         }
         self.attempts.write_gaps();
-        if is_ended {
+        if is_removed {
             self.attempts.retire();
         }
     }

@@ -1,4 +1,4 @@
-//! Scrapes and checks on an open schedule.
+//! Scrapes and checks on an open-loop schedule.
 //!
 //! An attempt starts at each scheduled time, `offset + k × interval`, whether or not the previous
 //! one has ended: slow targets are probed as often as fast ones, and durations are measured from

@@ -81,7 +81,7 @@ pub(crate) trait PullJob: Send + Sync + 'static {
     fn attempt(self: Arc<Self>, intended: Instant) -> impl Future<Output = ()> + Send;
     /// Writes pending gaps, and staleness markers if the job has been removed. May block on the
     /// journal.
-    fn close(&self, is_ended: bool);
+    fn close(&self, is_removed: bool);
 }
 
 /// Validated job.
@@ -110,7 +110,7 @@ impl Settings {
 impl Pull {
     /// Starts all jobs; must be called inside a tokio runtime.
     pub fn start(settings: &Settings, intake: &Arc<Intake>) -> Result<Pull> {
-        let plans = job_specs(settings)?;
+        let specs = job_specs(settings)?;
         let permits = Arc::new(Semaphore::new(ATTEMPTS_MAX));
         let mut pull = Pull {
             intake: Arc::clone(intake),
@@ -118,7 +118,7 @@ impl Pull {
             jobs: Vec::new(),
             stop_timeout: settings.stop_timeout,
         };
-        plans.into_iter().for_each(|(what, plan)| pull.spawn_job(what, plan));
+        specs.into_iter().for_each(|(config, spec)| pull.spawn_job(config, spec));
         Ok(pull)
     }
 
@@ -126,37 +126,37 @@ impl Pull {
     /// ones end, and so do their series. Jobs with TLS files restart with the current content of
     /// the files. If any job is invalid, nothing changes.
     pub async fn reload(&mut self, settings: &Settings) -> Result<()> {
-        let plans = job_specs(settings)?;
-        let stays = |what: &JobConfig| {
-            !what.reads_files() && plans.iter().any(|(wanted, _)| wanted == what)
+        let specs = job_specs(settings)?;
+        let is_unchanged = |config: &JobConfig| {
+            !config.reads_files() && specs.iter().any(|(wanted, _)| wanted == config)
         };
         let before = std::mem::take(&mut self.jobs);
         let (staying, ending): (Vec<_>, Vec<_>) =
-            before.into_iter().partition(|job| stays(&job.config));
+            before.into_iter().partition(|job| is_unchanged(&job.config));
         self.jobs = staying;
         close_jobs(ending, JobState::Removed, self.stop_timeout).await;
         self.stop_timeout = settings.stop_timeout;
-        for (what, plan) in plans {
-            if !self.jobs.iter().any(|job| job.config == what) {
-                self.spawn_job(what, plan);
+        for (config, spec) in specs {
+            if !self.jobs.iter().any(|job| job.config == config) {
+                self.spawn_job(config, spec);
             }
         }
         Ok(())
     }
 
-    fn spawn_job(&mut self, what: JobConfig, plan: JobSpec) {
+    fn spawn_job(&mut self, config: JobConfig, spec: JobSpec) {
         let (state, states) = watch::channel(JobState::Running);
         let permits = Arc::clone(&self.permits);
         let start_delay = self.intake.meter().histogram(
             "topdeck_pull_start_delay",
-            "how long after its intended beginning an attempt began, by this process' fault",
+            "delay of the start of an attempt after its scheduled time, caused by this process",
             &[],
         );
         let (intake, stop_timeout) = (&self.intake, self.stop_timeout);
         let supervised = intake.supervisor().thread("pull");
-        let (target, task) = match plan {
-            JobSpec::Scrape(plan) => {
-                let job = Arc::new(ScrapeJob::new(plan, intake));
+        let (target, task) = match spec {
+            JobSpec::Scrape(spec) => {
+                let job = Arc::new(ScrapeJob::new(spec, intake));
                 let target = Arc::clone(job.target());
                 let task = tokio::spawn(keep_running(
                     supervised,
@@ -164,8 +164,8 @@ impl Pull {
                 ));
                 (target, task)
             }
-            JobSpec::Check(plan) => {
-                let job = Arc::new(CheckJob::new(plan, intake));
+            JobSpec::Check(spec) => {
+                let job = Arc::new(CheckJob::new(spec, intake));
                 let target = Arc::clone(job.target());
                 let task = tokio::spawn(keep_running(
                     supervised,
@@ -174,7 +174,7 @@ impl Pull {
                 (target, task)
             }
         };
-        self.jobs.push(RunningJob { config: what, target, state, task });
+        self.jobs.push(RunningJob { config, target, state, task });
     }
 
     /// The targets of all jobs, as JSON. The function stays valid until the next reload.
@@ -232,9 +232,9 @@ impl<J: PullJob> JobRunner<J> {
         start_delay: LatencyHistogram,
         stop_timeout: Duration,
     ) -> JobRunner<J> {
-        let (interval, longest) = job.interval_and_timeout();
+        let (interval, attempt_timeout) = job.interval_and_timeout();
         let attempts_max =
-            longest.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
+            attempt_timeout.as_nanos().div_ceil(interval.as_nanos().max(1)) + ATTEMPTS_STORING;
         let schedule =
             PullSchedule::new(Instant::now(), job.attempts().now(), interval, job.name());
         let attempts = JoinSet::new();
@@ -254,17 +254,16 @@ impl<J: PullJob> JobRunner<J> {
     /// Starts an attempt, or skips it.
     fn attempt(&mut self, intended: Instant) {
         while self.attempts.try_join_next().is_some() {}
-        let slot = match (self.attempts.len() as u128) < self.attempts_max {
-            true => Arc::clone(&self.permits).try_acquire_owned().ok(),
-            false => None,
+        let (in_flight, max) = (self.attempts.len() as u128, self.attempts_max);
+        let permit = match in_flight < max {
+            true => Arc::clone(&self.permits)
+                .try_acquire_owned()
+                .map_err(|_| format!("limit of attempts of all jobs ({ATTEMPTS_MAX}) reached")),
+            false => Err(format!("limit of attempts of a job ({max}) reached")),
         };
-        let Some(slot) = slot else {
-            return record_skipped(
-                &*self.job,
-                1,
-                intended,
-                &format!("attempts limit ({ATTEMPTS_MAX}) reached"),
-            );
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(reason) => return record_skipped(&*self.job, 1, intended, &reason),
         };
         self.start_delay.record(intended.elapsed());
         let job = Arc::clone(&self.job);
@@ -277,7 +276,7 @@ impl<J: PullJob> JobRunner<J> {
                 job.attempts().supervisor().thread("pull attempt").record_caught_panic(&*panic);
                 record_skipped(&*job, 1, intended, PANICKED);
             }
-            drop(slot);
+            drop(permit);
         });
     }
 }
@@ -315,9 +314,9 @@ impl<J: PullJob> Restartable for JobRunner<J> {
             );
             self.attempts.abort_all();
         }
-        let is_ended = *self.state.borrow() == JobState::Removed;
+        let is_removed = *self.state.borrow() == JobState::Removed;
         let job = Arc::clone(&self.job);
-        run_blocking(move || job.close(is_ended)).await;
+        run_blocking(move || job.close(is_removed)).await;
     }
 
     async fn wait_for_stop(&mut self) {

@@ -53,7 +53,7 @@ pub struct ScrapeTable {
     key: Option<FilePath>,
 }
 
-/// `[[check]]`: a target, probed periodically on an open schedule.
+/// `[[check]]`: a target, probed periodically on an open-loop schedule.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct CheckTable {

@@ -1,4 +1,4 @@
-//! Open schedule: starts do not depend on the duration of attempts.
+//! Open-loop schedule: starts do not depend on the duration of attempts.
 
 use std::time::Duration;
 

@@ -344,13 +344,13 @@ impl PullJob for ScrapeJob {
         run_blocking(move || self.store_result(page, at, took)).await;
     }
 
-    fn close(&self, is_ended: bool) {
-        if is_ended {
+    fn close(&self, is_removed: bool) {
+        if is_removed {
             // The attempt log reports results that cannot be stored, if possible.
             let _ = self.mark_stale();
         }
         self.attempts.write_gaps();
-        if is_ended {
+        if is_removed {
             self.attempts.retire();
         }
     }

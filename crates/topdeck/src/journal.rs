@@ -101,15 +101,15 @@ fn open_read_only(dir: &Path) -> Result<Journal> {
 
 fn try_open(dir: &Path, options: &journal::Options) -> Result<Journal, Error> {
     let journal = Journal::open(Arc::new(disk::OsDisk), dir, options)?;
-    let opened = journal.recovery_report();
-    for gap in &opened.gaps {
+    let report = journal.recovery_report();
+    for gap in &report.gaps {
         print_message(format_args!(
             "{}: recovered on open: {}",
             dir.display(),
             format::describe_gap(gap)
         ));
     }
-    for file in &opened.damaged_files {
+    for file in &report.damaged_files {
         print_message(format_args!("{}: recovered on open: {file}", dir.display()));
     }
     Ok(journal)

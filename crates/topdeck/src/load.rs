@@ -1,4 +1,4 @@
-//! `topdeck load`: load test with an open schedule.
+//! `topdeck load`: load test with an open-loop schedule.
 //!
 //! [`options`] parses the command line, [`run_plan`] turns it into settings of the engine (crate
 //! `load`). [`run_observer`] receives progress each second: it updates

@@ -34,10 +34,10 @@ fn dir() -> PathBuf {
     std::env::temp_dir().join(format!("topdeck-batches-{:x}", journal::random_id()))
 }
 
-fn open_node(dir: PathBuf, home: WriteTarget) -> TestNode {
+fn open_node(dir: PathBuf, target: WriteTarget) -> TestNode {
     // The journal gets no self metrics: tests count only what they send.
     let settings = intake::Settings { interval: Duration::MAX, ..Default::default() };
-    let intake = Arc::new(Intake::new(home, settings).unwrap());
+    let intake = Arc::new(Intake::new(target, settings).unwrap());
     TestNode { dir, context: Context::new(intake, crate::QueryServiceSettings::default()) }
 }
 

@@ -111,8 +111,8 @@ async fn a_role_can_answer_with_text_and_like_prometheus() {
         query.count("limit", 3, 9)?;
         Ok(Json::Text("green".to_owned()))
     });
-    let home = WriteTarget::Store(empty_store());
-    let server = TestServer::with_routes(home, QueryServiceSettings::default(), vec![color]);
+    let target = WriteTarget::Store(empty_store());
+    let server = TestServer::with_routes(target, QueryServiceSettings::default(), vec![color]);
     // Prometheus ignores unknown parameters.
     let (status, text) = server.get("/api/v1/color?unknown=1").await;
     assert_eq!((status, text.as_str()), (StatusCode::OK, "green\n"));
@@ -132,8 +132,8 @@ async fn a_long_poll_waits_for_the_change_or_the_stop() {
         let own = Arc::clone(&own);
         async move { own.notified().await }
     });
-    let home = WriteTarget::Store(empty_store());
-    let server = TestServer::with_routes(home, QueryServiceSettings::default(), vec![doors]);
+    let target = WriteTarget::Store(empty_store());
+    let server = TestServer::with_routes(target, QueryServiceSettings::default(), vec![doors]);
     changes.notify_one();
     assert_eq!(server.json("/v1/doors").await, 1);
     server.context.queries.stop();

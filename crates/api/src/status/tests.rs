@@ -43,8 +43,8 @@ async fn silent_source_is_in_the_status_the_targets_and_the_health() {
     let now = Arc::new(AtomicI64::new(NOW));
     let clock = Arc::clone(&now);
     let clock: journal::WallClock = Arc::new(move || clock.load(Ordering::Relaxed));
-    let home = intake::WriteTarget::Store(crate::test_server::empty_store());
-    let server = TestServer::with_clock(home, Default::default(), Vec::new(), clock);
+    let target = intake::WriteTarget::Store(crate::test_server::empty_store());
+    let server = TestServer::with_clock(target, Default::default(), Vec::new(), clock);
     let intake = &server.context.intake;
     let series = model::Series::new("a", model::SeriesKind::Gauge).validate().unwrap();
     for _ in 0..21 {
@@ -130,9 +130,9 @@ async fn agent_has_no_store_to_query() {
     journal::Journal::create(&*disk, path, 7, 0, &settings).unwrap();
     let options = journal::Options { has_background_thread: false, ..Default::default() };
     let journal = journal::Journal::open(disk, path, &options).unwrap();
-    let home = intake::WriteTarget::Journal(std::sync::Arc::new(journal));
+    let target = intake::WriteTarget::Journal(std::sync::Arc::new(journal));
     let server =
-        TestServer::with_target(home, crate::query_service::QueryServiceSettings::default());
+        TestServer::with_target(target, crate::query_service::QueryServiceSettings::default());
     let (status, text) = server.get("/v1/query?query=1").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert!(text.contains("an agent stores no data"), "{text}");

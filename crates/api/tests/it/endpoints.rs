@@ -202,10 +202,12 @@ fn sender_at_its_series_limit_does_not_affect_others() {
         let lines = Arc::clone(&lines);
         Arc::new(move |_, line: &str| lines.lock().unwrap().push(line.to_owned()))
     };
-    let way = intake::Settings { background: false, log, ..intake::Settings::default() };
+    let intake_settings =
+        intake::Settings { background: false, log, ..intake::Settings::default() };
     let limits =
         store::CardinalityLimits { max_producer_series: 2, ..store::CardinalityLimits::default() };
-    let it = ServerFixture::with_store_limits(local_settings(None), way, limits).unwrap();
+    let it =
+        ServerFixture::with_store_limits(local_settings(None), intake_settings, limits).unwrap();
     let write = |names: &[&str]| {
         let body: Vec<u8> = names.iter().flat_map(|name| write_request(name)).collect();
         let body = snap::raw::Encoder::new().compress_vec(&body).unwrap();

@@ -88,18 +88,19 @@ impl ServerFixture {
 
     /// With a supervisor.
     pub(crate) fn supervised(settings: Settings, supervisor: Supervisor) -> ServerFixture {
-        let (way, limits) = (intake::Settings::default(), store::CardinalityLimits::default());
-        ServerFixture::build(settings, way, limits, supervisor).unwrap()
+        let (intake_settings, limits) =
+            (intake::Settings::default(), store::CardinalityLimits::default());
+        ServerFixture::build(settings, intake_settings, limits, supervisor).unwrap()
     }
 
     /// With intake settings.
     pub(crate) fn with_intake(
         settings: Settings,
-        way: intake::Settings,
+        intake_settings: intake::Settings,
     ) -> Result<ServerFixture, ServerError> {
         ServerFixture::build(
             settings,
-            way,
+            intake_settings,
             store::CardinalityLimits::default(),
             Supervisor::default(),
         )
@@ -108,31 +109,36 @@ impl ServerFixture {
     /// With store limits.
     pub(crate) fn with_store_limits(
         settings: Settings,
-        way: intake::Settings,
+        intake_settings: intake::Settings,
         limits: store::CardinalityLimits,
     ) -> Result<ServerFixture, ServerError> {
-        ServerFixture::build(settings, way, limits, Supervisor::default())
+        ServerFixture::build(settings, intake_settings, limits, Supervisor::default())
     }
 
     /// With additional ingest formats.
     pub(crate) fn with_formats(formats: &[IngestFormatRow]) -> ServerFixture {
-        let (way, limits) = (intake::Settings::default(), store::CardinalityLimits::default());
-        let parts = (way, limits, Supervisor::default());
+        let (intake_settings, limits) =
+            (intake::Settings::default(), store::CardinalityLimits::default());
+        let parts = (intake_settings, limits, Supervisor::default());
         ServerFixture::build_with_formats(local_settings(None), parts, formats).unwrap()
     }
 
     fn build(
         settings: Settings,
-        way: intake::Settings,
+        intake_settings: intake::Settings,
         limits: store::CardinalityLimits,
         supervisor: Supervisor,
     ) -> Result<ServerFixture, ServerError> {
-        ServerFixture::build_with_formats(settings, (way, limits, supervisor), &[])
+        ServerFixture::build_with_formats(settings, (intake_settings, limits, supervisor), &[])
     }
 
     fn build_with_formats(
         settings: Settings,
-        (way, limits, supervisor): (intake::Settings, store::CardinalityLimits, Supervisor),
+        (intake_settings, limits, supervisor): (
+            intake::Settings,
+            store::CardinalityLimits,
+            Supervisor,
+        ),
         formats: &[IngestFormatRow],
     ) -> Result<ServerFixture, ServerError> {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1).process());
@@ -147,8 +153,8 @@ impl ServerFixture {
             ..store::Options::default()
         };
         let store = Arc::new(Store::open(disk, dir, &options).unwrap());
-        let home = WriteTarget::Store(Arc::clone(&store));
-        let intake = Arc::new(Intake::new(home, way).unwrap());
+        let target = WriteTarget::Store(Arc::clone(&store));
+        let intake = Arc::new(Intake::new(target, intake_settings).unwrap());
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         let runtime = runtime.unwrap();

@@ -64,8 +64,9 @@ fn stopping_under_load_loses_nothing() {
 
 #[test]
 fn deferred_senders_lose_nothing() {
-    let way = intake::Settings { in_flight_bytes_max: 3000, ..intake::Settings::default() };
-    let it = ServerFixture::with_intake(local_settings(None), way).unwrap();
+    let intake_settings =
+        intake::Settings { in_flight_bytes_max: 3000, ..intake::Settings::default() };
+    let it = ServerFixture::with_intake(local_settings(None), intake_settings).unwrap();
     let body: String = (1..300).map(|at| format!("{}\n", at * at)).collect();
     let asked = request("POST", "/v1/record?metric=a", "", body.as_bytes());
     let waited = AtomicU64::new(0);

@@ -63,19 +63,19 @@ pub(crate) fn page_lines(
         let about = screen.paint(TextStyle::Faint, &format!("({about})"));
         format!("  {} {about}", screen.paint(TextStyle::Heading, title))
     };
-    let show = ValueFormatter::new(series.unit.as_ref());
+    let formatter = ValueFormatter::new(series.unit.as_ref());
     lines.push(String::new());
     lines.push(heading(
         &format!("Distribution, {name}"),
         "percentage of values per column; w: another window",
     ));
-    lines.extend(plot::distribution(&merged, &show, screen));
+    lines.extend(plot::distribution(&merged, &formatter, screen));
     lines.push(String::new());
     lines.push(heading(
         &format!("Percentile spectrum, {name}"),
         "each step right is ten times rarer",
     ));
-    lines.extend(plot::spectrum(&merged, &show, screen));
+    lines.extend(plot::spectrum(&merged, &formatter, screen));
     lines
 }
 
@@ -142,11 +142,11 @@ fn statistics_table(
         heading("max", true, 1, 9, 14),
         heading("max lies in", true, 9, 24, 30),
     ];
-    let show = ValueFormatter::new(series.unit.as_ref());
+    let formatter = ValueFormatter::new(series.unit.as_ref());
     let nothing = || "-".to_owned();
     let rows = windows.iter().map(|(window, whole, seconds)| {
         let value = |value: Option<Bracket>| {
-            TableCell::text(value.map_or_else(nothing, |value| show.estimate(value.estimate)))
+            TableCell::text(value.map_or_else(nothing, |value| formatter.estimate(value.estimate)))
         };
         let quantile = |q| value(whole.quantile(q));
         let max = whole.max();
@@ -169,9 +169,9 @@ fn statistics_table(
         let rate = if *window == HistogramWindow::Start { nothing() } else { rate };
         let greatest = max.map_or_else(nothing, |max| {
             let mark = if max.is_exact() { "" } else { "~" };
-            format!("{mark}{}", show.value(max))
+            format!("{mark}{}", formatter.value(max))
         });
-        let bounds = max.map(|max| show.bounds(max)).filter(|bounds| !bounds.is_empty());
+        let bounds = max.map(|max| formatter.bounds(max)).filter(|bounds| !bounds.is_empty());
         let bounds =
             bounds.unwrap_or_else(|| if max.is_some() { "exact".to_owned() } else { nothing() });
         vec![

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal as _};
 
 use crate::report::run_plan::{RunPlan, format_duration};
-use crate::report::statistics::show;
+use crate::report::statistics::time_formatter;
 use crate::{Arrivals, InvalidReason, Tally, format_rate};
 use hist::Histogram;
 use render::terminal::{ColourDepth, Terminal, TextStyle};
@@ -192,8 +192,9 @@ impl LastInterval<'_> {
 
 /// Percentiles, always with the maximum.
 fn times(of: &Histogram) -> String {
-    let show: ValueFormatter = show();
-    let value = |value: Option<hist::Bracket>| value.map(|value| show.estimate(value.estimate));
+    let formatter: ValueFormatter = time_formatter();
+    let value =
+        |value: Option<hist::Bracket>| value.map(|value| formatter.estimate(value.estimate));
     let all = [value(of.quantile(0.5)), value(of.quantile(0.99)), value(of.max())];
     match all {
         [Some(p50), Some(p99), Some(max)] => format!("p50 {p50}, p99 {p99}, max {max}"),

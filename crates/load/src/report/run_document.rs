@@ -13,7 +13,7 @@ use render::json::{integer, number};
 
 use crate::report::run_plan::RunPlan;
 use crate::report::run_report::{RequirementResult, RunReport};
-use crate::report::statistics::{QUANTILES, at, times};
+use crate::report::statistics::{QUANTILES, quantile_or_max, times};
 use crate::report::{sessions, statistics};
 
 /// Name of the format.
@@ -168,9 +168,9 @@ fn frame_of(of: &Histogram) -> Json {
 
 /// Statistics in nanoseconds, and the complete histogram.
 pub(crate) fn latency_json(of: &Histogram) -> Json {
-    let quantiles = QUANTILES.iter().filter(|share| **share < 1.0).filter_map(|&share| {
-        let mut all = vec![("q", number(share))];
-        all.extend(fields(at(of, share)?));
+    let quantiles = QUANTILES.iter().filter(|q| **q < 1.0).filter_map(|&q| {
+        let mut all = vec![("q", number(q))];
+        all.extend(fields(quantile_or_max(of, q)?));
         Some(Object(all))
     });
     Object(vec![
@@ -227,7 +227,7 @@ fn session(of: crate::Sessions, times: &Histogram) -> Json {
         Object(vec![
             ("share", number(share)),
             ("q", number(q)),
-            ("response", statistic(statistics::at(times, q))),
+            ("response", statistic(statistics::quantile_or_max(times, q))),
         ])
     });
     Object(vec![

@@ -11,7 +11,7 @@ use hist::{Bracket, Histogram};
 use crate::report::push_sink::PushSummary;
 use crate::report::run_plan::{self, RunPlan};
 use crate::report::sessions;
-use crate::report::statistics::{self, StatisticsTable, numbers};
+use crate::report::statistics::{self, StatisticsTable, estimate_formatter};
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::text::escape_control;
@@ -75,7 +75,8 @@ impl RequirementResult {
                 return "not reached: too many failures".to_owned();
             }
             RequirementMetric::Latency(..) => {
-                let (value, bounds) = (numbers().value(measured), numbers().bounds(measured));
+                let formatter = estimate_formatter();
+                let (value, bounds) = (formatter.value(measured), formatter.bounds(measured));
                 if bounds.is_empty() { value } else { format!("{value} ({bounds})") }
             }
             RequirementMetric::FailedShare => {

@@ -9,7 +9,7 @@ use render::value_formatter::count;
 
 use crate::report::run_plan::{RunPlan, format_duration};
 use crate::report::run_report::{calibration_lines, invalid_heading, paragraph, settings_line};
-use crate::report::statistics::{at, numbers};
+use crate::report::statistics::{estimate_formatter, quantile_or_max};
 use crate::{
     Calibration, CapacitySearch, InvalidReason, Requirement, SearchResult, SearchTrial,
     TrialPurpose, UpperBound, format_rate,
@@ -119,7 +119,7 @@ pub fn table(trials: &[SearchTrial]) -> TextTable {
     let mut table = TextTable::new(&columns);
     for trial in trials {
         let of = &trial.measurement;
-        let max = of.response.max().map_or("-".to_owned(), |max| numbers().value(max));
+        let max = of.response.max().map_or("-".to_owned(), |max| estimate_formatter().value(max));
         let outcome = match (trial.is_passed, trial.is_generator_limited) {
             (true, _) => "pass",
             (false, false) => "fail",
@@ -142,5 +142,5 @@ pub fn table(trials: &[SearchTrial]) -> TextTable {
 
 /// The 99th percentile as text.
 pub fn p99(of: &Histogram) -> String {
-    at(of, 0.99).map_or("-".to_owned(), |result| numbers().value(result))
+    quantile_or_max(of, 0.99).map_or("-".to_owned(), |result| estimate_formatter().value(result))
 }

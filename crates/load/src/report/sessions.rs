@@ -3,7 +3,7 @@
 use crate::Sessions;
 use hist::Histogram;
 
-use crate::report::statistics::{at, numbers, quantile_or_max_name};
+use crate::report::statistics::{estimate_formatter, quantile_or_max, quantile_or_max_name};
 use render::table::TextTable;
 use render::terminal::{Terminal, TextStyle};
 use render::value_formatter::{count, quantile_name};
@@ -16,9 +16,9 @@ pub(crate) const SESSION_SHARES: [f64; 3] = [0.5, 0.95, 0.99];
 /// Rows of both tables: percentiles with the share of sessions above them, and shares of sessions
 /// with the percentile of their slowest response; with times, if there are any.
 pub fn rows(of: Sessions, times: Option<&Histogram>) -> [Vec<[String; 3]>; 2] {
-    let value = |share: f64| {
-        let value = times.and_then(|times| at(times, share));
-        value.map_or(String::new(), |value| numbers().value_with_mark(value))
+    let value = |q: f64| {
+        let value = times.and_then(|times| quantile_or_max(times, q));
+        value.map_or(String::new(), |value| estimate_formatter().value_with_mark(value))
     };
     let percentiles =
         QUANTILES.map(|p| [quantile_or_max_name(p), value(p), percent(of.share_above(p))]);

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use crate::Tally;
 use hist::Histogram;
 
-use crate::report::statistics::{at, quantile_or_max_name, show};
+use crate::report::statistics::{quantile_or_max, quantile_or_max_name, time_formatter};
 use render::chart::axis::{Axis, PercentileAxis};
 use render::chart::percentile_spectrum::PercentileSpectrum;
 use render::merged_distribution::MergedDistribution;
@@ -32,13 +32,13 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
         // Drawn last, so that it stays visible where both coincide.
         Curve("response time", &tally.response, ["band", "line"], "dot"),
     ];
-    let show = show();
+    let formatter = time_formatter();
     let nines =
         PercentileAxis::for_count(curves.iter().map(|curve| curve.1.count()).max().unwrap_or(0));
     let spectra = curves.iter().map(|curve| {
         let mut merged = MergedDistribution::default();
         merged.add(curve.1).ok()?;
-        PercentileSpectrum::on_axis(nines, &merged, &show, COLUMNS)
+        PercentileSpectrum::on_axis(nines, &merged, &formatter, COLUMNS)
     });
     let spectra: Vec<Option<PercentileSpectrum>> = spectra.collect();
     let ends = || spectra.iter().flatten().map(|spectrum| spectrum.axis);
@@ -55,30 +55,31 @@ pub(crate) fn element(id: &str, tally: &Tally) -> Option<String> {
     let about = "logarithmic percentile axis; where the curves diverge, requests queued before \
                  they were sent";
     text(&mut body, (24.0, 58.0), "faint", TextAnchor::Start, about);
-    frame.draw(&mut body, &show);
+    frame.draw(&mut body, &formatter);
     let (mut right, mut words) = (LEFT + PLOT, Vec::new());
     for (curve, spectrum) in curves.iter().zip(&spectra) {
         let Some(spectrum) = spectrum else { continue };
         let Curve(name, of, classes, dot) = curve;
         frame.curve(&mut body, &spectrum.columns, *classes);
         let Some(max) = of.max() else { continue };
-        let y = frame.y(show.scale(max.estimate));
+        let y = frame.y(formatter.scale(max.estimate));
         let _ = writeln!(
             body,
             "<circle class=\"{dot}\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"4.5\"/>",
             frame.x(1.0)
         );
-        let named = format!("{name}, max {}", show.value(max));
+        let named = format!("{name}, max {}", formatter.value(max));
         right -= named.chars().count() as f64 * CHAR_WIDTH;
         text(&mut body, (right, HEAD - 14.0), "", TextAnchor::Start, &named);
         right -= 36.0;
         line(&mut body, classes[1], (right, HEAD - 18.0), (right + 28.0, HEAD - 18.0));
         right -= 24.0;
-        let values = [0.5, 0.99, 0.999].into_iter().filter_map(|share| {
-            Some(format!("{} {}", quantile_or_max_name(share), show.value(at(of, share)?)))
+        let values = [0.5, 0.99, 0.999].into_iter().filter_map(|q| {
+            let value = formatter.value(quantile_or_max(of, q)?);
+            Some(format!("{} {value}", quantile_or_max_name(q)))
         });
         let values: Vec<String> = values.collect();
-        words.push(format!("{name}: {}, max {}.", values.join(", "), show.value(max)));
+        words.push(format!("{name}: {}, max {}.", values.join(", "), formatter.value(max)));
     }
     let height = HEAD + HEIGHT + FOOT;
     Some(svg::element(id, title, &words.join(" "), height, "", &body))

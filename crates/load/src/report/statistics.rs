@@ -8,16 +8,16 @@ use crate::report::run_plan::RunPlan;
 use render::number_formatter::{EstimateNote, NumberFormatter};
 use render::value_formatter::{self, ValueFormatter, count};
 
-/// Percentiles in reports, followed by maximum and mean.
+/// Percentiles in reports, the maximum last; mean and count follow.
 pub(crate) const QUANTILES: [f64; 6] = [0.5, 0.9, 0.99, 0.999, 0.9999, 1.0];
 
 /// Format of times.
-pub fn show() -> ValueFormatter {
+pub(crate) fn time_formatter() -> ValueFormatter {
     ValueFormatter::new(Some(&Unit::Nanoseconds))
 }
 
 /// Format of times that may be estimates.
-pub fn numbers() -> NumberFormatter {
+pub fn estimate_formatter() -> NumberFormatter {
     NumberFormatter::new(Some("ns"))
 }
 
@@ -42,13 +42,13 @@ pub struct StatisticsTable {
     pub note: Option<String>,
 }
 
-/// The quantile; 1 is the maximum.
-pub fn at(of: &Histogram, share: f64) -> Option<Bracket> {
-    if share >= 1.0 { of.max() } else { of.quantile(share) }
+/// The quantile of level `q`; 1 is the maximum.
+pub(crate) fn quantile_or_max(histogram: &Histogram, q: f64) -> Option<Bracket> {
+    if q >= 1.0 { histogram.max() } else { histogram.quantile(q) }
 }
 
-pub(crate) fn quantile_or_max_name(share: f64) -> String {
-    if share >= 1.0 { "max".to_owned() } else { value_formatter::quantile_name(share) }
+pub(crate) fn quantile_or_max_name(q: f64) -> String {
+    if q >= 1.0 { "max".to_owned() } else { value_formatter::quantile_name(q) }
 }
 
 /// Table of percentiles of all times. Time to failure is included if there are failures.
@@ -56,17 +56,17 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
     let [measured @ .., failure] = times(tally);
     let times = measured.into_iter().chain((failure.1.count() > 0).then_some(failure));
     let times: Vec<_> = times.collect();
-    let (numbers, mut note) = (numbers(), EstimateNote::default());
+    let (formatter, mut note) = (estimate_formatter(), EstimateNote::default());
     let mut value = |of: Option<Bracket>| {
         of.map_or("-".to_owned(), |bracket| {
             note.add(bracket);
-            numbers.value_with_mark(bracket)
+            formatter.value_with_mark(bracket)
         })
     };
     let mut rows = Vec::new();
-    for share in QUANTILES {
-        let cells = times.iter().map(|(_, of, _)| value(at(of, share)));
-        rows.push([quantile_or_max_name(share)].into_iter().chain(cells).collect());
+    for q in QUANTILES {
+        let cells = times.iter().map(|(_, of, _)| value(quantile_or_max(of, q)));
+        rows.push([quantile_or_max_name(q)].into_iter().chain(cells).collect());
     }
     let cells = times.iter().map(|(_, of, _)| value(of.mean()));
     rows.push(["mean".to_owned()].into_iter().chain(cells).collect());
@@ -79,16 +79,16 @@ pub(crate) fn percentiles(tally: &Tally) -> StatisticsTable {
 
 /// Table of response times per request.
 pub(crate) fn per_request(run: &RunResult) -> StatisticsTable {
-    let shares = [0.5, 0.99, 0.999, 1.0];
-    let numbers = numbers();
+    let levels = [0.5, 0.99, 0.999, 1.0];
+    let formatter = estimate_formatter();
     let rows = run.per_request.iter().map(|(name, of)| {
-        let value =
-            |share: f64| at(of, share).map_or("-".to_owned(), |b| numbers.value_with_mark(b));
-        let values = shares.into_iter().map(value);
+        let text = |bracket| formatter.value_with_mark(bracket);
+        let value = |q: f64| quantile_or_max(of, q).map_or("-".to_owned(), text);
+        let values = levels.into_iter().map(value);
         [name.clone(), count(of.count())].into_iter().chain(values).collect()
     });
     let names = ["response", "count"].map(str::to_owned).into_iter();
-    let head = names.chain(shares.into_iter().map(quantile_or_max_name)).collect();
+    let head = names.chain(levels.into_iter().map(quantile_or_max_name)).collect();
     StatisticsTable { head, rows: rows.collect(), note: None }
 }
 
@@ -100,7 +100,7 @@ pub(crate) fn count_rows(tally: &Tally) -> Vec<[String; 4]> {
     let mut rows = vec![
         row("scheduled", tally.scheduled, "requests"),
         row("completed", tally.completed, "successful responses"),
-        row("failed", tally.failures(), "error or no response; not in the times"),
+        row("failed", tally.failures(), "error or no response; no response time"),
     ];
     for failure in Failure::ALL.iter().filter(|one| tally.failed[**one as usize] > 0) {
         rows.push(row(&format!("  {failure}"), tally.failed[*failure as usize], ""));

@@ -6,7 +6,7 @@
 //! CommandComplete, EmptyQueryResponse, PortalSuspended or ErrorResponse. A message that cannot
 //! answer the first request shows that messages are missing.
 
-use super::frames::PostgresFrame;
+use super::message_reader::PostgresMessage;
 use super::prepared_statements::PreparedStatements;
 use super::requests::{PostgresRequest, PostgresRequestKind, PostgresRequests, PostgresStatement};
 use crate::observer::{
@@ -76,12 +76,12 @@ impl PostgresExchanges {
     /// retained; then none of them can be measured.
     pub(super) fn client_message(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
-        let is_complete = self.add_client_message(frame, end, sink);
-        let is_request = match frame.kind {
+        let is_complete = self.add_client_message(message, end, sink);
+        let is_request = match message.kind {
             b'Q' | b'F' => true,
             b'E' => self.open_request().is_none(),
             _ => false,
@@ -94,53 +94,53 @@ impl PostgresExchanges {
 
     fn add_client_message(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
-        match frame.kind {
+        match message.kind {
             b'Q' => {
-                let text = first_string(frame.body).0;
+                let text = first_string(message.body).0;
                 let Some(statement) = self.text(text) else { return false };
-                let mut request = self.request(PostgresRequestKind::Query, frame.start);
+                let mut request = self.request(PostgresRequestKind::Query, message.start);
                 request.statement = statement;
-                request.add(frame.size, end);
+                request.add(message.size, end);
                 (self.batch_operations, self.is_batch_failed) = (0, false);
                 self.push(request, sink)
             }
             b'F' => {
-                let mut request = self.request(PostgresRequestKind::FunctionCall, frame.start);
-                request.add(frame.size, end);
+                let mut request = self.request(PostgresRequestKind::FunctionCall, message.start);
+                request.add(message.size, end);
                 self.push(request, sink)
             }
             b'P' | b'B' | b'D' | b'C' | b'H' | b'E' if self.is_batch_failed => {
-                if frame.kind == b'E' && self.is_paired {
+                if message.kind == b'E' && self.is_paired {
                     self.count(NotMeasuredReason::NoResponse, sink);
                 }
                 true
             }
             b'P' | b'B' | b'D' | b'C' => {
-                self.prepare(frame);
-                self.add_to_open(frame, end, sink)
+                self.prepare(message);
+                self.add_to_open(message, end, sink)
             }
             b'H' => {
                 if let Some(request) = self.open_request() {
-                    request.add(frame.size, end);
+                    request.add(message.size, end);
                     request.is_flushed = true;
                 }
                 true
             }
-            b'E' => self.execute(frame, end, sink),
-            b'S' => self.is_copy_in || self.sync(frame, end, sink),
+            b'E' => self.execute(message, end, sink),
+            b'S' => self.is_copy_in || self.sync(message, end, sink),
             b'c' | b'd' | b'f' => {
-                self.copy(frame, end);
+                self.copy(message, end);
                 true
             }
             b'p' => {
                 if let Some(request) = self.requests.front()
                     && request.kind == PostgresRequestKind::Startup
                 {
-                    request.add(frame.size, end);
+                    request.add(message.size, end);
                     (request.response_start, request.unanswered) = (0, 0);
                 }
                 true
@@ -150,9 +150,9 @@ impl PostgresExchanges {
     }
 
     /// Remembers names of statements and portals.
-    fn prepare(&mut self, frame: &PostgresFrame<'_>) {
-        let (first, rest) = first_string(frame.body);
-        match frame.kind {
+    fn prepare(&mut self, message: &PostgresMessage<'_>) {
+        let (first, rest) = first_string(message.body);
+        match message.kind {
             b'P' => self.prepared.parse(first, first_string(rest).0),
             b'B' => self.prepared.bind(first, first_string(rest).0),
             b'C' => match first.split_first() {
@@ -167,7 +167,7 @@ impl PostgresExchanges {
     /// Adds a message to a request that an Execute or Sync will complete.
     fn add_to_open(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
@@ -175,14 +175,14 @@ impl PostgresExchanges {
             return true;
         }
         self.report_flushed(sink);
-        let verb = match frame.kind {
+        let verb = match message.kind {
             b'P' => "Parse",
             b'B' => "Bind",
             b'D' => "Describe",
             _ => "Close",
         };
         if self.open_request().is_none() {
-            let mut request = self.request(PostgresRequestKind::Open(verb), frame.start);
+            let mut request = self.request(PostgresRequestKind::Open(verb), message.start);
             // After an Execute, it may be no operation.
             request.is_measured &= self.batch_operations == 0;
             if !self.requests.push(request) {
@@ -190,7 +190,7 @@ impl PostgresExchanges {
             }
         }
         if let Some(request) = self.open_request() {
-            request.add(frame.size, end);
+            request.add(message.size, end);
             request.unanswered += 1;
             request.is_flushed = false;
         }
@@ -219,7 +219,7 @@ impl PostgresExchanges {
 
     fn execute(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
@@ -231,7 +231,7 @@ impl PostgresExchanges {
             return true;
         }
         self.report_flushed(sink);
-        let bound = self.prepared.bound(first_string(frame.body).0);
+        let bound = self.prepared.bound(first_string(message.body).0);
         let Some(statement) = self.requests.push_bound(bound, self.prepared.unnamed()) else {
             return false;
         };
@@ -239,7 +239,7 @@ impl PostgresExchanges {
         let is_measured = self.is_measured;
         let is_new = self.open_request().is_none();
         if is_new {
-            let request = self.request(PostgresRequestKind::Execute, frame.start);
+            let request = self.request(PostgresRequestKind::Execute, message.start);
             if !self.requests.push(request) {
                 return false;
             }
@@ -248,7 +248,7 @@ impl PostgresExchanges {
         request.kind = PostgresRequestKind::Execute;
         request.is_measured = is_measured;
         request.statement = statement;
-        request.add(frame.size, end);
+        request.add(message.size, end);
         if !is_measured {
             self.count(NotMeasuredReason::Gap, sink);
         }
@@ -257,7 +257,7 @@ impl PostgresExchanges {
 
     fn sync(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
@@ -271,7 +271,7 @@ impl PostgresExchanges {
             return true;
         }
         if self.open_request().is_none() {
-            let request = self.request(PostgresRequestKind::Open("Sync"), frame.start);
+            let request = self.request(PostgresRequestKind::Open("Sync"), message.start);
             if !self.requests.push(request) {
                 return false;
             }
@@ -283,7 +283,7 @@ impl PostgresExchanges {
             _ => PostgresRequestKind::Sync,
         };
         request.is_measured = is_measured;
-        request.add(frame.size, end);
+        request.add(message.size, end);
         if !is_measured && !has_operation {
             self.count(NotMeasuredReason::Gap, sink);
         }
@@ -291,7 +291,7 @@ impl PostgresExchanges {
     }
 
     /// Rows that the client sends belong to the request that the server executes.
-    fn copy(&mut self, frame: &PostgresFrame<'_>, end: PacketTime) {
+    fn copy(&mut self, message: &PostgresMessage<'_>, end: PacketTime) {
         if !self.is_copy_in {
             // After an error, or without the server's request: a Sync that follows belongs to the
             // request before.
@@ -299,10 +299,10 @@ impl PostgresExchanges {
             return;
         }
         if let Some(request) = self.requests.front() {
-            request.add(frame.size, end);
+            request.add(message.size, end);
             request.response_start = 0;
         }
-        self.is_copy_in = frame.kind == b'd';
+        self.is_copy_in = message.kind == b'd';
     }
 
     fn text(&mut self, text: &[u8]) -> Option<PostgresStatement> {

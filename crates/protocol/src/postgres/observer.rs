@@ -5,7 +5,7 @@
 //! next packet consists of messages.
 
 use super::exchanges::PostgresExchanges;
-use super::frames::{PostgresFrame, PostgresFrames};
+use super::message_reader::{PostgresMessage, PostgresMessageReader};
 use super::startup::{StartupMessage, StartupParser};
 use crate::observer::in_order_observer::InOrderObserver;
 use crate::observer::lockstep::{Lockstep, LockstepPhase};
@@ -30,8 +30,8 @@ const READY_FOR_QUERY: [u8; 5] = [b'Z', 0, 0, 0, 5];
 struct PostgresObserver {
     stage: PostgresStage,
     startup: StartupParser,
-    client: PostgresFrames,
-    server: PostgresFrames,
+    client: PostgresMessageReader,
+    server: PostgresMessageReader,
     /// Whether the position in the client's bytes is known.
     is_client_known: bool,
     exchanges: PostgresExchanges,
@@ -70,10 +70,13 @@ fn client_retained(kind: u8) -> Option<usize> {
 /// Retained bytes of the messages of a server.
 fn server_retained(kind: u8) -> Option<usize> {
     match kind {
-        // Fields of an error, a tag, the kind of authentication, the state of a transaction.
+        // Fields of an error.
         b'E' => Some(1 << 10),
+        // The kind of authentication.
         b'R' => Some(4),
+        // The tag of a command.
         b'C' => Some(64),
+        // The state of a transaction.
         b'Z' => Some(1),
         b'1'..=b'3'
         | b'A'
@@ -106,8 +109,8 @@ impl PostgresObserver {
         PostgresObserver {
             stage,
             startup: StartupParser::default(),
-            client: PostgresFrames::new(client_retained),
-            server: PostgresFrames::new(server_retained),
+            client: PostgresMessageReader::new(client_retained),
+            server: PostgresMessageReader::new(server_retained),
             is_client_known: start == CaptureStart::FirstByte,
             exchanges: PostgresExchanges::default(),
             lockstep: Lockstep::new(phase),
@@ -181,11 +184,11 @@ impl PostgresObserver {
     ) {
         loop {
             match self.client.read(&mut bytes, time) {
-                Ok(Some(frame)) => {
+                Ok(Some(message)) => {
                     let is_measured = self.lockstep.phase() == LockstepPhase::Synchronized;
                     let is_paired = self.lockstep.phase() != LockstepPhase::Lost;
                     self.exchanges.set_mode(is_measured, is_paired);
-                    if !self.exchanges.client_message(&frame, time, sink) {
+                    if !self.exchanges.client_message(&message, time, sink) {
                         self.lose(FlowDirection::ToServer, NotMeasuredReason::Limit, sink);
                     }
                 }
@@ -209,14 +212,14 @@ impl PostgresObserver {
         loop {
             match self.server.read(&mut bytes, time) {
                 Ok(None) => return,
-                Ok(Some(PostgresFrame { kind: b'W', .. })) => {
+                Ok(Some(PostgresMessage { kind: b'W', .. })) => {
                     // Replication: both sides send a stream.
                     self.exchanges.clear(NotMeasuredReason::NoResponse, sink);
                     self.stage = PostgresStage::Unmeasurable;
                     return sink.unparsed(FlowDirection::ToClient, bytes.len() as u64);
                 }
-                Ok(Some(frame)) => {
-                    if self.exchanges.server_message(&frame, time, sink) {
+                Ok(Some(message)) => {
+                    if self.exchanges.server_message(&message, time, sink) {
                         continue;
                     }
                     self.exchanges.clear(NotMeasuredReason::Gap, sink);

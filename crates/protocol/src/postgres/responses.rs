@@ -1,7 +1,7 @@
 //! Messages of the server: which request each one answers.
 
 use super::exchanges::{PostgresExchanges, first_string};
-use super::frames::PostgresFrame;
+use super::message_reader::PostgresMessage;
 use super::requests::{PostgresRequest, PostgresRequestKind as Kind};
 use crate::observer::{NotMeasuredReason, OperationOutcome, OperationSink, PacketTime};
 
@@ -12,31 +12,31 @@ impl PostgresExchanges {
     /// Handles a message of the server. Returns `false` if it cannot answer the first request.
     pub(super) fn server_message(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
         // Notices, parameters and notifications may come at any time, and answer nothing.
-        if matches!(frame.kind, b'N' | b'S' | b'A') {
+        if matches!(message.kind, b'N' | b'S' | b'A') {
             return true;
         }
         let Some(request) = self.requests.front() else {
             // The server ends the connection: a timeout, a shutdown.
-            return frame.kind == b'E';
+            return message.kind == b'E';
         };
-        if frame.start < request.request_start {
+        if message.start < request.request_start {
             return false;
         }
         if request.response_start == 0 {
-            request.response_start = frame.start;
+            request.response_start = message.start;
         }
-        request.response_bytes += frame.size;
+        request.response_bytes += message.size;
         request.response_end = end;
-        match frame.kind {
+        match message.kind {
             b'D' => return answer_row(request),
-            b'R' => return authenticate(request, frame.body),
+            b'R' => return authenticate(request, message.body),
             b'K' | b'v' => return request.kind == Kind::Startup,
-            b'1' | b'2' | b'3' | b'n' | b'T' => return answer_message(request, frame.kind),
+            b'1' | b'2' | b'3' | b'n' | b'T' => return answer_message(request, message.kind),
             b't' => {
                 return matches!(
                     request.kind,
@@ -51,7 +51,7 @@ impl PostgresExchanges {
                 request.response_start = 0;
                 self.start_copy_in();
             }
-            b'C' | b'I' | b's' => return self.complete(frame, end, sink),
+            b'C' | b'I' | b's' => return self.complete(message, end, sink),
             b'V' => {
                 if request.kind != Kind::FunctionCall {
                     return false;
@@ -59,7 +59,7 @@ impl PostgresExchanges {
                 self.requests.report_front(OperationOutcome::Ok, None, end, sink);
                 self.set_front_kind(Kind::FunctionCallEnd);
             }
-            b'E' => self.fail(frame.body, end, sink),
+            b'E' => self.fail(message.body, end, sink),
             b'Z' => return self.ready(end, sink),
             _ => return false,
         }
@@ -77,14 +77,14 @@ impl PostgresExchanges {
     /// CommandComplete, EmptyQueryResponse or PortalSuspended.
     fn complete(
         &mut self,
-        frame: &PostgresFrame<'_>,
+        message: &PostgresMessage<'_>,
         end: PacketTime,
         sink: &mut dyn OperationSink,
     ) -> bool {
         let Some(request) = self.requests.front() else { return false };
-        let tag = if frame.kind == b'C' { first_string(frame.body).0 } else { b"" };
+        let tag = if message.kind == b'C' { first_string(message.body).0 } else { b"" };
         let is_complete = match request.kind {
-            Kind::Query | Kind::QueryEnd => frame.kind != b's',
+            Kind::Query | Kind::QueryEnd => message.kind != b's',
             Kind::Execute => request.unanswered == 0,
             _ => false,
         };

@@ -1,12 +1,12 @@
 //! What an observer must know of commands: their names, and which have no reply, several replies,
 //! or replies that wait.
 
-use super::captured_words::{CapturedText, CapturedWords};
+use super::captured_arguments::{CapturedArguments, CapturedText};
 
 /// Verb of a command whose name is no name.
 const OTHER: &str = "OTHER";
 
-/// Commands whose second word is part of the name.
+/// Commands whose second argument is part of the name.
 const CONTAINERS: &[&str] = &[
     "ACL", "CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DEBUG", "FUNCTION", "LATENCY", "MEMORY",
     "MODULE", "OBJECT", "PUBSUB", "SCRIPT", "SLOWLOG", "XGROUP", "XINFO",
@@ -61,18 +61,18 @@ pub(super) enum CommandEffect {
 }
 
 impl RedisCommand {
-    /// The command with these words. `None` without a word.
-    pub(super) fn new(words: &CapturedWords) -> Option<RedisCommand> {
-        if words.count() == 0 {
+    /// The command with these arguments. `None` without an argument.
+    pub(super) fn new(arguments: &CapturedArguments) -> Option<RedisCommand> {
+        if arguments.count() == 0 {
             return None;
         }
         let mut verb = CapturedText::default();
-        push_name(words.word(0), &mut verb);
+        push_name(arguments.argument(0), &mut verb);
         if verb.as_bytes().is_empty() {
             verb.extend(OTHER.as_bytes());
-        } else if words.count() > 1 && CONTAINERS.contains(&verb.as_str()) {
+        } else if arguments.count() > 1 && CONTAINERS.contains(&verb.as_str()) {
             let mut second = CapturedText::<40>::default();
-            push_name(words.word(1), &mut second);
+            push_name(arguments.argument(1), &mut second);
             if !second.as_bytes().is_empty() {
                 verb.extend(b" ");
                 verb.extend(second.as_bytes());
@@ -80,32 +80,35 @@ impl RedisCommand {
         }
         let mut name = CapturedText::default();
         if matches!(verb.as_str(), "EVALSHA" | "EVALSHA_RO" | "FCALL" | "FCALL_RO")
-            && words.word(1).iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+            && arguments
+                .argument(1)
+                .iter()
+                .all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
         {
-            name.extend(words.word(1));
+            name.extend(arguments.argument(1));
         }
         let is_wait = match verb.as_str() {
-            "XREAD" | "XREADGROUP" => (1..words.count()).any(|at| words.is(at, "BLOCK")),
+            "XREAD" | "XREADGROUP" => (1..arguments.count()).any(|at| arguments.is(at, "BLOCK")),
             verb => WAITS.contains(&verb),
         };
-        let effect = command_effect(verb.as_str(), words);
+        let effect = command_effect(verb.as_str(), arguments);
         Some(RedisCommand { verb, name, is_wait, effect })
     }
 }
 
-fn command_effect(verb: &str, words: &CapturedWords) -> CommandEffect {
+fn command_effect(verb: &str, arguments: &CapturedArguments) -> CommandEffect {
     match verb {
         "SUBSCRIBE" | "PSUBSCRIBE" | "SSUBSCRIBE" | "UNSUBSCRIBE" | "PUNSUBSCRIBE"
-        | "SUNSUBSCRIBE" => match u32::try_from(words.count() - 1) {
+        | "SUNSUBSCRIBE" => match u32::try_from(arguments.count() - 1) {
             Ok(0) | Err(_) => CommandEffect::Unsubscription,
             Ok(channels) => CommandEffect::Subscription(channels),
         },
-        "CLIENT REPLY" if words.is(2, "OFF") => CommandEffect::RepliesOff,
-        "CLIENT REPLY" if words.is(2, "SKIP") => CommandEffect::SkipReply,
+        "CLIENT REPLY" if arguments.is(2, "OFF") => CommandEffect::RepliesOff,
+        "CLIENT REPLY" if arguments.is(2, "SKIP") => CommandEffect::SkipReply,
         "CLIENT REPLY" => CommandEffect::RepliesOn,
         "MULTI" => CommandEffect::StartTransaction,
         "EXEC" | "DISCARD" | "RESET" => CommandEffect::EndTransaction,
-        "HELLO" if words.word(1) == b"3" => CommandEffect::Version3,
+        "HELLO" if arguments.argument(1) == b"3" => CommandEffect::Version3,
         "MONITOR" => CommandEffect::StreamAfterReply,
         "PSYNC" | "SYNC" => CommandEffect::Stream,
         _ => CommandEffect::None,
@@ -113,10 +116,10 @@ fn command_effect(verb: &str, words: &CapturedWords) -> CommandEffect {
 }
 
 /// Adds a name in upper case; nothing if it has other characters than a name.
-fn push_name(word: &[u8], name: &mut CapturedText<40>) {
+fn push_name(argument: &[u8], name: &mut CapturedText<40>) {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    if word.len() < 32 && word.iter().all(is_name) {
-        for byte in word {
+    if argument.len() < 32 && argument.iter().all(is_name) {
+        for byte in argument {
             name.extend(&[byte.to_ascii_uppercase()]);
         }
     }

@@ -60,7 +60,7 @@ impl RedisObserver {
     /// A complete command.
     fn command(&mut self, message: &RespMessage, end: PacketTime, sink: &mut dyn OperationSink) {
         self.session.is_new = false;
-        let Some(mut command) = RedisCommand::new(self.client.words()) else { return };
+        let Some(mut command) = RedisCommand::new(self.client.arguments()) else { return };
         command.is_wait &= !self.mode.is_transaction;
         let is_measured = self.session.is_measured();
         if self.is_without_reply(command.effect) {
@@ -157,14 +157,14 @@ impl RedisObserver {
 
     /// A pushed message: it may confirm a subscription.
     fn confirm(&mut self, reply: &RespMessage, end: PacketTime, sink: &mut dyn OperationSink) {
-        let words = self.server.words();
-        let is_unsubscribed = words.word(0).ends_with(b"unsubscribe");
+        let arguments = self.server.arguments();
+        let is_unsubscribed = arguments.argument(0).ends_with(b"unsubscribe");
         if is_unsubscribed && reply.number.as_bytes() == b"0\r\n" {
             self.mode.is_subscribed = false;
             self.mode.unsubscriptions = self.mode.unsubscriptions.saturating_sub(1);
         }
         let Some(request) = self.requests.front() else { return };
-        if request.confirmations == 0 || !words.is(0, request.command.verb.as_str()) {
+        if request.confirmations == 0 || !arguments.is(0, request.command.verb.as_str()) {
             return;
         }
         if request.response_start == 0 {
@@ -189,7 +189,7 @@ fn starts_command(packet: &[u8]) -> bool {
 
 /// Whether an array is a message of a channel, or confirms a subscription.
 fn is_channel_message(server: &RespParser) -> bool {
-    let kind = server.words().word(0);
+    let kind = server.arguments().argument(0);
     let name = kind.strip_prefix(b"un").or(kind.strip_prefix(b"pun")).or(kind.strip_prefix(b"sun"));
     let name = name.or(kind.strip_prefix(b"p")).or(match kind {
         b"ssubscribe" | b"smessage" => Some(&kind[1..]),

@@ -1,9 +1,9 @@
-//! Messages of one direction as an observer needs them: commands with their first words, replies
-//! with their kind, size and error.
+//! Messages of one direction as an observer needs them: commands with their first arguments,
+//! replies with their kind, size and error.
 //!
 //! As in [`super::ReplyParser`], one counter of outstanding elements replaces a stack.
 
-use super::captured_words::{CapturedText, CapturedWords};
+use super::captured_arguments::{CapturedArguments, CapturedText};
 use crate::ProtocolViolation;
 use crate::observer::{FlowDirection, PacketTime};
 
@@ -23,7 +23,7 @@ pub(super) struct RespParser {
     digit_count: usize,
     message: RespMessage,
     /// First strings of the message.
-    words: CapturedWords,
+    arguments: CapturedArguments,
 }
 
 /// A complete message.
@@ -51,11 +51,11 @@ enum RespState {
     Line { is_number: bool, is_captured: bool },
     /// In the line with a length, of an element with this mark.
     Length(u8),
-    /// Bytes of a string still to read. The string is captured as a word, or as an error.
+    /// Bytes of a string still to read. The string is captured as an argument, or as an error.
     Bytes { rest: u64, is_error: bool },
     /// In the CRLF after a string.
     End,
-    /// In a command without RESP: words with spaces between them.
+    /// In a command without RESP: arguments with spaces between them.
     Inline,
 }
 
@@ -68,7 +68,7 @@ impl RespParser {
             digits: [0; DIGITS_MAX],
             digit_count: 0,
             message: RespMessage::default(),
-            words: CapturedWords::default(),
+            arguments: CapturedArguments::default(),
         }
     }
 
@@ -82,8 +82,8 @@ impl RespParser {
     }
 
     /// First strings of the message that was just returned.
-    pub(super) fn words(&self) -> &CapturedWords {
-        &self.words
+    pub(super) fn arguments(&self) -> &CapturedArguments {
+        &self.arguments
     }
 
     /// Consumes bytes up to the end of a message; `None` if it is incomplete.
@@ -115,7 +115,7 @@ impl RespParser {
     pub(super) fn skip(&mut self, missing: u64) -> bool {
         match &mut self.state {
             RespState::Bytes { rest, is_error: false }
-                if self.words.is_complete() && missing <= *rest =>
+                if self.arguments.is_full() && missing <= *rest =>
             {
                 *rest -= missing;
                 self.message.size += missing;
@@ -131,7 +131,7 @@ impl RespParser {
     fn start(&mut self, first: u8, time: PacketTime) -> Result<(), ProtocolViolation> {
         self.rest = 1;
         self.message = RespMessage { start: time, ..RespMessage::default() };
-        self.words.clear();
+        self.arguments.clear();
         self.state = RespState::Mark;
         if self.direction == FlowDirection::ToServer && first != b'*' {
             if !first.is_ascii_graphic() && !matches!(first, b' ' | b'\r' | b'\n') {
@@ -180,7 +180,7 @@ impl RespParser {
                 if is_error {
                     self.message.line.extend(part);
                 } else {
-                    self.words.extend(part);
+                    self.arguments.extend(part);
                 }
                 let rest = rest - part.len() as u64;
                 self.state = match rest {
@@ -201,7 +201,7 @@ impl RespParser {
                 let end = bytes.iter().position(|byte| *byte == b'\n');
                 let (part, rest) = bytes.split_at(end.map_or(bytes.len(), |end| end + 1));
                 *bytes = rest;
-                self.words.extend_inline(part);
+                self.arguments.extend_inline(part);
                 self.rest -= u64::from(end.is_some());
                 Ok(end.is_some())
             }
@@ -257,7 +257,7 @@ impl RespParser {
             b'$' | b'=' | b'!' => {
                 let is_error = mark == b'!';
                 if !is_error {
-                    self.words.start_word();
+                    self.arguments.start_argument();
                 }
                 self.state = match length {
                     0 => RespState::End,

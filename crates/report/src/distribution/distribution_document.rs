@@ -65,7 +65,7 @@ pub fn distribution_json(
 }
 
 fn group_json(options: &DistributionOptions, group: &DistributionGroup) -> Result<Json> {
-    let show = ValueFormatter::new(group.key.unit.as_ref());
+    let formatter = ValueFormatter::new(group.key.unit.as_ref());
     let mut fields = vec![
         ("metric", Text(group.key.metric.clone())),
         ("by", group.key.by.clone().map_or(Null, Text)),
@@ -89,14 +89,15 @@ fn group_json(options: &DistributionOptions, group: &DistributionGroup) -> Resul
         ])
     });
     fields.push(("above", List(above.collect())));
-    let decades = decades::split_decades(&group.distribution, &show).into_iter().map(|decade| {
-        Object(vec![
-            ("from", number(decade.from)),
-            ("below", number(decade.below)),
-            ("closed", Bool(decade.closed)),
-            ("count", count(decade.count)),
-        ])
-    });
+    let decades =
+        decades::split_decades(&group.distribution, &formatter).into_iter().map(|decade| {
+            Object(vec![
+                ("from", number(decade.from)),
+                ("below", number(decade.below)),
+                ("closed", Bool(decade.closed)),
+                ("count", count(decade.count)),
+            ])
+        });
     fields.push(("decades", List(decades.collect())));
     if let Some(interval) = &options.interval {
         intervals::check_times(interval, group)?;

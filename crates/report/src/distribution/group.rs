@@ -13,7 +13,7 @@ pub(crate) const ROW_NS: i64 = 1;
 /// A day of one-second intervals, and a reserve. All are kept until the end of the input.
 pub(crate) const ROWS_MAX: usize = 100_000;
 /// Maximum number of tags listed in a note.
-const TAGS_KEPT_MAX: usize = 20;
+const TAGS_MAX: usize = 20;
 
 /// Grouping key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,16 +65,16 @@ impl DistributionGroup {
     /// Adds a histogram; `row_ns` is the row length.
     pub(crate) fn add(
         &mut self,
-        reading: &DecodedSample,
+        sample: &DecodedSample,
         histogram: &Histogram,
         row_ns: Option<i64>,
     ) -> Result<()> {
         self.distribution.add(histogram)?;
-        if self.tags.len() < TAGS_KEPT_MAX {
-            self.tags.insert(reading.label("tag").map(str::to_owned));
+        if self.tags.len() < TAGS_MAX {
+            self.tags.insert(sample.label("tag").map(str::to_owned));
         }
         let Some(row_ns) = row_ns else { return Ok(()) };
-        let Some(start) = reading.start.or(reading.end) else {
+        let Some(start) = sample.start.or(sample.end) else {
             self.untimed += 1;
             return Ok(());
         };
@@ -84,9 +84,9 @@ impl DistributionGroup {
         let row_start = start.div_euclid(row_ns).saturating_mul(row_ns);
         let row = self.rows.entry(row_start).or_default();
         row.histograms += 1;
-        row.end = row.end.max(reading.end);
+        row.end = row.end.max(sample.end);
         let reaches = |end: i64| end.saturating_sub(row_start) > row_ns;
-        row.reach_past += u64::from(reading.end.is_some_and(reaches));
+        row.reach_past += u64::from(sample.end.is_some_and(reaches));
         Ok(row.distribution.add(histogram)?)
     }
 }

@@ -157,7 +157,7 @@ fn statistics(
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
     let (a, b) = (&pair.a.distribution, &pair.b.distribution);
-    let show = ValueFormatter::new(pair.a.key.unit.as_ref());
+    let formatter = ValueFormatter::new(pair.a.key.unit.as_ref());
     let mut cells: Vec<[String; 5]> = vec![["", "A", "B", "B / A", ""].map(str::to_owned)];
     let times = |ratio: f64| format!("{ratio:.3}");
     let of_counts = b.count() as f64 / a.count() as f64;
@@ -178,7 +178,7 @@ fn statistics(
             }
             None => ("-".into(), String::new()),
         };
-        cells.push([name, show.value(va), show.value(vb), quotient, bounds]);
+        cells.push([name, formatter.value(va), formatter.value(vb), quotient, bounds]);
     }
     // Shares, because the files may have different numbers of values.
     for (la, lb) in threshold_count::count_all(options, pair.a)?
@@ -189,7 +189,7 @@ fn statistics(
             let mark = if above.count.is_exact() { "" } else { "~" };
             format!("{mark}{}", value_formatter::share(above.count.estimate, whole.count()))
         };
-        let name = format!("> {}", show.exact(la.threshold));
+        let name = format!("> {}", formatter.exact(la.threshold));
         cells.push([name, share(la, a), share(lb, b), String::new(), String::new()]);
     }
     let [w0, w1, w2, w3, _] = column_widths(&cells);
@@ -204,12 +204,12 @@ fn statistics(
 
 /// Distances of the distributions.
 fn distance_lines(pair: &GroupPair<'_>, terminal: &Terminal) -> Result<Vec<String>> {
-    let show = ValueFormatter::new(pair.a.key.unit.as_ref());
+    let formatter = ValueFormatter::new(pair.a.key.unit.as_ref());
     let measured = distances(&pair.a.distribution, &pair.b.distribution)?;
     let percent = |share: f64| format!("{:.2} %", share * 100.0);
     let moved = measured.wasserstein.map(|moved| {
         let about = "mean distance between the distributions";
-        (["Wasserstein".to_owned(), show.value(moved), show.bounds(moved)], about)
+        (["Wasserstein".to_owned(), formatter.value(moved), formatter.bounds(moved)], about)
     });
     let gap = measured.kolmogorov_smirnov.map(|gap| {
         let (low, high) = ((gap.lower * 1e4).floor() / 1e4, (gap.upper * 1e4).ceil() / 1e4);

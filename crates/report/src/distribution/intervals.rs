@@ -13,7 +13,7 @@ use render::value_formatter::{self, ValueFormatter};
 pub(crate) fn lines(
     options: &DistributionOptions,
     group: &DistributionGroup,
-    show: &ValueFormatter,
+    formatter: &ValueFormatter,
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
     let written = options.interval.as_ref().expect("BUG: called for --interval only");
@@ -23,7 +23,7 @@ pub(crate) fn lines(
     let mut table: Vec<Vec<String>> = Vec::new();
     let mut heading =
         vec!["from".to_owned(), "count".into(), "p50".into(), "p99".into(), "max".into()];
-    heading.extend(limits.iter().map(|above| format!("> {}", show.exact(above.threshold))));
+    heading.extend(limits.iter().map(|above| format!("> {}", formatter.exact(above.threshold))));
     table.push(heading);
     let mut expected: Option<i64> = None;
     for (&start, row) in &group.rows {
@@ -33,7 +33,8 @@ pub(crate) fn lines(
             table.push(vec!["(no data".to_owned(), format!("for {})", duration_text(missing))]);
         }
         expected = Some(start.saturating_add(row_ns));
-        let value = |value: Option<hist::Bracket>| value.map_or("-".to_owned(), |v| show.value(v));
+        let value =
+            |value: Option<hist::Bracket>| value.map_or("-".to_owned(), |v| formatter.value(v));
         let mut cells = vec![
             time_text(start, row_ns),
             value_formatter::count(row.distribution.count()),

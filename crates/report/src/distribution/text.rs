@@ -55,25 +55,25 @@ fn group_report(
     group: &DistributionGroup,
     terminal: &Terminal,
 ) -> Result<Vec<String>> {
-    let show = ValueFormatter::new(group.key.unit.as_ref());
+    let formatter = ValueFormatter::new(group.key.unit.as_ref());
     let mut lines = vec![terminal.paint(TextStyle::Heading, &title(options, group))];
     for above in threshold_count::count_all(options, group)? {
-        lines.push(format!("  {}", above.sentence(group.distribution.count(), &show)));
+        lines.push(format!("  {}", above.sentence(group.distribution.count(), &formatter)));
     }
     if options.interval.is_some() {
         lines.push(String::new());
-        lines.extend(intervals::lines(options, group, &show, terminal)?);
+        lines.extend(intervals::lines(options, group, &formatter, terminal)?);
         return Ok(lines);
     }
     lines.push(String::new());
-    lines.extend(statistics(options, group, &show, terminal));
+    lines.extend(statistics(options, group, &formatter, terminal));
     if group.distribution.count() > 0 {
         lines.push(String::new());
-        lines.extend(decades::lines(&group.distribution, &show, terminal));
+        lines.extend(decades::lines(&group.distribution, &formatter, terminal));
         lines.push(String::new());
         lines.push(heading(terminal, "Distribution", "percentage of values per column"));
-        lines.extend(plot::distribution(&group.distribution, &show, terminal));
-        let spectrum = plot::spectrum(&group.distribution, &show, terminal);
+        lines.extend(plot::distribution(&group.distribution, &formatter, terminal));
+        let spectrum = plot::spectrum(&group.distribution, &formatter, terminal);
         if !spectrum.is_empty() {
             lines.push(String::new());
             lines.push(heading(terminal, "Percentile spectrum", "each tick is ten times rarer"));
@@ -113,7 +113,7 @@ type ReportRow = (String, String, String);
 fn statistics(
     options: &DistributionOptions,
     group: &DistributionGroup,
-    show: &ValueFormatter,
+    formatter: &ValueFormatter,
     terminal: &Terminal,
 ) -> Vec<String> {
     let distribution = &group.distribution;
@@ -132,7 +132,7 @@ fn statistics(
     }
     let split = rows.len();
     let row = |name: String, value: Option<Bracket>| {
-        value.map(|value| (name, show.value(value), show.bounds(value)))
+        value.map(|value| (name, formatter.value(value), formatter.bounds(value)))
     };
     rows.extend(row("min".into(), distribution.min()));
     rows.extend(row("mean".into(), distribution.mean()));

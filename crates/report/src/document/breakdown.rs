@@ -10,39 +10,35 @@ use render::json::Json::{self, Integer, List, Null, Object, Text};
 use render::json::{integer, number};
 use serde_json::Value;
 
-/// The labels whose distributions differ inside a rectangle.
-pub fn to_json(
-    rectangle: &HeatmapSelection,
-    unit: Option<String>,
-    explanation: &Breakdown,
-) -> Json {
+/// The labels whose distributions differ inside a selection.
+pub fn to_json(selection: &HeatmapSelection, unit: Option<String>, breakdown: &Breakdown) -> Json {
     Object(vec![
         ("schema", integer(2)),
-        ("selector", Text(rectangle.selector.to_string())),
+        ("selector", Text(selection.selector.to_string())),
         ("unit", unit.map_or(Null, Text)),
-        ("baseline_start_ns", Integer(rectangle.baseline.start.into())),
-        ("baseline_end_ns", Integer(rectangle.baseline.end.into())),
-        ("start_ns", Integer(rectangle.time.start.into())),
-        ("end_ns", Integer(rectangle.time.end.into())),
-        ("above", number(rectangle.above)),
-        ("up_to", number(rectangle.up_to)),
-        ("inside", count(explanation.inside)),
-        ("outside", count(explanation.outside)),
-        ("min", explanation.values.map_or(Null, |(min, _)| number(min))),
-        ("max", explanation.values.map_or(Null, |(_, max)| number(max))),
-        ("labels", List(explanation.labels.iter().map(label_json).collect())),
-        ("gaps", List(explanation.gaps.iter().map(gap).collect())),
+        ("baseline_start_ns", Integer(selection.baseline.start.into())),
+        ("baseline_end_ns", Integer(selection.baseline.end.into())),
+        ("start_ns", Integer(selection.time.start.into())),
+        ("end_ns", Integer(selection.time.end.into())),
+        ("above", number(selection.above)),
+        ("up_to", number(selection.up_to)),
+        ("inside", count(breakdown.inside)),
+        ("outside", count(breakdown.outside)),
+        ("min", breakdown.values.map_or(Null, |(min, _)| number(min))),
+        ("max", breakdown.values.map_or(Null, |(_, max)| number(max))),
+        ("labels", List(breakdown.labels.iter().map(label_json).collect())),
+        ("gaps", List(breakdown.gaps.iter().map(gap).collect())),
     ])
 }
 
-/// Reads the document: rectangle, unit, breakdown.
+/// Reads the document: selection, unit, breakdown.
 pub fn from_json(document: &Value) -> Result<(HeatmapSelection, Option<String>, Breakdown)> {
     let document = DocumentReader::new(document);
     let text = document.get("selector").text()?;
     let selector = Selector::parse(text)
         .map_err(|error| unsuitable(format!("cannot read the answer: selector {text}: {error}")))?;
     let time = |name| document.get(name).integer();
-    let rectangle = HeatmapSelection {
+    let selection = HeatmapSelection {
         selector,
         baseline: time("baseline_start_ns")?..time("baseline_end_ns")?,
         time: time("start_ns")?..time("end_ns")?,
@@ -58,7 +54,7 @@ pub fn from_json(document: &Value) -> Result<(HeatmapSelection, Option<String>, 
         labels: document.get("labels").list()?.map(read_label).collect::<Result<_>>()?,
         gaps: document.get("gaps").gaps()?,
     };
-    Ok((rectangle, document.get("unit").optional_text()?.map(str::to_owned), breakdown))
+    Ok((selection, document.get("unit").optional_text()?.map(str::to_owned), breakdown))
 }
 
 fn read_label(label: DocumentReader<'_>) -> Result<LabelBreakdown> {

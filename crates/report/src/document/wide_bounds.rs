@@ -1,4 +1,4 @@
-//! Warning about answers that the buckets leave open by a factor of two or more.
+//! Warning about values whose bounds differ by a factor of two or more, because buckets are wide.
 //!
 //! Prometheus' protocol has no bounds: its clients show the estimate as if it were known. Steps of
 //! two, usual in client libraries, do not warn; those of 2.5 do.
@@ -6,9 +6,9 @@
 use hist::Bracket;
 use query::{QueryResult, ResultData, StepValue};
 
-/// The warning, with the widest answer as an example.
-pub fn wide_bounds_warning(answer: &QueryResult) -> Option<String> {
-    let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &answer.data else {
+/// The warning, with the widest value as an example.
+pub fn wide_bounds_warning(result: &QueryResult) -> Option<String> {
+    let (ResultData::Vector(streams) | ResultData::Matrix(streams)) = &result.data else {
         return None;
     };
     let (mut all, mut wide) = (0u64, 0u64);
@@ -35,7 +35,7 @@ pub fn wide_bounds_warning(answer: &QueryResult) -> Option<String> {
             .parse::<f64>()
             .map_or_else(|_| value.to_string(), |it| it.to_string()),
     };
-    let unit = answer.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
+    let unit = result.unit.as_ref().map_or(String::new(), |unit| format!(" {unit}"));
     Some(format!(
         "wide buckets: {wide} of {all} values are known only within a factor of two or more, for \
          example between {} and {}{unit}, shown as {}; use exponential or native histograms, or \

@@ -44,12 +44,12 @@ fn with_open_file<T>(
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(path, flags, Mode::empty()).map_err(|error| failed("open", error.into()))?;
     let file = File::from(file);
-    let about = file.metadata().map_err(|error| failed("ask about", error))?;
-    if !about.is_file() {
+    let metadata = file.metadata().map_err(|error| failed("stat", error))?;
+    if !metadata.is_file() {
         return Err(failed("read", io::Error::other("not a file")));
     }
     let read_at = &mut |buffer: &mut [u8], at| file.read_exact_at(buffer, at);
-    read(read_at, about.len()).map_err(|error| match error {
+    read(read_at, metadata.len()).map_err(|error| match error {
         TableReadError::Table(error) => error,
         TableReadError::Io(error) => failed("read", error),
     })

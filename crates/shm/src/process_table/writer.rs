@@ -52,13 +52,13 @@ impl TableWriter {
     /// Becomes the publisher of [`FILE_NAME`] in a directory, which must be on tmpfs. The first
     /// table creates the file.
     pub fn new(dir: &Path) -> Result<TableWriter> {
-        let failed = |doing, path: &Path| {
+        let failed = |action, path: &Path| {
             let path = path.to_owned();
-            move |error: Errno| Error::Io { action: doing, path, source: error.into() }
+            move |error: Errno| Error::Io { action, path, source: error.into() }
         };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let at = open(dir, flags, Mode::empty()).map_err(failed("open", dir))?;
-        let kind = fstatfs(&at).map_err(failed("ask about", dir))?.f_type;
+        let kind = fstatfs(&at).map_err(failed("stat the file system of", dir))?.f_type;
         if kind as i64 != TMPFS {
             return Err(Error::NotTmpfs { path: dir.to_owned() });
         }
@@ -72,16 +72,8 @@ impl TableWriter {
             Errno::WOULDBLOCK => Error::WriterExists { path: path.clone() },
             error => failed("lock", &lock_path)(error),
         })?;
-        let (file, generation, is_seen, rows) = (None, 0, false, Vec::new());
-        Ok(TableWriter {
-            path,
-            dir: at,
-            _lock: lock,
-            file,
-            generation,
-            is_published: is_seen,
-            rows,
-        })
+        let (file, generation, is_published, rows) = (None, 0, false, Vec::new());
+        Ok(TableWriter { path, dir: at, _lock: lock, file, generation, is_published, rows })
     }
 
     /// Path of the published file.
@@ -97,10 +89,10 @@ impl TableWriter {
             return Err(too_many());
         }
         let need = (BUFFER_HEAD_BYTES + processes.len() * ROW_BYTES) as u64;
-        let same = |header: &TableHeader| {
+        let fits = |header: &TableHeader| {
             header.capacity >= need && header.ticks_per_second == collection.ticks_per_second
         };
-        let (file, header) = match self.file.take().filter(|(_, header)| same(header)) {
+        let (file, header) = match self.file.take().filter(|(_, header)| fits(header)) {
             Some(file) => file,
             None => {
                 self.generation = 0;
@@ -143,7 +135,7 @@ impl TableWriter {
             .and_then(|()| {
                 // Independent of the umask: all users may read the table.
                 fchmod(&file, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)
-                    .map_err(|error| self.io_error("open for all", NEW_NAME, error))?;
+                    .map_err(|error| self.io_error("make readable for all", NEW_NAME, error))?;
                 file.write_all_at(&header.encode(), 0).map_err(|source| {
                     let path = self.path.with_file_name(NEW_NAME);
                     Error::Io { action: "write", path, source }
@@ -155,8 +147,8 @@ impl TableWriter {
         Ok((file, header))
     }
 
-    fn io_error(&self, doing: &'static str, name: &str, error: Errno) -> Error {
-        Error::Io { action: doing, path: self.path.with_file_name(name), source: error.into() }
+    fn io_error(&self, action: &'static str, name: &str, error: Errno) -> Error {
+        Error::Io { action, path: self.path.with_file_name(name), source: error.into() }
     }
 }
 

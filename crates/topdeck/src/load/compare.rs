@@ -16,7 +16,7 @@ use render::text::{escape_control, wrap_text};
 
 use crate::output::print_stdout;
 use load::report::run_report::INVALID;
-use load::report::statistics::numbers;
+use load::report::statistics::estimate_formatter;
 use load::report::stored_run::StoredRun;
 use render::terminal::{Terminal, TextStyle};
 use render::time::format_time;
@@ -155,7 +155,7 @@ fn text(
         }
     }
     text.push_str(&format!("\n  {time_name} time\n"));
-    text + &comparison_body(comparison, &numbers(), terminal)
+    text + &comparison_body(comparison, &estimate_formatter(), terminal)
 }
 
 fn document(runs: &[StoredRun; 2], time_name: &str, comparison: &Comparison) -> Json {

@@ -9,7 +9,7 @@ use load::{Requirement, Sessions};
 use crate::load::{compare, sessions};
 use crate::time;
 
-/// Load test a server or a command with an open schedule
+/// Load test a server or a command with an open-loop schedule
 ///
 /// The start time of each request is fixed beforehand, independent of responses, so there is no
 /// coordinated omission. Response time starts at the scheduled time, service time when the request

@@ -12,7 +12,7 @@ const IDLE_BYTES_MAX: usize = 1 << 10;
 
 /// Parser of one direction of an observed connection.
 #[derive(Debug)]
-pub(super) struct PostgresFrames {
+pub(super) struct PostgresMessageReader {
     /// Types of this direction, and the number of bytes of their body that are retained.
     retained: fn(kind: u8) -> Option<usize>,
     head: [u8; HEAD],
@@ -25,7 +25,7 @@ pub(super) struct PostgresFrames {
 
 /// A complete message.
 #[derive(Debug)]
-pub(super) struct PostgresFrame<'a> {
+pub(super) struct PostgresMessage<'a> {
     pub(super) kind: u8,
     /// Time of the first byte.
     pub(super) start: PacketTime,
@@ -35,9 +35,9 @@ pub(super) struct PostgresFrame<'a> {
     pub(super) body: &'a [u8],
 }
 
-impl PostgresFrames {
-    pub(super) fn new(retained: fn(kind: u8) -> Option<usize>) -> PostgresFrames {
-        PostgresFrames {
+impl PostgresMessageReader {
+    pub(super) fn new(retained: fn(kind: u8) -> Option<usize>) -> PostgresMessageReader {
+        PostgresMessageReader {
             retained,
             head: [0; HEAD],
             received: 0,
@@ -65,7 +65,7 @@ impl PostgresFrames {
         &'a mut self,
         bytes: &mut &'b [u8],
         time: PacketTime,
-    ) -> Result<Option<PostgresFrame<'a>>, ProtocolViolation> {
+    ) -> Result<Option<PostgresMessage<'a>>, ProtocolViolation> {
         if self.received == 0 {
             if let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() {
                 let (retained, length) = self.parse_head(*head)?;
@@ -73,7 +73,7 @@ impl PostgresFrames {
                     *bytes = &rest[body.len()..];
                     let size = (HEAD + body.len()) as u64;
                     let body = &body[..body.len().min(retained)];
-                    return Ok(Some(PostgresFrame { kind: head[0], start: time, size, body }));
+                    return Ok(Some(PostgresMessage { kind: head[0], start: time, size, body }));
                 }
             } else if bytes.is_empty() {
                 return Ok(None);
@@ -104,7 +104,7 @@ impl PostgresFrames {
         }
         self.received = 0;
         let size = HEAD as u64 + u64::from(length);
-        Ok(Some(PostgresFrame { kind: self.head[0], start: self.start, size, body: &self.body }))
+        Ok(Some(PostgresMessage { kind: self.head[0], start: self.start, size, body: &self.body }))
     }
 
     /// Skips bytes that are missing. Returns whether the position is still known: they are inside a
