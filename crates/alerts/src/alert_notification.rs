@@ -19,7 +19,8 @@ const SEVERITY_DEFAULT: u8 = 2;
 const ENDED_NOTE: &str = "The alert ended without a result of its rule: topdeck no longer \
     evaluates the rule, or the alert limit of its group was exceeded.";
 
-/// Notification of the newest state of an alert; `None` while it is pending.
+/// Notification of the newest state of an alert, without what it affected; `None` while it is
+/// pending.
 pub(crate) fn notification(
     group: &EvaluatedGroup,
     rule: &EvaluatedRule,
@@ -142,6 +143,8 @@ pub(crate) fn ended(firing: &Notification, now_ns: i64) -> Notification {
         key,
         state: NotifiedState::Resolved,
         at_ns: now_ns,
+        // Nobody counted since.
+        impact: AlertImpact::default(),
         notes: Some(ENDED_NOTE.to_owned()),
         ..firing.clone()
     }

@@ -27,6 +27,7 @@ mod alert_events;
 mod alert_filter;
 mod alert_history;
 mod alert_list;
+mod alert_impact;
 mod alert_notification;
 mod alert_selection;
 mod alertmanager_api;

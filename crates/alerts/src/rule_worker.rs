@@ -10,7 +10,7 @@ mod history_writer;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_history::AlertHistory;
+use crate::alert_impact::{ImpactReader, UserLabels, user_labels};
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -66,6 +67,7 @@ pub(crate) struct RuleWorker {
     intake: Arc<Intake>,
     store: Arc<Store>,
     settings: AlertTables,
+    user_labels: UserLabels,
     groups: Vec<ScheduledGroup>,
     /// States of groups that are gone, whose series are to be marked stale.
     retired: Vec<EvaluatedGroup>,
@@ -130,6 +132,7 @@ impl RuleWorker {
             writer: SampleWriter::new(Arc::clone(&intake)),
             history_writer: HistoryWriter::new(history, intake.meter()),
             settings: loaded.settings,
+            user_labels: user_labels(&loaded.rules.slos),
             groups: Vec::new(),
             retired: Vec::new(),
             saved_at: None,
@@ -421,6 +424,7 @@ impl RuleWorker {
     /// Uses other rules. Groups of the same file and name keep their states.
     fn apply(&mut self, reloaded: ReloadedRules) {
         self.settings = reloaded.settings;
+        self.user_labels = user_labels(&reloaded.rules.slos);
         let mut before: BTreeMap<(String, String), EvaluatedGroup> =
             std::mem::take(&mut self.groups)
                 .into_iter()
@@ -448,7 +452,7 @@ impl RuleWorker {
     /// are gone.
     fn submit_all(&mut self) {
         self.submit_received();
-        (0..self.groups.len()).for_each(|at| self.submit(at));
+        self.submit_groups(0..self.groups.len());
         let groups = self.groups.iter().map(|scheduled| &scheduled.group);
         for (key, end) in self.submitted.ends_of_removed(groups, self.intake.now()) {
             self.submit_one(key, end);
@@ -457,13 +461,23 @@ impl RuleWorker {
 
     /// Submits what the notifier does not know of a group.
     fn submit(&mut self, at: usize) {
+        self.submit_groups(at..at + 1);
+    }
+
+    /// Submits what the notifier does not know of some groups.
+    fn submit_groups(&mut self, groups: Range<usize>) {
         if !self.notifier.is_running() {
             return;
         }
-        let group = &self.groups[at].group;
-        let key = key(group);
-        for notification in self.submitted.changes(group, self.intake.now()) {
-            self.submit_one(key.clone(), notification);
+        let now_ns = self.intake.now();
+        let mut changes = Vec::new();
+        let impacts = ImpactReader::new(&self.store, &self.control, &self.user_labels, now_ns);
+        for scheduled in &self.groups[groups] {
+            let found = self.submitted.changes(&scheduled.group, now_ns, &impacts);
+            changes.extend(found.into_iter().map(|found| (key(&scheduled.group), found)));
+        }
+        for (key, notification) in changes {
+            self.submit_one(key, notification);
         }
     }
 

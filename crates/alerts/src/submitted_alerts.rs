@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use notify::{Notification, NotifiedState};
 use rules::{EvaluatedGroup, RuleHealth};
 
+use crate::alert_impact::ImpactReader;
 use crate::alert_notification::{alert_id, ended, notification};
 
 /// Newest submitted notification of each alert.
@@ -18,7 +19,12 @@ impl SubmittedAlerts {
     /// What the notifier does not know of a group: alerts that fire or resolved, and the end of
     /// those that are gone. An alert is not gone while its rule fails. Resolved alerts that are
     /// gone are forgotten.
-    pub(crate) fn changes(&mut self, group: &EvaluatedGroup, now_ns: i64) -> Vec<Notification> {
+    pub(crate) fn changes(
+        &mut self,
+        group: &EvaluatedGroup,
+        now_ns: i64,
+        impacts: &ImpactReader<'_>,
+    ) -> Vec<Notification> {
         let known = self.groups.entry(key(group)).or_default();
         let (mut found, mut present) = (Vec::new(), BTreeSet::new());
         for rule in group.rules() {
@@ -28,7 +34,10 @@ impl SubmittedAlerts {
                 let is_new = |newest: &Notification| {
                     known.get(&id).is_none_or(|before| before.key < newest.key)
                 };
-                found.extend(newest.filter(is_new));
+                found.extend(newest.filter(is_new).map(|newest| Notification {
+                    impact: impacts.impact(group, rule.rule(), alert),
+                    ..newest
+                }));
                 present.insert(id);
             }
         }

@@ -40,7 +40,7 @@ impl ContactTest {
             since_ns: now_ns,
             at_ns: now_ns,
             criterion: "this is a test: no alert fires".to_owned(),
-            impact: AlertImpact::default(),
+            impact: AlertImpact { requests: Some(0), users: None },
             unit: String::new(),
             threshold: None,
             value: None,

@@ -10,7 +10,7 @@ use render::text::plural;
 use render::time::{format_age, format_time};
 use render::value_formatter::count;
 
-use crate::notification::{Notification, NotifiedState};
+use crate::notification::{AlertImpact, Notification, NotifiedState};
 
 /// Maximum number of other alerts that are named.
 const OTHERS_MAX: usize = 10;
@@ -77,9 +77,8 @@ fn lines(notification: &Notification) -> Vec<MessageLine> {
         add(true, text);
     }
     add(true, time_text(notification));
-    if let Some(text) = impact_text(notification) {
-        add(true, text);
-    }
+    let is_known = notification.impact != AlertImpact::default();
+    add(is_known, impact_text(notification));
     if let Some(notes) = &notification.notes {
         add(false, format!("What to do: {notes}"));
     }
@@ -130,14 +129,21 @@ pub(crate) fn time_text(notification: &Notification) -> String {
     }
 }
 
-/// "12,031 requests and 811 users affected".
-pub(crate) fn impact_text(notification: &Notification) -> Option<String> {
+/// "12,031 requests and 811 users affected". The numbers of a reminder are those of the message
+/// that it reminds of.
+pub(crate) fn impact_text(notification: &Notification) -> String {
     let text =
         |n: u64, one: &str, many: &str| format!("{} {}", count(n), plural_noun(n, one, many));
     let requests = notification.impact.requests.map(|n| text(n, "request", "requests"));
     let users = notification.impact.users.map(|n| text(n, "user", "users"));
     let parts: Vec<String> = requests.into_iter().chain(users).collect();
-    (!parts.is_empty()).then(|| format!("{} affected", parts.join(" and ")))
+    match parts.is_empty() {
+        true => "requests affected: unknown".to_owned(),
+        false => {
+            let begin = if notification.key.reminder > 0 { "in the first message: " } else { "" };
+            format!("{begin}{} affected", parts.join(" and "))
+        }
+    }
 }
 
 fn plural_noun<'a>(n: u64, one: &'a str, many: &'a str) -> &'a str {
@@ -238,11 +244,28 @@ mod tests {
     }
 
     #[test]
-    fn unknown_numbers_are_left_out() {
+    fn unknown_numbers_are_left_out_of_the_short_text() {
         let mut notification = example_notification();
         notification.impact = Default::default();
         (notification.value, notification.threshold) = (None, None);
-        let short = render_message(&notification, false).short;
+        let MessageText { short, long, .. } = render_message(&notification, false);
         assert!(!short.contains("affected") && !short.contains("threshold"), "{short}");
+        assert!(long.contains("\nrequests affected: unknown\n"), "{long}");
+    }
+
+    #[test]
+    fn numbers_of_a_reminder_are_those_of_the_first_message() {
+        let mut notification = example_notification();
+        notification.key.reminder = 1;
+        let expected = "in the first message: 12,031 requests and 811 users affected";
+        assert_eq!(impact_text(&notification), expected);
+    }
+
+    #[test]
+    fn no_affected_request_is_known_not_unknown() {
+        let mut notification = example_notification();
+        notification.impact = AlertImpact { requests: Some(0), users: None };
+        let short = render_message(&notification, false).short;
+        assert!(short.ends_with("; 0 requests affected"), "{short}");
     }
 }

@@ -16,9 +16,11 @@
 //! 6. [`replay_groups`] tells what groups would have done over stored data.
 //! 7. [`SeriesInventory`] and [`match_changes`] tell which series vanished and what replaced them.
 //! 8. [`unmatched_selectors`] tells which rules select nothing, and what may have been meant.
-//! 9. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
+//! 9. [`AffectedSeries`] tells how many requests and users an alert affected.
+//! 10. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
+mod affected_series;
 mod alert_series;
 mod alert_table;
 mod alert_templates;
@@ -41,6 +43,7 @@ mod unmatched_selector;
 mod yaml;
 mod yaml_fields;
 
+pub use affected_series::{AffectedCounts, AffectedSeries};
 pub use alert_table::{
     Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
     CriterionHit, RESOLVED_RETENTION_NS,

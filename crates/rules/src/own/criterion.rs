@@ -27,6 +27,23 @@ impl Criterion {
         matches!(self.measure, Measure::Absence(_))
     }
 
+    /// Limit of the values of a distribution that the criterion is about: those above it are why it
+    /// holds.
+    pub(crate) fn upper_limit(&self) -> Option<&Quantity> {
+        let Measure::Number(measure, comparison) = &self.measure else { return None };
+        if !matches!(comparison.kind, ComparisonKind::Above | ComparisonKind::AtLeast) {
+            return None;
+        }
+        match measure {
+            NumberMeasure::CountAbove(limit) | NumberMeasure::ShareAbove(limit) => Some(limit),
+            NumberMeasure::Quantile(_)
+            | NumberMeasure::Min
+            | NumberMeasure::Max
+            | NumberMeasure::Mean => Some(&comparison.threshold),
+            NumberMeasure::Value | NumberMeasure::Rate | NumberMeasure::Count => None,
+        }
+    }
+
     /// Whether its outcome depends on nothing but the rows of the window.
     pub(super) fn reads_window_only(&self) -> bool {
         match self.measure {

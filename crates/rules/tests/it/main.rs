@@ -1,6 +1,7 @@
 //! Integration tests on a simulated clock: rule files, traps of Prometheus' semantics, the cases of
 //! its alert generator compliance suite, own rules, and a comparison with a slow model.
 
+mod affected_series;
 mod cached_findings;
 mod checks;
 mod compliance;

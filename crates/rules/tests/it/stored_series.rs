@@ -86,6 +86,20 @@ impl StoredSeries {
         self.store_sample(&series, &Sample { start, end, value });
     }
 
+    /// A row of durations in milliseconds that ends now.
+    pub(crate) fn durations(&self, name: &str, labels: &[(&str, &str)], values: &[f64]) {
+        let series = Series::new(name, SeriesKind::Histogram(Temporality::Delta))
+            .with_unit("ms")
+            .with_labels(labels.iter().copied())
+            .validate()
+            .expect("a valid series");
+        let mut histogram = Histogram::default();
+        values.iter().for_each(|value| histogram.record(*value));
+        let (start, end) = (self.now() - 5 * SECOND, self.now());
+        let value = SampleValue::Histogram(Box::new(histogram));
+        self.store_sample(&series, &Sample { start, end, value });
+    }
+
     /// Ends a stream, as `topdeck retire` does.
     pub(crate) fn retire(&self, name: &str, instance: u8) {
         let series = Series::new(name, SeriesKind::Gauge);

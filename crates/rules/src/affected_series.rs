@@ -1,0 +1,219 @@
+//! How many requests and users an alert affected: values above the threshold of its rule, from the
+//! window before the alert began.
+//!
+//! The threshold is that of the criterion that holds, or the one that an expression of PromQL names
+//! ([`NamedThreshold`]). Only durations are requests: a value of another unit may be anything.
+
+use std::collections::BTreeMap;
+
+use decode::{Quantity, Unit};
+use hist::{Bracket, LimitInclusion, Mixture};
+use model::{Selector, SeriesKind};
+use query::promql::{self, ExprKind};
+use query::{LabelSet, NAME, SeriesHandle, Source};
+use store::TimeGrid;
+
+use crate::alert_table::Alert;
+use crate::evaluator::RuleQueryError;
+use crate::own::OwnCondition;
+use crate::replay::NamedThreshold;
+use crate::rule_file::Rule;
+
+/// Labels that tell sessions or users apart. `user` is not one of them: it is often an account of a
+/// database, which many people share.
+const USER_LABELS: [&str; 4] = ["session", "session_id", "sessionId", "user_id"];
+/// Maximum number of users that are counted; each one is a read.
+const USERS_MAX: usize = 10_000;
+/// How far a rule without a range looks back, as Prometheus does.
+const LOOKBACK_NS: i64 = 5 * 60 * 1_000_000_000;
+
+/// Numbers of requests and users. `None` is unknown: the rule names no threshold of durations, or
+/// the threshold is within a bucket that is too wide to tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AffectedCounts {
+    /// Requests.
+    pub requests: Option<u64>,
+    /// Users or sessions.
+    pub users: Option<u64>,
+}
+
+/// Series whose values above a threshold are the requests that an alert affected.
+#[derive(Clone, Debug)]
+pub struct AffectedSeries {
+    selector: Selector,
+    /// Exact labels of the stream; `None` if the selector says all.
+    stream: Option<AffectedStream>,
+    limit: Quantity,
+    start_ns: i64,
+    end_ns: Option<i64>,
+}
+
+/// Labels by which an own rule merges series, and their values.
+#[derive(Clone, Debug)]
+struct AffectedStream {
+    by: Option<Vec<String>>,
+    labels: LabelSet,
+}
+
+impl AffectedStream {
+    fn contains(&self, series: &LabelSet) -> bool {
+        let found = match &self.by {
+            None => series.filter(|name| name != NAME),
+            Some(by) => series.filter(|name| by.iter().any(|wanted| wanted == name)),
+        };
+        found == self.labels
+    }
+}
+
+impl AffectedSeries {
+    /// Those of an alert; `None` if its rule names no threshold of a distribution.
+    pub fn of(rule: &Rule, alert: &Alert) -> Option<AffectedSeries> {
+        let (selector, stream, limit, window_ns) = match rule.condition() {
+            Some(own) => {
+                let limit = own.upper_limit(alert.hit.as_ref()?.criterion)?.clone();
+                let labels = alert.series.clone();
+                let stream = AffectedStream { by: own.by.clone(), labels };
+                (own.selector()?.clone(), Some(stream), limit, own.window_ns)
+            }
+            None => {
+                let named = NamedThreshold::of(&rule.expression)?;
+                let limit = named_limit(&named.threshold)?;
+                let window_ns = longest_range_ns(&rule.expression);
+                (named_selector(&named.selector)?, None, limit, window_ns)
+            }
+        };
+        let equals = alert.series.iter().map(|(name, value)| Selector::label_equals(name, value));
+        Some(AffectedSeries {
+            selector: Selector::and([selector].into_iter().chain(equals).collect()),
+            stream,
+            limit,
+            start_ns: alert.active_at_ns.saturating_sub(window_ns),
+            end_ns: alert.resolved_at_ns,
+        })
+    }
+
+    /// Counts them until a time, or until the alert resolved. `user_label` tells users apart;
+    /// without it, a label of sessions does, if the series have one.
+    pub fn count(
+        &self,
+        source: &dyn Source,
+        now_ns: i64,
+        user_label: Option<&str>,
+    ) -> Result<AffectedCounts, RuleQueryError> {
+        let failed = |error: query::Error| RuleQueryError(error.to_string());
+        let end_ns = self.end_ns.unwrap_or(now_ns);
+        let grid = TimeGrid {
+            start: self.start_ns,
+            step: end_ns.saturating_sub(self.start_ns),
+            columns: 1,
+        };
+        let mut handles = source.select(&self.selector).map_err(failed)?;
+        handles.retain(|handle| {
+            matches!(handle.kind, SeriesKind::Histogram(_))
+                && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))
+        });
+        let Some(limit) = handles.first().and_then(|first| self.limit_of(&handles, &first.unit))
+        else {
+            return Ok(AffectedCounts::default());
+        };
+        if grid.step <= 0 {
+            return Ok(AffectedCounts::default());
+        }
+        let above = |series: &[&SeriesHandle]| {
+            let read = source.histograms(series, grid).map_err(failed)?;
+            let values = read.values.into_iter().next().unwrap_or_default();
+            Ok::<_, RuleQueryError>(count_above(&values, limit))
+        };
+        let all: Vec<&SeriesHandle> = handles.iter().collect();
+        let Some(requests) = above(&all)? else { return Ok(AffectedCounts::default()) };
+        let mut users = None;
+        for series in users_of(&handles, user_label).into_iter().flat_map(BTreeMap::into_values) {
+            let found = above(&series)?.unwrap_or(Bracket::exact(0.0));
+            let affected = found.map(|count| f64::from(u8::from(count >= 1.0)));
+            let sum: &mut Bracket = users.get_or_insert(Bracket::exact(0.0));
+            sum.lower += affected.lower;
+            sum.estimate += affected.estimate;
+            sum.upper += affected.upper;
+        }
+        Ok(AffectedCounts { requests: known(requests), users: users.and_then(known) })
+    }
+
+    /// The limit in the unit of the values, which must be a duration, and the same of all series.
+    fn limit_of(&self, handles: &[SeriesHandle], unit: &str) -> Option<f64> {
+        let known = Unit::parse(unit)?;
+        known.in_nanoseconds()?;
+        let is_same = handles.iter().all(|handle| handle.unit == unit);
+        self.limit.value_in(Some(&known)).filter(|_| is_same)
+    }
+}
+
+impl OwnCondition {
+    /// The limit of good values of a criterion, if it is one on a distribution.
+    fn upper_limit(&self, criterion: usize) -> Option<&Quantity> {
+        self.criteria.get(criterion)?.upper_limit()
+    }
+}
+
+/// Number of values above a limit; `None` without values.
+fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
+    if values.count() == 0 {
+        return None;
+    }
+    let found = values.count_above(limit, LimitInclusion::Exclusive);
+    let number = |count: u64| count as f64;
+    Some(Bracket {
+        lower: number(found.lower),
+        estimate: number(found.estimate),
+        upper: number(found.upper),
+    })
+}
+
+/// A number, unless its bounds are too far from each other to tell one.
+fn known(count: Bracket) -> Option<u64> {
+    (!count.is_wide()).then_some(count.estimate.round() as u64)
+}
+
+/// Series by user; `None` if no label tells users apart, or if there are too many.
+fn users_of<'a>(
+    handles: &'a [SeriesHandle],
+    user_label: Option<&str>,
+) -> Option<BTreeMap<&'a str, Vec<&'a SeriesHandle>>> {
+    let has = |label: &str| handles.iter().any(|handle| !handle.labels.get(label).is_empty());
+    let label = match user_label {
+        Some(label) => Some(label).filter(|label| has(label))?,
+        None => USER_LABELS.into_iter().find(|label| has(label))?,
+    };
+    let mut users: BTreeMap<&str, Vec<&SeriesHandle>> = BTreeMap::new();
+    for handle in handles {
+        let user = handle.labels.get(label);
+        if !user.is_empty() {
+            users.entry(user).or_default().push(handle);
+        }
+    }
+    (users.len() <= USERS_MAX).then_some(users)
+}
+
+/// A threshold of PromQL: a number is in the unit of the values.
+fn named_limit(text: &str) -> Option<Quantity> {
+    match promql::parse(text, &promql::Options::all()).ok()?.kind {
+        ExprKind::Number(number) => Quantity::parse(&number.to_string()),
+        ExprKind::Duration(seconds) => Quantity::parse(&format!("{seconds}s")),
+        _ => None,
+    }
+}
+
+fn named_selector(text: &str) -> Option<Selector> {
+    match promql::parse(text, &promql::Options::all()).ok()?.kind {
+        ExprKind::Selector(selector) => promql::selector_of(&selector).ok(),
+        _ => None,
+    }
+}
+
+/// The longest range of an expression, `[5m]` or `[5m:1m]`.
+fn longest_range_ns(expression: &str) -> i64 {
+    let ranges = expression.split('[').skip(1).filter_map(|rest| {
+        let end = rest.find([']', ':'])?;
+        promql::parse_duration(rest[..end].trim()).ok()
+    });
+    ranges.max().unwrap_or(LOOKBACK_NS)
+}

@@ -1,0 +1,159 @@
+//! How many requests and users an alert affected, by the rows of a store.
+
+use query::{Settings, StoreSource, promql};
+use rules::{
+    AffectedCounts, AffectedSeries, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
+    SourceEvaluator,
+};
+
+use crate::harness::{MINUTE, group, with_rules};
+use crate::stored_series::StoredSeries;
+
+struct StoredNode {
+    series: StoredSeries,
+    group: EvaluatedGroup,
+}
+
+impl StoredNode {
+    fn new(rules: &str) -> StoredNode {
+        StoredNode { series: StoredSeries::new(), group: group(rules) }
+    }
+
+    fn evaluate(&mut self) {
+        let view = self.series.store.view().expect("a view");
+        let source = StoreSource::new(&view);
+        let settings = Settings::default();
+        let evaluator = SourceEvaluator {
+            source: &source,
+            settings: &settings,
+            options: promql::Options::all(),
+            context: &|| false,
+        };
+        let inputs = IterationInputs {
+            evaluator: &evaluator,
+            templates: &AlertTemplates::default(),
+            resend_delay_ns: MINUTE,
+        };
+        self.group.evaluate(self.series.now(), &inputs);
+    }
+
+    /// Requests and users of the only alert.
+    #[track_caller]
+    fn affected(&self, user_label: Option<&str>) -> (Option<u64>, Option<u64>) {
+        let rule = &self.group.rules()[0];
+        let mut alerts = rule.alerts().alerts();
+        let (Some((_, alert)), None) = (alerts.next(), alerts.next()) else {
+            panic!("{:?}", rule.alerts());
+        };
+        let Some(series) = AffectedSeries::of(rule.rule(), alert) else { return (None, None) };
+        let view = self.series.store.view().expect("a view");
+        let source = StoreSource::new(&view);
+        let AffectedCounts { requests, users } =
+            series.count(&source, self.series.now(), user_label).expect("an answer");
+        (requests, users)
+    }
+}
+
+/// A rule of `latency` with a window of a minute.
+fn own(keys: &str) -> String {
+    format!(
+        "[[rule]]\nname = 'Slow'\nselect = 'latency'\nwindow = '1min'\n{keys}\n[[rule.criteria]]\n\
+         severity = 1\nquantile = 0.5\nabove = '250ms'\n"
+    )
+}
+
+const SLOW: [f64; 4] = [10.0, 300.0, 400.0, 500.0];
+
+#[test]
+fn requests_above_the_threshold_are_counted_from_the_window_before_the_alert_to_its_end() {
+    let mut node = StoredNode::new(&own("by = ['zone']"));
+    // Before the window.
+    node.series.durations("latency", &[("zone", "a")], &SLOW);
+    node.series.pass(5 * MINUTE);
+    node.series.durations("latency", &[("zone", "a"), ("host", "1")], &SLOW);
+    node.series.durations("latency", &[("zone", "a"), ("host", "2")], &SLOW);
+    node.series.durations("latency", &[("zone", "b")], &[10.0]);
+    // Another stream, without the label.
+    node.series.durations("latency", &[("host", "3")], &[10.0; 9]);
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(6), None));
+    node.series.pass(MINUTE / 2);
+    node.series.durations("latency", &[("zone", "a"), ("host", "1")], &SLOW);
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(9), None));
+    // It resolves; later requests are not of this alert.
+    node.series.pass(2 * MINUTE);
+    node.series.durations("latency", &[("zone", "a")], &[10.0, 10.0, 300.0]);
+    node.evaluate();
+    let mut alerts = node.group.rules()[0].alerts().alerts();
+    assert!(alerts.all(|(_, alert)| alert.state == AlertState::Inactive));
+    drop(alerts);
+    node.series.pass(MINUTE);
+    node.series.durations("latency", &[("zone", "a")], &SLOW);
+    assert_eq!(node.affected(None), (Some(10), None));
+}
+
+#[test]
+fn a_stream_without_labels_is_not_all_streams() {
+    let mut node = StoredNode::new(&own(""));
+    node.series.durations("latency", &[], &SLOW);
+    node.series.durations("latency", &[("zone", "b")], &[10.0, 10.0, 300.0]);
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(3), None));
+}
+
+#[test]
+fn a_criterion_of_a_count_has_the_threshold_of_the_requests() {
+    let criterion = "severity = 1\ncount_above = '250ms'\nat_least = 2";
+    let rule = own("").replace("severity = 1\nquantile = 0.5\nabove = '250ms'", criterion);
+    let mut node = StoredNode::new(&rule);
+    node.series.durations("latency", &[], &SLOW);
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(3), None));
+}
+
+#[test]
+fn users_are_counted_by_a_label_of_sessions_or_the_one_of_the_settings() {
+    let mut node = StoredNode::new(&own("by = []"));
+    for (session, customer, values) in
+        [("s1", "c1", &SLOW[..]), ("s2", "c1", &SLOW[..]), ("s3", "c2", &[10.0])]
+    {
+        let labels = [("session", session), ("customer", customer)];
+        node.series.durations("latency", &labels, values);
+    }
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(6), Some(2)));
+    assert_eq!(node.affected(Some("customer")), (Some(6), Some(1)));
+    // Nobody has this label.
+    assert_eq!(node.affected(Some("account")), (Some(6), None));
+}
+
+#[test]
+fn rules_of_prometheus_name_a_threshold() {
+    let quantile = "histogram_quantile(0.5, sum by (zone) (exact_increase(latency[1m])))";
+    let rules = with_rules(&format!("  - alert: Slow\n    expr: {quantile} > 250ms\n"));
+    let mut node = StoredNode::new(&rules);
+    node.series.durations("latency", &[("zone", "a")], &SLOW);
+    node.series.durations("latency", &[("zone", "b")], &[10.0, 10.0, 300.0]);
+    node.evaluate();
+    assert_eq!(node.affected(None), (Some(3), None));
+}
+
+#[test]
+fn what_is_not_known_is_no_number() {
+    // Values are no durations.
+    let mut node = StoredNode::new(&own("").replace("'250ms'", "200").replace("0.5", "0.9"));
+    node.series.row("latency", 1, 0, 255);
+    node.evaluate();
+    assert_eq!(node.affected(None), (None, None));
+    // No threshold of a distribution.
+    let mut node = StoredNode::new(&with_rules("  - alert: Any\n    expr: queue > 0\n"));
+    node.series.row("queue", 1, 0, 7);
+    node.evaluate();
+    assert_eq!(node.affected(None), (None, None));
+    // Values of 300 and 301 share a bucket.
+    let mut node = StoredNode::new(&own("").replace("250ms", "300.5ms").replace("0.5", "0.9"));
+    node.series.durations("latency", &[], &[300.0, 301.0, 300.0, 900.0, 900.0]);
+    node.evaluate();
+    assert_eq!(node.affected(None), (None, None));
+}
