@@ -1,4 +1,5 @@
-//! `/v1/deliveries`: what contacts got from this site, for a standby site that sends in its place.
+//! `/v1/deliveries`: what contacts got from this site, and what was acknowledged here, for a
+//! standby site that sends in its place.
 
 use notify::SiteDelivery;
 use role::json::Json::{self, Integer, List, Object, Text};
@@ -6,13 +7,15 @@ use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 
 use crate::notifier_handle::NotifierHandle;
+use crate::site_acknowledgements::SiteAcknowledgement;
 
 /// Deliveries since the start.
 pub(crate) static DELIVERIES: RouteSpec = RouteSpec {
     name: "deliveries",
     path: "/v1/deliveries",
     about: "Notifications that contacts got from this site, oldest first, at most 1,000: a standby \
-            site asks for them. 503 if this site cannot be relied upon to notify contacts.",
+            site asks for them. 503 if this site cannot be relied upon to notify contacts. Each \
+            response has all acknowledgements, the newest 1,000.",
     parameters: &[
         Parameter::integer("since", "number of the last known delivery; default: 0"),
         Parameter::integer("epoch", "epoch of the response before; in another one, since is 0"),
@@ -23,6 +26,7 @@ pub(crate) static DELIVERIES: RouteSpec = RouteSpec {
 /// Response of `/v1/deliveries`. The epoch is the time at which this site started.
 pub(crate) fn deliveries(
     notifier: &NotifierHandle,
+    acknowledgements: impl FnOnce() -> Vec<SiteAcknowledgement>,
     epoch: i64,
     query: &RouteQuery,
 ) -> Result<Json, RouteError> {
@@ -30,14 +34,30 @@ pub(crate) fn deliveries(
     let known_epoch = query.count("epoch", epoch, i64::MAX)?;
     let since = if known_epoch == epoch { since } else { 0 };
     let found = notifier.deliveries_after(since).map_err(RouteError::Unavailable)?;
-    Ok(page_json(epoch, &found))
+    Ok(page_json(epoch, &found, &acknowledgements()))
 }
 
-pub(crate) fn page_json(epoch: i64, deliveries: &[SiteDelivery]) -> Json {
+pub(crate) fn page_json(
+    epoch: i64,
+    deliveries: &[SiteDelivery],
+    acknowledgements: &[SiteAcknowledgement],
+) -> Json {
     Object(vec![
         ("schema", integer(1)),
         ("epoch", Integer(epoch.into())),
         ("deliveries", List(deliveries.iter().map(delivery_json).collect())),
+        ("acknowledgements", List(acknowledgements.iter().map(acknowledgement_json).collect())),
+    ])
+}
+
+fn acknowledgement_json(one: &SiteAcknowledgement) -> Json {
+    let known = &one.acknowledgement;
+    Object(vec![
+        ("fingerprint", Text(one.fingerprint.clone())),
+        ("at_ns", Integer(known.at_ns.into())),
+        ("until_ns", Integer(known.until_ns.into())),
+        ("by", Text(known.by.clone())),
+        ("note", Text(known.note.clone())),
     ])
 }
 

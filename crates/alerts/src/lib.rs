@@ -12,6 +12,7 @@
 //! HTTP ─► silence_store (silences) ─► notify        HTTP ─► received_alerts ─► rule_worker
 //! HTTP ─► worker_control (acknowledgements) ─► rule_worker
 //! another site ─► primary_site ─► standby ─► notifier_handle     HTTP ─► delivery_api
+//!                               └─► site_acknowledgements ─► rule_worker
 //! settings, OpenSLO ─► slo_settings ─► slo_service ─► slo_api: HTTP
 //! ```
 //! One thread evaluates all groups, one after the other: on schedule, and own rules also when rows
@@ -61,6 +62,7 @@ mod series_watcher;
 mod settings;
 mod silence_api;
 mod silence_store;
+mod site_acknowledgements;
 mod slo_api;
 mod slo_json;
 mod slo_service;

@@ -13,9 +13,11 @@ use role::BoxError;
 use role::settings::{
     DurationSetting, FilePath, SettingsCheck, TableRef, client_tls, duration_or, read_token,
 };
+use rules::AlertAcknowledgement;
 use serde::Deserialize;
 
 use crate::delivery_api::DELIVERIES;
+use crate::site_acknowledgements::SiteAcknowledgement;
 
 const TABLE: TableRef<'static> = TableRef::named("alerts.primary");
 /// Silence of the primary after which this site sends.
@@ -25,7 +27,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// Longest time between two requests, and that of a request.
 const POLL_INTERVAL_MAX: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT_MAX: Duration = Duration::from_secs(5);
-/// Maximum size of a response: 1,000 deliveries with long names.
+/// Maximum size of a response: 1,000 deliveries with long names, and 256 KiB of acknowledgements.
 const RESPONSE_BYTES_MAX: usize = 4 << 20;
 /// Characters of a response with an error that are shown.
 const EXCERPT_CHARS: usize = 200;
@@ -93,6 +95,8 @@ pub(crate) struct DeliveryPosition {
 #[derive(Debug, Default)]
 pub(crate) struct DeliveryPage {
     pub(crate) deliveries: Vec<SiteDelivery>,
+    /// All of the site; `None` of one that does not tell them.
+    pub(crate) acknowledgements: Option<Vec<SiteAcknowledgement>>,
     pub(crate) position: DeliveryPosition,
 }
 
@@ -153,6 +157,16 @@ impl PrimarySite {
 struct PageJson {
     epoch: i64,
     deliveries: Vec<DeliveryJson>,
+    acknowledgements: Option<Vec<AcknowledgementJson>>,
+}
+
+#[derive(Deserialize)]
+struct AcknowledgementJson {
+    fingerprint: String,
+    at_ns: i64,
+    until_ns: i64,
+    by: String,
+    note: String,
 }
 
 #[derive(Deserialize)]
@@ -186,7 +200,14 @@ fn parse_page(body: &[u8]) -> Result<DeliveryPage, String> {
             at_ns: delivery.at_ns,
         });
     }
-    Ok(DeliveryPage { deliveries, position })
+    let acknowledgement = |json: AcknowledgementJson| {
+        let AcknowledgementJson { fingerprint, at_ns, until_ns, by, note } = json;
+        let acknowledgement = AlertAcknowledgement { at_ns, until_ns, by, note };
+        SiteAcknowledgement { fingerprint, acknowledgement }
+    };
+    let acknowledgements =
+        page.acknowledgements.map(|all| all.into_iter().map(acknowledgement).collect());
+    Ok(DeliveryPage { deliveries, acknowledgements, position })
 }
 
 #[cfg(test)]
@@ -208,9 +229,20 @@ mod tests {
 
     #[test]
     fn a_page_is_read_as_written() {
-        let text = page_json(1_700_000_000_000_000_001, &[delivery()]).to_string();
-        let page = parse_page(text.as_bytes()).expect("a page");
+        let acknowledged = SiteAcknowledgement {
+            fingerprint: "00ff".to_owned(),
+            acknowledgement: AlertAcknowledgement {
+                at_ns: 1_700_000_000_000_000_000,
+                until_ns: 1_700_003_600_000_000_000,
+                by: "ann".to_owned(),
+                note: "on \"it\"".to_owned(),
+            },
+        };
+        let acknowledgements = [acknowledged.clone()];
+        let text = page_json(1_700_000_000_000_000_001, &[delivery()], &acknowledgements);
+        let page = parse_page(text.to_string().as_bytes()).expect("a page");
         assert_eq!(page.deliveries, [delivery()]);
+        assert_eq!(page.acknowledgements, Some(vec![acknowledged]));
         let position = DeliveryPosition { epoch: 1_700_000_000_000_000_001, number: 3 };
         assert_eq!(page.position, position);
     }
@@ -220,8 +252,16 @@ mod tests {
         for text in ["", "[]", "{\"epoch\":1}", "<html>"] {
             assert!(parse_page(text.as_bytes()).is_err(), "{text}");
         }
-        let text = page_json(1, &[delivery()]).to_string().replace("acknowledged", "gone");
+        let page = page_json(1, &[delivery()], &[]).to_string();
+        let text = page.replace("\"acknowledged\"", "\"gone\"");
         assert_eq!(parse_page(text.as_bytes()).unwrap_err(), "found the state \"gone\"");
+    }
+
+    /// A site of an earlier version: what was acknowledged there is not known to have ended.
+    #[test]
+    fn a_page_without_acknowledgements_says_nothing_of_them() {
+        let page = parse_page(b"{\"epoch\":1,\"deliveries\":[]}").expect("a page");
+        assert_eq!(page.acknowledgements, None);
     }
 
     #[test]

@@ -31,6 +31,7 @@ use crate::rule_worker::{RuleWorker, WorkerParts};
 use crate::series_watcher::{SeriesWatcher, WatchControl};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
+use crate::site_acknowledgements::site_acknowledgements;
 use crate::slo_service::{SloService, SloStatus};
 use crate::standby::{StandbyControl, StandbySite};
 use crate::state_file::StateFile;
@@ -80,6 +81,7 @@ impl AlertsRole {
         let standby_site = StandbySite {
             control: self.standby.clone(),
             notifier: self.notifier.clone(),
+            worker: control(),
             clock: context.intake.clock(),
             log: Arc::clone(&context.log),
         };
@@ -341,6 +343,7 @@ impl Role for AlertsRole {
             Route::new(spec, move |query| answer(&board.read(), query))
         };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
+        let (acknowledged, standby) = (board(), self.standby.clone());
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -378,7 +381,11 @@ impl Role for AlertsRole {
                 Ok(contact_api::contacts(told.status().as_ref()))
             }),
             Route::new(&delivery_api::DELIVERIES, move |query| {
-                delivery_api::deliveries(&notifier, started_ns, query)
+                let acknowledgements = || {
+                    let url = standby.primary_url();
+                    site_acknowledgements(&acknowledged.read(), url.as_deref())
+                };
+                delivery_api::deliveries(&notifier, acknowledgements, started_ns, query)
             }),
         ]
     }

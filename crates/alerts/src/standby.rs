@@ -2,8 +2,9 @@
 //! only while the primary is silent.
 //!
 //! A thread asks the primary for its deliveries. What it delivered is finished here; the rest is
-//! held until the primary has not answered for a time. There is no consensus: if only the
-//! connection between the sites is cut, both send, and receivers recognize the keys.
+//! held until the primary has not answered for a time. What was acknowledged there is acknowledged
+//! here. There is no consensus: if only the connection between the sites is cut, both send, and
+//! receivers recognize the keys.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -17,6 +18,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::notifier_handle::NotifierHandle;
 use crate::primary_site::{DeliveryPage, DeliveryPosition, PrimarySite};
+use crate::site_acknowledgements::{PrimaryAcknowledgements, SiteAcknowledgement};
+use crate::worker_control::WorkerControl;
 
 /// Messages to the thread, and what it says about the primary. Clones share them.
 #[derive(Clone, Debug, Default)]
@@ -74,6 +77,11 @@ impl StandbyControl {
         self.lock().is_stopping
     }
 
+    /// URL of the primary.
+    pub(crate) fn primary_url(&self) -> Option<String> {
+        self.lock().primary.as_ref().map(PrimarySite::url)
+    }
+
     /// Status: null without a primary.
     pub(crate) fn status_json(&self) -> Json {
         let Some(status) = self.lock().status.clone() else { return Null };
@@ -103,6 +111,8 @@ impl StandbyControl {
 pub(crate) struct StandbySite {
     pub(crate) control: StandbyControl,
     pub(crate) notifier: NotifierHandle,
+    /// Of the thread that evaluates rules.
+    pub(crate) worker: Arc<WorkerControl>,
     pub(crate) clock: WallClock,
     pub(crate) log: LogFn,
 }
@@ -114,6 +124,8 @@ struct PrimaryWatch<'a> {
     position: DeliveryPosition,
     /// Deliveries that were not due here yet.
     delivered: OtherSiteDeliveries,
+    /// Whether the primary last said that it has no acknowledgements.
+    has_none_acknowledged: bool,
     settled: u64,
     is_sending: bool,
     /// When the primary last answered: for the silence, and for people.
@@ -160,6 +172,7 @@ impl StandbySite {
             primary,
             position: DeliveryPosition::default(),
             delivered,
+            has_none_acknowledged: false,
             settled: 0,
             is_sending: false,
             answered_at: Instant::now(),
@@ -198,7 +211,8 @@ impl PrimaryWatch<'_> {
                 self.site.notifier.hold();
                 self.log("answers again; notifications are held");
             }
-            let DeliveryPage { deliveries, position } = page;
+            let DeliveryPage { deliveries, acknowledgements, position } = page;
+            acknowledgements.into_iter().for_each(|all| self.mirror(all));
             if position.epoch != self.position.epoch {
                 self.position = DeliveryPosition { epoch: position.epoch, number: 0 };
             }
@@ -209,6 +223,15 @@ impl PrimaryWatch<'_> {
                 self.settle();
                 return Ok(());
             }
+        }
+    }
+
+    /// Takes the acknowledgements of the primary, each time: an alert may begin here after it was
+    /// acknowledged there.
+    fn mirror(&mut self, all: Vec<SiteAcknowledgement>) {
+        let has_none = all.is_empty();
+        if !std::mem::replace(&mut self.has_none_acknowledged, has_none) || !has_none {
+            self.site.worker.mirror(PrimaryAcknowledgements::new(&self.primary.url(), all));
         }
     }
 

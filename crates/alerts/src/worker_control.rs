@@ -1,5 +1,5 @@
-//! Messages to the thread that evaluates rules: stop, other rules, acknowledgements, and that
-//! something else has changed.
+//! Messages to the thread that evaluates rules: stop, other rules, acknowledgements, also those of
+//! another site, and that something else has changed.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -12,6 +12,7 @@ use rules::AlertAcknowledgement;
 use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
 use crate::settings::AlertTables;
+use crate::site_acknowledgements::PrimaryAcknowledgements;
 
 /// Maximum number of acknowledgements that wait. Each one has a thread of those of all requests.
 const REQUESTS_MAX: usize = 64;
@@ -49,6 +50,8 @@ struct ControlState {
     is_stopping: bool,
     reloaded: Option<ReloadedRules>,
     requests: VecDeque<AcknowledgementRequest>,
+    /// The newest ones.
+    of_primary: Option<PrimaryAcknowledgements>,
     is_woken: bool,
 }
 
@@ -105,6 +108,17 @@ impl WorkerControl {
         wait_for_reply(&received)
     }
 
+    /// Lets the worker make the acknowledgements of the primary site its own.
+    pub(crate) fn mirror(&self, found: PrimaryAcknowledgements) {
+        self.lock().of_primary = Some(found);
+        self.wake.notify_all();
+    }
+
+    /// Acknowledgements of the primary site that are new.
+    pub(crate) fn take_mirrored(&self) -> Option<PrimaryAcknowledgements> {
+        self.lock().of_primary.take()
+    }
+
     /// The next request.
     pub(crate) fn next_request(&self) -> Option<AcknowledgementRequest> {
         self.lock().requests.pop_front()
@@ -116,7 +130,7 @@ impl WorkerControl {
         let state = self.lock();
         let is_idle = |state: &mut ControlState| {
             let has_work = state.is_stopping || state.is_woken || !state.requests.is_empty();
-            !has_work && state.reloaded.is_none()
+            !has_work && state.reloaded.is_none() && state.of_primary.is_none()
         };
         let mut state = match time {
             Some(time) => {

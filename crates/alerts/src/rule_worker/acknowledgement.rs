@@ -1,5 +1,5 @@
 //! Acknowledgements: alerts of rules and from outside, changed by the worker, durable before the
-//! request is answered.
+//! request is answered. Those of the primary site are made in the same way.
 
 use query::LabelSet;
 use role::RouteError;
@@ -7,6 +7,8 @@ use rules::{AlertAcknowledgement, AlertState, EvaluatedGroup};
 
 use super::RuleWorker;
 use crate::alert_selection::{AlertSelection, alert_labels, fingerprint};
+use crate::received_alerts::ReceivedAlert;
+use crate::site_acknowledgements::{AcknowledgementChange, PrimaryAcknowledgements};
 use crate::worker_control::{AcknowledgementReply, AcknowledgementRequest};
 
 impl RuleWorker {
@@ -17,6 +19,53 @@ impl RuleWorker {
             let result = self.acknowledge(&selection, acknowledgement.as_ref());
             // The client may have given up.
             let _ = reply.send(result);
+        }
+        if let Some(found) = self.control.take_mirrored() {
+            self.mirror(&found);
+        }
+    }
+
+    /// Makes the acknowledgements of the primary site those of this one. If they cannot be stored,
+    /// which is logged, those that the primary lists next are tried.
+    fn mirror(&mut self, found: &PrimaryAcknowledgements) {
+        let now_ns = self.intake.now();
+        let mut before = Vec::new();
+        for (at, scheduled) in self.groups.iter_mut().enumerate() {
+            let group = &mut scheduled.group;
+            let changes = mirrored_changes(group, found, now_ns);
+            if changes.is_empty() {
+                continue;
+            }
+            before.push((at, group.clone()));
+            for (rule, labels, change) in changes {
+                match change {
+                    AcknowledgementChange::Set(new) => group.acknowledge(rule, &labels, new),
+                    AcknowledgementChange::Remove => group.unacknowledge(rule, &labels),
+                };
+            }
+        }
+        let mut is_changed = !before.is_empty();
+        if self.store_acknowledgements(before).is_err() {
+            return;
+        }
+        let change = |alert: &ReceivedAlert| {
+            let known = alert.acknowledgement.as_ref();
+            found.change(|| alert.labels.clone(), known, now_ns).filter(|_| alert.is_firing)
+        };
+        if self.received.alerts().iter().any(|alert| change(alert).is_some()) {
+            let changed = self.received.change(|alert| {
+                let change = change(alert);
+                change.is_some_and(|change| alert.acknowledge(change.acknowledgement()))
+            });
+            if let Err(error) = changed {
+                return self.log_received_error(Some(error.to_string()));
+            }
+            self.record_received();
+            self.submit_received();
+            is_changed = true;
+        }
+        if is_changed {
+            self.board.advance_revision();
         }
     }
 
@@ -70,8 +119,18 @@ impl RuleWorker {
                 found.extend(is_found.then_some(print));
             }
         }
+        self.store_acknowledgements(before)?;
+        Ok(found)
+    }
+
+    /// Stores, publishes and submits groups whose acknowledgements changed. If the states cannot be
+    /// stored, the groups stay as they were `before`.
+    fn store_acknowledgements(
+        &mut self,
+        before: Vec<(usize, EvaluatedGroup)>,
+    ) -> Result<(), RouteError> {
         if before.is_empty() {
-            return Ok(found);
+            return Ok(());
         }
         self.save();
         if let Some(error) = &self.save_error {
@@ -86,8 +145,28 @@ impl RuleWorker {
             self.publish_group(at);
             self.submit(at);
         }
-        Ok(found)
+        Ok(())
     }
+}
+
+/// Rule, labels and new acknowledgement of the active alerts that the primary site acknowledged
+/// otherwise.
+fn mirrored_changes(
+    group: &EvaluatedGroup,
+    found: &PrimaryAcknowledgements,
+    now_ns: i64,
+) -> Vec<(usize, LabelSet, AcknowledgementChange)> {
+    let rules = group.rules().iter().enumerate();
+    let changes = rules.flat_map(|(rule, evaluated)| {
+        let alerts = evaluated.alerts().alerts();
+        let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
+        active.filter_map(move |(labels, alert)| {
+            let known = alert.acknowledgement.as_ref();
+            let change = found.change(|| alert_labels(labels), known, now_ns)?;
+            Some((rule, labels.clone(), change))
+        })
+    });
+    changes.collect()
 }
 
 /// Rule, labels and fingerprint of the active alerts that are selected.

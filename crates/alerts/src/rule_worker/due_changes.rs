@@ -89,7 +89,7 @@ impl RuleWorker {
     }
 
     /// Logs an error when its cause changes.
-    fn log_received_error(&mut self, error: Option<String>) {
+    pub(super) fn log_received_error(&mut self, error: Option<String>) {
         if let Some(error) =
             error.as_ref().filter(|error| self.received_error.as_ref() != Some(error))
         {
