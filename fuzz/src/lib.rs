@@ -4,6 +4,9 @@
 
 use std::sync::LazyLock;
 
+#[cfg(feature = "alerts")]
+#[path = "../../crates/alerts/tests/it/checks.rs"]
+mod alerts_checks;
 #[path = "../../crates/hist/tests/it/big.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod big;
@@ -69,6 +72,7 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
         checks.into_iter().map(move |check| (of, check))
     };
     with("hist", checks::CHECKS.into())
+        .chain(with("alerts", alerts_checks()))
         .chain(with("codecs", codecs_checks::CHECKS.into()))
         .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
@@ -80,6 +84,14 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))
         .chain(with("wire", wire_checks::CHECKS.into()))
+}
+
+/// Empty without the feature `alerts`.
+fn alerts_checks() -> Vec<(&'static str, FuzzCheck)> {
+    #[cfg(feature = "alerts")]
+    return alerts_checks::CHECKS.into();
+    #[cfg(not(feature = "alerts"))]
+    Vec::new()
 }
 
 /// Empty without the feature `load`.

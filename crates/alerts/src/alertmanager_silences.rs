@@ -94,28 +94,34 @@ pub(crate) fn post_silence(
     request: &WriteRequest,
     now_ns: i64,
 ) -> Result<Json, RouteError> {
-    let body: PostableSilence = read_body(&request.body, EXAMPLE)?;
+    let mut silence = parse_alertmanager_silence(&request.body, now_ns)?;
+    // The recurrences of a silence that is changed stay: this API does not have them.
+    let known = store.find(&silence.id).ok();
+    silence.recurrences = known.map(|known| known.recurrences).unwrap_or_default();
+    let id = store.set(silence, now_ns)?;
+    Ok(Object(vec![("silenceID", text(id))]))
+}
+
+/// The silence of a request, without a check of its limits.
+pub fn parse_alertmanager_silence(body: &[u8], now_ns: i64) -> Result<Silence, RouteError> {
+    let body: PostableSilence = read_body(body, EXAMPLE)?;
     let matcher = |one: PostableMatcher| {
         AlertMatcher::new(&one.name, &one.value, one.is_regex, one.is_equal.unwrap_or(true))
     };
     let matchers = body.matchers.into_iter().map(matcher);
     let ends = parse_time("endsAt", &body.ends_at)?;
     let ends_ns = ends.ok_or_else(|| bad_request("endsAt is missing, expected a time"))?;
-    // The recurrences of a silence that is changed stay: this API does not have them.
-    let known = store.find(&body.id).ok();
-    let silence = Silence {
+    Ok(Silence {
         matchers: matchers.collect::<Result<_, _>>().map_err(bad_request)?,
         starts_ns: parse_time("startsAt", &body.starts_at)?.unwrap_or(now_ns),
         ends_ns,
-        recurrences: known.map(|known| known.recurrences).unwrap_or_default(),
+        recurrences: Vec::new(),
         created_by: body.created_by,
         comment: body.comment,
         annotations: body.annotations,
         id: body.id,
         updated_ns: now_ns,
-    };
-    let id = store.set(silence, now_ns)?;
-    Ok(Object(vec![("silenceID", text(id))]))
+    })
 }
 
 /// Ends a silence.

@@ -31,7 +31,7 @@ const TEXT_BYTES_MAX: usize = 128 << 20;
 
 /// An alert from outside.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct ReceivedAlert {
+pub struct ReceivedAlert {
     pub(crate) labels: AlertLabels,
     pub(crate) annotations: BTreeMap<String, String>,
     /// Begin, as its source says.

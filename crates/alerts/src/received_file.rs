@@ -37,16 +37,17 @@ pub(crate) enum ReceivedChange {
 
 /// Alerts of a file.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct DecodedAlerts {
-    pub(crate) alerts: BTreeMap<AlertLabels, ReceivedAlert>,
+pub struct DecodedAlerts {
+    /// By their labels.
+    pub alerts: BTreeMap<AlertLabels, ReceivedAlert>,
     /// Whether its last change was cut, or is damaged.
-    pub(crate) is_cut: bool,
+    pub is_cut: bool,
 }
 
 /// Why stored alerts cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum ReceivedFileError {
+pub enum ReceivedFileError {
     /// The title is missing: not a file of received alerts.
     #[error("cannot read received alerts: found no title, expected {TITLE:?}")]
     Title,
@@ -62,7 +63,7 @@ pub(crate) enum ReceivedFileError {
 }
 
 /// File of alerts.
-pub(crate) fn encode_file(alerts: &[Arc<ReceivedAlert>]) -> String {
+pub fn encode_received(alerts: &[Arc<ReceivedAlert>]) -> String {
     let mut text = format!("{TITLE}{VERSION}\n");
     alerts.iter().for_each(|alert| write_alert(&mut text, alert));
     let checksum = checksum_line(&text);
@@ -114,7 +115,7 @@ fn write_pairs(text: &mut String, keyword: &str, pairs: &BTreeMap<String, String
 }
 
 /// Alerts of a file. A kill or a power loss cuts at most its last change, which is left out.
-pub(crate) fn decode_received(bytes: &[u8]) -> Result<DecodedAlerts, ReceivedFileError> {
+pub fn decode_received(bytes: &[u8]) -> Result<DecodedAlerts, ReceivedFileError> {
     let line_end = bytes.iter().position(|byte| *byte == b'\n').unwrap_or(bytes.len());
     let title = String::from_utf8_lossy(&bytes[..line_end]);
     let version = title.strip_prefix(TITLE).ok_or(ReceivedFileError::Title)?;
@@ -314,7 +315,7 @@ mod tests {
     fn text() -> String {
         let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
         let forgotten = ReceivedChange::Forgotten(other().labels);
-        encode_file(&[Arc::new(example()), Arc::new(other())])
+        encode_received(&[Arc::new(example()), Arc::new(other())])
             + &encode_changes(&[stored(resolved)])
             + &encode_changes(&[forgotten])
     }
@@ -328,7 +329,7 @@ mod tests {
     #[test]
     fn the_page_shows_alerts_as_written() {
         let forgotten = ReceivedChange::Forgotten(other().labels);
-        let text = encode_file(&[Arc::new(example())]) + &encode_changes(&[forgotten]);
+        let text = encode_received(&[Arc::new(example())]) + &encode_changes(&[forgotten]);
         let told = PAGE.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
         assert_eq!(told, Some(text.as_str()));
         for word in text.lines().map(|line| line.split(' ').next().unwrap()) {
@@ -342,9 +343,9 @@ mod tests {
         assert!(!decoded.is_cut);
         let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
         assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [resolved]);
-        let decoded = decode_received(encode_file(&[Arc::new(example())]).as_bytes()).unwrap();
+        let decoded = decode_received(encode_received(&[Arc::new(example())]).as_bytes()).unwrap();
         assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [example()]);
-        assert_eq!(decode_received(encode_file(&[]).as_bytes()), Ok(DecodedAlerts::default()));
+        assert_eq!(decode_received(encode_received(&[]).as_bytes()), Ok(DecodedAlerts::default()));
     }
 
     #[test]
@@ -368,7 +369,7 @@ checksum 188665dd
     #[test]
     fn a_cut_loses_the_last_change_only() {
         let text = text();
-        let whole = encode_file(&[Arc::new(example()), Arc::new(other())]).len();
+        let whole = encode_received(&[Arc::new(example()), Arc::new(other())]).len();
         let last = text.len() - encode_changes(&[ReceivedChange::Forgotten(other().labels)]).len();
         let (down, up) = ("Down".to_owned(), "Up".to_owned());
         for end in 0..text.len() {
@@ -411,7 +412,7 @@ checksum 188665dd
         for body in
             ["forgotten x", "label a b", "acknowledged 1 2 a b", "forgotten\nannotation a b"]
         {
-            let first = encode_file(&[Arc::new(example())]);
+            let first = encode_received(&[Arc::new(example())]);
             let body = format!("{body}\n");
             let text = first + &body + &checksum_line(&body);
             assert!(matches!(decode_received(text.as_bytes()), Err(ReceivedFileError::Line(_))));

@@ -11,7 +11,7 @@ use disk::{Disk, File, FileError, IoContext, OpenMode, read_file, replace_file};
 
 use crate::received_alerts::ReceivedAlert;
 use crate::received_file::{
-    DecodedAlerts, ReceivedChange, decode_received, encode_changes, encode_file,
+    DecodedAlerts, ReceivedChange, decode_received, encode_changes, encode_received,
 };
 
 /// Name in the data directory; `docs/formats/received-alerts.md`.
@@ -77,7 +77,7 @@ impl ReceivedLog {
     /// Replaces the file by one of all alerts, durably.
     pub(crate) fn replace(&mut self, alerts: &[Arc<ReceivedAlert>]) -> Result<(), FileError> {
         self.open = None;
-        let text = encode_file(alerts);
+        let text = encode_received(alerts);
         replace_file(&*self.disk, &self.path, text.as_bytes())?;
         let file = self.disk.open(&self.path, OpenMode::Create).io_context("open", &self.path)?;
         let bytes = text.len() as u64;

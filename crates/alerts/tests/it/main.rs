@@ -1,5 +1,10 @@
 //! Integration tests of the role. `crates/topdeck/tests/it/serve/alerts.rs` tests it in a server.
 
+mod checks;
+#[path = "../../../hist/tests/it/fuzz_inputs.rs"]
+mod fuzz_inputs;
+mod fuzz_regressions;
+
 use alerts::rule_promql_options;
 use rules::parse_rule_file;
 use rules::slo::parse_openslo;

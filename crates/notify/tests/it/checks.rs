@@ -1,13 +1,15 @@
 //! Properties that hold for any bytes: one check per fuzz target, by its name. `fuzz/` includes
 //! this file by path, and `fuzz_regressions` repeats the checks on inputs that once failed.
 
-use notify::OnCallCalendar;
+use model::text_file::checksum_line;
+use notify::{OnCallCalendar, SILENCE_FILE_VERSION, decode_silences, encode_silences};
 
 /// Panics on a failure.
 pub(crate) type FuzzCheck = fn(&[u8]);
 
 /// Name and check of each target of `fuzz/`.
-pub(crate) const CHECKS: [(&str, FuzzCheck); 1] = [("on_call_calendar", on_call_calendar)];
+pub(crate) const CHECKS: [(&str, FuzzCheck); 2] =
+    [("on_call_calendar", on_call_calendar), ("silences", silences)];
 
 /// An hour, and 2026-01-05 08:00 UTC.
 const HOUR_NS: i64 = 3_600_000_000_000;
@@ -41,6 +43,31 @@ fn on_call_calendar(bytes: &[u8]) {
         let middle_ns = at_ns.midpoint(change_ns);
         for within_ns in [middle_ns, change_ns - 1] {
             assert_eq!(calendar.contact_at(within_ns), contact, "{at_ns}: {within_ns}");
+        }
+    }
+}
+
+/// A file of silences, or its lines without title and checksum, which a fuzzer does not find.
+fn silences(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    silence_file(text);
+    let lines = text.trim_end_matches('\n');
+    let body = format!("topdeck silences {SILENCE_FILE_VERSION}\n{lines}\n");
+    silence_file(&format!("{body}{}", checksum_line(&body)));
+}
+
+/// Silences that are read are read again as they are written.
+fn silence_file(text: &str) {
+    let Ok(silences) = decode_silences(text) else { return };
+    let written = encode_silences(&silences);
+    let again = decode_silences(&written).expect("silences as written");
+    assert_eq!(encode_silences(&again), written);
+    let labels = [("alertname", "Down"), ("host", "db1")];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    for (silence, again) in silences.iter().zip(&again) {
+        assert_eq!(silence.matches(&labels), again.matches(&labels));
+        for at_ns in [i64::MIN, 0, MONDAY_NS, i64::MAX] {
+            assert_eq!(silence.state(at_ns), again.state(at_ns), "{at_ns}");
         }
     }
 }

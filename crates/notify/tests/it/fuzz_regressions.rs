@@ -78,7 +78,7 @@ fn check_of(target: &str) -> FuzzCheck {
     checks::CHECKS.iter().find(|check| check.0 == target).expect("a target").1
 }
 
-/// The calendar of the user documentation, and its parts.
+/// The calendar and the silences of the documentation, and their parts.
 fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let page = include_str!("../../../../docs/contacts.md");
     let block = page.split("```ics\n").nth(1).and_then(|rest| rest.split("```").next());
@@ -90,6 +90,14 @@ fn seeds() -> Vec<(&'static str, Vec<u8>)> {
     let event = |text: &str| {
         format!("BEGIN:VCALENDAR\r\nBEGIN:VEVENT\r\n{text}END:VEVENT\r\nEND:VCALENDAR\r\n")
     };
-    let texts = [example.to_owned(), event(exception), event(whole)];
-    texts.map(|text| ("on_call_calendar", text.into_bytes())).into()
+    let calendars = [example.to_owned(), event(exception), event(whole)];
+    let page = include_str!("../../../../docs/formats/silences.md");
+    let file = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next());
+    let file = file.expect("an example");
+    let lines: Vec<&str> = file.lines().collect();
+    // Without title and checksum.
+    let silences = [file.to_owned(), lines[1..lines.len() - 1].join("\n")];
+    let of = |target, text: String| (target, text.into_bytes());
+    let calendars = calendars.map(|text| of("on_call_calendar", text));
+    calendars.into_iter().chain(silences.map(|text| of("silences", text))).collect()
 }
