@@ -50,7 +50,7 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
         ("last hour", false),
     ];
     let mut table = TextTable::new(&columns);
-    for row in rows {
+    for row in sorted_rows(rows) {
         table.row(cells(row, now, terminal));
         day_text(row).into_iter().chain(hour_text(row)).for_each(|text| table.remark(text));
         let gaps = row["gaps_total"].as_u64().unwrap_or(0);
@@ -63,6 +63,25 @@ pub fn overview_text(document: &Value, terminal: &Terminal) -> String {
     text.push_str(&table.text(terminal));
     text.push_str(&notes(document, rows, total));
     text
+}
+
+/// Rows in their order, but what is not known now after what is, unless it was affected today; and
+/// last what had no values today. The page has the same order.
+fn sorted_rows(rows: &[Value]) -> Vec<&Value> {
+    let rank = |row: &Value| {
+        // Of a row that is not read yet nobody knows.
+        let is_read = !row["unusual"].is_null();
+        let has_none = row["count_today"] == 0 && row["heatmap"].is_null() && is_read;
+        let is_unknown = row["state"] == "unknown" && row["state_today"] != "affected";
+        match (has_none, is_unknown) {
+            (true, _) => 2,
+            (false, true) => 1,
+            (false, false) => 0,
+        }
+    };
+    let mut sorted: Vec<&Value> = rows.iter().collect();
+    sorted.sort_by_key(|row| rank(row));
+    sorted
 }
 
 fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
@@ -276,6 +295,33 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{text}");
         }
+    }
+
+    /// The first rows were services without data, above those that were affected.
+    #[test]
+    fn what_is_not_known_is_after_what_is() {
+        let row = |name: &str, state: &str, today: &str, count: u64| {
+            let heatmap = if count > 0 { json!({"cells": "0", "bins": 1}) } else { Value::Null };
+            json!({
+                "name": name, "state": state, "state_today": today, "count_today": count,
+                "heatmap": heatmap, "unusual": {"ratio": null, "reason": "no data"}
+            })
+        };
+        let mut unread = row("unread", "unknown", "unknown", 0);
+        unread["unusual"] = Value::Null;
+        let rows = [
+            row("empty", "unknown", "unknown", 0),
+            unread,
+            row("quiet", "unknown", "usual", 5),
+            row("affected", "unknown", "affected", 5),
+            row("usual", "usual", "usual", 5),
+            row("uncertain", "uncertain", "usual", 5),
+        ];
+        let sorted = sorted_rows(&rows);
+        let names: Vec<&str> = sorted.iter().filter_map(|row| row["name"].as_str()).collect();
+        assert_eq!(names, ["affected", "usual", "uncertain", "unread", "quiet", "empty"]);
+        let text = overview_text(&json!({"total": 6, "rows": rows}), &Terminal::new(true));
+        assert!(text.find("affected") < text.find("empty"), "{text}");
     }
 
     /// "p99 of 673 min" and "history too short (0 d)".

@@ -23,9 +23,10 @@ use render::terminal::Terminal;
 /// Show which metrics and services have requests above their threshold
 ///
 /// Rows are sorted by the requests above the threshold in the last five minutes, beyond those that
-/// are expected there. The threshold is yours (--threshold), else that of an SLO of the server,
-/// else the one that the program declared, else the 99th percentile of the last seven days, which
-/// about 1 % of the requests exceed. Unusual is the Wasserstein distance of the last hour to the
+/// are expected there; rows that are unknown now are the last, unless they were affected today. The
+/// threshold is yours (--threshold), else that of an SLO of the server, else the one that the
+/// program declared, else the 99th percentile of the last seven days, which about 1 % of the
+/// requests exceed. Unusual is the Wasserstein distance of the last hour to the
 /// same hour of the last seven days, as a ratio to the distances of those days among themselves:
 /// about 1 is usual.
 ///
