@@ -4,6 +4,8 @@
 //! has the byte of the file at which it is; contacts without problems are usable.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -17,7 +19,11 @@ use crate::notify_problem::{NotifyProblem, table_array};
 use crate::setting_values::{DurationText, KeyProblems};
 
 /// Keys of every kind.
-const COMMON_KEYS: [&str; 5] = ["name", "kind", "failover", "failover_after", "give_up_after"];
+const COMMON_KEYS: [&str; 6] =
+    ["name", "kind", "failover", "failover_after", "give_up_after", "max_retry_interval"];
+/// Limits of the longest delay between two attempts.
+const RETRY_INTERVAL_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(100)..=Duration::from_secs(3600);
 /// Maximum number of contacts.
 const CONTACTS_MAX: usize = 200;
 /// Maximum length of a name, in bytes.
@@ -41,6 +47,7 @@ struct CommonSettings {
     failover: Option<String>,
     failover_after: Option<DurationText>,
     give_up_after: Option<DurationText>,
+    max_retry_interval: Option<DurationText>,
 }
 
 /// Reads all `[[contact]]` tables of a file. Contacts with a problem are left out.
@@ -132,6 +139,10 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.chars().any(char::is_control) {
         keys.add("name", "invalid name; expected 1 to 64 printable bytes");
     }
+    let max_retry_interval = common.max_retry_interval.map(|text| text.0);
+    if max_retry_interval.is_some_and(|interval| !RETRY_INTERVAL_RANGE.contains(&interval)) {
+        keys.add("max_retry_interval", "max_retry_interval: out of range; expected 100ms to 1h");
+    }
     contact.check(&mut keys);
     if !keys.is_empty() {
         let problem = |(key, what)| NotifyProblem { byte: key_position(value, key), what };
@@ -142,6 +153,7 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
     let policy = DeliveryPolicy {
         failover_after: or(common.failover_after, default.failover_after),
         give_up_after: or(common.give_up_after, default.give_up_after),
+        max_retry_interval: max_retry_interval.unwrap_or(default.max_retry_interval),
         failover: common.failover,
     };
     Ok(ConfiguredContact { name: common.name, contact, policy })
@@ -156,8 +168,6 @@ fn key_position(value: &Spanned<DeValue<'_>>, key: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[track_caller]
@@ -221,6 +231,15 @@ give_up_after = '3h'
         let beat = "[[contact]]\nname = 'h'\nkind = 'heartbeat'\nurl = 'http://a'\n";
         let expected = "5: failover \"h\" is a heartbeat, which receives no alerts";
         check(&format!("{}{beat}", to("h")), &[expected]);
+    }
+
+    #[test]
+    fn the_longest_delay_between_attempts_has_limits() {
+        let with = |text: &str| format!("{PAGER}max_retry_interval = '{text}'\n");
+        check(&with("1min"), &[]);
+        let expected = "5: max_retry_interval: out of range; expected 100ms to 1h";
+        check(&with("10ms"), &[expected]);
+        check(&with("2h"), &[expected]);
     }
 
     #[test]

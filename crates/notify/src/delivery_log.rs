@@ -21,7 +21,7 @@ use disk::{Disk, File, FileError, IoContext, OpenMode, replace_file};
 use net::ExponentialBackoff;
 
 use crate::contact_settings::ConfiguredContact;
-use crate::delivery_policy::{AttemptVerdict, BACKOFF, DeliveryPolicy, UNKNOWN_OUTCOMES_MAX};
+use crate::delivery_policy::{AttemptVerdict, DeliveryPolicy, UNKNOWN_OUTCOMES_MAX};
 use crate::delivery_record::DeliveryRecord;
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::notification::{Notification, NotificationKey};
@@ -569,7 +569,7 @@ fn next_attempt_ns(
     is_passed_on: bool,
     now_ns: i64,
 ) -> i64 {
-    let mut backoff = ExponentialBackoff::new(BACKOFF);
+    let mut backoff = ExponentialBackoff::new(policy.backoff());
     for _ in 1..attempt.attempts.min(20) {
         backoff.next_delay(None, false, 0);
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 
-/// Delay after the first failure, and the maximum; each is halved at random.
-pub(crate) const BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
+/// Delay after the first failure; it doubles with each further one.
+const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// Maximum number of attempts whose outcome is unknown, at a receiver that cannot recognize a
 /// repeat: one delivery and one repeat.
 pub(crate) const UNKNOWN_OUTCOMES_MAX: u32 = 2;
@@ -20,6 +20,8 @@ pub struct DeliveryPolicy {
     pub failover_after: Duration,
     /// Age of an undelivered notification after which it is not sent again: 6 h by default.
     pub give_up_after: Duration,
+    /// Longest delay between two attempts: 5 min by default. A receiver may ask for a longer one.
+    pub max_retry_interval: Duration,
 }
 
 impl Default for DeliveryPolicy {
@@ -28,6 +30,7 @@ impl Default for DeliveryPolicy {
             failover: None,
             failover_after: Duration::from_secs(300),
             give_up_after: Duration::from_secs(6 * 3600),
+            max_retry_interval: Duration::from_secs(300),
         }
     }
 }
@@ -65,6 +68,11 @@ impl AttemptVerdict {
 }
 
 impl DeliveryPolicy {
+    /// Delay after the first failure, and the maximum; each is halved at random.
+    pub(crate) fn backoff(&self) -> (Duration, Duration) {
+        (RETRY_INTERVAL.min(self.max_retry_interval), self.max_retry_interval)
+    }
+
     /// Consequence of an attempt `age` after the notification was due. `unknown_outcomes` includes
     /// this attempt.
     pub(crate) fn verdict(
