@@ -35,6 +35,8 @@ pub(super) struct AlertMessage {
     pub(super) host: String,
     /// Whether it says that it is a repeat.
     pub(super) is_repeat: bool,
+    /// Requests and users that it says are affected.
+    pub(super) affected: (Option<u64>, Option<u64>),
 }
 
 /// A running receiver; it runs until the test ends.
@@ -162,6 +164,7 @@ fn message(path: String, body: &[u8]) -> AlertMessage {
         state: text(&body["topdeck"]["state"]),
         host: text(&body["alerts"][0]["labels"]["host"]),
         is_repeat: body["topdeck"]["repeat"] == true,
+        affected: (body["topdeck"]["requests"].as_u64(), body["topdeck"]["users"].as_u64()),
     }
 }
 

@@ -4,6 +4,7 @@ use serde_json::Value;
 
 use super::alert_receiver::{AlertReceiver, ReceiverAnswer};
 use super::alerts::{DEEP, light, send, start_with, with_rules};
+use super::client::request_at;
 use super::server_process::{ServerProcess, wait_until};
 
 const SETTINGS: &str = "[alerts]\nrule_files = [\"rules*.yaml\"]\n";
@@ -114,5 +115,39 @@ fn a_calendar_that_a_reload_cannot_read_leaves_the_former_one_in_force() {
     send(&server, 8.0);
     wait_until("Bob is told", || receiver.has("/bob?key=hidden", "a", "firing"));
     assert_eq!(receiver.of("/eve?key=hidden", "a", "firing").len(), 1);
+    server.stop();
+}
+
+/// A rule on requests, and one on something else.
+const OWN_RULES: &str = "[[rule]]\nname = 'Slow'\nselect = 'latency'\nby = ['host']\n\
+    window = '1h'\n[[rule.criteria]]\nseverity = 1\ncount_above = '250ms'\nat_least = 3\n\
+    [[rule]]\nname = 'Deep'\nselect = 'depth'\n[[rule.criteria]]\nseverity = 2\nabove = 5\n";
+
+#[test]
+fn a_message_says_how_many_requests_and_users_an_alert_affected() {
+    let receiver = AlertReceiver::start();
+    let settings = [
+        "[alerts]\nrule_files = [\"*.rules.toml\"]\n".to_owned(),
+        hook("pager", &receiver, ""),
+        "[route]\nreceiver = \"pager\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\n".to_owned(),
+    ];
+    let mut server = ServerProcess::new("serve", &settings.concat());
+    let rules = server.dir.path("own.rules.toml");
+    std::fs::write(rules, OWN_RULES).expect("rules are written");
+    server.start();
+    for (session, latencies) in [("s1", "10\n900"), ("s2", "900\n900"), ("s3", "10")] {
+        let labels = format!("label.host=web&label.session={session}");
+        let path = format!("/v1/record?metric=latency&unit=ms&{labels}");
+        let sent = request_at(server.address(), "POST", &path, &[], latencies.as_bytes());
+        assert!(sent.expect("it answers").status < 300);
+    }
+    send(&server, 7.5);
+    let affected = |host: &str| {
+        let messages = receiver.of("/pager?key=hidden", host, "firing");
+        messages.first().map(|message| message.affected)
+    };
+    wait_until("both are told", || affected("web").is_some() && affected("a").is_some());
+    assert_eq!(affected("web"), Some((Some(3), Some(2))));
+    assert_eq!(affected("a"), Some((None, None)));
     server.stop();
 }
