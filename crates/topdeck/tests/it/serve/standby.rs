@@ -20,16 +20,29 @@ struct TwoSites {
     _rules: TestDir,
 }
 
+/// Escalation `team`: the second contact hears of an alert after three seconds.
+const ESCALATION: &str = "[[escalation]]\nname = \"team\"\nsteps = [{ after = \"0s\", receivers = \
+                          [\"hook\"] }, { after = \"3s\", receivers = [\"second\"] }]\n";
+
 impl TwoSites {
     fn start() -> TwoSites {
+        TwoSites::start_with("hook", "")
+    }
+
+    /// Sites whose route has this receiver; there are two contacts.
+    fn start_with(route_receiver: &str, tables: &str) -> TwoSites {
         let (rules, receiver) = (TestDir::new(), AlertReceiver::start());
         let path = rules.path("rules.yaml");
         std::fs::write(&path, RULES).expect("rules are written");
+        let contact = |name: &str| {
+            let url = format!("http://{}/{name}", receiver.address);
+            format!("[[contact]]\nname = \"{name}\"\nkind = \"webhook\"\nurl = \"{url}\"\n")
+        };
         let more = format!(
-            "[[contact]]\nname = \"hook\"\nkind = \"webhook\"\nurl = \"http://{}/hook\"\n[route]\n\
-             receiver = \"hook\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\ngroup_interval = \
-             \"1s\"\n[alerts]\nrule_files = [{path:?}]\n",
-            receiver.address
+            "{}{}{tables}[route]\nreceiver = \"{route_receiver}\"\ngroup_by = [\"...\"]\n\
+             group_wait = \"0s\"\ngroup_interval = \"1s\"\n[alerts]\nrule_files = [{path:?}]\n",
+            contact("hook"),
+            contact("second"),
         );
         let mut primary = ServerProcess::new("serve", &more);
         let mut standby = ServerProcess::new("serve", &more);
@@ -62,6 +75,14 @@ impl TwoSites {
             found.len() >= count
         });
         found
+    }
+
+    /// Who acknowledged the alert of a host at the standby.
+    fn acknowledged_by(&self, host: &str) -> Option<String> {
+        let alerts = self.standby.get("/v1/alerts").json();
+        let alerts = alerts["alerts"].as_array().cloned().unwrap_or_default();
+        let alert = alerts.into_iter().find(|alert| alert["labels"]["host"] == host)?;
+        Some(alert["acknowledgement"]["by"].as_str()?.to_owned())
     }
 
     /// Whether both sites saw the alert begin in the same evaluation.
@@ -120,6 +141,47 @@ fn a_standby_sends_what_a_dead_primary_did_not() {
     sites.wait_for_sending(false);
     sites.standby.stop();
     sites.primary.stop();
+}
+
+/// Acknowledges the alert of a host at a site, or takes that back.
+#[track_caller]
+fn acknowledge(server: &ServerProcess, route: &str, host: &str, author: &str) {
+    let body = format!("{{\"matchers\": [\"host={host}\"]{author}}}");
+    let path = format!("/v1/alerts/{route}");
+    let sent = request_at(server.address(), "POST", &path, &[], body.as_bytes());
+    let sent = sent.expect("it answers");
+    assert!(sent.status < 300, "{}", sent.text());
+}
+
+#[test]
+fn an_alert_that_was_acknowledged_at_the_primary_is_not_escalated_by_the_standby() {
+    let mut sites = TwoSites::start_with("team", ESCALATION);
+    for site in [&sites.primary, &sites.standby] {
+        set_due(site, "a", 0);
+    }
+    sites.wait_for("a", "firing", 1);
+    let author = ", \"author\": \"ann\", \"note\": \"on it\"";
+    acknowledge(&sites.primary, "acknowledge", "a", author);
+    wait_until("the standby knows of it", || sites.acknowledged_by("a").is_some());
+    let by = format!("ann at http://127.0.0.1:{}", sites.proxy.port);
+    assert_eq!(sites.acknowledged_by("a"), Some(by.clone()));
+    acknowledge(&sites.primary, "unacknowledge", "a", "");
+    wait_until("it is taken back there, too", || sites.acknowledged_by("a").is_none());
+    acknowledge(&sites.primary, "acknowledge", "a", author);
+    wait_until("the standby knows of it", || sites.acknowledged_by("a").is_some());
+    sites.primary.kill();
+    // The machine may have been too slow to acknowledge it within three seconds.
+    let escalated = sites.receiver.of("/second", "a", "firing").len();
+    sites.standby.kill();
+    sites.standby.start();
+    assert_eq!(sites.acknowledged_by("a"), Some(by));
+    set_due(&sites.standby, "b", 0);
+    // Of an alert that nobody acknowledged the second contact hears, later than it would of the
+    // first one.
+    wait_until("the standby escalates", || sites.receiver.has("/second", "b", "firing"));
+    let found = sites.receiver.of("/second", "a", "firing");
+    assert_eq!(found.len(), escalated, "{found:#?}");
+    sites.standby.stop();
 }
 
 #[test]
