@@ -7,6 +7,7 @@ mod alert_receiver;
 mod alerts;
 pub(crate) mod client;
 mod command;
+mod contact_outage;
 mod contacts;
 mod damage;
 mod data_loss;
