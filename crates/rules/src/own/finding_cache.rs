@@ -26,7 +26,7 @@ pub(super) enum StreamFinding {
     Measured(Result<WindowHit, String>),
 }
 
-/// Findings of the streams of a rule, in their order. It takes about 200 bytes per stream.
+/// Findings of the streams of a rule, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FindingCache {
     streams: Vec<Option<CachedFinding>>,
