@@ -1,6 +1,6 @@
 //! A running query: its class permit, memory, and cancellation.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,10 @@ use crate::json::Json;
 use crate::memory_budget::{Denial, MemoryBudget, Reservation};
 use crate::query_admission::{ClientId, QueryAdmission, QueryClass, QueryPermit, QueueFull};
 
+/// Longest pause of a heavy query for light ones. After it the query runs at least as long as it
+/// paused: it takes at most twice its time, however many light queries there are.
+const PAUSE_MAX: Duration = Duration::from_millis(50);
+
 /// State shared by running queries.
 #[derive(Debug)]
 pub(crate) struct QueryServiceShared {
@@ -26,8 +30,12 @@ pub(crate) struct QueryServiceShared {
     pub(crate) light_query_time: Duration,
     pub(crate) max_queued_queries: usize,
     pub(crate) max_response_bytes: usize,
+    /// Threads of one query, and CPUs.
+    pub(crate) query_threads: usize,
+    pub(crate) cpus: usize,
     pub(crate) rejected: QueryRejectCounters,
     pub(crate) cancelled: EventCounter,
+    pub(crate) pauses: EventCounter,
     pub(crate) supervisor: Supervisor,
 }
 
@@ -52,6 +60,15 @@ impl QueryServiceShared {
         meter.gauge("topdeck_queries_waiting_for_memory", about, &[], move || {
             memory.waiting() as f64
         });
+    }
+}
+
+impl QueryServiceShared {
+    /// Whether heavy queries take CPUs that light ones need.
+    fn is_light_query_slowed(&self) -> bool {
+        let light = self.admission.running(QueryClass::Light);
+        let heavy = || self.admission.running(QueryClass::Heavy).saturating_mul(self.query_threads);
+        light > 0 && heavy().saturating_add(light) > self.cpus
     }
 }
 
@@ -105,6 +122,8 @@ pub(crate) struct ActiveQueryState {
     pub(crate) permit: Mutex<Option<(QueryClass, Instant, QueryPermit)>>,
     /// Whether the query is in the light class; readable without the lock.
     pub(crate) is_light: AtomicBool,
+    /// Time since the start before which the query does not pause for light ones, in nanoseconds.
+    pub(crate) next_pause_ns: AtomicU64,
     pub(crate) reservation: Reservation,
     /// Runtime for waits during execution.
     pub(crate) runtime: Handle,
@@ -193,7 +212,7 @@ impl ActiveQuery {
     }
 
     /// Whether to stop. A query that exceeds the time limit of the light class waits here for a
-    /// permit of the heavy class.
+    /// permit of the heavy class, and a heavy one pauses here for light ones.
     pub(crate) fn should_stop(&self) -> bool {
         if self.is_ended() {
             return true;
@@ -206,8 +225,25 @@ impl ActiveQuery {
             if is_late {
                 return self.move_to_heavy(&mut permit).is_err();
             }
+        } else if self.service.is_light_query_slowed() {
+            self.pause_for_light_queries();
         }
         false
+    }
+
+    /// Leaves the CPUs to light queries. The threads of a query pause independently.
+    fn pause_for_light_queries(&self) {
+        let elapsed = || u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let began = elapsed();
+        // Relaxed: the time guards no other memory.
+        if began < self.next_pause_ns.load(Ordering::Relaxed) {
+            return;
+        }
+        self.service.pauses.add(1);
+        self.service.admission.wait_for_light_queries(PAUSE_MAX);
+        let ended = elapsed();
+        let next = ended.saturating_add(ended.saturating_sub(began));
+        self.next_pause_ns.fetch_max(next, Ordering::Relaxed);
     }
 
     /// Moves to the heavy class when the client's turn comes. An error ends the query.

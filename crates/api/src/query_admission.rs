@@ -3,14 +3,17 @@
 //! There are two classes with separate permits, so that heavy queries do not delay light ones:
 //! status, metadata, and queries that read little. Within a class clients take turns: a client with
 //! many queued queries delays the first query of another client by at most one turn. At the queue
-//! limit, the client with the most queued queries loses its newest one.
+//! limit, the client with the most queued queries loses its newest one. The number of running light
+//! queries tells heavy ones when to leave the CPUs to them (`active_query.rs`).
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 
@@ -55,6 +58,10 @@ pub(crate) struct QueueFull;
 /// Query admission: running and queued queries per class.
 pub(crate) struct QueryAdmission {
     classes: [Mutex<ClassQueue>; 2],
+    /// Running queries of each class, to be read without its lock.
+    running: [AtomicUsize; 2],
+    /// Notified when no light query runs any more.
+    light_ended: Condvar,
     max_queued: usize,
 }
 
@@ -94,7 +101,12 @@ impl QueryAdmission {
                 next: 0,
             })
         };
-        Arc::new(QueryAdmission { classes: [queue(light), queue(heavy)], max_queued: waiting_max })
+        Arc::new(QueryAdmission {
+            classes: [queue(light), queue(heavy)],
+            running: Default::default(),
+            light_ended: Condvar::new(),
+            max_queued: waiting_max,
+        })
     }
 
     fn lock_queue(&self, class: QueryClass) -> MutexGuard<'_, ClassQueue> {
@@ -105,6 +117,28 @@ impl QueryAdmission {
     pub(crate) fn running_and_queued(&self, class: QueryClass) -> (usize, usize) {
         let queue = self.lock_queue(class);
         (queue.running, queue.queued)
+    }
+
+    /// Number of running queries of a class; it may have changed already.
+    pub(crate) fn running(&self, class: QueryClass) -> usize {
+        // Relaxed: the number orders nothing else.
+        self.running[class as usize].load(Ordering::Relaxed)
+    }
+
+    /// Blocks while light queries run, at most for `timeout`.
+    pub(crate) fn wait_for_light_queries(&self, timeout: Duration) {
+        let queue = self.lock_queue(QueryClass::Light);
+        let is_busy = |queue: &mut ClassQueue| queue.running > 0;
+        let waited = self.light_ended.wait_timeout_while(queue, timeout, is_busy);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Adopts the number of running queries of a locked class.
+    fn publish_running(&self, class: QueryClass, queue: &ClassQueue) {
+        self.running[class as usize].store(queue.running, Ordering::Relaxed);
+        if class == QueryClass::Light && queue.running == 0 {
+            self.light_ended.notify_all();
+        }
     }
 
     /// Queues for a permit of a class.
@@ -120,6 +154,7 @@ impl QueryAdmission {
         if queue.free_permits > 0 {
             queue.free_permits -= 1;
             queue.running += 1;
+            self.publish_running(class, &queue);
             // The receiver exists: sending cannot fail.
             let _ = sender.send(Ok(QueryPermit { admission: Some(Arc::clone(self)), class }));
         } else {
@@ -144,6 +179,7 @@ impl QueryAdmission {
         }
         queue.free_permits += 1;
         queue.running -= 1;
+        self.publish_running(class, &queue);
     }
 }
 
@@ -322,6 +358,24 @@ mod tests {
         drop(place);
         drop(try_permit(&mut many[0]).unwrap().unwrap());
         assert!(try_permit(&mut one).is_some());
+    }
+
+    #[test]
+    fn wait_for_light_queries_ends_with_the_last_one() {
+        let admission = QueryAdmission::new(2, 1, 10);
+        let enter = || {
+            let mut waiting = admission.enqueue(QueryClass::Light, &client("a")).unwrap();
+            try_permit(&mut waiting).unwrap().unwrap()
+        };
+        let (first, second) = (enter(), enter());
+        assert_eq!(admission.running(QueryClass::Light), 2);
+        admission.wait_for_light_queries(Duration::ZERO);
+        std::thread::scope(|scope| {
+            scope.spawn(|| admission.wait_for_light_queries(Duration::MAX));
+            drop(first);
+            drop(second);
+        });
+        assert_eq!(admission.running(QueryClass::Light), 0);
     }
 
     #[test]

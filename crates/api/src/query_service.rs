@@ -10,7 +10,7 @@ mod tests;
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -159,10 +159,17 @@ impl QueryService {
             light_query_time: settings.light_query_time,
             max_queued_queries: settings.max_queued_queries,
             max_response_bytes: settings.max_response_bytes,
+            query_threads: settings.threads,
+            cpus: std::thread::available_parallelism().map_or(1, usize::from),
             rejected: QueryRejectCounters::new(intake.meter()),
             cancelled: intake.meter().counter(
                 "topdeck_queries_cancelled_total",
                 "Queries cancelled by timeout or client disconnect",
+                &[],
+            ),
+            pauses: intake.meter().counter(
+                "topdeck_query_pauses_total",
+                "Pauses of heavy queries for light ones",
                 &[],
             ),
             supervisor: intake.supervisor().clone(),
@@ -372,6 +379,7 @@ impl QueryService {
             error: OnceLock::new(),
             permit: Mutex::new(None),
             is_light: AtomicBool::new(false),
+            next_pause_ns: AtomicU64::new(0),
             reservation: Reservation::new(&self.shared.memory),
             runtime: Handle::current(),
         }));

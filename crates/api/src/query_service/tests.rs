@@ -252,6 +252,33 @@ async fn long_light_query_moves_to_the_heavy_class() {
 }
 
 #[tokio::test]
+async fn heavy_query_pauses_for_light_ones_and_continues() {
+    // More threads than any machine has CPUs.
+    let settings = QueryServiceSettings { threads: usize::MAX, ..Default::default() };
+    let server = TestServer::with_store(test_server::empty_store(), settings);
+    let context = &server.context;
+    let pauses = || context.queries.shared.pauses.get();
+    let once = |active: &ActiveQuery| active.check_cancelled();
+    assert_eq!(context.run_heavy("test", None, once).await, Ok(()));
+    assert_eq!(pauses(), 0);
+    let (go, working) = occupy(context, QueryClass::Light).await;
+    // It continues while the light query still runs, and does not pause again at once.
+    let twice = |active: &ActiveQuery| {
+        active.check_cancelled()?;
+        assert_ne!(active.next_pause_ns.load(Ordering::Relaxed), 0);
+        active.next_pause_ns.store(u64::MAX, Ordering::Relaxed);
+        active.check_cancelled()
+    };
+    assert_eq!(context.run_heavy("test", None, twice).await, Ok(()));
+    assert_eq!(pauses(), 1);
+    // A light query does not pause for others.
+    assert_eq!(context.run_light("test", None, once).await, Ok(()));
+    assert_eq!(pauses(), 1);
+    go.send(()).unwrap();
+    working.await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn queries_share_one_memory_budget() {
     let settings = QueryServiceSettings {
         max_query_bytes: 64 << 20,
