@@ -34,6 +34,10 @@ pub const DEPTH_MAX: usize = 32;
 /// while it searches: about 128 MiB in the worst case.
 pub const REGEXES_MAX: usize = 32;
 
+/// Maximum number of texts of a regex such as `a|b` that are looked up one by one: a series is
+/// compared with each of them.
+const TEXTS_MAX: usize = 256;
+
 /// Tag of the metric name. Prometheus' `__name__` is an alias.
 pub const NAME: &str = "__name";
 /// Tag of the unit.
@@ -120,6 +124,13 @@ impl Selector {
             ".*" => return Ok(Selector::All),
             ".+" => return Ok(Selector::tag(name, Pattern::Glob("*".to_owned()))),
             _ => {}
+        }
+        // As dashboards write a list of values. Other conditions than those on labels have rules of
+        // their own for exact texts.
+        let texts = pattern::literal_alternatives(regex).filter(|_| !name.starts_with("__"));
+        if let Some(texts) = texts.filter(|texts| texts.len() <= TEXTS_MAX) {
+            let equals = |text: String| Selector::label_equals(name.clone(), text);
+            return Ok(Selector::or(texts.into_iter().map(equals).collect()));
         }
         let regex = Regex::anchored(regex)?;
         let missing = regex.is_match("").then(|| Selector::label_equals(name.clone(), ""));
@@ -257,6 +268,9 @@ mod tests {
         check(r#"{host=~"web.*"}"#, true);
         check(r#"{host=~"x|web-1"}"#, true);
         check(r#"{host=~"web-|x"}"#, false);
+        check(r#"{host=~"web-1"}"#, true);
+        check(r#"{host=~"web\\-1|x"}"#, true);
+        check(&format!(r#"{{host=~"{}web-1"}}"#, "x|".repeat(2 * TEXTS_MAX)), true);
         check(r#"{host!~"web"}"#, true);
         check(r#"{__name__=~"http_.*",__kind="delta-histogram"}"#, true);
     }

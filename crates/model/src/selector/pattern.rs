@@ -59,7 +59,19 @@ fn glob_matches(glob: &str, value: &str) -> bool {
 
 /// A compiled regex. Equality compares the source text.
 #[derive(Clone, Debug)]
-pub struct Regex(regex::Regex);
+pub struct Regex {
+    regex: regex::Regex,
+    /// Set for a regex that matches any text which begins like this: most searches have that form.
+    prefix: Option<TextPrefix>,
+}
+
+/// Begin of a text, `api-` of the regex `api-.*`.
+#[derive(Clone, Debug)]
+struct TextPrefix {
+    text: String,
+    /// Whether the text is longer: `api-.+`.
+    is_longer: bool,
+}
 
 impl Regex {
     /// A regex that matches anywhere in a value.
@@ -72,19 +84,58 @@ impl Regex {
         // First without the group: `a)|(b` is invalid, and the added parentheses must not make it
         // valid.
         Regex::search(source)?;
-        Regex::search(&format!("^(?s:{source})$"))
-            .map_err(|error| SelectorError { found: format!("the regex {source:?}"), ..error })
+        let regex = Regex::search(&format!("^(?s:{source})$"))
+            .map_err(|error| SelectorError { found: format!("the regex {source:?}"), ..error })?;
+        Ok(Regex { prefix: TextPrefix::of(source), ..regex })
     }
 
     /// Whether it matches a text.
     pub fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
+        match &self.prefix {
+            Some(prefix) => prefix.is_of(text),
+            None => self.regex.is_match(text),
+        }
     }
 
     /// Source text, with unescaped slashes.
     pub fn as_str(&self) -> &str {
-        self.0.as_str()
+        self.regex.as_str()
     }
+}
+
+impl TextPrefix {
+    fn of(source: &str) -> Option<TextPrefix> {
+        let (begin, is_longer) = match source.strip_suffix(".*") {
+            Some(begin) => (begin, false),
+            None => (source.strip_suffix(".+")?, true),
+        };
+        let [text] = <[String; 1]>::try_from(literal_alternatives(begin)?).ok()?;
+        Some(TextPrefix { text, is_longer })
+    }
+
+    fn is_of(&self, text: &str) -> bool {
+        text.strip_prefix(&*self.text).is_some_and(|rest| !(self.is_longer && rest.is_empty()))
+    }
+}
+
+/// The texts that a regex such as `a|b\.c` matches as a whole; `None` if it is no list of texts.
+pub(super) fn literal_alternatives(source: &str) -> Option<Vec<String>> {
+    let mut alternatives = vec![String::new()];
+    let mut chars = source.chars();
+    while let Some(c) = chars.next() {
+        let literal = match c {
+            '|' => {
+                alternatives.push(String::new());
+                continue;
+            }
+            // Before `<` and `>` it is a boundary of a word.
+            '\\' => chars.next().filter(|c| c.is_ascii_punctuation() && !matches!(c, '<' | '>'))?,
+            '.' | '*' | '+' | '?' | '(' | ')' | '[' | ']' | '{' | '}' | '^' | '$' => return None,
+            c => c,
+        };
+        alternatives.last_mut()?.push(literal);
+    }
+    Some(alternatives)
 }
 
 impl PartialEq for Regex {
@@ -98,7 +149,7 @@ impl Eq for Regex {}
 fn compile(source: &str) -> Result<Regex, regex::Error> {
     let mut builder = regex::RegexBuilder::new(source);
     builder.size_limit(REGEX_BYTES_MAX).dfa_size_limit(REGEX_BYTES_MAX);
-    builder.build().map(Regex)
+    builder.build().map(|regex| Regex { regex, prefix: None })
 }
 
 /// The line of the regex crate's error that names the cause.
@@ -163,6 +214,35 @@ mod tests {
         fn globs_equal_their_regexes(glob in "[ab*?]{0,8}", value in "[ab]{0,8}") {
             let regex = Regex::anchored(&glob.replace('*', ".*").replace('?', ".")).unwrap();
             prop_assert_eq!(glob_matches(&glob, &value), regex.is_match(&value));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prefixes_equal_their_regexes(
+            begin in r"([ab|.*\-]|\\-|\\\.){0,4}",
+            end in r"(\.\*|\.\+|)",
+            value in "[ab.\n-]{0,6}",
+        ) {
+            if let Ok(regex) = Regex::anchored(&format!("{begin}{end}")) {
+                prop_assert_eq!(regex.is_match(&value), regex.regex.is_match(&value), "{:?}", regex);
+            }
+        }
+    }
+
+    #[test]
+    fn texts_of_a_regex() {
+        let texts = |source| literal_alternatives(source).map(|texts| texts.join(" "));
+        assert_eq!(texts(r"a\.b|c-d|").as_deref(), Some("a.b c-d "));
+        assert_eq!(texts("s\u{fc}\u{df}").as_deref(), Some("s\u{fc}\u{df}"));
+        for other in ["a.b", "a|b*", "(a)", "[ab]", "a$", r"\d", r"\<a", r"a\", "a{2}"] {
+            assert_eq!(texts(other), None, "{other}");
+        }
+        let prefix = |source| Regex::anchored(source).unwrap().prefix.map(|prefix| prefix.text);
+        assert_eq!(prefix(r"api\-0.*").as_deref(), Some("api-0"));
+        assert_eq!(prefix(".+").as_deref(), Some(""));
+        for other in [r"a\.*", "a|b.*", "a", ".*a.*"] {
+            assert_eq!(prefix(other), None, "{other}");
         }
     }
 
