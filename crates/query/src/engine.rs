@@ -92,6 +92,7 @@ pub fn execute_with_stats(
             evaluation.keeps_units_apart =
                 matches!(node.op, PlanOp::Latest(_) | PlanOp::RangeSelection(_));
             let data = execute_promql(&mut evaluation, kind, &node, steps)?;
+            evaluation.release_shared();
             let unit = evaluation.unit(&node)?.text();
             let beside =
                 i128::from(evaluation.budget.charged_samples()) - i128::from(data.samples());

@@ -76,6 +76,7 @@ impl CostEstimate<'_> {
                 self.fetch(&exact.fetch, range, Some(column), steps)?;
             }
             PlanOp::Once(inner) => self.node(inner, StepGrid::at(steps.start))?,
+            PlanOp::Shared(shared) => self.node(&shared.node, steps)?,
             PlanOp::Negate(inner) => self.node(inner, steps)?,
             PlanOp::RangeFunction(over) => {
                 self.range_selection(&over.input, steps)?;

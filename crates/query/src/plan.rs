@@ -7,6 +7,7 @@ mod call;
 mod metric_query;
 mod operation;
 mod selection;
+mod shared_node;
 mod stage;
 
 pub(crate) use call::RangeFunctionCall;
@@ -15,6 +16,7 @@ pub(crate) use operation::{Aggregation, BinaryOperation, Grouping, OperandKind};
 pub(crate) use selection::{
     ExactRange, RangeExtension, RangeSelection, RangeSource, SeriesFetch, TimeShift,
 };
+pub(crate) use shared_node::SharedNode;
 pub(crate) use stage::{CallStage, PlanStage, StageKind};
 
 use crate::error::SourceSpan;
@@ -44,6 +46,8 @@ pub(crate) enum PlanOp {
     Exact(Box<ExactRange>),
     /// Constant over steps: evaluated once.
     Once(Box<PlanNode>),
+    /// Used more than once.
+    Shared(Box<SharedNode>),
     Negate(Box<PlanNode>),
     /// Range function.
     RangeFunction(Box<RangeFunctionCall>),

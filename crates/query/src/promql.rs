@@ -15,6 +15,7 @@ mod plan;
 pub mod quantile;
 mod quantiles;
 mod quote;
+mod repeated_arguments;
 mod signature;
 #[cfg(test)]
 mod tests;

@@ -67,6 +67,7 @@ impl Evaluation<'_> {
                 if exact.is_rate { unit.map_numbers(|unit| format!("{unit}/s")) } else { unit }
             }
             PlanOp::Once(inner) | PlanOp::Negate(inner) => self.unit(inner)?,
+            PlanOp::Shared(shared) => self.unit(&shared.node)?,
             PlanOp::RangeFunction(over) => {
                 let unit = self.unit_of_ranged(&over.input)?;
                 match over.function.unit {

@@ -2,10 +2,14 @@
 //!
 //! Only this file knows all kinds. Evaluators call [`Evaluation::streams`] for their input nodes.
 
+use std::sync::Arc;
+
 use crate::error::{Error, Result, SourceSpan};
 use crate::eval::Evaluation;
 use crate::labels::LabelSet;
-use crate::plan::{Grouping, PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection};
+use crate::plan::{
+    Grouping, PlanNode, PlanOp, RangeExtension, RangeFunctionCall, RangeSelection, SharedNode,
+};
 use crate::promql::{self, BinaryOp, PromqlKernel};
 use crate::stream::{SeriesPoints, StepGrid, Stream};
 use crate::value::StepValue;
@@ -16,6 +20,9 @@ use super::{binary, range_functions};
 
 /// Series of a range function that are evaluated before they are aggregated.
 const SERIES_BATCH: usize = 64;
+/// Samples of streams that are kept for other uses, 32 MiB: a query that computes twice what needs
+/// more memory has a smaller peak.
+const SHARED_SAMPLES_MAX: u64 = 2 << 20;
 
 impl Evaluation<'_> {
     /// Streams of a node. Their memory is charged; a caller that drops them must call
@@ -32,6 +39,7 @@ impl Evaluation<'_> {
             PlanOp::RangeSelection(_) => panic!("BUG: raw samples have no steps"),
             PlanOp::Exact(exact) => self.exact(exact, steps),
             PlanOp::Once(inner) => self.evaluate_once(inner, steps),
+            PlanOp::Shared(shared) => self.shared_streams(shared, steps),
             PlanOp::Negate(inner) => self.negate(inner, steps),
             PlanOp::RangeFunction(over) => {
                 let kernel = range_kernel(over, node.span)?;
@@ -152,6 +160,33 @@ impl Evaluation<'_> {
             stream.points = vec![point; steps.count];
         }
         Ok(streams)
+    }
+
+    /// Streams of a node that is used more than once. They are kept unless they are large, or have
+    /// warnings, which name the place of each use.
+    fn shared_streams(&mut self, shared: &SharedNode, steps: StepGrid) -> Result<Vec<Stream>> {
+        let samples = |streams: &[Stream]| streams.iter().map(Stream::samples).sum::<u64>();
+        let key = (shared.key, steps);
+        if let Some(known) = self.shared.get(&key) {
+            let streams = Vec::clone(known);
+            self.budget.charge_samples(samples(&streams))?;
+            return Ok(streams);
+        }
+        let warnings = self.warnings.clone();
+        let streams = self.streams(&shared.node, steps)?;
+        let kept = samples(&streams);
+        if kept <= SHARED_SAMPLES_MAX && self.warnings == warnings {
+            self.budget.charge_samples(kept)?;
+            self.shared.insert(key, Arc::new(streams.clone()));
+        }
+        Ok(streams)
+    }
+
+    /// Drops the streams of shared nodes.
+    pub(crate) fn release_shared(&mut self) {
+        for streams in std::mem::take(&mut self.shared).into_values() {
+            self.release(&streams);
+        }
     }
 
     fn negate(&mut self, inner: &PlanNode, steps: StepGrid) -> Result<Vec<Stream>> {

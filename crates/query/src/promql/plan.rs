@@ -19,6 +19,7 @@ use super::ast::{AtModifier, BinaryOp, Expr, ExprKind, ValueType, VectorSelector
 use super::matcher::{MatchOp, Matcher};
 use super::pattern;
 use super::quantiles;
+use super::repeated_arguments::RepeatedArguments;
 use super::signature::{BucketUse, CallPlan, PromqlFunction, QueryTimes, StepDependence};
 
 /// Plans an expression; returns its type and its plan.
@@ -43,6 +44,7 @@ pub(crate) fn plan(
         end: question.end,
         step: question.step,
         parent: Cell::default(),
+        repeated: RepeatedArguments::of(expression),
     };
     let planned = planner.node(expression)?;
     Ok((kind, planned.once()))
@@ -53,6 +55,7 @@ struct Planner {
     end: i64,
     step: i64,
     parent: Cell<ParentContext>,
+    repeated: RepeatedArguments,
 }
 
 /// Requirements of the enclosing expressions.
@@ -62,6 +65,12 @@ struct ParentContext {
     needs_no_buckets: bool,
     /// An operation that needs the buckets, or raw samples.
     needs_buckets: bool,
+}
+
+impl ParentContext {
+    fn detects_resets(self) -> bool {
+        self.needs_no_buckets && !self.needs_buckets
+    }
 }
 
 /// Plan node and whether it is constant over steps.
@@ -201,6 +210,7 @@ impl Planner {
         args: &[Expr],
         span: SourceSpan,
     ) -> Result<PlannedNode> {
+        let written = args;
         let args: Vec<PlannedNode> =
             args.iter().map(|arg| self.node(arg)).collect::<Result<_>>()?;
         let is_constant = args.iter().all(|arg| arg.is_constant)
@@ -212,9 +222,11 @@ impl Planner {
                     args.iter().all(|arg| matches!(arg.node.op, PlanOp::Latest(_)))
                 }
             };
+        let detects_resets = self.parent.get().detects_resets();
         let plan_argument = |(at, planned): (usize, PlannedNode)| {
             let selects = function.label_matchers_arg == Some(at);
-            if is_constant || selects { planned.node } else { planned.once() }
+            let node = if is_constant || selects { planned.node } else { planned.once() };
+            self.repeated.share(&written[at], detects_resets, node)
         };
         let args = args.into_iter().enumerate().map(plan_argument).collect();
         let op = PlanOp::Call { function, args };
@@ -301,9 +313,8 @@ impl Planner {
             (_, true) => RangeExtension::Smoothed,
             _ => RangeExtension::None,
         };
-        let ParentContext { needs_no_buckets, needs_buckets } = self.parent.get();
         Ok(SeriesFetch {
-            detects_resets: needs_no_buckets && !needs_buckets,
+            detects_resets: self.parent.get().detects_resets(),
             selector: selector_from_matchers(&selector.matchers, selector.span)?,
             matchers: selector.matchers.clone(),
             shift: TimeShift { offset, at: self.at(selector.at) },

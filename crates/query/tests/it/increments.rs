@@ -310,6 +310,38 @@ fn ordinary_series_are_read_as_increments() {
 }
 
 #[test]
+fn repeated_argument_is_read_once() {
+    let store = open_store();
+    let end = end_of(&send_series(&store, &mut Random(3), true));
+    let view = store.view().unwrap();
+    let answer = |text: &str| {
+        let source = ReadCounter {
+            source: StoreSource::new(&view),
+            has_increments: true,
+            samples: AtomicU64::new(0),
+            increments: AtomicU64::new(0),
+        };
+        let (streams, _) = ask(&source, text, end, MINUTE);
+        // NaN differs from itself.
+        let points = streams.iter().map(|stream| format!("{:?}", stream.points)).collect();
+        (points, source.increments.into_inner())
+    };
+    let median = "histogram_quantile(0.5, increase(latency[5m]))";
+    let p90 = "histogram_quantile(0.9, sum(increase(latency[5m])))";
+    let named =
+        |text: &str, name: &str| format!("label_replace({text}, \"q\", \"{name}\", \"\", \"\")");
+    for text in [median, p90] {
+        let (alone, reads): (Vec<String>, u64) = answer(text);
+        assert_eq!((alone.len(), reads), (1, 1), "{text}");
+        let (both, reads) = answer(&format!("{} or {}", named(text, "a"), named(text, "b")));
+        assert_eq!(both, [alone[0].as_str(); 2], "{text}");
+        assert_eq!(reads, 1, "{text}");
+    }
+    let other = named("histogram_quantile(0.5, increase(latency[6m]))", "b");
+    assert_eq!(answer(&format!("{median} or {other}")).1, 2);
+}
+
+#[test]
 fn one_window_over_many_chunks_equals_growth_by_samples() {
     let mut by_increments = 0;
     for seed in 200..230 {

@@ -300,6 +300,7 @@ impl ShiftSearch {
             PlanOp::Latest(fetch) => return self.selector(fetch.shift, subqueries),
             PlanOp::Exact(exact) => return self.selector(exact.fetch.shift, subqueries),
             PlanOp::Once(inner) | PlanOp::Negate(inner) => return self.inspect(inner, subqueries),
+            PlanOp::Shared(shared) => return self.inspect(&shared.node, subqueries),
             PlanOp::RangeFunction(over) => match &over.input.source {
                 RangeSource::Series(fetch) => return self.selector(fetch.shift, subqueries),
                 RangeSource::Subquery { inner, shift, .. } => {
@@ -364,6 +365,7 @@ fn is_scalar(node: &PlanNode) -> bool {
     match &node.op {
         PlanOp::Number(_) | PlanOp::Duration(_) | PlanOp::Text(_) => true,
         PlanOp::Once(inner) | PlanOp::Negate(inner) => is_scalar(inner),
+        PlanOp::Shared(shared) => is_scalar(&shared.node),
         PlanOp::Call { function, .. } => function.returns == ValueType::Scalar,
         PlanOp::Binary(binary) => {
             matches!((binary.left.0, binary.right.0), (OperandKind::Scalar, OperandKind::Scalar))
