@@ -218,6 +218,18 @@ impl LabelSet {
     }
 }
 
+/// Whether label sets that differ also differ without their metadata: they are of one selection, and
+/// their metric name, the only metadata, is the same. False for other sets, whether they differ or
+/// not.
+pub(crate) fn differ_without_metadata<'l>(mut sets: impl Iterator<Item = &'l LabelSet>) -> bool {
+    let Some(first) = sets.next() else { return true };
+    let (table, rank) = (&first.table, first.ranks().next());
+    rank.is_some_and(|rank| *table.label(rank).name == *NAME)
+        && !table.has_name(TYPE)
+        && !table.has_name(UNIT)
+        && sets.all(|set| Arc::ptr_eq(&set.table, table) && set.ranks().next() == rank)
+}
+
 /// Whether a label describes the metric rather than the measured object.
 pub(crate) fn is_metadata(name: &str) -> bool {
     matches!(name, NAME | TYPE | UNIT)
@@ -314,6 +326,20 @@ mod tests {
 
     fn own_and(changed: &LabelSet, shared: &LabelSet) -> [LabelSet; 3] {
         [changed.clone(), shared.clone(), shared.without_metadata()]
+    }
+
+    #[test]
+    fn sets_of_one_metric_differ_without_its_name() {
+        let differ =
+            |all: &[&[(&str, &str)]]| differ_without_metadata(sets_of_one_table(all).iter());
+        assert!(differ(&[]));
+        assert!(differ(&[&[(NAME, "m"), ("host", "a")], &[(NAME, "m")]]));
+        assert!(!differ(&[&[(NAME, "m"), ("host", "a")], &[(NAME, "n"), ("host", "a")]]));
+        assert!(!differ(&[&[("host", "a")], &[("host", "b")]]));
+        assert!(!differ(&[&[(NAME, "m"), (TYPE, "gauge")], &[(NAME, "m")]]));
+        assert!(!differ(&[&[(NAME, "m"), (UNIT, "s")], &[(NAME, "m")]]));
+        let own = [LabelSet::new([(NAME, "m")]), LabelSet::new([(NAME, "m"), ("host", "a")])];
+        assert!(!differ_without_metadata(own.iter()));
     }
 
     #[test]

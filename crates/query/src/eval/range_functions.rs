@@ -28,7 +28,7 @@ use std::sync::atomic::AtomicUsize;
 use crate::error::{Result, SourceSpan};
 use crate::eval::series::{SeriesGroup, are_numbers};
 use crate::eval::{Evaluation, duplicate_labels_error};
-use crate::labels::{LabelSet, TYPE};
+use crate::labels::{LabelSet, TYPE, differ_without_metadata};
 use crate::limits::SAMPLE_BYTES;
 use crate::plan::{
     Grouping, RangeExtension, RangeFunctionCall, RangeSelection, RangeSource, SeriesFetch,
@@ -182,6 +182,7 @@ impl Evaluation<'_> {
         };
         let range = over.input.samples_range(fetch, steps, self.settings.lookback);
         let series = self.select_samples(fetch, &range)?;
+        seen.are_distinct = differ_without_metadata(series.iter().map(|(labels, _)| labels));
         let has_numbers_only = are_numbers(&series);
         let batch = match has_numbers_only {
             true => batch.max(NUMBERS_BATCH / steps.count.max(1)),
@@ -252,7 +253,11 @@ pub(crate) type BatchConsumer<'a> = dyn FnMut(&mut Evaluation<'_>, SeriesBatch) 
 
 /// Labels of the streams so far, which must differ.
 #[derive(Default)]
-struct UniqueLabels(HashSet<LabelSet>);
+struct UniqueLabels {
+    known: HashSet<LabelSet>,
+    /// Whether they differ because those of the series do.
+    are_distinct: bool,
+}
 
 impl UniqueLabels {
     fn check(
@@ -261,11 +266,11 @@ impl UniqueLabels {
         batch: &SeriesBatch,
         span: SourceSpan,
     ) -> Result<()> {
-        if evaluation.settings.delayed_name_removal {
-            // The names still distinguish the streams.
+        // With a delay, the names still distinguish the streams.
+        if self.are_distinct || evaluation.settings.delayed_name_removal {
             return Ok(());
         }
-        let mut insert = |labels: &LabelSet| self.0.insert(labels.clone());
+        let mut insert = |labels: &LabelSet| self.known.insert(labels.clone());
         let is_unique = match batch {
             SeriesBatch::Streams(streams) => streams.iter().all(|stream| insert(&stream.labels)),
             SeriesBatch::Sums(sums) => sums.series.iter().all(insert),

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock};
 
@@ -18,9 +18,13 @@ pub(super) struct HashedLabel {
 /// Randomly keyed, so that an attacker cannot choose colliding labels.
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
+fn hash_of(name: &str, value: &str) -> u64 {
+    HASHER.hash_one((name, value))
+}
+
 impl HashedLabel {
     pub(super) fn new(name: Arc<str>, value: Arc<str>) -> HashedLabel {
-        let hash = HASHER.hash_one((&*name, &*value));
+        let hash = hash_of(&name, &value);
         HashedLabel { name, value, hash }
     }
 
@@ -54,6 +58,12 @@ impl LabelTable {
         if self.ranks.is_empty() { at } else { self.ranks[at as usize] }
     }
 
+    /// Whether any set has a label with this name.
+    pub(super) fn has_name(&self, name: &str) -> bool {
+        let at = self.labels.partition_point(|label| *label.name < *name);
+        self.labels.get(at).is_some_and(|label| *label.name == *name)
+    }
+
     /// Label by rank.
     pub(super) fn label(&self, rank: u32) -> &HashedLabel {
         &self.labels[rank as usize]
@@ -71,15 +81,47 @@ pub(super) struct SetLocation {
 /// Collects the label sets of a selection.
 #[derive(Default)]
 pub(crate) struct LabelTableBuilder {
-    labels: Vec<HashedLabel>,
-    /// Position of each label, by name, a byte that no text has, and value.
-    positions: HashMap<Box<[u8]>, u32>,
+    labels: Vec<BuiltLabel>,
+    /// Position of the first label of each hash.
+    positions: HashMap<u64, u32, BuildHasherDefault<HashOfHash>>,
+    /// Positions of further labels with the hash of another one.
+    colliding: Vec<u32>,
     names: Vec<Arc<str>>,
     /// Positions of the labels of all sets, set by set.
     sets: Vec<u32>,
     /// End of each set in `sets`.
     ends: Vec<u32>,
-    text: Vec<u8>,
+}
+
+/// Label of a table under construction.
+struct BuiltLabel {
+    label: HashedLabel,
+    /// Number of the name.
+    name: u32,
+}
+
+impl BuiltLabel {
+    fn is(&self, name: &[u8], value: &[u8]) -> bool {
+        self.label.value.as_bytes() == value && self.label.name.as_bytes() == name
+    }
+}
+
+/// Hasher of keys that are hashes.
+#[derive(Default)]
+struct HashOfHash(u64);
+
+impl Hasher for HashOfHash {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = self.0.rotate_left(8) ^ u64::from(byte));
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 impl LabelTableBuilder {
@@ -90,10 +132,7 @@ impl LabelTableBuilder {
         for (at, (name, value)) in labels.enumerate() {
             // Sets of one metric have mostly the same names, and some have the same values.
             let similar = self.sets.get(before + at).filter(|_| before + at < start).copied();
-            let is_equal = |position: &u32| {
-                let label = &self.labels[*position as usize];
-                label.value.as_bytes() == value && label.name.as_bytes() == name
-            };
+            let is_equal = |position: &u32| self.labels[*position as usize].is(name, value);
             let position = match similar.filter(is_equal) {
                 Some(position) => position,
                 None => self.position(name, value),
@@ -105,38 +144,76 @@ impl LabelTableBuilder {
 
     /// Position of a label, which is added if it is new.
     fn position(&mut self, name: &[u8], value: &[u8]) -> u32 {
-        self.text.clear();
-        self.text.extend_from_slice(name);
-        self.text.push(0xff);
-        self.text.extend_from_slice(value);
-        if let Some(position) = self.positions.get(&*self.text) {
-            return *position;
-        }
-        let name = match self.names.iter().find(|known| known.as_bytes() == name) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let new: Arc<str> = String::from_utf8_lossy(name).into();
-                self.names.push(Arc::clone(&new));
-                new
-            }
+        let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+        let hash = hash_of(&name, &value);
+        let is_it = |at: &u32| self.labels[*at as usize].is(name.as_bytes(), value.as_bytes());
+        let first = self.positions.get(&hash).copied();
+        let known = match first {
+            Some(at) if is_it(&at) => Some(at),
+            Some(_) => self.colliding.iter().copied().find(|at| is_it(at)),
+            None => None,
         };
+        if let Some(at) = known {
+            return at;
+        }
         let position = self.labels.len() as u32;
-        self.labels.push(HashedLabel::new(name, String::from_utf8_lossy(value).into()));
-        self.positions.insert(self.text.as_slice().into(), position);
+        match first {
+            Some(_) => self.colliding.push(position),
+            None => _ = self.positions.insert(hash, position),
+        }
+        let number = self.names.iter().position(|known| **known == *name).unwrap_or_else(|| {
+            self.names.push(Arc::from(&*name));
+            self.names.len() - 1
+        });
+        let name = Arc::clone(&self.names[number]);
+        let label = HashedLabel { name, value: (&*value).into(), hash };
+        self.labels.push(BuiltLabel { label, name: number as u32 });
         position
+    }
+
+    /// Positions of the labels by name and value.
+    fn label_order(&self) -> Vec<u32> {
+        let mut names: Vec<usize> = (0..self.names.len()).collect();
+        names.sort_unstable_by_key(|&at| &self.names[at]);
+        let mut rank_of_name = vec![0; names.len()];
+        (0..).zip(&names).for_each(|(rank, &at)| rank_of_name[at] = rank);
+        // Most values differ in a few bytes after those with which all values of the name begin.
+        let mut begins: Vec<Option<&[u8]>> = vec![None; names.len()];
+        for BuiltLabel { label, name } in &self.labels {
+            let value = label.value.as_bytes();
+            let begin = begins[*name as usize].get_or_insert(value);
+            let same = begin.iter().zip(value).take_while(|(a, b)| a == b).count();
+            *begin = &begin[..same];
+        }
+        let key = |(at, BuiltLabel { label, name }): (u32, &BuiltLabel)| {
+            let name = *name as usize;
+            let differing = &label.value.as_bytes()[begins[name].map_or(0, <[u8]>::len)..];
+            let mut next = [0; 8];
+            let length = differing.len().min(next.len());
+            next[..length].copy_from_slice(&differing[..length]);
+            (rank_of_name[name], u64::from_be_bytes(next), at)
+        };
+        let mut keys: Vec<(u32, u64, u32)> = (0..).zip(&self.labels).map(key).collect();
+        keys.sort_unstable_by(|a, b| {
+            let value = |at: u32| &self.labels[at as usize].label.value;
+            (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| value(a.2).cmp(value(b.2)))
+        });
+        keys.into_iter().map(|(.., at)| at).collect()
     }
 
     /// The table, and where the sets are, in the order of their labels.
     pub(super) fn finish(self) -> (LabelTable, Vec<SetLocation>) {
-        let LabelTableBuilder { mut labels, sets, ends, .. } = self;
-        if ends.is_empty() {
+        if self.ends.is_empty() {
             return (LabelTable::of_set(Vec::new()), Vec::new());
         }
-        let mut order: Vec<u32> = (0..labels.len() as u32).collect();
-        order.sort_unstable_by(|a, b| labels[*a as usize].cmp(&labels[*b as usize]));
+        let order = self.label_order();
+        let LabelTableBuilder { labels, sets, ends, .. } = self;
         let mut rank_of = vec![0; labels.len()];
         (0..).zip(&order).for_each(|(rank, position)| rank_of[*position as usize] = rank);
-        labels = order.iter().map(|position| labels[*position as usize].clone()).collect();
+        let mut built: Vec<Option<HashedLabel>> =
+            labels.into_iter().map(|built| Some(built.label)).collect();
+        let taken = order.iter().filter_map(|position| built[*position as usize].take());
+        let labels: Vec<HashedLabel> = taken.collect();
         let ranks: Vec<u32> = sets.iter().map(|position| rank_of[*position as usize]).collect();
         let range = |at: u32| {
             let start = at.checked_sub(1).map_or(0, |before| ends[before as usize]);
@@ -165,5 +242,48 @@ impl LabelTableBuilder {
         };
         let locations = order.into_iter().map(location).collect();
         (LabelTable { labels, ranks }, locations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_ordered_by_name_and_value() {
+        let texts = [
+            ("pod", "api-0000010"),
+            ("pod", "api-0000002"),
+            ("pod", "api-0000002-with-a-long-end"),
+            ("pod", "api-0000002-with-a-long-end-2"),
+            ("pod", "api-\0"),
+            ("pod", "api-"),
+            ("zone", "eu"),
+            ("a", "x"),
+            ("pod", "api-\u{e4}"),
+        ];
+        let mut builder = LabelTableBuilder::default();
+        texts.iter().for_each(|(name, value)| {
+            builder.add_set([(name.as_bytes(), value.as_bytes())].into_iter());
+        });
+        let (table, locations) = builder.finish();
+        let mut expected = texts.to_vec();
+        expected.sort_unstable();
+        let found: Vec<(&str, &str)> =
+            table.labels.iter().map(|label| (&*label.name, &*label.value)).collect();
+        assert_eq!(found, expected);
+        let found: Vec<(&str, &str)> = locations.iter().map(|set| texts[set.at]).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn labels_with_one_hash_differ() {
+        let mut builder = LabelTableBuilder::default();
+        let first = builder.position(b"a", b"1");
+        for value in ["2", "3"] {
+            builder.positions.insert(hash_of("a", value), first);
+        }
+        let mut position = |value: &str| builder.position(b"a", value.as_bytes());
+        assert_eq!(["1", "2", "3", "2", "3", "1"].map(&mut position), [0, 1, 2, 1, 2, 0]);
     }
 }
