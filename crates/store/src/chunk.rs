@@ -59,7 +59,9 @@ use crate::row::{Predecessor, Rows};
 use crate::times;
 
 pub(crate) use histogram_delta::TrackedStatistics;
-pub(crate) use values::{CumulativeChunk, decode, decode_increments, last_sample, read_times};
+pub(crate) use values::{
+    CumulativeChunk, decode, decode_increments, decode_numbers, last_sample, read_times,
+};
 
 /// First bytes of a chunk.
 pub const MAGIC: [u8; 4] = *b"tdck";

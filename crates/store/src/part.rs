@@ -206,7 +206,6 @@ pub(crate) struct FilePart {
 
 struct PartContents {
     locations: Vec<ChunkLocation>,
-    keys: Vec<u8>,
     damage: Vec<String>,
 }
 
@@ -256,20 +255,10 @@ impl FilePart {
             Ok(footer) => footer,
             Err(reason) => {
                 damage.push(format!("{reason}; chunks recovered by scanning"));
-                return Ok(PartContents {
-                    locations: self.scan_for_chunks()?,
-                    keys: Vec::new(),
-                    damage,
-                });
+                return Ok(PartContents { locations: self.scan_for_chunks()?, damage });
             }
         };
-        let canonical_keys = match self.read_keys(&footer)? {
-            Ok(canonical_keys) => canonical_keys,
-            Err(reason) => {
-                damage.push(reason);
-                Vec::new()
-            }
-        };
+        damage.extend(self.read_packed_keys(&footer)?.err());
         let index = self.read_at(footer.index_offset, footer.chunks.saturating_mul(ENTRY_BYTES))?;
         let (entries, rest) = index.as_chunks::<ENTRY_BYTES>();
         if entries.len() != footer.chunks
@@ -277,17 +266,9 @@ impl FilePart {
             || crc32c::crc32c(&index) != footer.index_checksum
         {
             damage.push("part index corrupt; chunks recovered by scanning".to_owned());
-            return Ok(PartContents {
-                locations: self.scan_for_chunks()?,
-                keys: canonical_keys,
-                damage,
-            });
+            return Ok(PartContents { locations: self.scan_for_chunks()?, damage });
         }
-        Ok(PartContents {
-            locations: entries.iter().map(decode_entry).collect(),
-            keys: canonical_keys,
-            damage,
-        })
+        Ok(PartContents { locations: entries.iter().map(decode_entry).collect(), damage })
     }
 
     fn footer(&self) -> Result<Result<PartFooter, String>> {
@@ -300,16 +281,16 @@ impl FilePart {
             .ok_or_else(|| "part footer corrupt".to_owned()))
     }
 
-    fn read_keys(&self, footer: &PartFooter) -> Result<Result<Vec<u8>, String>> {
+    /// The compressed keys.
+    fn read_packed_keys(&self, footer: &PartFooter) -> Result<Result<Vec<u8>, String>> {
         let packed = self.read_at(
             footer.keys_offset,
             footer.index_offset.saturating_sub(footer.keys_offset) as usize,
         )?;
-        if crc32c::crc32c(&packed) != footer.keys_checksum {
-            return Ok(Err("series keys of the part corrupt".to_owned()));
-        }
-        let canonical_keys = zstd::bulk::decompress(&packed, footer.keys_bytes as usize);
-        Ok(canonical_keys.map_err(|error| format!("cannot decompress the series keys: {error}")))
+        Ok(match crc32c::crc32c(&packed) == footer.keys_checksum {
+            true => Ok(packed),
+            false => Err("series keys of the part corrupt".to_owned()),
+        })
     }
 
     /// Finds chunks without an index: scans from the start, and resumes at the next magic after
@@ -432,15 +413,18 @@ impl Part for FilePart {
         Ok(())
     }
 
+    // The keys take more memory than the index, and only the repair of a series file reads them: they
+    // are not kept.
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
-        let mut reader = WireReader::new(&self.contents()?.keys);
+        // Damage of footer and keys is listed by `damage`.
+        let Ok(footer) = self.footer()? else { return Ok(()) };
+        let Ok(packed) = self.read_packed_keys(&footer)? else { return Ok(()) };
+        let damage = |reason| Error::Damage { location: self.name(), reason };
+        let canonical_keys = zstd::bulk::decompress(&packed, footer.keys_bytes as usize)
+            .map_err(|error| damage(format!("cannot decompress the series keys: {error}")))?;
+        let mut reader = WireReader::new(&canonical_keys);
         while !reader.is_empty() {
-            match reader.bytes("canonical key") {
-                Ok(key) => each(key),
-                Err(error) => {
-                    return Err(Error::Damage { location: self.name(), reason: error.to_string() });
-                }
-            }
+            each(reader.bytes("canonical key").map_err(|error| damage(error.to_string()))?);
         }
         Ok(())
     }

@@ -182,6 +182,26 @@ pub(crate) fn decode(
     Ok((rows, predecessor))
 }
 
+/// Passes the rows of a checked chunk of numbers to `each`, without the predecessor of the first.
+pub(crate) fn decode_numbers(
+    header: &ChunkHeader,
+    bytes: &[u8],
+    each: &mut dyn FnMut(Row<f64>),
+) -> Result<(), Corruption> {
+    let (times, rest) = read_times(header, bytes)?;
+    let mut reader = WireReader::new(rest);
+    match header.content {
+        ChunkKind::Numbers => {}
+        ChunkKind::NumbersWithPredecessor => _ = read_number_predecessor(&mut reader)?,
+        other => return Err(format!("chunk of {other:?}, expected numbers")),
+    }
+    let numbers: Vec<f64> = read_column(&mut reader, times.len())?;
+    reader.finish().map_err(|error| error.to_string())?;
+    let row = |((start, end), value)| Row { start, end, value };
+    times.into_iter().zip(numbers).map(row).for_each(each);
+    Ok(())
+}
+
 /// The last sample of a checked chunk that ended by `time`, as [`Rows::last_sample`]. If the whole
 /// chunk ended by then, only the last sample is decoded.
 pub(crate) fn last_sample(
@@ -412,14 +432,20 @@ fn read_frame(reader: &mut WireReader<'_>, field: &'static str) -> Result<Histog
 }
 
 fn read_predecessor(reader: &mut WireReader<'_>) -> Result<Predecessor, Corruption> {
+    Ok(match read_number_predecessor(reader)? {
+        Some(row) => Predecessor::Sample(Rows::Numbers(vec![row])),
+        None => Predecessor::Nothing,
+    })
+}
+
+fn read_number_predecessor(reader: &mut WireReader<'_>) -> Result<Option<Row<f64>>, Corruption> {
     let tag = reader.u8("predecessor tag").map_err(|error| error.to_string())?;
     if !has_predecessor(tag)? {
-        return Ok(Predecessor::Nothing);
+        return Ok(None);
     }
     let (start, end) = read_time(reader)?;
     let bytes = reader.array("predecessor").map_err(|error| error.to_string())?;
-    let row = Row { start, end, value: f64::from_le_bytes(bytes) };
-    Ok(Predecessor::Sample(Rows::Numbers(vec![row])))
+    Ok(Some(Row { start, end, value: f64::from_le_bytes(bytes) }))
 }
 
 fn read_aggregates(

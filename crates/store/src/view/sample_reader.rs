@@ -8,14 +8,16 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use model::{Gap, Sample, SampleValue};
+use model::{Gap, Sample, SampleValue, SeriesKind};
 
+use crate::chunk;
 use crate::error::Result;
 use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
 use crate::resolution::Resolution;
 use crate::row::{Row, Rows};
 
+use super::opened_part::OpenedPart;
 use super::{ReadView, SERIES_AT_ONCE};
 
 /// Reads samples of series in one range.
@@ -25,9 +27,12 @@ pub struct SampleReader<'v> {
     /// Known gaps in the range, of any series.
     gaps: Vec<Gap>,
     /// Partitions of the range, and the parts that may have rows of them.
-    partitions: Vec<(Range<i64>, Vec<&'v PartInfo>)>,
+    partitions: Vec<(Range<i64>, Vec<OpenedPart<'v>>)>,
     /// Series read so far.
     series: usize,
+    /// Memory for chunks, and for rows of numbers.
+    bytes: Vec<u8>,
+    numbers: Vec<Row<f64>>,
 }
 
 impl ReadView {
@@ -44,11 +49,13 @@ impl ReadView {
                 continue;
             }
             let is_read = |info: &&PartInfo| info.end > piece.start && info.start <= piece.end;
-            let parts = self.manifest.base_parts().filter(is_read).collect();
+            let parts = self.manifest.base_parts().filter(is_read);
+            let parts = parts.map(|info| self.open_part(info)).collect();
             partitions.push((piece, parts));
         }
         let gaps = self.known_gaps(&range);
-        SampleReader { view: self, range, gaps, partitions, series: 0 }
+        let (bytes, numbers) = Default::default();
+        SampleReader { view: self, range, gaps, partitions, series: 0, bytes, numbers }
     }
 
     /// Base rows of one series, ordered by end.
@@ -77,11 +84,53 @@ impl SampleReader<'_> {
         let mut gaps = self.gaps.clone();
         self.view.retain_gaps_of(std::slice::from_ref(series), &mut gaps);
         gaps.extend(self.view.dropped_samples(series, &self.range)?);
+        if matches!(series.kind, SeriesKind::Counter(_) | SeriesKind::Gauge) {
+            self.numbers(series, &mut gaps, each)?;
+            return Ok(gaps);
+        }
         for (piece, parts) in &self.partitions {
-            let rows = self.view.base_rows_of(series, piece, parts.iter().copied(), &mut gaps)?;
+            let infos = parts.iter().map(|part| part.info);
+            let rows = self.view.base_rows_of(series, piece, infos, &mut gaps)?;
             for_each_sample(rows.into_normalized(series.kind).0, each);
         }
         Ok(gaps)
+    }
+
+    /// Samples of a series of numbers: nothing is allocated for each of very many series.
+    fn numbers(
+        &mut self,
+        series: &SelectedSeries,
+        gaps: &mut Vec<Gap>,
+        each: &mut dyn FnMut(Sample),
+    ) -> Result<()> {
+        let SampleReader { view, partitions, bytes, numbers, .. } = self;
+        // The first part of each series is not worth a check.
+        let mut is_first = true;
+        for (piece, parts) in &*partitions {
+            let mut found = std::mem::take(numbers);
+            for part in parts {
+                if !std::mem::take(&mut is_first) {
+                    view.check()?;
+                }
+                part.chunks(&series.id, piece, bytes, gaps, &mut |_, header, bytes| {
+                    chunk::decode_numbers(header, bytes, &mut |row| {
+                        // A row belongs to the nanosecond before its end.
+                        found.extend(piece.contains(&row.end.saturating_sub(1)).then_some(row));
+                    })
+                });
+            }
+            let mut rows = Rows::Numbers(found);
+            for head in view.heads() {
+                head.add_rows(series.number, piece, &mut rows, series.kind);
+            }
+            rows.normalize(series.kind);
+            let Rows::Numbers(mut found) = rows else { continue };
+            for Row { start, end, value } in found.drain(..) {
+                each(Sample { start, end, value: SampleValue::Number(value) });
+            }
+            *numbers = found;
+        }
+        Ok(())
     }
 }
 

@@ -12,7 +12,7 @@ use model::{Gap, SeriesId};
 
 use crate::chunk;
 use crate::error::Result;
-use crate::gather::{self, GatheredRows, KnownPredecessors};
+use crate::gather::{GatheredRows, KnownPredecessors};
 use crate::grid::{ColumnRun, plan};
 use crate::index::SelectedSeries;
 use crate::manifest::PartInfo;
@@ -36,48 +36,7 @@ impl ReadView {
         each: &mut ChunkVisitor<'_>,
     ) -> Result<()> {
         self.check()?;
-        let gap_for = |reason: String| Gap {
-            start: info.start,
-            end: info.end,
-            producer: None,
-            lost: None,
-            reason: format!("part {:016x}: {reason}", info.number),
-        };
-        let found = self
-            .inner
-            .part(info.number)
-            .and_then(|part| part.find(id).map(|locations| (part, locations)))
-            .and_then(|(part, locations)| {
-                Ok((gather::missing_rows(&*part, info)?, part, locations))
-            });
-        let (part, locations) = match found {
-            Ok((missing, part, locations)) => {
-                gaps.extend(missing);
-                (part, locations)
-            }
-            Err(error) => {
-                gaps.push(gap_for(error.to_string()));
-                return Ok(());
-            }
-        };
-        let mut bytes = Vec::new();
-        for location in locations {
-            // A row belongs to the nanosecond before its end.
-            if location.end <= range.start || location.start > range.end {
-                continue;
-            }
-            let read = gather::read(&*part, &location, &mut bytes).unwrap_or_else(|error| {
-                Err(gather::missing_chunk(&*part, &location, &error.to_string()))
-            });
-            match read {
-                Err(gap) => gaps.push(gap),
-                Ok(header) => {
-                    if let Err(reason) = each(&location, &header, &bytes) {
-                        gaps.push(gap_for(format!("chunk at byte {}: {reason}", location.offset)));
-                    }
-                }
-            }
-        }
+        self.open_part(info).chunks(id, range, &mut Vec::new(), gaps, each);
         Ok(())
     }
 
