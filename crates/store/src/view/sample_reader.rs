@@ -96,7 +96,7 @@ impl SampleReader<'_> {
         Ok(gaps)
     }
 
-    /// Samples of a series of numbers: nothing is allocated for each of very many series.
+    /// Samples of a series of numbers; the memory of chunks and rows serves very many series.
     fn numbers(
         &mut self,
         series: &SelectedSeries,
