@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use role::json::Json::{self, Bool, Integer, List, Null, Object, Text};
 use role::json::integer;
-use wire::{ConnectionTracker, InFlightSummary, RingStatistics, ServiceStatistics};
+use wire::{InFlightSummary, RingStatistics};
+
+use crate::service_record::ServiceRecord;
 
 /// Requests in flight that are listed, the oldest ones.
 const IN_FLIGHT_MAX: usize = 100;
@@ -66,11 +68,10 @@ impl CaptureStatus {
     pub(crate) fn set_interval(
         &self,
         end: i64,
-        tracker: &ConnectionTracker,
+        services: &[ServiceRecord],
         in_flight: &[InFlightSummary],
         ring: RingStatistics,
     ) {
-        let services = tracker.services();
         let pending = |index: usize| {
             let own = in_flight.iter().filter(|summary| summary.service == index);
             own.map(|summary| summary.requests).sum()
@@ -106,14 +107,14 @@ impl CaptureStatus {
     }
 }
 
-fn service_json(service: &ServiceStatistics, in_flight: u64) -> Json {
-    let found = &service.completeness;
+fn service_json(service: &ServiceRecord, in_flight: u64) -> Json {
+    let found = service.completeness();
     let reasons = found.not_measured.by_reason();
     let reasons = reasons.map(|(reason, requests)| (reason.to_owned(), integer(requests)));
     let requests = found.measured + found.not_measured.total() + in_flight;
     Object(vec![
-        ("service", Text(service.name.clone())),
-        ("protocol", Text(service.protocol.name.to_owned())),
+        ("service", Text(service.name().to_owned())),
+        ("protocol", Text(service.protocol().to_owned())),
         ("requests", integer(requests)),
         ("measured", integer(found.measured)),
         ("waits", integer(found.waits)),
@@ -126,9 +127,11 @@ fn service_json(service: &ServiceStatistics, in_flight: u64) -> Json {
     ])
 }
 
-fn request_json(summary: &InFlightSummary, services: &[ServiceStatistics]) -> Json {
+fn request_json(summary: &InFlightSummary, services: &[ServiceRecord]) -> Json {
+    let service = &services[summary.service];
     Object(vec![
-        ("service", Text(services[summary.service].name.clone())),
+        ("service", Text(service.name().to_owned())),
+        ("protocol", Text(service.protocol().to_owned())),
         ("verb", Text(summary.verb.clone())),
         ("statement", Text(summary.statement.clone())),
         ("wait", Bool(summary.is_wait)),

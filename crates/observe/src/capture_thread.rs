@@ -1,4 +1,4 @@
-//! A running capture: the thread that captures and the thread that writes.
+//! A running capture: the threads that capture and the thread that writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,6 +10,8 @@ use crate::capture_status::CaptureStatus;
 use crate::capture_worker::CaptureWorker;
 use crate::error::Error;
 use crate::interval_clock::IntervalClock;
+use crate::interval_composer::IntervalComposer;
+use crate::interval_merger::IntervalMerger;
 use crate::interval_observer::IntervalObserver;
 use crate::interval_queue::IntervalQueue;
 use crate::interval_writer::IntervalWriter;
@@ -21,8 +23,9 @@ use crate::settings::CaptureSettings;
 pub struct WireCapture {
     stop: Arc<AtomicBool>,
     queue: IntervalQueue,
+    merger: IntervalMerger,
     status: CaptureStatus,
-    capture: Option<JoinHandle<Option<()>>>,
+    captures: Vec<JoinHandle<Option<()>>>,
     writer: Option<JoinHandle<Option<intake::Result<()>>>>,
 }
 
@@ -32,40 +35,32 @@ impl WireCapture {
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
     ) -> Result<WireCapture, Error> {
-        let rings = InterfaceRings::open(settings)?;
-        WireCapture::start_threads(settings, intake, Box::new(rings), true)
+        let rings = InterfaceRings::open(settings)?.into_iter();
+        let sources = rings.map(|rings| Box::new(rings) as Box<dyn PacketSource>).collect();
+        WireCapture::start_threads(settings, intake, sources, true)
     }
 
-    /// As a capture of interfaces, with the packets of `source`.
-    pub fn start_with_source(
+    /// As a capture of interfaces, with a thread for the packets of each source.
+    pub fn start_with_sources(
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
-        source: Box<dyn PacketSource>,
+        sources: Vec<Box<dyn PacketSource>>,
     ) -> Result<WireCapture, Error> {
-        WireCapture::start_threads(settings, intake, source, false)
+        WireCapture::start_threads(settings, intake, sources, false)
     }
 
     fn start_threads(
         settings: &CaptureSettings,
         intake: &Arc<Intake>,
-        source: Box<dyn PacketSource>,
+        sources: Vec<Box<dyn PacketSource>>,
         has_capabilities: bool,
     ) -> Result<WireCapture, Error> {
         let (queue, stop) = (IntervalQueue::default(), Arc::new(AtomicBool::new(false)));
         let status = CaptureStatus::new(&settings.interfaces);
-        let clock = IntervalClock::new(intake.settings().interval, intake.now());
-        let observer =
-            IntervalObserver::new(settings.clone(), clock, queue.clone(), status.clone());
+        let (now, shards) = (intake.now(), sources.len());
+        let composer = IntervalComposer::new(settings, shards, now, queue.clone(), status.clone());
+        let merger = IntervalMerger::new(shards, composer);
         let mut writer = IntervalWriter::new(intake, &settings.host, queue.clone());
-        let mut worker = CaptureWorker {
-            intake: Arc::clone(intake),
-            source,
-            observer,
-            queue: queue.clone(),
-            status: status.clone(),
-            has_capabilities,
-            has_started: false,
-        };
         let closed = queue.clone();
         let writer = spawn(
             "wire writer",
@@ -73,15 +68,28 @@ impl WireCapture {
             move || closed.is_closed(),
             move || writer.run(),
         )?;
-        let mut capture = WireCapture { stop, queue, status, capture: None, writer: Some(writer) };
-        let (stop, is_set) = (Arc::clone(&capture.stop), Arc::clone(&capture.stop));
-        let started = spawn(
-            "wire",
-            intake.supervisor().thread("wire"),
-            move || is_set.load(Ordering::Relaxed),
-            move || worker.run(&stop),
-        );
-        capture.capture = Some(started?);
+        let (captures, writer) = (Vec::new(), Some(writer));
+        let mut capture = WireCapture { stop, queue, merger, status, captures, writer };
+        for (shard, source) in sources.into_iter().enumerate() {
+            let clock = IntervalClock::new(intake.settings().interval, now);
+            let merger = capture.merger.clone();
+            let mut worker = CaptureWorker {
+                intake: Arc::clone(intake),
+                source,
+                observer: IntervalObserver::new(settings.clone(), shard, clock, merger),
+                status: capture.status(),
+                has_capabilities,
+                has_started: false,
+            };
+            let (stop, is_set) = (Arc::clone(&capture.stop), Arc::clone(&capture.stop));
+            let started = spawn(
+                "wire",
+                intake.supervisor().thread("wire"),
+                move || is_set.load(Ordering::Relaxed),
+                move || worker.run(&stop),
+            );
+            capture.captures.push(started?);
+        }
         Ok(capture)
     }
 
@@ -99,12 +107,14 @@ impl WireCapture {
     fn end_threads(&mut self) -> Result<(), Error> {
         // Relaxed: the flag publishes no other data.
         self.stop.store(true, Ordering::Relaxed);
-        if let Some(capture) = self.capture.take() {
+        for capture in self.captures.drain(..) {
             // The supervisor reports panics.
             let _ = capture.join();
         }
-        // The thread has done so, unless it panicked at its end.
-        self.queue.close();
+        // The threads have done so, unless one panicked at its end.
+        if !self.queue.is_closed() {
+            self.merger.finish_all();
+        }
         match self.writer.take().map(JoinHandle::join) {
             None => Ok(()),
             Some(Ok(Some(outcome))) => Ok(outcome?),

@@ -1,4 +1,4 @@
-//! The thread that captures: reads packets until it is stopped, and then those that were captured
+//! A thread that captures: reads packets until it is stopped, and then those that were captured
 //! before.
 
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use wire::CaptureError;
 
 use crate::capture_status::CaptureStatus;
 use crate::interval_observer::IntervalObserver;
-use crate::interval_queue::IntervalQueue;
 use crate::packet_source::PacketSource;
 
 /// Longest delay until a stop, or the end of an interval without packets, is noticed.
@@ -28,7 +27,6 @@ pub(crate) struct CaptureWorker {
     pub(crate) intake: Arc<Intake>,
     pub(crate) source: Box<dyn PacketSource>,
     pub(crate) observer: IntervalObserver,
-    pub(crate) queue: IntervalQueue,
     pub(crate) status: CaptureStatus,
     pub(crate) has_capabilities: bool,
     pub(crate) has_started: bool,
@@ -62,8 +60,6 @@ impl CaptureWorker {
             && began.elapsed() < DRAIN_TIMEOUT
         {}
         self.observer.end_last_interval(stopped_at);
-        self.status.set_stopped();
-        self.queue.close();
     }
 
     fn read(&mut self, timeout: Duration) -> Result<bool, CaptureError> {

@@ -1,74 +1,57 @@
-//! Packets in, intervals of all services out.
+//! Packets of one thread in, its intervals out.
 
-use wire::{CapturedPacket, ConnectionTracker, RingStatistics, UndecodedReason};
+use wire::{CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatistics};
 
-use crate::capture_status::CaptureStatus;
 use crate::interval_clock::IntervalClock;
-use crate::interval_queue::{IntervalQueue, QueuedIntervals};
-use crate::metrics::{self, WireMetric};
-use crate::operation_series::{
-    InFlightTotals, NumberSample, ServiceLabels, ServiceSnapshot, add_distributions, add_numbers,
-    statement_weights,
-};
+use crate::interval_merger::IntervalMerger;
 use crate::settings::CaptureSettings;
-use crate::statement_slots::StatementSlots;
+use crate::shard_interval::{ShardCounts, ShardInterval, ShardState};
 
 pub(crate) struct IntervalObserver {
     settings: CaptureSettings,
+    /// Index of the thread.
+    shard: usize,
     tracker: ConnectionTracker,
-    /// By index of the service.
-    services: Vec<ServiceRecord>,
     clock: IntervalClock,
-    /// Start of the counters of services.
-    began: i64,
-    /// Start of the counters of the ring.
-    ring_began: i64,
     ring: RingStatistics,
+    /// Counts of the interval so far that are not those of the tracker.
+    counts: ShardCounts,
+    /// Cumulative counts at the end of the last interval.
+    last_ring: RingStatistics,
+    last_cache: FingerprintCacheCounts,
     /// Time of the packet that was read last, in nanoseconds since the Unix epoch.
     last_packet: Option<i64>,
-    queue: IntervalQueue,
-    status: CaptureStatus,
-}
-
-/// What is known of a service beside its statistics.
-struct ServiceRecord {
-    labels: ServiceLabels,
-    slots: StatementSlots,
-    overflow_operations: u64,
+    merger: IntervalMerger,
 }
 
 impl IntervalObserver {
     pub(crate) fn new(
         settings: CaptureSettings,
+        shard: usize,
         clock: IntervalClock,
-        queue: IntervalQueue,
-        status: CaptureStatus,
+        merger: IntervalMerger,
     ) -> IntervalObserver {
         IntervalObserver {
             tracker: ConnectionTracker::new(settings.tracker()),
-            services: Vec::new(),
-            began: clock.start(),
-            ring_began: clock.start(),
-            clock,
             settings,
+            shard,
+            clock,
             ring: RingStatistics::default(),
+            counts: ShardCounts::default(),
+            last_ring: RingStatistics::default(),
+            last_cache: FingerprintCacheCounts::default(),
             last_packet: None,
-            queue,
-            status,
+            merger,
         }
     }
 
     /// Starts anew after a panic, with what is left of the interval as a gap: the state of the
     /// connections is unknown.
     pub(crate) fn restart(&mut self, now: i64) {
-        let start = self.clock.start();
         let reason = "wire: the capture started anew after a panic; operations are missing";
-        let mut intervals = QueuedIntervals::default();
-        intervals.add_gap(start.min(now), now, reason.to_owned());
-        self.queue.push(intervals);
+        self.merger.add_gap(self.clock.start(), now, reason);
         self.tracker = ConnectionTracker::new(self.settings.tracker());
-        self.services.clear();
-        self.began = now;
+        self.last_cache = FingerprintCacheCounts::default();
     }
 
     /// Reads a packet. One behind the end of the interval ends it.
@@ -85,6 +68,7 @@ impl IntervalObserver {
 
     /// There are no packets up to now: ends the interval if its time is over.
     pub(crate) fn end_idle_interval(&mut self, now: i64) {
+        self.follow_clock(now);
         if let Some(end) = self.clock.end_before(now) {
             self.end_interval(end, now);
         }
@@ -92,14 +76,16 @@ impl IntervalObserver {
 
     /// Follows a clock that was set back.
     pub(crate) fn follow_clock(&mut self, now: i64) {
-        self.clock.follow(now);
+        self.counts.clock_steps += u64::from(self.clock.follow(now));
     }
 
-    /// Ends the interval, which may be shorter. A packet of the next interval may have ended the
-    /// one before: counters must not be written behind it.
+    /// Ends the last interval, which may be shorter. A packet of the next interval may have ended
+    /// the one before: counters must not be written behind it.
     pub(crate) fn end_last_interval(&mut self, now: i64) {
         let end = now.max(self.clock.start().saturating_add(1));
-        self.end_interval(end, end);
+        let interval = self.take_interval(end);
+        self.merger.finish(self.shard, interval);
+        self.clock.advance(end, end);
     }
 
     pub(crate) fn set_ring(&mut self, ring: RingStatistics) {
@@ -113,80 +99,36 @@ impl IntervalObserver {
     }
 
     fn end_interval(&mut self, end: i64, now: i64) {
-        let start = self.clock.start().min(end);
-        // After the clock was set back, counters have one start, not another one in each row.
-        self.began = self.began.min(start);
-        self.ring_began = self.ring_began.min(start);
-        let in_flight = self.tracker.in_flight();
-        let mut intervals = QueuedIntervals { end: Some(end), ..QueuedIntervals::default() };
-        self.add_services(&mut intervals, start, end);
-        let services = self.tracker.services().iter().zip(&self.services);
-        for (index, (service, record)) in services.enumerate() {
-            let state = ServiceSnapshot {
-                service,
-                labels: &record.labels,
-                in_flight: InFlightTotals::new(index, &in_flight),
-                overflow_operations: record.overflow_operations,
-                statements: record.slots.len(),
-                statements_limit: self.settings.statements_max,
-            };
-            add_numbers(&mut intervals.numbers, &state, self.began, end);
-        }
-        self.add_capture(&mut intervals.numbers, end);
-        self.status.set_interval(end, &self.tracker, &in_flight, self.ring);
-        self.queue.push(intervals);
+        let interval = self.take_interval(end);
+        self.merger.push(self.shard, interval);
         self.clock.advance(end, now);
     }
 
-    /// Adds the distributions of all services.
-    fn add_services(&mut self, intervals: &mut QueuedIntervals, start: i64, end: i64) {
-        let admits = !self.queue.is_backlogged();
-        let all = self.tracker.take_interval();
-        for service in &self.tracker.services()[self.services.len()..] {
-            self.services.push(ServiceRecord {
-                labels: ServiceLabels::new(service),
-                slots: StatementSlots::new(self.settings.statements_max),
-                overflow_operations: 0,
-            });
-        }
-        for (interval, record) in all.iter().zip(&mut self.services) {
-            record.slots.update(end, &statement_weights(interval), admits);
-            let (labels, slots) = (&record.labels, &record.slots);
-            let distributions = &mut intervals.distributions;
-            record.overflow_operations +=
-                add_distributions(distributions, labels, start, interval, slots);
-        }
-    }
-
-    /// Adds counters and gauges of the capture.
-    fn add_capture(&self, samples: &mut Vec<NumberSample>, end: i64) {
-        let mut add =
-            |metric: &'static WireMetric, label: Option<(&'static str, &str)>, n, start| {
-                let labels = label.map(|(name, value)| (name, value.to_owned()));
-                let labels = labels.into_iter().collect();
-                samples.push(NumberSample { metric, labels, value: n as f64, start });
-            };
-        let totals = self.tracker.totals();
-        for (metric, count) in [
-            (&metrics::CAPTURED_PACKETS, self.ring.packets),
-            (&metrics::DROPPED_PACKETS, self.ring.drops),
-            (&metrics::RING_FREEZES, self.ring.freezes),
-        ] {
-            add(metric, None, count, self.ring_began);
-        }
-        for (reason, count) in UndecodedReason::ALL.iter().zip(totals.undecoded) {
-            add(&metrics::UNDECODED_PACKETS, Some(("reason", reason.label())), count, self.began);
-        }
-        let others = [("tcp", totals.other_tcp.packets), ("udp", totals.other_udp.packets)];
-        for (transport, count) in others {
-            add(&metrics::OTHER_PACKETS, Some(("transport", transport)), count, self.began);
-        }
-        for (metric, value) in [
-            (&metrics::OPEN_CONNECTIONS, self.tracker.open_connections()),
-            (&metrics::CONNECTION_MEMORY, self.tracker.connection_memory()),
-        ] {
-            add(metric, None, value as u64, end);
-        }
+    fn take_interval(&mut self, end: i64) -> ShardInterval {
+        let state = ShardState {
+            in_flight: self.tracker.in_flight(),
+            open_connections: self.tracker.open_connections(),
+            connection_memory: self.tracker.connection_memory(),
+            statement_memory: self.tracker.statement_memory(),
+        };
+        let found = self.tracker.take_interval();
+        let mut counts = std::mem::take(&mut self.counts);
+        counts.totals = found.totals;
+        counts.forgotten_servers = self.tracker.forget_idle_services() as u64;
+        let (ring, last) = (self.ring, std::mem::replace(&mut self.last_ring, self.ring));
+        counts.ring = RingStatistics {
+            packets: ring.packets - last.packets,
+            drops: ring.drops - last.drops,
+            freezes: ring.freezes - last.freezes,
+        };
+        let cache = self.tracker.fingerprint_cache_counts();
+        let last = std::mem::replace(&mut self.last_cache, cache);
+        counts.cache = FingerprintCacheCounts {
+            hits: cache.hits - last.hits,
+            misses: cache.misses - last.misses,
+        };
+        let start = self.clock.start().min(end);
+        ShardInterval { start, end, shards: 1, services: found.services, counts, state }
     }
 }
 
@@ -197,6 +139,9 @@ mod tests {
     use wire::LinkType;
 
     use super::*;
+    use crate::capture_status::CaptureStatus;
+    use crate::interval_composer::IntervalComposer;
+    use crate::interval_queue::IntervalQueue;
 
     const SECOND: i64 = 1_000_000_000;
     const INTERVAL: Duration = Duration::from_secs(10);
@@ -206,7 +151,9 @@ mod tests {
         let settings = CaptureSettings::with_keys("h", "").unwrap();
         let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
         let clock = IntervalClock::new(INTERVAL, start);
-        (IntervalObserver::new(settings, clock, queue.clone(), status), queue)
+        let composer = IntervalComposer::new(&settings, 1, start, queue.clone(), status);
+        let merger = IntervalMerger::new(1, composer);
+        (IntervalObserver::new(settings, 0, clock, merger), queue)
     }
 
     fn read(observer: &mut IntervalObserver, time: i64) {

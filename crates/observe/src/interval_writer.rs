@@ -215,12 +215,12 @@ impl IntervalWriter {
         &mut self,
         writer: &mut IngestWriter,
         metric: &WireMetric,
-        labels: &[(&'static str, String)],
+        labels: &[(&'static str, Arc<str>)],
         sample: &Sample,
     ) {
         self.key.clear();
         let words = [metric.name, &self.host].into_iter();
-        for word in words.chain(labels.iter().flat_map(|(name, value)| [*name, value.as_str()])) {
+        for word in words.chain(labels.iter().flat_map(|(name, value)| [*name, &**value])) {
             self.key.extend_from_slice(&(word.len() as u32).to_le_bytes());
             self.key.extend_from_slice(word.as_bytes());
         }
@@ -237,7 +237,7 @@ impl IntervalWriter {
 fn series(
     metric: &WireMetric,
     host: &str,
-    labels: &[(&'static str, String)],
+    labels: &[(&'static str, Arc<str>)],
 ) -> model::Result<Series> {
     let kind = match metric.kind {
         WireMetricKind::Counter => SeriesKind::Counter(Temporality::Cumulative),
@@ -247,6 +247,6 @@ fn series(
     Series::new(metric.name, kind)
         .with_unit(metric.unit)
         .with_label("host", host)
-        .with_labels(labels.iter().map(|(name, value)| (*name, value.as_str())))
+        .with_labels(labels.iter().map(|(name, value)| (*name, &**value)))
         .validate()
 }

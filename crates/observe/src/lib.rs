@@ -1,14 +1,14 @@
 //! Role `wire`: latencies of other programs' operations, from the packets of this host, as stored
 //! metrics.
 //!
-//! One thread reads the packets of all interfaces (crate `wire`) and gives up all capabilities
-//! before the first one. At each boundary of the intake's interval it appends the distributions of
-//! the interval, per service and statement, and counters of what was measured and what was not.
-//! Operations belong to the interval in which the last packet of their response was captured, by
-//! the time of the packet. A distribution that the journal does not accept is part of the next row;
-//! nothing is lost at a stop.
+//! One or more threads read the packets of all interfaces (crate `wire`), and give up all
+//! capabilities before the first one. At each boundary of the intake's interval it appends the
+//! distributions of the interval, per service and statement, and counters of what was measured and
+//! what was not. Operations belong to the interval in which the last packet of their response was
+//! captured, by the time of the packet. A distribution that the journal does not accept is part of
+//! the next row; nothing is lost at a stop.
 //!
-//! Statements with series of their own are bounded ([`statement_slots`]); all others are one
+//! Statements with series of their own are bounded ([`series_slots`]); all others are one
 //! series. docs/wire.md lists all metrics; a test compares it with the code.
 #![forbid(unsafe_code)]
 
@@ -17,6 +17,8 @@ mod capture_thread;
 mod capture_worker;
 mod error;
 mod interval_clock;
+mod interval_composer;
+mod interval_merger;
 mod interval_observer;
 mod interval_queue;
 mod interval_writer;
@@ -25,8 +27,10 @@ mod operation_series;
 mod packet_source;
 mod pending_samples;
 mod role;
+mod series_slots;
+mod service_record;
 mod settings;
-mod statement_slots;
+mod shard_interval;
 
 pub use crate::role::WireRole;
 pub use capture_thread::WireCapture;

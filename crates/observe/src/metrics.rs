@@ -194,12 +194,35 @@ pub(crate) const OTHER_PACKETS: WireMetric = counter(
     "",
     "captured packets of no service, by `transport` (tcp, udp)",
 );
+pub(crate) const FINGERPRINT_LOOKUPS: WireMetric = counter(
+    "wire_fingerprint_lookups_total",
+    "",
+    "statements and paths of operations, by `result`: hit (seen before, fingerprint from the \
+     cache), miss (read by the lexer)",
+);
+pub(crate) const FORGOTTEN_SERVERS: WireMetric = counter(
+    "wire_forgotten_servers_total",
+    "",
+    "services without a packet for an hour, which made room for others",
+);
+pub(crate) const CLOCK_STEPS: WireMetric = counter(
+    "wire_clock_steps_total",
+    "",
+    "times that the clock was set back by more than a minute: rows after it have times that were \
+     written before",
+);
 pub(crate) const OPEN_CONNECTIONS: WireMetric =
     gauge("wire_open_connections", "", "connections that are followed");
 pub(crate) const CONNECTION_MEMORY: WireMetric = gauge(
     "wire_connection_memory_bytes",
     "B",
     "memory for requests in flight and for bytes captured out of order",
+);
+
+pub(crate) const STATEMENT_MEMORY: WireMetric = gauge(
+    "wire_statement_memory_bytes",
+    "B",
+    "memory for texts of statements and for the cache of fingerprints",
 );
 
 /// All metrics, in the order of docs/wire.md.
@@ -247,8 +270,12 @@ pub(crate) const METRICS: &[WireMetric] = &[
     RING_FREEZES,
     UNDECODED_PACKETS,
     OTHER_PACKETS,
+    FINGERPRINT_LOOKUPS,
+    FORGOTTEN_SERVERS,
+    CLOCK_STEPS,
     OPEN_CONNECTIONS,
     CONNECTION_MEMORY,
+    STATEMENT_MEMORY,
 ];
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Series of a service: its labels, and the distributions and counters of an interval.
 
+use std::sync::Arc;
+
 use hist::Histogram;
 use wire::{
-    InFlightSummary, OperationHistograms, ServiceInterval, ServiceStatistics, StatementStatistics,
+    Completeness, InFlightSummary, OperationHistograms, OperationTotals, ServiceInterval,
+    StatementStatistics,
 };
 
 use crate::metrics::{self, WireMetric, WireMetricKind};
 use crate::pending_samples::{PendingSamples, WireLabels, WireSeries};
-use crate::statement_slots::{StatementName, StatementSlots};
+use crate::series_slots::{SeriesSlots, StatementName};
 
 /// Bytes of the label `statement`. All labels of a series have 16 KiB.
 const STATEMENT_BYTES_MAX: usize = 12 << 10;
@@ -37,14 +40,11 @@ impl NumberSample {
 pub(crate) struct ServiceLabels(WireLabels);
 
 impl ServiceLabels {
-    pub(crate) fn new(service: &ServiceStatistics) -> ServiceLabels {
-        ServiceLabels(vec![
-            ("service", service.name.clone()),
-            ("protocol", service.protocol.name.to_owned()),
-        ])
+    pub(crate) fn new(service: &str, protocol: &str) -> ServiceLabels {
+        ServiceLabels(vec![("service", service.into()), ("protocol", protocol.into())])
     }
 
-    fn with(&self, more: impl IntoIterator<Item = (&'static str, String)>) -> WireLabels {
+    fn with(&self, more: impl IntoIterator<Item = (&'static str, Arc<str>)>) -> WireLabels {
         self.0.iter().cloned().chain(more).collect()
     }
 
@@ -60,20 +60,21 @@ pub(crate) fn add_distributions(
     labels: &ServiceLabels,
     start: i64,
     interval: &ServiceInterval,
-    slots: &StatementSlots,
+    slots: &SeriesSlots<StatementName>,
 ) -> u64 {
     let (mut other, mut all) = (interval.other.clone(), OperationHistograms::default());
     for statement in &interval.statements {
-        let name = statement_name(statement);
-        if !slots.contains(&name) {
+        let Some([verb, text, peer]) = slots.name(&statement_name(statement)) else {
             other.merge(statement);
             continue;
+        };
+        let mut own = vec![("verb", Arc::clone(verb)), ("statement", Arc::clone(text))];
+        if !peer.is_empty() {
+            own.push(("peer", Arc::clone(peer)));
         }
-        let (verb, text) = name;
-        let own = [("verb", verb.into()), ("statement", text.into())];
         add_statement(pending, labels, &own, start, statement, &mut all);
     }
-    let own = [("statement", OTHER_STATEMENT.to_owned()), ("overflow", "true".to_owned())];
+    let own = [("statement", OTHER_STATEMENT.into()), ("overflow", "true".into())];
     add_statement(pending, labels, &own, start, &other, &mut all);
     let of_service: [(&'static WireMetric, &Histogram); 8] = [
         (&metrics::SERVER_LATENCY, &all.server),
@@ -95,14 +96,14 @@ pub(crate) fn add_distributions(
 fn add_statement(
     pending: &mut PendingSamples,
     labels: &ServiceLabels,
-    own: &[(&'static str, String)],
+    own: &[(&'static str, Arc<str>)],
     start: i64,
     statement: &StatementStatistics,
     all: &mut OperationHistograms,
 ) {
-    let ok = (vec![("outcome", "ok".to_owned())], &statement.succeeded);
+    let ok = (vec![("outcome", Arc::from("ok"))], &statement.succeeded);
     let failed = statement.failed.iter().map(|(class, failed)| {
-        (vec![("outcome", "error".to_owned()), ("error", class.to_string())], failed)
+        (vec![("outcome", Arc::from("error")), ("error", Arc::from(&**class))], failed)
     });
     for (outcome, histograms) in std::iter::once(ok).chain(failed) {
         let labels = labels.with(own.iter().cloned().chain(outcome));
@@ -121,11 +122,12 @@ fn add_statement(
 
 /// Name of a statement as in the labels.
 fn statement_name(statement: &StatementStatistics) -> StatementName {
-    let verb = truncate(&statement.verb, WORD_BYTES_MAX).into();
-    (verb, truncate(&statement.statement, STATEMENT_BYTES_MAX).into())
+    let verb = truncate(&statement.verb, WORD_BYTES_MAX);
+    let text = truncate(&statement.statement, STATEMENT_BYTES_MAX);
+    [verb.into(), text.into(), (*statement.peer).into()]
 }
 
-/// Statements of an interval and their weight for [`StatementSlots`]: the time of operations, and a
+/// Statements of an interval and their weight for [`SeriesSlots`]: the time of operations, and a
 /// nanosecond for each, because waits have no time.
 pub(crate) fn statement_weights(interval: &ServiceInterval) -> Vec<(StatementName, f64)> {
     let weight = |statement: &StatementStatistics| {
@@ -142,7 +144,8 @@ fn truncate(text: &str, bytes_max: usize) -> &str {
 
 /// State of a service at the end of an interval, beside its statistics.
 pub(crate) struct ServiceSnapshot<'a> {
-    pub(crate) service: &'a ServiceStatistics,
+    pub(crate) completeness: &'a Completeness,
+    pub(crate) totals: &'a OperationTotals,
     pub(crate) labels: &'a ServiceLabels,
     pub(crate) in_flight: InFlightTotals,
     pub(crate) overflow_operations: u64,
@@ -187,13 +190,13 @@ pub(crate) fn add_numbers(
         value: count as f64,
         start: began,
     }));
-    let mut gauge = |metric, own: Vec<(&'static str, String)>, value| {
+    let mut gauge = |metric, own: WireLabels, value| {
         samples.push(NumberSample { metric, labels: labels.with(own), value, start: end });
     };
     for (wait, (requests, oldest)) in
         [("false", state.in_flight.work), ("true", state.in_flight.waits)]
     {
-        let own = vec![("wait", wait.to_owned())];
+        let own: WireLabels = vec![("wait", wait.into())];
         let age_ns = oldest.map_or(0, |oldest| end.max(0).unsigned_abs().saturating_sub(oldest));
         gauge(&metrics::IN_FLIGHT, own.clone(), requests as f64);
         gauge(&metrics::OLDEST_IN_FLIGHT, own, age_ns as f64 / 1e9);
@@ -206,7 +209,7 @@ pub(crate) fn add_numbers(
 type CounterSample = (&'static WireMetric, WireLabels, u64);
 
 fn counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
-    let (found, totals) = (&state.service.completeness, &state.service.totals);
+    let (found, totals) = (state.completeness, state.totals);
     let in_flight = state.in_flight.work.0 + state.in_flight.waits.0;
     let requests = found.measured + found.not_measured.total() + in_flight;
     let counts: [(&'static WireMetric, u64); 19] = [
@@ -235,15 +238,15 @@ fn counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
 
 /// Counters with labels of their own.
 fn labelled_counters(state: &ServiceSnapshot<'_>) -> Vec<CounterSample> {
-    let found = &state.service.completeness;
+    let found = state.completeness;
     let mut counts = Vec::new();
     let mut add = |metric, name, value: &str, count| {
-        counts.push((metric, vec![(name, value.to_owned())], count));
+        counts.push((metric, vec![(name, value.into())], count));
     };
     for (reason, count) in found.not_measured.by_reason() {
         add(&metrics::NOT_MEASURED, "reason", reason, count);
     }
-    for (class, count) in &state.service.totals.errors {
+    for (class, count) in &state.totals.errors {
         add(&metrics::ERRORS, "error", class, *count);
     }
     add(&metrics::CONNECTIONS, "start", "first", found.connections_from_start);

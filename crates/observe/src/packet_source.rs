@@ -20,21 +20,26 @@ pub trait PacketSource: Send {
     fn statistics(&mut self) -> Result<RingStatistics, CaptureError>;
 }
 
-/// Rings of the interfaces.
+/// Rings of all interfaces that one thread reads.
 pub(crate) struct InterfaceRings(Vec<PacketRing>);
 
 impl InterfaceRings {
-    /// Opens a ring for each interface, or one for all.
-    pub(crate) fn open(settings: &CaptureSettings) -> Result<InterfaceRings, CaptureError> {
+    /// Opens a ring of each interface, or one for all, for each thread. The packets of a connection
+    /// are in the rings of one thread.
+    pub(crate) fn open(settings: &CaptureSettings) -> Result<Vec<InterfaceRings>, CaptureError> {
         let interfaces: Vec<Option<String>> = match settings.interfaces.is_empty() {
             true => vec![None],
             false => settings.interfaces.iter().cloned().map(Some).collect(),
         };
-        let open = |interface| {
-            let ports = settings.ports();
-            PacketRing::open(&RingSettings { interface, ports, blocks: settings.ring_blocks })
-        };
-        Ok(InterfaceRings(interfaces.into_iter().map(open).collect::<Result<_, _>>()?))
+        let mut all: Vec<InterfaceRings> =
+            (0..settings.threads).map(|_| InterfaceRings(Vec::new())).collect();
+        for interface in interfaces {
+            let (ports, blocks) = (settings.ports(), settings.ring_blocks);
+            let settings = RingSettings { interface, ports, blocks };
+            let rings = PacketRing::open_group(&settings, all.len())?;
+            all.iter_mut().zip(rings).for_each(|(of_thread, ring)| of_thread.0.push(ring));
+        }
+        Ok(all)
     }
 }
 

@@ -4,13 +4,15 @@
 //! bounded by that of the series.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use hist::Histogram;
 
 use crate::metrics::WireMetric;
 
-/// Names and values of labels, in the order of the metric.
-pub(crate) type WireLabels = Vec<(&'static str, String)>;
+/// Names and values of labels, in the order of the metric. The texts of a statement are shared by
+/// its series.
+pub(crate) type WireLabels = Vec<(&'static str, Arc<str>)>;
 
 /// Metric and labels of a series.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -74,7 +76,7 @@ mod tests {
     fn intervals_of_a_series_are_one_distribution() {
         let series = |service: &str| WireSeries {
             metric: &LATENCY,
-            labels: vec![("service", service.to_owned())],
+            labels: vec![("service", service.into())],
         };
         let (mut pending, mut later) = (PendingSamples::default(), PendingSamples::default());
         pending.add(series("a"), 10, &one(1.0));

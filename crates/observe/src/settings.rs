@@ -9,7 +9,7 @@ use protocol::fingerprint::RouteTemplates;
 use protocol::observer::ObservedProtocol;
 use role::settings::{Document, Problems, SettingsCheck, Size, TableRef};
 use serde::Deserialize;
-use wire::{PORTS_MAX, RING_BLOCKS, ServiceRule, TrackerSettings, find_protocol};
+use wire::{PORTS_MAX, PeerSettings, RING_BLOCKS, ServiceRule, TrackerSettings, find_protocol};
 
 const TABLE: TableRef<'static> = TableRef::named("wire");
 /// Longest name of an interface in Linux (`IFNAMSIZ` less the final zero).
@@ -24,6 +24,11 @@ const IDLE_TIMEOUT_NS: u64 = 3_600_000_000_000;
 const REORDER_BYTES_MAX: usize = 64 << 20;
 /// Memory of the observers of all connections.
 const OBSERVER_BYTES_MAX: usize = 128 << 20;
+/// Memory of the texts of statements in an interval, of all services.
+const STATEMENT_BYTES_MAX: usize = 64 << 20;
+/// Clients of an interval whose operations are told apart, per client with a label: which ones get
+/// it is known at the end of the interval.
+const PEER_CANDIDATES: usize = 4;
 
 /// Settings tables of the role.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
@@ -52,11 +57,23 @@ struct WireTable {
     max_servers: Option<usize>,
     /// Statements of a service with series of their own: 200.
     max_statements: Option<usize>,
+    /// Leading bits of an IPv4 address of a client that are its label `peer`; default: no label.
+    peer_ipv4_prefix: Option<usize>,
+    /// Leading bits of an IPv6 address of a client that are its label `peer`; default: no label.
+    peer_ipv6_prefix: Option<usize>,
+    /// Clients or networks of a service with a label of their own: 20.
+    max_peers: Option<usize>,
+    /// Threads that read packets, each with rings of its own: 1.
+    threads: Option<usize>,
 }
 
 const CONNECTIONS: (usize, RangeInclusive<usize>) = (65_536, 1..=1_000_000);
 const SERVERS: (usize, RangeInclusive<usize>) = (64, 1..=1_024);
 const STATEMENTS: (usize, RangeInclusive<usize>) = (200, 1..=10_000);
+const IPV4_PREFIX: (usize, RangeInclusive<usize>) = (32, 0..=32);
+const IPV6_PREFIX: (usize, RangeInclusive<usize>) = (128, 0..=128);
+const PEERS: (usize, RangeInclusive<usize>) = (20, 1..=1_000);
+const THREADS: (usize, RangeInclusive<usize>) = (1, 1..=64);
 
 impl WireTables {
     /// Reports every invalid value.
@@ -116,6 +133,10 @@ impl WireTable {
             ("max_connections", self.max_connections, CONNECTIONS.1),
             ("max_servers", self.max_servers, SERVERS.1),
             ("max_statements", self.max_statements, STATEMENTS.1),
+            ("peer_ipv4_prefix", self.peer_ipv4_prefix, IPV4_PREFIX.1),
+            ("peer_ipv6_prefix", self.peer_ipv6_prefix, IPV6_PREFIX.1),
+            ("max_peers", self.max_peers, PEERS.1),
+            ("threads", self.threads, THREADS.1),
         ];
         for (key, value, range) in limits {
             if let Some(value) = value
@@ -125,6 +146,19 @@ impl WireTable {
                 check.problem(TABLE, key, format!("{key} is {value}, must be {min} to {max}"));
             }
         }
+    }
+
+    /// How clients are told apart: by whole addresses, where only the other prefix is set.
+    fn peers(&self) -> Option<PeerSettings> {
+        let is_enabled = self.peer_ipv4_prefix.is_some() || self.peer_ipv6_prefix.is_some();
+        let prefix = |value: Option<usize>, default: usize| {
+            u8::try_from(value.unwrap_or(default)).unwrap_or(u8::MAX)
+        };
+        is_enabled.then(|| PeerSettings {
+            ipv4_prefix: prefix(self.peer_ipv4_prefix, IPV4_PREFIX.0),
+            ipv6_prefix: prefix(self.peer_ipv6_prefix, IPV6_PREFIX.0),
+            peers_max: self.max_peers.unwrap_or(PEERS.0),
+        })
     }
 
     fn default_protocols(&self) -> Result<Vec<&'static ObservedProtocol>, String> {
@@ -168,6 +202,8 @@ impl WireTable {
             connections_max: self.max_connections.unwrap_or(CONNECTIONS.0),
             servers_max: self.max_servers.unwrap_or(SERVERS.0),
             statements_max: self.max_statements.unwrap_or(STATEMENTS.0),
+            peers: self.peers(),
+            threads: self.threads.unwrap_or(THREADS.0),
         })
     }
 }
@@ -187,6 +223,10 @@ pub struct CaptureSettings {
     pub(crate) servers_max: usize,
     /// Statements of a service with series of their own.
     pub(crate) statements_max: usize,
+    /// How clients are told apart; `None` if they are not.
+    pub(crate) peers: Option<PeerSettings>,
+    /// Threads that read packets.
+    pub(crate) threads: usize,
 }
 
 impl CaptureSettings {
@@ -208,13 +248,20 @@ impl CaptureSettings {
         ServiceRule::ports(&self.rules)
     }
 
+    /// Settings of the tracker of one thread. Limits of connections and memory are divided.
     pub(crate) fn tracker(&self) -> TrackerSettings {
+        let peers = self.peers.map(|peers| PeerSettings {
+            peers_max: peers.peers_max.saturating_mul(PEER_CANDIDATES),
+            ..peers
+        });
         TrackerSettings {
             rules: self.rules.clone(),
-            connections_max: self.connections_max,
+            connections_max: self.connections_max.div_ceil(self.threads),
             idle_timeout_ns: IDLE_TIMEOUT_NS,
-            reorder_bytes_max: REORDER_BYTES_MAX,
-            observer_bytes_max: OBSERVER_BYTES_MAX,
+            reorder_bytes_max: REORDER_BYTES_MAX / self.threads,
+            observer_bytes_max: OBSERVER_BYTES_MAX / self.threads,
+            statement_bytes_max: STATEMENT_BYTES_MAX / self.threads,
+            peers,
             servers_max: self.servers_max,
             // The table of an interval has all statements of series, and some that may get one.
             statements_max: 2 * self.statements_max,
@@ -267,6 +314,26 @@ mod tests {
     }
 
     #[test]
+    fn clients_are_told_apart_if_a_prefix_is_set() {
+        assert_eq!(CaptureSettings::with_keys("h", "max_peers = 5").unwrap().peers, None);
+        let keys = "peer_ipv4_prefix = 24\nmax_peers = 5";
+        let settings = CaptureSettings::with_keys("h", keys).unwrap();
+        let expected = PeerSettings { ipv4_prefix: 24, ipv6_prefix: 128, peers_max: 5 };
+        assert_eq!(settings.peers, Some(expected));
+        assert_eq!(settings.tracker().peers, Some(PeerSettings { peers_max: 20, ..expected }));
+    }
+
+    #[test]
+    fn threads_divide_the_limits() {
+        let one = CaptureSettings::with_keys("h", "").unwrap();
+        let two = CaptureSettings::with_keys("h", "threads = 2").unwrap();
+        assert_eq!((one.threads, two.threads), (1, 2));
+        let (one, two) = (one.tracker(), two.tracker());
+        assert_eq!(one.connections_max, 2 * two.connections_max);
+        assert_eq!(one.observer_bytes_max, 2 * two.observer_bytes_max);
+    }
+
+    #[test]
     fn invalid_values_are_reported() {
         check_problem("interfaces = ['']", "interface \"\": expected the name");
         check_problem("interfaces = ['an interface']", "interface \"an interface\"");
@@ -286,6 +353,10 @@ mod tests {
         check_problem("max_statements = 0", "max_statements is 0, must be 1 to 10000");
         check_problem("max_servers = 5000", "max_servers is 5000, must be 1 to 1024");
         check_problem("max_connections = 0", "max_connections is 0, must be 1 to 1000000");
+        check_problem("peer_ipv4_prefix = 33", "peer_ipv4_prefix is 33, must be 0 to 32");
+        check_problem("peer_ipv6_prefix = 129", "peer_ipv6_prefix is 129, must be 0 to 128");
+        check_problem("max_peers = 0", "max_peers is 0, must be 1 to 1000");
+        check_problem("threads = 0", "threads is 0, must be 1 to 64");
         check_problem("interface = 'lo'", "did you mean \"interfaces\"?");
     }
 }

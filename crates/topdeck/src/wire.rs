@@ -34,6 +34,8 @@ const OBSERVER_BYTES_MAX: usize = 128 << 20;
 const SERVERS_MAX: usize = 1_024;
 /// Statements of a service with histograms of their own: about 10 kB each.
 const STATEMENTS_MAX: usize = 1_000;
+/// Memory of the texts of all statements.
+const STATEMENT_BYTES_MAX: usize = 64 << 20;
 
 /// Latencies of the operations of other programs, from their packets
 ///
@@ -157,6 +159,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         observer_bytes_max: OBSERVER_BYTES_MAX,
         servers_max: SERVERS_MAX,
         statements_max: STATEMENTS_MAX,
+        statement_bytes_max: STATEMENT_BYTES_MAX,
+        peers: None,
         routes,
     });
     let (summary, failure) = match &options.read {

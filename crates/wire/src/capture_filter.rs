@@ -67,6 +67,11 @@ pub(crate) fn port_filter(ports: &[u16], loopback: u32) -> Vec<FilterInstruction
     program
 }
 
+/// A filter that no packet passes.
+pub(crate) fn reject_filter() -> Vec<FilterInstruction> {
+    vec![reject()]
+}
+
 fn ipv4_program(ports: &[u16]) -> Vec<FilterInstruction> {
     let mut program = vec![
         statement(LOAD_BYTE, 9),

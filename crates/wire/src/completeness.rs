@@ -51,6 +51,55 @@ pub struct Completeness {
     pub implausible_segments: u64,
 }
 
+impl Completeness {
+    /// Adds the counts of another part of the same service.
+    pub fn merge(&mut self, other: &Completeness) {
+        // Without `..`: a new count is not forgotten here.
+        let Completeness {
+            packets,
+            payload_bytes,
+            connections_from_start,
+            connections_from_middle,
+            connections_refused,
+            measured,
+            waits,
+            not_measured,
+            gaps,
+            gap_bytes,
+            resyncs,
+            unparsed_bytes,
+            encrypted_connections,
+            encrypted_bytes,
+            unmeasurable_connections,
+            evicted_connections,
+            idle_connections,
+            retransmitted_segments,
+            reordered_segments,
+            implausible_segments,
+        } = other;
+        self.not_measured.merge(not_measured);
+        self.packets += packets;
+        self.payload_bytes += payload_bytes;
+        self.connections_from_start += connections_from_start;
+        self.connections_from_middle += connections_from_middle;
+        self.connections_refused += connections_refused;
+        self.measured += measured;
+        self.waits += waits;
+        self.gaps += gaps;
+        self.gap_bytes += gap_bytes;
+        self.resyncs += resyncs;
+        self.unparsed_bytes += unparsed_bytes;
+        self.encrypted_connections += encrypted_connections;
+        self.encrypted_bytes += encrypted_bytes;
+        self.unmeasurable_connections += unmeasurable_connections;
+        self.evicted_connections += evicted_connections;
+        self.idle_connections += idle_connections;
+        self.retransmitted_segments += retransmitted_segments;
+        self.reordered_segments += reordered_segments;
+        self.implausible_segments += implausible_segments;
+    }
+}
+
 /// Requests that were not measured, by reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NotMeasuredCounts {
@@ -69,6 +118,16 @@ pub struct NotMeasuredCounts {
 }
 
 impl NotMeasuredCounts {
+    fn merge(&mut self, other: &NotMeasuredCounts) {
+        let Self { gap, connection_end, no_response, limit, cancelled, time_reversed } = other;
+        self.gap += gap;
+        self.connection_end += connection_end;
+        self.no_response += no_response;
+        self.limit += limit;
+        self.cancelled += cancelled;
+        self.time_reversed += time_reversed;
+    }
+
     pub(crate) fn add(&mut self, requests: u64, reason: NotMeasuredReason) {
         let count = match reason {
             NotMeasuredReason::Gap => &mut self.gap,

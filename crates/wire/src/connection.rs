@@ -1,14 +1,14 @@
 //! A TCP connection: both streams, the observer of its protocol, and times of the transport.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
     CaptureStart, ConnectionObserver, FlowDirection, ObservedRequest, ObserverState, PacketTime,
 };
 
 use crate::packet::{Packet, TcpFlags};
 use crate::service::{ConnectionSink, ServiceStatistics};
+use crate::statement_texts::StatementTexts;
 use crate::stream::{BufferMemory, PayloadSegment, SegmentKind, StreamAssembler, StreamSink};
 
 /// Implausible segments in a row after which a connection is taken as a new one: the ports were
@@ -19,6 +19,7 @@ pub(crate) struct TcpConnection {
     /// Index of its service.
     pub(crate) service: usize,
     pub(crate) server: SocketAddr,
+    client: IpAddr,
     to_server: StreamAssembler,
     to_client: StreamAssembler,
     /// Created with the first payload.
@@ -63,7 +64,7 @@ pub(crate) struct IgnoredBytes {
 pub(crate) struct ConnectionContext<'a> {
     pub(crate) service: &'a mut ServiceStatistics,
     pub(crate) memory: &'a mut BufferMemory,
-    pub(crate) routes: &'a RouteTemplates,
+    pub(crate) texts: &'a mut StatementTexts,
 }
 
 /// Fields of a TCP packet.
@@ -87,10 +88,11 @@ pub(crate) enum ConnectionFate {
 }
 
 impl TcpConnection {
-    pub(crate) fn new(service: usize, server: SocketAddr) -> TcpConnection {
+    pub(crate) fn new(service: usize, server: SocketAddr, client: IpAddr) -> TcpConnection {
         TcpConnection {
             service,
             server,
+            client,
             to_server: StreamAssembler::default(),
             to_client: StreamAssembler::default(),
             observer: None,
@@ -282,7 +284,8 @@ impl TcpConnection {
             state: &mut self.state,
             sink: ConnectionSink {
                 service: context.service,
-                routes: context.routes,
+                texts: context.texts,
+                client: self.client,
                 last_response_end: &mut self.last_response_end,
             },
         };
@@ -297,7 +300,8 @@ impl TcpConnection {
         if let Some(mut observer) = self.observer.take() {
             let mut sink = ConnectionSink {
                 service: context.service,
-                routes: context.routes,
+                texts: context.texts,
+                client: self.client,
                 last_response_end: &mut self.last_response_end,
             };
             match self.to_client.is_complete() {

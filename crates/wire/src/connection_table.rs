@@ -144,6 +144,11 @@ impl<C> ConnectionTable<C> {
         entries.filter(|entry| !entry.is_closed).map(|entry| &entry.connection)
     }
 
+    /// All connections, in no order.
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut C> {
+        self.entries.iter_mut().map(|(_, entry)| &mut entry.connection)
+    }
+
     fn list(&mut self, is_closed: bool) -> &mut EntryList {
         if is_closed { &mut self.closed } else { &mut self.open }
     }

@@ -4,9 +4,8 @@
 //! DNS have it over TCP: one observer reads both. Datagrams are not repeated or put in order;
 //! what the network lost is seen as a request without response.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
-use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
     CaptureStart, ConnectionObserver, FlowDirection, ObservedRequest, PacketTime,
 };
@@ -15,6 +14,7 @@ use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::packet::Packet;
 use crate::service::{ConnectionSink, ServiceStatistics, ServiceTable};
 use crate::service_rule::ServiceTransport;
+use crate::statement_texts::StatementTexts;
 
 /// Time without a datagram after which a flow is forgotten: clients of DNS give up after 5 to 30 s.
 const IDLE_TIMEOUT_NS: u64 = 60_000_000_000;
@@ -27,7 +27,7 @@ pub(crate) struct DatagramTable {
 /// Limits and what belongs to all connections.
 pub(crate) struct DatagramContext<'a> {
     pub(crate) services: &'a mut ServiceTable,
-    pub(crate) routes: &'a RouteTemplates,
+    pub(crate) texts: &'a mut StatementTexts,
     pub(crate) flows_max: usize,
     /// Memory of all observers, and its limit.
     pub(crate) observer_bytes: &'a mut usize,
@@ -66,13 +66,18 @@ impl DatagramTable {
                     });
                 }
                 let service = context.services.service_mut(index);
-                self.flows.insert(key, DatagramFlow::new(index, server, service), now)
+                let client = match server == packet.destination {
+                    true => packet.source,
+                    false => packet.destination,
+                };
+                self.flows.insert(key, DatagramFlow::new(index, server, client.ip(), service), now)
             }
         };
         self.flows.touch(at, now);
         let flow = self.flows.get_mut(at);
         let service = context.services.service_mut(flow.service);
-        flow.read(time, packet, service, context.routes);
+        service.last_packet = now;
+        flow.read(time, packet, service, context.texts);
         flow.count_memory(context.observer_bytes);
         while *context.observer_bytes > context.observer_bytes_max && self.flows.open_count() > 0 {
             self.forget_oldest(context, |service| service.completeness.evicted_connections += 1);
@@ -97,9 +102,14 @@ impl DatagramTable {
         let Some((at, _)) = self.flows.oldest_open() else { return };
         let mut flow = self.flows.remove(at);
         let service = context.services.service_mut(flow.service);
-        flow.end(service, context.routes);
+        flow.end(service, context.texts);
         *context.observer_bytes -= flow.observer_bytes;
         count(service);
+    }
+
+    /// Services of all flows.
+    pub(crate) fn services_mut(&mut self) -> impl Iterator<Item = &mut usize> {
+        self.flows.all_mut().map(|flow| &mut flow.service)
     }
 
     /// Calls `each` with the service and the requests without a response.
@@ -114,6 +124,7 @@ struct DatagramFlow {
     /// Index of its service.
     service: usize,
     server: SocketAddr,
+    client: IpAddr,
     observer: Box<dyn ConnectionObserver>,
     /// Memory of the observer after the last datagram.
     observer_bytes: usize,
@@ -121,11 +132,17 @@ struct DatagramFlow {
 }
 
 impl DatagramFlow {
-    fn new(index: usize, server: SocketAddr, service: &mut ServiceStatistics) -> DatagramFlow {
+    fn new(
+        index: usize,
+        server: SocketAddr,
+        client: IpAddr,
+        service: &mut ServiceStatistics,
+    ) -> DatagramFlow {
         service.completeness.connections_from_start += 1;
         DatagramFlow {
             service: index,
             server,
+            client,
             observer: (service.protocol.observer)(CaptureStart::FirstByte),
             observer_bytes: 0,
             last_response_end: None,
@@ -138,7 +155,7 @@ impl DatagramFlow {
         time: PacketTime,
         packet: &Packet<'_>,
         service: &mut ServiceStatistics,
-        routes: &RouteTemplates,
+        texts: &mut StatementTexts,
     ) {
         let is_to_server = packet.destination == self.server;
         let direction =
@@ -151,8 +168,8 @@ impl DatagramFlow {
             completeness.gaps += 1;
             completeness.gap_bytes += packet.payload_bytes;
         }
-        let mut sink =
-            ConnectionSink { service, routes, last_response_end: &mut self.last_response_end };
+        let (client, last_response_end) = (self.client, &mut self.last_response_end);
+        let mut sink = ConnectionSink { service, texts, client, last_response_end };
         match u16::try_from(packet.payload.len()) {
             Ok(length) if is_whole => {
                 let message = [&length.to_be_bytes(), packet.payload].concat();
@@ -163,9 +180,9 @@ impl DatagramFlow {
     }
 
     /// Ends the observer.
-    fn end(&mut self, service: &mut ServiceStatistics, routes: &RouteTemplates) {
-        let last_response_end = &mut self.last_response_end;
-        self.observer.end(&mut ConnectionSink { service, routes, last_response_end });
+    fn end(&mut self, service: &mut ServiceStatistics, texts: &mut StatementTexts) {
+        let (client, last_response_end) = (self.client, &mut self.last_response_end);
+        self.observer.end(&mut ConnectionSink { service, texts, client, last_response_end });
     }
 
     /// Updates `total`, the memory of all observers.

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{ObservedRequest, PacketTime};
 
-use crate::statement_normalizer::StatementNormalizer;
+use crate::statement_normalizer::{FingerprintWriter, StatementNormalizer};
+
+/// Bytes of texts that are normalized at once: some ten milliseconds. The ring has packets of half
+/// a second.
+const TEXT_BYTES_MAX: usize = 2 << 20;
+/// Statement of the requests beyond it.
+const OTHER_STATEMENT: &str = "other";
 
 /// Requests of one statement in flight.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +19,8 @@ pub struct InFlightSummary {
     pub service: usize,
     /// Kind of request.
     pub verb: String,
-    /// The statement without literal values.
+    /// The statement without literal values; `other` for the youngest requests, if the texts of all
+    /// are more than 2 MiB.
     pub statement: String,
     /// Whether the requests wait by design.
     pub is_wait: bool,
@@ -27,24 +33,66 @@ pub struct InFlightSummary {
 /// Service, verb, statement, and whether it is a wait.
 type SummaryKey = (usize, String, String, bool);
 
+/// Which requests are normalized: all, or the oldest ones.
 #[derive(Default)]
-pub(crate) struct InFlightCounter {
-    normalizer: StatementNormalizer,
+pub(crate) struct NormalizedRequests {
+    /// Time of each request, and bytes of its text.
+    texts: Vec<(PacketTime, usize)>,
+}
+
+impl NormalizedRequests {
+    pub(crate) fn add(&mut self, request: &ObservedRequest<'_>) {
+        self.texts.push((request.since, request.statement.len()));
+    }
+
+    /// The time after which requests are not normalized, because the texts before have enough
+    /// bytes.
+    pub(crate) fn last_time(mut self) -> PacketTime {
+        let bytes: usize = self.texts.iter().map(|(_, bytes)| bytes).sum();
+        if bytes <= TEXT_BYTES_MAX {
+            return PacketTime::MAX;
+        }
+        self.texts.sort_unstable();
+        let mut free = TEXT_BYTES_MAX;
+        let mut last = 0;
+        for (since, bytes) in self.texts {
+            match free.checked_sub(bytes) {
+                Some(rest) => free = rest,
+                None => break,
+            }
+            last = since;
+        }
+        last
+    }
+}
+
+pub(crate) struct InFlightCounter<'a> {
+    normalizer: &'a StatementNormalizer,
+    writer: FingerprintWriter,
+    /// Requests after this time are not normalized.
+    last_time: PacketTime,
     /// Number of requests and time of the oldest one.
     requests: HashMap<SummaryKey, (u64, PacketTime)>,
 }
 
-impl InFlightCounter {
-    pub(crate) fn add(
-        &mut self,
-        service: usize,
-        protocol: &str,
-        request: &ObservedRequest<'_>,
-        routes: &RouteTemplates,
-    ) {
+impl<'a> InFlightCounter<'a> {
+    pub(crate) fn new(
+        normalizer: &'a StatementNormalizer,
+        last_time: PacketTime,
+    ) -> InFlightCounter<'a> {
+        let (writer, requests) = (FingerprintWriter::default(), HashMap::new());
+        InFlightCounter { normalizer, writer, last_time, requests }
+    }
+
+    pub(crate) fn add(&mut self, service: usize, protocol: &str, request: &ObservedRequest<'_>) {
         let mut statement = String::new();
         let (syntax, text) = (request.syntax, request.statement);
-        self.normalizer.append(syntax, text, protocol, routes, &mut statement);
+        if request.since <= self.last_time {
+            let writer = &mut self.writer;
+            self.normalizer.append_unrecorded(syntax, text, protocol, writer, &mut statement);
+        } else {
+            statement.push_str(OTHER_STATEMENT);
+        }
         let key = (service, request.verb.to_owned(), statement, request.is_wait);
         let (requests, oldest) = self.requests.entry(key).or_insert((0, request.since));
         *requests += 1;
@@ -61,5 +109,44 @@ impl InFlightCounter {
         let names = |of: &InFlightSummary| (of.service, of.verb.clone(), of.statement.clone());
         summaries.sort_by_cached_key(|summary| (summary.oldest, names(summary)));
         summaries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use protocol::fingerprint::RouteTemplates;
+    use protocol::observer::StatementSyntax;
+
+    use super::*;
+
+    fn request(statement: &str, since: PacketTime) -> ObservedRequest<'_> {
+        let syntax = StatementSyntax::Sql;
+        ObservedRequest { verb: "Query", statement, syntax, is_wait: false, since }
+    }
+
+    /// Statements with their requests, oldest first.
+    #[track_caller]
+    fn check(requests: &[ObservedRequest<'_>], expected: &[(&str, u64)]) {
+        let normalizer = StatementNormalizer::new(RouteTemplates::default());
+        let mut texts = NormalizedRequests::default();
+        requests.iter().for_each(|request| texts.add(request));
+        let mut counter = InFlightCounter::new(&normalizer, texts.last_time());
+        requests.iter().for_each(|request| counter.add(0, "postgres", request));
+        let summaries = counter.into_summaries();
+        let found = summaries.iter().map(|summary| (&*summary.statement, summary.requests));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn requests_of_a_statement_are_counted() {
+        let requests = [request("select 1", 20), request("select 2", 10), request("begin", 5)];
+        check(&requests, &[("begin", 1), ("select $1", 2)]);
+    }
+
+    #[test]
+    fn of_many_long_texts_the_oldest_are_normalized() {
+        let long = format!("select '{}'", "x".repeat(TEXT_BYTES_MAX / 4));
+        let requests: Vec<_> = (1..=6).rev().map(|since| request(&long, since)).collect();
+        check(&requests, &[("select $1", 3), ("other", 3)]);
     }
 }

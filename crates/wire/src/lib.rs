@@ -15,15 +15,18 @@ mod completeness;
 mod connection;
 mod connection_table;
 mod datagram_flow;
+mod fingerprint_cache;
 mod in_flight;
 mod operation_totals;
 mod packet;
 mod packet_ring;
+mod peer_table;
 mod ring_block;
 mod service;
 mod service_rule;
 mod statement_normalizer;
 mod statement_table;
+mod statement_texts;
 mod stream;
 mod tracker;
 
@@ -31,11 +34,15 @@ pub use capabilities::give_up_capabilities;
 pub use capture_file::{CaptureFile, CaptureFileError, CapturedPacket, LinkType};
 pub use capture_filter::PORTS_MAX;
 pub use completeness::{Completeness, NotMeasuredCounts};
+pub use fingerprint_cache::FingerprintCacheCounts;
 pub use in_flight::InFlightSummary;
 pub use operation_totals::OperationTotals;
 pub use packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
 pub use packet_ring::{CaptureError, PacketRing, RING_BLOCKS, RingSettings, RingStatistics};
+pub use peer_table::{OTHER_PEERS, PeerSettings};
 pub use service::{RecentOperations, ServiceInterval, ServiceStatistics};
 pub use service_rule::{ServiceRule, ServiceTransport, find_protocol};
 pub use statement_table::{OperationHistograms, StatementStatistics, StatementTable};
-pub use tracker::{CaptureTotals, ConnectionTracker, TrackerSettings, TrafficCount};
+pub use tracker::{
+    CaptureTotals, ConnectionTracker, TrackerInterval, TrackerSettings, TrafficCount,
+};

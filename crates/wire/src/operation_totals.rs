@@ -31,11 +31,27 @@ impl OperationTotals {
         self.response_bytes = self.response_bytes.saturating_add(operation.response_bytes);
         match operation.outcome {
             OperationOutcome::Ok => OperationOutcome::Ok,
-            OperationOutcome::Error(class) => OperationOutcome::Error(self.add_error(class)),
+            OperationOutcome::Error(class) => OperationOutcome::Error(self.add_errors(class, 1)),
         }
     }
 
-    fn add_error(&mut self, class: &str) -> &str {
+    /// Adds the operations of another part of the same service.
+    pub fn merge(&mut self, other: &OperationTotals) {
+        self.rows = self.rows.saturating_add(other.rows);
+        self.request_bytes = self.request_bytes.saturating_add(other.request_bytes);
+        self.response_bytes = self.response_bytes.saturating_add(other.response_bytes);
+        for (class, count) in &other.errors {
+            self.add_errors(class, *count);
+        }
+    }
+
+    /// The class as which an error of `class` was counted.
+    pub(crate) fn counted_class(&self, class: &str) -> &str {
+        let found = self.errors.iter().find(|(found, _)| **found == *class);
+        found.map_or(OTHER_CLASS, |(found, _)| found)
+    }
+
+    fn add_errors(&mut self, class: &str, errors: u64) -> &str {
         let find = |errors: &[(Box<str>, u64)], class: &str| {
             errors.iter().position(|(found, _)| **found == *class)
         };
@@ -48,7 +64,7 @@ impl OperationTotals {
             self.errors.len() - 1
         });
         let (class, count) = &mut self.errors[at];
-        *count += 1;
+        *count += errors;
         class
     }
 }
@@ -61,14 +77,28 @@ mod tests {
     fn error_classes_are_bounded() {
         let mut totals = OperationTotals::default();
         for class in 0..ERROR_CLASSES_MAX + 10 {
-            totals.add_error(&class.to_string());
-            totals.add_error("0");
+            totals.add_errors(&class.to_string(), 1);
+            totals.add_errors("0", 1);
         }
         assert_eq!(totals.errors.len(), ERROR_CLASSES_MAX + 1);
         assert_eq!(totals.errors[0], ("0".into(), 75));
         assert_eq!(totals.errors[ERROR_CLASSES_MAX], (OTHER_CLASS.into(), 10));
-        assert_eq!(totals.add_error("new"), OTHER_CLASS);
-        assert_eq!(totals.add_error("7"), "7");
+        assert_eq!(totals.add_errors("new", 1), OTHER_CLASS);
+        assert_eq!(totals.add_errors("7", 1), "7");
+        assert_eq!((totals.counted_class("new"), totals.counted_class("7")), (OTHER_CLASS, "7"));
+    }
+
+    #[test]
+    fn totals_of_parts_are_those_of_the_whole() {
+        let (mut part, mut other) = (OperationTotals::default(), OperationTotals::default());
+        (part.rows, other.rows) = (5, u64::MAX);
+        for class in ["a", "b", "a"] {
+            part.add_errors(class, 1);
+            other.add_errors("b", 1);
+        }
+        part.merge(&other);
+        assert_eq!(part.errors, [("a".into(), 2), ("b".into(), 4)]);
+        assert_eq!(part.rows, u64::MAX);
     }
 
     #[test]
@@ -76,7 +106,7 @@ mod tests {
         let mut totals = OperationTotals::default();
         let start = "x".repeat(CLASS_BYTES_MAX - 1);
         for end in ["ya", "yb", "ä"] {
-            totals.add_error(&format!("{start}{end}"));
+            totals.add_errors(&format!("{start}{end}"), 1);
         }
         assert_eq!(totals.errors, [(format!("{start}y").into(), 2), (start.into(), 1)]);
     }

@@ -23,7 +23,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{netdevice, sockopt};
 
 use crate::capture_file::CapturedPacket;
-use crate::capture_filter::{PORTS_MAX, port_filter};
+use crate::capture_filter::{FilterInstruction, PORTS_MAX, port_filter, reject_filter};
 use crate::ring_block::{self, STATUS_OFFSET};
 
 /// Size of a block. A packet is not divided between blocks; those of BIG TCP have 512 KiB.
@@ -110,6 +110,42 @@ unsafe impl Send for PacketRing {}
 impl PacketRing {
     /// Starts a capture.
     pub fn open(settings: &RingSettings) -> Result<PacketRing, CaptureError> {
+        let (ring, filter) = PacketRing::create(settings)?;
+        ring.set_filter(filter)?;
+        ring.bind(settings)?;
+        Ok(ring)
+    }
+
+    /// Starts a capture that is divided among `rings` rings (`PACKET_FANOUT_HASH`): the packets of
+    /// both directions of a connection are in one of them, by a hash of addresses and ports that is
+    /// the same in both directions (Linux 4.2 and later).
+    pub fn open_group(
+        settings: &RingSettings,
+        rings: usize,
+    ) -> Result<Vec<PacketRing>, CaptureError> {
+        if rings <= 1 {
+            return Ok(vec![PacketRing::open(settings)?]);
+        }
+        let create = |_| PacketRing::create(settings);
+        let created: Vec<_> = (0..rings).map(create).collect::<Result<_, _>>()?;
+        let mut group = None;
+        for (ring, _) in &created {
+            // A ring that is not in the group yet would have the packets of all.
+            ring.set_filter(reject_filter())?;
+            ring.bind(settings)?;
+            group = Some(ring.join_group(group)?);
+        }
+        let start = |(ring, filter): (PacketRing, Vec<FilterInstruction>)| {
+            ring.set_filter(filter)?;
+            Ok(ring)
+        };
+        created.into_iter().map(start).collect()
+    }
+
+    /// A ring that has no packets yet, and the filter of its ports.
+    fn create(
+        settings: &RingSettings,
+    ) -> Result<(PacketRing, Vec<FilterInstruction>), CaptureError> {
         let found = settings.ports.len();
         if found > PORTS_MAX {
             return Err(CaptureError::Ports { found });
@@ -127,25 +163,40 @@ impl PacketRing {
         }
         // SAFETY: the descriptor was just created and belongs to nothing else.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        let index = |name: &str| {
-            netdevice::name_to_index(&socket, name).map_err(|cause| CaptureError::Interface {
-                name: name.to_owned(),
-                cause: cause.into(),
-            })
-        };
-        let interface = settings.interface.as_deref().map_or(Ok(0), index)?;
         // A host without loopback interface has no packet with its number.
-        let loopback = index(LOOPBACK).unwrap_or(u32::MAX);
-        set_filter(&socket, &settings.ports, loopback)
-            .map_err(|cause| CaptureError::System { action: "set the packet filter", cause })?;
+        let loopback = interface_index(&socket, LOOPBACK).unwrap_or(u32::MAX);
+        let filter = port_filter(&settings.ports, loopback);
         let blocks = settings.blocks.max(2);
         let memory = map_ring(&socket, blocks)
             .map_err(|cause| CaptureError::System { action: "create the packet ring", cause })?;
         let statistics = RingStatistics::default();
         let ring = PacketRing { socket, memory, blocks, current: 0, statistics, damaged_blocks: 0 };
-        bind(&ring.socket, interface)
-            .map_err(|cause| CaptureError::System { action: "bind the packet socket", cause })?;
-        Ok(ring)
+        Ok((ring, filter))
+    }
+
+    fn set_filter(&self, filter: Vec<FilterInstruction>) -> Result<(), CaptureError> {
+        set_filter(&self.socket, filter)
+            .map_err(|cause| CaptureError::System { action: "set the packet filter", cause })
+    }
+
+    fn bind(&self, settings: &RingSettings) -> Result<(), CaptureError> {
+        let index = |name: &str| interface_index(&self.socket, name);
+        let interface = settings.interface.as_deref().map_or(Ok(0), index)?;
+        bind(&self.socket, interface)
+            .map_err(|cause| CaptureError::System { action: "bind the packet socket", cause })
+    }
+
+    /// Joins the group with this number, or a new one. Returns its number.
+    fn join_group(&self, group: Option<u16>) -> Result<u16, CaptureError> {
+        let failure =
+            |cause| CaptureError::System { action: "divide packets among threads", cause };
+        let new = libc::PACKET_FANOUT_FLAG_UNIQUEID;
+        let kind = libc::PACKET_FANOUT_HASH | if group.is_none() { new } else { 0 };
+        let value: libc::c_uint = u32::from(group.unwrap_or(0)) | kind << 16;
+        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value).map_err(failure)?;
+        let mut joined: libc::c_uint = 0;
+        get_option(&self.socket, libc::PACKET_FANOUT, &mut joined).map_err(failure)?;
+        Ok(joined as u16)
     }
 
     /// Calls `each` with the packets of the next block, after waiting for it for at most `timeout`.
@@ -194,21 +245,9 @@ impl PacketRing {
     /// Counts since the start of the capture.
     pub fn statistics(&mut self) -> Result<RingStatistics, CaptureError> {
         let mut found = libc::tpacket_stats_v3 { tp_packets: 0, tp_drops: 0, tp_freeze_q_cnt: 0 };
-        let mut size = size_of_val(&found) as libc::socklen_t;
-        // SAFETY: `found` and `size` are valid for writes, and `size` is the size of `found`.
-        let result = unsafe {
-            libc::getsockopt(
-                self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
-                libc::PACKET_STATISTICS,
-                ptr::from_mut(&mut found).cast(),
-                &mut size,
-            )
-        };
-        if result != 0 {
-            let cause = io::Error::last_os_error();
-            return Err(CaptureError::System { action: "read the counts of the capture", cause });
-        }
+        get_option(&self.socket, libc::PACKET_STATISTICS, &mut found).map_err(|cause| {
+            CaptureError::System { action: "read the counts of the capture", cause }
+        })?;
         // The kernel starts again from 0 with each call.
         self.statistics.packets += u64::from(found.tp_packets);
         self.statistics.drops += u64::from(found.tp_drops);
@@ -278,8 +317,13 @@ impl Drop for PacketRing {
     }
 }
 
-fn set_filter(socket: &OwnedFd, ports: &[u16], loopback: u32) -> io::Result<()> {
-    let mut program: Vec<libc::sock_filter> = port_filter(ports, loopback)
+fn interface_index(socket: &OwnedFd, name: &str) -> Result<u32, CaptureError> {
+    netdevice::name_to_index(socket, name)
+        .map_err(|cause| CaptureError::Interface { name: name.to_owned(), cause: cause.into() })
+}
+
+fn set_filter(socket: &OwnedFd, filter: Vec<FilterInstruction>) -> io::Result<()> {
+    let mut program: Vec<libc::sock_filter> = filter
         .into_iter()
         .map(|found| libc::sock_filter {
             code: found.code,
@@ -332,6 +376,23 @@ fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
             socket.as_raw_fd(),
             ptr::from_ref(&address).cast(),
             size_of_val(&address) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Reads an option of a packet socket. `T` consists of integers: all bytes are valid values.
+fn get_option<T>(socket: &OwnedFd, option: libc::c_int, value: &mut T) -> io::Result<()> {
+    let mut size = size_of::<T>() as libc::socklen_t;
+    // SAFETY: `value` and `size` are valid for writes, and `size` is the size of `value`. Callers
+    // pass the type that the option has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_PACKET,
+            option,
+            ptr::from_mut(value).cast(),
+            &mut size,
         )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }

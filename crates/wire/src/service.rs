@@ -1,11 +1,11 @@
 //! Services: a server's address and port, with what was measured of it.
 
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::mem;
 use std::net::{IpAddr, SocketAddr};
 
 use hist::Histogram;
-use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{
     FlowDirection, NotMeasuredReason, ObservedProtocol, Operation, OperationOutcome, OperationSink,
     PacketTime,
@@ -13,8 +13,10 @@ use protocol::observer::{
 
 use crate::completeness::Completeness;
 use crate::operation_totals::OperationTotals;
+use crate::peer_table::{OTHER_PEERS, PeerSettings, PeerTable};
 use crate::service_rule::{ServiceRule, ServiceTransport};
-use crate::statement_table::{StatementStatistics, StatementTable};
+use crate::statement_table::{StatementStatistics, StatementTable, merge_histogram};
+use crate::statement_texts::StatementTexts;
 
 /// What was measured of a service.
 pub struct ServiceStatistics {
@@ -22,10 +24,16 @@ pub struct ServiceStatistics {
     pub name: String,
     /// Protocol of the service.
     pub protocol: &'static ObservedProtocol,
+    /// Whether the settings name the service.
+    is_named: bool,
     /// What was seen and not measured.
     pub completeness: Completeness,
     /// Sums of the measured operations.
     pub totals: OperationTotals,
+    /// `None` if clients are not told apart.
+    peers: Option<PeerTable>,
+    /// Time of the last packet.
+    pub(crate) last_packet: PacketTime,
     /// Operations by statement.
     pub statements: StatementTable,
     /// Operations since they were last taken.
@@ -44,15 +52,19 @@ pub struct ServiceStatistics {
 impl ServiceStatistics {
     pub(crate) fn new(
         name: String,
+        is_named: bool,
         protocol: &'static ObservedProtocol,
-        statements_max: usize,
+        limits: &ServiceLimits,
     ) -> ServiceStatistics {
         ServiceStatistics {
             name,
             protocol,
+            is_named,
             completeness: Completeness::default(),
             totals: OperationTotals::default(),
-            statements: StatementTable::new(statements_max, protocol.name),
+            peers: limits.peers.map(PeerTable::new),
+            last_packet: 0,
+            statements: StatementTable::new(limits.statements_max, protocol.name),
             recent: RecentOperations::default(),
             connect: Histogram::default(),
             round_trip: Histogram::default(),
@@ -61,11 +73,19 @@ impl ServiceStatistics {
         }
     }
 
-    /// Removes all histograms.
-    fn take_interval(&mut self) -> ServiceInterval {
+    /// Removes all histograms and counts.
+    fn take_interval(&mut self, texts: &mut StatementTexts) -> ServiceInterval {
         self.recent = RecentOperations::default();
-        let (statements, other) = self.statements.take();
+        let (statements, other) = self.statements.take(texts);
+        if let Some(peers) = &mut self.peers {
+            peers.clear();
+        }
         ServiceInterval {
+            name: self.name.clone(),
+            protocol: self.protocol,
+            is_named: self.is_named,
+            completeness: mem::take(&mut self.completeness),
+            totals: mem::take(&mut self.totals),
             statements,
             other,
             connect: mem::take(&mut self.connect),
@@ -76,9 +96,20 @@ impl ServiceStatistics {
     }
 }
 
-/// Histograms of a service and an interval; the fields are those of [`ServiceStatistics`].
-#[derive(Debug)]
+/// Histograms and counts of a service and an interval; the fields are those of
+/// [`ServiceStatistics`].
+#[derive(Clone)]
 pub struct ServiceInterval {
+    /// See [`ServiceStatistics::name`].
+    pub name: String,
+    /// See [`ServiceStatistics::protocol`].
+    pub protocol: &'static ObservedProtocol,
+    /// Whether the settings name the service.
+    pub is_named: bool,
+    /// See [`ServiceStatistics::completeness`].
+    pub completeness: Completeness,
+    /// See [`ServiceStatistics::totals`].
+    pub totals: OperationTotals,
     /// All statements with operations, in no order.
     pub statements: Vec<StatementStatistics>,
     /// Operations of statements beyond the limit of the table.
@@ -93,6 +124,69 @@ pub struct ServiceInterval {
     pub client_think: Histogram,
 }
 
+impl ServiceInterval {
+    /// Name of the service of all servers of the protocol beyond the limit.
+    pub fn other_servers_name(&self) -> String {
+        other_servers_name(self.protocol)
+    }
+
+    /// Adds the operations of another part of the service in the interval.
+    pub fn merge(&mut self, other: ServiceInterval) {
+        self.completeness.merge(&other.completeness);
+        self.totals.merge(&other.totals);
+        self.other.merge(&other.other);
+        for (into, from) in [
+            (&mut self.connect, &other.connect),
+            (&mut self.round_trip, &other.round_trip),
+            (&mut self.acknowledgement, &other.acknowledgement),
+            (&mut self.client_think, &other.client_think),
+        ] {
+            merge_histogram(into, from);
+        }
+        self.statements.extend(other.statements);
+        self.merge_equal_statements();
+    }
+
+    /// Names classes of errors as they were counted in `totals`.
+    pub fn rename_error_classes(&mut self, totals: &OperationTotals) {
+        let all = self.statements.iter_mut().chain([&mut self.other]);
+        all.for_each(|statement| statement.rename_error_classes(totals));
+    }
+
+    /// Renames the clients for which `has_name` is false to [`OTHER_PEERS`].
+    pub fn rename_other_peers(&mut self, has_name: impl Fn(&str) -> bool) {
+        let mut is_changed = false;
+        for statement in &mut self.statements {
+            if *statement.peer != *OTHER_PEERS && !has_name(&statement.peer) {
+                statement.peer = OTHER_PEERS.into();
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            self.merge_equal_statements();
+        }
+    }
+
+    fn merge_equal_statements(&mut self) {
+        let mut merged: HashMap<_, StatementStatistics> = HashMap::new();
+        for statement in mem::take(&mut self.statements) {
+            let name =
+                |of: &StatementStatistics| (of.verb.clone(), of.statement.clone(), of.peer.clone());
+            match merged.entry(name(&statement)) {
+                Entry::Occupied(mut found) => found.get_mut().merge(&statement),
+                Entry::Vacant(free) => {
+                    free.insert(statement);
+                }
+            }
+        }
+        self.statements = merged.into_values().collect();
+    }
+}
+
+fn other_servers_name(protocol: &ObservedProtocol) -> String {
+    format!("other {} servers", protocol.name)
+}
+
 /// Operations of an interval, without waits.
 #[derive(Clone, Debug, Default)]
 pub struct RecentOperations {
@@ -105,7 +199,9 @@ pub struct RecentOperations {
 /// Records the operations of one connection.
 pub(crate) struct ConnectionSink<'a> {
     pub(crate) service: &'a mut ServiceStatistics,
-    pub(crate) routes: &'a RouteTemplates,
+    pub(crate) texts: &'a mut StatementTexts,
+    /// Address of the client.
+    pub(crate) client: IpAddr,
     /// End of the connection's last response.
     pub(crate) last_response_end: &'a mut Option<PacketTime>,
 }
@@ -128,7 +224,8 @@ impl OperationSink for ConnectionSink<'_> {
             service.client_think.record(think as f64);
         }
         *self.last_response_end = last_end.max(Some(operation.response_end));
-        service.statements.record(operation, self.routes);
+        let peer = service.peers.as_mut().map_or("", |peers| peers.name(self.client));
+        service.statements.record(operation, peer, self.texts);
         if !operation.is_wait {
             let recent = &mut service.recent;
             recent.last_byte.record((operation.response_end - first) as f64);
@@ -152,26 +249,25 @@ pub(crate) struct ServiceTable {
     has_rule: Box<[bool; 1 << 16]>,
     by_server: HashMap<(SocketAddr, ServiceTransport), usize>,
     services: Vec<ServiceStatistics>,
-    servers_max: usize,
-    statements_max: usize,
+    limits: ServiceLimits,
+}
+
+/// Limits of services.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ServiceLimits {
+    /// Servers with a service of their own, beside named ones.
+    pub(crate) servers_max: usize,
+    /// Statements of a service.
+    pub(crate) statements_max: usize,
+    /// How clients are told apart; `None` if they are not.
+    pub(crate) peers: Option<PeerSettings>,
 }
 
 impl ServiceTable {
-    pub(crate) fn new(
-        rules: Vec<ServiceRule>,
-        servers_max: usize,
-        statements_max: usize,
-    ) -> ServiceTable {
+    pub(crate) fn new(rules: Vec<ServiceRule>, limits: ServiceLimits) -> ServiceTable {
         let mut has_rule = Box::new([false; 1 << 16]);
         rules.iter().for_each(|rule| has_rule[usize::from(rule.port)] = true);
-        ServiceTable {
-            rules,
-            has_rule,
-            by_server: HashMap::new(),
-            services: Vec::new(),
-            servers_max,
-            statements_max,
-        }
+        ServiceTable { rules, has_rule, by_server: HashMap::new(), services: Vec::new(), limits }
     }
 
     /// Whether connections to this server are observed.
@@ -199,18 +295,19 @@ impl ServiceTable {
             return Some(*index);
         }
         let rule = self.rule(server, transport)?;
-        let protocol = rule.protocol;
-        let is_full = self.by_server.len() >= self.servers_max;
+        let (protocol, is_named) = (rule.protocol, rule.name.is_some());
+        let is_full = self.by_server.len() >= self.limits.servers_max;
         let name = match &rule.name {
             Some(name) => name.clone(),
-            None if is_full => format!("other {} servers", protocol.name),
+            None if is_full => other_servers_name(protocol),
             None => server.to_string(),
         };
         let same = |service: &ServiceStatistics| {
             service.name == name && std::ptr::eq(service.protocol, protocol)
         };
         let index = self.services.iter().position(same).unwrap_or_else(|| {
-            self.services.push(ServiceStatistics::new(name, protocol, self.statements_max));
+            let service = ServiceStatistics::new(name, is_named, protocol, &self.limits);
+            self.services.push(service);
             self.services.len() - 1
         });
         if !is_full {
@@ -223,9 +320,39 @@ impl ServiceTable {
         &self.services
     }
 
-    /// Histograms of all services since the last call, in the order of the services.
-    pub(crate) fn take_interval(&mut self) -> Vec<ServiceInterval> {
-        self.services.iter_mut().map(ServiceStatistics::take_interval).collect()
+    /// Histograms and counts of all services since the last call, in the order of the services.
+    pub(crate) fn take_interval(&mut self, texts: &mut StatementTexts) -> Vec<ServiceInterval> {
+        self.services.iter_mut().map(|service| service.take_interval(texts)).collect()
+    }
+
+    /// Whether some service had its last packet before `time`.
+    pub(crate) fn has_idle(&self, time: PacketTime) -> bool {
+        self.services.iter().any(|service| service.last_packet < time)
+    }
+
+    /// Removes the services that had no packet since `time`, unless `is_used` has their index.
+    /// Their servers make room for others. Returns the new index of each service.
+    pub(crate) fn forget_idle(
+        &mut self,
+        time: PacketTime,
+        is_used: &HashSet<usize>,
+    ) -> Vec<Option<usize>> {
+        let (mut indexes, mut next) = (Vec::with_capacity(self.services.len()), 0);
+        for (index, service) in self.services.iter().enumerate() {
+            let stays = service.last_packet >= time || is_used.contains(&index);
+            indexes.push(stays.then_some(next));
+            next += usize::from(stays);
+        }
+        let mut stays = indexes.iter().map(Option::is_some);
+        self.services.retain(|_| stays.next() == Some(true));
+        self.by_server.retain(|_, index| match indexes[*index] {
+            Some(new) => {
+                *index = new;
+                true
+            }
+            None => false,
+        });
+        indexes
     }
 
     pub(crate) fn services_mut(&mut self) -> impl Iterator<Item = &mut ServiceStatistics> {

@@ -3,15 +3,17 @@
 //! Times are in nanoseconds, sizes in bytes. When the table is full, the half of the statements
 //! with the least total time is merged into `other`: no operation is lost, only its statement. A
 //! merged statement that comes back starts again, so that its count may be too low;
-//! [`StatementTable::merged_statements`] tells how many were merged.
+//! [`StatementTable::merged_statements`] tells how many were merged. The texts of all tables have a
+//! limit of their own: beyond it, operations of statements that are not in the table are in
+//! `other`.
 
 use std::collections::HashMap;
 
 use hist::Histogram;
-use protocol::fingerprint::RouteTemplates;
 use protocol::observer::{Operation, OperationOutcome};
 
-use crate::statement_normalizer::StatementNormalizer;
+use crate::operation_totals::OperationTotals;
+use crate::statement_texts::StatementTexts;
 
 /// Statements of one service.
 pub struct StatementTable {
@@ -20,8 +22,9 @@ pub struct StatementTable {
     other: StatementStatistics,
     merged_statements: u64,
     protocol: &'static str,
-    normalizer: StatementNormalizer,
-    /// Key of the current operation: verb, zero byte, fingerprint.
+    /// Memory of the texts of all entries, as reserved in [`StatementTexts`].
+    text_bytes: usize,
+    /// Key of the current operation: peer, verb and fingerprint, with a zero byte between them.
     key: String,
 }
 
@@ -32,6 +35,8 @@ pub struct StatementStatistics {
     pub verb: Box<str>,
     /// The statement without literal values.
     pub statement: Box<str>,
+    /// Address or network of the clients; empty if clients are not told apart.
+    pub peer: Box<str>,
     /// Successful operations.
     pub succeeded: OperationHistograms,
     /// Failed operations by class of error, as counted in the totals of the service.
@@ -91,7 +96,7 @@ impl OperationHistograms {
 }
 
 /// Adds a histogram of the same scheme.
-fn merge_histogram(into: &mut Histogram, from: &Histogram) {
+pub(crate) fn merge_histogram(into: &mut Histogram, from: &Histogram) {
     let merged = into.merge(from);
     assert!(merged.is_ok(), "BUG: histograms of one table have one scheme: {merged:?}");
 }
@@ -135,6 +140,16 @@ impl StatementStatistics {
         all
     }
 
+    pub(crate) fn rename_error_classes(&mut self, totals: &OperationTotals) {
+        let is_same = |class: &str| totals.counted_class(class) == class;
+        if self.failed.iter().all(|(class, _)| is_same(class)) {
+            return;
+        }
+        for (class, histograms) in std::mem::take(&mut self.failed) {
+            self.failed_class(totals.counted_class(&class)).merge(&histograms);
+        }
+    }
+
     /// Adds the operations of `other`.
     pub fn merge(&mut self, other: &StatementStatistics) {
         self.succeeded.merge(&other.succeeded);
@@ -154,29 +169,46 @@ impl StatementTable {
             other: StatementStatistics::default(),
             merged_statements: 0,
             protocol,
-            normalizer: StatementNormalizer::default(),
+            text_bytes: 0,
             key: String::new(),
         }
     }
 
     /// Records an operation whose times are in order. The classes of errors are those of
     /// [`OperationTotals`](crate::OperationTotals), which are bounded.
-    pub(crate) fn record(&mut self, operation: &Operation<'_>, routes: &RouteTemplates) {
+    pub(crate) fn record(
+        &mut self,
+        operation: &Operation<'_>,
+        peer: &str,
+        texts: &mut StatementTexts,
+    ) {
         self.key.clear();
-        self.key.push_str(operation.verb);
-        self.key.push('\0');
+        for word in [peer, operation.verb] {
+            self.key.push_str(word);
+            self.key.push('\0');
+        }
+        let statement_start = self.key.len();
         let (syntax, statement) = (operation.syntax, operation.statement);
-        self.normalizer.append(syntax, statement, self.protocol, routes, &mut self.key);
+        texts.normalizer.append(syntax, statement, self.protocol, &mut self.key);
         if let Some(entry) = self.entries.get_mut(self.key.as_str()) {
             entry.record(operation);
             return;
         }
         if self.entries.len() >= self.limit {
-            self.merge_least();
+            self.merge_least(texts);
         }
+        // The key has the words once more.
+        let bytes = 2 * self.key.len();
+        if !texts.reserve(bytes) {
+            self.merged_statements += 1;
+            self.other.record(operation);
+            return;
+        }
+        self.text_bytes += bytes;
         let mut entry = StatementStatistics {
             verb: operation.verb.into(),
-            statement: self.key[operation.verb.len() + 1..].into(),
+            statement: self.key[statement_start..].into(),
+            peer: peer.into(),
             ..StatementStatistics::default()
         };
         entry.record(operation);
@@ -184,12 +216,16 @@ impl StatementTable {
     }
 
     /// Removes all statements and their operations; the second value has those of merged ones.
-    pub(crate) fn take(&mut self) -> (Vec<StatementStatistics>, StatementStatistics) {
+    pub(crate) fn take(
+        &mut self,
+        texts: &mut StatementTexts,
+    ) -> (Vec<StatementStatistics>, StatementStatistics) {
+        texts.release(std::mem::take(&mut self.text_bytes));
         (self.entries.drain().map(|(_, entry)| entry).collect(), std::mem::take(&mut self.other))
     }
 
     /// Merges the half of the statements with the least total time into `other`.
-    fn merge_least(&mut self) {
+    fn merge_least(&mut self, texts: &mut StatementTexts) {
         let time_of =
             |entry: &StatementStatistics| (entry.total_time_ns, entry.waits.last_byte.count());
         let mut times: Vec<_> = self.entries.values().map(time_of).collect();
@@ -197,15 +233,19 @@ impl StatementTable {
         let middle = times[times.len() / 2];
         let mut remaining = times.len() / 2 + 1;
         let (other, merged) = (&mut self.other, &mut self.merged_statements);
-        self.entries.retain(|_, entry| {
+        let mut released = 0;
+        self.entries.retain(|key, entry| {
             if time_of(entry) > middle || remaining == 0 {
                 return true;
             }
             remaining -= 1;
             *merged += 1;
+            released += 2 * key.len();
             other.merge(entry);
             false
         });
+        self.text_bytes -= released;
+        texts.release(released);
     }
 
     /// All statements, with the most total time first.
@@ -229,7 +269,8 @@ impl StatementTable {
         self.limit
     }
 
-    /// How often a statement was merged into `other`.
+    /// How often a statement was merged into `other`, or an operation was recorded there because
+    /// the texts of all statements have reached their limit.
     pub fn merged_statements(&self) -> u64 {
         self.merged_statements
     }
@@ -250,6 +291,7 @@ impl StatementStatistics {
 
 #[cfg(test)]
 mod tests {
+    use protocol::fingerprint::RouteTemplates;
     use protocol::observer::StatementSyntax;
 
     use super::*;
@@ -276,17 +318,27 @@ mod tests {
         }
     }
 
-    fn table(limit: usize) -> StatementTable {
-        StatementTable::new(limit, "test")
+    /// A table and its texts.
+    struct TestTable {
+        table: StatementTable,
+        texts: StatementTexts,
+    }
+
+    fn table(limit: usize) -> TestTable {
+        let texts = StatementTexts::new(RouteTemplates::default(), 1 << 20);
+        TestTable { table: StatementTable::new(limit, "test"), texts }
     }
 
     #[track_caller]
-    fn record(table: &mut StatementTable, operation: &Operation<'_>) {
-        table.record(operation, &RouteTemplates::default());
+    fn record(test: &mut TestTable, operation: &Operation<'_>) {
+        test.table.record(operation, "", &mut test.texts);
+        let entries = test.table.entries.keys();
+        let bytes: usize = entries.map(|key| 2 * key.len()).sum();
+        assert_eq!((test.table.text_bytes, test.texts.bytes()), (bytes, bytes));
     }
 
-    fn counts(table: &StatementTable) -> Vec<(String, u64)> {
-        let statements = table.statements();
+    fn counts(test: &TestTable) -> Vec<(String, u64)> {
+        let statements = test.table.statements();
         statements.iter().map(|entry| (entry.statement.to_string(), entry.operations())).collect()
     }
 
@@ -297,9 +349,9 @@ mod tests {
             record(&mut table, &operation(statement, time, OperationOutcome::Ok));
         }
         assert_eq!(counts(&table), [("a".into(), 1), ("e".into(), 1)]);
-        assert_eq!(table.other().operations(), 3);
-        assert_eq!(table.merged_statements(), 3);
-        assert_eq!(table.total().operations(), 5);
+        assert_eq!(table.table.other().operations(), 3);
+        assert_eq!(table.table.merged_statements(), 3);
+        assert_eq!(table.table.total().operations(), 5);
     }
 
     #[test]
@@ -308,12 +360,12 @@ mod tests {
         for statement in ["a", "b", "c"] {
             record(&mut table, &operation(statement, 30, OperationOutcome::Ok));
         }
-        let (statements, other) = table.take();
+        let (statements, other) = table.table.take(&mut table.texts);
         let taken: u64 = statements.iter().map(StatementStatistics::operations).sum();
         assert_eq!((taken + other.operations(), statements.len()), (3, 1));
         record(&mut table, &operation("a", 30, OperationOutcome::Ok));
         assert_eq!(counts(&table), [("a".into(), 1)]);
-        assert_eq!(table.total().operations(), 1);
+        assert_eq!(table.table.total().operations(), 1);
     }
 
     #[test]
@@ -323,7 +375,32 @@ mod tests {
             record(&mut table, &operation(statement, 30, OperationOutcome::Ok));
         }
         assert_eq!(counts(&table), [("c".into(), 1)]);
-        assert_eq!(table.total().operations(), 3);
+        assert_eq!(table.table.total().operations(), 3);
+    }
+
+    #[test]
+    fn texts_beyond_their_limit_are_other_statements() {
+        let mut test = table(100);
+        test.texts = StatementTexts::new(RouteTemplates::default(), 40);
+        for statement in ["a", "a longer one", "another one", "a", "b"] {
+            record(&mut test, &operation(statement, 30, OperationOutcome::Ok));
+        }
+        assert_eq!(counts(&test), [("a".into(), 2), ("b".into(), 1)]);
+        assert_eq!((test.table.other().operations(), test.table.merged_statements()), (2, 2));
+        assert_eq!(test.table.take(&mut test.texts).0.len(), 2);
+        assert_eq!(test.texts.bytes(), 0);
+    }
+
+    #[test]
+    fn peers_are_apart() {
+        let mut test = table(100);
+        for peer in ["10.0.0.1", "10.0.0.2", "10.0.0.1"] {
+            let TestTable { table, texts } = &mut test;
+            table.record(&operation("a", 30, OperationOutcome::Ok), peer, texts);
+        }
+        let statements = test.table.statements();
+        let found = statements.iter().map(|entry| (&*entry.peer, entry.operations()));
+        assert_eq!(found.collect::<Vec<_>>(), [("10.0.0.1", 2), ("10.0.0.2", 1)]);
     }
 
     #[test]
@@ -333,7 +410,7 @@ mod tests {
         for class in ["x", "y", "x"] {
             record(&mut table, &operation("a", 40, OperationOutcome::Error(class)));
         }
-        let statement = table.statements()[0].clone();
+        let statement = table.table.statements()[0].clone();
         assert_eq!((statement.operations(), statement.errors()), (4, 3));
         let classes = statement.failed.iter().map(|(class, of)| (&**class, of.last_byte.count()));
         assert_eq!(classes.collect::<Vec<_>>(), [("x", 2), ("y", 1)]);
@@ -348,7 +425,7 @@ mod tests {
             &mut table,
             &Operation { is_wait: true, ..operation("a", 9_000, OperationOutcome::Ok) },
         );
-        let statement = table.statements()[0];
+        let statement = table.table.statements()[0];
         assert_eq!((statement.operations(), statement.waits_count()), (1, 1));
         assert_eq!(statement.total_time_ns, 40);
         let times = &statement.succeeded;

@@ -4,7 +4,7 @@
 //! receiver of its SYN; without SYN, the end with a rule; if both ends have one, that with the
 //! lower port. Other packets are counted by port and not looked into.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
 use protocol::fingerprint::RouteTemplates;
@@ -16,10 +16,15 @@ use crate::connection::{
 };
 use crate::connection_table::{ConnectionKey, ConnectionTable};
 use crate::datagram_flow::{DatagramContext, DatagramTable};
-use crate::in_flight::{InFlightCounter, InFlightSummary};
+use crate::fingerprint_cache::FingerprintCacheCounts;
+use crate::in_flight::{InFlightCounter, InFlightSummary, NormalizedRequests};
 use crate::packet::{Packet, TcpFlags, TransportHeader, UndecodedReason};
-use crate::service::{RecentOperations, ServiceInterval, ServiceStatistics, ServiceTable};
+use crate::peer_table::PeerSettings;
+use crate::service::{
+    RecentOperations, ServiceInterval, ServiceLimits, ServiceStatistics, ServiceTable,
+};
 use crate::service_rule::{ServiceRule, ServiceTransport};
+use crate::statement_texts::StatementTexts;
 use crate::stream::BufferMemory;
 
 /// Ports without a rule that are counted apart; the others are counted together.
@@ -47,8 +52,13 @@ pub struct TrackerSettings {
     /// Servers with statistics of their own; further ones without a name share one service per
     /// protocol.
     pub servers_max: usize,
-    /// Statements of a service with histograms of their own.
+    /// Statements of a service with histograms of their own. If clients are told apart, those of
+    /// another client are another statement.
     pub statements_max: usize,
+    /// Memory of the texts of all statements, in bytes. Beyond it, new ones are other statements.
+    pub statement_bytes_max: usize,
+    /// How clients are told apart; `None` if they are not.
+    pub peers: Option<PeerSettings>,
     /// Templates of paths.
     pub routes: RouteTemplates,
 }
@@ -69,6 +79,30 @@ pub struct CaptureTotals {
     /// Packets of connections with a rule that are not followed: bare acknowledgements of
     /// connections without payload so far, and repeated packets of closed ones.
     pub idle_packets: u64,
+}
+
+impl CaptureTotals {
+    /// Adds the packets of another part of the capture.
+    pub fn merge(&mut self, other: &CaptureTotals) {
+        let CaptureTotals { packets, undecoded, without_time, other_tcp, other_udp, idle_packets } =
+            other;
+        self.packets += packets;
+        self.undecoded.iter_mut().zip(undecoded).for_each(|(into, from)| *into += from);
+        self.without_time += without_time;
+        for (into, from) in [(&mut self.other_tcp, other_tcp), (&mut self.other_udp, other_udp)] {
+            into.packets += from.packets;
+            into.bytes += from.bytes;
+        }
+        self.idle_packets += idle_packets;
+    }
+}
+
+/// What was measured in an interval.
+pub struct TrackerInterval {
+    /// In the order of [`ConnectionTracker::services`].
+    pub services: Vec<ServiceInterval>,
+    /// Packets that belong to no service.
+    pub totals: CaptureTotals,
 }
 
 /// Packets and the bytes of their payload.
@@ -92,7 +126,7 @@ macro_rules! datagram_context {
     ($tracker:expr) => {
         DatagramContext {
             services: &mut $tracker.services,
-            routes: &$tracker.settings.routes,
+            texts: &mut $tracker.texts,
             flows_max: $tracker.settings.connections_max,
             observer_bytes: &mut $tracker.observer_bytes,
             observer_bytes_max: $tracker.settings.observer_bytes_max,
@@ -104,6 +138,7 @@ macro_rules! datagram_context {
 pub struct ConnectionTracker {
     settings: TrackerSettings,
     services: ServiceTable,
+    texts: StatementTexts,
     connections: ConnectionTable<TcpConnection>,
     datagrams: DatagramTable,
     memory: BufferMemory,
@@ -123,9 +158,13 @@ impl ConnectionTracker {
         ConnectionTracker {
             services: ServiceTable::new(
                 settings.rules.clone(),
-                settings.servers_max,
-                settings.statements_max,
+                ServiceLimits {
+                    servers_max: settings.servers_max,
+                    statements_max: settings.statements_max,
+                    peers: settings.peers,
+                },
             ),
+            texts: StatementTexts::new(settings.routes.clone(), settings.statement_bytes_max),
             connections: ConnectionTable::new(),
             datagrams: DatagramTable::new(),
             memory: BufferMemory::new(settings.reorder_bytes_max),
@@ -211,9 +250,10 @@ impl ConnectionTracker {
     fn start_connection(&mut self, key: ConnectionKey, tcp: &TcpPacket<'_>, ignored: IgnoredBytes) {
         let is_start = tcp.flags.contains(TcpFlags::SYN);
         let is_reset = tcp.flags.contains(TcpFlags::RST);
-        let server = match tcp.direction {
-            FlowDirection::ToServer => tcp.packet.destination,
-            FlowDirection::ToClient => tcp.packet.source,
+        let (source, destination) = (tcp.packet.source, tcp.packet.destination);
+        let (server, client) = match tcp.direction {
+            FlowDirection::ToServer => (destination, source),
+            FlowDirection::ToClient => (source, destination),
         };
         let has_content = is_start || tcp.packet.payload_bytes > 0;
         let is_followed = has_content && !is_reset;
@@ -226,7 +266,7 @@ impl ConnectionTracker {
             return;
         };
         self.evict();
-        let mut connection = TcpConnection::new(service, server);
+        let mut connection = TcpConnection::new(service, server, client.ip());
         connection.start_behind(ignored);
         let at = self.connections.insert(key, connection, tcp.time);
         self.continue_connection(key, at, tcp);
@@ -266,8 +306,9 @@ impl ConnectionTracker {
         let connection = self.connections.get_mut(at);
         let service = self.services.service_mut(connection.service);
         service.completeness.packets += 1;
-        let mut context =
-            ConnectionContext { service, memory: &mut self.memory, routes: &self.settings.routes };
+        service.last_packet = self.now;
+        let (memory, texts) = (&mut self.memory, &mut self.texts);
+        let mut context = ConnectionContext { service, memory, texts };
         match connection.read(tcp, &mut context) {
             ConnectionFate::Open => {
                 let bytes = connection.count_memory(&mut self.observer_bytes);
@@ -333,7 +374,7 @@ impl ConnectionTracker {
         let mut context = ConnectionContext {
             service: self.services.service_mut(connection.service),
             memory: &mut self.memory,
-            routes: &self.settings.routes,
+            texts: &mut self.texts,
         };
         connection.end(&mut context);
         connection.count_memory(&mut self.observer_bytes);
@@ -365,10 +406,33 @@ impl ConnectionTracker {
         self.services.services_mut().map(|service| std::mem::take(&mut service.recent)).collect()
     }
 
-    /// Histograms of each service since the last call, in the order of [`Self::services`]. Counts
-    /// are not reset.
-    pub fn take_interval(&mut self) -> Vec<ServiceInterval> {
-        self.services.take_interval()
+    /// Histograms and counts since the last call.
+    pub fn take_interval(&mut self) -> TrackerInterval {
+        TrackerInterval {
+            services: self.services.take_interval(&mut self.texts),
+            totals: std::mem::take(&mut self.totals),
+        }
+    }
+
+    /// Forgets services without connections that had no packet for the time after which
+    /// connections are forgotten: their servers make room for others. Returns how many.
+    pub fn forget_idle_services(&mut self) -> usize {
+        let time = self.now.saturating_sub(self.settings.idle_timeout_ns);
+        if !self.services.has_idle(time) {
+            return 0;
+        }
+        let connections = self.connections.all_mut().map(|connection| &mut connection.service);
+        let used: HashSet<usize> =
+            connections.chain(self.datagrams.services_mut()).map(|index| *index).collect();
+        let indexes = self.services.forget_idle(time, &used);
+        let connections = self.connections.all_mut().map(|connection| &mut connection.service);
+        for index in connections.chain(self.datagrams.services_mut()) {
+            let Some(new) = indexes[*index] else {
+                panic!("BUG: service {index} has a connection and was forgotten")
+            };
+            *index = new;
+        }
+        indexes.iter().filter(|index| index.is_none()).count()
     }
 
     /// Packets that belong to no service.
@@ -398,18 +462,32 @@ impl ConnectionTracker {
         self.observer_bytes + self.memory.used()
     }
 
+    /// Memory of the texts of statements and of the cache of their fingerprints.
+    pub fn statement_memory(&self) -> usize {
+        self.texts.bytes()
+    }
+
+    /// How often the fingerprint of a statement was in the cache, since the start.
+    pub fn fingerprint_cache_counts(&self) -> FingerprintCacheCounts {
+        self.texts.normalizer.cache_counts()
+    }
+
     /// Requests in flight by service and statement, oldest first.
     pub fn in_flight(&self) -> Vec<InFlightSummary> {
-        let mut counter = InFlightCounter::default();
-        let routes = &self.settings.routes;
-        let mut add = |service: usize, request: ObservedRequest<'_>| {
+        let mut texts = NormalizedRequests::default();
+        self.each_in_flight(&mut |_, request| texts.add(&request));
+        let mut counter = InFlightCounter::new(&self.texts.normalizer, texts.last_time());
+        self.each_in_flight(&mut |service, request| {
             let protocol = self.services.services()[service].protocol.name;
-            counter.add(service, protocol, &request, routes);
-        };
-        for connection in self.connections.open() {
-            connection.in_flight(&mut |request| add(connection.service, request));
-        }
-        self.datagrams.in_flight(&mut add);
+            counter.add(service, protocol, &request);
+        });
         counter.into_summaries()
+    }
+
+    fn each_in_flight(&self, each: &mut dyn FnMut(usize, ObservedRequest<'_>)) {
+        for connection in self.connections.open() {
+            connection.in_flight(&mut |request| each(connection.service, request));
+        }
+        self.datagrams.in_flight(each);
     }
 }

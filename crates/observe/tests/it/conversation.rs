@@ -11,6 +11,7 @@ const ACK: u8 = 16;
 /// Writes the packets of one connection, each at its own time.
 pub(crate) struct HttpConnection {
     packets: Vec<ListedPacket>,
+    client: [u8; 4],
     client_port: u16,
     /// Next sequence numbers of client and server.
     next: [u32; 2],
@@ -19,8 +20,13 @@ pub(crate) struct HttpConnection {
 impl HttpConnection {
     /// A connection with its handshake at this time, which takes 200 ns.
     pub(crate) fn new(client_port: u16, time: u64) -> HttpConnection {
-        let mut connection =
-            HttpConnection { packets: Vec::new(), client_port, next: [1_000, 5_000] };
+        HttpConnection::of_client([10, 0, 0, 1], client_port, time)
+    }
+
+    /// As [`Self::new`], of the client with this address.
+    pub(crate) fn of_client(client: [u8; 4], client_port: u16, time: u64) -> HttpConnection {
+        let (packets, next) = (Vec::new(), [1_000, 5_000]);
+        let mut connection = HttpConnection { packets, client, client_port, next };
         connection.packet(time, true, SYN, b"");
         connection.packet(time + 100, false, SYN | ACK, b"");
         connection.packet(time + 200, true, ACK, b"");
@@ -54,7 +60,7 @@ impl HttpConnection {
 
     fn packet(&mut self, time: u64, is_to_server: bool, flags: u8, payload: &[u8]) {
         let own = usize::from(!is_to_server);
-        let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+        let (client, server) = (self.client, [10, 0, 0, 2]);
         let (ips, ports) = match is_to_server {
             true => ([client, server], [self.client_port, PORT]),
             false => ([server, client], [PORT, self.client_port]),

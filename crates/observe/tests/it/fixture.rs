@@ -151,14 +151,43 @@ impl WireFixture {
         packets: Vec<ListedPacket>,
         awaited: Option<(u64, EventCounter)>,
     ) -> WireCapture {
-        let (read, count) = (Arc::new(AtomicUsize::new(0)), packets.len());
-        self.clock.store(packets[0].time as i64, Ordering::SeqCst);
-        let (seen, clock) = (Arc::clone(&read), Arc::clone(&self.clock));
-        let source =
-            Box::new(PacketList { packets, read: seen, clock, awaited, ended_intervals: 0 });
+        self.start_threads(keys, vec![packets], awaited)
+    }
+
+    /// Captures with a thread for each list of packets.
+    pub(crate) fn capture_by_threads(
+        &self,
+        keys: &str,
+        lists: Vec<Vec<ListedPacket>>,
+    ) -> WireCapture {
+        self.start_threads(keys, lists, None)
+    }
+
+    fn start_threads(
+        &self,
+        keys: &str,
+        lists: Vec<Vec<ListedPacket>>,
+        awaited: Option<(u64, EventCounter)>,
+    ) -> WireCapture {
+        self.clock.store(lists[0][0].time as i64, Ordering::SeqCst);
+        let (mut sources, mut counts) = (Vec::<Box<dyn PacketSource>>::new(), Vec::new());
+        for packets in lists {
+            let (read, awaited) = (Arc::new(AtomicUsize::new(0)), awaited.clone());
+            counts.push((Arc::clone(&read), packets.len()));
+            let clock = Arc::clone(&self.clock);
+            sources.push(Box::new(PacketList {
+                packets,
+                read,
+                clock,
+                awaited,
+                ended_intervals: 0,
+            }));
+        }
         let settings = CaptureSettings::with_keys("box", keys).unwrap();
-        let capture = WireCapture::start_with_source(&settings, &self.intake, source).unwrap();
-        wait("all packets are read", || read.load(Ordering::SeqCst) == count);
+        let capture = WireCapture::start_with_sources(&settings, &self.intake, sources).unwrap();
+        wait("all packets are read", || {
+            counts.iter().all(|(read, count)| read.load(Ordering::SeqCst) == *count)
+        });
         capture
     }
 

@@ -28,6 +28,8 @@ fn reference() -> ConnectionTracker {
         observer_bytes_max: 1 << 20,
         servers_max: 10,
         statements_max: 100,
+        statement_bytes_max: 1 << 20,
+        peers: None,
         routes: RouteTemplates::default(),
     });
     postgres_packets().iter().for_each(|packet| tracker.read(&packet.captured()));

@@ -8,4 +8,6 @@ mod error_classes;
 mod fixture;
 mod intervals;
 mod panics;
+mod peers;
 mod role;
+mod threads;

@@ -118,6 +118,8 @@ fn tracker() -> ConnectionTracker {
         observer_bytes_max: OBSERVER_BYTES_MAX,
         servers_max: 1_000,
         statements_max: 16,
+        statement_bytes_max: 1 << 20,
+        peers: None,
         routes: RouteTemplates::default(),
     })
 }

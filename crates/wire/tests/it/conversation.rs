@@ -243,9 +243,16 @@ impl TestPacket {
     }
 
     pub(crate) fn read_by(&self, tracker: &mut ConnectionTracker) {
+        self.read_with_port(tracker, message_protocol::PORT);
+    }
+
+    /// As [`Self::read_by`], with another port of the server.
+    pub(crate) fn read_with_port(&self, tracker: &mut ConnectionTracker, port: u16) {
         let original_bytes = 40 + self.payload.len() as u32;
         let time = Some(self.time);
-        let bytes = self.bytes();
+        let mut bytes = self.bytes();
+        let at = if self.direction == FlowDirection::ToServer { 22 } else { 20 };
+        bytes[at..at + 2].copy_from_slice(&port.to_be_bytes());
         let link_type = LinkType::RawIp;
         tracker.read(&CapturedPacket { time, link_type, bytes: &bytes, original_bytes });
     }
@@ -271,6 +278,8 @@ pub(crate) fn settings() -> TrackerSettings {
         observer_bytes_max: 16 << 20,
         servers_max: 1_000,
         statements_max: 100_000,
+        statement_bytes_max: 64 << 20,
+        peers: None,
         routes: RouteTemplates::default(),
     }
 }

@@ -61,6 +61,54 @@ fn each_request_is_measured_once() {
     assert!(statistics.drops == 0 && statistics.packets >= found.packets, "{statistics:?}");
 }
 
+/// Answers one request of each of many connections.
+fn serve_each(listener: &TcpListener, connections: u32) {
+    for id in 0..connections {
+        let (mut client, _) = listener.accept().unwrap();
+        client.read_exact(&mut message(b'Q', id, 20)).unwrap();
+        client.write_all(&message(b'R', id, 2_000)).unwrap();
+    }
+}
+
+#[test]
+fn both_directions_of_a_connection_are_in_one_ring_of_a_group() {
+    const CONNECTIONS: u32 = 64;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = listener.local_addr().unwrap();
+    let interface = Some("lo".to_owned());
+    let group = RingSettings { interface, ports: vec![server.port()], blocks: 2 };
+    let mut rings = match PacketRing::open_group(&group, 2) {
+        Ok(rings) => rings,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let mut settings = settings();
+    settings.rules[0].port = server.port();
+    let mut trackers = [0; 2].map(|_| ConnectionTracker::new(settings.clone()));
+    let serving = thread::spawn(move || serve_each(&listener, CONNECTIONS));
+    for id in 0..CONNECTIONS {
+        let mut client = TcpStream::connect(server).unwrap();
+        client.write_all(&message(b'Q', id, 20)).unwrap();
+        client.read_exact(&mut message(b'R', id, 2_000)).unwrap();
+    }
+    serving.join().unwrap();
+    let deadline = Instant::now() + TIMEOUT;
+    let measured =
+        |trackers: &[ConnectionTracker; 2]| trackers.each_ref().map(|tracker| counts(tracker).0);
+    while measured(&trackers).iter().sum::<u64>() < u64::from(CONNECTIONS) {
+        assert!(Instant::now() < deadline, "{:?}", measured(&trackers));
+        for (ring, tracker) in rings.iter_mut().zip(&mut trackers) {
+            ring.read(Duration::from_millis(20), &mut |packet| tracker.read(packet)).unwrap();
+        }
+    }
+    // With 64 connections, all are in one ring once in 2^63 runs.
+    assert!(measured(&trackers).iter().all(|measured| *measured > 0), "{:?}", measured(&trackers));
+    for tracker in &trackers {
+        let found = &tracker.services()[0].completeness;
+        assert_eq!((found.connections_from_middle, found.gaps), (0, 0));
+        assert_eq!(found.connections_from_start, found.measured);
+    }
+}
+
 #[test]
 fn an_unknown_interface_is_an_error() {
     let expected = "cannot capture on interface nosuchlink: ";

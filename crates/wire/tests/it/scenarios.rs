@@ -1,7 +1,7 @@
 //! Single events of connections, with their counts.
 
 use protocol::observer::FlowDirection;
-use wire::{ConnectionTracker, TcpFlags, TrackerSettings};
+use wire::{ConnectionTracker, PeerSettings, ServiceRule, TcpFlags, TrackerSettings};
 
 use crate::conversation::{
     Conversation, ConversationShape, START, TestPacket, counts, measured_latencies, server_name,
@@ -144,6 +144,53 @@ fn idle_connections_are_forgotten_and_counted() {
     packets.extend(Conversation::new(&late).packets);
     let tracker = check(&packets, (19, 1, 0));
     assert_eq!(tracker.services()[0].completeness.idle_connections, 1);
+}
+
+#[test]
+fn idle_services_are_forgotten_and_make_room() {
+    const HOUR: u64 = 3_600_000_000_000;
+    let mut rules = settings().rules;
+    let rule = rules[0].clone();
+    rules.extend([1, 2].map(|n| ServiceRule { port: rule.port + n, ..rule.clone() }));
+    let mut tracker =
+        ConnectionTracker::new(TrackerSettings { servers_max: 2, rules, ..settings() });
+    // A server of the same protocol at each port, the second one with an open connection.
+    let read = |tracker: &mut ConnectionTracker, server: u16, start: u64, is_whole: bool| {
+        let first_id = u32::from(server) * 100;
+        let client_port = 40_000 + (start / 1_000_000_000 % 1_000) as u16;
+        let shape = ConversationShape { first_id, client_port, start, ..Default::default() };
+        let packets = Conversation::new(&shape).packets;
+        let count = packets.len() - if is_whole { 0 } else { 4 };
+        for packet in &packets[..count] {
+            packet.read_with_port(tracker, rule.port + server);
+        }
+    };
+    read(&mut tracker, 0, START, true);
+    read(&mut tracker, 1, START + HOUR, false);
+    assert_eq!(tracker.forget_idle_services(), 0, "not for an hour");
+    read(&mut tracker, 2, START + HOUR + 1_000_000_000, true);
+    assert_eq!(tracker.services().len(), 3);
+    assert!(tracker.services()[2].name.starts_with("other "), "{}", tracker.services()[2].name);
+    assert_eq!(tracker.forget_idle_services(), 1);
+    assert_eq!(tracker.services().len(), 2);
+    assert_eq!(tracker.in_flight()[0].service, 0, "the second one is the first one now");
+    read(&mut tracker, 2, START + HOUR + 2_000_000_000, true);
+    let names: Vec<&str> = tracker.services().iter().map(|service| &*service.name).collect();
+    assert!(names[2].ends_with(&format!(":{}", rule.port + 2)), "{names:?}");
+    let (measured, not_measured, in_flight) = counts(&tracker);
+    assert_eq!((measured, not_measured, in_flight), (9, 0, 1));
+}
+
+#[test]
+fn clients_are_told_apart_by_their_network() {
+    let peers = Some(PeerSettings { ipv4_prefix: 24, ipv6_prefix: 64, peers_max: 5 });
+    let mut tracker = ConnectionTracker::new(TrackerSettings { peers, ..settings() });
+    conversation().packets.iter().for_each(|packet| packet.read_by(&mut tracker));
+    let interval = tracker.take_interval();
+    let [service] = &interval.services[..] else { panic!("one service") };
+    assert_eq!(service.completeness.measured, 10);
+    assert!(service.statements.iter().all(|statement| &*statement.peer == "10.0.0.0/24"));
+    assert_eq!(tracker.services()[0].completeness.measured, 0, "it was taken");
 }
 
 #[test]

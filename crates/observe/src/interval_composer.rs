@@ -1,0 +1,212 @@
+//! Series of an interval: cumulative counts, statements with series of their own, status.
+
+use wire::{InFlightSummary, ServiceInterval, UndecodedReason};
+
+use crate::capture_status::CaptureStatus;
+use crate::interval_queue::{IntervalQueue, QueuedIntervals};
+use crate::metrics::{self, WireMetric};
+use crate::operation_series::{NumberSample, add_distributions};
+use crate::service_record::ServiceRecord;
+use crate::settings::CaptureSettings;
+use crate::shard_interval::{ShardCounts, ShardInterval, ShardState};
+
+/// Memory of the texts of statements with series of their own, of all services, in bytes.
+const STATEMENT_TEXT_BYTES_MAX: usize = 16 << 20;
+
+/// Writes merged intervals to the queue.
+pub(crate) struct IntervalComposer {
+    settings: CaptureSettings,
+    /// Threads of the capture.
+    shards: usize,
+    records: Vec<ServiceRecord>,
+    /// Start of the counters.
+    began: i64,
+    /// Counts since then.
+    counts: ShardCounts,
+    queue: IntervalQueue,
+    status: CaptureStatus,
+}
+
+impl IntervalComposer {
+    /// A composer of a capture by `shards` threads that starts at `began`.
+    pub(crate) fn new(
+        settings: &CaptureSettings,
+        shards: usize,
+        began: i64,
+        queue: IntervalQueue,
+        status: CaptureStatus,
+    ) -> IntervalComposer {
+        let (settings, records, counts) = (settings.clone(), Vec::new(), ShardCounts::default());
+        IntervalComposer { settings, shards, records, began, counts, queue, status }
+    }
+
+    /// No interval follows.
+    pub(crate) fn finish(&mut self) {
+        self.status.set_stopped();
+        self.queue.close();
+    }
+
+    pub(crate) fn add_gap(&mut self, start: i64, end: i64, reason: &str) {
+        let mut intervals = QueuedIntervals::default();
+        intervals.add_gap(start.min(end), end, reason.to_owned());
+        self.queue.push(intervals);
+    }
+
+    /// Adds a complete interval.
+    pub(crate) fn add(&mut self, interval: ShardInterval) {
+        let ShardInterval { start, end, shards, services, counts, mut state } = interval;
+        let start = start.min(end);
+        // After the clock was set back, counters have one start, not another one in each row.
+        self.began = self.began.min(start);
+        self.counts.merge(&counts);
+        let mut intervals = QueuedIntervals { end: Some(end), ..QueuedIntervals::default() };
+        let mut services = self.assign_records(services, start, &mut state.in_flight);
+        // A thread that is late may have services that the others do not have.
+        if shards >= self.shards {
+            self.forget_records(&mut services, &mut state.in_flight);
+        }
+        let in_flight = merge_in_flight(std::mem::take(&mut state.in_flight));
+        self.add_services(&mut intervals, services, start, end);
+        for (index, record) in self.records.iter_mut().enumerate() {
+            record.add_numbers(&mut intervals.numbers, index, &in_flight, start, end);
+        }
+        self.add_capture(&mut intervals.numbers, &state, end);
+        self.status.set_interval(end, &self.records, &in_flight, self.counts.ring);
+        self.queue.push(intervals);
+    }
+
+    /// Services by index of their record; requests in flight have the same indexes then.
+    fn assign_records(
+        &mut self,
+        services: Vec<ServiceInterval>,
+        start: i64,
+        in_flight: &mut [InFlightSummary],
+    ) -> Vec<Option<ServiceInterval>> {
+        let mut own: Vec<Option<ServiceInterval>> = self.records.iter().map(|_| None).collect();
+        let mut indexes = Vec::with_capacity(services.len());
+        for service in services {
+            let index = self.record_index(&service, start);
+            indexes.push(index);
+            own.resize_with(self.records.len(), || None);
+            match &mut own[index] {
+                Some(found) => found.merge(service),
+                free => *free = Some(service),
+            }
+        }
+        for summary in in_flight {
+            summary.service = indexes[summary.service];
+        }
+        own
+    }
+
+    /// Removes the records of services that no thread has any more.
+    fn forget_records(
+        &mut self,
+        services: &mut Vec<Option<ServiceInterval>>,
+        in_flight: &mut [InFlightSummary],
+    ) {
+        let is_used: Vec<bool> = services.iter().map(Option::is_some).collect();
+        for summary in in_flight {
+            let before = &is_used[..summary.service];
+            summary.service = before.iter().filter(|is_used| **is_used).count();
+        }
+        let mut stays = is_used.iter();
+        self.records.retain(|_| stays.next() == Some(&true));
+        services.retain(Option::is_some);
+    }
+
+    /// Index of the record of a service. Threads may have seen different servers: those beyond the
+    /// limit share one record.
+    fn record_index(&mut self, service: &ServiceInterval, start: i64) -> usize {
+        if let Some(found) = self.records.iter().position(|record| record.is_of(service)) {
+            return found;
+        }
+        let unnamed = self.records.iter().filter(|record| !record.is_named()).count();
+        let other = service.other_servers_name();
+        let is_beyond = !service.is_named && unnamed >= self.settings.servers_max;
+        let name = if is_beyond { other } else { service.name.clone() };
+        let is_same = |record: &ServiceRecord| record.has_name(&name, service.protocol.name);
+        if let Some(found) = self.records.iter().position(is_same) {
+            return found;
+        }
+        self.records.push(ServiceRecord::new(name, service, &self.settings, start));
+        self.records.len() - 1
+    }
+
+    /// Adds the distributions of all services.
+    fn add_services(
+        &mut self,
+        intervals: &mut QueuedIntervals,
+        services: Vec<Option<ServiceInterval>>,
+        start: i64,
+        end: i64,
+    ) {
+        let admits = !self.queue.is_backlogged();
+        let bytes: usize = self.records.iter().map(ServiceRecord::text_bytes).sum();
+        let mut free_bytes = STATEMENT_TEXT_BYTES_MAX.saturating_sub(bytes);
+        for (record, service) in self.records.iter_mut().zip(services) {
+            let Some(mut service) = service else { continue };
+            record.update(&mut service, end, admits, &mut free_bytes);
+            let distributions = &mut intervals.distributions;
+            let (labels, slots) = (record.labels(), record.slots());
+            let overflow = add_distributions(distributions, labels, start, &service, slots);
+            record.add_overflow(overflow);
+        }
+    }
+
+    /// Adds counters and gauges of the capture.
+    fn add_capture(&self, samples: &mut Vec<NumberSample>, state: &ShardState, end: i64) {
+        let mut add =
+            |metric: &'static WireMetric, label: Option<(&'static str, &str)>, n, start| {
+                let labels = label.map(|(name, value)| (name, value.into()));
+                let labels = labels.into_iter().collect();
+                samples.push(NumberSample { metric, labels, value: n as f64, start });
+            };
+        let ShardCounts { ring, totals, cache, forgotten_servers, clock_steps } = &self.counts;
+        for (metric, count) in [
+            (&metrics::CAPTURED_PACKETS, ring.packets),
+            (&metrics::DROPPED_PACKETS, ring.drops),
+            (&metrics::RING_FREEZES, ring.freezes),
+            (&metrics::FORGOTTEN_SERVERS, *forgotten_servers),
+            (&metrics::CLOCK_STEPS, *clock_steps),
+        ] {
+            add(metric, None, count, self.began);
+        }
+        for (reason, count) in UndecodedReason::ALL.iter().zip(totals.undecoded) {
+            add(&metrics::UNDECODED_PACKETS, Some(("reason", reason.label())), count, self.began);
+        }
+        let others = [("tcp", totals.other_tcp.packets), ("udp", totals.other_udp.packets)];
+        for (transport, count) in others {
+            add(&metrics::OTHER_PACKETS, Some(("transport", transport)), count, self.began);
+        }
+        for (result, count) in [("hit", cache.hits), ("miss", cache.misses)] {
+            add(&metrics::FINGERPRINT_LOOKUPS, Some(("result", result)), count, self.began);
+        }
+        for (metric, value) in [
+            (&metrics::OPEN_CONNECTIONS, state.open_connections),
+            (&metrics::CONNECTION_MEMORY, state.connection_memory),
+            (&metrics::STATEMENT_MEMORY, state.statement_memory),
+        ] {
+            add(metric, None, value as u64, end);
+        }
+    }
+}
+
+/// Requests of a statement as one, oldest first: those of several threads, or of several services
+/// with one record.
+fn merge_in_flight(mut summaries: Vec<InFlightSummary>) -> Vec<InFlightSummary> {
+    let name =
+        |of: &InFlightSummary| (of.service, of.verb.clone(), of.statement.clone(), of.is_wait);
+    summaries.sort_by_cached_key(name);
+    summaries.dedup_by(|later, kept| {
+        let is_same = name(later) == name(kept);
+        if is_same {
+            kept.requests += later.requests;
+            kept.oldest = kept.oldest.min(later.oldest);
+        }
+        is_same
+    });
+    // Stable: those of the same time stay in the order of their names.
+    summaries.sort_by_key(|summary| summary.oldest);
+    summaries
+}

@@ -1,0 +1,37 @@
+//! What the statement tables of all services share: the normalizer, and the memory of texts.
+
+use protocol::fingerprint::RouteTemplates;
+
+use crate::statement_normalizer::StatementNormalizer;
+
+/// Normalizer and memory of the texts of all statement tables.
+pub(crate) struct StatementTexts {
+    pub(crate) normalizer: StatementNormalizer,
+    used_bytes: usize,
+    limit: usize,
+}
+
+impl StatementTexts {
+    /// Tables whose texts have at most `limit` bytes together.
+    pub(crate) fn new(routes: RouteTemplates, limit: usize) -> StatementTexts {
+        StatementTexts { normalizer: StatementNormalizer::new(routes), used_bytes: 0, limit }
+    }
+
+    /// Reserves memory. Returns whether the limit allows it.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> bool {
+        let is_allowed = self.used_bytes.saturating_add(bytes) <= self.limit;
+        self.used_bytes += if is_allowed { bytes } else { 0 };
+        is_allowed
+    }
+
+    /// Returns memory that was reserved.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        assert!(bytes <= self.used_bytes, "BUG: {bytes} of {} bytes", self.used_bytes);
+        self.used_bytes -= bytes;
+    }
+
+    /// Bytes of all texts, with those of the cache.
+    pub(crate) fn bytes(&self) -> usize {
+        self.used_bytes + self.normalizer.text_bytes()
+    }
+}
