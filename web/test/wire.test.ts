@@ -4,6 +4,7 @@ import { Distribution, exact } from "../src/lib/distribution";
 import {
   countBounds,
   findService,
+  inFlightOf,
   latencySelector,
   serviceKey,
   sortStatements,
@@ -121,4 +122,29 @@ test("a selector has the labels of the statement, and quotes them", () => {
 test("a count has the bounds with and without what was not measured", () => {
   expect(countBounds(5, 0)).toEqual({ lower: 5, estimate: 5, upper: 5 });
   expect(countBounds(5, 2)).toEqual({ lower: 5, estimate: 5, upper: 7 });
+});
+
+test("requests in flight are of their service, with the age of the oldest one", () => {
+  const one = { protocol: "postgres", verb: "Query", wait: false, requests: 2 };
+  const status = {
+    as_of_ns: 10e9,
+    in_flight: [
+      { ...one, service: "shop", statement: "select $1", oldest_ns: 4e9 },
+      { ...one, service: "cache", statement: "begin", oldest_ns: 5e9 },
+      {
+        ...one,
+        service: "shop",
+        protocol: "redis",
+        verb: "BLPOP",
+        statement: "",
+        wait: true,
+        oldest_ns: 11e9,
+      },
+    ],
+  };
+  const query = { name: "Query select $1", isWait: false, requests: 2, age: 6 };
+  const pop = { name: "BLPOP", isWait: true, requests: 2, age: 0 };
+  expect(inFlightOf(status, { name: "shop", protocol: "" })).toEqual([query, pop]);
+  expect(inFlightOf(status, { name: "shop", protocol: "postgres" })).toEqual([query]);
+  expect(inFlightOf(null, { name: "shop", protocol: "" })).toEqual([]);
 });

@@ -1,5 +1,6 @@
 /** Operations of other programs, from their packets (`[wire]`): services and their statements. */
 
+import { getJson } from "./api";
 import { Distribution, type Bracket } from "./distribution";
 import { runQuery, type QueryResult } from "./query";
 import { quoted } from "./selector";
@@ -35,6 +36,31 @@ export interface WireStatement {
   isOther: boolean;
   latency: Distribution;
   errors: number;
+}
+
+/** State of the server's own capture, field `wire` of `/v1/status`. */
+export interface WireStatusJson {
+  /** End of the last interval. */
+  as_of_ns: number | null;
+  /** The oldest ones. */
+  in_flight: {
+    service: string;
+    protocol: string;
+    verb: string;
+    statement: string;
+    wait: boolean;
+    requests: number;
+    oldest_ns: number;
+  }[];
+}
+
+/** Requests of a statement in flight at the end of an interval. */
+export interface InFlightStatement {
+  name: string;
+  isWait: boolean;
+  requests: number;
+  /** Age of the oldest one, in seconds. */
+  age: number;
 }
 
 /** Orders of statements: `above` counts requests above the threshold. */
@@ -137,6 +163,31 @@ export async function fetchServices(
     (a, b) => b.latency.sum.estimate - a.latency.sum.estimate || a.name.localeCompare(b.name),
   );
   return { unit: latencies.unit, services: sorted, droppedPackets };
+}
+
+/** State of the server's own capture; null if it captures nothing. */
+export async function fetchWireStatus(signal: AbortSignal): Promise<WireStatusJson | null> {
+  const status = await getJson<{ wire?: WireStatusJson | null }>("/v1/status", {}, signal);
+  return status.wire ?? null;
+}
+
+/** Requests of a service in flight, oldest first. */
+export function inFlightOf(
+  status: WireStatusJson | null,
+  service: ServiceKey,
+): InFlightStatement[] {
+  const asOf = status?.as_of_ns ?? 0;
+  return (status?.in_flight ?? [])
+    .filter(
+      (one) =>
+        one.service === service.name && (!service.protocol || one.protocol === service.protocol),
+    )
+    .map((one) => ({
+      name: `${one.verb} ${one.statement}`.trim(),
+      isWait: one.wait,
+      requests: one.requests,
+      age: Math.max((asOf - one.oldest_ns) / 1e9, 0),
+    }));
 }
 
 /** The statements of a service in a range. */
