@@ -117,27 +117,3 @@ test("a service without loss has no hatching", async () => {
   await expect.poll(() => latency.locator(".heatmap").count(), { timeout: 30_000 }).toBe(1);
   expect(await latency.locator(".lossy").count()).toBe(0);
 });
-
-test("requests in flight have their age", async () => {
-  const now = Date.now();
-  const waiting = {
-    service: "shop",
-    protocol: "postgres",
-    verb: "Query",
-    statement: "select pg_sleep($1)",
-    wait: false,
-    requests: 3,
-    oldest_ns: (now - 90e3) * 1e6,
-  };
-  await page.route("**/v1/status", async (route) => {
-    const response = await route.fetch();
-    const status = (await response.json()) as object;
-    const wire = { as_of_ns: now * 1e6, in_flight: [waiting] };
-    await route.fulfill({ response, json: { ...status, wire } });
-  });
-  await visitor.open("wire", { service: "shop" });
-  const table = page.getByTestId("in-flight").locator("tbody tr");
-  await expect.poll(() => table.allInnerTexts(), { timeout: 30_000 }).toHaveLength(1);
-  expect(await table.first().innerText()).toMatch(/^Query select pg_sleep\(\$1\)\s+1\.5 min\s+3$/);
-  await page.unroute("**/v1/status");
-});
