@@ -397,7 +397,8 @@ mod tests {
             "and(__name:http.server.duration,service.name:x)",
         );
         check(r#"{a=""}"#, r#"and(a:"")"#);
-        check(r#"{a=~"b|"}"#, r#"or(a:"",a:/^(?s:b|)$/)"#);
+        check(r#"{a=~"b|"}"#, r#"or(a:b,a:"")"#);
+        check(r#"{a=~"b?"}"#, r#"or(a:"",a:/^(?s:b?)$/)"#);
         check(r#"{a=~".*"}"#, "*");
         check(r#"{a=~".+"}"#, "and(a:*)");
         check(r#"{a="x*"}"#, r#"and(a:[exact]"x*")"#);
