@@ -324,7 +324,7 @@ class TopdeckTest(BoardTest):
             self.press()
             wait_until("it is acknowledged", lambda: self.board.state == "amber")
             self.assertFalse(self.board.buzzer.is_active)
-            history = Client(self.url).request("/v1/alerts/history?state=acknowledged")
+            history = Client(self.url).request("/v1/alerts/history?event=acknowledged")
             self.assertEqual(history["history"][0]["by"], "alert-bot")
             self.stop(signal.SIGKILL)
             wait_until("it is unknown", lambda: self.board.state == "unknown")

@@ -218,7 +218,7 @@ impl LabelSet {
     }
 }
 
-/// Whether label sets that differ also differ without their metadata: they are of one selection, and
+/// Whether label sets that differ also differ without their metadata: of one selection, and
 /// their metric name, the only metadata, is the same. False for other sets, whether they differ or
 /// not.
 pub(crate) fn differ_without_metadata<'l>(mut sets: impl Iterator<Item = &'l LabelSet>) -> bool {

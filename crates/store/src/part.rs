@@ -413,7 +413,7 @@ impl Part for FilePart {
         Ok(())
     }
 
-    // The keys take more memory than the index, and only the repair of a series file reads them: they
+    // The keys take more memory than the index, only the repair of a series file reads them: they
     // are not kept.
     fn for_each_key(&self, each: &mut dyn FnMut(&[u8])) -> Result<()> {
         // Damage of footer and keys is listed by `damage`.

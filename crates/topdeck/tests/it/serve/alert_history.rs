@@ -39,12 +39,12 @@ fn changes_of_state_are_listed_and_survive_a_kill() {
     assert_eq!((&newest["by"], &newest["note"]), (&"ann".into(), &"on it".into()), "{newest:#}");
     send(&server, 1.0);
     wait_until("it resolves", || light(&server) == "green");
-    let resolved = history(&server, "state=resolved")["history"][0].clone();
+    let resolved = history(&server, "event=resolved")["history"][0].clone();
     let number = |name: &str| resolved[name].as_i64().expect("a number");
     assert_eq!(number("duration_ns"), number("time_ns") - number("since_ns"), "{resolved:#}");
-    assert_eq!(events(&server, "state=firing&matcher=host%3Da"), ["firing"]);
+    assert_eq!(events(&server, "event=firing&matcher=host%3Da"), ["firing"]);
     assert_eq!(events(&server, "matcher=host%3Db"), [""; 0]);
-    assert_eq!(events(&server, "severity=1&state=firing"), ["firing"]);
+    assert_eq!(events(&server, "severity=1&event=firing"), ["firing"]);
     assert_eq!(events(&server, "severity=3"), [""; 0]);
     assert_eq!(events(&server, "to=-1d"), [""; 0]);
     // Pages.
