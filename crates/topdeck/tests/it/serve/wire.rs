@@ -39,7 +39,7 @@ fn requests_on_loopback_are_measured_and_survive_a_stop() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     let settings = format!(
-        "[wire]\ninterfaces = [\"lo\"]\nprotocols = []\nring_size = \"2MiB\"\nservices = \
+        "[wire]\ninterfaces = [\"lo\"]\nprotocols = []\nservices = \
          [\"shop={}/http\"]\nroutes = [\"/users/*/orders\"]\n",
         address.port()
     );
