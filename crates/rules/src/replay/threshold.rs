@@ -2,12 +2,13 @@
 //!
 //! A threshold is named by a comparison of a statistic of one distribution with a number
 //! (`histogram_quantile(0.99, …) > 0.25`), or is an argument of a function of a distribution
-//! (`histogram_fraction(0, 0.25, …) < 0.99`). The values are those of the selected series with the
-//! labels of the alert.
+//! (`histogram_fraction(0, 0.25, …) < 0.99`). The comparison must hold because values are above the
+//! threshold: `histogram_quantile(0.5, …) < 0.001` is about fast requests, and names none. The
+//! values are those of the selected series with the labels of the alert.
 
 use hist::Bracket;
 use query::LabelSet;
-use query::promql::{self, BinaryOp, Expr, ExprKind, MatchOp, VectorSelector};
+use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind, MatchOp, VectorSelector};
 
 use super::alert_trace::ReplayedAlert;
 use super::data_check::push_selectors;
@@ -28,7 +29,8 @@ pub struct ThresholdExcess {
     pub values: Bracket,
 }
 
-/// Threshold that an expression names, and the distribution that it is of.
+/// Threshold that an expression names, and the distribution that it is of. Values above it are why
+/// the expression has a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedThreshold {
     /// Threshold as written.
@@ -49,23 +51,7 @@ impl NamedThreshold {
 /// Threshold as written, and the selector of the distribution.
 fn find_threshold(expression: &str) -> Option<(String, VectorSelector)> {
     let parsed = promql::parse(expression, &promql::Options::all()).ok()?;
-    let (compared, number) = comparison(&parsed)?;
-    let call = distribution_call(compared)?;
-    let ExprKind::Call { function, args } = &call.kind else { return None };
-    let threshold = match (function.name, &args[..]) {
-        ("histogram_quantile" | "histogram_max" | "histogram_avg", _) => number,
-        ("histogram_count_above" | "users_affected", [limit, ..]) => limit,
-        // The share of good values is from 0 to the threshold, that of bad ones from it on.
-        ("histogram_fraction", [low, high, _]) => match low.kind {
-            ExprKind::Number(0.0) => high,
-            _ => low,
-        },
-        ("histogram_count_between", [low, ..]) => low,
-        _ => return None,
-    };
-    if !matches!(threshold.kind, ExprKind::Number(_) | ExprKind::Duration(_)) {
-        return None;
-    }
+    let (call, threshold) = find_comparison(&parsed)?;
     let mut selectors = Vec::new();
     push_selectors(call, &mut selectors);
     let [selector] = &selectors[..] else { return None };
@@ -73,39 +59,156 @@ fn find_threshold(expression: &str) -> Option<(String, VectorSelector)> {
     Some((text.to_owned(), selector.clone()))
 }
 
-/// Compared vector and number of the outermost comparison.
-fn comparison(expression: &Expr) -> Option<(&Expr, &Expr)> {
+/// Function of a distribution and its threshold, of the outermost comparison.
+fn find_comparison(expression: &Expr) -> Option<(&Expr, &Expr)> {
     match &expression.kind {
-        ExprKind::Paren(inner) => comparison(inner),
-        ExprKind::Binary { op, left, right, .. } if op.is_comparison() => {
-            let is_number =
-                |side: &Expr| matches!(side.kind, ExprKind::Number(_) | ExprKind::Duration(_));
-            match (is_number(left), is_number(right)) {
-                (false, true) => Some((left, right)),
-                (true, false) => Some((right, left)),
+        ExprKind::Paren(inner) => find_comparison(inner),
+        ExprKind::Binary { op: BinaryOp::Unless, left, .. } => find_comparison(left),
+        // `… > 0.25 and … > 10`: the first one that has a threshold of a distribution.
+        ExprKind::Binary { op: BinaryOp::And, left, right, .. } => {
+            [left, right].into_iter().find_map(|side| find_comparison(side))
+        }
+        ExprKind::Binary { op, left, right, return_bool: false, .. } => {
+            let is_above = match op {
+                BinaryOp::Greater | BinaryOp::GreaterOrEqual => true,
+                BinaryOp::Less | BinaryOp::LessOrEqual => false,
+                _ => return None,
+            };
+            match (number(left), number(right)) {
+                (None, Some(_)) => threshold_of(left, right, is_above),
+                (Some(_), None) => threshold_of(right, left, !is_above),
                 _ => None,
             }
         }
-        // `… > 0.25 and … > 10`: the first one that has a threshold of a distribution.
-        ExprKind::Binary { op: BinaryOp::And, left, right, .. } => [left, right]
-            .into_iter()
-            .filter_map(|side| comparison(side))
-            .find(|(compared, _)| distribution_call(compared).is_some()),
         _ => None,
     }
 }
 
-/// Outermost function of a distribution, such as `histogram_quantile(…)`.
-fn distribution_call(expression: &Expr) -> Option<&Expr> {
-    match &expression.kind {
-        ExprKind::Call { function, .. }
-            if function.name.starts_with("histogram_") || function.name == "users_affected" =>
+/// Function of a distribution that a value above a number, or below it, follows, and the threshold
+/// above which values are why it does.
+fn threshold_of<'a>(
+    compared: &'a Expr,
+    limit: &'a Expr,
+    is_above: bool,
+) -> Option<(&'a Expr, &'a Expr)> {
+    let (call, trend) = distribution_call(compared)?;
+    let ExprKind::Call { function, args } = &call.kind else { return None };
+    let is_great = is_above == (trend != StatisticTrend::Falling);
+    let threshold = match (function.name, &args[..], is_great) {
+        ("histogram_quantile" | "histogram_max" | "histogram_avg", _, true)
+            if trend == StatisticTrend::Equal =>
         {
-            Some(expression)
+            limit
         }
-        ExprKind::Selector(_) | ExprKind::Matrix { .. } => None,
-        _ => expression.children().into_iter().find_map(distribution_call),
+        ("histogram_count_above" | "users_affected", [limit, ..], true) => limit,
+        // The share of good values is from 0 to the threshold, that of bad ones from it on.
+        ("histogram_fraction", [low, high, _], false) if number(low)? <= 0.0 => high,
+        ("histogram_fraction" | "histogram_count_between", [low, high, _], true)
+            if number(high)? == f64::INFINITY =>
+        {
+            low
+        }
+        _ => return None,
+    };
+    number(threshold).is_some_and(f64::is_finite).then_some((call, threshold))
+}
+
+fn number(expression: &Expr) -> Option<f64> {
+    match expression.kind {
+        ExprKind::Number(number) | ExprKind::Duration(number) => Some(number),
+        _ => None,
     }
+}
+
+/// How a value follows the statistic of a distribution that it is computed from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StatisticTrend {
+    /// It is the statistic, of one or several distributions.
+    Equal,
+    /// It is greater if the statistic is.
+    Rising,
+    /// It is less if the statistic is greater.
+    Falling,
+}
+
+impl StatisticTrend {
+    /// That of a value that rises with this one.
+    fn risen(self) -> StatisticTrend {
+        match self {
+            StatisticTrend::Equal | StatisticTrend::Rising => StatisticTrend::Rising,
+            StatisticTrend::Falling => StatisticTrend::Falling,
+        }
+    }
+
+    /// That of a value that falls as this one rises.
+    fn reversed(self) -> StatisticTrend {
+        match self {
+            StatisticTrend::Equal | StatisticTrend::Rising => StatisticTrend::Falling,
+            StatisticTrend::Falling => StatisticTrend::Rising,
+        }
+    }
+}
+
+/// Outermost function of a distribution, such as `histogram_quantile(…)`, and how the value of an
+/// expression follows it; `None` if that is not known.
+fn distribution_call(expression: &Expr) -> Option<(&Expr, StatisticTrend)> {
+    let risen = |(call, trend): (_, StatisticTrend)| (call, trend.risen());
+    match &expression.kind {
+        ExprKind::Paren(inner) | ExprKind::Subquery { expr: inner, .. } => distribution_call(inner),
+        ExprKind::Unary { negative: false, expr } => distribution_call(expr),
+        ExprKind::Unary { expr, .. } => {
+            distribution_call(expr).map(|(call, trend)| (call, trend.reversed()))
+        }
+        ExprKind::Call { function, args } => match function.name {
+            name if name.starts_with("histogram_") || name == "users_affected" => {
+                Some((expression, StatisticTrend::Equal))
+            }
+            "avg_over_time" | "last_over_time" | "max_over_time" | "min_over_time"
+            | "label_join" | "label_replace" | "sort" | "sort_desc" => {
+                distribution_call(args.first()?)
+            }
+            "quantile_over_time" => distribution_call(args.get(1)?),
+            "sum_over_time" => distribution_call(args.first()?).map(risen),
+            "burn_rate" => args.iter().find_map(distribution_call).map(risen),
+            _ => None,
+        },
+        ExprKind::Aggregate { op, expr, .. } => match op {
+            AggregateOp::Avg
+            | AggregateOp::BottomK
+            | AggregateOp::LimitK
+            | AggregateOp::LimitRatio
+            | AggregateOp::Max
+            | AggregateOp::Min
+            | AggregateOp::Quantile
+            | AggregateOp::TopK => distribution_call(expr),
+            AggregateOp::Sum => distribution_call(expr).map(risen),
+            _ => None,
+        },
+        ExprKind::Binary { op, left, .. } if op.is_set() => distribution_call(left),
+        ExprKind::Binary { op, left, right, .. } => arithmetic_call(*op, left, right),
+        _ => None,
+    }
+}
+
+/// That of a calculation: what is not the distribution counts as positive.
+fn arithmetic_call<'a>(
+    op: BinaryOp,
+    left: &'a Expr,
+    right: &'a Expr,
+) -> Option<(&'a Expr, StatisticTrend)> {
+    let is_negative = |side: &Expr| number(side).is_some_and(|number| number < 0.0);
+    let (left_call, right_call) = (distribution_call(left), distribution_call(right));
+    let (call, trend) = left_call.or(right_call)?;
+    let trend = match op {
+        BinaryOp::Multiply | BinaryOp::Divide if is_negative(left) || is_negative(right) => {
+            return None;
+        }
+        BinaryOp::Add | BinaryOp::Multiply => trend.risen(),
+        BinaryOp::Subtract | BinaryOp::Divide if left_call.is_some() => trend.risen(),
+        BinaryOp::Subtract | BinaryOp::Divide => trend.reversed(),
+        _ => return None,
+    };
+    Some((call, trend))
 }
 
 /// Values above the threshold of a rule while its alerts fired.
@@ -222,5 +325,57 @@ mod tests {
         check("histogram_quantile(0.9, rate(x[5m]) - rate(y[5m])) > 1", None);
         check("histogram_quantile(0.9, x) > scalar(y)", None);
         check("up == 0", None);
+    }
+
+    #[test]
+    fn values_above_a_threshold_are_why_the_comparison_holds() {
+        const FOUND: Option<(&str, &str)> = Some(("0.25", "x"));
+        for statistic in
+            ["histogram_quantile(0.5, x)", "histogram_max(x)", "max by (a) (histogram_avg(x))"]
+        {
+            for (comparison, expected) in
+                [("> 0.25", FOUND), (">= 0.25", FOUND), ("< 0.25", None), ("<= 0.25", None)]
+            {
+                check(&format!("{statistic} {comparison}"), expected);
+            }
+            check(&format!("0.25 < {statistic}"), FOUND);
+            check(&format!("0.25 <= {statistic}"), FOUND);
+            check(&format!("0.25 > {statistic}"), None);
+            check(&format!("{statistic} == 0.25"), None);
+            check(&format!("{statistic} != 0.25"), None);
+            check(&format!("{statistic} > bool 0.25"), None);
+            check(&format!("-{statistic} > 0.25"), None);
+            // Another quantity than the statistic.
+            check(&format!("{statistic} * 1000 > 0.25"), None);
+            check(&format!("{statistic} / {statistic} > 0.25"), None);
+            check(&format!("sum({statistic}) > 0.25"), None);
+            check(&format!("count({statistic}) > 0.25"), None);
+            check(&format!("max_over_time({statistic}[1h:]) > 0.25"), FOUND);
+            check(&format!("({statistic} > 0.25) unless on () maintenance"), FOUND);
+            // The other side has the threshold.
+            check(&format!("{statistic} < 9 and histogram_max(x) > 0.25"), FOUND);
+        }
+        let share = "histogram_fraction(0, 0.25, x)";
+        check(&format!("{share} < 0.9"), FOUND);
+        check(&format!("0.9 >= {share}"), FOUND);
+        check(&format!("{share} > 0.9"), None);
+        check(&format!("1 - {share} > 0.1"), FOUND);
+        check(&format!("(1 - {share}) / 0.001 > 14.4"), FOUND);
+        check(&format!("1 - {share} < 0.1"), None);
+        check(&format!("{share} * -1 > 0.1"), None);
+        check("histogram_fraction(-Inf, 0.25, x) < 0.9", FOUND);
+        check("histogram_fraction(0.25, +Inf, x) > 0.1", FOUND);
+        check("histogram_fraction(0.25, +Inf, x) < 0.1", None);
+        // Values above 1 are no reason.
+        check("histogram_fraction(0.25, 1, x) > 0.1", None);
+        check("histogram_count_between(0.25, +Inf, x) > 9", FOUND);
+        check("histogram_count_between(0.25, 1, x) > 9", None);
+        check("histogram_count_above(0.25, x) > 9", FOUND);
+        check("histogram_count_above(0.25, x) / histogram_count(x) > 0.01", FOUND);
+        check("histogram_count(x) / histogram_count_above(0.25, x) < 100", None);
+        check("histogram_count_above(0.25, x) < 9", None);
+        check("users_affected(0.25, 1000, x) > 9", FOUND);
+        let counts = "histogram_count_above(0.25, x), histogram_count(x)";
+        check(&format!("burn_rate(14.4, 0.001, {counts}, {counts}) > 14.4"), FOUND);
     }
 }

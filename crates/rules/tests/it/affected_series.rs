@@ -139,6 +139,19 @@ fn rules_of_prometheus_name_a_threshold() {
     assert_eq!(node.affected(None), (Some(3), None));
 }
 
+/// Most requests are fast, which is why the alert fires: those above the limit are the others.
+#[test]
+fn a_rule_about_fast_requests_affects_none_that_are_known() {
+    for comparison in ["< 250ms", "<= 250ms"] {
+        let quantile = "histogram_quantile(0.5, exact_increase(latency[1m]))";
+        let rule = format!("  - alert: Fast\n    expr: {quantile} {comparison}\n");
+        let mut node = StoredNode::new(&with_rules(&rule));
+        node.series.durations("latency", &[], &[10.0, 10.0, 10.0, 900.0]);
+        node.evaluate();
+        assert_eq!(node.affected(None), (None, None), "{comparison}");
+    }
+}
+
 #[test]
 fn what_is_not_known_is_no_number() {
     // Values are no durations.
