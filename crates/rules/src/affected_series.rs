@@ -126,15 +126,9 @@ impl AffectedSeries {
         };
         let all: Vec<&SeriesHandle> = handles.iter().collect();
         let Some(requests) = above(&all)? else { return Ok(AffectedCounts::default()) };
-        let mut users = None;
-        for series in users_of(&handles, user_label).into_iter().flat_map(BTreeMap::into_values) {
-            let found = above(&series)?.unwrap_or(Bracket::exact(0.0));
-            let affected = found.map(|count| f64::from(u8::from(count >= 1.0)));
-            let sum: &mut Bracket = users.get_or_insert(Bracket::exact(0.0));
-            sum.lower += affected.lower;
-            sum.estimate += affected.estimate;
-            sum.upper += affected.upper;
-        }
+        let users = users_of(&handles, user_label);
+        // Of users that cannot be read the requests are known nevertheless.
+        let users = users.and_then(|users| count_users(users, &above).ok().flatten());
         Ok(AffectedCounts { requests: known(requests), users: users.and_then(known) })
     }
 
@@ -166,6 +160,23 @@ fn count_above(values: &Mixture, limit: f64) -> Option<Bracket> {
         estimate: number(found.estimate),
         upper: number(found.upper),
     })
+}
+
+/// Number of users with a value above a limit; `None` without users.
+fn count_users(
+    users: BTreeMap<&str, Vec<&SeriesHandle>>,
+    above: &impl Fn(&[&SeriesHandle]) -> Result<Option<Bracket>, RuleQueryError>,
+) -> Result<Option<Bracket>, RuleQueryError> {
+    let mut count = None;
+    for series in users.into_values() {
+        let found = above(&series)?.unwrap_or(Bracket::exact(0.0));
+        let affected = found.map(|count| f64::from(u8::from(count >= 1.0)));
+        let sum: &mut Bracket = count.get_or_insert(Bracket::exact(0.0));
+        sum.lower += affected.lower;
+        sum.estimate += affected.estimate;
+        sum.upper += affected.upper;
+    }
+    Ok(count)
 }
 
 /// A number, unless its bounds are too far from each other to tell one.

@@ -1,5 +1,7 @@
 //! How many requests and users an alert affected, by the rows of a store.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use query::{Settings, StoreSource, promql};
 use rules::{
     AffectedCounts, AffectedSeries, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
@@ -150,6 +152,33 @@ fn a_rule_about_fast_requests_affects_none_that_are_known() {
         node.evaluate();
         assert_eq!(node.affected(None), (None, None), "{comparison}");
     }
+}
+
+#[test]
+fn requests_are_known_if_the_time_does_not_suffice_for_users() {
+    let mut node = StoredNode::new(&own("by = []"));
+    for user in ["s1", "s2", "s3"] {
+        node.series.durations("latency", &[("session", user)], &SLOW);
+    }
+    node.evaluate();
+    let rule = &node.group.rules()[0];
+    let (_, alert) = rule.alerts().alerts().next().expect("an alert");
+    let series = AffectedSeries::of(rule.rule(), alert).expect("a threshold");
+    let view = node.series.store.view().expect("a view");
+    // Cancelled at each of the places that look whether it is.
+    let mut found = Vec::new();
+    for looks in 0_u32.. {
+        let seen = AtomicU32::new(0);
+        let is_cancelled = || seen.fetch_add(1, Ordering::Relaxed) >= looks;
+        let source = StoreSource::new(&view).with_context(&is_cancelled);
+        let counts = series.count(&source, node.series.now(), None);
+        found.push(counts.ok().map(|counts| (counts.requests, counts.users)));
+        if found.last() == Some(&Some((Some(9), Some(3)))) {
+            break;
+        }
+    }
+    found.dedup();
+    assert_eq!(found, [None, Some((Some(9), None)), Some((Some(9), Some(3)))]);
 }
 
 #[test]
