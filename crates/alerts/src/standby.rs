@@ -124,8 +124,6 @@ struct PrimaryWatch<'a> {
     position: DeliveryPosition,
     /// Deliveries that were not due here yet.
     delivered: OtherSiteDeliveries,
-    /// Whether the primary last said that it has no acknowledgements.
-    has_none_acknowledged: bool,
     settled: u64,
     is_sending: bool,
     /// When the primary last answered: for the silence, and for people.
@@ -172,7 +170,6 @@ impl StandbySite {
             primary,
             position: DeliveryPosition::default(),
             delivered,
-            has_none_acknowledged: false,
             settled: 0,
             is_sending: false,
             answered_at: Instant::now(),
@@ -226,13 +223,11 @@ impl PrimaryWatch<'_> {
         }
     }
 
-    /// Takes the acknowledgements of the primary, each time: an alert may begin here after it was
-    /// acknowledged there.
-    fn mirror(&mut self, all: Vec<SiteAcknowledgement>) {
-        let has_none = all.is_empty();
-        if !std::mem::replace(&mut self.has_none_acknowledged, has_none) || !has_none {
-            self.site.worker.mirror(PrimaryAcknowledgements::new(&self.primary.url(), all));
-        }
+    /// Takes the acknowledgements of the primary, each time, also if there are none: an alert may
+    /// begin here after it was acknowledged there, and the worker may have failed to store what it
+    /// got before.
+    fn mirror(&self, all: Vec<SiteAcknowledgement>) {
+        self.site.worker.mirror(PrimaryAcknowledgements::new(&self.primary.url(), all));
     }
 
     fn look_at_silence(&mut self, cause: &str) {
@@ -269,5 +264,30 @@ impl PrimaryWatch<'_> {
     fn log(&self, what: &str) {
         let line = format!("the primary site {} {what}", self.primary.url());
         (self.site.log)(LogLevel::Warn, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::primary_site::PrimarySiteTable;
+
+    /// The worker may not have stored the list before.
+    #[test]
+    fn the_worker_gets_each_list_of_acknowledgements_also_empty_ones() {
+        let site = StandbySite {
+            control: StandbyControl::default(),
+            notifier: NotifierHandle::default(),
+            worker: Arc::default(),
+            clock: Arc::new(|| 0),
+            log: Arc::new(|_, _| {}),
+        };
+        let table: PrimarySiteTable =
+            serde_json::from_str(r#"{"url": "http://north:7717"}"#).expect("a table");
+        let watch = site.watch(table.read().expect("a site"), OtherSiteDeliveries::default());
+        for _ in 0..3 {
+            watch.mirror(Vec::new());
+            assert!(site.worker.take_mirrored().is_some());
+        }
     }
 }

@@ -26,7 +26,7 @@ impl RuleWorker {
     }
 
     /// Makes the acknowledgements of the primary site those of this one. If they cannot be stored,
-    /// which is logged, those that the primary lists next are tried.
+    /// which is logged, those that the primary lists next are tried: it lists all, each second.
     fn mirror(&mut self, found: &PrimaryAcknowledgements) {
         let now_ns = self.intake.now();
         let mut before = Vec::new();
@@ -45,9 +45,7 @@ impl RuleWorker {
             }
         }
         let mut is_changed = !before.is_empty();
-        if self.store_acknowledgements(before).is_err() {
-            return;
-        }
+        is_changed &= self.store_acknowledgements(before).is_ok();
         let change = |alert: &ReceivedAlert| {
             let known = alert.acknowledgement.as_ref();
             found.change(|| alert.labels.clone(), known, now_ns).filter(|_| alert.is_firing)
@@ -57,11 +55,13 @@ impl RuleWorker {
                 let change = change(alert);
                 change.is_some_and(|change| alert.acknowledge(change.acknowledgement()))
             });
-            if let Err(error) = changed {
-                return self.log_received_error(Some(error.to_string()));
+            match changed {
+                Ok(_) => {
+                    self.record_received();
+                    self.submit_received();
+                }
+                Err(error) => self.log_received_error(Some(error.to_string())),
             }
-            self.record_received();
-            self.submit_received();
             is_changed = true;
         }
         if is_changed {
