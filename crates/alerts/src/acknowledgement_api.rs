@@ -3,7 +3,7 @@
 use role::json::Json::{self, Integer, List, Object};
 use role::json::integer;
 use role::{RouteError, WriteMethod, WriteRequest, WriteRouteSpec};
-use rules::AlertAcknowledgement;
+use rules::{AcknowledgementChange, AlertAcknowledgement};
 use serde::Deserialize;
 
 use crate::alert_selection::AlertSelection;
@@ -13,12 +13,6 @@ use crate::worker_control::WorkerControl;
 
 /// Expiry, if none is given.
 const LENGTH_NS: i64 = 3600 * 1_000_000_000;
-/// Longest time until the expiry.
-const LENGTH_MAX_NS: i64 = 31 * 24 * LENGTH_NS;
-/// Longest author in bytes.
-const AUTHOR_BYTES_MAX: usize = 256;
-/// Longest note in bytes.
-const NOTE_BYTES_MAX: usize = 4 << 10;
 
 /// Acknowledgement.
 pub(crate) static ACKNOWLEDGE: WriteRouteSpec = WriteRouteSpec {
@@ -87,23 +81,26 @@ pub(crate) fn acknowledge(
     if until_ns <= now_ns {
         return Err(bad_request("until: the time is in the past, expected a later one"));
     }
-    if until_ns > now_ns.saturating_add(LENGTH_MAX_NS) {
+    if until_ns > now_ns.saturating_add(AlertAcknowledgement::LENGTH_NS_MAX) {
         let what = "limit of 31 days of an acknowledgement exceeded; use a shorter time, or a \
                     silence";
         return Err(bad_request(what));
     }
     let by = author(body.author, request);
+    let (author_max, note_max) =
+        (AlertAcknowledgement::BY_BYTES_MAX, AlertAcknowledgement::NOTE_BYTES_MAX);
     for (what, found, max) in
-        [("author", by.len(), AUTHOR_BYTES_MAX), ("note", body.note.len(), NOTE_BYTES_MAX)]
+        [("author", by.len(), author_max), ("note", body.note.len(), note_max)]
     {
         if found > max {
             let error = format!("limit of {max} bytes of {what} exceeded ({found}); shorten it");
             return Err(bad_request(error));
         }
     }
-    let acknowledgement = AlertAcknowledgement { at_ns: now_ns, until_ns, by, note: body.note };
+    let (at_ns, note) = (now_ns, body.note);
+    let acknowledgement = AlertAcknowledgement { at_ns, until_ns, by, note, origin: None };
     let mut fields = vec![("schema", integer(1)), ("until_ns", Integer(until_ns.into()))];
-    fields.push(change(control, selection, Some(acknowledgement))?);
+    fields.push(change(control, selection, AcknowledgementChange::Set(acknowledgement))?);
     Ok(Object(fields))
 }
 
@@ -114,14 +111,15 @@ pub(crate) fn unacknowledge(
 ) -> Result<Json, RouteError> {
     let body: UnacknowledgeBody = read_body(&request.body, EXAMPLE)?;
     let selection = AlertSelection::new(body.fingerprint, &body.matchers)?;
-    Ok(Object(vec![("schema", integer(1)), change(control, selection, None)?]))
+    let all = AcknowledgementChange::RemoveAll;
+    Ok(Object(vec![("schema", integer(1)), change(control, selection, all)?]))
 }
 
 fn change(
     control: &WorkerControl,
     selection: AlertSelection,
-    acknowledgement: Option<AlertAcknowledgement>,
+    change: AcknowledgementChange,
 ) -> Result<(&'static str, Json), RouteError> {
-    let fingerprints = control.acknowledge(selection, acknowledgement)?;
+    let fingerprints = control.acknowledge(selection, change)?;
     Ok(("fingerprints", List(fingerprints.into_iter().map(text).collect())))
 }

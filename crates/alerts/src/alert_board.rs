@@ -165,7 +165,7 @@ impl BoardState {
         let silences = self.silences.active(self.now_ns);
         let own = self.active_alerts().map(|ActiveAlert { labels, alert, .. }| {
             let is_red = alert.state == AlertState::Firing
-                && alert.acknowledgement.is_none()
+                && alert.acknowledgements.current().is_none()
                 && !alert.is_unknown();
             let is_quiet = match alert.severity() {
                 Some(severity) => severity >= QUIET_SEVERITY_MIN,
@@ -177,7 +177,7 @@ impl BoardState {
             let severity = alert.labels.get("severity").map_or("", String::as_str);
             let is_quiet = QUIET_SEVERITIES.contains(&severity);
             let is_silenced = silences.is_silenced(&alert.labels);
-            (alert.acknowledgement.is_none(), is_quiet || is_silenced)
+            (alert.acknowledgements.current().is_none(), is_quiet || is_silenced)
         });
         for (is_red, _) in own.chain(received).filter(|(_, is_quiet)| !is_quiet) {
             if is_red { red += 1 } else { amber += 1 }
@@ -207,7 +207,7 @@ pub(crate) fn state_hash(group: &EvaluatedGroup) -> u64 {
             let times = (alert.active_at_ns, alert.fired_at_ns, alert.keep_firing_since_ns);
             times.hash(&mut hasher);
             (alert.unknown_since_ns, alert.transition, alert.is_held).hash(&mut hasher);
-            alert.acknowledgement.as_ref().map(|ack| ack.until_ns).hash(&mut hasher);
+            alert.acknowledgements.hash(&mut hasher);
         }
     }
     hasher.finish()

@@ -8,7 +8,9 @@ use render::time::{duration_text, precise_time_text};
 use role::json::Json::{self, Integer, List, Null, Object, Text};
 use role::json::{integer, number};
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
-use rules::{Alert, AlertAcknowledgement, AlertSettings, AlertState, Rule, RuleHealth};
+use rules::{
+    Alert, AlertAcknowledgement, AlertAcknowledgements, AlertSettings, AlertState, Rule, RuleHealth,
+};
 
 use crate::alert_board::{ActiveAlert, AlertBoard, BoardState};
 use crate::alert_events::light_parts;
@@ -116,17 +118,23 @@ fn is_selected_rule(filter: &AlertFilter, active: ActiveAlert<'_>) -> bool {
     let ActiveAlert { rule, labels, alert, .. } = active;
     let severity = alert_severity(alert.severity(), labels.get("severity"));
     let own = [rule.rule().name.as_str(), &rule.rule().expression];
-    let acknowledgement = alert.acknowledgement.iter().flat_map(|ack| [&ack.by, &ack.note]);
-    let others = alert.annotations.values().chain(acknowledgement).map(String::as_str);
+    let acknowledgement = acknowledgement_texts(&alert.acknowledgements);
+    let others = alert.annotations.values().chain(&acknowledgement).map(String::as_str);
     let texts: Vec<&str> = own.into_iter().chain(others).collect();
     filter.accepts(&alert_labels(labels), severity, &texts)
 }
 
 fn is_selected_received(filter: &AlertFilter, alert: &ReceivedAlert) -> bool {
     let severity = alert.labels.get("severity").map_or("", String::as_str);
-    let acknowledgement = alert.acknowledgement.iter().flat_map(|ack| [&ack.by, &ack.note]);
-    let texts = alert.annotations.values().chain(acknowledgement).map(String::as_str);
+    let acknowledgement = acknowledgement_texts(&alert.acknowledgements);
+    let texts = alert.annotations.values().chain(&acknowledgement).map(String::as_str);
     filter.accepts(&alert.labels, alert_severity(None, severity), &texts.collect::<Vec<_>>())
+}
+
+/// Who acknowledged, and the note.
+fn acknowledgement_texts(acknowledgements: &AlertAcknowledgements) -> Vec<String> {
+    let texts = |ack: &AlertAcknowledgement| [ack.author(), ack.note.clone()];
+    acknowledgements.current().into_iter().flat_map(texts).collect()
 }
 
 /// Warnings of rules that select nothing.
@@ -152,7 +160,7 @@ impl ListedAlert {
         ListedAlert {
             state: active.alert.state,
             is_unknown: active.alert.is_unknown(),
-            is_acknowledged: active.alert.acknowledgement.is_some(),
+            is_acknowledged: active.alert.acknowledgements.current().is_some(),
             silenced_by,
             fields,
         }
@@ -166,7 +174,7 @@ impl ListedAlert {
         ListedAlert {
             state: AlertState::Firing,
             is_unknown: false,
-            is_acknowledged: alert.acknowledgement.is_some(),
+            is_acknowledged: alert.acknowledgements.current().is_some(),
             silenced_by,
             fields,
         }
@@ -183,7 +191,8 @@ fn acknowledgement_json(acknowledgement: Option<&AlertAcknowledgement>) -> Json 
         Object(vec![
             ("at_ns", Integer(ack.at_ns.into())),
             ("until_ns", Integer(ack.until_ns.into())),
-            ("by", Text(ack.by.clone())),
+            ("by", Text(ack.author())),
+            ("origin", ack.origin.clone().map_or(Null, Text)),
             ("note", Text(ack.note.clone())),
         ])
     })
@@ -214,7 +223,7 @@ fn received_alert_fields(alert: &ReceivedAlert) -> Vec<(&'static str, Json)> {
         ("next", next),
         ("why", Text(why)),
         ("is_flapping", Json::Bool(false)),
-        ("acknowledgement", acknowledgement_json(alert.acknowledgement.as_ref())),
+        ("acknowledgement", acknowledgement_json(alert.acknowledgements.current())),
         ("group", text("")),
         ("file", text("")),
         ("line", integer(0)),
@@ -247,7 +256,7 @@ fn rule_alert_fields(active: ActiveAlert<'_>) -> Vec<(&'static str, Json)> {
         ("next", next),
         ("why", Text(reason(active))),
         ("is_flapping", Json::Bool(rule.alerts().flap_counter(labels).is_flapping())),
-        ("acknowledgement", acknowledgement_json(alert.acknowledgement.as_ref())),
+        ("acknowledgement", acknowledgement_json(alert.acknowledgements.current())),
         ("group", text(report.group.name())),
         ("file", text(report.group.file())),
         ("line", integer(own.position.line as u64)),

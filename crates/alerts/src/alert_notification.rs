@@ -27,7 +27,7 @@ pub(crate) fn notification(
     labels: &LabelSet,
     alert: &Alert,
 ) -> Option<Notification> {
-    let acknowledgement = alert.acknowledgement.as_ref();
+    let acknowledgement = alert.acknowledgements.current();
     let (state, at_ns) = match (alert.state, acknowledgement) {
         (AlertState::Pending, _) => return None,
         (AlertState::Firing, None) => (NotifiedState::Firing, alert.fired_at_ns),
@@ -71,7 +71,7 @@ pub(crate) fn notification(
 
 /// Notification of the newest state of an alert from outside.
 pub(crate) fn received_notification(alert: &ReceivedAlert) -> Notification {
-    let acknowledgement = alert.acknowledgement.as_ref();
+    let acknowledgement = alert.acknowledgements.current();
     let (state, at_ns) = match (alert.is_firing, acknowledgement) {
         (true, None) => (NotifiedState::Firing, alert.began_ns),
         (true, Some(ack)) => (NotifiedState::Acknowledged, ack.at_ns),
@@ -116,13 +116,11 @@ fn notes(
     let texts = ["note", "runbook_url"].map(|name| annotations.get(name).map(String::as_str));
     let texts: Vec<&str> = texts.into_iter().flatten().collect();
     let runbook = (!texts.is_empty()).then(|| texts.join("\n"));
-    let Some(AlertAcknowledgement { by, note, until_ns, .. }) = acknowledgement else {
-        return runbook;
-    };
-    let until = precise_time_text(*until_ns);
-    let mut text = format!("Acknowledged by {by} until {until}");
-    if !note.is_empty() {
-        text.extend([": ", note.as_str()]);
+    let Some(acknowledgement) = acknowledgement else { return runbook };
+    let until = precise_time_text(acknowledgement.until_ns);
+    let mut text = format!("Acknowledged by {} until {until}", acknowledgement.author());
+    if !acknowledgement.note.is_empty() {
+        text.extend([": ", acknowledgement.note.as_str()]);
     }
     text.extend(runbook.iter().flat_map(|runbook| ["\n", runbook.as_str()]));
     Some(text)

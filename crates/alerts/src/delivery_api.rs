@@ -7,7 +7,7 @@ use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
 
 use crate::notifier_handle::NotifierHandle;
-use crate::site_acknowledgements::SiteAcknowledgement;
+use crate::site_acknowledgements::{AlertPlace, SiteAcknowledgement};
 
 /// Deliveries since the start.
 pub(crate) static DELIVERIES: RouteSpec = RouteSpec {
@@ -15,7 +15,7 @@ pub(crate) static DELIVERIES: RouteSpec = RouteSpec {
     path: "/v1/deliveries",
     about: "Notifications that contacts got from this site, oldest first, at most 1,000: a standby \
             site asks for them. 503 if this site cannot be relied upon to notify contacts. Each \
-            response has all acknowledgements, the newest 1,000.",
+            response has all acknowledgements that were made at this site, the newest 1,000.",
     parameters: &[
         Parameter::integer("since", "number of the last known delivery; default: 0"),
         Parameter::integer("epoch", "epoch of the response before; in another one, since is 0"),
@@ -51,13 +51,15 @@ pub(crate) fn page_json(
 }
 
 fn acknowledgement_json(one: &SiteAcknowledgement) -> Json {
-    let known = &one.acknowledgement;
+    let AlertPlace { file, group, fingerprint } = &one.place;
     Object(vec![
-        ("fingerprint", Text(one.fingerprint.clone())),
-        ("at_ns", Integer(known.at_ns.into())),
-        ("until_ns", Integer(known.until_ns.into())),
-        ("by", Text(known.by.clone())),
-        ("note", Text(known.note.clone())),
+        ("file", Text(file.clone())),
+        ("group", Text(group.clone())),
+        ("fingerprint", Text(fingerprint.clone())),
+        ("at_ns", Integer(one.at_ns.into())),
+        ("until_ns", Integer(one.until_ns.into())),
+        ("by", Text(one.by.clone())),
+        ("note", Text(one.note.clone())),
     ])
 }
 

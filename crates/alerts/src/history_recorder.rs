@@ -127,7 +127,7 @@ impl RecordedAlert {
             fired_ns: alert.fired_at_ns,
             severity_changed_ns: alert.severity_changed_at_ns,
             unknown_since_ns: alert.unknown_since_ns,
-            acknowledgement: alert.acknowledgement.clone(),
+            acknowledgement: alert.acknowledgements.current().cloned(),
         }
     }
 
@@ -145,7 +145,7 @@ impl RecordedAlert {
             fired_ns: Some(alert.began_ns),
             severity_changed_ns: None,
             unknown_since_ns: None,
-            acknowledgement: alert.acknowledgement.clone(),
+            acknowledgement: alert.acknowledgements.current().cloned(),
         }
     }
 
@@ -202,15 +202,15 @@ impl RecordedAlert {
         let acknowledged = before.and_then(|before| before.acknowledgement.as_ref());
         match (acknowledged, &self.acknowledgement) {
             (Some(before), Some(now)) if before == now => {}
-            (_, Some(AlertAcknowledgement { at_ns, until_ns, by, note })) => {
+            (_, Some(now)) => {
                 // The same person that moves the expiry is no new time.
-                let time_ns = if acknowledged.is_some() { now_ns } else { *at_ns };
-                let (by, note) = (by.clone(), note.clone());
+                let time_ns = if acknowledged.is_some() { now_ns } else { now.at_ns };
+                let (by, note, until_ns) = (now.author(), now.note.clone(), Some(now.until_ns));
                 let entry = self.entry(HistoryEvent::Acknowledged, time_ns);
-                entries.push(HistoryEntry { until_ns: Some(*until_ns), by, note, ..entry });
+                entries.push(HistoryEntry { until_ns, by, note, ..entry });
             }
             (Some(before), None) => {
-                let by = before.by.clone();
+                let by = before.author();
                 let entry = self.entry(HistoryEvent::Unacknowledged, now_ns);
                 entries.push(HistoryEntry { by, ..entry });
             }
@@ -246,7 +246,7 @@ mod tests {
 
     fn acknowledged(until_ns: i64) -> RecordedAlert {
         let (by, note) = ("ann".to_owned(), "on it".to_owned());
-        let acknowledgement = AlertAcknowledgement { at_ns: 30, until_ns, by, note };
+        let acknowledgement = AlertAcknowledgement { at_ns: 30, until_ns, by, note, origin: None };
         RecordedAlert { acknowledgement: Some(acknowledgement), ..firing() }
     }
 

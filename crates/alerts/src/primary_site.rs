@@ -13,11 +13,10 @@ use role::BoxError;
 use role::settings::{
     DurationSetting, FilePath, SettingsCheck, TableRef, client_tls, duration_or, read_token,
 };
-use rules::AlertAcknowledgement;
 use serde::Deserialize;
 
 use crate::delivery_api::DELIVERIES;
-use crate::site_acknowledgements::SiteAcknowledgement;
+use crate::site_acknowledgements::{AlertPlace, SiteAcknowledgement};
 
 const TABLE: TableRef<'static> = TableRef::named("alerts.primary");
 /// Silence of the primary after which this site sends.
@@ -162,6 +161,8 @@ struct PageJson {
 
 #[derive(Deserialize)]
 struct AcknowledgementJson {
+    file: String,
+    group: String,
     fingerprint: String,
     at_ns: i64,
     until_ns: i64,
@@ -201,9 +202,9 @@ fn parse_page(body: &[u8]) -> Result<DeliveryPage, String> {
         });
     }
     let acknowledgement = |json: AcknowledgementJson| {
-        let AcknowledgementJson { fingerprint, at_ns, until_ns, by, note } = json;
-        let acknowledgement = AlertAcknowledgement { at_ns, until_ns, by, note };
-        SiteAcknowledgement { fingerprint, acknowledgement }
+        let AcknowledgementJson { file, group, fingerprint, at_ns, until_ns, by, note } = json;
+        let place = AlertPlace { file, group, fingerprint };
+        SiteAcknowledgement { place, at_ns, until_ns, by, note }
     };
     let acknowledgements =
         page.acknowledgements.map(|all| all.into_iter().map(acknowledgement).collect());
@@ -230,13 +231,15 @@ mod tests {
     #[test]
     fn a_page_is_read_as_written() {
         let acknowledged = SiteAcknowledgement {
-            fingerprint: "00ff".to_owned(),
-            acknowledgement: AlertAcknowledgement {
-                at_ns: 1_700_000_000_000_000_000,
-                until_ns: 1_700_003_600_000_000_000,
-                by: "ann".to_owned(),
-                note: "on \"it\"".to_owned(),
+            place: AlertPlace {
+                file: "rules.yaml".to_owned(),
+                group: "g".to_owned(),
+                fingerprint: "00ff".to_owned(),
             },
+            at_ns: 1_700_000_000_000_000_000,
+            until_ns: 1_700_003_600_000_000_000,
+            by: "ann".to_owned(),
+            note: "on \"it\"".to_owned(),
         };
         let acknowledgements = [acknowledged.clone()];
         let text = page_json(1_700_000_000_000_000_001, &[delivery()], &acknowledgements);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use disk::Disk;
 use notify::AlertLabels;
-use rules::AlertAcknowledgement;
+use rules::{AcknowledgementChange, AlertAcknowledgements};
 
 use crate::received_file::ReceivedChange;
 use crate::received_log::ReceivedLog;
@@ -48,7 +48,7 @@ pub struct ReceivedAlert {
     pub(crate) is_firing: bool,
     /// Number of its last change of state.
     pub(crate) transition: u64,
-    pub(crate) acknowledgement: Option<AlertAcknowledgement>,
+    pub(crate) acknowledgements: AlertAcknowledgements,
 }
 
 /// An alert of a request, with its times completed.
@@ -259,7 +259,7 @@ impl ReceivedAlerts {
     pub(crate) fn next_deadline_ns(&self) -> Option<i64> {
         let state = lock(&self.state);
         let deadline = |alert: &Arc<ReceivedAlert>| {
-            let expiry = alert.acknowledgement.as_ref().map(|ack| ack.until_ns);
+            let expiry = alert.acknowledgements.next_expiry_ns();
             let end_ns = match alert.is_firing {
                 true => alert.ends_ns,
                 false => alert.forgotten_ns(),
@@ -359,27 +359,15 @@ impl ReceivedAlert {
             began_ns: now_ns,
             is_firing: true,
             transition: 1,
-            acknowledgement: None,
+            acknowledgements: AlertAcknowledgements::default(),
         }
     }
 
-    /// Acknowledges a firing alert, or removes its acknowledgement; returns whether it changed.
-    pub(crate) fn acknowledge(&mut self, new: Option<&AlertAcknowledgement>) -> bool {
-        let is_same = |a: &AlertAcknowledgement, b: &AlertAcknowledgement| {
-            (&a.by, &a.note) == (&b.by, &b.note)
-        };
-        match (&mut self.acknowledgement, new) {
-            (None, None) => return false,
-            // Only the expiry moves.
-            (Some(before), Some(new)) if is_same(before, new) => {
-                let is_moved = before.until_ns != new.until_ns;
-                before.until_ns = new.until_ns;
-                return is_moved;
-            }
-            (before, new) => *before = new.cloned(),
-        }
-        self.transition += 1;
-        true
+    /// Changes the acknowledgements of a firing alert; returns whether they are others.
+    pub(crate) fn change_acknowledgements(&mut self, change: &AcknowledgementChange) -> bool {
+        let before = self.acknowledgements.clone();
+        self.transition += u64::from(self.acknowledgements.apply(change));
+        self.acknowledgements != before
     }
 
     /// When a resolved alert is forgotten. Its source may have given an end long ago.
@@ -387,18 +375,17 @@ impl ReceivedAlert {
         self.ends_ns.max(self.updated_ns).saturating_add(RESOLVED_RETENTION_NS)
     }
 
+    /// Returns whether the alert or its acknowledgements ended.
     fn apply_due_changes(&mut self, now_ns: i64) -> bool {
-        let before = self.transition;
         if self.is_firing && self.ends_ns <= now_ns {
             self.is_firing = false;
-            self.acknowledgement = None;
+            self.acknowledgements = AlertAcknowledgements::default();
             self.transition += 1;
+            return true;
         }
-        if self.acknowledgement.as_ref().is_some_and(|ack| ack.until_ns <= now_ns) {
-            self.acknowledgement = None;
-            self.transition += 1;
-        }
-        self.transition != before
+        let is_due = self.acknowledgements.next_expiry_ns().is_some_and(|until| until <= now_ns);
+        self.transition += u64::from(self.acknowledgements.expire(now_ns));
+        is_due
     }
 }
 

@@ -1,9 +1,10 @@
 //! Stored alerts from outside: text, one fact per line, in changes that end with a checksum.
 //!
 //! ```text
-//! topdeck received alerts 2
+//! topdeck received alerts 3
 //! alert STATE STARTS ENDS UPDATED TIMEOUT BEGAN TRANSITION URL
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
+//! mirrored AT UNTIL BY NOTE URL     of the preceding alert
 //! forgotten                         the alert of these labels is forgotten
 //! label NAME VALUE                  of the preceding alert
 //! annotation NAME VALUE             of the preceding alert
@@ -17,12 +18,14 @@ use std::sync::Arc;
 
 use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 use notify::AlertLabels;
-use rules::AlertAcknowledgement;
+use rules::AlertAcknowledgements;
 
 use crate::received_alerts::ReceivedAlert;
 
 const TITLE: &str = "topdeck received alerts ";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// It has no line `mirrored`.
+const VERSION_WITHOUT_MIRRORED: u32 = 2;
 /// Its only checksum ends the file.
 const VERSION_OF_ONE_CHANGE: u32 = 1;
 /// Begin of the last line of a change.
@@ -100,10 +103,7 @@ fn write_alert(text: &mut String, alert: &ReceivedAlert) {
         alert.transition,
         escape_word(&alert.generator_url)
     );
-    if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
-        let (by, note) = (escape_word(by), escape_word(note));
-        _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
-    }
+    alert.acknowledgements.write_lines(text);
     write_pairs(text, "label", &alert.labels);
     write_pairs(text, "annotation", &alert.annotations);
 }
@@ -120,7 +120,7 @@ pub fn decode_received(bytes: &[u8]) -> Result<DecodedAlerts, ReceivedFileError>
     let title = String::from_utf8_lossy(&bytes[..line_end]);
     let version = title.strip_prefix(TITLE).ok_or(ReceivedFileError::Title)?;
     match version.parse() {
-        Ok(VERSION) => decode_changes(bytes),
+        Ok(VERSION | VERSION_WITHOUT_MIRRORED) => decode_changes(bytes),
         Ok(VERSION_OF_ONE_CHANGE) => {
             let text = std::str::from_utf8(bytes).map_err(|_| ReceivedFileError::Checksum)?;
             let (body, last) = split_last_line(text);
@@ -219,15 +219,9 @@ fn read_line(lines: &mut Vec<AlertLines>, line: &str) -> Option<()> {
         "forgotten" if rest.is_empty() => {
             lines.push(AlertLines { alert: ReceivedAlert::default(), is_forgotten: true });
         }
-        "acknowledged" => {
-            let [at, until, by, note] = split_words(rest)?;
-            lines.last_mut().filter(is_stored)?.alert.acknowledgement =
-                Some(AlertAcknowledgement {
-                    at_ns: at.parse().ok()?,
-                    until_ns: until.parse().ok()?,
-                    by: unescape_word(by)?,
-                    note: unescape_word(note)?,
-                });
+        "acknowledged" | "mirrored" => {
+            let alert = &mut lines.last_mut().filter(is_stored)?.alert;
+            alert.acknowledgements.read_line(keyword, rest)?;
         }
         "label" => insert(&mut lines.last_mut()?.alert.labels, rest)?,
         "annotation" => insert(&mut lines.last_mut().filter(is_stored)?.alert.annotations, rest)?,
@@ -254,7 +248,7 @@ fn parse_alert(rest: &str) -> Option<ReceivedAlert> {
         began_ns: began.parse().ok()?,
         is_firing: flag(state, ["resolved", "firing"])?,
         transition: transition.parse().ok()?,
-        acknowledgement: None,
+        acknowledgements: AlertAcknowledgements::default(),
     })
 }
 
@@ -268,6 +262,8 @@ fn insert(pairs: &mut BTreeMap<String, String>, rest: &str) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use rules::{AcknowledgementChange, AlertAcknowledgement};
+
     use super::*;
 
     const PAGE: &str = include_str!("../../../docs/formats/received-alerts.md");
@@ -287,24 +283,39 @@ mod tests {
             began_ns: 1_700_000_001_000_000_000,
             is_firing: true,
             transition: 2,
-            acknowledgement: Some(AlertAcknowledgement {
+            acknowledgements: acknowledgements(&[None, Some("https://north:7717")]),
+        }
+    }
+
+    /// Those that were made at sites.
+    fn acknowledgements(origins: &[Option<&str>]) -> AlertAcknowledgements {
+        let mut made = AlertAcknowledgements::default();
+        for origin in origins {
+            made.apply(&AcknowledgementChange::Set(AlertAcknowledgement {
                 at_ns: 1_700_000_030_000_000_000,
                 until_ns: 1_700_003_630_000_000_000,
                 by: "ann".to_owned(),
                 note: "I am on it".to_owned(),
-            }),
+                origin: origin.map(str::to_owned),
+            }));
         }
+        made
     }
 
     fn other() -> ReceivedAlert {
         ReceivedAlert {
             labels: [("alertname".to_owned(), "Up".to_owned())].into(),
             annotations: BTreeMap::new(),
-            acknowledgement: None,
+            acknowledgements: AlertAcknowledgements::default(),
             is_firing: false,
             generator_url: String::new(),
             ..example()
         }
+    }
+
+    fn resolved() -> ReceivedAlert {
+        let acknowledgements = AlertAcknowledgements::default();
+        ReceivedAlert { is_firing: false, acknowledgements, ..example() }
     }
 
     fn stored(alert: ReceivedAlert) -> ReceivedChange {
@@ -313,7 +324,7 @@ mod tests {
 
     /// Both alerts, then a change of one and the end of the other.
     fn text() -> String {
-        let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
+        let resolved = resolved();
         let forgotten = ReceivedChange::Forgotten(other().labels);
         encode_received(&[Arc::new(example()), Arc::new(other())])
             + &encode_changes(&[stored(resolved)])
@@ -341,7 +352,7 @@ mod tests {
     fn alerts_round_trip_through_changes() {
         let decoded = decode_received(text().as_bytes()).unwrap();
         assert!(!decoded.is_cut);
-        let resolved = ReceivedAlert { is_firing: false, acknowledgement: None, ..example() };
+        let resolved = resolved();
         assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [resolved]);
         let decoded = decode_received(encode_received(&[Arc::new(example())]).as_bytes()).unwrap();
         assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [example()]);
@@ -349,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn version_1_is_read() {
+    fn earlier_versions_are_read() {
         const STORED: &str = "topdeck received alerts 1
 alert firing 1700000000000000000 1700000300000000000 1700000060000000000 1 1700000001000000000 2 \
 http://prometheus:9090/graph
@@ -359,8 +370,14 @@ label instance db%201
 annotation summary db%201%20is%20down
 checksum 188665dd
 ";
+        let expected = ReceivedAlert { acknowledgements: acknowledgements(&[None]), ..example() };
         let decoded = decode_received(STORED.as_bytes()).unwrap();
-        assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [example()]);
+        assert_eq!(decoded.alerts.values().collect::<Vec<_>>(), [&expected]);
+        // Version 2 has a checksum for each change.
+        let (body, _) = STORED.split_once("checksum ").unwrap();
+        let body = body.replace("alerts 1\n", "alerts 2\n");
+        let decoded = decode_received((body.clone() + &checksum_line(&body)).as_bytes()).unwrap();
+        assert_eq!(decoded.alerts.into_values().collect::<Vec<_>>(), [expected]);
         for end in 0..STORED.len() {
             assert!(decode_received(&STORED.as_bytes()[..end]).is_err(), "cut at {end}");
         }
@@ -403,15 +420,19 @@ checksum 188665dd
     #[test]
     fn a_newer_version_is_named() {
         let found =
-            decode_received(b"topdeck received alerts 3\nwhatever\n").unwrap_err().to_string();
-        assert_eq!(found, "cannot read received alerts: found version 3, expected 2 at most");
+            decode_received(b"topdeck received alerts 4\nwhatever\n").unwrap_err().to_string();
+        assert_eq!(found, "cannot read received alerts: found version 4, expected 3 at most");
     }
 
     #[test]
     fn arbitrary_lines_are_no_panic() {
-        for body in
-            ["forgotten x", "label a b", "acknowledged 1 2 a b", "forgotten\nannotation a b"]
-        {
+        for body in [
+            "forgotten x",
+            "label a b",
+            "acknowledged 1 2 a b",
+            "mirrored 1 2 a b c",
+            "forgotten\nannotation a b",
+        ] {
             let first = encode_received(&[Arc::new(example())]);
             let body = format!("{body}\n");
             let text = first + &body + &checksum_line(&body);

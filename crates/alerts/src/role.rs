@@ -343,7 +343,7 @@ impl Role for AlertsRole {
             Route::new(spec, move |query| answer(&board.read(), query))
         };
         let (notifier, told) = (self.notifier.clone(), self.notifier.clone());
-        let (acknowledged, standby) = (board(), self.standby.clone());
+        let acknowledged = board();
         let (slos, slo) = ((self.slos.clone(), board()), (self.slos.clone(), board()));
         vec![
             Route::new(&alert_list::ALERTS, move |query| alert_list::alerts(&list, query))
@@ -381,10 +381,7 @@ impl Role for AlertsRole {
                 Ok(contact_api::contacts(told.status().as_ref()))
             }),
             Route::new(&delivery_api::DELIVERIES, move |query| {
-                let acknowledgements = || {
-                    let url = standby.primary_url();
-                    site_acknowledgements(&acknowledged.read(), url.as_deref())
-                };
+                let acknowledgements = || site_acknowledgements(&acknowledged.read());
                 delivery_api::deliveries(&notifier, acknowledgements, started_ns, query)
             }),
         ]

@@ -87,6 +87,8 @@ pub(crate) struct RuleWorker {
     submitted_received_alerts: SubmittedReceivedAlerts,
     /// Version of the alerts from outside that the notifier knows.
     submitted_version: Option<u64>,
+    /// Whether the acknowledgements of a former primary site are removed.
+    has_forgotten_primary: bool,
     history_writer: HistoryWriter,
     silences: Arc<SilenceStore>,
     /// Ids of those that were active when the worker last looked.
@@ -151,6 +153,7 @@ impl RuleWorker {
             received_error: None,
             submitted_received_alerts: SubmittedReceivedAlerts::default(),
             submitted_version: None,
+            has_forgotten_primary: false,
             silences,
             active_silences: Vec::new(),
             arrivals,
@@ -424,6 +427,7 @@ impl RuleWorker {
     /// Uses other rules. Groups of the same file and name keep their states.
     fn apply(&mut self, reloaded: ReloadedRules) {
         self.settings = reloaded.settings;
+        self.has_forgotten_primary = false;
         self.user_labels = user_labels(&reloaded.rules.slos);
         let mut before: BTreeMap<(String, String), EvaluatedGroup> =
             std::mem::take(&mut self.groups)

@@ -77,11 +77,6 @@ impl StandbyControl {
         self.lock().is_stopping
     }
 
-    /// URL of the primary.
-    pub(crate) fn primary_url(&self) -> Option<String> {
-        self.lock().primary.as_ref().map(PrimarySite::url)
-    }
-
     /// Status: null without a primary.
     pub(crate) fn status_json(&self) -> Json {
         let Some(status) = self.lock().status.clone() else { return Null };

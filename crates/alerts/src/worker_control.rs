@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use role::RouteError;
-use rules::AlertAcknowledgement;
+use rules::AcknowledgementChange;
 
 use crate::alert_selection::AlertSelection;
 use crate::rule_loader::RuleSet;
@@ -30,8 +30,7 @@ pub(crate) struct ReloadedRules {
 #[derive(Debug)]
 pub(crate) struct AcknowledgementRequest {
     pub(crate) selection: AlertSelection,
-    /// `None` removes.
-    pub(crate) acknowledgement: Option<AlertAcknowledgement>,
+    pub(crate) change: AcknowledgementChange,
     /// Fingerprints of the selected alerts, once the change is durable.
     pub(crate) reply: SyncSender<AcknowledgementReply>,
 }
@@ -87,7 +86,7 @@ impl WorkerControl {
     pub(crate) fn acknowledge(
         &self,
         selection: AlertSelection,
-        acknowledgement: Option<AlertAcknowledgement>,
+        change: AcknowledgementChange,
     ) -> AcknowledgementReply {
         let (reply, received) = sync_channel(1);
         {
@@ -101,7 +100,7 @@ impl WorkerControl {
                     format!("limit of {REQUESTS_MAX} waiting acknowledgements reached; retry");
                 return Err(RouteError::Limit(what));
             }
-            let request = AcknowledgementRequest { selection, acknowledgement, reply };
+            let request = AcknowledgementRequest { selection, change, reply };
             state.requests.push_back(request);
         }
         self.wake.notify_all();

@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use hist::Bracket;
 use query::LabelSet;
 
+use crate::alert_acknowledgement::{AcknowledgementChange, AlertAcknowledgements};
 use crate::flap_counter::FlapCounter;
 use crate::rule_file::{AlertSettings, LabelMap};
 
@@ -57,20 +58,6 @@ impl AlertState {
             AlertState::Inactive => "inactive",
         }
     }
-}
-
-/// Acknowledgement of an alert: somebody works on it. It ends at its expiry, or when the alert
-/// resolves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AlertAcknowledgement {
-    /// Time.
-    pub at_ns: i64,
-    /// Expiry.
-    pub until_ns: i64,
-    /// Who acknowledged.
-    pub by: String,
-    /// Note.
-    pub note: String,
 }
 
 /// Criterion of an own rule that holds, and what it measured.
@@ -125,8 +112,8 @@ pub struct Alert {
     pub keep_firing_since_ns: Option<i64>,
     /// First evaluation since which there is no data.
     pub unknown_since_ns: Option<i64>,
-    /// Acknowledgement.
-    pub acknowledgement: Option<AlertAcknowledgement>,
+    /// Acknowledgements.
+    pub acknowledgements: AlertAcknowledgements,
     /// Number of the last change of state or severity: of the changes of an alert, the later one
     /// has the greater number.
     pub transition: u64,
@@ -235,7 +222,7 @@ impl Alert {
             valid_until_ns: None,
             keep_firing_since_ns: None,
             unknown_since_ns: None,
-            acknowledgement: None,
+            acknowledgements: AlertAcknowledgements::default(),
             transition: 0,
             hit: element.hit,
             severity_changed_at_ns: None,
@@ -251,11 +238,6 @@ impl Alert {
     /// Severity of the criterion that holds.
     pub fn severity(&self) -> Option<u8> {
         self.hit.as_ref().map(|hit| hit.severity)
-    }
-
-    /// Whether somebody works on it.
-    pub fn is_acknowledged(&self, time_ns: i64) -> bool {
-        self.acknowledgement.as_ref().is_some_and(|ack| time_ns < ack.until_ns)
     }
 
     fn is_due(&self, time_ns: i64, resend_delay_ns: i64) -> bool {
@@ -297,7 +279,7 @@ impl Alert {
         }
         self.state = AlertState::Inactive;
         self.resolved_at_ns = Some(time_ns);
-        self.acknowledgement = None;
+        self.acknowledgements = AlertAcknowledgements::default();
         true
     }
 
@@ -336,33 +318,15 @@ impl AlertTable {
         self.flapping.get(labels).copied().unwrap_or_default()
     }
 
-    /// Acknowledges an alert. Returns whether there is a pending or firing one with these labels.
-    ///
-    /// The same person with the same note only moves the expiry; else it is a change of state.
-    pub(crate) fn acknowledge(
+    /// Changes the acknowledgements of an alert. Returns whether there is a pending or firing one
+    /// with these labels.
+    pub(crate) fn change_acknowledgements(
         &mut self,
         labels: &LabelSet,
-        mut acknowledgement: AlertAcknowledgement,
+        change: &AcknowledgementChange,
     ) -> bool {
         let Some(alert) = self.active_alert(labels) else { return false };
-        let before = alert.acknowledgement.take();
-        let is_same = |before: &AlertAcknowledgement| {
-            (&before.by, &before.note) == (&acknowledgement.by, &acknowledgement.note)
-        };
-        let known_at_ns = before.filter(is_same).map(|before| before.at_ns);
-        acknowledgement.at_ns = known_at_ns.unwrap_or(acknowledgement.at_ns);
-        alert.acknowledgement = Some(acknowledgement);
-        if known_at_ns.is_none() {
-            self.count_transition(labels);
-        }
-        true
-    }
-
-    /// Removes the acknowledgement of an alert. Returns whether there is a pending or firing one
-    /// with these labels.
-    pub(crate) fn unacknowledge(&mut self, labels: &LabelSet) -> bool {
-        let Some(alert) = self.active_alert(labels) else { return false };
-        if alert.acknowledgement.take().is_some() {
+        if alert.acknowledgements.apply(change) {
             self.count_transition(labels);
         }
         true
@@ -545,18 +509,20 @@ impl AlertTable {
         }
     }
 
-    /// Removes the acknowledgements that have expired, which is a change of state. Returns whether
-    /// there are some.
+    /// Removes the acknowledgements that have expired. Returns whether there are some.
     pub(crate) fn expire_acknowledgements(&mut self, time_ns: i64) -> bool {
-        let before = self.transitions;
+        let mut is_changed = false;
         for alert in self.alerts.values_mut() {
-            if alert.acknowledgement.is_some() && !alert.is_acknowledged(time_ns) {
-                alert.acknowledgement = None;
-                self.transitions += 1;
-                alert.transition = self.transitions;
+            let is_due = |until_ns: i64| until_ns <= time_ns;
+            if alert.acknowledgements.next_expiry_ns().is_some_and(is_due) {
+                is_changed = true;
+                if alert.acknowledgements.expire(time_ns) {
+                    self.transitions += 1;
+                    alert.transition = self.transitions;
+                }
             }
         }
-        self.transitions != before
+        is_changed
     }
 
     fn count_flaps(&mut self) {

@@ -9,10 +9,10 @@ use query::{LabelSet, NAME, STALE_BITS, StepValue};
 
 use own_alerts::OwnStreams;
 
+use crate::alert_acknowledgement::AcknowledgementChange;
 use crate::alert_series::{ALERT_NAME, ALERT_STATE, ALERTS, ALERTS_FOR_STATE};
 use crate::alert_table::{
-    AlertAcknowledgement, AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable,
-    HoldCause,
+    AlertElement, AlertEvaluation, AlertNotice, AlertState, AlertTable, HoldCause,
 };
 use crate::alert_templates::{AlertTemplates, CycleQuery, ElementTemplates};
 use crate::evaluator::{OverlayEvaluator, RuleSample};
@@ -209,20 +209,16 @@ impl EvaluatedGroup {
         now_ns.saturating_sub(since_scheduled_ns)
     }
 
-    /// Acknowledges an alert of a rule. Returns whether there is a pending or firing one.
-    pub fn acknowledge(
+    /// Changes the acknowledgements of an alert of a rule. Returns whether there is a pending or
+    /// firing one.
+    pub fn change_acknowledgements(
         &mut self,
         rule: usize,
         labels: &LabelSet,
-        acknowledgement: AlertAcknowledgement,
+        change: &AcknowledgementChange,
     ) -> bool {
-        self.rules.get_mut(rule).is_some_and(|rule| rule.table.acknowledge(labels, acknowledgement))
-    }
-
-    /// Removes the acknowledgement of an alert of a rule. Returns whether there is a pending or
-    /// firing one.
-    pub fn unacknowledge(&mut self, rule: usize, labels: &LabelSet) -> bool {
-        self.rules.get_mut(rule).is_some_and(|rule| rule.table.unacknowledge(labels))
+        let rule = self.rules.get_mut(rule);
+        rule.is_some_and(|rule| rule.table.change_acknowledgements(labels, change))
     }
 
     /// Removes the acknowledgements that have expired. Returns whether there are some. An
@@ -235,7 +231,7 @@ impl EvaluatedGroup {
     /// Earliest expiry of an acknowledgement.
     pub fn next_expiry_ns(&self) -> Option<i64> {
         let alerts = self.rules.iter().flat_map(|rule| rule.table.alerts.values());
-        alerts.filter_map(|alert| Some(alert.acknowledgement.as_ref()?.until_ns)).min()
+        alerts.filter_map(|alert| alert.acknowledgements.next_expiry_ns()).min()
     }
 
     /// Evaluates all rules at a time.

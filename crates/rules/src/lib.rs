@@ -21,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod affected_series;
+mod alert_acknowledgement;
 mod alert_series;
 mod alert_table;
 mod alert_templates;
@@ -44,9 +45,12 @@ mod yaml;
 mod yaml_fields;
 
 pub use affected_series::{AffectedCounts, AffectedSeries};
+pub use alert_acknowledgement::{
+    AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
+};
 pub use alert_table::{
-    Alert, AlertAcknowledgement, AlertNotice, AlertState, AlertTable, AlertTableError,
-    CriterionHit, RESOLVED_RETENTION_NS,
+    Alert, AlertNotice, AlertState, AlertTable, AlertTableError, CriterionHit,
+    RESOLVED_RETENTION_NS,
 };
 pub use alert_templates::AlertTemplates;
 pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};

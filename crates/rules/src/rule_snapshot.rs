@@ -1,13 +1,14 @@
 //! Stored state of rule groups: text, one fact per line, for a file that is replaced atomically.
 //!
 //! ```text
-//! topdeck alert states 3
+//! topdeck alert states 4
 //! group FILE NAME EVALUATED MISSED
 //! rule NAME TRANSITIONS             of the preceding group
 //! rows_after TIME                   of the preceding rule
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
 //! began TIME                        of the preceding alert
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
+//! mirrored AT UNTIL BY NOTE URL     of the preceding alert
 //! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
 //! flaps CHANGES FIRING
 //! written
@@ -26,15 +27,16 @@ use hist::Bracket;
 use model::text_file::{checksum_line, escape_word, split_last_line, split_words, unescape_word};
 use query::LabelSet;
 
-use crate::alert_table::{Alert, AlertAcknowledgement, AlertState, AlertTable, CriterionHit};
+use crate::alert_acknowledgement::AlertAcknowledgements;
+use crate::alert_table::{Alert, AlertState, AlertTable, CriterionHit};
 use crate::flap_counter::FlapCounter;
 use crate::rule_file::LabelMap;
 
 const TITLE: &str = "topdeck alert states ";
 /// Format version that is written.
-pub const SNAPSHOT_VERSION: u32 = 3;
+pub const SNAPSHOT_VERSION: u32 = 4;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
-/// `rows_after` and `began`.
+/// `rows_after` and `began`, and up to version 3 no line `mirrored`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -163,10 +165,7 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
     if alert.began_ns != alert.active_at_ns {
         _ = writeln!(text, "began {}", alert.began_ns);
     }
-    if let Some(AlertAcknowledgement { at_ns, until_ns, by, note }) = &alert.acknowledgement {
-        let (by, note) = (escape_word(by), escape_word(note));
-        _ = writeln!(text, "acknowledged {at_ns} {until_ns} {by} {note}");
-    }
+    alert.acknowledgements.write_lines(text);
     if let Some(CriterionHit { criterion, severity, value, threshold, unit }) = &alert.hit {
         let [lower, estimate, upper] =
             [value.lower, value.estimate, value.upper].map(|number| number.to_bits());
@@ -251,16 +250,9 @@ impl SnapshotReader {
                 rule.table.rows_after_ns = Some(parse_number(rest)?);
                 Some(())
             }
-            "acknowledged" => {
+            "acknowledged" | "mirrored" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
-                let [at_ns, until_ns, by, note] = split_words(rest)?;
-                alert.acknowledgement = Some(AlertAcknowledgement {
-                    at_ns: parse_number(at_ns)?,
-                    until_ns: parse_number(until_ns)?,
-                    by: unescape_word(by)?,
-                    note: unescape_word(note)?,
-                });
-                Some(())
+                alert.acknowledgements.read_line(keyword, rest)
             }
             "criterion" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
@@ -357,7 +349,7 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         valid_until_ns: parse_optional(valid)?,
         keep_firing_since_ns: parse_optional(keep)?,
         unknown_since_ns: parse_optional(unknown)?,
-        acknowledgement: None,
+        acknowledgements: AlertAcknowledgements::default(),
         transition: parse_number(transition)?,
         hit: None,
         severity_changed_at_ns: None,

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use disk::OsDisk;
 use journal::random_id;
+use rules::AlertAcknowledgement;
 use sim::{SimDisk, SimProcess};
 
 use super::*;
@@ -109,14 +110,17 @@ fn states_survive_a_kill_and_time_without_the_server_ends_nothing() {
         until_ns: 200 * MINUTE,
         by: "ann".to_owned(),
         note: String::new(),
+        origin: None,
     };
-    assert!(stored.alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).unwrap());
-    assert!(!stored.alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).unwrap());
+    let set = AcknowledgementChange::Set(acknowledgement.clone());
+    assert!(stored.alerts.change(|alert| alert.change_acknowledgements(&set)).unwrap());
+    assert!(!stored.alerts.change(|alert| alert.change_acknowledgements(&set)).unwrap());
     assert_eq!(stored.reopen(60 * MINUTE), None);
     assert_eq!(stored.only(), (true, 2, 65));
-    assert_eq!(stored.alerts.alerts()[0].acknowledgement, Some(acknowledgement));
+    let known = stored.alerts.alerts()[0].acknowledgements.clone();
+    assert_eq!(known.current(), Some(&acknowledgement));
     assert!(stored.alerts.apply_due_changes(65 * MINUTE).unwrap());
-    assert_eq!(stored.alerts.alerts()[0].acknowledgement, None);
+    assert_eq!(stored.alerts.alerts()[0].acknowledgements.current(), None);
     stored.reopen(66 * MINUTE);
     assert_eq!(stored.only(), (false, 3, 65));
 }
@@ -125,20 +129,24 @@ fn states_survive_a_kill_and_time_without_the_server_ends_nothing() {
 fn an_acknowledgement_expires_and_its_removal_has_one_effect() {
     let stored = StoredAlerts::new();
     stored.alerts.put(vec![alert("a", 0, 100)], 0).unwrap();
-    let until = |minutes: i64| AlertAcknowledgement {
-        at_ns: 0,
-        until_ns: minutes * MINUTE,
-        by: "ann".to_owned(),
-        note: String::new(),
+    let until = |minutes: i64| {
+        AcknowledgementChange::Set(AlertAcknowledgement {
+            at_ns: 0,
+            until_ns: minutes * MINUTE,
+            by: "ann".to_owned(),
+            note: String::new(),
+            origin: None,
+        })
     };
-    stored.alerts.change(|alert| alert.acknowledge(Some(&until(10)))).unwrap();
+    stored.alerts.change(|alert| alert.change_acknowledgements(&until(10))).unwrap();
     // The same with another expiry is no other state.
-    stored.alerts.change(|alert| alert.acknowledge(Some(&until(20)))).unwrap();
+    stored.alerts.change(|alert| alert.change_acknowledgements(&until(20))).unwrap();
     assert_eq!(stored.only(), (true, 2, 100));
     assert!(!stored.alerts.apply_due_changes(19 * MINUTE).unwrap());
     assert!(stored.alerts.apply_due_changes(20 * MINUTE).unwrap());
     assert_eq!(stored.only(), (true, 3, 100));
-    assert!(!stored.alerts.change(|alert| alert.acknowledge(None)).unwrap());
+    let all = AcknowledgementChange::RemoveAll;
+    assert!(!stored.alerts.change(|alert| alert.change_acknowledgements(&all)).unwrap());
     assert_eq!(stored.only(), (true, 3, 100));
 }
 
@@ -199,6 +207,7 @@ fn apply(alerts: &ReceivedAlerts, step: i64) -> Result<(), ReceivedAlertsError> 
         until_ns: now_ns + MINUTE,
         by: "ann".to_owned(),
         note: String::new(),
+        origin: None,
     };
     let repeated = alert(&format!("a{}", minute % 5), minute, minute + 2);
     match step % 4 {
@@ -207,7 +216,10 @@ fn apply(alerts: &ReceivedAlerts, step: i64) -> Result<(), ReceivedAlertsError> 
         2 => {
             alerts.put(vec![alert(&format!("once{minute}"), minute, minute + 1)], now_ns).map(drop)
         }
-        _ => alerts.change(|alert| alert.acknowledge(Some(&acknowledgement))).map(drop),
+        _ => {
+            let set = AcknowledgementChange::Set(acknowledgement);
+            alerts.change(|alert| alert.change_acknowledgements(&set)).map(drop)
+        }
     }
 }
 

@@ -3,31 +3,40 @@
 
 use query::LabelSet;
 use role::RouteError;
-use rules::{AlertAcknowledgement, AlertState, EvaluatedGroup};
+use rules::{AcknowledgementChange, AlertState, EvaluatedGroup};
 
 use super::RuleWorker;
 use crate::alert_selection::{AlertSelection, alert_labels, fingerprint};
 use crate::received_alerts::ReceivedAlert;
-use crate::site_acknowledgements::{AcknowledgementChange, PrimaryAcknowledgements};
+use crate::site_acknowledgements::{AlertPlace, PrimaryAcknowledgements};
 use crate::worker_control::{AcknowledgementReply, AcknowledgementRequest};
 
 impl RuleWorker {
     /// Makes the changes that requests wait for.
     pub(super) fn handle_requests(&mut self) {
         while let Some(request) = self.control.next_request() {
-            let AcknowledgementRequest { selection, acknowledgement, reply } = request;
-            let result = self.acknowledge(&selection, acknowledgement.as_ref());
+            let AcknowledgementRequest { selection, change, reply } = request;
+            let result = self.acknowledge(&selection, &change);
             // The client may have given up.
             let _ = reply.send(result);
         }
-        if let Some(found) = self.control.take_mirrored() {
+        let found = self.control.take_mirrored();
+        if let Some(found) = found.filter(|_| self.settings.has_primary()) {
             self.mirror(&found);
+        }
+    }
+
+    /// Removes the acknowledgements of a former primary site: nobody can take them back.
+    pub(super) fn forget_primary(&mut self) {
+        if !self.has_forgotten_primary && !self.settings.has_primary() {
+            self.has_forgotten_primary = self.mirror(&PrimaryAcknowledgements::default());
         }
     }
 
     /// Makes the acknowledgements of the primary site those of this one. If they cannot be stored,
     /// which is logged, those that the primary lists next are tried: it lists all, each second.
-    fn mirror(&mut self, found: &PrimaryAcknowledgements) {
+    /// Returns whether they are stored.
+    fn mirror(&mut self, found: &PrimaryAcknowledgements) -> bool {
         let now_ns = self.intake.now();
         let mut before = Vec::new();
         for (at, scheduled) in self.groups.iter_mut().enumerate() {
@@ -38,51 +47,52 @@ impl RuleWorker {
             }
             before.push((at, group.clone()));
             for (rule, labels, change) in changes {
-                match change {
-                    AcknowledgementChange::Set(new) => group.acknowledge(rule, &labels, new),
-                    AcknowledgementChange::Remove => group.unacknowledge(rule, &labels),
-                };
+                group.change_acknowledgements(rule, &labels, &change);
             }
         }
         let mut is_changed = !before.is_empty();
-        is_changed &= self.store_acknowledgements(before).is_ok();
+        let mut is_stored = self.store_acknowledgements(before).is_ok();
+        is_changed &= is_stored;
         let change = |alert: &ReceivedAlert| {
-            let known = alert.acknowledgement.as_ref();
-            found.change(|| alert.labels.clone(), known, now_ns).filter(|_| alert.is_firing)
+            let place = || AlertPlace::of_received(&alert.labels);
+            found.change(place, &alert.acknowledgements, now_ns).filter(|_| alert.is_firing)
         };
         if self.received.alerts().iter().any(|alert| change(alert).is_some()) {
             let changed = self.received.change(|alert| {
-                let change = change(alert);
-                change.is_some_and(|change| alert.acknowledge(change.acknowledgement()))
+                change(alert).is_some_and(|change| alert.change_acknowledgements(&change))
             });
             match changed {
                 Ok(_) => {
                     self.record_received();
                     self.submit_received();
                 }
-                Err(error) => self.log_received_error(Some(error.to_string())),
+                Err(error) => {
+                    self.log_received_error(Some(error.to_string()));
+                    is_stored = false;
+                }
             }
             is_changed = true;
         }
         if is_changed {
             self.board.advance_revision();
         }
+        is_stored
     }
 
     fn acknowledge(
         &mut self,
         selection: &AlertSelection,
-        new: Option<&AlertAcknowledgement>,
+        change: &AcknowledgementChange,
     ) -> AcknowledgementReply {
-        let mut found = self.acknowledge_own(selection, new)?;
-        let change = self.received.change(|alert| {
+        let mut found = self.acknowledge_own(selection, change)?;
+        let changed = self.received.change(|alert| {
             if !alert.is_firing || !selection.contains(&alert.labels) {
                 return false;
             }
             found.push(fingerprint(&alert.labels));
-            alert.acknowledge(new)
+            alert.change_acknowledgements(change)
         });
-        let is_changed = change.map_err(|error| RouteError::Unavailable(error.to_string()))?;
+        let is_changed = changed.map_err(|error| RouteError::Unavailable(error.to_string()))?;
         if is_changed {
             self.record_received();
             self.submit_received();
@@ -101,7 +111,7 @@ impl RuleWorker {
     fn acknowledge_own(
         &mut self,
         selection: &AlertSelection,
-        new: Option<&AlertAcknowledgement>,
+        change: &AcknowledgementChange,
     ) -> AcknowledgementReply {
         let (mut found, mut before) = (Vec::new(), Vec::new());
         for (at, scheduled) in self.groups.iter_mut().enumerate() {
@@ -112,10 +122,7 @@ impl RuleWorker {
             }
             before.push((at, group.clone()));
             for (rule, labels, print) in selected {
-                let is_found = match new {
-                    Some(new) => group.acknowledge(rule, &labels, new.clone()),
-                    None => group.unacknowledge(rule, &labels),
-                };
+                let is_found = group.change_acknowledgements(rule, &labels, change);
                 found.extend(is_found.then_some(print));
             }
         }
@@ -161,8 +168,8 @@ fn mirrored_changes(
         let alerts = evaluated.alerts().alerts();
         let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
         active.filter_map(move |(labels, alert)| {
-            let known = alert.acknowledgement.as_ref();
-            let change = found.change(|| alert_labels(labels), known, now_ns)?;
+            let place = || AlertPlace::of_rule(group, labels);
+            let change = found.change(place, &alert.acknowledgements, now_ns)?;
             Some((rule, labels.clone(), change))
         })
     });

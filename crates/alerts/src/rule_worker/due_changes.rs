@@ -10,6 +10,7 @@ use super::{RuleWorker, SAVE_INTERVAL, WAIT_MAX};
 impl RuleWorker {
     /// Makes the changes that are due.
     pub(super) fn apply_due_changes(&mut self) {
+        self.forget_primary();
         let now_ns = self.intake.now();
         let mut is_changed = false;
         for at in 0..self.groups.len() {

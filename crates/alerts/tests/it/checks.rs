@@ -21,8 +21,11 @@ const NOW_NS: i64 = 1_767_600_000_000_000_000;
 fn received_alerts(bytes: &[u8]) {
     received_file(bytes);
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    let body = format!("topdeck received alerts 2\n{}\n", text.trim_end_matches('\n'));
-    received_file(format!("{body}{}", checksum_line(&body)).as_bytes());
+    for version in [2, 3] {
+        let lines = text.trim_end_matches('\n');
+        let body = format!("topdeck received alerts {version}\n{lines}\n");
+        received_file(format!("{body}{}", checksum_line(&body)).as_bytes());
+    }
 }
 
 /// Alerts that are read are read again as they are written.

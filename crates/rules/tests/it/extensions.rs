@@ -1,6 +1,6 @@
 //! What Prometheus lacks: restarts without loss, held states, acknowledgements, flapping.
 
-use rules::{AlertAcknowledgement, AlertState, ForStateLimits};
+use rules::{AcknowledgementChange, AlertAcknowledgement, AlertState, ForStateLimits};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, labels, notices, with_rules, writes};
 
@@ -30,14 +30,16 @@ fn acknowledge(node: &mut SimulatedNode, for_ns: i64) -> bool {
         until_ns: node.time_ns + for_ns,
         by: "ann".to_owned(),
         note: "I am on it".to_owned(),
+        origin: None,
     };
     let alert = labels("{alertname=\"Down\", instance=\"a\"}");
-    node.group.acknowledge(0, &alert, acknowledgement)
+    node.group.change_acknowledgements(0, &alert, &AcknowledgementChange::Set(acknowledgement))
 }
 
 fn is_acknowledged(node: &SimulatedNode) -> bool {
     let mut alerts = node.group.rules()[0].alerts().alerts();
-    alerts.any(|(_, alert)| alert.is_acknowledged(node.time_ns))
+    let acknowledged = alerts.find_map(|(_, alert)| alert.acknowledgements.current());
+    acknowledged.is_some_and(|one| node.time_ns < one.until_ns)
 }
 
 #[test]
@@ -228,8 +230,9 @@ fn an_acknowledgement_is_a_change_of_state_and_its_repetition_is_none() {
     assert!(node.group.expire_acknowledgements(node.time_ns + HOUR));
     assert_eq!((transition(&node), node.group.next_expiry_ns()), (Some(2), None));
     let alert = labels("{alertname=\"Down\", instance=\"a\"}");
-    assert!(acknowledge(&mut node, HOUR) && node.group.unacknowledge(0, &alert));
-    assert!(node.group.unacknowledge(0, &alert), "again, without effect");
+    let all = AcknowledgementChange::RemoveAll;
+    assert!(acknowledge(&mut node, HOUR) && node.group.change_acknowledgements(0, &alert, &all));
+    assert!(node.group.change_acknowledgements(0, &alert, &all), "again, without effect");
     assert_eq!(transition(&node), Some(4));
 }
 
@@ -245,15 +248,20 @@ fn an_alert_that_becomes_worse_is_not_acknowledged() {
         until_ns: node.time_ns + HOUR,
         by: "ann".to_owned(),
         note: String::new(),
+        origin: None,
     };
-    assert!(node.group.acknowledge(0, &warning, acknowledgement));
+    let change = AcknowledgementChange::Set(acknowledgement);
+    assert!(node.group.change_acknowledgements(0, &warning, &change));
     node.set("worst", 1.0);
     node.set("up{instance=\"a\"}", 0.0);
     node.step();
     let alerts = node.group.rules()[0].alerts().alerts();
     let firing: Vec<(String, bool)> = alerts
         .filter(|(_, alert)| alert.state == rules::AlertState::Firing)
-        .map(|(labels, alert)| (labels.get("severity").to_owned(), alert.acknowledgement.is_some()))
+        .map(|(labels, alert)| {
+            let is_acknowledged = alert.acknowledgements.current().is_some();
+            (labels.get("severity").to_owned(), is_acknowledged)
+        })
         .collect();
     assert_eq!(firing, [("page".to_owned(), false)]);
 }

@@ -4,8 +4,8 @@
 use proptest::prelude::*;
 use proptest::sample::Index;
 use rules::{
-    AlertAcknowledgement, GroupSnapshot, SNAPSHOT_VERSION, SnapshotError, decode_snapshots,
-    encode_snapshots,
+    AcknowledgementChange, AlertAcknowledgement, GroupSnapshot, SNAPSHOT_VERSION, SnapshotError,
+    decode_snapshots, encode_snapshots,
 };
 
 use crate::harness::{MINUTE, SECOND, SimulatedNode, labels, with_rules};
@@ -13,20 +13,32 @@ use crate::harness::{MINUTE, SECOND, SimulatedNode, labels, with_rules};
 const PAGE: &str = include_str!("../../../../docs/formats/alert-states.md");
 
 fn example() -> Vec<GroupSnapshot> {
+    example_of(&[None, Some("https://north:7717")])
+}
+
+/// States with an alert that was acknowledged at these sites.
+fn example_of(origins: &[Option<&str>]) -> Vec<GroupSnapshot> {
     let rules = "  - alert: Down\n    expr: up == 0\n    labels: {severity: page}\n    \
                  annotations:\n      summary: \"{{ $labels.instance }} is down\"\n\
                  \x20 - record: job:up:sum\n    expr: sum(up)\n";
     let mut node = SimulatedNode::new(&with_rules(rules));
     node.set("up{instance=\"a\"}", 0.0);
     node.step();
-    let acknowledgement = AlertAcknowledgement {
-        at_ns: node.time_ns,
-        until_ns: node.time_ns + 30 * MINUTE,
-        by: "ann".to_owned(),
-        note: "I am on it".to_owned(),
+    let acknowledgement = |origin: Option<&str>| {
+        AcknowledgementChange::Set(AlertAcknowledgement {
+            at_ns: node.time_ns,
+            until_ns: node.time_ns + 30 * MINUTE,
+            by: "ann".to_owned(),
+            note: "I am on it".to_owned(),
+            origin: origin.map(str::to_owned),
+        })
     };
     let alert = labels("{alertname=\"Down\", instance=\"a\", severity=\"page\"}");
-    assert!(node.group.acknowledge(0, &alert, acknowledgement));
+    let changes: Vec<AcknowledgementChange> =
+        origins.iter().map(|origin| acknowledgement(*origin)).collect();
+    for change in changes {
+        assert!(node.group.change_acknowledgements(0, &alert, &change));
+    }
     vec![node.group.snapshot()]
 }
 
@@ -60,22 +72,23 @@ fn states_round_trip_and_any_flipped_bit_is_detected() {
 
 #[test]
 fn a_newer_version_is_named() {
-    let found = decode_snapshots("topdeck alert states 4\nwhatever\n");
-    assert_eq!(found, Err(SnapshotError::Version { found: "4".to_owned() }));
+    let found = decode_snapshots("topdeck alert states 5\nwhatever\n");
+    assert_eq!(found, Err(SnapshotError::Version { found: "5".to_owned() }));
     assert_eq!(
         found.unwrap_err().to_string(),
-        "cannot read alert states: found version 4, expected 3"
+        "cannot read alert states: found version 5, expected 4"
     );
 }
 
 #[test]
 fn states_of_earlier_versions_are_read() {
     for version in 1..SNAPSHOT_VERSION {
-        let text = encode_snapshots(&example());
-        let text = text.replace("states 3\n", &format!("states {version}\n"));
+        let text = encode_snapshots(&example_of(&[None]));
+        let title = format!("states {SNAPSHOT_VERSION}\n");
+        let text = text.replace(&title, &format!("states {version}\n"));
         let (body, _) = text.split_once("checksum ").expect("the last line");
         let text = format!("{body}{}", model::text_file::checksum_line(body));
-        assert_eq!(decode_snapshots(&text), Ok(example()));
+        assert_eq!(decode_snapshots(&text), Ok(example_of(&[None])));
     }
 }
 
