@@ -21,6 +21,9 @@ use crate::alert_selection::{alert_labels, fingerprint};
 const ACKNOWLEDGEMENTS_MAX: usize = 1_000;
 /// Maximum size of their texts in bytes.
 const TEXT_BYTES_MAX: usize = 256 << 10;
+/// An expiry that is bounded by the clock of this site moves with the time. It is stored again when
+/// it has moved by this.
+const EXPIRY_STEP_NS: u64 = 60 * 1_000_000_000;
 
 /// What an alert is of, at both sites. Other alerts may have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,11 +110,15 @@ pub(crate) struct PrimaryAcknowledgements {
 }
 
 impl PrimaryAcknowledgements {
-    /// Those of the site with this URL. Of several rules of a group that have alerts with the same
-    /// labels, the one that ends last counts.
+    /// Those of the site with this URL, within the limits of those that are made here. Of several
+    /// rules of a group that have alerts with the same labels, the one that ends last counts.
     pub(crate) fn new(url: &str, all: Vec<SiteAcknowledgement>) -> PrimaryAcknowledgements {
         let mut by_place: BTreeMap<AlertPlace, AlertAcknowledgement> = BTreeMap::new();
-        for SiteAcknowledgement { place, at_ns, until_ns, by, note } in all {
+        let valid = all.into_iter().filter(|one| one.at_ns < one.until_ns);
+        for one in valid.take(ACKNOWLEDGEMENTS_MAX) {
+            let SiteAcknowledgement { place, at_ns, until_ns, by, note } = one;
+            let by = cut_text(by, AlertAcknowledgement::BY_BYTES_MAX);
+            let note = cut_text(note, AlertAcknowledgement::NOTE_BYTES_MAX);
             let origin = Some(url.trim_end_matches('/').to_owned());
             let made = AlertAcknowledgement { at_ns, until_ns, by, note, origin };
             if by_place.get(&place).is_none_or(|known| known.until_ns < until_ns) {
@@ -132,17 +139,37 @@ impl PrimaryAcknowledgements {
         if self.by_place.is_empty() && known.is_none() {
             return None;
         }
-        // The clock of the primary may be behind.
-        let found = self.by_place.get(&place()).filter(|found| found.until_ns > now_ns);
-        let Some(found) = found else {
+        let told = self.by_place.get(&place());
+        let found = told.map(|told| bounded(told, now_ns)).filter(|found| found.until_ns > now_ns);
+        let (Some(told), Some(found)) = (told, found) else {
             return known.map(|_| AcknowledgementChange::RemoveOfPrimary);
         };
-        // The time of the first one stays if only the expiry moves.
         let is_known = known.is_some_and(|known| {
-            AlertAcknowledgement { at_ns: found.at_ns, ..known.clone() } == *found
+            let moved_ns = known.until_ns.abs_diff(found.until_ns);
+            let has_expiry =
+                moved_ns == 0 || (found.until_ns < told.until_ns && moved_ns < EXPIRY_STEP_NS);
+            // The time of the first one stays if only the expiry moves.
+            let (at_ns, until_ns) = (found.at_ns, found.until_ns);
+            has_expiry && AlertAcknowledgement { at_ns, until_ns, ..known.clone() } == found
         });
-        (!is_known).then(|| AcknowledgementChange::Set(found.clone()))
+        (!is_known).then_some(AcknowledgementChange::Set(found))
     }
+}
+
+/// By the clock of this site, an acknowledgement ends at most as long from now as it was made for:
+/// a primary whose clock is ahead may die, and then nobody takes it back. The clock may also be
+/// behind, so that it is over.
+fn bounded(told: &AlertAcknowledgement, now_ns: i64) -> AlertAcknowledgement {
+    let length_ns = told.until_ns.saturating_sub(told.at_ns);
+    let length_ns = length_ns.min(AlertAcknowledgement::LENGTH_NS_MAX);
+    let until_ns = told.until_ns.min(now_ns.saturating_add(length_ns));
+    AlertAcknowledgement { until_ns, ..told.clone() }
+}
+
+/// The first bytes of a text.
+fn cut_text(mut text: String, max: usize) -> String {
+    text.truncate(text.floor_char_boundary(max));
+    text
 }
 
 #[cfg(test)]
@@ -233,6 +260,62 @@ mod tests {
         check(&south, &mut alert, [None, None]);
         check(&primary(&[("g", 200)]), &mut alert, [None, Some(200)]);
         check(&PrimaryAcknowledgements::default(), &mut alert, [None, None]);
+    }
+
+    /// The clock of the primary is a day ahead.
+    #[test]
+    fn an_acknowledgement_lasts_as_long_as_it_was_made_for_by_the_clock_of_this_site() {
+        const SECOND: i64 = 1_000_000_000;
+        const HOUR: i64 = 3600 * SECOND;
+        let list = |at_ns: i64, until_ns: i64| {
+            let (by, note) = ("ann".to_owned(), String::new());
+            let one = SiteAcknowledgement { place: place("g"), at_ns, until_ns, by, note };
+            PrimaryAcknowledgements::new(URL, vec![one])
+        };
+        let mut alert = AlertAcknowledgements::default();
+        let mut until = |list: &PrimaryAcknowledgements, now_ns: i64| {
+            if let Some(change) = list.change(|| place("g"), &alert, now_ns) {
+                alert.apply(&change);
+            }
+            alert.of_primary().map(|one| one.until_ns)
+        };
+        let ahead = list(24 * HOUR, 25 * HOUR);
+        assert_eq!(until(&ahead, 0), Some(HOUR));
+        // It is not stored each second.
+        assert_eq!(until(&ahead, 59 * SECOND), Some(HOUR));
+        assert_eq!(until(&ahead, 60 * SECOND), Some(HOUR + 60 * SECOND));
+        assert_eq!(until(&ahead, 24 * HOUR), Some(25 * HOUR));
+        assert_eq!(until(&ahead, 25 * HOUR - 1), Some(25 * HOUR));
+        assert_eq!(until(&ahead, 25 * HOUR), None);
+        // The greatest times.
+        let forever = list(i64::MIN, i64::MAX);
+        assert_eq!(until(&forever, 0), Some(31 * 24 * HOUR));
+        assert_eq!(until(&list(5, 5), 0), None);
+        assert_eq!(until(&list(i64::MAX, i64::MIN), 0), None);
+    }
+
+    #[test]
+    fn an_acknowledgement_of_the_primary_has_the_limits_of_those_of_this_site() {
+        let long = SiteAcknowledgement {
+            place: place("g"),
+            at_ns: 5,
+            until_ns: 200,
+            by: "é".repeat(1 << 20),
+            note: "n".repeat(1 << 20),
+        };
+        let found = PrimaryAcknowledgements::new(URL, vec![long]);
+        let found = found.by_place.into_values().next().expect("one");
+        // A character is not cut.
+        assert_eq!((found.by.as_str(), found.note.len()), ("é".repeat(128).as_str(), 4096));
+        let short = |number: usize| SiteAcknowledgement {
+            place: place(&format!("g{number}")),
+            at_ns: 5,
+            until_ns: 200,
+            by: String::new(),
+            note: String::new(),
+        };
+        let many = PrimaryAcknowledgements::new(URL, (0..2_000).map(short).collect());
+        assert_eq!(many.by_place.len(), ACKNOWLEDGEMENTS_MAX);
     }
 
     /// The one of the other group began later at the primary, so that nobody works on it.
