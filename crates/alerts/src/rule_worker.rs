@@ -26,7 +26,7 @@ use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_history::AlertHistory;
-use crate::alert_impact::{ImpactReader, UserLabels, user_labels};
+use crate::alert_impact::{ImpactReader, ImpactSources, ImpactTime, UserLabels, user_labels};
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -80,6 +80,8 @@ pub(crate) struct RuleWorker {
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
+    /// For the numbers of notifications.
+    impact_time: ImpactTime,
     submit_error: Option<String>,
     received: Arc<ReceivedAlerts>,
     received_saved_at: Option<Instant>,
@@ -147,6 +149,7 @@ impl RuleWorker {
             control,
             notifier,
             submitted: SubmittedAlerts::default(),
+            impact_time: ImpactTime::new(Instant::now()),
             submit_error: None,
             received,
             received_saved_at: None,
@@ -475,10 +478,17 @@ impl RuleWorker {
         }
         let now_ns = self.intake.now();
         let mut changes = Vec::new();
-        let impacts = ImpactReader::new(&self.store, &self.control, &self.user_labels, now_ns);
-        for scheduled in &self.groups[groups] {
-            let found = self.submitted.changes(&scheduled.group, now_ns, &impacts);
-            changes.extend(found.into_iter().map(|found| (key(&scheduled.group), found)));
+        let sources = ImpactSources {
+            store: &self.store,
+            control: &self.control,
+            user_labels: &self.user_labels,
+            now_ns,
+        };
+        for ScheduledGroup { group, .. } in &self.groups[groups] {
+            let mut reader = ImpactReader::new(sources, &mut self.impact_time, group);
+            let mut impact = |rule: usize, alert: &Alert| reader.impact(rule, alert);
+            let found = self.submitted.changes(group, now_ns, &mut impact);
+            changes.extend(found.into_iter().map(|found| (key(group), found)));
         }
         for (key, notification) in changes {
             self.submit_one(key, notification);

@@ -2,43 +2,59 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notify::{Notification, NotifiedState};
-use rules::{EvaluatedGroup, RuleHealth};
+use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
+use rules::{Alert, EvaluatedGroup, RuleHealth};
 
-use crate::alert_impact::ImpactReader;
 use crate::alert_notification::{alert_id, ended, notification};
 
 /// Newest submitted notification of each alert.
 #[derive(Debug, Default)]
 pub(crate) struct SubmittedAlerts {
-    /// By file and name of the group, then by identity of the alert.
-    groups: BTreeMap<(String, String), BTreeMap<String, Notification>>,
+    /// By file and name of the group.
+    groups: BTreeMap<(String, String), SubmittedGroup>,
+}
+
+#[derive(Debug, Default)]
+struct SubmittedGroup {
+    /// By identity of the alert.
+    known: BTreeMap<String, Notification>,
+    /// What the alerts of notifications affected that were found and not submitted: it is not read
+    /// again with each attempt.
+    impacts: BTreeMap<NotificationKey, AlertImpact>,
 }
 
 impl SubmittedAlerts {
     /// What the notifier does not know of a group: alerts that fire or resolved, and the end of
     /// those that are gone. An alert is not gone while its rule fails. Resolved alerts that are
-    /// gone are forgotten.
+    /// gone are forgotten. `impact` reads what an alert of the rule at a position affected; an
+    /// acknowledgement, which somebody waits for, has what the message before it says.
     pub(crate) fn changes(
         &mut self,
         group: &EvaluatedGroup,
         now_ns: i64,
-        impacts: &ImpactReader<'_>,
+        impact: &mut dyn FnMut(usize, &Alert) -> AlertImpact,
     ) -> Vec<Notification> {
-        let known = self.groups.entry(key(group)).or_default();
+        let SubmittedGroup { known, impacts } = self.groups.entry(key(group)).or_default();
+        let read = std::mem::take(impacts);
         let (mut found, mut present) = (Vec::new(), BTreeSet::new());
-        for rule in group.rules() {
+        for (index, rule) in group.rules().iter().enumerate() {
             for (labels, alert) in rule.alerts().alerts() {
                 let id = alert_id(group, labels, alert);
                 let newest = notification(group, rule, labels, alert);
-                let is_new = |newest: &Notification| {
-                    known.get(&id).is_none_or(|before| before.key < newest.key)
-                };
-                found.extend(newest.filter(is_new).map(|newest| Notification {
-                    impact: impacts.impact(group, rule.rule(), alert),
-                    ..newest
-                }));
+                let before = known.get(&id);
+                let is_new =
+                    |newest: &Notification| before.is_none_or(|before| before.key < newest.key);
                 present.insert(id);
+                let Some(newest) = newest.filter(is_new) else { continue };
+                let impact = match (newest.state, before) {
+                    (NotifiedState::Acknowledged, Some(before)) => before.impact,
+                    _ => match read.get(&newest.key) {
+                        Some(known) => *known,
+                        None => impact(index, alert),
+                    },
+                };
+                impacts.insert(newest.key.clone(), impact);
+                found.push(Notification { impact, ..newest });
             }
         }
         let failing: BTreeSet<&str> = group
@@ -61,10 +77,10 @@ impl SubmittedAlerts {
         now_ns: i64,
     ) -> Vec<((String, String), Notification)> {
         let present: BTreeSet<_> = groups.map(key).collect();
-        self.groups.retain(|key, known| present.contains(key) || known.values().any(is_open));
+        self.groups.retain(|key, group| present.contains(key) || group.known.values().any(is_open));
         let removed = self.groups.iter().filter(|(key, _)| !present.contains(*key));
-        let ends = removed.flat_map(|(key, known)| {
-            let open = known.values().filter(|before| is_open(before));
+        let ends = removed.flat_map(|(key, group)| {
+            let open = group.known.values().filter(|before| is_open(before));
             open.map(|before| (key.clone(), ended(before, now_ns)))
         });
         ends.collect()
@@ -72,7 +88,8 @@ impl SubmittedAlerts {
 
     /// Records that a notification was submitted.
     pub(crate) fn record(&mut self, group: (String, String), notification: Notification) {
-        let known = self.groups.entry(group).or_default();
+        let SubmittedGroup { known, impacts } = self.groups.entry(group).or_default();
+        impacts.remove(&notification.key);
         known.insert(notification.key.alert_id.clone(), notification);
     }
 }
@@ -83,4 +100,91 @@ fn is_open(notification: &Notification) -> bool {
 
 fn key(group: &EvaluatedGroup) -> (String, String) {
     (group.file().to_owned(), group.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use query::{LabelSet, Settings, promql};
+    use rules::{
+        AcknowledgementChange, AlertAcknowledgement, AlertTemplates, GroupDefaults,
+        IterationInputs, MemorySeries, SourceEvaluator, parse_rule_file,
+    };
+
+    use super::*;
+
+    const NOW_NS: i64 = 1_767_600_000_000_000_000;
+
+    /// Group with an alert that fires.
+    fn firing() -> EvaluatedGroup {
+        let text = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: vector(1)\n";
+        let file = parse_rule_file("rules.yml", text, &promql::Options::default());
+        let group = file.groups.into_iter().next().expect("a group");
+        let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
+        let inputs = IterationInputs {
+            evaluator: &SourceEvaluator {
+                source: &MemorySeries::default(),
+                settings: &Settings::default(),
+                options: promql::Options::default(),
+                context: &|| false,
+            },
+            templates: &AlertTemplates::default(),
+            resend_delay_ns: 60_000_000_000,
+        };
+        group.evaluate(NOW_NS, &inputs);
+        group
+    }
+
+    /// States that the notifier does not know, with the numbers of their requests. `reads` counts
+    /// the numbers that were read, of which each is another one.
+    fn changes(
+        submitted: &mut SubmittedAlerts,
+        group: &EvaluatedGroup,
+        reads: &mut u64,
+    ) -> Vec<Notification> {
+        submitted.changes(group, NOW_NS, &mut |_, _| {
+            *reads += 1;
+            AlertImpact { requests: Some(*reads), users: None }
+        })
+    }
+
+    #[track_caller]
+    fn check(found: &[Notification], expected: (NotifiedState, u64)) {
+        let found: Vec<_> = found.iter().map(|one| (one.state, one.impact.requests)).collect();
+        assert_eq!(found, [(expected.0, Some(expected.1))]);
+    }
+
+    #[test]
+    fn numbers_of_a_notification_that_cannot_be_submitted_are_read_once() {
+        let (mut submitted, group, mut reads) = (SubmittedAlerts::default(), firing(), 0);
+        for _ in 0..3 {
+            check(&changes(&mut submitted, &group, &mut reads), (NotifiedState::Firing, 1));
+        }
+        let found = changes(&mut submitted, &group, &mut reads).remove(0);
+        submitted.record(key(&group), found);
+        assert_eq!(changes(&mut submitted, &group, &mut reads), []);
+        assert_eq!(reads, 1);
+    }
+
+    #[test]
+    fn an_acknowledgement_has_the_numbers_of_the_message_before() {
+        let (mut submitted, mut group, mut reads) = (SubmittedAlerts::default(), firing(), 0);
+        let found = changes(&mut submitted, &group, &mut reads).remove(0);
+        submitted.record(key(&group), found);
+        let set = AcknowledgementChange::Set(AlertAcknowledgement {
+            at_ns: NOW_NS,
+            until_ns: NOW_NS + 1,
+            by: "ann".to_owned(),
+            note: String::new(),
+            origin: None,
+        });
+        let labels = LabelSet::new([("alertname", "Down")]);
+        assert!(group.change_acknowledgements(0, &labels, &set));
+        let found = changes(&mut submitted, &group, &mut reads);
+        check(&found, (NotifiedState::Acknowledged, 1));
+        submitted.record(key(&group), found.into_iter().next().expect("one"));
+        // It fires again, which is a message with new numbers.
+        let all = AcknowledgementChange::RemoveAll;
+        assert!(group.change_acknowledgements(0, &labels, &all));
+        check(&changes(&mut submitted, &group, &mut reads), (NotifiedState::Firing, 2));
+    }
 }

@@ -65,10 +65,29 @@ impl AffectedStream {
     }
 }
 
-impl AffectedSeries {
-    /// Those of an alert; `None` if its rule names no threshold of a distribution.
-    pub fn of(rule: &Rule, alert: &Alert) -> Option<AffectedSeries> {
-        let (selector, stream, limit, window_ns) = match rule.condition() {
+/// What the alerts of a rule affect, read once from its expression.
+#[derive(Clone, Debug)]
+pub struct AffectedRule<'a> {
+    rule: &'a Rule,
+    /// Of a rule in PromQL: selector, limit and window.
+    named: Option<(Selector, Quantity, i64)>,
+}
+
+impl<'a> AffectedRule<'a> {
+    /// That of a rule.
+    pub fn of(rule: &'a Rule) -> AffectedRule<'a> {
+        let named = |expression: &str| {
+            let NamedThreshold { threshold, selector } = NamedThreshold::of(expression)?;
+            let (selector, limit) = (named_selector(&selector)?, named_limit(&threshold)?);
+            Some((selector, limit, longest_range_ns(expression)))
+        };
+        let is_own = rule.condition().is_some();
+        AffectedRule { rule, named: (!is_own).then(|| named(&rule.expression)).flatten() }
+    }
+
+    /// Series of an alert of the rule; `None` if it names no threshold of a distribution.
+    pub fn series(&self, alert: &Alert) -> Option<AffectedSeries> {
+        let (selector, stream, limit, window_ns) = match self.rule.condition() {
             Some(own) => {
                 let limit = own.upper_limit(alert.hit.as_ref()?.criterion)?.clone();
                 let labels = alert.series.clone();
@@ -76,10 +95,8 @@ impl AffectedSeries {
                 (own.selector()?.clone(), Some(stream), limit, own.window_ns)
             }
             None => {
-                let named = NamedThreshold::of(&rule.expression)?;
-                let limit = named_limit(&named.threshold)?;
-                let window_ns = longest_range_ns(&rule.expression);
-                (named_selector(&named.selector)?, None, limit, window_ns)
+                let (selector, limit, window_ns) = self.named.clone()?;
+                (selector, None, limit, window_ns)
             }
         };
         let equals = alert.series.iter().map(|(name, value)| Selector::label_equals(name, value));
@@ -91,7 +108,9 @@ impl AffectedSeries {
             end_ns: alert.resolved_at_ns,
         })
     }
+}
 
+impl AffectedSeries {
     /// Counts them until a time, or until the alert resolved. `user_label` tells users apart;
     /// without it, a label of sessions does, if the series have one.
     pub fn count(

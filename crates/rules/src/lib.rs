@@ -44,7 +44,7 @@ mod unmatched_selector;
 mod yaml;
 mod yaml_fields;
 
-pub use affected_series::{AffectedCounts, AffectedSeries};
+pub use affected_series::{AffectedCounts, AffectedRule, AffectedSeries};
 pub use alert_acknowledgement::{
     AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
 };

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use query::{Settings, StoreSource, promql};
 use rules::{
-    AffectedCounts, AffectedSeries, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
+    AffectedCounts, AffectedRule, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
     SourceEvaluator,
 };
 
@@ -47,7 +47,7 @@ impl StoredNode {
         let (Some((_, alert)), None) = (alerts.next(), alerts.next()) else {
             panic!("{:?}", rule.alerts());
         };
-        let Some(series) = AffectedSeries::of(rule.rule(), alert) else { return (None, None) };
+        let Some(series) = AffectedRule::of(rule.rule()).series(alert) else { return (None, None) };
         let view = self.series.store.view().expect("a view");
         let source = StoreSource::new(&view);
         let AffectedCounts { requests, users } =
@@ -163,7 +163,7 @@ fn requests_are_known_if_the_time_does_not_suffice_for_users() {
     node.evaluate();
     let rule = &node.group.rules()[0];
     let (_, alert) = rule.alerts().alerts().next().expect("an alert");
-    let series = AffectedSeries::of(rule.rule(), alert).expect("a threshold");
+    let series = AffectedRule::of(rule.rule()).series(alert).expect("a threshold");
     let view = node.series.store.view().expect("a view");
     // Cancelled at each of the places that look whether it is.
     let mut found = Vec::new();
