@@ -146,11 +146,18 @@ fn a_standby_sends_what_a_dead_primary_did_not() {
 /// Acknowledges the alert of a host at a site, or takes that back.
 #[track_caller]
 fn acknowledge(server: &ServerProcess, route: &str, host: &str, author: &str) {
+    assert!(is_acknowledged(server, route, host, author), "{}", server.log());
+}
+
+/// Whether the site knows the alert, which is then acknowledged.
+#[track_caller]
+fn is_acknowledged(server: &ServerProcess, route: &str, host: &str, author: &str) -> bool {
     let body = format!("{{\"matchers\": [\"host={host}\"]{author}}}");
     let path = format!("/v1/alerts/{route}");
     let sent = request_at(server.address(), "POST", &path, &[], body.as_bytes());
     let sent = sent.expect("it answers");
-    assert!(sent.status < 300, "{}", sent.text());
+    assert!(sent.status < 300 || sent.status == 404, "{}", sent.text());
+    sent.status < 300
 }
 
 #[test]
@@ -181,7 +188,57 @@ fn an_alert_that_was_acknowledged_at_the_primary_is_not_escalated_by_the_standby
     wait_until("the standby escalates", || sites.receiver.has("/second", "b", "firing"));
     let found = sites.receiver.of("/second", "a", "firing");
     assert_eq!(found.len(), escalated, "{found:#?}");
+    // The primary still has it after a restart, and may take it back.
+    sites.primary.start();
+    set_due(&sites.primary, "b", 0);
+    wait_until("the primary knows the other alert", || {
+        is_acknowledged(&sites.primary, "acknowledge", "b", author)
+    });
+    wait_until("the standby has a list", || sites.acknowledged_by("b").is_some());
+    assert_eq!(sites.acknowledged_by("a"), Some(by));
+    acknowledge(&sites.primary, "unacknowledge", "a", "");
+    wait_until("it is taken back there, too", || sites.acknowledged_by("a").is_none());
     sites.standby.stop();
+    sites.primary.stop();
+}
+
+#[test]
+fn an_acknowledgement_at_the_standby_stays_whatever_the_primary_has() {
+    let mut sites = TwoSites::start();
+    let (ann, bob) = (", \"author\": \"ann\"", ", \"author\": \"bob\"");
+    for host in ["a", "b"] {
+        for site in [&sites.primary, &sites.standby] {
+            set_due(site, host, 0);
+        }
+        sites.wait_for(host, "firing", 1);
+    }
+    wait_until("the standby knows the alert", || {
+        is_acknowledged(&sites.standby, "acknowledge", "a", bob)
+    });
+    let wait_for_other = |sites: &TwoSites, is_acknowledged: bool| {
+        wait_until("the standby has a list", || {
+            sites.acknowledged_by("b").is_some() == is_acknowledged
+        });
+        assert_eq!(sites.acknowledged_by("a").as_deref(), Some("bob"));
+    };
+    for host in ["a", "b"] {
+        acknowledge(&sites.primary, "acknowledge", host, ann);
+    }
+    wait_for_other(&sites, true);
+    for host in ["a", "b"] {
+        acknowledge(&sites.primary, "unacknowledge", host, "");
+    }
+    wait_for_other(&sites, false);
+    acknowledge(&sites.primary, "acknowledge", "b", ann);
+    wait_for_other(&sites, true);
+    // Nobody takes back what was acknowledged at a former primary.
+    let settings = std::fs::read_to_string(sites.standby.settings()).expect("settings");
+    let (without, _) = settings.split_once("[alerts.primary]").expect("a primary");
+    std::fs::write(sites.standby.settings(), without).expect("settings are written");
+    sites.standby.reload();
+    wait_for_other(&sites, false);
+    sites.standby.stop();
+    sites.primary.stop();
 }
 
 #[test]
