@@ -218,6 +218,19 @@ test("the link to Explore has the query, and a range around the start of the ale
   const old = alert({ since_ns: (NOW - 86_400e3) * 1e6 });
   const range = alertRange(old, NOW);
   expect(range).toEqual({ from: "2026-11-25T11:30Z", to: "2026-11-25T12:30Z" });
+  // As the link of a message: `crates/alerts/src/alert_link.rs`.
+  const link =
+    "#/explore?from=2026-11-22T05:00:00Z&selector=latency%7Bhost%3D%22a%22%7D&threshold=0.25s" +
+    "&to=2026-11-22T06:00:00Z&v=2";
+  expect(read(link)).toEqual({
+    view: "explore",
+    settings: {
+      from: "2026-11-22T05:00:00Z",
+      selector: 'latency{host="a"}',
+      threshold: "0.25s",
+      to: "2026-11-22T06:00:00Z",
+    },
+  });
   expect(read(queryLink('x{a="b"} > 5', range))).toEqual({
     view: "explore",
     settings: { language: "promql", query: 'x{a="b"} > 5', ...range },

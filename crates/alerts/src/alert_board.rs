@@ -16,7 +16,7 @@ use rules::{
 use tokio::sync::watch;
 
 use crate::alert_history::AlertHistory;
-use crate::alert_selection::alert_labels;
+use crate::alert_selection::rule_alert_labels;
 use crate::received_alerts::{ReceivedAlert, ReceivedAlerts};
 use crate::settings::AlertTables;
 use crate::silence_store::SilenceStore;
@@ -171,7 +171,7 @@ impl BoardState {
                 Some(severity) => severity >= QUIET_SEVERITY_MIN,
                 None => QUIET_SEVERITIES.contains(&labels.get("severity")),
             };
-            (is_red, is_quiet || is_silenced(&silences, labels))
+            (is_red, is_quiet || is_silenced(&silences, labels, alert))
         });
         let received = self.firing_received().map(|alert| {
             let severity = alert.labels.get("severity").map_or("", String::as_str);
@@ -191,9 +191,9 @@ impl BoardState {
 }
 
 /// Whether an alert of a rule is silenced.
-fn is_silenced(silences: &ActiveSilences<'_>, labels: &LabelSet) -> bool {
+fn is_silenced(silences: &ActiveSilences<'_>, labels: &LabelSet, alert: &Alert) -> bool {
     // Without silences no labels are copied.
-    silences.ids().next().is_some() && silences.is_silenced(&alert_labels(labels))
+    silences.ids().next().is_some() && silences.is_silenced(&rule_alert_labels(labels, alert))
 }
 
 /// Hash of everything that a restart must not lose and that a client waits for.
@@ -248,6 +248,11 @@ impl AlertBoard {
         let state = self.lock().clone();
         let (silences, received) = (self.silences.silences(), self.received.alerts());
         BoardState { silences, received, now_ns: (self.clock)(), ..state }
+    }
+
+    /// Where alerts go.
+    pub(crate) fn routes(&self) -> Arc<RouteContext> {
+        self.lock().routes.clone()
     }
 
     /// Current time.

@@ -16,7 +16,7 @@ use crate::alert_board::{ActiveAlert, AlertBoard, BoardState};
 use crate::alert_events::light_parts;
 use crate::alert_filter::{AlertFilter, MATCHER, SEVERITY, TEXT};
 use crate::alert_notification::{alert_severity, condition_text};
-use crate::alert_selection::{alert_labels, fingerprint};
+use crate::alert_selection::{alert_labels, fingerprint, rule_alert_labels};
 use crate::forecast_text::forecast_text;
 use crate::prometheus_api::{label_json, map_json};
 use crate::received_alerts::ReceivedAlert;
@@ -121,7 +121,7 @@ fn is_selected_rule(filter: &AlertFilter, active: ActiveAlert<'_>) -> bool {
     let acknowledgement = acknowledgement_texts(&alert.acknowledgements);
     let others = alert.annotations.values().chain(&acknowledgement).map(String::as_str);
     let texts: Vec<&str> = own.into_iter().chain(others).collect();
-    filter.accepts(&alert_labels(labels), severity, &texts)
+    filter.accepts(&rule_alert_labels(labels, alert), severity, &texts)
 }
 
 fn is_selected_received(filter: &AlertFilter, alert: &ReceivedAlert) -> bool {
@@ -154,7 +154,8 @@ struct ListedAlert {
 impl ListedAlert {
     fn of_rule(active: ActiveAlert<'_>, silences: &ActiveSilences<'_>) -> ListedAlert {
         let labels = alert_labels(active.labels);
-        let silenced_by: Vec<String> = silences.silencing(&labels).map(str::to_owned).collect();
+        let routed = rule_alert_labels(active.labels, active.alert);
+        let silenced_by: Vec<String> = silences.silencing(&routed).map(str::to_owned).collect();
         let mut fields = rule_alert_fields(active);
         fields.extend(common_fields(&labels, &silenced_by));
         ListedAlert {

@@ -30,7 +30,10 @@ pub(crate) fn notification(
     let acknowledgement = alert.acknowledgements.current();
     let (state, at_ns) = match (alert.state, acknowledgement) {
         (AlertState::Pending, _) => return None,
-        (AlertState::Firing, None) => (NotifiedState::Firing, alert.fired_at_ns),
+        (AlertState::Firing, None) => match alert.unknown_reported_at_ns {
+            Some(at_ns) => (NotifiedState::Unknown, Some(at_ns)),
+            None => (NotifiedState::Firing, alert.fired_at_ns),
+        },
         (AlertState::Firing, Some(ack)) => (NotifiedState::Acknowledged, Some(ack.at_ns)),
         (AlertState::Inactive, _) => (NotifiedState::Resolved, alert.resolved_at_ns),
     };

@@ -1,8 +1,9 @@
 //! Selection of alerts: by fingerprint, or by matchers of their labels.
 
-use notify::{AlertLabels, AlertMatcher, label_fingerprint};
+use notify::{AlertLabels, AlertMatcher, label_fingerprint, routing_labels};
 use query::LabelSet;
 use role::RouteError;
+use rules::Alert;
 
 use crate::json_body::{bad_request, parse_matchers};
 
@@ -44,7 +45,15 @@ impl AlertSelection {
         }
     }
 
-    /// Whether an alert is selected.
+    /// Whether an alert of a rule is selected; matchers see the severity of its criterion.
+    pub(crate) fn contains_rule_alert(&self, labels: &LabelSet, alert: &Alert) -> bool {
+        match self {
+            AlertSelection::Fingerprint(_) => self.contains(&alert_labels(labels)),
+            AlertSelection::Matchers(_) => self.contains(&rule_alert_labels(labels, alert)),
+        }
+    }
+
+    /// Whether an alert with these labels is selected.
     pub(crate) fn contains(&self, labels: &AlertLabels) -> bool {
         match self {
             AlertSelection::Fingerprint(wanted) => fingerprint(labels) == *wanted,
@@ -60,7 +69,12 @@ pub(crate) fn fingerprint(labels: &AlertLabels) -> String {
     label_fingerprint(labels.iter().map(|(name, value)| (name.as_str(), value.as_str())))
 }
 
-/// Labels of an alert of a rule.
+/// Labels by which an alert of a rule is selected, routed, silenced and inhibited.
+pub(crate) fn rule_alert_labels(labels: &LabelSet, alert: &Alert) -> AlertLabels {
+    routing_labels(alert_labels(labels), alert.severity())
+}
+
+/// Labels of an alert of a rule, which identify it.
 pub(crate) fn alert_labels(labels: &LabelSet) -> AlertLabels {
     labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

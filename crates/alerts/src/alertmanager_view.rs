@@ -10,7 +10,7 @@ use role::{RouteError, RouteQuery};
 use rules::AlertState;
 
 use crate::alert_board::BoardState;
-use crate::alert_selection::{alert_labels, fingerprint};
+use crate::alert_selection::{alert_labels, fingerprint, rule_alert_labels};
 use crate::json_body::{parse_matchers, rfc3339, text};
 use crate::prometheus_api::map_json;
 
@@ -89,14 +89,13 @@ impl FiringAlert {
 fn rule_alerts(state: &BoardState) -> impl Iterator<Item = FiringAlert> {
     let firing = state.active_alerts().filter(|active| active.alert.state == AlertState::Firing);
     firing.map(|active| {
-        let labels = alert_labels(active.labels);
         let alert = active.alert;
         let starts_ns = alert.fired_at_ns.unwrap_or(alert.active_at_ns);
         let updated_ns = alert.last_sent_at_ns.unwrap_or(starts_ns);
         let external_url = &state.routes.external_url;
         FiringAlert {
-            fingerprint: fingerprint(&labels),
-            labels,
+            fingerprint: fingerprint(&alert_labels(active.labels)),
+            labels: rule_alert_labels(active.labels, alert),
             annotations: alert.annotations.clone(),
             starts_ns,
             updated_ns,

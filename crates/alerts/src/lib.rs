@@ -28,6 +28,7 @@ mod alert_events;
 mod alert_filter;
 mod alert_history;
 mod alert_impact;
+mod alert_link;
 mod alert_list;
 mod alert_notification;
 mod alert_selection;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{
-    Notification, Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings,
-    OtherSiteDeliveries, SilenceSet, SiteDelivery,
+    Notifier, NotifierError, NotifierOptions, NotifierStatus, NotifySettings, OtherSiteDeliveries,
+    RoutedNotification, SilenceSet, SiteDelivery,
 };
 
 /// The notifier, if there are contacts. Clones share it.
@@ -61,7 +61,10 @@ impl NotifierHandle {
     }
 
     /// Submits the state of an alert.
-    pub(crate) fn submit(&self, notification: Notification) -> Result<(), NotifierError> {
+    pub(crate) fn submit(
+        &self,
+        notification: impl Into<RoutedNotification>,
+    ) -> Result<(), NotifierError> {
         match &*lock(&self.notifier) {
             Some(notifier) => notifier.submit(notification),
             None => Err(NotifierError::Stopped),

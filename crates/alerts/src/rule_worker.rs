@@ -16,17 +16,18 @@ use std::time::{Duration, Instant};
 
 use intake::{EventCounter, Intake, LogFn, LogLevel};
 use model::SeriesId;
-use notify::Notification;
+use notify::RoutedNotification;
 use query::{LabelSet, Settings};
 use rules::{
     Alert, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults, GroupSnapshot,
-    IterationInputs, IterationResult, RuleGroup, RuleHealth, RuleProblem,
+    IterationInputs, IterationResult, Rule, RuleGroup, RuleHealth, RuleProblem,
 };
 use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_history::AlertHistory;
 use crate::alert_impact::{ImpactReader, ImpactSources, ImpactTime, UserLabels, user_labels};
+use crate::alert_link::alert_link;
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -484,26 +485,30 @@ impl RuleWorker {
             user_labels: &self.user_labels,
             now_ns,
         };
+        let routes = self.board.routes();
         for ScheduledGroup { group, .. } in &self.groups[groups] {
             let mut reader = ImpactReader::new(sources, &mut self.impact_time, group);
             let mut impact = |rule: usize, alert: &Alert| reader.impact(rule, alert);
-            let found = self.submitted.changes(group, now_ns, &mut impact);
+            let link = |rule: &Rule, alert: &Alert| alert_link(&routes.external_url, rule, alert);
+            let found = self.submitted.changes(group, now_ns, &mut impact, &link);
             changes.extend(found.into_iter().map(|found| (key(group), found)));
         }
-        for (key, notification) in changes {
-            self.submit_one(key, notification);
+        for (key, submitted) in changes {
+            self.submit_one(key, submitted);
         }
     }
 
     /// Submits a notification; after an error it is submitted again with the next evaluation. A
     /// failure is logged when its cause changes.
-    fn submit_one(&mut self, group: (String, String), notification: Notification) {
-        let error = match self.notifier.submit(notification.clone()) {
+    fn submit_one(&mut self, group: (String, String), submitted: RoutedNotification) {
+        let error = match self.notifier.submit(submitted.clone()) {
             Ok(()) => {
-                self.submitted.record(group, notification);
+                self.submitted.record(group, submitted);
                 None
             }
-            Err(error) => Some(format!("alert {:?} is not sent: {error}", notification.name)),
+            Err(error) => {
+                Some(format!("alert {:?} is not sent: {error}", submitted.notification.name))
+            }
         };
         if let Some(error) = error.as_ref().filter(|_| self.submit_error != error) {
             (self.log)(LogLevel::Error, error);

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use notify::{AlertImpact, Notification, NotificationKey, NotifiedState};
-use rules::{Alert, EvaluatedGroup, RuleHealth};
+use notify::{AlertImpact, Notification, NotificationKey, NotifiedState, RoutedNotification};
+use rules::{Alert, EvaluatedGroup, Rule, RuleHealth};
 
 use crate::alert_notification::{alert_id, ended, notification};
 
@@ -17,7 +17,7 @@ pub(crate) struct SubmittedAlerts {
 #[derive(Debug, Default)]
 struct SubmittedGroup {
     /// By identity of the alert.
-    known: BTreeMap<String, Notification>,
+    known: BTreeMap<String, RoutedNotification>,
     /// What the alerts of notifications affected that were found and not submitted: it is not read
     /// again with each attempt.
     impacts: BTreeMap<NotificationKey, AlertImpact>,
@@ -33,7 +33,8 @@ impl SubmittedAlerts {
         group: &EvaluatedGroup,
         now_ns: i64,
         impact: &mut dyn FnMut(usize, &Alert) -> AlertImpact,
-    ) -> Vec<Notification> {
+        link: &dyn Fn(&Rule, &Alert) -> Option<String>,
+    ) -> Vec<RoutedNotification> {
         let SubmittedGroup { known, impacts } = self.groups.entry(key(group)).or_default();
         let read = std::mem::take(impacts);
         let (mut found, mut present) = (Vec::new(), BTreeSet::new());
@@ -41,7 +42,7 @@ impl SubmittedAlerts {
             for (labels, alert) in rule.alerts().alerts() {
                 let id = alert_id(group, labels, alert);
                 let newest = notification(group, rule, labels, alert);
-                let before = known.get(&id);
+                let before = known.get(&id).map(|before| &before.notification);
                 let is_new =
                     |newest: &Notification| before.is_none_or(|before| before.key < newest.key);
                 present.insert(id);
@@ -54,7 +55,12 @@ impl SubmittedAlerts {
                     },
                 };
                 impacts.insert(newest.key.clone(), impact);
-                found.push(Notification { impact, ..newest });
+                let link = link(rule.rule(), alert);
+                let newest = Notification { impact, link, ..newest };
+                found.push(match alert.severity() {
+                    Some(_) => RoutedNotification::with_criterion_severity(newest),
+                    None => RoutedNotification::from(newest),
+                });
             }
         }
         let failing: BTreeSet<&str> = group
@@ -65,8 +71,8 @@ impl SubmittedAlerts {
             .collect();
         known.retain(|id, before| present.contains(id) || is_open(before));
         let gone = known.iter().filter(|(id, _)| !present.contains(*id)).map(|(_, before)| before);
-        let gone = gone.filter(|before| !failing.contains(before.name.as_str()));
-        found.extend(gone.map(|before| ended(before, now_ns)));
+        let gone = gone.filter(|before| !failing.contains(before.notification.name.as_str()));
+        found.extend(gone.map(|before| ended_routed(before, now_ns)));
         found
     }
 
@@ -75,27 +81,34 @@ impl SubmittedAlerts {
         &mut self,
         groups: impl Iterator<Item = &'a EvaluatedGroup>,
         now_ns: i64,
-    ) -> Vec<((String, String), Notification)> {
+    ) -> Vec<((String, String), RoutedNotification)> {
         let present: BTreeSet<_> = groups.map(key).collect();
         self.groups.retain(|key, group| present.contains(key) || group.known.values().any(is_open));
         let removed = self.groups.iter().filter(|(key, _)| !present.contains(*key));
         let ends = removed.flat_map(|(key, group)| {
             let open = group.known.values().filter(|before| is_open(before));
-            open.map(|before| (key.clone(), ended(before, now_ns)))
+            open.map(|before| (key.clone(), ended_routed(before, now_ns)))
         });
         ends.collect()
     }
 
     /// Records that a notification was submitted.
-    pub(crate) fn record(&mut self, group: (String, String), notification: Notification) {
+    pub(crate) fn record(&mut self, group: (String, String), submitted: RoutedNotification) {
         let SubmittedGroup { known, impacts } = self.groups.entry(group).or_default();
-        impacts.remove(&notification.key);
-        known.insert(notification.key.alert_id.clone(), notification);
+        let key = submitted.notification.key.clone();
+        impacts.remove(&key);
+        known.insert(key.alert_id, submitted);
     }
 }
 
-fn is_open(notification: &Notification) -> bool {
-    notification.state != NotifiedState::Resolved
+fn is_open(submitted: &RoutedNotification) -> bool {
+    submitted.notification.state != NotifiedState::Resolved
+}
+
+/// The end of an alert, for those who were told of it.
+fn ended_routed(before: &RoutedNotification, now_ns: i64) -> RoutedNotification {
+    let notification = ended(&before.notification, now_ns);
+    RoutedNotification { notification, labels: before.labels.clone() }
 }
 
 fn key(group: &EvaluatedGroup) -> (String, String) {
@@ -140,16 +153,18 @@ mod tests {
         submitted: &mut SubmittedAlerts,
         group: &EvaluatedGroup,
         reads: &mut u64,
-    ) -> Vec<Notification> {
-        submitted.changes(group, NOW_NS, &mut |_, _| {
+    ) -> Vec<RoutedNotification> {
+        let mut impact = |_: usize, _: &Alert| {
             *reads += 1;
             AlertImpact { requests: Some(*reads), users: None }
-        })
+        };
+        submitted.changes(group, NOW_NS, &mut impact, &|_, _| None)
     }
 
     #[track_caller]
-    fn check(found: &[Notification], expected: (NotifiedState, u64)) {
-        let found: Vec<_> = found.iter().map(|one| (one.state, one.impact.requests)).collect();
+    fn check(found: &[RoutedNotification], expected: (NotifiedState, u64)) {
+        let found = found.iter().map(|one| &one.notification);
+        let found: Vec<_> = found.map(|one| (one.state, one.impact.requests)).collect();
         assert_eq!(found, [(expected.0, Some(expected.1))]);
     }
 

@@ -13,7 +13,10 @@ use crate::delivery_log::{DeliveryLog, DeliveryLogError};
 use crate::delivery_policy::AttemptVerdict;
 use crate::notification::{Notification, NotificationKey, NotifiedState};
 use crate::receiver_table::{EscalationPolicy, EscalationStep, ReceiverTable};
-use crate::routing::{AlertGroups, GroupNotification, GroupReason, RoutedAlert, RoutingTree};
+use crate::routed_notification::RoutedNotification;
+use crate::routing::{
+    AlertGroups, AlertLabels, GroupNotification, GroupReason, RoutedAlert, RoutingTree,
+};
 use crate::silence::SilenceSet;
 
 /// Maximum number of other alerts that a notification names.
@@ -34,6 +37,9 @@ pub(crate) struct AlertDispatcher {
 #[derive(Debug)]
 struct TrackedAlert {
     notification: Notification,
+    /// Labels of the routes.
+    labels: AlertLabels,
+    bytes: usize,
     /// Time from which the steps of escalations count; `None` until a group sent the alert.
     base_ns: Option<i64>,
     /// Next step, by escalation.
@@ -93,7 +99,8 @@ impl AlertDispatcher {
         let before = std::mem::replace(self, AlertDispatcher::new(receivers, routing));
         self.set_silences(before.silences);
         for (_, alert) in before.alerts {
-            self.submit(alert.notification, now_ns);
+            let TrackedAlert { notification, labels, .. } = alert;
+            self.submit(RoutedNotification { notification, labels }, now_ns);
         }
     }
 
@@ -113,7 +120,9 @@ impl AlertDispatcher {
     }
 
     /// Takes the state of an alert; one that is not newer than the known one is ignored.
-    pub(crate) fn submit(&mut self, notification: Notification, now_ns: i64) {
+    pub(crate) fn submit(&mut self, submitted: RoutedNotification, now_ns: i64) {
+        let bytes = submitted.size_bytes();
+        let RoutedNotification { notification, labels } = submitted;
         let id = notification.key.alert_id.clone();
         let before = self.alerts.get(&id);
         if before.is_some_and(|before| before.notification.key >= notification.key) {
@@ -122,7 +131,8 @@ impl AlertDispatcher {
         let is_reported = self.groups.update(
             &RoutedAlert {
                 id: id.clone(),
-                labels: notification.labels.clone(),
+                labels: labels.clone(),
+                severity: notification.severity,
                 since_ns: notification.since_ns,
                 transition: notification.key.transition,
                 is_resolved: notification.state == NotifiedState::Resolved,
@@ -136,16 +146,16 @@ impl AlertDispatcher {
             NotifiedState::Firing | NotifiedState::Unknown => false,
         };
         let before = self.alerts.remove(&id);
-        let freed = before.as_ref().map_or(0, |alert| alert.notification.size_bytes());
-        self.bytes = self.bytes.saturating_sub(freed);
-        self.bytes += notification.size_bytes();
+        let freed = before.as_ref().map_or(0, |alert| alert.bytes);
+        self.bytes = self.bytes.saturating_sub(freed) + bytes;
         // An alert that nobody takes care of any more is escalated from the first step.
         let continued = before.filter(|before| {
             before.notification.needs_attention() && notification.needs_attention()
         });
         let (base_ns, steps) =
             continued.map(|before| (before.base_ns, before.steps)).unwrap_or_default();
-        self.alerts.insert(id, TrackedAlert { notification, base_ns, steps, is_untold });
+        let tracked = TrackedAlert { notification, labels, bytes, base_ns, steps, is_untold };
+        self.alerts.insert(id, tracked);
     }
 
     /// Writes all deliveries that are due now to the log. After an error, which the log reports,
@@ -201,7 +211,7 @@ impl AlertDispatcher {
             let is_resolved = alert.notification.state == NotifiedState::Resolved;
             let is_needed = !is_resolved || alert.is_untold || waiting.contains(id.as_str());
             if !is_needed {
-                *bytes = bytes.saturating_sub(alert.notification.size_bytes());
+                *bytes = bytes.saturating_sub(alert.bytes);
             }
             is_needed
         });
@@ -314,7 +324,7 @@ impl DispatchRun<'_> {
 
     /// Makes the steps of an alert's escalations that are due.
     fn escalate(&mut self, alert: &mut TrackedAlert, groups: &AlertGroups) -> Result<()> {
-        let TrackedAlert { notification, base_ns, steps, .. } = alert;
+        let TrackedAlert { notification, labels, base_ns, steps, .. } = alert;
         let Some(base_ns) = *base_ns else { return Ok(()) };
         if !notification.needs_attention() {
             return Ok(());
@@ -330,7 +340,7 @@ impl DispatchRun<'_> {
                 if is_early && !is_skipped {
                     break;
                 }
-                let audible = groups.audible_receivers(&notification.labels, self.now_ns);
+                let audible = groups.audible_receivers(labels, self.now_ns);
                 if !audible.contains(name) {
                     break;
                 }

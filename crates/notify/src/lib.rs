@@ -31,6 +31,7 @@ mod on_call_calendar;
 mod receiver_table;
 mod rotation;
 mod rotation_settings;
+mod routed_notification;
 mod routing;
 mod setting_values;
 mod silence;
@@ -62,6 +63,7 @@ pub use notify_settings::NotifySettings;
 pub use on_call_calendar::{CalendarProblem, OnCallCalendar};
 pub use receiver_table::EscalationPolicy;
 pub use rotation::{OnCallRotation, OnCallShift};
+pub use routed_notification::{RoutedNotification, routing_labels};
 pub use routing::{
     AlertGroupPlace, AlertGroups, AlertLabels, AlertMatcher, AlertRoute, GroupBy,
     GroupNotification, GroupReason, InhibitRule, InhibitionIndex, MatcherError, Recurrence,

@@ -31,8 +31,8 @@ use crate::delivery_log::{
     DeliveryLog, DeliveryLogError, LogLimits, OtherSiteDeliveries, SiteDelivery,
 };
 use crate::http_client::HttpClient;
-use crate::notification::Notification;
 use crate::notify_settings::NotifySettings;
+use crate::routed_notification::RoutedNotification;
 use crate::silence::SilenceSet;
 use contact_worker::{ContactWorker, ROUTER_AGE_MAX_NS};
 pub use status::{ContactStatus, NotifierStatus, TimedText, UndeliveredNotification};
@@ -144,7 +144,7 @@ struct NotifierShared {
 #[derive(Default)]
 struct Inbox {
     /// The newest state of each alert.
-    notifications: BTreeMap<String, Notification>,
+    notifications: BTreeMap<String, RoutedNotification>,
     bytes: usize,
     is_woken: bool,
 }
@@ -187,8 +187,8 @@ impl Notifier {
     ///
     /// The state is in memory until it is due. The source therefore submits the newest state of
     /// each alert after every start; of an alert that ended, too, unless it ended long before.
-    pub fn submit(&self, notification: Notification) -> Result<(), NotifierError> {
-        self.shared.submit(notification)
+    pub fn submit(&self, notification: impl Into<RoutedNotification>) -> Result<(), NotifierError> {
+        self.shared.submit(notification.into())
     }
 
     /// Uses other silences from now on. They are kept by reloads, not by restarts.
@@ -346,32 +346,32 @@ impl NotifierShared {
         self.inbox_changed.notify_all();
     }
 
-    fn submit(&self, mut notification: Notification) -> Result<(), NotifierError> {
+    fn submit(&self, mut submitted: RoutedNotification) -> Result<(), NotifierError> {
         if self.is_stopping() {
             return Err(NotifierError::Stopped);
         }
         let (count, used_bytes) = lock(&self.status).alerts_in_memory();
         let mut inbox = lock(&self.inbox);
-        let id = &notification.key.alert_id;
-        let before = inbox.notifications.get(id);
-        if before.is_some_and(|before| before.key >= notification.key) {
+        let key = submitted.notification.key.clone();
+        let before = inbox.notifications.get(&key.alert_id);
+        if before.is_some_and(|before| before.notification.key >= key) {
             return Ok(());
         }
         // The limits are soft: the router may take alerts between the two locks.
         // An alert that ends is always accepted.
-        let is_open = notification.needs_attention();
+        let is_open = submitted.notification.needs_attention();
         if is_open && count + inbox.notifications.len() >= ALERTS_MAX && before.is_none() {
             return Err(NotifierError::AlertsLimit);
         }
         let used_bytes = used_bytes + inbox.bytes;
         if used_bytes > PICTURES_BYTES_MAX {
-            notification.picture = None;
+            submitted.notification.picture = None;
         }
-        if is_open && used_bytes + notification.size_bytes() > ALERTS_BYTES_MAX {
+        if is_open && used_bytes + submitted.size_bytes() > ALERTS_BYTES_MAX {
             return Err(NotifierError::MemoryLimit);
         }
-        inbox.bytes += notification.size_bytes();
-        if let Some(before) = inbox.notifications.insert(id.clone(), notification) {
+        inbox.bytes += submitted.size_bytes();
+        if let Some(before) = inbox.notifications.insert(key.alert_id, submitted) {
             inbox.bytes = inbox.bytes.saturating_sub(before.size_bytes());
         }
         inbox.is_woken = true;
@@ -414,11 +414,12 @@ impl NotifierShared {
         let mut dispatcher = lock(&self.dispatcher);
         let now_ns = self.now_ns();
         // An alert leaves the inbox after it was taken: a panic in between takes it again.
-        while let Some(notification) = self.first_of_inbox() {
-            let key = notification.key.clone();
-            dispatcher.submit(notification, now_ns);
+        while let Some(submitted) = self.first_of_inbox() {
+            let key = submitted.notification.key.clone();
+            dispatcher.submit(submitted, now_ns);
             let mut inbox = lock(&self.inbox);
-            if inbox.notifications.get(&key.alert_id).is_some_and(|newest| newest.key == key) {
+            let newest = inbox.notifications.get(&key.alert_id);
+            if newest.is_some_and(|newest| newest.notification.key == key) {
                 let taken = inbox.notifications.remove(&key.alert_id);
                 let freed = taken.map_or(0, |taken| taken.size_bytes());
                 inbox.bytes = inbox.bytes.saturating_sub(freed);
@@ -448,7 +449,7 @@ impl NotifierShared {
         Some(due.clamp(RETRY_WAIT, WAIT_MAX))
     }
 
-    fn first_of_inbox(&self) -> Option<Notification> {
+    fn first_of_inbox(&self) -> Option<RoutedNotification> {
         lock(&self.inbox).notifications.values().next().cloned()
     }
 

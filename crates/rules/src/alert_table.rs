@@ -15,11 +15,11 @@
 //!   4 × max(interval, resend delay) later.
 //!
 //! Not in Prometheus: a severity, whose change is a transition; missing data can hold an alert (see
-//! [`MissingData`]); acknowledgements with an expiry; a flapping counter; a transition number,
-//! which with the labels identifies a notification, and is the same at all nodes that evaluate the
-//! rule at the same times; and all of this survives a restart. The times
-//! of `for` and `keep_firing_for` exclude time without evaluations across a restart, because nobody
-//! saw the condition hold.
+//! [`MissingData`]), and that a firing alert has been unknown for a while is a transition;
+//! acknowledgements with an expiry; a flapping counter; a transition number, which with the labels
+//! identifies a notification, and is the same at all nodes that evaluate the rule at the same
+//! times; and all of this survives a restart. The times of `for` and `keep_firing_for` exclude time
+//! without evaluations across a restart, because nobody saw the condition hold.
 //!
 //! [`MissingData`]: crate::rule_file::MissingData
 
@@ -37,6 +37,10 @@ pub const RESOLVED_RETENTION_NS: i64 = 15 * 60 * 1_000_000_000;
 /// Factor between the larger of interval and resend delay, and the validity of a notice: two
 /// evaluations or deliveries may fail.
 const VALIDITY_FACTOR: i64 = 4;
+/// Evaluations for which a firing alert is unknown before that is a change of state, and the least
+/// time: a query that failed once, or a source that sends late, is none.
+const UNKNOWN_INTERVALS: i64 = 5;
+const UNKNOWN_MIN_NS: i64 = 30 * 1_000_000_000;
 
 /// State of an alert, the most severe last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,10 +116,12 @@ pub struct Alert {
     pub keep_firing_since_ns: Option<i64>,
     /// First evaluation since which there is no data.
     pub unknown_since_ns: Option<i64>,
+    /// When it had been unknown for so long that this is a change of state.
+    pub unknown_reported_at_ns: Option<i64>,
     /// Acknowledgements.
     pub acknowledgements: AlertAcknowledgements,
-    /// Number of the last change of state or severity: of the changes of an alert, the later one
-    /// has the greater number.
+    /// Number of the last change of state or severity, or of whether it is reported unknown: of the
+    /// changes of an alert, the later one has the greater number.
     pub transition: u64,
     /// Criterion that holds, or did when there was data; `None` for a rule of Prometheus.
     pub hit: Option<CriterionHit>,
@@ -205,6 +211,8 @@ pub(crate) struct AlertEvaluation<'a> {
     pub(crate) row_time: Option<&'a RowTime<'a>>,
     pub(crate) limit: usize,
     pub(crate) time_ns: i64,
+    /// Time between evaluations.
+    pub(crate) interval_ns: i64,
 }
 
 impl Alert {
@@ -222,6 +230,7 @@ impl Alert {
             valid_until_ns: None,
             keep_firing_since_ns: None,
             unknown_since_ns: None,
+            unknown_reported_at_ns: None,
             acknowledgements: AlertAcknowledgements::default(),
             transition: 0,
             hit: element.hit,
@@ -250,6 +259,21 @@ impl Alert {
             || sent.saturating_add(resend_delay_ns) < time_ns
             // The wall clock was set back: the receiver would wait in vain.
             || time_ns < sent
+    }
+
+    /// Whether it has just been unknown for so long that those who take care of it have to know: as
+    /// long as [`UNKNOWN_INTERVALS`] evaluations, and [`UNKNOWN_MIN_NS`]. Whoever acknowledged it
+    /// looks at it.
+    fn report_unknown(&mut self, time_ns: i64, interval_ns: i64) -> bool {
+        let delay_ns = interval_ns.saturating_mul(UNKNOWN_INTERVALS).max(UNKNOWN_MIN_NS);
+        let is_due = self.state == AlertState::Firing
+            && self.acknowledgements.current().is_none()
+            && self.unknown_reported_at_ns.is_none()
+            && self.unknown_since_ns.is_some_and(|at| time_ns.saturating_sub(at) >= delay_ns);
+        if is_due {
+            self.unknown_reported_at_ns = Some(time_ns);
+        }
+        is_due
     }
 
     /// Keeps the state.
@@ -355,7 +379,8 @@ impl AlertTable {
         &mut self,
         evaluation: AlertEvaluation<'_>,
     ) -> Result<(), AlertTableError> {
-        let AlertEvaluation { settings, elements, hold, row_time, limit, time_ns } = evaluation;
+        let AlertEvaluation { settings, elements, hold, row_time, limit, time_ns, interval_ns } =
+            evaluation;
         let mut hits = BTreeSet::new();
         for element in &elements {
             if !hits.insert(element.labels.clone()) {
@@ -374,6 +399,7 @@ impl AlertTable {
         let mut active_count = 0;
         self.alerts.retain(|labels, alert| {
             let before = alert.state;
+            let was_reported = alert.unknown_reported_at_ns.is_some();
             let is_kept = if hits.contains(labels) {
                 alert.keep_firing_since_ns = None;
                 (alert.unknown_since_ns, alert.is_held) = (None, false);
@@ -383,6 +409,10 @@ impl AlertTable {
             {
                 alert.hold(cause, time_ns);
                 active_count += 1;
+                if alert.report_unknown(time_ns, interval_ns) {
+                    alert.transition = transition.max(alert.transition + 1);
+                    last_transition = last_transition.max(Some(alert.transition));
+                }
                 return true;
             } else {
                 (alert.unknown_since_ns, alert.is_held) = (None, false);
@@ -401,7 +431,9 @@ impl AlertTable {
             if has_new_severity {
                 alert.severity_changed_at_ns = Some(time_ns);
             }
-            if is_kept && (alert.state != before || has_new_severity) {
+            alert.unknown_reported_at_ns = None;
+            let is_known_again = was_reported && alert.state == AlertState::Firing;
+            if is_kept && (alert.state != before || has_new_severity || is_known_again) {
                 alert.transition = match row_time(&alert.series) {
                     Some(row_ns) => milliseconds(row_ns).max(alert.transition + 1),
                     None => transition.max(alert.transition + 1),
@@ -426,10 +458,15 @@ impl AlertTable {
     }
 
     /// Marks all active alerts unknown: the query failed. They hold their states.
-    pub(crate) fn hold(&mut self, time_ns: i64) {
+    pub(crate) fn hold(&mut self, time_ns: i64, interval_ns: i64) {
+        let transition = self.next_transition(time_ns);
         let active = |alert: &&mut Alert| alert.state != AlertState::Inactive;
         for alert in self.alerts.values_mut().filter(active) {
             alert.unknown_since_ns.get_or_insert(time_ns);
+            if alert.report_unknown(time_ns, interval_ns) {
+                alert.transition = transition.max(alert.transition + 1);
+                self.transitions = self.transitions.max(alert.transition);
+            }
         }
         self.expire_acknowledgements(time_ns);
     }
@@ -474,6 +511,10 @@ impl AlertTable {
                     alert.hit = element.hit;
                     if alert.severity() != severity {
                         severities.insert(labels);
+                    }
+                    // 1 is the worst. Whoever took care of the lesser problem may not know.
+                    if alert.severity() < severity {
+                        alert.acknowledgements = AlertAcknowledgements::default();
                     }
                 }
                 before => {

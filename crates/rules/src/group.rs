@@ -475,7 +475,7 @@ impl GroupIteration<'_> {
             if settings.missing_data == MissingData::Resolve {
                 return Err(RuleFailure::new(std::mem::take(&mut failure.cause)));
             }
-            table.hold(self.time_ns);
+            table.hold(self.time_ns, self.interval_ns);
         }
         let resend_delay_ns = self.inputs.resend_delay_ns;
         let notices = table.take_due_notices(self.time_ns, resend_delay_ns, self.interval_ns);
@@ -511,6 +511,7 @@ impl GroupIteration<'_> {
             row_time: None,
             limit: self.limit,
             time_ns: self.time_ns,
+            interval_ns: self.interval_ns,
         };
         table.evaluate(evaluation).map_err(|error| RuleFailure::new(error.to_string()))
     }

@@ -7,6 +7,7 @@
 //! rows_after TIME                   of the preceding rule
 //! alert STATE VALUE ACTIVE FIRED RESOLVED SENT VALID KEEP UNKNOWN TRANSITION
 //! began TIME                        of the preceding alert
+//! unknown_reported TIME             of the preceding alert
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
 //! mirrored AT UNTIL BY NOTE URL     of the preceding alert
 //! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
@@ -36,7 +37,7 @@ const TITLE: &str = "topdeck alert states ";
 /// Format version that is written.
 pub const SNAPSHOT_VERSION: u32 = 4;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
-/// `rows_after` and `began`, and up to version 3 no line `mirrored`.
+/// `rows_after` and `began`, and up to version 3 no lines `unknown_reported` and `mirrored`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -165,6 +166,9 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
     if alert.began_ns != alert.active_at_ns {
         _ = writeln!(text, "began {}", alert.began_ns);
     }
+    if let Some(time_ns) = alert.unknown_reported_at_ns {
+        _ = writeln!(text, "unknown_reported {time_ns}");
+    }
     alert.acknowledgements.write_lines(text);
     if let Some(CriterionHit { criterion, severity, value, threshold, unit }) = &alert.hit {
         let [lower, estimate, upper] =
@@ -242,6 +246,11 @@ impl SnapshotReader {
             "began" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
                 alert.began_ns = parse_number(rest)?;
+                Some(())
+            }
+            "unknown_reported" => {
+                let SnapshotItem::Alert(alert) = &mut self.item else { return None };
+                alert.unknown_reported_at_ns = Some(parse_number(rest)?);
                 Some(())
             }
             "rows_after" => {
@@ -349,6 +358,7 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         valid_until_ns: parse_optional(valid)?,
         keep_firing_since_ns: parse_optional(keep)?,
         unknown_since_ns: parse_optional(unknown)?,
+        unknown_reported_at_ns: None,
         acknowledgements: AlertAcknowledgements::default(),
         transition: parse_number(transition)?,
         hit: None,

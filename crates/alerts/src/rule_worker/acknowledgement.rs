@@ -185,10 +185,9 @@ fn selected_alerts(
     let alerts = rules.flat_map(|(rule, evaluated)| {
         let alerts = evaluated.alerts().alerts();
         let active = alerts.filter(|(_, alert)| alert.state != AlertState::Inactive);
-        active.filter_map(move |(labels, _)| {
-            let texts = alert_labels(labels);
-            let is_selected = selection.contains(&texts);
-            is_selected.then(|| (rule, labels.clone(), fingerprint(&texts)))
+        active.filter_map(move |(labels, alert)| {
+            let is_selected = selection.contains_rule_alert(labels, alert);
+            is_selected.then(|| (rule, labels.clone(), fingerprint(&alert_labels(labels))))
         })
     });
     alerts.collect()

@@ -113,9 +113,12 @@ impl OtherSiteDeliveries {
         let Some(of_alert) = self.by_alert.get_mut(&alert) else { return false };
         let shift_ns = |delivery: &SiteDelivery| {
             let is_reminder = notification.key.reminder > 0;
-            // Of the same alert, another number is another change, but an alert ends once.
-            let may_be_same = delivery.key.alert_id != notification.key.alert_id
-                || notification.state == NotifiedState::Resolved;
+            // Of the same alert, another number is another change. But an alert ends once, and
+            // evaluations number the lack of data.
+            let is_numbered_by_site =
+                matches!(notification.state, NotifiedState::Resolved | NotifiedState::Unknown);
+            let may_be_same =
+                delivery.key.alert_id != notification.key.alert_id || is_numbered_by_site;
             let is_same = may_be_same
                 && delivery.state == notification.state
                 && (delivery.key.reminder > 0) == is_reminder

@@ -1,7 +1,9 @@
 //! Groups of alerts: when a group is sent to its receiver, and why.
 //!
 //! A group waits `group_wait` for more alerts, then is looked at each `group_interval`. It is sent
-//! if an alert is new, changed its state or is resolved, or if `repeat_interval` has elapsed.
+//! if an alert is new, changed its state or is resolved, or if `repeat_interval` has elapsed. An
+//! alert that is more severe than all others of the group does not wait: the group is looked at at
+//! once, which does not move its next look.
 //! Resolved alerts are forgotten once they were sent, or were never sent as firing. What a group
 //! sent last is not stored: the caller knows it from the log of deliveries.
 //!
@@ -22,8 +24,10 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 pub struct RoutedAlert {
     /// Identity of the alert.
     pub id: String,
-    /// Labels; they do not change while the alert exists.
+    /// Labels. With other labels it moves to other groups, which do not report its end.
     pub labels: AlertLabels,
+    /// 1 (worst) to 5.
+    pub severity: u8,
     /// Time at which it began.
     pub since_ns: i64,
     /// Number of its state change: another one is reported as a new alert is.
@@ -81,6 +85,8 @@ struct AlertGroup {
     options: RouteOptions,
     alerts: BTreeMap<String, RoutedAlert>,
     next_ns: i64,
+    /// Whether an alert does not wait for the next look.
+    is_urgent: bool,
     was_flushed: bool,
     last: Option<GroupContent>,
 }
@@ -109,17 +115,19 @@ impl AlertGroups {
     /// Adds or changes an alert; returns whether a group will report it. A resolved alert that no
     /// group has is ignored, and one that no group sent is not reported.
     pub fn update(&mut self, alert: &RoutedAlert, now_ns: i64) -> bool {
-        match alert.is_resolved {
+        let before = match alert.is_resolved {
             true => self.firing.remove(&alert.id),
             false => self.firing.insert(alert.id.clone(), alert.labels.clone()),
         };
         if alert.is_resolved && self.silences.active(now_ns).is_silenced(&alert.labels) {
-            self.forget(&alert.id);
+            self.forget(&alert.id, &BTreeSet::new());
             return false;
         }
         let mut is_reported = false;
+        let mut places = BTreeSet::new();
         for (path, options) in self.tree.matching(&alert.labels) {
             let labels = group_labels(&options.group_by, &alert.labels);
+            places.insert((path.clone(), labels.clone()));
             let wait_ns = nanos(options.group_wait);
             let at = (path, labels);
             let known = self.groups.get(&at);
@@ -135,20 +143,27 @@ impl AlertGroups {
                 options,
                 alerts: BTreeMap::new(),
                 next_ns: now_ns.saturating_add(wait_ns),
+                is_urgent: false,
                 was_flushed: false,
                 last: None,
             });
+            group.is_urgent |= !alert.is_resolved && group.is_most_severe(alert);
             // An alert that is already older than the wait does not wait again.
             if !group.was_flushed && alert.since_ns.saturating_add(wait_ns) < now_ns {
                 group.next_ns = now_ns;
             }
             group.alerts.insert(alert.id.clone(), alert.clone());
         }
+        if before.is_some_and(|before| before != alert.labels) {
+            self.forget(&alert.id, &places);
+        }
         is_reported
     }
 
-    fn forget(&mut self, id: &str) {
-        for group in self.groups.values_mut() {
+    /// Removes an alert from all groups but some.
+    fn forget(&mut self, id: &str, kept: &BTreeSet<(Vec<usize>, AlertLabels)>) {
+        let others = self.groups.iter_mut().filter(|(place, _)| !kept.contains(place));
+        for (_, group) in others {
             group.alerts.remove(id);
             if let Some(last) = &mut group.last {
                 last.firing.remove(id);
@@ -159,7 +174,8 @@ impl AlertGroups {
 
     /// Time at which [`AlertGroups::flush_due`] has something to look at.
     pub fn next_due_ns(&self) -> Option<i64> {
-        self.groups.values().map(|group| group.next_ns).min()
+        let due_ns = |group: &AlertGroup| if group.is_urgent { i64::MIN } else { group.next_ns };
+        self.groups.values().map(due_ns).min()
     }
 
     /// Number of groups.
@@ -200,10 +216,10 @@ impl AlertGroups {
         let inhibition = InhibitionIndex::new(tree, firing.values());
         let silences = silences.active(now_ns);
         for ((_, labels), group) in groups.iter_mut().filter(|(_, group)| group.is_due(now_ns)) {
-            let next_ns = now_ns.saturating_add(nanos(group.options.group_interval));
+            let next_ns = group.next_look_ns(now_ns);
             if tree.is_muted(&group.options, now_ns) {
                 // What is resolved meanwhile is sent after the interval.
-                (group.was_flushed, group.next_ns) = (true, next_ns);
+                group.plan_look(next_ns);
                 continue;
             }
             let audible: Vec<&RoutedAlert> = group
@@ -234,13 +250,14 @@ impl AlertGroups {
                 match send(&notification) {
                     Ok(told_ns) => content.at_ns = told_ns.min(now_ns),
                     Err(error) => {
+                        group.is_urgent = false;
                         group.next_ns = now_ns.saturating_add(nanos(RETRY_DELAY));
                         return Err(error);
                     }
                 }
                 group.last = Some(content);
             }
-            (group.was_flushed, group.next_ns) = (true, next_ns);
+            group.plan_look(next_ns);
             group.alerts.retain(|id, alert| !(alert.is_resolved && handled.contains(id)));
         }
         groups.retain(|_, group| !group.alerts.is_empty());
@@ -251,8 +268,35 @@ impl AlertGroups {
 impl AlertGroup {
     /// A look that is further away than any delay was planned before the clock stepped back.
     fn is_due(&self, now_ns: i64) -> bool {
+        self.is_urgent || self.is_look_due(now_ns)
+    }
+
+    fn is_look_due(&self, now_ns: i64) -> bool {
         let delay = self.options.group_wait.max(self.options.group_interval).max(RETRY_DELAY);
         self.next_ns <= now_ns || self.next_ns > now_ns.saturating_add(nanos(delay))
+    }
+
+    /// Time of the look after one at this time.
+    fn next_look_ns(&self, now_ns: i64) -> i64 {
+        match self.is_look_due(now_ns) {
+            true => now_ns.saturating_add(nanos(self.options.group_interval)),
+            false => self.next_ns,
+        }
+    }
+
+    fn plan_look(&mut self, next_ns: i64) {
+        (self.is_urgent, self.was_flushed, self.next_ns) = (false, true, next_ns);
+    }
+
+    /// Whether an alert is more severe than each one that fires: of those that were sent, or of
+    /// all before the first look.
+    fn is_most_severe(&self, alert: &RoutedAlert) -> bool {
+        let is_compared = |other: &&RoutedAlert| {
+            let was_sent = |last: &GroupContent| last.firing.contains_key(&other.id);
+            !other.is_resolved && self.last.as_ref().is_none_or(was_sent)
+        };
+        let others = self.alerts.values().filter(is_compared).map(|other| other.severity);
+        others.min().is_some_and(|worst| alert.severity < worst)
     }
 
     fn repeats_before_ns(&self, now_ns: i64) -> i64 {

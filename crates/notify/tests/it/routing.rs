@@ -11,6 +11,9 @@ use notify::{
 
 use crate::alerts::{SECOND_NS, START_NS};
 
+/// Severity of an alert unless a test sets one.
+const SEVERITY: u8 = 2;
+
 fn matchers(texts: &[&str]) -> Vec<AlertMatcher> {
     texts.iter().map(|text| AlertMatcher::parse(text).unwrap()).collect()
 }
@@ -60,7 +63,18 @@ impl RoutingBench {
     fn set(&mut self, id: &str, pairs: &[(&str, &str)], is_resolved: bool) {
         let now_ns = START_NS + self.second * SECOND_NS;
         let (id, labels) = (id.to_owned(), labels(pairs));
-        let alert = RoutedAlert { id, labels, since_ns: now_ns, transition: 1, is_resolved };
+        let severity = SEVERITY;
+        let alert =
+            RoutedAlert { id, labels, severity, since_ns: now_ns, transition: 1, is_resolved };
+        self.groups.update(&alert, now_ns);
+    }
+
+    /// A change of an alert, at the current second.
+    fn change(&mut self, id: &str, pairs: &[(&str, &str)], severity: u8, transition: u64) {
+        let now_ns = START_NS + self.second * SECOND_NS;
+        let (id, labels) = (id.to_owned(), labels(pairs));
+        let (since_ns, is_resolved) = (now_ns, false);
+        let alert = RoutedAlert { id, labels, severity, since_ns, transition, is_resolved };
         self.groups.update(&alert, now_ns);
     }
 
@@ -68,7 +82,7 @@ impl RoutingBench {
     fn run_until(&mut self, second: i64) -> Vec<(i64, String, String, GroupReason)> {
         let mut sent = Vec::new();
         while let Some(next_ns) = self.groups.next_due_ns() {
-            let next = (next_ns - START_NS) / SECOND_NS;
+            let next = next_ns.saturating_sub(START_NS) / SECOND_NS;
             if next > second {
                 break;
             }
@@ -161,6 +175,7 @@ fn an_alert_older_than_the_wait_is_sent_at_once_after_a_restart() {
     let alert = RoutedAlert {
         id: "1".to_owned(),
         labels: labels(&[("alertname", "Slow")]),
+        severity: SEVERITY,
         since_ns: START_NS,
         transition: 1,
         is_resolved: false,
@@ -244,12 +259,62 @@ fn an_alert_in_a_new_state_is_reported_at_the_next_interval() {
     let alert = RoutedAlert {
         id: "1".to_owned(),
         labels: labels(&[("alertname", "Slow")]),
+        severity: SEVERITY,
         since_ns: START_NS,
         transition: 2,
         is_resolved: false,
     };
     bench.groups.update(&alert, START_NS + 60 * SECOND_NS);
     assert_eq!(bench.run_until(400), [notice(330, "mails", "1/", GroupReason::NewAlerts)]);
+}
+
+#[test]
+fn a_more_severe_alert_is_sent_at_once_and_moves_no_look() {
+    use GroupReason::*;
+    let mut bench = RoutingBench::new(tree());
+    let alert = [("alertname", "Slow")];
+    bench.change("1", &alert, 3, 1);
+    bench.run_until(10);
+    bench.change("2", &alert, 2, 1);
+    assert_eq!(bench.run_until(20), [notice(10, "mails", "1 2/", FirstNotification)]);
+    // Neither is it repeated by the look that was planned, nor does another one wait longer.
+    bench.change("3", &alert, 2, 1);
+    assert_eq!(bench.run_until(60), [notice(30, "mails", "1 2 3/", NewAlerts)]);
+    bench.change("1", &alert, 1, 2);
+    assert_eq!(bench.run_until(100), [notice(60, "mails", "1 2 3/", NewAlerts)]);
+    // As severe as one that was sent, or less severe: with the others.
+    bench.change("2", &alert, 1, 2);
+    bench.change("1", &alert, 3, 3);
+    assert_eq!(bench.run_until(400), [notice(330, "mails", "1 2 3/", NewAlerts)]);
+}
+
+#[test]
+fn a_silenced_alert_makes_no_other_one_less_severe() {
+    use GroupReason::*;
+    let mut bench = RoutingBench::new(tree());
+    bench.groups.set_silences(SilenceSet::new(vec![silence("host=a", 0, 1000)]));
+    bench.change("1", &[("alertname", "Slow"), ("host", "a")], 1, 1);
+    bench.change("2", &[("alertname", "Slow"), ("host", "b")], 3, 1);
+    assert_eq!(bench.run_until(60), [notice(30, "mails", "2/", FirstNotification)]);
+    bench.change("2", &[("alertname", "Slow"), ("host", "b")], 2, 2);
+    assert_eq!(bench.run_until(100), [notice(60, "mails", "2/", NewAlerts)]);
+}
+
+#[test]
+fn an_alert_with_another_label_of_its_severity_moves_to_another_route() {
+    use GroupReason::*;
+    let mut root = route("mails", &[]);
+    root.routes = vec![route("pager", &["severity=1"])];
+    let mut bench = RoutingBench::new(RoutingTree { root, ..RoutingTree::default() });
+    let with_severity = |text: &'static str| [("alertname", "Slow"), ("severity", text)];
+    bench.change("1", &with_severity("3"), 3, 1);
+    assert_eq!(bench.run_until(60), [notice(30, "mails", "1/", FirstNotification)]);
+    bench.change("1", &with_severity("1"), 1, 2);
+    assert_eq!(bench.run_until(100), [notice(90, "pager", "1/", FirstNotification)]);
+    // The former group neither repeats it nor reports its end.
+    assert_eq!(bench.groups.next_due_ns(), Some(START_NS + 390 * SECOND_NS));
+    bench.set("1", &with_severity("1"), true);
+    assert_eq!(bench.run_until(50_000), [notice(390, "pager", "/1", AllResolved)]);
 }
 
 #[test]
@@ -314,6 +379,7 @@ fn an_alert_that_ends_while_it_is_silenced_is_left_to_those_who_know_it() {
     let ended = RoutedAlert {
         id: "1".to_owned(),
         labels: labels(&[("alertname", "Slow"), ("host", "a")]),
+        severity: SEVERITY,
         since_ns: START_NS,
         transition: 2,
         is_resolved: true,

@@ -71,6 +71,7 @@ impl GroupIteration<'_> {
             row_time: Some(&|series| findings.row_times.get(series).copied()),
             limit: self.limit,
             time_ns: self.time_ns,
+            interval_ns: self.interval_ns,
         };
         table.evaluate(evaluation).map_err(|error| RuleFailure::new(error.to_string()))?;
         match findings.failure {

@@ -162,6 +162,71 @@ fn missing_data_holds_an_alert_that_asks_for_it() {
     assert_eq!(notices(&node.step()), "resolved a");
 }
 
+/// Number of the last change of the only alert, and when it was reported unknown.
+fn last_change(node: &SimulatedNode) -> (u64, Option<i64>) {
+    let mut alerts = node.group.rules()[0].alerts().alerts();
+    let (_, alert) = alerts.next().unwrap();
+    (alert.transition, alert.unknown_reported_at_ns)
+}
+
+#[test]
+fn that_a_firing_alert_stays_unknown_is_a_change_of_state_and_so_is_its_end() {
+    let text = holding_rule("");
+    let mut node = node_with_alert(&text, 1);
+    let fired = last_change(&node);
+    node.end("up{instance=\"a\"}");
+    // Evaluations are 30 s apart: five of them.
+    for _ in 0..5 {
+        node.step();
+        assert_eq!(last_change(&node), fired);
+    }
+    node.restart(&text, 0);
+    assert_eq!(last_change(&node), fired);
+    let unknown_ns = node.time_ns;
+    node.step();
+    let unknown = last_change(&node);
+    assert_eq!(unknown, ((unknown_ns / 1_000_000) as u64, Some(unknown_ns)));
+    node.restart(&text, 0);
+    node.step();
+    assert_eq!(last_change(&node), unknown, "once, also across a restart");
+    node.set("up{instance=\"a\"}", 0.0);
+    let known_ns = node.time_ns;
+    node.step();
+    assert_eq!(last_change(&node), ((known_ns / 1_000_000) as u64, None));
+}
+
+#[test]
+fn a_query_that_fails_for_long_is_a_change_of_state_and_one_that_fails_once_is_none() {
+    let mut node = node_with_alert(&holding_rule(""), 1);
+    let fired = last_change(&node);
+    node.is_failing.set(true);
+    node.step();
+    node.is_failing.set(false);
+    node.set("up{instance=\"a\"}", 0.0);
+    node.step();
+    assert_eq!(last_change(&node), fired);
+    node.is_failing.set(true);
+    for _ in 0..6 {
+        node.step();
+    }
+    let unknown = last_change(&node);
+    assert!(unknown.0 > fired.0 && unknown.1.is_some(), "{unknown:?}");
+    node.step();
+    assert_eq!(last_change(&node), unknown);
+}
+
+#[test]
+fn who_acknowledged_an_alert_is_not_told_that_it_is_unknown() {
+    let mut node = node_with_alert(&holding_rule(""), 1);
+    assert!(acknowledge(&mut node, HOUR));
+    let acknowledged = last_change(&node);
+    node.end("up{instance=\"a\"}");
+    for _ in 0..10 {
+        node.step();
+    }
+    assert_eq!(last_change(&node), acknowledged);
+}
+
 #[test]
 fn a_held_alert_is_sent_again_so_that_the_receiver_does_not_resolve_it() {
     let mut node = node_with_alert(&holding_rule(""), 1);

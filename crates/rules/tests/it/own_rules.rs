@@ -1,6 +1,6 @@
 //! Own rules on a simulated clock: criteria, severities, missing data, absence, dependencies.
 
-use rules::{Alert, AlertState, RuleHealth};
+use rules::{AcknowledgementChange, Alert, AlertAcknowledgement, AlertState, RuleHealth};
 
 use crate::harness::{MINUTE, SECOND, START, SimulatedNode, notices};
 
@@ -169,6 +169,41 @@ fn a_rise_and_a_fall_of_the_severity_are_notices_of_the_same_alert() {
         ("resolved a".to_owned(), None, None),
     ];
     assert_eq!(seen, expected);
+}
+
+#[test]
+fn an_acknowledgement_ends_when_the_alert_becomes_worse_and_stays_when_it_becomes_better() {
+    let rule = slow(
+        &(criterion("severity = 1\nstatistic = \"max\"\nabove = 100")
+            + &criterion("severity = 3\nstatistic = \"max\"\nabove = 10")),
+    );
+    let mut node = SimulatedNode::new(&rule);
+    let acknowledged_after = |node: &mut SimulatedNode, value: f64| {
+        // The window is a minute.
+        node.time_ns += 2 * MINUTE;
+        node.set(LATENCY, value);
+        node.step();
+        only_alert(node, 0).is_some_and(|alert| alert.acknowledgements.current().is_some())
+    };
+    assert!(!acknowledged_after(&mut node, 50.0));
+    let acknowledge = |node: &mut SimulatedNode| {
+        let acknowledgement = AlertAcknowledgement {
+            at_ns: node.time_ns,
+            until_ns: node.time_ns + 60 * MINUTE,
+            by: "ann".to_owned(),
+            note: String::new(),
+            origin: None,
+        };
+        let (labels, _) = node.group.rules()[0].alerts().alerts().next().unwrap();
+        let labels = labels.clone();
+        let change = AcknowledgementChange::Set(acknowledgement);
+        assert!(node.group.change_acknowledgements(0, &labels, &change));
+    };
+    acknowledge(&mut node);
+    assert!(acknowledged_after(&mut node, 60.0));
+    assert!(!acknowledged_after(&mut node, 500.0), "it is worse");
+    acknowledge(&mut node);
+    assert!(acknowledged_after(&mut node, 50.0), "it is better");
 }
 
 #[test]

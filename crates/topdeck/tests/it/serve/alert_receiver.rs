@@ -37,6 +37,8 @@ pub(super) struct AlertMessage {
     pub(super) is_repeat: bool,
     /// Requests and users that it says are affected.
     pub(super) affected: (Option<u64>, Option<u64>),
+    /// Address of the series; empty if there is none.
+    pub(super) link: String,
 }
 
 /// A running receiver; it runs until the test ends.
@@ -165,6 +167,7 @@ fn message(path: String, body: &[u8]) -> AlertMessage {
         host: text(&body["alerts"][0]["labels"]["host"]),
         is_repeat: body["topdeck"]["repeat"] == true,
         affected: (body["topdeck"]["requests"].as_u64(), body["topdeck"]["users"].as_u64()),
+        link: text(&body["alerts"][0]["generatorURL"]),
     }
 }
 

@@ -127,7 +127,7 @@ const OWN_RULES: &str = "[[rule]]\nname = 'Slow'\nselect = 'latency'\nby = ['hos
 fn a_message_says_how_many_requests_and_users_an_alert_affected() {
     let receiver = AlertReceiver::start();
     let settings = [
-        "[alerts]\nrule_files = [\"*.rules.toml\"]\n".to_owned(),
+        "[alerts]\nrule_files = [\"*.rules.toml\"]\nexternal_url = \"http://deck/\"\n".to_owned(),
         hook("pager", &receiver, ""),
         "[route]\nreceiver = \"pager\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\n".to_owned(),
     ];
@@ -148,6 +148,15 @@ fn a_message_says_how_many_requests_and_users_an_alert_affected() {
     };
     wait_until("the alert of numbers is told", || affected("a").is_some());
     assert_eq!(affected("a"), Some((None, None)));
+    // A gauge without a unit has a view, and no threshold in it.
+    let link = |host: &str| receiver.of("/pager?key=hidden", host, "firing")[0].link.clone();
+    let (path, settings) =
+        link("a").split_once("?").map(|(a, b)| (a.to_owned(), b.to_owned())).expect("settings");
+    assert_eq!(path, "http://deck/#/explore");
+    let names: Vec<&str> =
+        settings.split('&').map(|setting| setting.split('=').next().unwrap_or_default()).collect();
+    assert_eq!(names, ["from", "selector", "to", "v"], "{settings}");
+    assert!(settings.contains("selector=depth&"), "{settings}");
     // Numbers that a busy machine does not read in time are unknown.
     let is_known = (0..20).map(|number| format!("web{number}")).any(|host| {
         for (session, latencies) in [("s1", "10\n900"), ("s2", "900\n900"), ("s3", "10")] {
@@ -156,8 +165,51 @@ fn a_message_says_how_many_requests_and_users_an_alert_affected() {
         wait_until("the alert of requests is told", || affected(&host).is_some());
         let affected = affected(&host).expect("it is told");
         assert!([(Some(3), Some(2)), (None, None)].contains(&affected), "{affected:?}");
+        assert!(link(&host).contains("&threshold=0.25s&"), "{}", link(&host));
         affected.0.is_some()
     });
     assert!(is_known);
+    server.stop();
+}
+
+/// A rule with two severities, evaluated on arrival.
+const TWO_SEVERITIES: &str = "[[rule]]\nname = 'Deep'\nselect = 'depth'\nwindow = '1h'\n\
+    [[rule.criteria]]\nseverity = 1\nabove = 100\n[[rule.criteria]]\nseverity = 3\nabove = 5\n";
+
+#[test]
+fn the_severity_of_a_criterion_selects_routes_and_silences_and_a_worse_one_goes_at_once() {
+    let receiver = AlertReceiver::start();
+    let settings = [
+        "[alerts]\nrule_files = [\"*.rules.toml\"]\nexternal_url = \"http://deck/\"\n".to_owned(),
+        hook("mail", &receiver, ""),
+        hook("pager", &receiver, ""),
+        "[route]\nreceiver = \"mail\"\ngroup_wait = \"0s\"\ngroup_interval = \"1h\"\n\
+         [[route.routes]]\nmatchers = ['severity=1']\nreceiver = \"pager\"\n"
+            .to_owned(),
+    ];
+    let mut server = ServerProcess::new("serve", &settings.concat());
+    let rules = server.dir.path("own.rules.toml");
+    std::fs::write(rules, TWO_SEVERITIES).expect("rules are written");
+    server.start();
+    send(&server, 7.5);
+    let told = |path: &str| receiver.of(path, "a", "firing").len();
+    wait_until("the lesser contact is told", || told("/mail?key=hidden") == 1);
+    assert_eq!(told("/pager?key=hidden"), 0);
+    let silence = "{\"matchers\": [\"severity=3\"], \"for\": \"1h\", \
+        \"author\": \"ann\", \"comment\": \"upgrade\"}";
+    let made = request_at(server.address(), "POST", "/v1/silences", &[], silence.as_bytes());
+    let made = made.expect("it answers");
+    assert!(made.status < 300, "{}", made.text());
+    let silenced_by = || server.get("/v1/alerts").json()["alerts"][0]["silenced_by"].clone();
+    assert_eq!(silenced_by().as_array().map(Vec::len), Some(1));
+    // Neither the silence nor the interval of an hour holds the greater severity back.
+    send(&server, 700.0);
+    wait_until("the pager is told", || told("/pager?key=hidden") == 1);
+    wait_until("who knows the alert is told", || told("/mail?key=hidden") == 2);
+    assert_eq!(silenced_by().as_array().map(Vec::len), Some(0));
+    let found = server.get("/api/v2/alerts?filter=severity%3D1").json();
+    assert_eq!(found[0]["labels"]["severity"], "1", "{found:#}");
+    let listed = server.get("/v1/alerts").json();
+    assert_eq!(found[0]["fingerprint"], listed["alerts"][0]["fingerprint"]);
     server.stop();
 }
