@@ -122,6 +122,14 @@ test("an alert that fires is shown at once, with its labels, and in the tab", as
   expect(await runbook.getAttribute("rel")).toContain("noreferrer");
 });
 
+test("the first page names an alert that fires, also if no row is of its metric", async () => {
+  await visitor.open("overview", {});
+  const box = page.getByTestId("needs-attention");
+  await expect.poll(() => box.innerText()).toMatch(/1 alert firing: QueueDeep/);
+  expect(await box.getByRole("link").first().getAttribute("href")).toContain("#/alerts");
+  await visitor.open("alerts", {});
+});
+
 test("a pending alert has its deadline, and comes after the one that fires", async () => {
   const pending = card("QueueDeepForLong");
   await pending.waitFor();

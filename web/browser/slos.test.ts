@@ -102,6 +102,14 @@ test("the SLO with the least budget is first, and an unknown one is not green", 
   expect(await card("checkout").innerText()).toMatch(/budget spent[^]*objective 99\.5 % in 14 d/);
 }, 120_000);
 
+test("the first page names the budget that is spent", async () => {
+  await visitor.open("overview", {});
+  const box = page.getByTestId("needs-attention");
+  await expect.poll(() => box.innerText()).toMatch(/1 error budget spent: checkout −\d+ % left/);
+  await box.getByRole("link", { name: "1 error budget spent" }).click();
+  await says(/Budget left over time/);
+});
+
 test("an SLO has its users, correction, days, and windows of alerts", async () => {
   const text = await main().innerText();
   expect(text).toMatch(/users affected\s+[\d,]+( \([^)]*\))? of 20,000/);

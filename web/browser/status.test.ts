@@ -21,6 +21,23 @@ afterAll(async () => {
   await server?.stop();
 });
 
+test("the first page says that the server rejects new data", async () => {
+  await page.route("**/v1/status", async (route) => {
+    const response = await route.fetch();
+    const status = (await response.json()) as { journal: object };
+    const journal = { ...status.journal, full_reason: "2 MB free, 64 MB are needed" };
+    await route.fulfill({ response, json: { ...status, journal } });
+  });
+  await visitor.open("overview", {});
+  const box = page.getByTestId("needs-attention");
+  await expect
+    .poll(() => box.innerText())
+    .toMatch(/1 problem of the server: New data is rejected: 2 MB free/);
+  for (const theme of ["light", "dark"] as const)
+    expect(await visitor.obstacles(390, theme), theme).toEqual([]);
+  await page.unroute("**/v1/status");
+});
+
 test("acknowledged damage is listed quietly, with times and note, and is no problem", async () => {
   const location = "records 3..4 of the journal";
   const [found_ns, acknowledged_ns] = [Date.UTC(2026, 10, 25) * 1e6, Date.UTC(2026, 10, 26) * 1e6];

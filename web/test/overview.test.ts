@@ -79,6 +79,7 @@ test("the summary names the worst service, how many requests, and what is unknow
     "1 of 2 rows are normal now, in the last 5 minutes. 1 uncertain.",
   );
   expect(summarise(of(row(), row()))).toBe("All 2 rows are normal now, in the last 5 minutes.");
+  expect(summarise(of(row()))).toBe("The only row is normal now, in the last 5 minutes.");
   expect(summarise(of(silent))).toBe("Nothing is known about the last 5 minutes. 1 unknown.");
 });
 

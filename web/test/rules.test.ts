@@ -11,6 +11,7 @@ import {
   RULE_FILE_EXAMPLE,
   ruleKey,
   ruleLink,
+  ruleOf,
   SETTINGS_EXAMPLE,
   toRuleOverview,
   withAlerts,
@@ -29,6 +30,17 @@ const rule = (name: string, changes: object = {}) => ({
 });
 const overview = (rules: ReturnType<typeof rule>[], status = STATUS) =>
   toRuleOverview([{ name: "g", file: "rules/a.yaml", interval: 1, rules }], status);
+
+test("the rule of an alert is told by its labels, not by its name alone", () => {
+  const { rows } = overview([
+    rule("SloBudgetBurn", { query: "app", labels: { slo: "app", severity: "{{ $x }}" } }),
+    rule("SloBudgetBurn", { query: "ratio", labels: { slo: "ratio" } }),
+  ]);
+  const alert = (slo: string) => ({ name: "SloBudgetBurn", labels: { slo, severity: "page" } });
+  expect(ruleOf(rows, alert("ratio"))?.query).toBe("ratio");
+  expect(ruleOf(rows, alert("app"))?.query).toBe("app");
+  expect(ruleOf(rows, alert("other"))).toBe(undefined);
+});
 
 test("rules that fail are first, then those with alerts", () => {
   const { rows } = overview([

@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 
 import {
+  describeBudget,
   describeIndicator,
   formatAttained,
   formatBounds,
@@ -8,11 +9,26 @@ import {
   formatRemaining,
   nearestThreshold,
   parseObjective,
+  spentFirst,
   verdict,
   type SloJson,
 } from "../src/lib/slos";
 
 const bracket = (lower: number, estimate: number, upper: number) => ({ lower, estimate, upper });
+
+test("budgets that are spent come first, the least left before the others", () => {
+  const slo = (name: string, state: string, estimate: number | null) => {
+    const remaining = estimate === null ? null : { lower: estimate, estimate, upper: estimate };
+    return { name, state, budget: { remaining } } as unknown as SloJson;
+  };
+  const slos = [
+    slo("good", "left", 0.9),
+    slo("wide", "uncertain", 0.1),
+    slo("bad", "spent", -1.5),
+    slo("silent", "unknown", null),
+  ];
+  expect(spentFirst(slos).map(describeBudget)).toEqual(["bad −150 % left", "wide 10 % left"]);
+});
 
 test("an objective keeps its digits", () => {
   expect(formatObjective(0.999)).toBe("99.9 %");

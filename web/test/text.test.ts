@@ -218,6 +218,14 @@ test("ticks are at most about as many as requested", () => {
   }
 });
 
+test("a query is not evaluated after now, when its newest values have not arrived", () => {
+  expect(time.alignQueryRange(10, 95, 20, 95)).toEqual([0, 80]);
+  expect(time.alignQueryRange(10, 100, 20, 100)).toEqual([0, 100]);
+  // A range that ended long ago has its last step whole.
+  expect(time.alignQueryRange(10, 95, 20, 1_000)).toEqual([0, 100]);
+  expect(time.alignQueryRange(90, 95, 20, 95)).toEqual([80, 80]);
+});
+
 test("a session of many requests sees high percentiles", () => {
   expect(percentiles.sessionQuantile(1, 0.5)).toBeCloseTo(0.5);
   expect(percentiles.sessionQuantile(200, 0.5)).toBeCloseTo(0.99654, 5);

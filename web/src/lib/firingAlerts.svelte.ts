@@ -29,6 +29,11 @@ export class FiringAlerts {
     $effect(() => this.request.repeat(REPEAT_MS, load));
   }
 
+  /** All of them; null before the first response. */
+  get all(): readonly AlertJson[] | null {
+    return this.request.value;
+  }
+
   /** Number of firing alerts of a row. */
   count(row: Pick<OverviewRow, "name" | "labels">): number {
     return (this.request.value ?? []).filter((alert) => isAlertOf(alert, row)).length;

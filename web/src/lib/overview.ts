@@ -391,10 +391,11 @@ export function summarise(overview: Overview): string {
   const worst = affected[0];
   if (!worst) {
     const known = rows.length - unknown - uncertain;
-    const many = `${known === total ? "All" : `${formatCount(known)} of`} ${formatCount(total)}`;
+    const all = total === 1 ? "The only row is" : `All ${formatCount(total)} rows are`;
+    const many = known === total ? all : `${formatCount(known)} of ${formatCount(total)} rows are`;
     return known === 0
       ? `Nothing is known about the last 5 minutes.${doubt}`
-      : `${many} rows are normal now, in the last 5 minutes.${doubt}`;
+      : `${many} normal now, in the last 5 minutes.${doubt}`;
   }
   const above = formatCount(worst.aboveNow?.estimate ?? 0);
   const limit = worst.threshold ? formatValue(worst.threshold.value, worst.unit) : "";

@@ -70,6 +70,21 @@ export interface RuleRow {
   durationNs: number;
 }
 
+/**
+ * The rule of an alert: several have one name, such as those of SLOs, so that their labels decide.
+ * A label with a template may have any value.
+ */
+export function ruleOf(
+  rules: readonly RuleRow[],
+  { name, labels }: { name: string; labels: Readonly<Record<string, string>> },
+): RuleRow | undefined {
+  const isSame = ([label, value]: [string, string]) =>
+    value.includes("{{") || labels[label] === value;
+  return rules.find(
+    (rule) => rule.isAlerting && rule.name === name && Object.entries(rule.labels).every(isSame),
+  );
+}
+
 /** A rule or group that is not used, or is used with a warning. */
 export interface RuleFileProblem {
   place: string;

@@ -159,6 +159,19 @@ export function formatRemaining(share: number): string {
   return `${text.replace(/^-/, "−").replace(/\.0$/, "")} %`;
 }
 
+/** SLOs whose budget is spent, also if only perhaps; the least left first. */
+export function spentFirst(slos: readonly SloJson[]): SloJson[] {
+  const left = ({ budget }: SloJson) => budget?.remaining?.estimate ?? 0;
+  const spent = slos.filter(({ state }) => state === "spent" || state === "uncertain");
+  return spent.sort((a, b) => left(a) - left(b));
+}
+
+/** `checkout −150 %`. */
+export function describeBudget({ name, budget }: SloJson): string {
+  const remaining = budget?.remaining;
+  return remaining ? `${name} ${formatRemaining(remaining.estimate)} left` : name;
+}
+
 /** The estimate, and the bounds if they differ: `72 % (70 % to 75 %)`. */
 export function formatBounds(of: Bracket | null, format: (value: number) => string): string {
   if (!of) return "unknown";

@@ -191,6 +191,20 @@ export function alignRange(from: number, to: number, step: number): [number, num
   return [Math.floor(from / step) * step, Math.ceil(to / step) * step];
 }
 
+/**
+ * As `alignRange`, for a query that is evaluated at each step: not after now, when the newest
+ * values of its range have not arrived yet, so that a rate would fall.
+ */
+export function alignQueryRange(
+  from: number,
+  to: number,
+  step: number,
+  now: number,
+): [number, number] {
+  const [start, end] = alignRange(from, to, step);
+  return [start, end > now ? Math.max(end - step, start) : end];
+}
+
 /** Round times for an axis, at most about `max`. */
 export function timeTicks(from: number, to: number, max: number): number[] {
   const steps = [
