@@ -26,6 +26,8 @@ mod rust;
 #[path = "tidy/width.rs"]
 mod width;
 
+use std::sync::LazyLock;
+
 use repo::{RepoFiles, RuleFindings};
 
 /// The only files that may contain the keyword `unsafe`, as paths from the root. For each entry two
@@ -265,7 +267,8 @@ fn readme_has_the_rust_version() {
 /// Applies a rule to the real repository.
 #[track_caller]
 fn check(rule: impl FnOnce(&RepoFiles) -> RuleFindings) {
-    let findings = rule(&RepoFiles::load());
+    static REPO: LazyLock<RepoFiles> = LazyLock::new(RepoFiles::load);
+    let findings = rule(&REPO);
     let problems = findings.problems.join("\n");
     assert!(problems.is_empty(), "\n{problems}\n");
     assert!(findings.checked > 0, "the rule checked nothing");

@@ -185,17 +185,21 @@ fn is_word(c: char) -> bool {
 pub(crate) fn code_only(text: &str) -> String {
     let mut code = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(first) = rest.chars().next() {
+    while !rest.is_empty() {
+        // Most characters start neither a comment nor a literal.
+        let plain = rest.find(['/', '"', '\'', 'r', 'b', 'c']).unwrap_or(rest.len());
+        code.push_str(&rest[..plain]);
+        rest = &rest[plain..];
+        let Some(first) = rest.chars().next() else { break };
         let glued = code.chars().next_back().is_some_and(is_word);
-        let (skipped, kept) = match skip(rest, glued) {
-            0 => (first.len_utf8(), Some(first)),
-            length => (length, None),
-        };
-        match kept {
-            Some(c) => code.push(c),
-            None => code.extend(rest[..skipped].chars().map(|c| if c == '\n' { c } else { ' ' })),
+        let length = skip(rest, glued);
+        if length == 0 {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
         }
-        rest = &rest[skipped..];
+        code.extend(rest[..length].chars().map(|c| if c == '\n' { c } else { ' ' }));
+        rest = &rest[length..];
     }
     code
 }

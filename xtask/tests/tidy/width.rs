@@ -34,7 +34,9 @@ pub(crate) fn lines_fit(repo: &RepoFiles) -> RuleFindings {
 
 /// Numbers of lines that are too wide, from 1, except those with a single long word.
 fn wide_lines(text: &str) -> impl Iterator<Item = usize> {
-    let is_wide = |line: &str| line.chars().count() > WIDTH && !is_one_word(line);
+    // A line has at most as many columns as bytes.
+    let is_wide =
+        |line: &str| line.len() > WIDTH && line.chars().count() > WIDTH && !is_one_word(line);
     text.lines().enumerate().filter(move |(_, line)| is_wide(line)).map(|(index, _)| index + 1)
 }
 
@@ -54,6 +56,10 @@ fn wide_comments(text: &str) -> Vec<usize> {
 }
 
 fn wide_rust_lines(text: &str) -> Vec<usize> {
+    let wide: Vec<usize> = wide_lines(text).collect();
+    if wide.is_empty() {
+        return wide;
+    }
     let spanned = literal_lines(text);
     let code = code_only(text);
     let code: Vec<&str> = code.lines().collect();
@@ -72,7 +78,7 @@ fn wide_rust_lines(text: &str) -> Vec<usize> {
     }
     let is_exempt =
         |line: &usize| spanned.contains(line) || exempt.contains(line) || is_wide_code(line);
-    wide_lines(text).filter(|line| !is_exempt(line)).collect()
+    wide.into_iter().filter(|line| !is_exempt(line)).collect()
 }
 
 fn wide_markdown_lines(text: &str) -> Vec<usize> {
