@@ -155,9 +155,9 @@ impl PassedTests {
         self.entries.insert(name.to_owned(), entry);
     }
 
-    /// Duration of the last run in seconds; infinite if unknown.
-    pub(crate) fn seconds(&self, name: &str) -> f64 {
-        self.entries.get(name).and_then(|entry| entry["seconds"].as_f64()).unwrap_or(f64::INFINITY)
+    /// Duration of the last run in seconds.
+    pub(crate) fn seconds(&self, name: &str) -> Option<f64> {
+        self.entries.get(name).and_then(|entry| entry["seconds"].as_f64())
     }
 }
 

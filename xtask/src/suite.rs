@@ -59,6 +59,8 @@ struct TestProgram {
     /// Such as `cargo test -p topdeck-hist --test it`.
     command: String,
     threads: usize,
+    /// Whether it runs for a minute or more.
+    is_long: bool,
     /// Substrings of the names of tests that measure time.
     alone: Vec<String>,
     /// Programs of the same package that its tests start.
@@ -134,7 +136,10 @@ fn run(log: &PartLog, choice: TestSelection) -> Result<PartOutcome> {
     }
     let passed = PassedTests::open()?;
     // Long programs first, so that the last one to end is short.
-    chosen.sort_by(|a, b| passed.seconds(&b.name).total_cmp(&passed.seconds(&a.name)));
+    let seconds = |program: &TestProgram| {
+        passed.seconds(&program.name).unwrap_or(if program.is_long { f64::INFINITY } else { 0.0 })
+    };
+    chosen.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
     let at_once = if choice == TestSelection::Alone { 1 } else { cores().max(2) };
     Ok(PartOutcome::Tests(run_all(log, &chosen, choice, at_once, &passed)))
 }
@@ -327,6 +332,7 @@ impl TestProgram {
             dir: Path::new(&manifest).parent().expect("BUG: it is in a directory").to_owned(),
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
+            is_long: kind == "test" && package.tests.is_long,
             alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },
             started: started_programs(messages, &manifest),
         })

@@ -24,6 +24,8 @@ pub(crate) struct WorkspacePackage {
 pub(crate) struct TestSettings {
     /// Threads of a test program: more than CPUs if tests wait; default: the number of CPUs.
     pub(crate) threads: usize,
+    /// Whether the integration tests run for a minute or more: they start first.
+    pub(crate) is_long: bool,
     /// Substrings of the names of integration tests that measure time and must run alone.
     pub(crate) alone: Vec<String>,
 }
@@ -74,12 +76,15 @@ impl Workspace {
 
 impl TestSettings {
     fn read(table: &Value) -> Result<TestSettings> {
-        let mut settings = TestSettings { threads: cores(), alone: Vec::new() };
+        let mut settings = TestSettings { threads: cores(), is_long: false, alone: Vec::new() };
         for (key, value) in table.as_object().into_iter().flatten() {
             match (key.as_str(), value.as_u64(), value.as_array()) {
                 ("threads", Some(threads @ 1..), _) => settings.threads = threads as usize,
+                ("long", ..) if value == true => settings.is_long = true,
                 ("alone", _, Some(names)) => settings.alone = names.iter().map(text).collect(),
-                _ => bail!("unknown {key} = {value}; expected threads = 1…, alone = [names]"),
+                _ => bail!(
+                    "unknown {key} = {value}; expected threads = 1…, long = true, alone = [names]"
+                ),
             }
         }
         Ok(settings)
@@ -97,13 +102,19 @@ mod tests {
 
     #[test]
     fn test_settings_are_read_from_the_manifest() {
-        let default = TestSettings { threads: cores(), alone: Vec::new() };
+        let default = TestSettings { threads: cores(), is_long: false, alone: Vec::new() };
         assert_eq!(TestSettings::read(&Value::Null).unwrap(), default);
-        let both = TestSettings::read(&json!({"threads": 6, "alone": ["load::"]})).unwrap();
-        assert_eq!(both, TestSettings { threads: 6, alone: vec!["load::".to_owned()] });
+        let all = json!({"threads": 6, "long": true, "alone": ["load::"]});
+        let expected = TestSettings { threads: 6, is_long: true, alone: vec!["load::".to_owned()] };
+        assert_eq!(TestSettings::read(&all).unwrap(), expected);
         let error = TestSettings::read(&json!({"thread": 6})).unwrap_err().to_string();
-        assert_eq!(error, "unknown thread = 6; expected threads = 1…, alone = [names]");
-        assert!(TestSettings::read(&json!({"threads": 0})).is_err());
+        assert_eq!(
+            error,
+            "unknown thread = 6; expected threads = 1…, long = true, alone = [names]"
+        );
+        for wrong in [json!({"threads": 0}), json!({"long": false}), json!({"long": 1})] {
+            assert!(TestSettings::read(&wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
