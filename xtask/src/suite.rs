@@ -16,7 +16,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::ci_part::PartOutcome;
-use crate::command_line::{CommandLine, cores, target};
+use crate::command_line::{CommandLine, cores, root, target};
 use crate::libtest::{JSON_ARGUMENTS, ProgramEnd, TestEvents, run_cargo_test};
 use crate::page;
 use crate::part_log::PartLog;
@@ -33,6 +33,10 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Threads of a program whose tests measure time: each test waits far longer than it computes.
 const THREADS_ALONE: usize = 2;
+
+/// Stack of the threads of unit tests: without optimisation, the deepest expressions of `query`
+/// take more than the default of 2 MiB. Its integration tests check that they fit in that.
+const UNOPTIMIZED_STACK_BYTES: &str = "16777216";
 
 /// Interval of progress reports on the console.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(15);
@@ -61,6 +65,8 @@ struct TestProgram {
     threads: usize,
     /// Whether it runs for a minute or more.
     is_long: bool,
+    /// Whether `clippy.sh` compiles it without optimisation.
+    is_unoptimized: bool,
     /// Substrings of the names of tests that measure time.
     alone: Vec<String>,
     /// Programs of the same package that its tests start.
@@ -123,7 +129,7 @@ pub(crate) fn run_ignored(
 /// Runs all tests with `UPDATE_EXPECT`, which rewrites their expected output.
 pub(crate) fn write_golden(log: &PartLog) -> Result<()> {
     let line = with_clippy(CommandLine::new(&format!("cargo test {SELECTION} --no-fail-fast")));
-    line.env("UPDATE_EXPECT", "1").run(log)
+    line.env("UPDATE_EXPECT", "1").env("RUST_MIN_STACK", UNOPTIMIZED_STACK_BYTES).run(log)
 }
 
 fn run(log: &PartLog, choice: TestSelection) -> Result<PartOutcome> {
@@ -333,6 +339,7 @@ impl TestProgram {
             command: format!("cargo test -p {} {option}", package.name),
             threads: package.tests.threads,
             is_long: kind == "test" && package.tests.is_long,
+            is_unoptimized: kind == "lib",
             alone: if kind == "test" { package.tests.alone.clone() } else { Vec::new() },
             started: started_programs(messages, &manifest),
         })
@@ -348,6 +355,9 @@ impl TestProgram {
             .stdin(Stdio::null())
             .env("CARGO_MANIFEST_DIR", &self.dir)
             .env("RUSTC_BOOTSTRAP", "1");
+        if self.is_unoptimized {
+            command.env("RUST_MIN_STACK", UNOPTIMIZED_STACK_BYTES);
+        }
         command
     }
 }
@@ -380,7 +390,9 @@ fn build_line() -> CommandLine {
 fn with_clippy(line: CommandLine) -> CommandLine {
     // As `cargo clippy -- -D warnings` passes it to its driver.
     let arguments = "-Dwarnings__CLIPPY_HACKERY__";
-    line.env("RUSTC_WORKSPACE_WRAPPER", "clippy-driver").env("CLIPPY_ARGS", arguments)
+    let driver = root().join("xtask/clippy.sh");
+    let driver = driver.to_str().expect("BUG: the path of the repository is not UTF-8");
+    line.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", arguments)
 }
 
 /// The program `topdeck` of the test build, with overflow checks. A build with the release profile

@@ -6,6 +6,7 @@ mod checks;
 mod classic;
 mod compare;
 mod compliance;
+mod depth;
 mod documented_functions;
 #[expect(dead_code, reason = "no seeds")]
 #[path = "../../../hist/tests/it/fuzz_inputs.rs"]
