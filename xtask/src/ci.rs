@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::builder::{PossibleValue, PossibleValuesParser};
 
 use crate::ci_part::{CiPart, OutputMode, PartOutcome, run_all};
-use crate::command_line::{CommandLine, root};
+use crate::command_line::{CommandLine, target};
 use crate::part_log::PartLog;
 use crate::{clients, conformance, fuzz, loom, miri, page, suite};
 
@@ -78,7 +78,14 @@ const PARTS: [CiPart; 16] = [
         run: compile_fuzzer,
         ..CiPart::DEFAULT
     },
-    CiPart { name: "bench", description: "the benches compile", run: bench, ..CiPart::DEFAULT },
+    CiPart {
+        name: "bench",
+        description: "the benches compile",
+        // It uses what that part compiled: macros, build scripts and C libraries.
+        dependencies: &["build"],
+        run: bench,
+        ..CiPart::DEFAULT
+    },
     CiPart {
         name: "test",
         description: "unit, property, golden tests; facts about the tree",
@@ -167,7 +174,7 @@ fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn bench(log: &PartLog) -> Result<PartOutcome> {
-    let target = root().join("bench/target");
+    let target = target();
     let target = target.to_str().expect("BUG: the path of the repository is not UTF-8");
     let check =
         CommandLine::new("cargo check --manifest-path bench/Cargo.toml --locked --target-dir");
