@@ -10,9 +10,9 @@ use crate::passed_tests::run_unless_unchanged;
 use crate::prefix_check::check_all_ran_with_prefix;
 
 /// The workspace that includes the lock-free files of all crates. A release build would only
-/// compile longer.
-const MODELS: &str = "cargo test --manifest-path loom/Cargo.toml --locked --no-fail-fast \
-                      --target-dir loom/target loom_";
+/// compile longer. Other parts wait for the build of the workspace that runs beside it.
+const MODELS: &str = "nice -n 10 cargo test --manifest-path loom/Cargo.toml --locked \
+                      --no-fail-fast --target-dir loom/target loom_";
 
 /// The models, and the crates whose files they include.
 const SOURCES: [&str; 5] =

@@ -36,8 +36,10 @@ fn interpret(log: &PartLog) -> Result<PartOutcome> {
     // One selection of packages, so that shared dependencies are built once.
     let packages: Vec<String> = CRATES.map(|name| format!("-p topdeck-{name}")).into();
     let packages = packages.join(" ");
-    let test =
-        format!("cargo +nightly miri test {packages} --locked --no-fail-fast --lib -- miri_");
+    // Other parts wait for the build that runs beside it.
+    let test = format!(
+        "nice -n 10 cargo +nightly miri test {packages} --locked --no-fail-fast --lib -- miri_"
+    );
     run_cargo_test(log, &CommandLine::new(&test), "cargo xtask ci miri").map(PartOutcome::Tests)
 }
 
