@@ -20,7 +20,10 @@ help: ## this list
 
 run: ## build topdeck and start it with ARGS
 	@sh xtask/setup.sh run
-	@cargo xtask page
+	@# Without Node.js, xtask would be compiled only to say so.
+	@if command -v node >/dev/null; then cargo xtask page; else echo "the web UI is not built, and" \
+		"topdeck will have none unless web/dist is there: Node.js 20.19 or newer is not" \
+		"installed (Debian package nodejs)" >&2; fi
 	[ -e web/dist/index.html ] || export TOPDECK_WITHOUT_PAGE=1; \
 		cargo run --profile quick --locked -p topdeck -- $(ARGS)
 
