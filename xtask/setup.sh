@@ -22,7 +22,7 @@ main() {
     test)
         need_compiler
         need git git # lists the files for the tidy test
-        want c++ g++ # libFuzzer; the part is skipped without it
+        want c++ g++ # libFuzzer; the part of `make soak` is skipped without it
         # Third-party clients, and the Prometheus module; the parts are skipped without them.
         want curl curl
         want go golang-go

@@ -1,10 +1,10 @@
 //! The checks of all fuzz targets. They are part of the crates' tests, which also run them on every
 //! past finding (`testdata/fuzz/`) without a fuzzer.
 #![forbid(unsafe_code)]
+#![allow(clippy::duplicate_mod, reason = "the checks of several crates include the same file")]
 
 use std::sync::LazyLock;
 
-#[cfg(feature = "alerts")]
 #[path = "../../crates/alerts/tests/it/checks.rs"]
 mod alerts_checks;
 #[path = "../../crates/hist/tests/it/big.rs"]
@@ -18,18 +18,17 @@ mod codecs_checks;
 mod decode_checks;
 #[path = "../../crates/journal/tests/it/checks.rs"]
 mod journal_checks;
-#[cfg(feature = "load")]
 #[path = "../../crates/load/tests/it/checks.rs"]
 mod load_checks;
 #[path = "../../crates/hist/tests/it/model.rs"]
 #[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod model;
-#[cfg(feature = "notify")]
 #[path = "../../crates/notify/tests/it/checks.rs"]
 mod notify_checks;
 #[path = "../../crates/hist/tests/it/oracle.rs"]
 mod oracle;
 #[path = "../../crates/protocol/tests/it/checks.rs"]
+#[allow(dead_code, reason = "shared with the tests, which use all of it")]
 mod protocol_checks;
 #[path = "../../crates/query/tests/it/checks.rs"]
 mod query_checks;
@@ -72,40 +71,16 @@ fn all() -> impl Iterator<Item = (&'static str, (&'static str, FuzzCheck))> {
         checks.into_iter().map(move |check| (of, check))
     };
     with("hist", checks::CHECKS.into())
-        .chain(with("alerts", alerts_checks()))
+        .chain(with("alerts", alerts_checks::CHECKS.into()))
         .chain(with("codecs", codecs_checks::CHECKS.into()))
         .chain(with("decode", decode_checks::CHECKS.into()))
         .chain(with("journal", journal_checks::CHECKS.into()))
-        .chain(with("load", load_checks()))
-        .chain(with("notify", notify_checks()))
+        .chain(with("load", load_checks::CHECKS.into()))
+        .chain(with("notify", notify_checks::CHECKS.into()))
         .chain(with("protocol", protocol_checks::CHECKS.to_vec()))
         .chain(with("query", query_checks::CHECKS.into()))
         .chain(with("rules", rules_checks::CHECKS.into()))
         .chain(with("shm", shm_checks::CHECKS.into()))
         .chain(with("store", store_checks::CHECKS.into()))
         .chain(with("wire", wire_checks::CHECKS.into()))
-}
-
-/// Empty without the feature `alerts`.
-fn alerts_checks() -> Vec<(&'static str, FuzzCheck)> {
-    #[cfg(feature = "alerts")]
-    return alerts_checks::CHECKS.into();
-    #[cfg(not(feature = "alerts"))]
-    Vec::new()
-}
-
-/// Empty without the feature `load`.
-fn load_checks() -> Vec<(&'static str, FuzzCheck)> {
-    #[cfg(feature = "load")]
-    return load_checks::CHECKS.into();
-    #[cfg(not(feature = "load"))]
-    Vec::new()
-}
-
-/// Empty without the feature `notify`.
-fn notify_checks() -> Vec<(&'static str, FuzzCheck)> {
-    #[cfg(feature = "notify")]
-    return notify_checks::CHECKS.into();
-    #[cfg(not(feature = "notify"))]
-    Vec::new()
 }

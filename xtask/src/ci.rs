@@ -32,7 +32,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// In start order: fast parts first, so that a formatting error is reported before the fuzzers run,
 /// then what compiles beside the workspace, then long parts that need the workspace's build.
-const PARTS: [CiPart; 16] = [
+const PARTS: [CiPart; 15] = [
     CiPart {
         name: "fmt",
         description: "rustfmt finds nothing to change",
@@ -73,12 +73,6 @@ const PARTS: [CiPart; 16] = [
         ..CiPart::DEFAULT
     },
     CiPart {
-        name: "fuzzer",
-        description: "the fuzzer compiles (nightly)",
-        run: compile_fuzzer,
-        ..CiPart::DEFAULT
-    },
-    CiPart {
         name: "bench",
         description: "the benches compile",
         // It uses what that part compiled: macros, build scripts and C libraries.
@@ -95,9 +89,9 @@ const PARTS: [CiPart; 16] = [
     },
     CiPart {
         name: "fuzz",
-        description: "each target for TOPDECK_FUZZ_SECONDS (nightly)",
-        dependencies: &["build", "fuzzer"],
-        run: fuzz_short,
+        description: "each target for TOPDECK_FUZZ_SECONDS, from seeds",
+        dependencies: &["build"],
+        run: |log| fuzz::run(log, fuzz::FuzzEngine::Seeds, FUZZ_SECONDS),
         ..CiPart::DEFAULT
     },
     CiPart {
@@ -155,7 +149,7 @@ const FUZZ_SECONDS: u32 = 5;
 fn fmt(log: &PartLog) -> Result<PartOutcome> {
     CommandLine::new("cargo fmt --all --check").run(log)?;
     // Separate workspaces, which `--all` does not include.
-    for manifest in ["fuzz/Cargo.toml", "bench/Cargo.toml", "loom/Cargo.toml"] {
+    for manifest in ["bench/Cargo.toml", "loom/Cargo.toml"] {
         CommandLine::new(&format!("cargo fmt --manifest-path {manifest} --check")).run(log)?;
     }
     Ok(PartOutcome::Passed)
@@ -163,14 +157,6 @@ fn fmt(log: &PartLog) -> Result<PartOutcome> {
 
 fn loom_bounded(log: &PartLog) -> Result<PartOutcome> {
     loom::run(log, Some(LOOM_PREEMPTIONS))
-}
-
-fn compile_fuzzer(log: &PartLog) -> Result<PartOutcome> {
-    fuzz::compile(log, fuzz::FuzzScope::Decoders)
-}
-
-fn fuzz_short(log: &PartLog) -> Result<PartOutcome> {
-    fuzz::run(log, fuzz::FuzzScope::Decoders, FUZZ_SECONDS)
 }
 
 fn bench(log: &PartLog) -> Result<PartOutcome> {

@@ -1,8 +1,10 @@
-//! The fuzz part: builds the fuzzer of fuzz/, which contains the checks of all targets, and runs it
-//! on each target for some seconds, one target per CPU at a time.
+//! The fuzz parts. `make test` runs `seed_fuzzer` of the test build, which changes seeds at random.
+//! `make soak` and `cargo xtask fuzz` build and run `coverage_fuzzer`, which is libFuzzer with the
+//! same checks. One target per CPU at a time.
 
 use std::fs;
-use std::path::PathBuf;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
 use std::process::{ExitCode, Stdio};
 use std::sync::Mutex;
 use std::time::Instant;
@@ -51,6 +53,16 @@ const FLAGS: [&str; 10] = [
     "-Cdebug-assertions",
 ];
 
+/// Memory that a check may hold at once under `seed_fuzzer`, in MiB: two of the largest allocations
+/// in `LIMITS`.
+const MEMORY_MIB_MAX: u64 = 128;
+
+/// The same of `store_chunk`, for `LIMITS_WITH_PCO`.
+const MEMORY_MIB_MAX_WITH_PCO: u64 = 514;
+
+/// Address space of `seed_fuzzer` in KiB. An allocation beyond it fails and aborts the process.
+const ADDRESS_SPACE_KIB: u64 = 1 << 20;
+
 /// Limits of each decoder for any input. Decoders promise at most 64 MiB per allocation; 512 MiB in
 /// total includes the memory of the sanitizer; ten seconds for one input count as a hang.
 const LIMITS: &str = "-malloc_limit_mb=64 -rss_limit_mb=512 -timeout=10";
@@ -66,10 +78,19 @@ struct FuzzTarget {
     crate_name: String,
 }
 
+/// What makes the inputs.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum FuzzEngine {
+    /// `seed_fuzzer`.
+    Seeds,
+    /// `coverage_fuzzer`.
+    Coverage,
+}
+
 /// `cargo xtask fuzz`.
 pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     let log = PartLog::console("fuzz");
-    let fuzzer = Fuzzer::build(&log, FuzzScope::All)?;
+    let fuzzer = Fuzzer::build(&log, FuzzEngine::Coverage)?;
     let targets = fuzzer.targets()?;
     let Some(name) = &options.target else {
         targets.iter().for_each(|target| println!("{}", target.name));
@@ -88,33 +109,16 @@ pub(crate) fn run_target(options: &Options) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Targets to build.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum FuzzScope {
-    /// Targets whose decoders compile quickly, for `make test`.
-    Decoders,
-    /// All targets.
-    All,
-}
-
-/// Compiles the fuzzer of a run that follows. It takes long and needs nothing of the workspace's
-/// build, so both can run at once.
-pub(crate) fn compile(log: &PartLog, scope: FuzzScope) -> Result<PartOutcome> {
-    if let Err(reason) = prepare(log) {
-        return Ok(PartOutcome::Skipped(format!("{reason:#}")));
-    }
-    Fuzzer::build(log, scope)?;
-    Ok(PartOutcome::Passed)
-}
-
 /// Runs every target, even after a failure.
-pub(crate) fn run(log: &PartLog, scope: FuzzScope, seconds_default: u32) -> Result<PartOutcome> {
+pub(crate) fn run(log: &PartLog, engine: FuzzEngine, seconds_default: u32) -> Result<PartOutcome> {
     let seconds = seconds(seconds_default)?;
-    if let Err(reason) = prepare(log) {
+    if engine == FuzzEngine::Coverage
+        && let Err(reason) = prepare(log)
+    {
         return Ok(PartOutcome::Skipped(format!("{reason:#}")));
     }
     let sources = sources_key()?;
-    let fuzzer = Fuzzer::build(log, scope)?;
+    let fuzzer = Fuzzer::build(log, engine)?;
     // Writes fuzz/corpus/ from the golden files: without seeds a fuzzer spends its seconds on magic
     // numbers.
     let seeds = suite::run_ignored(log, "write_seeds", &[])?;
@@ -147,41 +151,23 @@ fn sources_key() -> Result<String> {
     PassedTests::key_of_sources(&[String::new()], &[])
 }
 
-/// Path of the program with the checks of all targets.
-struct Fuzzer(PathBuf);
+/// A program with the checks of all targets.
+struct Fuzzer {
+    path: PathBuf,
+    engine: FuzzEngine,
+}
 
 impl Fuzzer {
-    fn build(log: &PartLog, scope: FuzzScope) -> Result<Fuzzer> {
-        let host = host()?;
-        // With --target, build scripts and macros are compiled without the sanitizer.
-        let build = "cargo +nightly build --release --locked --manifest-path fuzz/Cargo.toml";
-        let line = format!("{build} --target-dir fuzz/target --target {host} --bin check");
-        let mut line = CommandLine::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
-        line = match scope {
-            FuzzScope::All => line.arg("--all-features"),
-            // Source lines are in the output of the command that repeats a failure, which has all
-            // targets.
-            FuzzScope::Decoders => {
-                let line = line.env("CARGO_PROFILE_RELEASE_DEBUG", "false");
-                // These take 40 % of the compilation with optimisation.
-                let packages = ["topdeck-query", "topdeck-rules", "topdeck-store"];
-                packages.into_iter().fold(line, |line, package| {
-                    let setting = format!("profile.release.package.{package}.opt-level=0");
-                    line.arg("--config").arg(&setting)
-                })
-            }
+    fn build(log: &PartLog, engine: FuzzEngine) -> Result<Fuzzer> {
+        let path = match engine {
+            FuzzEngine::Seeds => suite::program(log, "seed_fuzzer")?,
+            FuzzEngine::Coverage => build_coverage_fuzzer(log)?,
         };
-        if std::env::var_os("CI").is_none() {
-            // The next build on this machine compiles only changed functions instead of their
-            // crate.
-            line = line.env("CARGO_INCREMENTAL", "1");
-        }
-        line.run(log)?;
-        Ok(Fuzzer(root().join(format!("fuzz/target/{host}/release/check"))))
+        Ok(Fuzzer { path, engine })
     }
 
     fn targets(&self) -> Result<Vec<FuzzTarget>> {
-        let list = self.program().env(TARGET_VARIABLE, "list").stdout()?;
+        let list = CommandLine::from_path(&self.path).env(TARGET_VARIABLE, "list").stdout()?;
         let list = String::from_utf8(list).context("cannot list the targets of the fuzzer")?;
         let target = |line: &str| {
             let (of, name) = line.split_once(' ').context("a target is a crate and a name")?;
@@ -204,6 +190,9 @@ impl Fuzzer {
         prefixes.push("fuzz/".to_owned());
         let mut key = PassedTests::key_of_sources(&prefixes, &[])?;
         key += &format!(" {seconds} s");
+        if self.engine == FuzzEngine::Coverage {
+            key += " with coverage";
+        }
         let name = format!("fuzz {}", target.name);
         if let Some(report) = PassedTests::open()?.find(&name, &key) {
             return Ok(report);
@@ -218,14 +207,21 @@ impl Fuzzer {
     fn fuzz(&self, log: &PartLog, target: &FuzzTarget, seconds: u32) -> Result<TestReport> {
         let start = Instant::now();
         let line = self.line(target, seconds)?;
-        log.note(&format!("$ cargo xtask fuzz {} {seconds}", target.name));
+        log.note(&format!("fuzzing {} for {seconds} s", target.name));
         let mut command = line.command();
         let output = command.stdin(Stdio::null()).output().context("cannot start the fuzzer")?;
-        let text = String::from_utf8_lossy(&output.stderr);
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
         log.write(&format!("{line}\n{text}"));
         let end = match output.status.success() {
             true => TestEnd::Passed,
-            false => TestEnd::Failed { repeat: repeat_command(target, &text) },
+            false => {
+                let repeat = self.repeat_command(target, &text).unwrap_or_else(|error| {
+                    log.note(&format!("cannot keep the input: {error:#}"));
+                    "cargo xtask ci fuzz".to_owned()
+                });
+                TestEnd::Failed { repeat }
+            }
         };
         let mut report = TestReport::default();
         let name = format!("fuzz {}", target.name);
@@ -233,7 +229,7 @@ impl Fuzzer {
         Ok(report)
     }
 
-    /// `seconds` 0: unlimited.
+    /// `seconds` 0: unlimited, for `coverage_fuzzer` only.
     fn line(&self, target: &FuzzTarget, seconds: u32) -> Result<CommandLine> {
         // Findings are stored in the directory of the target.
         let name = &target.name;
@@ -242,27 +238,92 @@ impl Fuzzer {
             let made = fs::create_dir_all(root().join(dir));
             made.with_context(|| format!("cannot make {dir}"))?;
         }
-        let line = self.bounded(target).arg(&corpus);
-        Ok(line
-            .arg(&format!("-max_total_time={seconds}"))
-            .arg("-verbosity=0")
-            .arg("-print_final_stats=1")
-            .arg(&format!("-artifact_prefix={artifacts}/")))
+        let line = self.bounded(target);
+        Ok(match self.engine {
+            FuzzEngine::Seeds => {
+                line.arg(&recorded_input(target)).arg(&corpus).arg(&seconds.to_string())
+            }
+            FuzzEngine::Coverage => line
+                .arg(&corpus)
+                .arg(&format!("-max_total_time={seconds}"))
+                .arg("-verbosity=0")
+                .arg("-print_final_stats=1")
+                .arg(&format!("-artifact_prefix={artifacts}/")),
+        })
     }
 
-    /// The command line of a target with its limits.
+    /// The command line of a target with its limits; the path of an input follows.
     fn bounded(&self, target: &FuzzTarget) -> CommandLine {
-        let limits = if target.name == "store_chunk" { LIMITS_WITH_PCO } else { LIMITS };
-        let line = limits.split(' ').fold(self.program(), CommandLine::arg);
-        // The quarantine of freed memory (256 MiB by default) counts as used memory. Equal symbols
-        // in several libraries are not an error of topdeck.
-        let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
-        line.env(TARGET_VARIABLE, &target.name).env("ASAN_OPTIONS", sanitizer)
+        let has_pco = target.name == "store_chunk";
+        let line = match self.engine {
+            FuzzEngine::Seeds => {
+                let path = self.path.to_str().expect("BUG: the path is not UTF-8");
+                let mib = if has_pco { MEMORY_MIB_MAX_WITH_PCO } else { MEMORY_MIB_MAX };
+                CommandLine::new("sh -c")
+                    .arg(&format!("ulimit -v {ADDRESS_SPACE_KIB} && exec \"$@\""))
+                    .arg("sh")
+                    .arg(path)
+                    .arg(&(mib << 20).to_string())
+            }
+            FuzzEngine::Coverage => {
+                let limits = if has_pco { LIMITS_WITH_PCO } else { LIMITS };
+                // The quarantine of freed memory (256 MiB by default) counts as used memory. Equal
+                // symbols in several libraries are not an error of topdeck.
+                let sanitizer = "quarantine_size_mb=64:detect_odr_violation=0";
+                let line = CommandLine::from_path(&self.path).env("ASAN_OPTIONS", sanitizer);
+                limits.split(' ').fold(line, CommandLine::arg)
+            }
+        };
+        line.env(TARGET_VARIABLE, &target.name)
     }
 
-    fn program(&self) -> CommandLine {
-        CommandLine::from_path(&self.0)
+    /// The command line that checks the failed input again.
+    fn repeat_command(&self, target: &FuzzTarget, output: &str) -> Result<String> {
+        Ok(match self.engine {
+            FuzzEngine::Seeds => {
+                let input = keep_failed_input(&root().join(recorded_input(target)))?;
+                let input = input.to_str().context("the path is not UTF-8")?;
+                self.bounded(target).arg(input).to_string()
+            }
+            FuzzEngine::Coverage => repeat_command(target, output),
+        })
     }
+}
+
+/// The file, relative to the root, to which `seed_fuzzer` writes each input.
+fn recorded_input(target: &FuzzTarget) -> String {
+    format!("fuzz/artifacts/{}/input", target.name)
+}
+
+/// Extracts the last recorded input into a file beside it, named by its content, which a later run
+/// does not overwrite.
+fn keep_failed_input(recorded: &Path) -> Result<PathBuf> {
+    let name = recorded.display();
+    let bytes = fs::read(recorded).with_context(|| format!("cannot read {name}"))?;
+    let input = bytes
+        .split_first_chunk()
+        .and_then(|(length, rest)| rest.get(..usize::try_from(u64::from_le_bytes(*length)).ok()?));
+    let input = input.with_context(|| format!("{name} contains no input; did no check start?"))?;
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    let kept = recorded.with_file_name(format!("failed-{:016x}", hasher.finish()));
+    fs::write(&kept, input).with_context(|| format!("cannot write {}", kept.display()))?;
+    Ok(kept)
+}
+
+fn build_coverage_fuzzer(log: &PartLog) -> Result<PathBuf> {
+    let host = host()?;
+    // With --target, build scripts and macros are compiled without the sanitizer.
+    let build = "cargo +nightly build --profile fuzz --locked -p topdeck-fuzz";
+    let bin = "--features libfuzzer --bin coverage_fuzzer";
+    let line = format!("{build} {bin} --target-dir fuzz/target --target {host}");
+    let mut line = CommandLine::new(&line).env("RUSTFLAGS", &FLAGS.join(" "));
+    if std::env::var_os("CI").is_none() {
+        // The next build on this machine compiles only changed functions instead of their crate.
+        line = line.env("CARGO_INCREMENTAL", "1");
+    }
+    line.run(log)?;
+    Ok(root().join(format!("fuzz/target/{host}/fuzz/coverage_fuzzer")))
 }
 
 /// Command that runs the failing input again; libFuzzer prints its path in `output`.
@@ -301,4 +362,26 @@ fn seconds(default: u32) -> Result<u32> {
                                   seconds"
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_input_is_kept_without_what_longer_ones_left_behind() {
+        let dir = std::env::temp_dir().join(format!("topdeck-fuzz-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let recorded = dir.join("input");
+        fs::write(&recorded, b"\x03\0\0\0\0\0\0\0abc, of a longer one").unwrap();
+        let kept = keep_failed_input(&recorded).unwrap();
+        assert_eq!(fs::read(&kept).unwrap(), b"abc");
+        assert_ne!(kept, recorded);
+        for damaged in [&b""[..], b"\x03\0\0\0\0\0\0\0ab", &[0xff; 8]] {
+            fs::write(&recorded, damaged).unwrap();
+            let error = keep_failed_input(&recorded).unwrap_err().to_string();
+            assert!(error.ends_with("contains no input; did no check start?"), "{error}");
+        }
+        fs::remove_dir_all(&dir).unwrap();
+    }
 }

@@ -57,7 +57,7 @@ const PARTS: [CiPart; 5] = [
     },
     CiPart {
         name: "fuzz",
-        description: "each target for TOPDECK_FUZZ_SECONDS",
+        description: "each target for TOPDECK_FUZZ_SECONDS, guided by coverage (nightly)",
         is_alone: true,
         run: fuzz_long,
         ..CiPart::DEFAULT
@@ -95,5 +95,5 @@ fn loom_unbounded(log: &PartLog) -> Result<PartOutcome> {
 }
 
 fn fuzz_long(log: &PartLog) -> Result<PartOutcome> {
-    fuzz::run(log, fuzz::FuzzScope::All, FUZZ_SECONDS)
+    fuzz::run(log, fuzz::FuzzEngine::Coverage, FUZZ_SECONDS)
 }

@@ -5,6 +5,7 @@
 //! crate requests, and runs all of them even after a failure. A program that passed on the same
 //! files is not run again on this machine (`passed_tests.rs`).
 
+use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -48,8 +49,8 @@ static BUILD: Mutex<Option<Arc<Build>>> = Mutex::new(None);
 struct Build {
     /// Test programs.
     tests: Vec<TestProgram>,
-    /// The program `topdeck`; `None` if it did not compile.
-    topdeck: Option<PathBuf>,
+    /// Programs that compiled, by name.
+    programs: BTreeMap<String, PathBuf>,
 }
 
 /// A test program built by cargo.
@@ -308,14 +309,14 @@ fn compile(log: &PartLog) -> Result<(Arc<Build>, Result<()>)> {
         .filter(|message| message["profile"]["test"] == true)
         .map(|message| TestProgram::read(message, &messages, &workspace))
         .collect();
-    let is_topdeck = |message: &&Value| {
-        message["profile"]["test"] == false
-            && message["target"]["kind"][0] == "bin"
-            && message["target"]["name"] == "topdeck"
+    let is_program = |message: &&Value| {
+        message["profile"]["test"] == false && message["target"]["kind"][0] == "bin"
     };
-    let topdeck = executables().find(is_topdeck);
-    let topdeck = topdeck.and_then(|message| message["executable"].as_str()).map(PathBuf::from);
-    let build = Arc::new(Build { tests: tests?, topdeck });
+    let programs = executables().filter(is_program).filter_map(|message| {
+        let (name, path) = (message["target"]["name"].as_str()?, message["executable"].as_str()?);
+        Some((name.to_owned(), PathBuf::from(path)))
+    });
+    let build = Arc::new(Build { tests: tests?, programs: programs.collect() });
     *BUILD.lock().expect("BUG: a part panicked") = Some(Arc::clone(&build));
     Ok((build, line.check(status)))
 }
@@ -398,7 +399,14 @@ fn with_clippy(line: CommandLine) -> CommandLine {
 /// The program `topdeck` of the test build, with overflow checks. A build with the release profile
 /// would take half as long as all tests.
 pub(crate) fn topdeck(log: &PartLog) -> Result<PathBuf> {
-    build_once(log)?.topdeck.clone().context("the program `topdeck` does not compile")
+    program(log, "topdeck")
+}
+
+/// A program of the test build.
+pub(crate) fn program(log: &PartLog, name: &str) -> Result<PathBuf> {
+    let build = build_once(log)?;
+    let path = build.programs.get(name).cloned();
+    path.with_context(|| format!("the program `{name}` does not compile"))
 }
 
 /// Builds the program `topdeck` as `make run` does.
