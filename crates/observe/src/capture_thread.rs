@@ -58,7 +58,7 @@ impl WireCapture {
         let (queue, stop) = (IntervalQueue::default(), Arc::new(AtomicBool::new(false)));
         let status = CaptureStatus::new(&settings.interfaces);
         let (now, shards) = (intake.now(), sources.len());
-        let composer = IntervalComposer::new(settings, shards, now, queue.clone(), status.clone());
+        let composer = IntervalComposer::new(settings, now, queue.clone(), status.clone());
         let merger = IntervalMerger::new(shards, composer);
         let mut writer = IntervalWriter::new(intake, &settings.host, queue.clone());
         let closed = queue.clone();

@@ -1,5 +1,7 @@
 //! Series of an interval: cumulative counts, statements with series of their own, status.
 
+use std::collections::{HashMap, HashSet};
+
 use wire::{InFlightSummary, ServiceInterval, UndecodedReason};
 
 use crate::capture_status::CaptureStatus;
@@ -8,7 +10,7 @@ use crate::metrics::{self, WireMetric};
 use crate::operation_series::{NumberSample, add_distributions};
 use crate::service_record::ServiceRecord;
 use crate::settings::CaptureSettings;
-use crate::shard_interval::{ShardCounts, ShardInterval, ShardState};
+use crate::shard_interval::{MeasuredInterval, ShardCounts, ShardState};
 
 /// Memory of the texts of statements with series of their own, of all services, in bytes.
 const STATEMENT_TEXT_BYTES_MAX: usize = 16 << 20;
@@ -16,28 +18,27 @@ const STATEMENT_TEXT_BYTES_MAX: usize = 16 << 20;
 /// Writes merged intervals to the queue.
 pub(crate) struct IntervalComposer {
     settings: CaptureSettings,
-    /// Threads of the capture.
-    shards: usize,
     records: Vec<ServiceRecord>,
     /// Start of the counters.
     began: i64,
     /// Counts since then.
     counts: ShardCounts,
+    forgotten_servers: u64,
     queue: IntervalQueue,
     status: CaptureStatus,
 }
 
 impl IntervalComposer {
-    /// A composer of a capture by `shards` threads that starts at `began`.
+    /// A composer of a capture that starts at `began`.
     pub(crate) fn new(
         settings: &CaptureSettings,
-        shards: usize,
         began: i64,
         queue: IntervalQueue,
         status: CaptureStatus,
     ) -> IntervalComposer {
         let (settings, records, counts) = (settings.clone(), Vec::new(), ShardCounts::default());
-        IntervalComposer { settings, shards, records, began, counts, queue, status }
+        let forgotten_servers = 0;
+        IntervalComposer { settings, records, began, counts, forgotten_servers, queue, status }
     }
 
     /// No interval follows.
@@ -52,67 +53,75 @@ impl IntervalComposer {
         self.queue.push(intervals);
     }
 
-    /// Adds a complete interval.
-    pub(crate) fn add(&mut self, interval: ShardInterval) {
-        let ShardInterval { start, end, shards, services, counts, mut state } = interval;
+    /// Adds a row: what was measured since the one before, and the states of all threads.
+    pub(crate) fn add(&mut self, measured: MeasuredInterval, states: &[&ShardState]) {
+        let MeasuredInterval { start, end, services, counts } = measured;
         let start = start.min(end);
         // After the clock was set back, counters have one start, not another one in each row.
         self.began = self.began.min(start);
         self.counts.merge(&counts);
         let mut intervals = QueuedIntervals { end: Some(end), ..QueuedIntervals::default() };
-        let mut services = self.assign_records(services, start, &mut state.in_flight);
-        // A thread that is late may have services that the others do not have.
-        if shards >= self.shards {
-            self.forget_records(&mut services, &mut state.in_flight);
-        }
-        let in_flight = merge_in_flight(std::mem::take(&mut state.in_flight));
+        // First, so that new servers have the places of those that are forgotten.
+        self.forget_records(&services, states);
+        let services = self.assign_records(services, start);
+        let in_flight = self.in_flight(states);
         self.add_services(&mut intervals, services, start, end);
         for (index, record) in self.records.iter_mut().enumerate() {
             record.add_numbers(&mut intervals.numbers, index, &in_flight, start, end);
         }
-        self.add_capture(&mut intervals.numbers, &state, end);
+        self.add_capture(&mut intervals.numbers, states, end);
         self.status.set_interval(end, &self.records, &in_flight, self.counts.ring);
         self.queue.push(intervals);
     }
 
-    /// Services by index of their record; requests in flight have the same indexes then.
+    /// Services by index of their record.
     fn assign_records(
         &mut self,
         services: Vec<ServiceInterval>,
         start: i64,
-        in_flight: &mut [InFlightSummary],
     ) -> Vec<Option<ServiceInterval>> {
         let mut own: Vec<Option<ServiceInterval>> = self.records.iter().map(|_| None).collect();
-        let mut indexes = Vec::with_capacity(services.len());
         for service in services {
             let index = self.record_index(&service, start);
-            indexes.push(index);
             own.resize_with(self.records.len(), || None);
             match &mut own[index] {
                 Some(found) => found.merge(service),
                 free => *free = Some(service),
             }
         }
-        for summary in in_flight {
-            summary.service = indexes[summary.service];
-        }
         own
     }
 
     /// Removes the records of services that no thread has any more.
-    fn forget_records(
-        &mut self,
-        services: &mut Vec<Option<ServiceInterval>>,
-        in_flight: &mut [InFlightSummary],
-    ) {
-        let is_used: Vec<bool> = services.iter().map(Option::is_some).collect();
-        for summary in in_flight {
-            let before = &is_used[..summary.service];
-            summary.service = before.iter().filter(|is_used| **is_used).count();
+    fn forget_records(&mut self, services: &[ServiceInterval], states: &[&ShardState]) {
+        let of_states = states.iter().flat_map(|state| &state.services);
+        let of_states = of_states.map(|service| (service.name.as_str(), service.protocol.name));
+        let of_row = services.iter().map(|service| (service.name.as_str(), service.protocol.name));
+        let known: HashSet<(&str, &str)> = of_states.chain(of_row).collect();
+        let before = self.records.len();
+        self.records.retain_mut(|record| {
+            record.retain_servers(|name, protocol| known.contains(&(name, protocol)))
+        });
+        self.forgotten_servers += (before - self.records.len()) as u64;
+    }
+
+    /// Requests in flight of all threads, by index of their record, oldest first.
+    fn in_flight(&self, states: &[&ShardState]) -> Vec<InFlightSummary> {
+        let all = self.records.iter().enumerate();
+        let indexes: HashMap<(&str, &str), usize> =
+            all.flat_map(|(index, record)| record.servers().map(move |of| (of, index))).collect();
+        let mut summaries = Vec::new();
+        for state in states {
+            for summary in &state.in_flight {
+                let service = &state.services[summary.service];
+                let Some(index) = indexes.get(&(service.name.as_str(), service.protocol.name))
+                else {
+                    panic!("BUG: service {} has requests in flight and no record", service.name)
+                };
+                summaries.push(InFlightSummary { service: *index, ..summary.clone() });
+            }
         }
-        let mut stays = is_used.iter();
-        self.records.retain(|_| stays.next() == Some(&true));
-        services.retain(Option::is_some);
+        merge_in_flight(summaries)
     }
 
     /// Index of the record of a service. Threads may have seen different servers: those beyond the
@@ -121,12 +130,13 @@ impl IntervalComposer {
         if let Some(found) = self.records.iter().position(|record| record.is_of(service)) {
             return found;
         }
-        let unnamed = self.records.iter().filter(|record| !record.is_named()).count();
+        let limited = self.records.iter().filter(|record| record.is_limited()).count();
         let other = service.other_servers_name();
-        let is_beyond = !service.is_named && unnamed >= self.settings.servers_max;
+        let is_beyond = !service.is_named && limited >= self.settings.servers_max;
         let name = if is_beyond { other } else { service.name.clone() };
         let is_same = |record: &ServiceRecord| record.has_name(&name, service.protocol.name);
         if let Some(found) = self.records.iter().position(is_same) {
+            self.records[found].add_server(&service.name);
             return found;
         }
         self.records.push(ServiceRecord::new(name, service, &self.settings, start));
@@ -155,20 +165,22 @@ impl IntervalComposer {
     }
 
     /// Adds counters and gauges of the capture.
-    fn add_capture(&self, samples: &mut Vec<NumberSample>, state: &ShardState, end: i64) {
+    fn add_capture(&self, samples: &mut Vec<NumberSample>, states: &[&ShardState], end: i64) {
         let mut add =
             |metric: &'static WireMetric, label: Option<(&'static str, &str)>, n, start| {
                 let labels = label.map(|(name, value)| (name, value.into()));
                 let labels = labels.into_iter().collect();
                 samples.push(NumberSample { metric, labels, value: n as f64, start });
             };
-        let ShardCounts { ring, totals, cache, forgotten_servers, clock_steps } = &self.counts;
+        let ShardCounts { ring, totals, cache } = &self.counts;
+        // All threads have seen the same steps, some of them later.
+        let clock_steps = states.iter().map(|state| state.clock_steps).max().unwrap_or(0);
         for (metric, count) in [
             (&metrics::CAPTURED_PACKETS, ring.packets),
             (&metrics::DROPPED_PACKETS, ring.drops),
             (&metrics::RING_FREEZES, ring.freezes),
-            (&metrics::FORGOTTEN_SERVERS, *forgotten_servers),
-            (&metrics::CLOCK_STEPS, *clock_steps),
+            (&metrics::FORGOTTEN_SERVERS, self.forgotten_servers),
+            (&metrics::CLOCK_STEPS, clock_steps),
         ] {
             add(metric, None, count, self.began);
         }
@@ -182,10 +194,12 @@ impl IntervalComposer {
         for (result, count) in [("hit", cache.hits), ("miss", cache.misses)] {
             add(&metrics::FINGERPRINT_LOOKUPS, Some(("result", result)), count, self.began);
         }
+        let sum =
+            |of: fn(&ShardState) -> usize| states.iter().map(|state| of(state)).sum::<usize>();
         for (metric, value) in [
-            (&metrics::OPEN_CONNECTIONS, state.open_connections),
-            (&metrics::CONNECTION_MEMORY, state.connection_memory),
-            (&metrics::STATEMENT_MEMORY, state.statement_memory),
+            (&metrics::OPEN_CONNECTIONS, sum(|state| state.open_connections)),
+            (&metrics::CONNECTION_MEMORY, sum(|state| state.connection_memory)),
+            (&metrics::STATEMENT_MEMORY, sum(|state| state.statement_memory)),
         ] {
             add(metric, None, value as u64, end);
         }

@@ -1,17 +1,24 @@
-//! Intervals of all threads of the capture, merged to one.
+//! Intervals of all threads of the capture, merged to rows.
 //!
-//! Each thread ends its intervals by the packets that it reads, at the same boundaries; an interval
-//! is complete when all threads have ended it. The last ones, which are shorter, are one.
+//! Each thread ends its intervals by the packets that it reads, at the same boundaries. A row has
+//! one interval of each thread or more, and ends at the first boundary that all of them have
+//! reached: a thread that was late, or whose clock stepped, may have skipped some. A row that waits
+//! too long is written without the threads that are late; what they have measured is in a later
+//! row.
+//!
+//! A thread that is not in a row has the state of its last one. So the counts of each thread are
+//! always those at the end of one of its intervals, with the requests that were in flight at that
+//! time, and no counter decreases.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::interval_composer::IntervalComposer;
-use crate::shard_interval::ShardInterval;
+use crate::shard_interval::{MeasuredInterval, ShardInterval, ShardState};
 
-/// Intervals of a thread that wait for those of another one; then the two oldest are merged.
-const WAITING_MAX: usize = 8;
+/// Intervals of a thread that wait for those of another one.
+const WAITING_MAX: usize = 2;
 
 /// Merges intervals. Clones share it.
 #[derive(Clone)]
@@ -25,12 +32,21 @@ impl fmt::Debug for IntervalMerger {
 
 struct MergerState {
     shards: Vec<ShardQueue>,
+    /// End of the last row; `None` before the first one, and after the clock was set back.
+    last_end: Option<i64>,
     composer: IntervalComposer,
 }
 
 #[derive(Default)]
 struct ShardQueue {
+    /// Intervals that are in no row, with increasing ends.
     intervals: VecDeque<ShardInterval>,
+    /// State of the thread in the last row.
+    state: ShardState,
+    /// End of the last interval of the thread.
+    last_end: Option<i64>,
+    /// Whether the thread has lost the requests in flight of its last interval.
+    has_lost_requests: bool,
     /// Whether the thread has ended its last interval.
     is_finished: bool,
 }
@@ -39,7 +55,7 @@ impl IntervalMerger {
     /// Merges the intervals of `shards` threads.
     pub(crate) fn new(shards: usize, composer: IntervalComposer) -> IntervalMerger {
         let shards = (0..shards.max(1)).map(|_| ShardQueue::default()).collect();
-        IntervalMerger(Arc::new(Mutex::new(MergerState { shards, composer })))
+        IntervalMerger(Arc::new(Mutex::new(MergerState { shards, last_end: None, composer })))
     }
 
     fn state(&self) -> MutexGuard<'_, MergerState> {
@@ -49,177 +65,121 @@ impl IntervalMerger {
     /// Adds an interval of a thread.
     pub(crate) fn push(&self, shard: usize, interval: ShardInterval) {
         let mut state = self.state();
-        state.shards[shard].push(interval);
-        while let Some(complete) = state.pop_complete() {
-            state.composer.add(complete);
-        }
+        state.push(shard, interval);
+        state.write_rows();
     }
 
     /// Adds the last interval of a thread. That of the last thread ends the capture.
     pub(crate) fn finish(&self, shard: usize, interval: ShardInterval) {
         let mut state = self.state();
-        state.shards[shard].push(interval);
+        state.push(shard, interval);
         state.shards[shard].is_finished = true;
+        state.write_rows();
         if state.shards.iter().all(|shard| shard.is_finished) {
-            state.finish();
+            state.composer.finish();
         }
     }
 
     /// Ends the capture, although some threads may not have ended their last interval.
     pub(crate) fn finish_all(&self) {
-        self.state().finish();
+        let mut state = self.state();
+        state.shards.iter_mut().for_each(|shard| shard.is_finished = true);
+        state.write_rows();
+        state.composer.finish();
     }
 
-    /// Notes that a thread has measured nothing since `start`.
-    pub(crate) fn add_gap(&self, start: i64, end: i64, reason: &str) {
-        self.state().composer.add_gap(start, end, reason);
+    /// Notes that a thread has measured nothing since `start`, and does not know the connections
+    /// that it had.
+    pub(crate) fn restart(&self, shard: usize, start: i64, end: i64, reason: &str) {
+        let mut state = self.state();
+        state.shards[shard].has_lost_requests = true;
+        state.composer.add_gap(start, end, reason);
     }
 }
 
 impl MergerState {
-    /// The oldest interval, if all threads have ended it, and none of them at the stop.
-    fn pop_complete(&mut self) -> Option<ShardInterval> {
-        let ends = self.shards.iter().map(|shard| {
-            let is_last = shard.is_finished && shard.intervals.len() == 1;
-            shard.intervals.front().filter(|_| !is_last).map(|first| first.end)
-        });
-        let end = ends.collect::<Option<Vec<i64>>>()?.into_iter().min()?;
-        let mut complete: Option<ShardInterval> = None;
-        for shard in &mut self.shards {
-            let Some(interval) = shard.intervals.pop_front_if(|first| first.end == end) else {
-                continue;
-            };
-            match &mut complete {
-                Some(complete) => complete.merge(interval),
-                None => complete = Some(interval),
-            }
+    fn push(&mut self, shard: usize, interval: ShardInterval) {
+        let shard = &mut self.shards[shard];
+        let end = interval.measured.end;
+        // The clock was set back: the next rows have earlier times than the last one.
+        if shard.last_end.replace(end).is_some_and(|last| last >= end) {
+            self.last_end = None;
         }
-        complete
+        shard.push(interval, self.last_end);
     }
 
-    fn finish(&mut self) {
-        while let Some(complete) = self.pop_complete_but_last() {
-            self.composer.add(complete);
+    fn write_rows(&mut self) {
+        while let Some(end) = self.row_end() {
+            self.write_row(end);
         }
-        let mut last: Option<ShardInterval> = None;
-        for shard in &mut self.shards {
-            shard.is_finished = true;
-            let mut intervals = shard.intervals.drain(..);
-            let Some(mut own) = intervals.next() else { continue };
-            intervals.for_each(|later| own.append(later));
-            match &mut last {
-                Some(last) => last.merge(own),
-                None => last = Some(own),
-            }
-        }
-        if let Some(last) = last {
-            self.composer.add(last);
-        }
-        self.composer.finish();
     }
 
-    /// As [`Self::pop_complete`], while each thread has an interval behind it.
-    fn pop_complete_but_last(&mut self) -> Option<ShardInterval> {
-        let has_later = |shard: &ShardQueue| shard.intervals.len() > 1;
-        if self.shards.iter().all(has_later) { self.pop_complete() } else { None }
+    /// End of the next row, if it is complete, or has waited too long.
+    fn row_end(&self) -> Option<i64> {
+        let first_ends = self.shards.iter().filter_map(|shard| shard.first_end());
+        let end = first_ends.max()?;
+        let is_complete = self.shards.iter().all(|shard| shard.has_reached(end));
+        let is_late = |shard: &&ShardQueue| shard.intervals.len() > WAITING_MAX;
+        match is_complete {
+            true => Some(end),
+            false => self.shards.iter().find(is_late).and_then(ShardQueue::first_end),
+        }
+    }
+
+    /// Writes a row of all intervals up to `end`.
+    fn write_row(&mut self, end: i64) {
+        let mut row: Option<MeasuredInterval> = None;
+        for shard in &mut self.shards {
+            while let Some(interval) = shard.pop_until(end) {
+                match &mut row {
+                    Some(row) => row.merge(interval),
+                    None => row = Some(interval),
+                }
+            }
+        }
+        let Some(mut row) = row else { return };
+        row.end = end;
+        // What a thread has measured late is in a row that does not overlap the one before.
+        row.start = row.start.max(self.last_end.unwrap_or(row.start));
+        self.last_end = Some(end);
+        let states: Vec<&ShardState> = self.shards.iter().map(|shard| &shard.state).collect();
+        self.composer.add(row, &states);
     }
 }
 
 impl ShardQueue {
-    fn push(&mut self, interval: ShardInterval) {
-        self.intervals.push_back(interval);
-        if self.intervals.len() > WAITING_MAX
-            && let Some(mut oldest) = self.intervals.pop_front()
-            && let Some(next) = self.intervals.pop_front()
-        {
-            oldest.append(next);
-            self.intervals.push_front(oldest);
+    /// Adds an interval. The last row ended at `last_row_end`.
+    fn push(&mut self, mut interval: ShardInterval, last_row_end: Option<i64>) {
+        if std::mem::take(&mut self.has_lost_requests) {
+            let last = self.intervals.back().map_or(&self.state, |last| &last.state);
+            interval.measured.services.extend(last.lost_requests());
         }
+        let end = interval.measured.end;
+        // One interval with those behind it in time, and with those that are late anyway.
+        let is_joined = |before: &mut ShardInterval| {
+            before.measured.end >= end || last_row_end >= Some(before.measured.end)
+        };
+        while let Some(before) = self.intervals.pop_back_if(is_joined) {
+            interval.measured.merge(before.measured);
+        }
+        self.intervals.push_back(interval);
+    }
+
+    fn first_end(&self) -> Option<i64> {
+        self.intervals.front().map(|first| first.measured.end)
+    }
+
+    /// Whether the thread has ended all intervals up to `end`.
+    fn has_reached(&self, end: i64) -> bool {
+        self.is_finished || self.intervals.back().is_some_and(|last| last.measured.end >= end)
+    }
+
+    fn pop_until(&mut self, end: i64) -> Option<MeasuredInterval> {
+        let first = self.intervals.pop_front_if(|first| first.measured.end <= end)?;
+        self.state = first.state;
+        Some(first.measured)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::capture_status::CaptureStatus;
-    use crate::interval_queue::IntervalQueue;
-    use crate::metrics::CAPTURED_PACKETS;
-    use crate::settings::CaptureSettings;
-
-    struct TestMerger {
-        merger: IntervalMerger,
-        queue: IntervalQueue,
-        packets: u64,
-    }
-
-    impl TestMerger {
-        fn new(shards: usize) -> TestMerger {
-            let settings = CaptureSettings::with_keys("h", "").unwrap();
-            let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
-            let composer = IntervalComposer::new(&settings, shards, 0, queue.clone(), status);
-            TestMerger { merger: IntervalMerger::new(shards, composer), queue, packets: 0 }
-        }
-
-        /// An interval with this number of packets.
-        fn interval(start: i64, end: i64, packets: u64) -> ShardInterval {
-            let mut interval = ShardInterval { start, end, shards: 1, ..ShardInterval::default() };
-            interval.counts.ring.packets = packets;
-            interval
-        }
-
-        /// Checks the intervals in the queue: the latest end, and the packets of all of them.
-        #[track_caller]
-        fn check(&mut self, expected: Option<(i64, u64)>) {
-            let found =
-                self.queue.is_backlogged().then(|| self.queue.pop().unwrap()).map(|found| {
-                    let mut numbers = found.numbers.iter();
-                    let count = numbers.find(|sample| *sample.metric == CAPTURED_PACKETS).unwrap();
-                    let packets = count.value as u64 - self.packets;
-                    self.packets += packets;
-                    (found.end.unwrap(), packets)
-                });
-            assert_eq!(found, expected);
-        }
-    }
-
-    #[test]
-    fn an_interval_is_complete_when_all_threads_have_ended_it() {
-        let mut test = TestMerger::new(2);
-        test.merger.push(0, TestMerger::interval(0, 10, 3));
-        test.check(None);
-        test.merger.push(1, TestMerger::interval(0, 10, 4));
-        test.check(Some((10, 7)));
-        test.merger.push(0, TestMerger::interval(10, 20, 1));
-        // A thread without packets ends a longer interval.
-        test.merger.push(1, TestMerger::interval(10, 30, 2));
-        test.check(Some((20, 1)));
-        test.merger.push(0, TestMerger::interval(20, 30, 5));
-        test.check(Some((30, 7)));
-    }
-
-    #[test]
-    fn the_last_intervals_of_all_threads_are_one() {
-        let mut test = TestMerger::new(2);
-        test.merger.push(0, TestMerger::interval(0, 10, 1));
-        test.merger.finish(0, TestMerger::interval(10, 13, 2));
-        test.check(None);
-        test.merger.push(1, TestMerger::interval(0, 10, 3));
-        test.check(Some((10, 4)));
-        test.merger.finish(1, TestMerger::interval(10, 14, 4));
-        test.check(Some((14, 6)));
-        assert!(test.queue.is_closed());
-    }
-
-    #[test]
-    fn intervals_that_wait_for_a_thread_are_bounded_and_lose_nothing() {
-        let mut test = TestMerger::new(2);
-        for n in 0..100 {
-            test.merger.push(0, TestMerger::interval(n * 10, n * 10 + 10, 1));
-        }
-        test.check(None);
-        assert_eq!(test.merger.state().shards[0].intervals.len(), WAITING_MAX);
-        test.merger.finish_all();
-        test.check(Some((1_000, 100)));
-        assert!(test.queue.is_closed());
-    }
-}
+mod tests;

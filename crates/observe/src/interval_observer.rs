@@ -5,7 +5,9 @@ use wire::{CapturedPacket, ConnectionTracker, FingerprintCacheCounts, RingStatis
 use crate::interval_clock::IntervalClock;
 use crate::interval_merger::IntervalMerger;
 use crate::settings::CaptureSettings;
-use crate::shard_interval::{ShardCounts, ShardInterval, ShardState};
+use crate::shard_interval::{
+    MeasuredInterval, ObservedService, ShardCounts, ShardInterval, ShardState,
+};
 
 pub(crate) struct IntervalObserver {
     settings: CaptureSettings,
@@ -14,8 +16,8 @@ pub(crate) struct IntervalObserver {
     tracker: ConnectionTracker,
     clock: IntervalClock,
     ring: RingStatistics,
-    /// Counts of the interval so far that are not those of the tracker.
-    counts: ShardCounts,
+    /// See [`ShardState::clock_steps`].
+    clock_steps: u64,
     /// Cumulative counts at the end of the last interval.
     last_ring: RingStatistics,
     last_cache: FingerprintCacheCounts,
@@ -37,7 +39,7 @@ impl IntervalObserver {
             shard,
             clock,
             ring: RingStatistics::default(),
-            counts: ShardCounts::default(),
+            clock_steps: 0,
             last_ring: RingStatistics::default(),
             last_cache: FingerprintCacheCounts::default(),
             last_packet: None,
@@ -49,7 +51,7 @@ impl IntervalObserver {
     /// connections is unknown.
     pub(crate) fn restart(&mut self, now: i64) {
         let reason = "wire: the capture started anew after a panic; operations are missing";
-        self.merger.add_gap(self.clock.start(), now, reason);
+        self.merger.restart(self.shard, self.clock.start(), now, reason);
         self.tracker = ConnectionTracker::new(self.settings.tracker());
         self.last_cache = FingerprintCacheCounts::default();
     }
@@ -76,7 +78,7 @@ impl IntervalObserver {
 
     /// Follows a clock that was set back.
     pub(crate) fn follow_clock(&mut self, now: i64) {
-        self.counts.clock_steps += u64::from(self.clock.follow(now));
+        self.clock_steps += u64::from(self.clock.follow(now));
     }
 
     /// Ends the last interval, which may be shorter. A packet of the next interval may have ended
@@ -105,30 +107,35 @@ impl IntervalObserver {
     }
 
     fn take_interval(&mut self, end: i64) -> ShardInterval {
-        let state = ShardState {
-            in_flight: self.tracker.in_flight(),
-            open_connections: self.tracker.open_connections(),
-            connection_memory: self.tracker.connection_memory(),
-            statement_memory: self.tracker.statement_memory(),
-        };
+        let in_flight = self.tracker.in_flight();
+        let open_connections = self.tracker.open_connections();
+        let connection_memory = self.tracker.connection_memory();
+        let statement_memory = self.tracker.statement_memory();
         let found = self.tracker.take_interval();
-        let mut counts = std::mem::take(&mut self.counts);
-        counts.totals = found.totals;
-        counts.forgotten_servers = self.tracker.forget_idle_services() as u64;
+        self.tracker.forget_idle_services();
         let (ring, last) = (self.ring, std::mem::replace(&mut self.last_ring, self.ring));
-        counts.ring = RingStatistics {
+        let ring = RingStatistics {
             packets: ring.packets - last.packets,
             drops: ring.drops - last.drops,
             freezes: ring.freezes - last.freezes,
         };
         let cache = self.tracker.fingerprint_cache_counts();
         let last = std::mem::replace(&mut self.last_cache, cache);
-        counts.cache = FingerprintCacheCounts {
+        let cache = FingerprintCacheCounts {
             hits: cache.hits - last.hits,
             misses: cache.misses - last.misses,
         };
-        let start = self.clock.start().min(end);
-        ShardInterval { start, end, shards: 1, services: found.services, counts, state }
+        let state = ShardState {
+            services: found.services.iter().map(ObservedService::of).collect(),
+            in_flight,
+            open_connections,
+            connection_memory,
+            statement_memory,
+            clock_steps: self.clock_steps,
+        };
+        let counts = ShardCounts { ring, totals: found.totals, cache };
+        let (start, services) = (self.clock.start().min(end), found.services);
+        ShardInterval { measured: MeasuredInterval { start, end, services, counts }, state }
     }
 }
 
@@ -151,7 +158,7 @@ mod tests {
         let settings = CaptureSettings::with_keys("h", "").unwrap();
         let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
         let clock = IntervalClock::new(INTERVAL, start);
-        let composer = IntervalComposer::new(&settings, 1, start, queue.clone(), status);
+        let composer = IntervalComposer::new(&settings, start, queue.clone(), status);
         let merger = IntervalMerger::new(1, composer);
         (IntervalObserver::new(settings, 0, clock, merger), queue)
     }

@@ -203,7 +203,8 @@ pub(crate) const FINGERPRINT_LOOKUPS: WireMetric = counter(
 pub(crate) const FORGOTTEN_SERVERS: WireMetric = counter(
     "wire_forgotten_servers_total",
     "",
-    "services without a packet for an hour, which made room for others",
+    "services without a packet for an hour, or for an interval after a panic, which made room for \
+     others",
 );
 pub(crate) const CLOCK_STEPS: WireMetric = counter(
     "wire_clock_steps_total",

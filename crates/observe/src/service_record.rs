@@ -15,7 +15,10 @@ use crate::settings::CaptureSettings;
 pub(crate) struct ServiceRecord {
     name: String,
     protocol: &'static str,
-    is_named: bool,
+    /// Names of the services of threads that are counted here.
+    servers: Vec<String>,
+    /// Whether the record is one of those that `max_servers` limits.
+    is_limited: bool,
     labels: ServiceLabels,
     completeness: Completeness,
     totals: OperationTotals,
@@ -39,9 +42,10 @@ impl ServiceRecord {
         let protocol = service.protocol.name;
         ServiceRecord {
             labels: ServiceLabels::new(&name, protocol),
+            is_limited: !service.is_named && name != service.other_servers_name(),
+            servers: vec![service.name.clone()],
             name,
             protocol,
-            is_named: service.is_named,
             completeness: Completeness::default(),
             totals: OperationTotals::default(),
             began: start,
@@ -60,17 +64,36 @@ impl ServiceRecord {
         self.protocol
     }
 
-    /// Whether the settings name the service.
-    pub(crate) fn is_named(&self) -> bool {
-        self.is_named
+    /// Whether the record is one of those that `max_servers` limits: neither of a named service
+    /// nor that of all servers beyond the limit.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.is_limited
     }
 
     pub(crate) fn has_name(&self, name: &str, protocol: &str) -> bool {
         self.name == name && self.protocol == protocol
     }
 
+    /// Whether a service of a thread is counted here. It is until no thread has it any more:
+    /// otherwise its requests in flight would be missing in the one record, and twice in the other.
     pub(crate) fn is_of(&self, service: &ServiceInterval) -> bool {
-        self.has_name(&service.name, service.protocol.name)
+        self.protocol == service.protocol.name && self.servers.contains(&service.name)
+    }
+
+    /// Names and protocol of the services that are counted here.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        self.servers.iter().map(|name| (name.as_str(), self.protocol))
+    }
+
+    /// Counts a service of a thread here.
+    pub(crate) fn add_server(&mut self, name: &str) {
+        self.servers.push(name.to_owned());
+    }
+
+    /// Removes the services that no thread has any more. Returns whether there are others.
+    pub(crate) fn retain_servers(&mut self, is_known: impl Fn(&str, &str) -> bool) -> bool {
+        self.servers.retain(|name| is_known(name, self.protocol));
+        !self.servers.is_empty()
     }
 
     pub(crate) fn completeness(&self) -> &Completeness {

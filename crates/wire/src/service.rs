@@ -125,6 +125,27 @@ pub struct ServiceInterval {
 }
 
 impl ServiceInterval {
+    /// An interval without operations.
+    pub fn new(
+        name: String,
+        is_named: bool,
+        protocol: &'static ObservedProtocol,
+    ) -> ServiceInterval {
+        ServiceInterval {
+            name,
+            protocol,
+            is_named,
+            completeness: Completeness::default(),
+            totals: OperationTotals::default(),
+            statements: Vec::new(),
+            other: StatementStatistics::default(),
+            connect: Histogram::default(),
+            round_trip: Histogram::default(),
+            acknowledgement: Histogram::default(),
+            client_think: Histogram::default(),
+        }
+    }
+
     /// Name of the service of all servers of the protocol beyond the limit.
     pub fn other_servers_name(&self) -> String {
         other_servers_name(self.protocol)

@@ -12,6 +12,7 @@ const ACK: u8 = 16;
 pub(crate) struct HttpConnection {
     packets: Vec<ListedPacket>,
     client: [u8; 4],
+    server: [u8; 4],
     client_port: u16,
     /// Next sequence numbers of client and server.
     next: [u32; 2],
@@ -25,8 +26,17 @@ impl HttpConnection {
 
     /// As [`Self::new`], of the client with this address.
     pub(crate) fn of_client(client: [u8; 4], client_port: u16, time: u64) -> HttpConnection {
+        HttpConnection::between(client, [10, 0, 0, 2], client_port, time)
+    }
+
+    /// As [`Self::new`], to the server with this address.
+    pub(crate) fn to_server(server: [u8; 4], client_port: u16, time: u64) -> HttpConnection {
+        HttpConnection::between([10, 0, 0, 1], server, client_port, time)
+    }
+
+    fn between(client: [u8; 4], server: [u8; 4], client_port: u16, time: u64) -> HttpConnection {
         let (packets, next) = (Vec::new(), [1_000, 5_000]);
-        let mut connection = HttpConnection { packets, client, client_port, next };
+        let mut connection = HttpConnection { packets, client, server, client_port, next };
         connection.packet(time, true, SYN, b"");
         connection.packet(time + 100, false, SYN | ACK, b"");
         connection.packet(time + 200, true, ACK, b"");
@@ -60,7 +70,7 @@ impl HttpConnection {
 
     fn packet(&mut self, time: u64, is_to_server: bool, flags: u8, payload: &[u8]) {
         let own = usize::from(!is_to_server);
-        let (client, server) = (self.client, [10, 0, 0, 2]);
+        let (client, server) = (self.client, self.server);
         let (ips, ports) = match is_to_server {
             true => ([client, server], [self.client_port, PORT]),
             false => ([server, client], [PORT, self.client_port]),

@@ -54,6 +54,8 @@ pub(crate) struct PacketList {
     /// Interval whose row is awaited after the packet that ends it, so that no two are merged.
     awaited: Option<(u64, EventCounter)>,
     ended_intervals: u64,
+    /// Packet before which the source panics, once.
+    panics_before: Option<usize>,
 }
 
 impl PacketList {
@@ -74,6 +76,7 @@ impl PacketSource for PacketList {
         each: &mut dyn FnMut(&CapturedPacket<'_>),
     ) -> Result<bool, CaptureError> {
         let index = self.read.load(Ordering::SeqCst);
+        assert!(self.panics_before.take_if(|before| *before == index).is_none(), "injected panic");
         let Some(packet) = self.packets.get(index) else {
             std::thread::sleep(timeout.min(Duration::from_millis(1)));
             return Ok(false);
@@ -137,12 +140,24 @@ impl WireFixture {
     pub(crate) fn capture(&self, keys: &str, packets: Vec<ListedPacket>) -> WireCapture {
         let written = self.intake.meter().counter("topdeck_wire_intervals_total", "", &[]);
         let interval_ns = self.intake.settings().interval.as_nanos() as u64;
-        self.start(keys, packets, Some((interval_ns, written)))
+        self.start(keys, packets, Some((interval_ns, written)), None)
+    }
+
+    /// As [`Self::capture`]; the thread panics before the packet with this index.
+    pub(crate) fn capture_with_panic(
+        &self,
+        keys: &str,
+        packets: Vec<ListedPacket>,
+        panics_before: usize,
+    ) -> WireCapture {
+        let written = self.intake.meter().counter("topdeck_wire_intervals_total", "", &[]);
+        let interval_ns = self.intake.settings().interval.as_nanos() as u64;
+        self.start(keys, packets, Some((interval_ns, written)), Some(panics_before))
     }
 
     /// As [`Self::capture`], without waiting for the journal.
     pub(crate) fn capture_at_once(&self, keys: &str, packets: Vec<ListedPacket>) -> WireCapture {
-        self.start(keys, packets, None)
+        self.start(keys, packets, None, None)
     }
 
     fn start(
@@ -150,8 +165,9 @@ impl WireFixture {
         keys: &str,
         packets: Vec<ListedPacket>,
         awaited: Option<(u64, EventCounter)>,
+        panics_before: Option<usize>,
     ) -> WireCapture {
-        self.start_threads(keys, vec![packets], awaited)
+        self.start_threads(keys, vec![packets], awaited, panics_before)
     }
 
     /// Captures with a thread for each list of packets.
@@ -160,7 +176,7 @@ impl WireFixture {
         keys: &str,
         lists: Vec<Vec<ListedPacket>>,
     ) -> WireCapture {
-        self.start_threads(keys, lists, None)
+        self.start_threads(keys, lists, None, None)
     }
 
     fn start_threads(
@@ -168,6 +184,7 @@ impl WireFixture {
         keys: &str,
         lists: Vec<Vec<ListedPacket>>,
         awaited: Option<(u64, EventCounter)>,
+        panics_before: Option<usize>,
     ) -> WireCapture {
         self.clock.store(lists[0][0].time as i64, Ordering::SeqCst);
         let (mut sources, mut counts) = (Vec::<Box<dyn PacketSource>>::new(), Vec::new());
@@ -181,6 +198,7 @@ impl WireFixture {
                 clock,
                 awaited,
                 ended_intervals: 0,
+                panics_before,
             }));
         }
         let settings = CaptureSettings::with_keys("box", keys).unwrap();

@@ -10,4 +10,5 @@ mod intervals;
 mod panics;
 mod peers;
 mod role;
+mod servers;
 mod threads;

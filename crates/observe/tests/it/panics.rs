@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use intake::Supervisor;
 
-use crate::conversation::HttpConnection;
+use crate::conversation::{HttpConnection, by_time};
 use crate::fixture::{ListedPacket, WireFixture, wait};
 
 const SECOND: u64 = 1_000_000_000;
@@ -75,4 +75,49 @@ fn a_capture_that_panics_starts_anew_with_a_gap() {
     assert!(rows.gaps.iter().any(|gap| gap.reason == reason), "{:?}", rows.gaps);
     // No packet had been read before.
     assert_eq!(rows.distribution("wire_latency", &[]).count(), 40);
+}
+
+#[test]
+fn requests_in_flight_at_a_panic_are_not_measured() {
+    const WAITING: u64 = 10;
+    let fixture = fixture(&Supervisor::default());
+    let mut quick = HttpConnection::new(40_000, START);
+    for second in [1, 2, 11, 14, 15, 21, 24] {
+        quick.request(START + second * SECOND, "/a");
+        quick.response(START + second * SECOND + 1_000, "200 OK");
+    }
+    let waiting = (1..=WAITING).map(|number| {
+        let mut connection = HttpConnection::new(40_000 + number as u16, START + number);
+        connection.request(START + 3 * SECOND + number, "/report");
+        connection
+    });
+    let packets = by_time(waiting.chain([quick]));
+    let panics_before = packets.iter().position(|packet| packet.time > START + 13 * SECOND);
+    let capture = fixture.capture_with_panic(WEB, packets, panics_before.unwrap());
+    capture.stop().unwrap();
+    let rows = fixture.contents();
+    assert_eq!(rows.gaps.len(), 1, "{:?}", rows.gaps);
+    let seconds = |end: &i64| (end - START as i64) as u64 / SECOND;
+    assert_eq!(rows.ends().iter().map(seconds).collect::<Vec<_>>(), [10, 20, 24]);
+    let mut last_requests = 0.0;
+    for end in rows.ends() {
+        let [requests, measured, not_measured, in_flight] = [
+            "wire_requests_total",
+            "wire_measured_requests_total",
+            "wire_not_measured_requests_total",
+            "wire_in_flight",
+        ]
+        .map(|name| rows.number_at(end, name, &[]));
+        assert_eq!(requests, measured + not_measured + in_flight, "at {end}");
+        assert!(requests >= last_requests, "at {end}: {requests} after {last_requests}");
+        match last_requests == 0.0 {
+            true => assert_eq!((measured, in_flight), (2.0, WAITING as f64)),
+            false => assert!(not_measured >= WAITING as f64 && in_flight == 0.0, "at {end}"),
+        }
+        last_requests = requests;
+    }
+    let mut starts: Vec<i64> =
+        rows.samples("wire_requests_total", &[]).map(|sample| sample.start).collect();
+    starts.dedup();
+    assert_eq!(starts.len(), 1);
 }
