@@ -64,6 +64,12 @@ pub enum CaptureError {
         /// Failure of the look-up.
         cause: io::Error,
     },
+    /// The kernel cannot divide the packets of the interface among several rings.
+    #[error(
+        "cannot divide packets among threads: {0}; this requires Linux 4.12 or later, and in many \
+         versions an interface that is switched on; or capture with one thread"
+    )]
+    Fanout(io::Error),
     /// More ports than a filter can have.
     #[error("ports limit ({PORTS_MAX}) exceeded ({found}); name fewer services")]
     Ports {
@@ -118,7 +124,8 @@ impl PacketRing {
 
     /// Starts a capture that is divided among `rings` rings (`PACKET_FANOUT_HASH`): the packets of
     /// both directions of a connection are in one of them, by a hash of addresses and ports that is
-    /// the same in both directions (Linux 4.2 and later).
+    /// the same in both directions. Requires Linux 4.12: its `PACKET_FANOUT_FLAG_UNIQUEID` gives a
+    /// group a number that no other process uses.
     pub fn open_group(
         settings: &RingSettings,
         rings: usize,
@@ -188,14 +195,13 @@ impl PacketRing {
 
     /// Joins the group with this number, or a new one. Returns its number.
     fn join_group(&self, group: Option<u16>) -> Result<u16, CaptureError> {
-        let failure =
-            |cause| CaptureError::System { action: "divide packets among threads", cause };
         let new = libc::PACKET_FANOUT_FLAG_UNIQUEID;
         let kind = libc::PACKET_FANOUT_HASH | if group.is_none() { new } else { 0 };
         let value: libc::c_uint = u32::from(group.unwrap_or(0)) | kind << 16;
-        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value).map_err(failure)?;
+        set_option(&self.socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
+            .map_err(fanout_error)?;
         let mut joined: libc::c_uint = 0;
-        get_option(&self.socket, libc::PACKET_FANOUT, &mut joined).map_err(failure)?;
+        get_option(&self.socket, libc::PACKET_FANOUT, &mut joined).map_err(fanout_error)?;
         Ok(joined as u16)
     }
 
@@ -314,6 +320,15 @@ impl Drop for PacketRing {
         // SAFETY: the mapping was created with this size, and no reference to it outlives `self`.
         let unmapped = unsafe { munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK_BYTES) };
         debug_assert!(unmapped.is_ok(), "{unmapped:?}");
+    }
+}
+
+/// Older kernels reject the second ring of a group: they take the flag of the first one, which they
+/// do not know, for a property of the group.
+fn fanout_error(cause: io::Error) -> CaptureError {
+    match cause.raw_os_error() {
+        Some(libc::EINVAL) => CaptureError::Fanout(cause),
+        _ => CaptureError::System { action: "divide packets among threads", cause },
     }
 }
 
@@ -462,6 +477,17 @@ mod tests {
         assert_eq!((ring.current, ring.is_ready()), (1, false));
         ring.current = 0;
         assert_eq!(ring.status().load(Ordering::Acquire), libc::TP_STATUS_KERNEL);
+    }
+
+    #[test]
+    fn the_version_of_the_kernel_is_named_as_the_cause_of_a_rejected_group() {
+        let text = |errno| fanout_error(io::Error::from_raw_os_error(errno)).to_string();
+        let rejected = text(libc::EINVAL);
+        assert!(rejected.starts_with("cannot divide packets among threads: "), "{rejected}");
+        assert!(rejected.contains("; this requires Linux 4.12 or later"), "{rejected}");
+        assert!(!text(libc::ENOMEM).contains("Linux"), "{}", text(libc::ENOMEM));
+        let page = include_str!("../../../docs/wire.md");
+        assert!(page.contains("(`PACKET_FANOUT_HASH`; Linux 4.12 and later)"));
     }
 
     #[test]
