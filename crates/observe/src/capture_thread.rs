@@ -59,7 +59,7 @@ impl WireCapture {
         let status = CaptureStatus::new(&settings.interfaces);
         let (now, shards) = (intake.now(), sources.len());
         let composer = IntervalComposer::new(settings, now, queue.clone(), status.clone());
-        let merger = IntervalMerger::new(shards, composer);
+        let merger = IntervalMerger::new(settings, shards, composer);
         let mut writer = IntervalWriter::new(intake, &settings.host, queue.clone());
         let closed = queue.clone();
         let writer = spawn(

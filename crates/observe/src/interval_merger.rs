@@ -15,6 +15,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::interval_composer::IntervalComposer;
+use crate::settings::{CaptureSettings, StatementLimits};
 use crate::shard_interval::{MeasuredInterval, ShardInterval, ShardState};
 
 /// Intervals of a thread that wait for those of another one.
@@ -34,6 +35,8 @@ struct MergerState {
     shards: Vec<ShardQueue>,
     /// End of the last row; `None` before the first one, and after the clock was set back.
     last_end: Option<i64>,
+    /// Limits of an interval that waits.
+    limits: StatementLimits,
     composer: IntervalComposer,
 }
 
@@ -53,9 +56,14 @@ struct ShardQueue {
 
 impl IntervalMerger {
     /// Merges the intervals of `shards` threads.
-    pub(crate) fn new(shards: usize, composer: IntervalComposer) -> IntervalMerger {
+    pub(crate) fn new(
+        settings: &CaptureSettings,
+        shards: usize,
+        composer: IntervalComposer,
+    ) -> IntervalMerger {
         let shards = (0..shards.max(1)).map(|_| ShardQueue::default()).collect();
-        IntervalMerger(Arc::new(Mutex::new(MergerState { shards, last_end: None, composer })))
+        let (last_end, limits) = (None, settings.statement_limits());
+        IntervalMerger(Arc::new(Mutex::new(MergerState { shards, last_end, limits, composer })))
     }
 
     fn state(&self) -> MutexGuard<'_, MergerState> {
@@ -105,7 +113,7 @@ impl MergerState {
         if shard.last_end.replace(end).is_some_and(|last| last >= end) {
             self.last_end = None;
         }
-        shard.push(interval, self.last_end);
+        shard.push(interval, self.last_end, self.limits);
     }
 
     fn write_rows(&mut self) {
@@ -149,7 +157,12 @@ impl MergerState {
 
 impl ShardQueue {
     /// Adds an interval. The last row ended at `last_row_end`.
-    fn push(&mut self, mut interval: ShardInterval, last_row_end: Option<i64>) {
+    fn push(
+        &mut self,
+        mut interval: ShardInterval,
+        last_row_end: Option<i64>,
+        limits: StatementLimits,
+    ) {
         if std::mem::take(&mut self.has_lost_requests) {
             let last = self.intervals.back().map_or(&self.state, |last| &last.state);
             interval.measured.services.extend(last.lost_requests());
@@ -160,7 +173,7 @@ impl ShardQueue {
             before.measured.end >= end || last_row_end >= Some(before.measured.end)
         };
         while let Some(before) = self.intervals.pop_back_if(is_joined) {
-            interval.measured.merge(before.measured);
+            interval.measured.join(before.measured, limits);
         }
         self.intervals.push_back(interval);
     }

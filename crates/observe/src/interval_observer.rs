@@ -159,7 +159,7 @@ mod tests {
         let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
         let clock = IntervalClock::new(INTERVAL, start);
         let composer = IntervalComposer::new(&settings, start, queue.clone(), status);
-        let merger = IntervalMerger::new(1, composer);
+        let merger = IntervalMerger::new(&settings, 1, composer);
         (IntervalObserver::new(settings, 0, clock, merger), queue)
     }
 

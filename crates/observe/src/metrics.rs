@@ -223,7 +223,7 @@ pub(crate) const CONNECTION_MEMORY: WireMetric = gauge(
 pub(crate) const STATEMENT_MEMORY: WireMetric = gauge(
     "wire_statement_memory_bytes",
     "B",
-    "memory for texts of statements and for the cache of fingerprints",
+    "memory for texts of statements in the interval, and for the cache of fingerprints",
 );
 
 /// All metrics, in the order of docs/wire.md.

@@ -26,6 +26,11 @@ const REORDER_BYTES_MAX: usize = 64 << 20;
 const OBSERVER_BYTES_MAX: usize = 128 << 20;
 /// Memory of the texts of statements in an interval, of all services.
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
+/// Memory of the cache of fingerprints.
+const CACHE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the texts of requests in flight whose statements are told. Reading them takes some ten
+/// milliseconds.
+const IN_FLIGHT_BYTES_MAX: usize = 2 << 20;
 /// Clients of an interval whose operations are told apart, per client with a label: which ones get
 /// it is known at the end of the interval.
 const PEER_CANDIDATES: usize = 4;
@@ -229,6 +234,15 @@ pub struct CaptureSettings {
     pub(crate) threads: usize,
 }
 
+/// Limits of the statements in an interval of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StatementLimits {
+    /// Statements of a service.
+    pub(crate) statements_max: usize,
+    /// Bytes of the texts of all services.
+    pub(crate) text_bytes_max: usize,
+}
+
 impl CaptureSettings {
     /// Settings with keys of `[wire]`, as TOML.
     pub fn with_keys(host: &str, keys: &str) -> Result<CaptureSettings, Problems> {
@@ -248,23 +262,34 @@ impl CaptureSettings {
         ServiceRule::ports(&self.rules)
     }
 
+    /// Limits of the statements in an interval of one thread.
+    pub(crate) fn statement_limits(&self) -> StatementLimits {
+        StatementLimits {
+            // All statements with series, and some that may get one.
+            statements_max: 2 * self.statements_max,
+            text_bytes_max: STATEMENT_BYTES_MAX / self.threads,
+        }
+    }
+
     /// Settings of the tracker of one thread. Limits of connections and memory are divided.
     pub(crate) fn tracker(&self) -> TrackerSettings {
         let peers = self.peers.map(|peers| PeerSettings {
             peers_max: peers.peers_max.saturating_mul(PEER_CANDIDATES),
             ..peers
         });
+        let StatementLimits { statements_max, text_bytes_max } = self.statement_limits();
         TrackerSettings {
             rules: self.rules.clone(),
             connections_max: self.connections_max.div_ceil(self.threads),
             idle_timeout_ns: IDLE_TIMEOUT_NS,
             reorder_bytes_max: REORDER_BYTES_MAX / self.threads,
             observer_bytes_max: OBSERVER_BYTES_MAX / self.threads,
-            statement_bytes_max: STATEMENT_BYTES_MAX / self.threads,
+            statement_bytes_max: text_bytes_max,
+            cache_bytes_max: CACHE_BYTES_MAX / self.threads,
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX / self.threads,
             peers,
             servers_max: self.servers_max,
-            // The table of an interval has all statements of series, and some that may get one.
-            statements_max: 2 * self.statements_max,
+            statements_max,
             routes: self.routes.clone(),
         }
     }
@@ -328,9 +353,18 @@ mod tests {
         let one = CaptureSettings::with_keys("h", "").unwrap();
         let two = CaptureSettings::with_keys("h", "threads = 2").unwrap();
         assert_eq!((one.threads, two.threads), (1, 2));
-        let (one, two) = (one.tracker(), two.tracker());
-        assert_eq!(one.connections_max, 2 * two.connections_max);
-        assert_eq!(one.observer_bytes_max, 2 * two.observer_bytes_max);
+        let limits = |settings: &CaptureSettings| {
+            let tracker = settings.tracker();
+            [
+                tracker.connections_max,
+                tracker.reorder_bytes_max,
+                tracker.observer_bytes_max,
+                tracker.statement_bytes_max,
+                tracker.cache_bytes_max,
+                tracker.in_flight_bytes_max,
+            ]
+        };
+        assert_eq!(limits(&one), limits(&two).map(|limit| 2 * limit));
     }
 
     #[test]

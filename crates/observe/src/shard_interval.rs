@@ -5,6 +5,8 @@ use wire::{
     CaptureTotals, FingerprintCacheCounts, InFlightSummary, RingStatistics, ServiceInterval,
 };
 
+use crate::settings::StatementLimits;
+
 /// An interval of one thread.
 pub(crate) struct ShardInterval {
     pub(crate) measured: MeasuredInterval,
@@ -83,6 +85,16 @@ impl MeasuredInterval {
                 Some(index) => self.services[index].merge(service),
                 None => self.services.push(service),
             }
+        }
+    }
+
+    /// Adds what the same thread has measured before, for an interval that waits: it has the limits
+    /// of one interval, however many are joined.
+    pub(crate) fn join(&mut self, before: MeasuredInterval, limits: StatementLimits) {
+        self.merge(before);
+        let mut free_bytes = limits.text_bytes_max;
+        for service in &mut self.services {
+            service.limit(limits.statements_max, &mut free_bytes);
         }
     }
 }

@@ -36,6 +36,10 @@ const SERVERS_MAX: usize = 1_024;
 const STATEMENTS_MAX: usize = 1_000;
 /// Memory of the texts of all statements.
 const STATEMENT_BYTES_MAX: usize = 64 << 20;
+/// Memory of the cache of fingerprints.
+const CACHE_BYTES_MAX: usize = 8 << 20;
+/// Bytes of the texts of requests in flight that are told at once.
+const IN_FLIGHT_BYTES_MAX: usize = 2 << 20;
 
 /// Latencies of the operations of other programs, from their packets
 ///
@@ -160,6 +164,8 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         servers_max: SERVERS_MAX,
         statements_max: STATEMENTS_MAX,
         statement_bytes_max: STATEMENT_BYTES_MAX,
+        cache_bytes_max: CACHE_BYTES_MAX,
+        in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
         peers: None,
         routes,
     });

@@ -8,8 +8,6 @@
 
 /// Places for pairs of texts: four times as many texts as a service has statements by default.
 const SETS: usize = 1_024;
-/// Memory of all texts and their fingerprints, in bytes. Beyond it, the cache starts anew.
-const TEXT_BYTES_MAX: usize = 8 << 20;
 const HASH_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// How often a fingerprint was in the cache.
@@ -26,6 +24,8 @@ pub(crate) struct FingerprintCache {
     /// Empty until the first text is added.
     sets: Vec<CacheSet>,
     text_bytes: usize,
+    /// Memory of all texts and their fingerprints. Beyond it, the cache starts anew.
+    text_bytes_max: usize,
     counts: FingerprintCacheCounts,
 }
 
@@ -72,9 +72,10 @@ impl TextHash {
 }
 
 impl FingerprintCache {
-    pub(crate) fn new() -> FingerprintCache {
+    /// A cache whose texts have at most `text_bytes_max` bytes, with their fingerprints.
+    pub(crate) fn new(text_bytes_max: usize) -> FingerprintCache {
         let counts = FingerprintCacheCounts::default();
-        FingerprintCache { sets: Vec::new(), text_bytes: 0, counts }
+        FingerprintCache { sets: Vec::new(), text_bytes: 0, text_bytes_max, counts }
     }
 
     /// The fingerprint of a text, without counting the access.
@@ -111,7 +112,7 @@ impl FingerprintCache {
         let at = usize::from(set.entries[0].is_some());
         let replaced = set.entries[at].replace(entry);
         self.text_bytes -= replaced.as_ref().map_or(0, CacheEntry::bytes);
-        if self.text_bytes > TEXT_BYTES_MAX {
+        if self.text_bytes > self.text_bytes_max {
             self.sets.clear();
             self.text_bytes = 0;
         }
@@ -154,6 +155,8 @@ impl CacheEntry {
 mod tests {
     use super::*;
 
+    const TEXT_BYTES_MAX: usize = 1 << 20;
+
     fn insert(cache: &mut FingerprintCache, text: &str) {
         cache.insert(TextHash::new(0, text), text, &format!("of {text}"));
     }
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_text_is_found_after_its_second_time() {
-        let mut cache = FingerprintCache::new();
+        let mut cache = FingerprintCache::new(TEXT_BYTES_MAX);
         check(&mut cache, "a", false);
         insert(&mut cache, "a");
         check(&mut cache, "a", false);
@@ -182,7 +185,8 @@ mod tests {
 
     #[test]
     fn a_text_with_the_same_hash_is_another_text() {
-        let (mut cache, key) = (FingerprintCache::new(), TextHash { hash: 5, kind: 0 });
+        let (mut cache, key) =
+            (FingerprintCache::new(TEXT_BYTES_MAX), TextHash { hash: 5, kind: 0 });
         for text in ["a", "a"] {
             cache.insert(key, text, "of a");
         }
@@ -198,7 +202,7 @@ mod tests {
 
     #[test]
     fn texts_that_are_not_repeated_displace_nothing() {
-        let mut cache = FingerprintCache::new();
+        let mut cache = FingerprintCache::new(TEXT_BYTES_MAX);
         for text in ["often", "often"] {
             insert(&mut cache, text);
         }
@@ -211,7 +215,7 @@ mod tests {
 
     #[test]
     fn texts_are_bounded() {
-        let mut cache = FingerprintCache::new();
+        let mut cache = FingerprintCache::new(TEXT_BYTES_MAX);
         let long = "x".repeat(16 << 10);
         for n in 0..2_000 {
             let text = format!("{n} {long}");

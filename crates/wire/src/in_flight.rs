@@ -6,9 +6,6 @@ use protocol::observer::{ObservedRequest, PacketTime};
 
 use crate::statement_normalizer::{FingerprintWriter, StatementNormalizer};
 
-/// Bytes of texts that are normalized at once: some ten milliseconds. The ring has packets of half
-/// a second.
-const TEXT_BYTES_MAX: usize = 2 << 20;
 /// Statement of the requests beyond it.
 const OTHER_STATEMENT: &str = "other";
 
@@ -20,7 +17,7 @@ pub struct InFlightSummary {
     /// Kind of request.
     pub verb: String,
     /// The statement without literal values; `other` for the youngest requests, if the texts of all
-    /// are more than 2 MiB.
+    /// are more than [`in_flight_bytes_max`](crate::TrackerSettings::in_flight_bytes_max).
     pub statement: String,
     /// Whether the requests wait by design.
     pub is_wait: bool,
@@ -45,15 +42,14 @@ impl NormalizedRequests {
         self.texts.push((request.since, request.statement.len()));
     }
 
-    /// The time after which requests are not normalized, because the texts before have enough
-    /// bytes.
-    pub(crate) fn last_time(mut self) -> PacketTime {
+    /// The time after which requests are not normalized, because the texts before have `bytes_max`.
+    pub(crate) fn last_time(mut self, bytes_max: usize) -> PacketTime {
         let bytes: usize = self.texts.iter().map(|(_, bytes)| bytes).sum();
-        if bytes <= TEXT_BYTES_MAX {
+        if bytes <= bytes_max {
             return PacketTime::MAX;
         }
         self.texts.sort_unstable();
-        let mut free = TEXT_BYTES_MAX;
+        let mut free = bytes_max;
         let mut last = 0;
         for (since, bytes) in self.texts {
             match free.checked_sub(bytes) {
@@ -119,6 +115,8 @@ mod tests {
 
     use super::*;
 
+    const TEXT_BYTES_MAX: usize = 1 << 20;
+
     fn request(statement: &str, since: PacketTime) -> ObservedRequest<'_> {
         let syntax = StatementSyntax::Sql;
         ObservedRequest { verb: "Query", statement, syntax, is_wait: false, since }
@@ -127,10 +125,10 @@ mod tests {
     /// Statements with their requests, oldest first.
     #[track_caller]
     fn check(requests: &[ObservedRequest<'_>], expected: &[(&str, u64)]) {
-        let normalizer = StatementNormalizer::new(RouteTemplates::default());
+        let normalizer = StatementNormalizer::new(RouteTemplates::default(), 1 << 20);
         let mut texts = NormalizedRequests::default();
         requests.iter().for_each(|request| texts.add(request));
-        let mut counter = InFlightCounter::new(&normalizer, texts.last_time());
+        let mut counter = InFlightCounter::new(&normalizer, texts.last_time(TEXT_BYTES_MAX));
         requests.iter().for_each(|request| counter.add(0, "postgres", request));
         let summaries = counter.into_summaries();
         let found = summaries.iter().map(|summary| (&*summary.statement, summary.requests));

@@ -1,5 +1,6 @@
 //! Services: a server's address and port, with what was measured of it.
 
+use std::cmp::Reverse;
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::mem;
@@ -166,6 +167,30 @@ impl ServiceInterval {
         }
         self.statements.extend(other.statements);
         self.merge_equal_statements();
+    }
+
+    /// Bounds what [`Self::merge`] has united, for an interval that waits: to the `statements_max`
+    /// with the most time, if their texts have at most `free_bytes`, which are reduced, and to the
+    /// classes of errors of one table. All other statements are in `other`.
+    pub fn limit(&mut self, statements_max: usize, free_bytes: &mut usize) {
+        let totals = self.totals.clone();
+        self.rename_error_classes(&totals);
+        let order = |of: &StatementStatistics| (of.total_time_ns, of.waits.last_byte.count());
+        self.statements.sort_by_key(|statement| Reverse(order(statement)));
+        let (mut statements, other) = (0, &mut self.other);
+        self.statements.retain(|statement| {
+            let text_bytes =
+                statement.verb.len() + statement.statement.len() + statement.peer.len();
+            let free = free_bytes.checked_sub(text_bytes).filter(|_| statements < statements_max);
+            match free {
+                Some(free) => {
+                    *free_bytes = free;
+                    statements += 1;
+                }
+                None => other.merge(statement),
+            }
+            free.is_some()
+        });
     }
 
     /// Names classes of errors as they were counted in `totals`.
@@ -382,5 +407,40 @@ impl ServiceTable {
 
     pub(crate) fn service_mut(&mut self, index: usize) -> &mut ServiceStatistics {
         &mut self.services[index]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::service_rule::find_protocol;
+
+    /// Limits an interval of four statements; checks the ones that it has then.
+    #[track_caller]
+    fn check(statements_max: usize, mut free_bytes: usize, expected: &[&str]) {
+        let protocol = find_protocol("http").unwrap();
+        let mut interval = ServiceInterval::new("shop".to_owned(), false, protocol);
+        for (text, time) in [("/b", 5), ("/long", 9), ("/d", 1), ("/c", 7)] {
+            let mut statement = StatementStatistics {
+                statement: text.into(),
+                total_time_ns: time,
+                ..StatementStatistics::default()
+            };
+            statement.succeeded.last_byte.record(1.0);
+            interval.statements.push(statement);
+        }
+        interval.limit(statements_max, &mut free_bytes);
+        let found: Vec<&str> = interval.statements.iter().map(|of| &*of.statement).collect();
+        assert_eq!(found, expected);
+        assert_eq!(interval.other.operations(), 4 - expected.len() as u64);
+    }
+
+    #[test]
+    fn a_limited_interval_has_the_statements_with_the_most_time_and_every_operation() {
+        check(10, 100, &["/long", "/c", "/b", "/d"]);
+        check(2, 100, &["/long", "/c"]);
+        check(10, 8, &["/long", "/c"]);
+        check(10, 4, &["/c", "/b"]);
+        check(10, 0, &[]);
     }
 }

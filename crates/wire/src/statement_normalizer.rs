@@ -60,8 +60,10 @@ impl FingerprintWriter {
 }
 
 impl StatementNormalizer {
-    pub(crate) fn new(routes: RouteTemplates) -> StatementNormalizer {
-        let (cache, writer) = (FingerprintCache::new(), FingerprintWriter::default());
+    /// A normalizer with a cache of `cache_bytes_max`.
+    pub(crate) fn new(routes: RouteTemplates, cache_bytes_max: usize) -> StatementNormalizer {
+        let cache = FingerprintCache::new(cache_bytes_max);
+        let writer = FingerprintWriter::default();
         StatementNormalizer { routes, cache, writer }
     }
 
@@ -120,7 +122,7 @@ mod tests {
 
     #[track_caller]
     fn check(syntax: StatementSyntax, statement: &str, protocol: &str, expected: &str) {
-        let mut normalizer = StatementNormalizer::new(RouteTemplates::default());
+        let mut normalizer = StatementNormalizer::new(RouteTemplates::default(), 1 << 20);
         // The third time from the cache.
         for _ in 0..3 {
             let mut text = "Q ".to_owned();
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_text_has_a_fingerprint_per_dialect() {
-        let mut normalizer = StatementNormalizer::new(RouteTemplates::default());
+        let mut normalizer = StatementNormalizer::new(RouteTemplates::default(), 1 << 20);
         for _ in 0..3 {
             for (protocol, expected) in [("mysql", "select $1"), ("postgres", "select \"a\"")] {
                 let mut text = String::new();

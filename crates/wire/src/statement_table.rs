@@ -325,7 +325,7 @@ mod tests {
     }
 
     fn table(limit: usize) -> TestTable {
-        let texts = StatementTexts::new(RouteTemplates::default(), 1 << 20);
+        let texts = StatementTexts::new(RouteTemplates::default(), 1 << 20, 1 << 20);
         TestTable { table: StatementTable::new(limit, "test"), texts }
     }
 
@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn texts_beyond_their_limit_are_other_statements() {
         let mut test = table(100);
-        test.texts = StatementTexts::new(RouteTemplates::default(), 40);
+        test.texts = StatementTexts::new(RouteTemplates::default(), 40, 1 << 20);
         for statement in ["a", "a longer one", "another one", "a", "b"] {
             record(&mut test, &operation(statement, 30, OperationOutcome::Ok));
         }

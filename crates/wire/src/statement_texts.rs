@@ -12,9 +12,14 @@ pub(crate) struct StatementTexts {
 }
 
 impl StatementTexts {
-    /// Tables whose texts have at most `limit` bytes together.
-    pub(crate) fn new(routes: RouteTemplates, limit: usize) -> StatementTexts {
-        StatementTexts { normalizer: StatementNormalizer::new(routes), used_bytes: 0, limit }
+    /// Tables whose texts have at most `limit` bytes together, and a cache of `cache_bytes_max`.
+    pub(crate) fn new(
+        routes: RouteTemplates,
+        limit: usize,
+        cache_bytes_max: usize,
+    ) -> StatementTexts {
+        let normalizer = StatementNormalizer::new(routes, cache_bytes_max);
+        StatementTexts { normalizer, used_bytes: 0, limit }
     }
 
     /// Reserves memory. Returns whether the limit allows it.

@@ -57,6 +57,11 @@ pub struct TrackerSettings {
     pub statements_max: usize,
     /// Memory of the texts of all statements, in bytes. Beyond it, new ones are other statements.
     pub statement_bytes_max: usize,
+    /// Memory of the texts whose fingerprints are remembered, and of the fingerprints, in bytes.
+    pub cache_bytes_max: usize,
+    /// Bytes of the texts of requests in flight whose statements are told at once. Reading them
+    /// takes some milliseconds per MiB, in which the ring fills.
+    pub in_flight_bytes_max: usize,
     /// How clients are told apart; `None` if they are not.
     pub peers: Option<PeerSettings>,
     /// Templates of paths.
@@ -164,7 +169,11 @@ impl ConnectionTracker {
                     peers: settings.peers,
                 },
             ),
-            texts: StatementTexts::new(settings.routes.clone(), settings.statement_bytes_max),
+            texts: StatementTexts::new(
+                settings.routes.clone(),
+                settings.statement_bytes_max,
+                settings.cache_bytes_max,
+            ),
             connections: ConnectionTable::new(),
             datagrams: DatagramTable::new(),
             memory: BufferMemory::new(settings.reorder_bytes_max),
@@ -476,7 +485,8 @@ impl ConnectionTracker {
     pub fn in_flight(&self) -> Vec<InFlightSummary> {
         let mut texts = NormalizedRequests::default();
         self.each_in_flight(&mut |_, request| texts.add(&request));
-        let mut counter = InFlightCounter::new(&self.texts.normalizer, texts.last_time());
+        let last_time = texts.last_time(self.settings.in_flight_bytes_max);
+        let mut counter = InFlightCounter::new(&self.texts.normalizer, last_time);
         self.each_in_flight(&mut |service, request| {
             let protocol = self.services.services()[service].protocol.name;
             counter.add(service, protocol, &request);

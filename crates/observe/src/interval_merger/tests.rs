@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wire::{InFlightSummary, ServiceInterval, find_protocol};
+use wire::{InFlightSummary, ServiceInterval, StatementStatistics, find_protocol};
 
 use super::*;
 use crate::capture_status::CaptureStatus;
@@ -14,7 +14,6 @@ use crate::metrics::{
     NOT_MEASURED, REQUESTS, WireMetric,
 };
 use crate::pending_samples::WireLabels;
-use crate::settings::CaptureSettings;
 use crate::shard_interval::ObservedService;
 
 const SECOND: i64 = 1_000_000_000;
@@ -37,7 +36,7 @@ impl TestMerger {
         let settings = CaptureSettings::with_keys("h", keys).unwrap();
         let (queue, status) = (IntervalQueue::default(), CaptureStatus::new(&[]));
         let composer = IntervalComposer::new(&settings, 0, queue.clone(), status);
-        let merger = IntervalMerger::new(shards, composer);
+        let merger = IntervalMerger::new(&settings, shards, composer);
         TestMerger { merger, queue, rows: Vec::new(), checked: 0 }
     }
 
@@ -284,6 +283,34 @@ fn a_server_beyond_the_limit_stays_there_until_it_is_forgotten() {
     assert_eq!(push_both(30, &["c"], &["b"]), named(&[(other, 3.0), ("c", 1.0)]));
     assert_eq!(push_both(40, &["c"], &[]), named(&[("c", 2.0)]));
     assert_eq!(push_both(50, &["b"], &[]), named(&[("b", 1.0)]));
+}
+
+#[test]
+fn an_interval_that_waits_has_the_statements_of_one() {
+    let mut test = TestMerger::with_keys(2, "max_statements = 2");
+    for end in [10, 20, 30, 40] {
+        test.push(0, interval(end - 10, end, 1));
+    }
+    test.check(&CAPTURED_PACKETS, &[(10, 1.0), (20, 2.0)]);
+    // Twenty intervals of the second thread that are late, each with another statement.
+    for end in 0..20 {
+        let mut own = interval(end, end + 1, 1).with_server("a", 0, 0);
+        let mut statement = StatementStatistics {
+            verb: "GET".into(),
+            statement: format!("/{end}").into(),
+            total_time_ns: [1, 9][usize::from(end == 3)],
+            ..StatementStatistics::default()
+        };
+        statement.succeeded.last_byte.record(1.0);
+        own.measured.services[0].statements.push(statement);
+        test.push(1, own);
+    }
+    let state = test.merger.state();
+    let waiting = &state.shards[1].intervals;
+    let service = &waiting[0].measured.services[0];
+    assert_eq!((waiting.len(), service.statements.len()), (1, 4));
+    assert!(service.statements.iter().any(|statement| *statement.statement == *"/3"));
+    assert_eq!(service.other.operations(), 16);
 }
 
 /// Which events a random schedule has.

@@ -29,6 +29,8 @@ fn reference() -> ConnectionTracker {
         servers_max: 10,
         statements_max: 100,
         statement_bytes_max: 1 << 20,
+        cache_bytes_max: 1 << 20,
+        in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
     });

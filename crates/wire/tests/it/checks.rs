@@ -119,6 +119,8 @@ fn tracker() -> ConnectionTracker {
         servers_max: 1_000,
         statements_max: 16,
         statement_bytes_max: 1 << 20,
+        cache_bytes_max: 1 << 20,
+        in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
     })

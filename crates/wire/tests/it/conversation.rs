@@ -279,6 +279,8 @@ pub(crate) fn settings() -> TrackerSettings {
         servers_max: 1_000,
         statements_max: 100_000,
         statement_bytes_max: 64 << 20,
+        cache_bytes_max: 1 << 20,
+        in_flight_bytes_max: 1 << 20,
         peers: None,
         routes: RouteTemplates::default(),
     }
