@@ -338,6 +338,32 @@ test("each panel of a dashboard is exported, and copied as PromQL and as curl", 
   expect(png.subarray(1, 4).toString()).toBe("PNG");
 });
 
+test("a variable of a dashboard is added, chosen, and reset to all", async () => {
+  const panels = [{ title: "Latency", text: 'latency{host="$host"}', language: "metric" }];
+  await fetch(`${server.url}/v1/dashboards/varied`, {
+    method: "PUT",
+    body: JSON.stringify({ schema: 2, title: "Varied", variables: [], panels }),
+  });
+  await visitor.open("dashboards", { dashboard: "varied", ...range });
+  const variables = page.getByRole("group", { name: "Variables" });
+  await variables.getByLabel("Variable of label").fill("host");
+  await variables.getByRole("button", { name: "Add variable" }).click();
+  const choice = variables.getByRole("combobox");
+  const drawn = () => visitor.drawn();
+  const values = async (host: string) => {
+    const selector = host === "" ? "latency" : `latency{host="${host}"}`;
+    return (await server.ask<{ count: number }>("/v1/histogram", { selector, ...range })).count;
+  };
+  await expect.poll(drawn, { timeout: 20_000 }).toBe(await values(""));
+  await choice.selectOption("web-2");
+  await expect.poll(() => page.url()).toContain("var_host=web-2");
+  await expect.poll(drawn, { timeout: 20_000 }).toBe(await values("web-2"));
+  await choice.selectOption("all");
+  await expect.poll(drawn, { timeout: 20_000 }).toBe(await values(""));
+  // Before the variable was added, the panel selected a host of the name "$host".
+  expect(visitor.errors.splice(0).filter((one) => !one.includes("status of 404"))).toEqual([]);
+});
+
 test("the charts of a comparison show shares and quantiles under the pointer", async () => {
   const sides = { a: 'latency{host="web-1"}', b: 'latency{host="web-2"}' };
   await visitor.open("compare", { ...sides, ...range });

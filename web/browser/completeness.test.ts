@@ -149,6 +149,40 @@ async function holds(
   return found;
 }
 
+test("default bounds of OpenTelemetry with seconds: the headline is an amber range, with a remedy", async () => {
+  // They are meant for milliseconds: nearly all values in seconds are in the first bucket.
+  const explicitBounds = [0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1e3, 2_500, 5e3, 7_500, 1e4];
+  const point = {
+    startTimeUnixNano: `${minute(30) - MINUTE}000000`,
+    timeUnixNano: `${minute(30)}000000`,
+    count: "1000",
+    sum: 47,
+    min: 0.02,
+    max: 0.9,
+    explicitBounds,
+    bucketCounts: explicitBounds.map((_, at) => (at === 1 ? "1000" : "0")).concat("0"),
+  };
+  const metric = {
+    name: "defaults",
+    unit: "s",
+    histogram: { aggregationTemporality: 2, dataPoints: [point] },
+  };
+  await server.post(
+    "/v1/metrics",
+    JSON.stringify({ resourceMetrics: [{ scopeMetrics: [{ metrics: [metric] }] }] }),
+  );
+  await visitor.explore({ selector: "defaults", threshold: "250ms", ...range });
+  const headline = visitor.page.getByTestId("above-threshold");
+  const text = () => headline.innerText();
+  // The mean is 47 ms: at most 117 values can be above 250 ms.
+  await expect.poll(text, { timeout: 20_000 }).toMatch(/^\d to 1[12]\d\s+of 1,000 above 250 ms/);
+  expect(await text()).toContain("250 ms lies inside a bucket of 1,000 values");
+  expect(await text()).toContain("the range follows from their sum, minimum and maximum");
+  expect(await text()).toMatch(/DEFAULT_HISTOGRAM_AGGREGATION=\s*base2_exponential/);
+  const [background, amber] = await visitor.backgrounds(headline, "--warn-2");
+  expect(background).toBe(amber);
+});
+
 test("negative values and zero", async () => {
   const points = Array.from({ length: 60 }, (_, at) => ({
     end: minute(at + 1),

@@ -236,6 +236,27 @@ test("a selection is broken down by label", async () => {
     .toBe("host");
   await expect.poll(() => panel.getByRole("button").nth(1).innerText()).toBe("web-2");
   await visitor.screenshot("breakdown");
+  // The address has the rectangle: a link that is shared shows the same breakdown.
+  const [link, shown] = [page.url(), await panel.innerText()];
+  await page.goto("about:blank");
+  await page.goto(link);
+  await panel.getByRole("heading", { level: 3 }).first().waitFor();
+  await expect.poll(() => panel.innerText()).toBe(shown);
+});
+
+test("each preset of the time range ends now", async () => {
+  await explore();
+  const presets = page.getByRole("group", { name: "Presets" });
+  const names = ["5m", "15m", "1h", "6h", "1d", "7d", "30d"];
+  expect(await presets.getByRole("button").allInnerTexts()).toEqual(names);
+  for (const name of names) {
+    const preset = presets.getByRole("button", { name, exact: true });
+    await preset.click();
+    await expect.poll(() => page.url()).toMatch(new RegExp(`[?&]from=-${name}&.*to=now`));
+    await expect.poll(() => preset.getAttribute("aria-pressed")).toBe("true");
+  }
+  const all = await server.ask<HistogramJson>("/v1/histogram", { selector: "latency" });
+  await expect.poll(() => visitor.drawn(), { timeout: 20_000 }).toBe(all.count);
 });
 
 test("queries in PromQL and CAQL have results, and errors have a position", async () => {
@@ -492,8 +513,15 @@ test("a metric without data in the last hour opens where its data is", async () 
 
 test("compare says which side is faster, and B has presets", async () => {
   await open("compare", { a: 'latency{host="web-1"}', ...range });
-  await page.getByRole("button", { name: "the time before" }).click();
-  await expect.poll(() => page.url()).toContain("from_b=");
+  const fromB = () => Date.parse(new URLSearchParams(page.url().split("?")[1]).get("from_b") ?? "");
+  for (const [name, hours] of [
+    ["the time before", 6],
+    ["yesterday", 24],
+    ["last week", 7 * 24],
+  ] as const) {
+    await page.getByRole("button", { name }).click();
+    await expect.poll(fromB, { message: name }).toBe(end - (6 + hours) * HOUR);
+  }
   await open("compare", {
     a: "latency",
     from: new Date(end - HOUR).toISOString(),

@@ -77,6 +77,28 @@ test("a Graphite line that is refused is shown with the reason and its sender", 
   expect(text).toContain('expected path value timestamp, found "carts.open=12"');
 });
 
+test("a source that fell silent is red and comes first", async () => {
+  interface StatusJson {
+    now_ns: number;
+    sources: { name: string; state: string; last_ns: number; interval_ns: number | null }[];
+  }
+  // The server would have to learn for 20 s how often it sends, and then wait for 30 s.
+  await page.route("**/v1/status*", async (route) => {
+    const response = await route.fetch();
+    const json = (await response.json()) as StatusJson;
+    const sender = json.sources.find((one) => one.name.startsWith("record"))!;
+    const last = json.now_ns - 2 * 3_600e9;
+    Object.assign(sender, { state: "silent", last_ns: last, interval_ns: 10e9 });
+    await route.fulfill({ response, json });
+  });
+  await visitor.open("sources", {});
+  const first = page.getByTestId("senders").locator("tbody tr").first();
+  await expect.poll(() => first.innerText(), { timeout: 20_000 }).toMatch(/^silent[^]*2 h ago/);
+  const [background, red] = await visitor.backgrounds(first, "--alert-2");
+  expect(background).toBe(red);
+  await page.unroute("**/v1/status*");
+});
+
 test("senders have a rate and a last batch, and the page works on a phone", async () => {
   const sender = page.getByTestId("senders").locator("tr", { hasText: "scrape app" });
   await expect

@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
 
-import { chromium, type Browser, type Page, type Request } from "playwright-core";
+import { chromium, type Browser, type Locator, type Page, type Request } from "playwright-core";
 
 import type { Server } from "./server";
 
@@ -19,6 +19,9 @@ const AXE = readFileSync(
   resolve(import.meta.dirname, "../node_modules/axe-core/axe.min.js"),
   "utf8",
 );
+
+/** All impacts of findings of axe. */
+const IMPACTS = ["minor", "moderate", "serious", "critical"];
 
 /** Red, green, blue. */
 export type Colour = [number, number, number];
@@ -99,17 +102,22 @@ export class Visitor {
 
   /** The same with all findings of axe. */
   async violations(width: number, colorScheme: "light" | "dark"): Promise<string[]> {
-    return this.findings(width, colorScheme, ["minor", "moderate", "serious", "critical"]);
+    return this.findings(width, colorScheme, IMPACTS);
   }
 
-  /** All findings of axe, and overflow, on a phone, a desk and a wall, in both themes. */
-  async allViolations(name: string): Promise<string[]> {
+  /**
+   * All findings of axe, and overflow, on a phone, a desk and a wall, in both themes. Themes differ
+   * in their colours only, so the other rules are checked in one of them.
+   */
+  async allViolations(name: string, isShown = (_of: string) => false): Promise<string[]> {
     const found: string[] = [];
     for (const width of [390, 1360, 2560]) {
       for (const theme of ["light", "dark"] as const) {
-        const all = await this.violations(width, theme);
+        const rules = theme === "dark" ? ["color-contrast"] : null;
+        const all = await this.findings(width, theme, IMPACTS, rules);
         found.push(...all.map((one) => `${width} px, ${theme}: ${one}`));
-        if (HAS_ALL_SCREENSHOTS) await this.screenshot(`${name}-${width}-${theme}`);
+        const of = `${width}-${theme}`;
+        if (HAS_ALL_SCREENSHOTS || isShown(of)) await this.screenshot(`${name}-${of}`);
       }
     }
     await this.page.setViewportSize({ width: 1360, height: 900 });
@@ -121,6 +129,7 @@ export class Visitor {
     width: number,
     colorScheme: "light" | "dark",
     impacts: readonly string[],
+    rules: readonly string[] | null = null,
   ): Promise<string[]> {
     await this.page.setViewportSize({ width, height: 900 });
     await this.page.emulateMedia({ colorScheme });
@@ -137,7 +146,10 @@ export class Visitor {
       impact: string;
       nodes: { html: string }[];
     }
-    const { violations } = (await this.page.evaluate("axe.run()")) as { violations: Finding[] };
+    const options = JSON.stringify(rules ? { runOnly: rules } : {});
+    const { violations } = (await this.page.evaluate(`axe.run(${options})`)) as {
+      violations: Finding[];
+    };
     const reported = violations.filter((one) => impacts.includes(one.impact));
     const found = reported.map(
       (one) =>
@@ -169,6 +181,17 @@ export class Visitor {
     return this.page.evaluate(
       () => document.documentElement.scrollWidth - document.documentElement.clientWidth,
     );
+  }
+
+  /** The background of an element, and that of a variable of the style sheet. */
+  async backgrounds(element: Locator, variable: string): Promise<[string, string]> {
+    return element.evaluate((one, variable) => {
+      const sample = document.body.appendChild(document.createElement("i"));
+      sample.style.backgroundColor = `var(${variable})`;
+      const colours = [one, sample].map((of) => getComputedStyle(of).backgroundColor);
+      sample.remove();
+      return colours as [string, string];
+    }, variable);
   }
 
   /** Writes a screenshot, if there is a directory for them. */
