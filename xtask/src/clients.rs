@@ -2,8 +2,8 @@
 //! and the part queries them. Counts must be equal. Sums, minima and maxima must be equal to the
 //! last bit if the format contains them.
 //!
-//! The clients are in testdata/clients: a Go module and a Python script with pinned versions. Each
-//! client prints the expected answers (format: testdata/clients/go/main.go). A client is skipped,
+//! The clients are in testdata/clients: a Go module, a Python script and a Node module with pinned
+//! versions. Each client prints the expected answers (format: testdata/clients/go/main.go). A client is skipped,
 //! with the reason, if its language, the network or Prometheus is missing. The tests of
 //! examples/alert-bot run with a topdeck of their own.
 
@@ -61,6 +61,12 @@ pub(crate) fn run(log: &PartLog, topdeck: &Path) -> Result<PartOutcome> {
     }
     if let Some(python) = &tools.python {
         sent.extend(python_clients(python, &deck)?);
+    }
+    if let Some(script) = &tools.node {
+        let endpoint = format!("http://{}", deck.http());
+        let mut node = Command::new("node");
+        node.arg(script).env("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint);
+        sent.extend(read_sent(&mut node)?);
     }
     sent.extend(curl_clients(&deck)?);
     if let Some(exporter) = &mut exporter {
@@ -142,7 +148,7 @@ fn go_clients(go: &Path, deck: &TopdeckServer, dir: &Path) -> Result<Vec<SeriesE
 fn python_clients(python: &Path, deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
     let script = crate::command_line::root().join("testdata/clients/python/send.py");
     let to = |arguments: &[&str]| read_sent(Command::new(python).arg(&script).args(arguments));
-    let mut sent = to(&["otlp", &format!("http://{}/v1/metrics", deck.http())])?;
+    let mut sent = to(&["otlp", &format!("http://{}", deck.http())])?;
     sent.extend(to(&["statsd", "127.0.0.1", port(&deck.udp()), port(&deck.tcp())])?);
     Ok(sent)
 }
@@ -171,6 +177,7 @@ fn curl_clients(deck: &TopdeckServer) -> Result<Vec<SeriesExpectation>> {
             sum,
             min,
             max,
+            unit: Some("ns".to_owned()),
             unbounded_fields: Vec::new(),
         }
     };

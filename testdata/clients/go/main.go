@@ -52,6 +52,8 @@ type sent struct {
 	Ask    string `json:"ask"`
 	Of     string `json:"of"`
 	Count  uint64 `json:"count"`
+	// Of the values; empty where it is not compared.
+	Unit string `json:"unit,omitempty"`
 	// Nil where the format does not have it.
 	Sum *float64 `json:"sum"`
 	Min *float64 `json:"min"`

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -11,37 +12,41 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// otlp sends in three exports for each temporality: exponential histograms, explicit ones, counters, gauges.
+// otlp sends in three exports, for each temporality and with the defaults of the SDK: exponential histograms, explicit
+// ones, counters, gauges.
 func otlp(address string) error {
-	for name, of := range map[string]metricdata.Temporality{"cumulative": metricdata.CumulativeTemporality, "delta": metricdata.DeltaTemporality} {
-		if err := otlpIn(address, name, of); err != nil {
-			return err
-		}
+	if err := os.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://"+address); err != nil {
+		return err
 	}
-	return nil
+	in := func(temporality metricdata.Temporality) []otlpmetricgrpc.Option {
+		return []otlpmetricgrpc.Option{
+			otlpmetricgrpc.WithTemporalitySelector(func(kind sdk.InstrumentKind) metricdata.Temporality {
+				if kind == sdk.InstrumentKindUpDownCounter {
+					return metricdata.CumulativeTemporality
+				}
+				return temporality
+			})}
+	}
+	exponential := []sdk.Option{sdk.WithView(sdk.NewView(sdk.Instrument{Name: "go.exponential.*"}, sdk.Stream{
+		Aggregation: sdk.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20},
+	}))}
+	if err := otlpIn("cumulative", in(metricdata.CumulativeTemporality), exponential); err != nil {
+		return err
+	}
+	if err := otlpIn("delta", in(metricdata.DeltaTemporality), exponential); err != nil {
+		return err
+	}
+	return otlpIn("defaults", nil, nil)
 }
 
-func otlpIn(address, name string, temporality metricdata.Temporality) error {
+func otlpIn(name string, options []otlpmetricgrpc.Option, views []sdk.Option) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	exporter, err := otlpmetricgrpc.New(ctx,
-		otlpmetricgrpc.WithEndpoint(address),
-		otlpmetricgrpc.WithInsecure(),
-		otlpmetricgrpc.WithTemporalitySelector(func(kind sdk.InstrumentKind) metricdata.Temporality {
-			if kind == sdk.InstrumentKindUpDownCounter {
-				return metricdata.CumulativeTemporality
-			}
-			return temporality
-		}))
+	exporter, err := otlpmetricgrpc.New(ctx, options...)
 	if err != nil {
 		return err
 	}
-	exponential := sdk.NewView(sdk.Instrument{Name: "go.exponential.*"}, sdk.Stream{
-		Aggregation: sdk.AggregationBase2ExponentialHistogram{MaxSize: 160, MaxScale: 20},
-	})
-	// Exports when it is told to.
-	reader := sdk.NewPeriodicReader(exporter, sdk.WithInterval(time.Hour))
-	provider := sdk.NewMeterProvider(sdk.WithReader(reader), sdk.WithView(exponential))
+	provider := sdk.NewMeterProvider(append(views, sdk.WithReader(sdk.NewPeriodicReader(exporter)))...)
 	meter := provider.Meter("topdeck/clients")
 	with := metric.WithAttributes(attribute.String("route", "/cart"))
 
@@ -88,16 +93,22 @@ func otlpIn(address, name string, temporality metricdata.Temporality) error {
 
 	client := named("OpenTelemetry Go", "go.opentelemetry.io/otel/sdk/metric")
 	what := "gRPC, " + name
-	for _, kind := range []string{"exponential", "explicit"} {
+	kinds := []string{"explicit"}
+	if views != nil {
+		kinds = append(kinds, "exponential")
+	}
+	for _, kind := range kinds {
 		it := sent.distribution(client, what+" "+kind, `{"go.`+kind+`.`+name+`"}`, 1)
-		if name == "cumulative" {
-			// They are since the start: of what lies between two readings nobody knows them.
-			it.Within = []string{"min", "max"}
-		}
+		it.Unit = "s"
 		it.print()
 	}
 	number(client, what+" counter", `exact_increase({"go.counter.`+name+`"}[1h])`, len(sent), float64(total))
 	number(client, what+" up-down counter", `{"go.up_down.`+name+`"}`, len(sent), float64(height))
 	number(client, what+" gauge", `{"go.gauge.`+name+`"}`, len(sent), sent[len(sent)-1])
+	if name != "delta" {
+		by := what + ", by its Prometheus name:"
+		number(client, by+" histogram", "go_explicit_"+name+"_seconds_count", len(sent), float64(len(sent)))
+		number(client, by+" counter", "go_counter_"+name+"_total", len(sent), float64(total))
+	}
 	return nil
 }

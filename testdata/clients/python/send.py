@@ -7,6 +7,7 @@ The lines that it prints are those of ../go/main.go.
 """
 
 import json
+import os
 import random
 import sys
 from importlib.metadata import version
@@ -22,8 +23,8 @@ def tell(client, what, ask, of, count, **more):
     print(json.dumps({"client": client, "what": what, "ask": ask, "of": of, "count": count, **more}))
 
 
-def distribution(client, what, selector, values, within=()):
-    facts = {"sum": sum(values), "min": min(values), "max": max(values), "within": within}
+def distribution(client, what, selector, values, unit):
+    facts = {"unit": unit, "sum": sum(values), "min": min(values), "max": max(values)}
     tell(client, what, "distribution", selector, len(values), **facts)
 
 
@@ -32,22 +33,26 @@ def number(client, what, query, count, value):
 
 
 def otlp(url):
+    """`url` is the endpoint of the environment: that of the defaults."""
     from opentelemetry.exporter.otlp.proto.http import Compression
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk import metrics
     from opentelemetry.sdk.metrics import export
 
     client = f"OpenTelemetry Python {version('opentelemetry-sdk')}"
-    ways = [
-        ("cumulative", export.AggregationTemporality.CUMULATIVE, Compression.NoCompression),
-        ("delta", export.AggregationTemporality.DELTA, Compression.Gzip),
-    ]
-    for name, temporality, compression in ways:
+    def exporter(temporality, compression):
         kinds = {metrics.Histogram: temporality, metrics.Counter: temporality}
-        exporter = OTLPMetricExporter(
-            endpoint=url, compression=compression, preferred_temporality=kinds
-        )
-        reader = export.PeriodicExportingMetricReader(exporter, export_interval_millis=3_600_000)
+        return OTLPMetricExporter(compression=compression, preferred_temporality=kinds)
+
+    os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = url
+    of = export.AggregationTemporality
+    ways = {
+        "cumulative": exporter(of.CUMULATIVE, Compression.NoCompression),
+        "delta": exporter(of.DELTA, Compression.Gzip),
+        "defaults": OTLPMetricExporter(),
+    }
+    for name, exporter in ways.items():
+        reader = export.PeriodicExportingMetricReader(exporter)
         provider = metrics.MeterProvider(metric_readers=[reader])
         meter = provider.get_meter("topdeck/clients")
         took = meter.create_histogram(f"python.took.{name}", unit="s")
@@ -64,11 +69,13 @@ def otlp(url):
                 sys.exit("an export failed")
         provider.shutdown()
         what = f"HTTP, {name}"
-        # Since the start: of what lies between two readings nobody knows the extremes.
-        within = ["min", "max"] if name == "cumulative" else []
-        distribution(client, f"{what} explicit", f'{{"python.took.{name}"}}', values, within)
+        distribution(client, f"{what} explicit", f'{{"python.took.{name}"}}', values, "s")
         number(client, f"{what} counter", f'exact_increase({{"python.counter.{name}"}}[1h])', 3_000, total)
         number(client, f"{what} gauge", f'{{"python.gauge.{name}"}}', 3_000, values[-1])
+        if name != "delta":
+            named = f"{what}, by its Prometheus name:"
+            number(client, f"{named} histogram", f"python_took_{name}_seconds_count", 3_000, 3_000)
+            number(client, f"{named} counter", f"python_counter_{name}_total", 3_000, total)
 
 
 def statsd(host, udp, tcp):
@@ -89,7 +96,7 @@ def statsd(host, udp, tcp):
             lines.gauge(f"statsd.gauge.{way}", -2, delta=True)
         # Milliseconds are stored in nanoseconds.
         stored = [value * 1e6 for value in values]
-        distribution(client, f"{way} timing", f'{{"statsd.took.{way}"}}', stored)
+        distribution(client, f"{way} timing", f'{{"statsd.took.{way}"}}', stored, "ns")
         number(client, f"{way} counter", f'exact_increase({{"statsd.counter.{way}"}}[1h])', 2_000, total)
         number(client, f"{way} gauge", f'{{"statsd.gauge.{way}"}}', 2, 40.5)
         to.close()

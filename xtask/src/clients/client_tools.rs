@@ -11,12 +11,16 @@ use crate::part_log::PartLog;
 
 const GO: &str = "testdata/clients/go";
 const REQUIREMENTS: &str = "testdata/clients/python/requirements.txt";
+const NODE: &str = "testdata/clients/node";
+const NODE_FILES: [&str; 3] = ["package.json", "package-lock.json", "send.mjs"];
 
 /// Available programs, and the reasons why others are missing.
 pub(super) struct ClientTools {
     pub(super) go: Option<PathBuf>,
     /// The interpreter of a virtual environment with the packages.
     pub(super) python: Option<PathBuf>,
+    /// The script, beside its packages.
+    pub(super) node: Option<PathBuf>,
     pub(super) prometheus: Option<PathBuf>,
     pub(super) missing: Vec<String>,
 }
@@ -34,8 +38,9 @@ impl ClientTools {
             |provided: ProvidedTool| provided.map_err(|reason| missing.push(reason)).ok();
         let go = or_missing(go(log, &dir)?);
         let python = or_missing(python(log, &dir)?);
+        let node = or_missing(node(log, &dir)?);
         let prometheus = or_missing(prometheus().map_err(|reason| format!("{reason:#}")));
-        Ok(ClientTools { go, python, prometheus, missing })
+        Ok(ClientTools { go, python, node, prometheus, missing })
     }
 }
 
@@ -77,6 +82,32 @@ fn python(log: &PartLog, dir: &Path) -> Result<ProvidedTool> {
     }
     fs::write(&list, wanted)?;
     Ok(Ok(program))
+}
+
+/// Packages are installed anew when the lock file changes.
+fn node(log: &PartLog, dir: &Path) -> Result<ProvidedTool> {
+    if !CommandLine::new("npm --version").succeeds() {
+        let reason = "the client in Node: npm is not installed (Debian package npm)";
+        return Ok(Err(reason.to_owned()));
+    }
+    let (home, list) = (dir.join("node"), dir.join("node/installed.json"));
+    fs::create_dir_all(&home).with_context(|| format!("cannot make {}", home.display()))?;
+    for name in NODE_FILES {
+        let from = root().join(NODE).join(name);
+        fs::copy(&from, home.join(name))
+            .with_context(|| format!("cannot copy {}", from.display()))?;
+    }
+    let script = home.join("send.mjs");
+    let wanted = fs::read_to_string(home.join("package-lock.json"))?;
+    if fs::read_to_string(&list).is_ok_and(|installed| installed == wanted) {
+        return Ok(Ok(script));
+    }
+    let install = CommandLine::new("npm ci --ignore-scripts --no-audit --no-fund --prefix");
+    if let Some(reason) = install.arg(text(&home)?).fetch(log)? {
+        return Ok(Err(format!("the client in Node: cannot download packages: {reason}")));
+    }
+    fs::write(&list, wanted)?;
+    Ok(Ok(script))
 }
 
 fn prometheus() -> Result<PathBuf> {

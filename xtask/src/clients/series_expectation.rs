@@ -26,6 +26,8 @@ pub(super) struct SeriesExpectation {
     pub(super) selector: String,
     /// Number of measurements sent.
     pub(super) count: u64,
+    /// Unit of the values of a distribution; `None` if it is not compared.
+    pub(super) unit: Option<String>,
     /// Sum; for a number, the number itself.
     pub(super) sum: Option<f64>,
     pub(super) min: Option<f64>,
@@ -58,6 +60,7 @@ impl SeriesExpectation {
             method: ask,
             selector: text("of")?,
             count,
+            unit: value["unit"].as_str().map(str::to_owned),
             sum: number("sum"),
             min: number("min"),
             max: number("max"),
@@ -82,7 +85,9 @@ impl SeriesExpectation {
             }
             (Some(truth), Some(bounds)) => bounds == (truth, truth),
         };
+        let has_unit = |unit: &String| answer["unit"].as_str() == Some(unit.as_str());
         let is_right = stored.count == Some(self.count)
+            && self.unit.as_ref().is_none_or(has_unit)
             && is("sum", self.sum, stored.sum)
             && is("min", self.min, stored.min)
             && is("max", self.max, stored.max);
@@ -97,13 +102,12 @@ impl SeriesExpectation {
         answer: &Value,
     ) -> SeriesCheck {
         let wrong = (!is_right).then(|| {
-            let SeriesExpectation {
-                client, label: what, selector: of, count, sum, min, max, ..
-            } = self;
+            let SeriesExpectation { client, label: what, selector: of, count, .. } = self;
+            let SeriesExpectation { unit, sum, min, max, .. } = self;
             let mut answer = answer.to_string();
             answer.truncate(answer.floor_char_boundary(600));
             format!(
-                "{client}, {what}: {of}: sent {count}, sum {sum:?}, min {min:?}, max {max:?}; \
+                "{client}, {what}: {of}: sent {count}, unit {unit:?}, sum {sum:?}, min {min:?}, max {max:?}; \
                  stored {:?}, sum {:?}, min {:?}, max {:?}, of {answer}",
                 stored.count, stored.sum, stored.min, stored.max
             )
@@ -122,7 +126,9 @@ impl SeriesExpectation {
             true => format!("{name} within"),
             false => (*name).to_owned(),
         });
-        let names: Vec<String> = std::iter::once("count".to_owned()).chain(names).collect();
+        let unit = self.unit.iter().map(|_| "unit".to_owned());
+        let names: Vec<String> =
+            std::iter::once("count".to_owned()).chain(unit).chain(names).collect();
         names.join(", ")
     }
 
@@ -234,6 +240,13 @@ mod tests {
         let within = LINE.replace("null}", "null,\"within\":[\"sum\"]}");
         check(&within, &answer(3, 6.25), true);
         check(&within, &answer(3, 6.75), false);
+        let in_seconds = LINE.replace("\"sum\"", "\"unit\":\"s\",\"sum\"");
+        check(
+            &in_seconds,
+            &answer(3, 6.5).replace("{\"count\"", "{\"unit\":\"s\",\"count\""),
+            true,
+        );
+        check(&in_seconds, &answer(3, 6.5), false);
     }
 
     #[test]
