@@ -59,6 +59,7 @@ mod limits;
 pub mod maxima;
 pub mod notation;
 pub mod overview;
+mod plain_numbers;
 mod plan;
 mod prometheus_name;
 mod prometheus_source;

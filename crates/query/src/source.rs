@@ -8,6 +8,7 @@ use store::{HistogramIncrements, NumberAggregate, TimeGrid, WindowRows};
 
 use crate::error::Result;
 use crate::labels::LabelSet;
+use crate::plain_numbers::without_plain_numbers;
 use crate::stream::SeriesPoint;
 
 /// Handle of a selected series. `key` is private to the source that returned it.
@@ -36,6 +37,11 @@ pub struct StoredMetric {
 
 /// As [`Source::shared_unit`], of these series.
 pub(crate) fn shared_unit(series: &[SeriesHandle]) -> Option<(SeriesKind, String)> {
+    unit_of_all(series).or_else(|| unit_of_all(&without_plain_numbers(series)?))
+}
+
+/// Kind and unit, if all series have the same.
+pub(crate) fn unit_of_all(series: &[SeriesHandle]) -> Option<(SeriesKind, String)> {
     let is_histogram = |handle: &SeriesHandle| matches!(handle.kind, SeriesKind::Histogram(_));
     let first = series.first()?;
     let is_same = |handle: &SeriesHandle| {
@@ -81,7 +87,8 @@ pub trait Source: Sync {
     }
 
     /// Kind and unit of the series that match a selector, by the first of them; `None` without
-    /// series, if they have different units, and if only some of them are distributions.
+    /// series, if they have different units, and if only some of them are distributions. Series
+    /// without a unit that a query leaves out do not count.
     fn shared_unit(&self, selector: &Selector) -> Result<Option<(SeriesKind, String)>> {
         Ok(shared_unit(&self.select(selector)?))
     }

@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::eval::Evaluation;
 use crate::plan::{PlanNode, PlanOp, RangeSelection, RangeSource, SeriesFetch};
 use crate::promql::{AggregateOp, BinaryOp, UnitRule};
+use crate::source::unit_of_all;
 
 /// Unit of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -146,7 +147,11 @@ impl Evaluation<'_> {
     }
 
     fn unit_of_fetch(&mut self, fetch: &SeriesFetch) -> Result<ValueUnit> {
-        Ok(match self.source.shared_unit(&fetch.selector)? {
+        let shared = match self.keeps_units_apart {
+            true => unit_of_all(&self.source.select(&fetch.selector)?),
+            false => self.source.shared_unit(&fetch.selector)?,
+        };
+        Ok(match shared {
             None => ValueUnit::Unknown,
             Some((SeriesKind::Histogram(_), unit)) => ValueUnit::Distributions(unit),
             Some((_, unit)) => ValueUnit::Numbers(unit),

@@ -12,6 +12,7 @@ use crate::eval::Evaluation;
 use crate::eval::series::SeriesGroup;
 use crate::histogram::{FloatHistogram, ResetHint};
 use crate::labels::{LabelSet, TYPE, UNIT};
+use crate::plain_numbers::remove_plain_numbers;
 use crate::plan::{RangeExtension, RangeSelection, RangeSource, SeriesFetch};
 use crate::source::SeriesHandle;
 use crate::stream::{SeriesPoint, SeriesPoints, StepGrid, Stream};
@@ -245,7 +246,8 @@ impl Evaluation<'_> {
 
     /// Selected series in the order of their labels: numbers and distributions with the same labels
     /// are merged. So are series of several kinds, if a sender has changed the type of a metric; a
-    /// warning reports it. Samples are read in `range`.
+    /// warning reports it. Series without a unit beside others are left out. Samples are read in
+    /// `range`.
     pub(crate) fn series(
         &mut self,
         fetch: &SeriesFetch,
@@ -257,6 +259,11 @@ impl Evaluation<'_> {
         }
         self.budget.check_series(handles.len())?;
         handles.retain(|handle| handle.kind != SeriesKind::Text);
+        if !self.keeps_units_apart
+            && let Some(warning) = remove_plain_numbers(&mut handles)
+        {
+            self.warnings.warn(fetch.span, warning);
+        }
         if self.settings.type_and_unit_labels {
             handles.iter_mut().for_each(|handle| handle.labels = with_type_and_unit(handle));
         }
@@ -535,7 +542,7 @@ fn different_units<'h>(
 fn split_by_unit((labels, handles): SeriesGroup) -> Vec<SeriesGroup> {
     let differ = [is_histogram, is_number].into_iter().any(|class| {
         let same: Vec<&SeriesHandle> = handles.iter().filter(|handle| class(handle)).collect();
-        different_units(&same).is_some()
+        same.windows(2).any(|pair| pair[0].unit != pair[1].unit)
     });
     if !differ {
         return vec![(labels, handles)];

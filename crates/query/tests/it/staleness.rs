@@ -169,6 +169,48 @@ fn count_and_selection_of_a_name_in_two_units_need_no_merge() {
     assert!(merged.contains(remedy), "{merged}");
 }
 
+/// One sender that left out the unit had its values added as if they were nanoseconds.
+#[test]
+fn plain_number_is_not_added_to_values_with_a_unit() {
+    let store = build_store();
+    let mut batch = BatchWriter::default();
+    let kind = SeriesKind::Histogram(Temporality::Delta);
+    let mut record = |name: &str, host: &str, unit: &str, value: f64| {
+        let series = Series::new(name, kind).with_label("host", host).with_unit(unit);
+        batch.series(&series.validate().unwrap());
+        let mut histogram = Histogram::default();
+        histogram.record(value);
+        let value = SampleValue::Histogram(Box::new(histogram));
+        batch.sample(&Sample { start: START, end: START + SECOND, value }).unwrap();
+    };
+    record("took", "a", "ns", 5e8);
+    record("took", "a", "", 500.0);
+    record("took", "b", "", 500.0);
+    record("size", "c", "", 3.0);
+    let _acknowledged = store.ingest(None, &batch.finish(), Level::Process).unwrap();
+    store.catch_up().unwrap();
+    let count = |text: &str, expected: f64, expected_warnings: &[&str]| {
+        check(&store, text, 5, Some(expected));
+        let answer = ask(&store, text, 5).unwrap();
+        let warnings = answer.warnings.of_kind(QueryWarningKind::Warning);
+        let warnings: Vec<&str> = warnings.map(|warning| warning.0).collect();
+        assert_eq!(warnings, expected_warnings, "{text}");
+    };
+    let left_out = "took{host=\"a\"}, took{host=\"b\"} are left out: they have no unit, unlike the \
+                    others of the metric; select them with {__unit=\"\"}, or rename or delete them";
+    count("histogram_count(sum(exact_increase(took[1m])))", 1.0, &[left_out]);
+    count("sum(histogram_count(took))", 1.0, &[left_out]);
+    count("sum(histogram_count({__name__=~\"took|size\"}))", 2.0, &[left_out]);
+    // The unit is known: the duration is converted to nanoseconds.
+    check(&store, "histogram_count_above(250ms, sum(took))", 5, Some(1.0));
+    count("sum(histogram_count(took{__unit=\"\"}))", 2.0, &[]);
+    // A plain selector shows all series, and adds nothing.
+    let answer = ask(&store, "took", 5).unwrap();
+    let ResultData::Vector(streams) = answer.data else { panic!("an instant query has a vector") };
+    assert_eq!((streams.len(), answer.unit), (3, None));
+    count("count(took)", 3.0, &[]);
+}
+
 /// `x_bucket{le="0.25"}` of values in nanoseconds was an empty answer without a word.
 #[test]
 fn bucket_that_no_bound_matches_names_the_unit_of_the_bounds() {
