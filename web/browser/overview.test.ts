@@ -46,13 +46,20 @@ const openPage = async () => {
   await page.goto(server.url);
 };
 
-test("an empty install shows its host, and three lines to send data", async () => {
+test("an empty install shows its host, and each way to send data", async () => {
   await openPage();
   await page.getByText("No data from your services yet").waitFor();
   const lines = await page.locator(".commands code").allInnerTexts();
-  expect(lines).toHaveLength(3);
-  for (const [at, expected] of ["curl -d", "OTEL_EXPORTER_OTLP_ENDPOINT", "remote_write"].entries())
-    expect(lines[at]).toContain(expected);
+  const ways = [
+    "curl -d",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "remote_write",
+    "[[scrape]]",
+    "|ms' >/dev/udp/127.0.0.1/8125",
+    "/dev/tcp/127.0.0.1/2003",
+  ];
+  expect(lines).toHaveLength(ways.length);
+  for (const [at, expected] of ways.entries()) expect(lines[at]).toContain(expected);
   await page.getByText(/^This host/).waitFor();
   await expect
     .poll(() => page.locator("details[open] > summary").innerText())

@@ -1,7 +1,8 @@
 //! Threshold of a row, and where it comes from.
 //!
-//! In this order: the user's; that of an SLO; one that the recording program declared; the 99th
-//! percentile of the last seven days (UTC); that of today, while there is no earlier day.
+//! In this order: the user's, because it is the most specific; that of an SLO; one that the
+//! recording program declared; the 99th percentile of the last seven days (UTC); that of today,
+//! while there is no earlier day.
 
 use std::ops::Range;
 
