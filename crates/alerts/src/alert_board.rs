@@ -44,7 +44,7 @@ pub(crate) struct NamedThresholds(Arc<Vec<Option<NamedThreshold>>>);
 
 impl NamedThresholds {
     pub(crate) fn of(group: &EvaluatedGroup) -> NamedThresholds {
-        let of = |rule: &EvaluatedRule| NamedThreshold::of(&rule.rule().expression);
+        let of = |rule: &EvaluatedRule| NamedThreshold::of_rule(rule.rule());
         NamedThresholds(Arc::new(group.rules().iter().map(of).collect()))
     }
 

@@ -24,6 +24,7 @@ pub(crate) use finding_cache::FindingCache;
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use toml_file::parse_toml_rule_file;
 
+use decode::Quantity;
 use model::Selector;
 use query::Language;
 
@@ -95,6 +96,11 @@ impl OwnCondition {
             Measure::Forecast(_) => Some("used up"),
             _ => None,
         }
+    }
+
+    /// Limit of the first criterion that is about values of a distribution above one.
+    pub(crate) fn first_upper_limit(&self) -> Option<&Quantity> {
+        self.criteria.iter().find_map(Criterion::upper_limit)
     }
 
     /// Rule that holds this one while it fires at severity 1.

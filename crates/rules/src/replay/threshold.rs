@@ -40,6 +40,17 @@ pub struct NamedThreshold {
 }
 
 impl NamedThreshold {
+    /// Threshold of the first criterion of an own rule that has one of a distribution, and the
+    /// rule's selector; of a rule of Prometheus, that of its expression. `None` if it names none.
+    pub fn of_rule(rule: &Rule) -> Option<NamedThreshold> {
+        let Some(own) = rule.condition() else { return NamedThreshold::of(&rule.expression) };
+        own.selector()?;
+        let limit = own.first_upper_limit()?;
+        // As PromQL writes it: `250ms`.
+        let threshold = limit.to_string().replace(' ', "");
+        Some(NamedThreshold { threshold, selector: rule.expression.clone() })
+    }
+
     /// Threshold of an expression; `None` if it names none of one distribution.
     pub fn of(expression: &str) -> Option<NamedThreshold> {
         let (threshold, selector) = find_threshold(expression)?;

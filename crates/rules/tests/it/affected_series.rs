@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use query::{Settings, StoreSource, promql};
 use rules::{
     AffectedCounts, AffectedRule, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
-    SourceEvaluator,
+    NamedThreshold, SourceEvaluator,
 };
 
 use crate::harness::{MINUTE, group, with_rules};
@@ -198,4 +198,21 @@ fn what_is_not_known_is_no_number() {
     node.series.durations("latency", &[], &[300.0, 301.0, 300.0, 900.0, 900.0]);
     node.evaluate();
     assert_eq!(node.affected(None), (None, None));
+}
+
+#[test]
+fn the_threshold_of_an_own_rule_is_that_of_its_first_criterion_of_a_distribution() {
+    let of = |keys: &str| {
+        let rule = format!("[[rule]]\nname = \"Slow\"\n{keys}");
+        let found = NamedThreshold::of_rule(group(&rule).rules()[0].rule());
+        found.map(|found| (found.selector, found.threshold))
+    };
+    let criteria = "[[rule.criteria]]\nseverity = 1\nabsent = true\n[[rule.criteria]]\n\
+                    severity = 2\nquantile = 0.99\nabove = \"250 ms\"\n";
+    let expected = Some(("latency".to_owned(), "250ms".to_owned()));
+    assert_eq!(of(&format!("select = \"latency\"\n{criteria}")), expected);
+    let fast = "[[rule.criteria]]\nseverity = 2\nquantile = 0.99\nbelow = \"250ms\"\n";
+    assert_eq!(of(&format!("select = \"latency\"\n{fast}")), None);
+    let query = "[[rule.criteria]]\nseverity = 2\nabove = 3\n";
+    assert_eq!(of(&format!("promql = \"up\"\n{query}")), None);
 }
