@@ -181,7 +181,7 @@ fn an_alert_that_was_acknowledged_at_the_primary_is_not_escalated_by_the_standby
     let escalated = sites.receiver.of("/second", "a", "firing").len();
     sites.standby.kill();
     sites.standby.start();
-    assert_eq!(sites.acknowledged_by("a"), Some(by));
+    assert_eq!(sites.acknowledged_by("a"), Some(by.clone()));
     set_due(&sites.standby, "b", 0);
     // Of an alert that nobody acknowledged the second contact hears, later than it would of the
     // first one.
