@@ -9,7 +9,8 @@
 //! Timestamps are milliseconds. The start timestamp comes with each sample (version 2.0) or with
 //! the series (draft rc.3, field 6). Staleness markers are preserved. The staleness marker of a
 //! histogram series becomes a number with the same name and labels, because the series holds only
-//! histograms; queries join the two series. Exemplars and help texts are ignored.
+//! histograms; queries join the two series. Help texts are passed on (`SeriesSink::description`);
+//! exemplars are ignored.
 //!
 //! Sources: <https://prometheus.io/docs/specs/prw/remote_write_spec/>,
 //! <https://prometheus.io/docs/specs/prw/remote_write_spec_2_0/>; prometheus v0.315.0,

@@ -120,6 +120,35 @@ fn prometheus_requests_are_read() {
     }
 }
 
+/// The help texts of Prometheus were lost.
+#[test]
+fn help_texts_are_passed_on() {
+    let labels = [("__name__", "a_total")];
+    let family = |name: &[u8], help: &[u8]| {
+        bytes(3, &[varint(1, 1), bytes(2, name), bytes(4, help)].concat())
+    };
+    let v1 = [
+        series_v1(&labels, &[sample(1.0, 7)]),
+        family(b"a_total", b"Requests."),
+        family(b"without_help", b""),
+    ];
+    let texts = ["", "__name__", "a_total", "Requests.", "without_help"];
+    let metadata = |help: u64| bytes(5, &[varint(1, 1), varint(3, help)].concat());
+    let v2 = [
+        symbols(&texts),
+        series_v2(&[1, 2], &[sample(1.0, 7), metadata(3)]),
+        series_v2(&[1, 4], &[sample(1.0, 7), metadata(0)]),
+    ];
+    for (version, body) in
+        [(RemoteWriteVersion::V1, v1.concat()), (RemoteWriteVersion::V2, v2.concat())]
+    {
+        let mut rows = VecSeriesSink::default();
+        read_request(version, &body, &mut rows).unwrap();
+        let expected = [("a_total".to_owned(), "Requests.".to_owned())];
+        assert_eq!(rows.descriptions, expected, "{version:?}");
+    }
+}
+
 #[test]
 fn kinds_follow_names_in_version_1() {
     let name = |name| [("__name__", name), ("z", "1"), ("a", "")];
