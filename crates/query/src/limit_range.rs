@@ -30,6 +30,29 @@ impl LimitRange {
         self.values = widen(self.values, min, max);
     }
 
+    /// Warning of a threshold below or above all values, which are in `unit`. `written` is the
+    /// threshold as the user wrote it, `is_bare` whether without a unit.
+    pub fn threshold_warning(
+        (written, limit): (&str, f64),
+        (min, max): (f64, f64),
+        unit: Option<&str>,
+        is_bare: bool,
+    ) -> Option<String> {
+        let (place, end) = match limit {
+            limit if limit < min && limit > 0.0 => ("below all values, which begin", min),
+            limit if limit > max && limit.is_finite() => ("above all values, which end", max),
+            _ => return None,
+        };
+        let text = format!("limit {written} is {place} at {}", GoNumber(end));
+        Some(match unit {
+            None => text,
+            Some(unit) if is_bare => {
+                format!("{text} {unit}; write the limit with its unit, such as 250ms")
+            }
+            Some(unit) => format!("{text} {unit}"),
+        })
+    }
+
     /// Warning of a limit written without a unit, for values in `unit`.
     pub fn bare_number_warning(limit: f64, values: (f64, f64), unit: &str) -> Option<String> {
         let mut range = LimitRange::default();
@@ -78,6 +101,25 @@ mod tests {
         check(0.0, (1.0, 5.0), "");
         check(f64::INFINITY, (1.0, 5.0), "");
         check(2.0, (1.0, 5.0), "");
+    }
+
+    /// `above=250` of values sent in ms counted all values above 250 ns, without a word; and
+    /// `--above 1h` of values up to 2 s counted none.
+    #[test]
+    fn threshold_beyond_all_values_names_their_unit() {
+        let check = |threshold, unit, is_bare, expected: &str| {
+            let found = LimitRange::threshold_warning(threshold, (12.5e6, 2.1e9), unit, is_bare);
+            assert_eq!(found.unwrap_or_default(), expected);
+        };
+        let below = "limit 250 is below all values, which begin at 1.25e+07 ns; write the limit \
+                     with its unit, such as 250ms";
+        check(("250", 250.0), Some("ns"), true, below);
+        let above = "limit 1h is above all values, which end at 2.1e+09 ns";
+        check(("1h", 3.6e12), Some("ns"), false, above);
+        check(("3e9", 3e9), None, true, "limit 3e9 is above all values, which end at 2.1e+09");
+        for within in [0.0, 12.5e6, 2.5e8, 2.1e9, f64::INFINITY, f64::NEG_INFINITY] {
+            check(("", within), Some("ns"), true, "");
+        }
     }
 
     /// `above=250` of values sent in ms counted all values above 250 ns, without a word.

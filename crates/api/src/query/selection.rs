@@ -127,17 +127,24 @@ pub(crate) fn thresholds_without_values(
     thresholds_in(parameters, name, None, |quantity| quantity.value_in(quantity.unit()))
 }
 
-/// Warnings about limits without a unit that are beyond all values of a distribution.
+/// Warnings about limits that are below or above all values of a distribution.
 pub(crate) fn limit_warnings(
     limits: &[(String, f64)],
     unit: Option<&Unit>,
     values: Option<(f64, f64)>,
 ) -> Vec<String> {
-    let Some((unit, values)) = unit.zip(values) else { return Vec::new() };
+    let Some(values) = values else { return Vec::new() };
+    let unit = unit.map(ToString::to_string);
     let is_bare = |text: &str| Quantity::parse(text).is_some_and(|found| found.unit().is_none());
-    let bare = limits.iter().filter(|(text, _)| is_bare(text));
-    bare.filter_map(|&(_, limit)| LimitRange::bare_number_warning(limit, values, &unit.to_string()))
-        .collect()
+    let warning = |(text, limit): &(String, f64)| {
+        LimitRange::threshold_warning(
+            (text.as_str(), *limit),
+            values,
+            unit.as_deref(),
+            is_bare(text),
+        )
+    };
+    limits.iter().filter_map(warning).collect()
 }
 
 fn thresholds_in(

@@ -501,9 +501,10 @@ async fn threshold_below_all_values_or_far_above_produces_a_warning() {
     assert_eq!(fraction("50, Inf").await, 0);
 }
 
-/// `above=0.25` and `up_to=0.25` mean milliseconds here, and nothing said so.
+/// `above=0.25` and `up_to=0.25` mean milliseconds here, and nothing said so; nor was a word said
+/// of `above=1h`.
 #[tokio::test]
-async fn threshold_without_a_unit_below_all_values_produces_a_warning() {
+async fn threshold_beyond_all_values_produces_a_warning() {
     let server = TestServer::new();
     let expected = "limit 0.25 is below all values, which begin at 1 ms; write the limit with its \
                     unit, such as 250ms";
@@ -511,7 +512,10 @@ async fn threshold_without_a_unit_below_all_values_produces_a_warning() {
         let ask = |above: &str| format!("/v1/{path}?selector=latency&above={above}");
         let answer = server.json(&ask("0.25")).await;
         assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
-        assert_eq!(server.json(&ask("250us")).await["warnings"], serde_json::Value::Null, "{path}");
+        let answer = server.json(&ask("250us")).await;
+        let expected = "limit 250us is below all values, which begin at 1 ms";
+        assert_eq!(answer["warnings"], serde_json::json!([expected]), "{path}");
+        assert_eq!(server.json(&ask("0")).await["warnings"], serde_json::Value::Null, "{path}");
         assert_eq!(server.json(&ask("250ms")).await["warnings"], serde_json::Value::Null, "{path}");
     }
 }
