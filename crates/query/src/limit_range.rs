@@ -53,14 +53,6 @@ impl LimitRange {
         })
     }
 
-    /// Warning of a limit written without a unit, for values in `unit`.
-    pub fn bare_number_warning(limit: f64, values: (f64, f64), unit: &str) -> Option<String> {
-        let mut range = LimitRange::default();
-        range.add(limit, values);
-        let text = range.warning()?;
-        Some(format!("{text} {unit}; write the limit with its unit, such as 250ms"))
-    }
-
     /// Text without the unit of the values, which follows it.
     pub(crate) fn warning(&self) -> Option<String> {
         let ((lowest, highest), (min, max)) = self.limits.zip(self.values)?;
@@ -120,15 +112,5 @@ mod tests {
         for within in [0.0, 12.5e6, 2.5e8, 2.1e9, f64::INFINITY, f64::NEG_INFINITY] {
             check(("", within), Some("ns"), true, "");
         }
-    }
-
-    /// `above=250` of values sent in ms counted all values above 250 ns, without a word.
-    #[test]
-    fn limit_without_a_unit_names_the_unit_of_the_values() {
-        let found = LimitRange::bare_number_warning(250.0, (12.5e6, 2.1e9), "ns");
-        let expected = "limit 250 is below all values, which begin at 1.25e+07 ns; write the limit \
-                        with its unit, such as 250ms";
-        assert_eq!(found.as_deref(), Some(expected));
-        assert_eq!(LimitRange::bare_number_warning(2.5e8, (12.5e6, 2.1e9), "ns"), None);
     }
 }

@@ -127,14 +127,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         above: options.above.to_string(),
         up_to: options.up_to.as_ref().map(ToString::to_string),
     };
-    let bare = [Some(&options.above), options.up_to.as_ref()];
-    let bare = bare.map(|limit| limit.is_some_and(|limit| limit.unit().is_none()));
     let unit = unit.as_ref().map(ToString::to_string);
     let (rectangle, unit, explanation) = source.break_down(rectangle, unit, &thresholds, limits)?;
-    for (limit, _) in [rectangle.above, rectangle.up_to].iter().zip(bare).filter(|(_, bare)| *bare)
-    {
-        let (Some(values), Some(unit)) = (explanation.values, &unit) else { continue };
-        if let Some(text) = LimitRange::bare_number_warning(*limit, values, unit) {
+    let limits =
+        [(Some(&options.above), rectangle.above), (options.up_to.as_ref(), rectangle.up_to)];
+    for (written, limit) in limits {
+        let (Some(values), Some(written)) = (explanation.values, written) else { continue };
+        let (text, is_bare) = (written.to_string(), written.unit().is_none());
+        let unit = unit.as_deref();
+        if let Some(text) =
+            LimitRange::threshold_warning((text.as_str(), limit), values, unit, is_bare)
+        {
             eprintln!("topdeck: {text}");
         }
     }

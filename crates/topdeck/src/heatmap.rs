@@ -224,20 +224,19 @@ impl HeatmapOutput<'_> {
 }
 
 impl HeatmapOutput<'_> {
-    /// Warnings about limits without a unit that are beyond all values.
+    /// Warnings about limits below or above all values.
     fn limit_warnings(&self, columns: &[HeatmapColumn]) -> Vec<String> {
         let ranges = columns.iter().filter_map(|column| {
             let values = &column.values;
             Some((values.min()?.lower, values.max()?.upper))
         });
         let widest = |a: (f64, f64), b: (f64, f64)| (a.0.min(b.0), a.1.max(b.1));
-        let Some((values, unit)) = ranges.reduce(widest).zip(self.unit.as_ref()) else {
-            return Vec::new();
-        };
+        let Some(values) = ranges.reduce(widest) else { return Vec::new() };
+        let unit = self.unit.as_ref().map(ToString::to_string);
         let written = self.options.above.iter().zip(&self.thresholds);
-        let bare = written.filter(|(written, _)| written.unit().is_none());
-        let warnings = bare.filter_map(|(_, &limit)| {
-            LimitRange::bare_number_warning(limit, values, &unit.to_string())
+        let warnings = written.filter_map(|(written, &limit)| {
+            let (text, is_bare) = (written.to_string(), written.unit().is_none());
+            LimitRange::threshold_warning((text.as_str(), limit), values, unit.as_deref(), is_bare)
         });
         warnings.map(|text| format!("{text}.")).collect()
     }
