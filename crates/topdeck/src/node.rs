@@ -41,8 +41,10 @@ pub(crate) const ROLES: RoleTable = &[
     &RoleEntry::<forward::ForwardRole>::ROW,
 ];
 
-/// Timeout for requests in progress at a stop. With the roles' own timeouts a stop ends within
-/// 15 s.
+/// Duration within which a stop ends: requests in progress have [`STOP_TIMEOUT`], attempts of
+/// scrapes and checks their own 5 s.
+pub(crate) const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// Timeout for requests in progress at a stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(8);
 /// Time for which a stop waits for space on a full disk.
 const STOP_SPACE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -11,7 +11,7 @@ use tokio::runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::data_dirs::default_data_dir;
-use crate::node::{Node, ROLES};
+use crate::node::{Node, ROLES, STOP_LIMIT};
 use crate::output::print_problems;
 use crate::server_log::{LogFormat, ServerLog};
 use crate::settings::{OTLP_PORTS, Settings};
@@ -163,7 +163,7 @@ async fn run_until_stopped(
         }
     }
     notify_service_manager("STOPPING=1");
-    log.info("stopping");
+    log.info(format_args!("stopping, within {} s", STOP_LIMIT.as_secs()));
     node.stop().await
 }
 
