@@ -151,7 +151,11 @@ fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<ListedTa
 /// Sources that send by themselves. Scrapes and checks are targets, and a source of which too
 /// little is known is listed only once it sends regularly.
 fn read_sources(server: &ServerClient) -> Result<Vec<ListedTarget>> {
-    let status = server.get("/v1/status", RequestParameters::default())?;
+    Ok(listed_sources(&server.get("/v1/status", RequestParameters::default())?))
+}
+
+/// Sources of `/v1/status`.
+fn listed_sources(status: &Value) -> Vec<ListedTarget> {
     let now = status["now_ns"].as_i64().unwrap_or(0);
     let sources = status["sources"].as_array().map_or(&[][..], Vec::as_slice);
     let source = |source: &Value| {
@@ -181,7 +185,7 @@ fn read_sources(server: &ServerClient) -> Result<Vec<ListedTarget>> {
             },
         })
     };
-    Ok(sources.iter().filter_map(source).collect())
+    sources.iter().filter_map(source).collect()
 }
 
 /// Values by target.
@@ -267,4 +271,41 @@ fn targets_json(targets: &[ListedTarget]) -> Json {
         ])
     });
     Object(vec![("schema", integer(1)), ("targets", List(targets.collect()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender was silent for hours, and nothing in a terminal said so.
+    #[test]
+    fn silent_source_is_listed_with_its_silence() {
+        let second = 1_000_000_000_i64;
+        let source = |name: &str, state: &str, silence: i64| {
+            serde_json::json!({
+                "name": name, "state": state, "interval_ns": 10 * second,
+                "last_ns": (5_000 - silence) * second,
+            })
+        };
+        let status = serde_json::json!({
+            "now_ns": 5_000 * second,
+            "sources": [
+                source("otlp shop", "sending", 4),
+                source("statsd", "silent", 3_725),
+                source("record", "unknown", 9),
+                // A target has a line of its own.
+                source("scrape app", "silent", 60),
+            ],
+        });
+        let sources = listed_sources(&status);
+        expect_test::expect![[r#"
+              state    kind    target     latest failure
+              sending  source  otlp shop
+              silent   source  statsd     no batch for 1 h 2 min 5 s, usually one every 10 s
+        "#]]
+        .assert_eq(&targets_text(&sources));
+        assert_eq!(sources.iter().map(|one| one.is_ok).collect::<Vec<_>>(), [true, false]);
+        let csv = report::document_csv(CsvTable::Targets, &targets_json(&sources));
+        assert!(csv.lines().nth(2).is_some_and(|row| row.starts_with("silent,source,statsd,")));
+    }
 }

@@ -505,6 +505,11 @@ fn run_is_written_in_every_format() {
     let compared = topdeck(&["load", "compare", json, other], b"");
     assert_eq!(compared.status, 0, "{}", compared.all());
     assert!(compared.stdout.contains("200 completed"), "{}", compared.stdout);
+    // Without a terminal there are 80 columns; rows were broken there.
+    let mut names = compared.stdout.lines().map(str::trim_start);
+    assert!(names.any(|line| line.starts_with("p99")), "{}", compared.stdout);
+    let is_wide = |line: &&str| line.chars().count() > 80 && !line.contains("://");
+    assert_eq!(compared.stdout.lines().find(is_wide), None, "{}", compared.stdout);
     let compared = topdeck(&["load", "compare", json, other, "--time", "service", "--json"], b"");
     let compared: Value = serde_json::from_str(&compared.stdout).unwrap();
     assert_eq!(compared["a"]["count"], 200);

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use crate::query::store_dir;
+use crate::scripted_relay::{RelayAction, ScriptedRelay};
 use crate::serve::client::request_at;
 use crate::serve::server_process::ServerProcess;
 use crate::store::{json, run, run_ok};
@@ -192,6 +193,119 @@ fn a_server_that_does_not_answer_is_named_with_a_remedy() {
     assert!(found.stderr.starts_with(&start), "{}", found.stderr);
     assert!(found.stderr.contains("start it with `topdeck serve`"), "{}", found.stderr);
     assert_eq!(found.status, 1);
+}
+
+/// Without a server and a directory, a command finds the server that uses the default directory.
+#[test]
+fn a_command_asks_the_local_server_by_itself() {
+    let dir = store_dir();
+    let server = server_of(&dir);
+    let data = server.dir.path("data");
+    std::os::unix::fs::symlink(data, dir.path().join("topdeck")).unwrap();
+    let of_default = |command: &str| {
+        let home = format!("env XDG_DATA_HOME={} topdeck", dir.path().display());
+        run(&dir, &format!("--version >/dev/null; {home} {command}"))
+    };
+    let found = of_default(&format!("query 'took' {LAST}"));
+    let expected = run_ok(&dir, &format!("query --server {} 'took' {LAST}", url(&server)));
+    assert_eq!((found.status, found.stdout.as_str()), (0, expected.as_str()), "{}", found.stderr);
+    // It is found by its address, not by the default port.
+    assert!(!url(&server).ends_with(":7717"));
+}
+
+#[test]
+fn a_command_sends_the_token_of_a_file() {
+    let dir = store_dir();
+    let mut server = server_of(&dir);
+    server.stop();
+    let settings = std::fs::read_to_string(server.settings()).unwrap();
+    let settings = settings.replace("[http]\n", "[http]\ntokens_required = true\n");
+    std::fs::write(server.settings(), settings).unwrap();
+    let data = server.dir.path("data");
+    let token = run_ok(&dir, &format!("token {} add reader read", data.display()));
+    std::fs::write(dir.path().join("token"), token).unwrap();
+    server.spawn();
+    let health = || request_at(server.address(), "GET", "/-/healthy", &[], b"");
+    crate::environment::wait_until("it responds", || health().is_ok());
+    let query = format!("query 'took' {LAST}");
+    for command in
+        [&query, "heatmap took", "cardinality", "overview", "breakdown took --above 30ms"]
+    {
+        let line = format!("{command} --server {}", url(&server));
+        let refused = run(&dir, &line);
+        assert!(refused.status == 1 && refused.stderr.contains("token"), "{}", refused.all());
+        let answered = run(&dir, &format!("{line} --token-file token"));
+        assert!(answered.status == 0 && !answered.stdout.is_empty(), "{}", answered.all());
+    }
+}
+
+/// Runs a command on a terminal until it has printed a text; `None` if the program `script` is
+/// missing.
+fn on_terminal(dir: &TestDir, line: &str, text: &str) -> Option<String> {
+    let binary = env!("CARGO_BIN_EXE_topdeck");
+    let mut child = Command::new("script")
+        .args(["-qec", &format!("{binary} {line}"), "/dev/null"])
+        .current_dir(dir.path())
+        .env("TERM", "xterm")
+        .env_remove("NO_COLOR")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .ok()?;
+    let mut output = child.stdout.take().unwrap();
+    let (mut printed, mut bytes) = (String::new(), [0; 4096]);
+    while !printed.contains(text) {
+        match std::io::Read::read(&mut output, &mut bytes) {
+            Ok(read @ 1..) => printed.push_str(&String::from_utf8_lossy(&bytes[..read])),
+            _ => break,
+        }
+    }
+    drop(output);
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(printed)
+}
+
+#[test]
+fn a_terminal_has_colours_and_progress_of_a_server_too() {
+    let dir = store_dir();
+    let server = server_of(&dir);
+    let line = format!("heatmap --server {} took", url(&server));
+    let Some(coloured) = on_terminal(&dir, &line, "\x1b[0m") else {
+        println!("skipped: the program script (Debian package bsdutils) is missing");
+        return;
+    };
+    assert!(coloured.contains("\x1b["), "{coloured}");
+    // A server that takes its time.
+    let relay = ScriptedRelay::new(server.port, &[RelayAction::Hold]);
+    let slow = format!("http://127.0.0.1:{}", relay.port);
+    let waiting = format!("{slow}, ");
+    let shown = on_terminal(&dir, &format!("query --server {slow} took"), &waiting).unwrap();
+    relay.release();
+    assert!(shown.contains(&waiting), "{shown}");
+}
+
+/// The table, CSV, and the exit status for scripts.
+#[test]
+fn a_target_that_is_down_is_listed_and_is_the_exit_status() {
+    let dir = TestDir::new();
+    // Nothing listens on port 1.
+    let job = "[[scrape]]\nname = \"gone\"\nurl = \"http://127.0.0.1:1/metrics\"\n\
+               interval = \"1s\"\ntimeout = \"1s\"\n";
+    let mut server = ServerProcess::new("serve", job);
+    server.start();
+    let line = format!("targets --server {}", url(&server));
+    let status = || run(&dir, &line).status;
+    crate::environment::wait_until("the target is down", || status() == 3);
+    let table = run(&dir, &line).stdout;
+    let row = table.lines().find(|row| row.contains("job=gone")).unwrap_or_default();
+    assert!(table.contains("down") && row.contains("scrape"), "{table}");
+    assert!(row.contains("0.00 %") && row.contains("refused"), "{table}");
+    let csv = run(&dir, &format!("{line} --csv"));
+    assert_eq!(csv.status, 3);
+    let rows: Vec<&str> = csv.stdout.lines().collect();
+    assert!(rows[0].starts_with("state,kind,target,"), "{}", csv.stdout);
+    assert!(rows[1].starts_with("down,scrape,"), "{}", csv.stdout);
 }
 
 #[test]

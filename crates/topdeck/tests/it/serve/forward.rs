@@ -148,6 +148,24 @@ fn send(agent: &ServerProcess, values: u64) -> u64 {
     sender.stop()
 }
 
+/// The log of an agent says once that its site is away, and once that it is back.
+#[test]
+fn log_says_that_a_site_is_away_and_back() {
+    let mut site = ServerProcess::new("serve", "");
+    let mut agent = agent_for(&format!("http://{}", site.address()), "");
+    agent.start();
+    let lines = |all: &[&str]| {
+        let log = agent.log();
+        log.lines().filter(|line| all.iter().all(|part| line.contains(part))).count()
+    };
+    let away = ["warn  remote \"north\" (http://", ") does not accept data: "];
+    wait_until("the log says that the site is away", || lines(&away) == 1);
+    site.start();
+    let back = ["info  remote \"north\" accepts data again after "];
+    wait_until("the log says that the site is back", || lines(&back) == 1);
+    assert_eq!(lines(&away), 1, "{}", agent.log());
+}
+
 #[test]
 fn remote_accepts_a_token_or_a_certificate() {
     let authority = TestCa::new();
