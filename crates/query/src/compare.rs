@@ -14,6 +14,7 @@ use store::TimeGrid;
 use crate::context::QueryContext;
 use crate::error::{Error, Result, SourceSpan};
 use crate::limits::QueryBudget;
+use crate::selector_hint::selector_hint;
 use crate::source::{SeriesHandle, Source};
 use crate::value::samples_of;
 
@@ -233,10 +234,13 @@ pub(crate) fn select_histograms(
     handles.retain(|handle| matches!(handle.kind, SeriesKind::Histogram(_)));
     budget.check_series(handles.len())?;
     if handles.is_empty() {
+        let hint = selector_hint(source, selector)?;
+        let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
         let message = match selected_count {
-            0 => format!("{selector} matches no series"),
+            0 => format!("{selector} matches no series{hint}"),
             _ => format!(
-                "{selector} matches no histograms, but {selected_count} series of other kinds"
+                "{selector} matches no histograms, but {selected_count} series of other \
+                 kinds{hint}"
             ),
         };
         return Err(Error::Execution { span: SourceSpan::default(), message });

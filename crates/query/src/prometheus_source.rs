@@ -17,7 +17,7 @@ mod converted_unit;
 mod found_buckets;
 mod selection;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +39,7 @@ use crate::value::{StepValue, is_stale};
 
 use classic_source::ClassicSource;
 use found_buckets::FoundBuckets;
+pub(crate) use selection::{BOUND, conditions, exact_name};
 use selection::{ClassicSuffix, SeriesMatch};
 
 /// Source that finds series under the names that Prometheus would give them.
@@ -108,6 +109,19 @@ impl<'a> PrometheusSource<'a> {
         let at = handle.key.checked_sub(ENTRY)?;
         let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         Some(Arc::clone(&entries[at]))
+    }
+
+    /// Stored names of the series that a selector matches under the names of Prometheus.
+    pub(crate) fn stored_names(&self, selector: &Selector) -> Result<BTreeSet<String>> {
+        let found = self.find(selector, &BucketSearch::Unread)?;
+        let entries = found.iter().filter_map(|handle| self.entry(handle));
+        let name_of = |entry: Arc<SourceSeries>| match &*entry {
+            SourceSeries::Renamed(series) => Some(series.handle.labels.name().to_owned()),
+            SourceSeries::Classic(ClassicSeries { histogram, .. }) => {
+                histogram.handles.first().map(|handle| handle.labels.name().to_owned())
+            }
+        };
+        Ok(entries.filter_map(name_of).collect())
     }
 
     fn add(&self, labels: LabelSet, kind: SeriesKind, series: SourceSeries) -> SeriesHandle {

@@ -6,6 +6,8 @@ use model::{Gap, Selector, SeriesKind, selector};
 use store::{ReadView, SeriesEntryRef};
 
 use crate::error::Result;
+use crate::selector_hint::selector_hint;
+use crate::store_source::StoreSource;
 
 /// Maximum number of existing metrics that are named if nothing matches.
 const METRICS_NAMED: usize = 12;
@@ -30,6 +32,8 @@ pub struct SelectionSummary {
     /// If nothing matches: number of matching series whose rows were deleted or have expired, and
     /// one of them.
     pub deleted: Option<(u64, String)>,
+    /// If no histogram matches: what may have been meant.
+    pub hint: Option<String>,
 }
 
 /// Series of one kind and unit.
@@ -105,6 +109,9 @@ impl SelectionSummary {
                 view.time_range(&histograms)?
             }
         };
+        if summary.histograms().next().is_none() {
+            summary.hint = selector_hint(&StoreSource::new(view), selector)?;
+        }
         if summary.groups.is_empty() {
             summary.name_alternatives(view, selector)?;
         }

@@ -3,23 +3,17 @@
 //! A rule can match if the selectors that its result needs have data. `absent` needs none, `unless`
 //! none of the right, and `or` those of one side.
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 
 use model::Selector;
-use query::promql::{self, BinaryOp, Expr, ExprKind, MatchOp, Matcher, VectorSelector};
-use query::{LabelSet, Language, NAME, SeriesHandle};
+use query::Language;
+use query::promql::{self, BinaryOp, Expr, ExprKind, VectorSelector};
 
 use crate::alert_series::{ALERTS, ALERTS_FOR_STATE};
 use crate::evaluator::{OverlayEvaluator as _, RuleQueryError};
 use crate::overlay::{SampleOverlay, SourceEvaluator};
 use crate::own::RuleSource;
 use crate::rule_file::Rule;
-
-/// Series whose labels are compared.
-const SERIES_MAX: usize = 10_000;
-/// What Prometheus' names of the parts of a histogram or of a counter end with.
-const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
 
 /// Selector without data.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,11 +56,7 @@ impl SelectorCheck<'_> {
         if self.has_rows(selector)? {
             return Ok(Vec::new());
         }
-        // Simple selectors have the same syntax.
-        let hint = match promql::parse(self.expression, &self.evaluator.options) {
-            Ok(Expr { kind: ExprKind::Selector(parsed), .. }) => self.hint(&parsed)?,
-            _ => None,
-        };
+        let hint = self.hint(selector)?;
         Ok(vec![UnmatchedSelector { selector: self.expression.to_owned(), hint }])
     }
 
@@ -79,7 +69,7 @@ impl SelectorCheck<'_> {
         for missing in self.missing(&parsed)? {
             let selector = self.text(&missing).to_owned();
             if !unmatched.iter().any(|known| known.selector == selector) {
-                let hint = self.hint(&missing)?;
+                let hint = self.hint(&promql::selector_of(&missing).map_err(failed)?)?;
                 unmatched.push(UnmatchedSelector { selector, hint });
             }
         }
@@ -138,71 +128,22 @@ impl SelectorCheck<'_> {
         if self.has_rows(&stored)? {
             return Ok(true);
         }
-        // Queries know series by other names, too: `x_bucket` of a histogram `x`.
-        let seconds = self.range.end.saturating_sub(self.range.start) / 1_000_000_000;
-        let query = format!("count(last_over_time({}[{seconds}s]))", self.text(selector));
-        let overlay = SampleOverlay::default();
-        Ok(!self.evaluator.instant_over(&overlay, &query, self.range.end)?.is_empty())
+        has_computed_data(self.evaluator, self.text(selector), self.range)
     }
 
-    /// What may have been meant.
-    fn hint(&self, selector: &VectorSelector) -> CheckResult<Option<String>> {
-        if selector.name.is_empty() {
-            return Ok(None);
-        }
-        let named = Selector::label_equals(NAME, &selector.name);
-        let mut series = self.evaluator.source.select(&named).map_err(failed)?;
-        if series.is_empty() {
-            let metrics = self.evaluator.source.metrics().map_err(failed)?;
-            let names = metrics.iter().map(|metric| metric.name.as_str());
-            let near = nearest(without_suffix(&selector.name), names.map(without_suffix_pair));
-            return Ok(near.map(|name| format!("did you mean the metric {name:?}?")));
-        }
-        series.truncate(SERIES_MAX);
-        Ok(selector.matchers.iter().find_map(|matcher| label_hint(matcher, &series)))
+    fn hint(&self, selector: &Selector) -> CheckResult<Option<String>> {
+        query::selector_hint(self.evaluator.source, selector).map_err(failed)
     }
 }
 
-/// What may have been meant by a matcher that no series meets.
-fn label_hint(matcher: &Matcher, series: &[SeriesHandle]) -> Option<String> {
-    let Matcher { name, op, value, .. } = matcher;
-    if name == NAME || *op != MatchOp::Equal || value.is_empty() {
-        return None;
-    }
-    let labels = || series.iter().map(|handle| &handle.labels);
-    let value_of = |labels: &LabelSet| labels.get(name).to_owned();
-    let values: BTreeSet<String> =
-        labels().map(value_of).filter(|value| !value.is_empty()).collect();
-    if values.contains(value) {
-        return None;
-    }
-    if !values.is_empty() {
-        let near = nearest(value, values.iter().map(|value| (value.as_str(), value.as_str())));
-        let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-        return Some(format!("label {name:?} has no value {value:?}{near}"));
-    }
-    let names: BTreeSet<&str> =
-        labels().flat_map(|labels| labels.iter().map(|(name, _)| name)).collect();
-    let others = names.into_iter().filter(|other| *other != NAME);
-    let near = nearest(name, others.map(|other| (other, other)));
-    let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
-    Some(format!("no series has the label {name:?}{near}"))
-}
-
-/// Nearest name, of pairs of what is compared and what is returned.
-fn nearest<'a>(found: &str, names: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
-    let max = 1 + found.chars().count().min(40) / 3;
-    let near = names.filter_map(|(compared, name)| {
-        let distance = query::edit_distance(found, compared, max)?;
-        Some((distance, name))
-    });
-    near.min().map(|(_, name)| name)
-}
-
-fn without_suffix(name: &str) -> &str {
-    SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
-}
-
-fn without_suffix_pair(name: &str) -> (&str, &str) {
-    (without_suffix(name), name)
+/// Whether a selector has data by other names of its series: `x_bucket` of a histogram `x`.
+pub(crate) fn has_computed_data(
+    evaluator: &SourceEvaluator<'_>,
+    selector: &str,
+    range: &Range<i64>,
+) -> CheckResult<bool> {
+    let seconds = range.end.saturating_sub(range.start) / 1_000_000_000;
+    let query = format!("count(last_over_time({selector}[{seconds}s]))");
+    let found = evaluator.instant_over(&SampleOverlay::default(), &query, range.end)?;
+    Ok(!found.is_empty())
 }

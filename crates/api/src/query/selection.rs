@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use decode::{Quantity, Unit};
 use model::{Gap, Selector, SeriesKind};
-use query::LimitRange;
+use query::{LimitRange, StoreSource};
 use store::{ReadView, SeriesEntryRef};
 
 use crate::api_error::ApiError;
@@ -48,9 +48,12 @@ pub(crate) fn find_histograms(
     match (found.is_empty(), selected) {
         (false, _) => Ok(found),
         (true, 0) => Err(ApiError::NotFound(no_match_message(view, selector))),
-        (true, selected) => Err(ApiError::NotFound(format!(
-            "{selector} matches no histograms, but {selected} series of other kinds"
-        ))),
+        (true, selected) => {
+            let hint = hint(view, selector).map_or_else(String::new, |hint| format!("; {hint}"));
+            Err(ApiError::NotFound(format!(
+                "{selector} matches no histograms, but {selected} series of other kinds{hint}"
+            )))
+        }
     }
 }
 
@@ -61,6 +64,11 @@ pub(crate) fn range_of_gaps(view: &ReadView, range: &Range<i64>) -> Option<Range
     let start = gaps.iter().map(|gap| gap.start).min()?.max(range.start);
     let end = gaps.iter().map(|gap| gap.end).max()?.min(range.end);
     Some(start..end.max(start.saturating_add(1)))
+}
+
+/// What may have been meant. A hint that cannot be read is left out.
+fn hint(view: &ReadView, selector: &Selector) -> Option<String> {
+    query::selector_hint(&StoreSource::new(view), selector).ok().flatten()
 }
 
 /// Alternatives for the error text: metrics received from outside before self metrics.
@@ -81,6 +89,9 @@ fn no_match_message(view: &ReadView, selector: &Selector) -> String {
     };
     if n == 0 {
         return format!("{selector} matches no series: the store is empty{missing}");
+    }
+    if let Some(hint) = hint(view, selector) {
+        return format!("{selector} matches no series; {hint}{missing}");
     }
     let more = if names.len() > NAMES_LISTED { "; /v1/metric_names lists all" } else { "" };
     let names: Vec<String> = names.into_iter().take(NAMES_LISTED).map(|(_, name)| name).collect();

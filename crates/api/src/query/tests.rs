@@ -541,3 +541,56 @@ async fn misspelt_name_is_not_found_after_a_kill() {
     server.send_gap(gap("a disk was lost"));
     assert_eq!(server.get("/v1/histogram?selector=nope").await.0, StatusCode::OK);
 }
+
+/// A user saw "matches no series" for classic histograms, for a metric of OpenTelemetry by its name
+/// in PromQL, and for a misspelt label, each with the first names of the alphabet.
+#[tokio::test]
+async fn a_selector_that_matches_nothing_says_what_was_meant() {
+    let server = TestServer::new();
+    let counter = SeriesKind::Counter(Temporality::Cumulative);
+    for (bound, value) in [("0.25", 4.0), ("1", 6.0), ("+Inf", 6.0)] {
+        let series = Series::new("rw_latency_seconds_bucket", counter).with_label("le", bound);
+        let series = series.with_label("zone", "a").validate().unwrap();
+        for (end, value) in [(START + store::MINUTE, 0.0), (NOW - store::SECOND, value)] {
+            let value = SampleValue::Number(value);
+            server.send(&series, Sample { start: START, end, value });
+        }
+    }
+    let dotted =
+        Series::new("http.server.request.duration", SeriesKind::Histogram(Temporality::Delta));
+    let value = SampleValue::Histogram(Box::default());
+    let dotted = dotted.with_unit("s").validate().unwrap();
+    server.send(&dotted, Sample { start: START, end: START + store::MINUTE, value });
+    let error = async |path: &str, selector: &str| {
+        let (status, text) = server.get(&format!("{path}?selector={selector}")).await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
+        let answer: serde_json::Value = serde_json::from_str(&text).unwrap();
+        answer["error"].as_str().unwrap().to_owned()
+    };
+    let classic = error("/v1/histogram", "rw_latency_seconds{zone=\"a\"}").await;
+    let expected = "exact_increase(rw_latency_seconds_bucket{zone=\"a\"}[5m])";
+    assert!(classic.contains(expected), "{classic}");
+    // The query that the message names has a result.
+    let query = classic.split('\'').nth(1).unwrap().replace("[5m]", "[1h]");
+    let answer = server.json(&format!("/v1/query?query={query}")).await;
+    let value = &answer["data"][0]["points"][0]["value"];
+    assert!(*value == 2.0 || value["estimate"] == 2.0, "{query}: {answer}");
+    for path in ["/v1/histogram", "/v1/heatmap"] {
+        let buckets = error(path, "rw_latency_seconds_bucket").await;
+        let expected = "matches no histograms, but 3 series of other kinds; stored as buckets";
+        assert!(buckets.contains(expected), "{buckets}");
+    }
+    let translated = error("/v1/histogram", "http_server_request_duration_seconds").await;
+    assert!(translated.contains("; stored as http.server.request.duration: "), "{translated}");
+    let (status, text) = server.get("/v1/histogram?selector=http.server.request.duration").await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    for (selector, expected) in [
+        ("latenci", "; did you mean the metric \"latency\"?"),
+        ("latency{hots=\"a\"}", "; no series has the label \"hots\"; did you mean \"host\"?"),
+        ("latency{colour=\"a\"}", "label \"colour\"; the metric has the labels host"),
+        ("latency{host=\"aa\"}", "; label \"host\" has no value \"aa\"; did you mean \"a\"?"),
+    ] {
+        let found = error("/v1/histogram", selector).await;
+        assert!(found.ends_with(expected), "{found}");
+    }
+}

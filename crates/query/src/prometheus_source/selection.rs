@@ -13,7 +13,7 @@ use crate::prometheus_name::{SeriesTranslation, translations, untranslated_names
 use crate::source::{SeriesHandle, StoredMetric};
 
 /// Label of the upper bound of a bucket.
-const BOUND: &str = "le";
+pub(crate) const BOUND: &str = "le";
 
 /// Suffix of a series of a classic histogram.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,14 +44,15 @@ pub(super) struct SeriesMatch {
 }
 
 /// Conditions that all must be true.
-fn conditions(selector: &Selector) -> &[Selector] {
+pub(crate) fn conditions(selector: &Selector) -> &[Selector] {
     match selector {
         Selector::And(parts) => parts,
         one => std::slice::from_ref(one),
     }
 }
 
-fn exact_name(selector: &Selector) -> Option<&str> {
+/// The exact name that a selector requires.
+pub(crate) fn exact_name(selector: &Selector) -> Option<&str> {
     conditions(selector).iter().find_map(|part| match part {
         Selector::Tag { name, pattern: Pattern::Exact(text) } if name == NAME_TAG => {
             Some(text.as_str()).filter(|text| !text.is_empty())

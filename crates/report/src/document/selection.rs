@@ -35,6 +35,7 @@ pub fn to_json(summary: &SelectionSummary) -> Json {
         ("metrics", List(summary.metrics.iter().cloned().map(Text).collect())),
         ("metric_count", integer(summary.metric_count)),
         ("deleted", deleted),
+        ("hint", summary.hint.clone().map_or(Null, Text)),
     ])
 }
 
@@ -51,6 +52,7 @@ fn range_json(range: Option<&Range<i64>>) -> Json {
 pub fn from_json(document: &Value) -> Result<SelectionSummary> {
     let document = DocumentReader::new(document);
     let deleted = document.get("deleted");
+    let hint = document.get("hint");
     Ok(SelectionSummary {
         groups: document.get("groups").list()?.map(read_group).collect::<Result<_>>()?,
         rows: read_range(document.get("points"))?,
@@ -70,6 +72,8 @@ pub fn from_json(document: &Value) -> Result<SelectionSummary> {
                 Some((deleted.get("series").count()?, example))
             }
         },
+        // Earlier servers have none.
+        hint: if hint.is_null() { None } else { Some(hint.text()?.to_owned()) },
     })
 }
 

@@ -6,8 +6,9 @@ use std::ops::Range;
 use query::promql::{self, Expr, ExprKind, VectorSelector};
 
 use super::{ReplayInputs, RuleReplayError};
-use crate::overlay::ReplacedSamples;
+use crate::overlay::{ReplacedSamples, SourceEvaluator};
 use crate::rule_file::Rule;
+use crate::unmatched_selector::has_computed_data;
 
 /// Lookback of an instant selector, as in Prometheus: data just before the range counts.
 const LOOKBACK_NS: i64 = 5 * 60 * 1_000_000_000;
@@ -57,6 +58,19 @@ pub(super) fn selectors_without_data(
         let has_data = !found.is_empty()
             && source.time_range(&found, range.clone()).map_err(failed)?.is_some();
         let text = rule.expression.get(selector.span.start..selector.span.end).unwrap_or_default();
+        let evaluator = SourceEvaluator {
+            source: &*source,
+            settings: inputs.settings,
+            options: inputs.options,
+            context: inputs.context,
+        };
+        let is_cancelled = || inputs.context.is_cancelled();
+        let has_data = has_data
+            || match has_computed_data(&evaluator, text, &range) {
+                Err(_) if is_cancelled() => return Err(RuleReplayError::Cancelled),
+                // The evaluations report a query that fails.
+                found => found.unwrap_or(false),
+            };
         if !has_data && !missing.iter().any(|known| known == text) {
             missing.push(text.to_owned());
         }

@@ -259,13 +259,17 @@ fn groups_see_what_the_groups_before_them_recorded() {
 #[test]
 fn a_rule_without_data_says_so() {
     let text = with_rules(
-        "  - {alert: A, expr: 'laod > 5'}\n  - {alert: B, expr: 'load > 5 or other{x=\"1\"} > 2'}\n",
+        "  - {alert: A, expr: 'laod > 5'}\n  - {alert: B, expr: 'load > 5 or other{x=\"1\"} > 2'}\n\
+         \x20 - {alert: C, expr: 'latency_count > 0 and on() latency_bucket{le=\"+Inf\"} > 0'}\n",
     );
-    let live = node_with_load(&text, &[9.0; 10]);
+    let mut live = node_with_load(&text, &[9.0; 10]);
+    live.node.record("latency{host=\"db1\"}", [0.1]);
     let range = live.node.time_ns - 2 * MINUTE..live.node.time_ns;
     let replayed = replay(&live.node.series, &text, range);
     assert_eq!(replayed.rules[0].without_data, ["laod"]);
     assert_eq!(replayed.rules[1].without_data, ["other{x=\"1\"}"]);
+    // A user saw "no data" for series that are computed from a histogram, and that the rule fired.
+    assert_eq!(replayed.rules[2].without_data, [""; 0]);
     assert_eq!(replayed.rules[1].fired(), 0);
     assert_eq!(replayed.rules[1].alerts[0].state_at_start.state, AlertState::Firing);
 }

@@ -89,7 +89,11 @@ fn nearest_label_and_value_are_named() {
         "latency{zone=\"eu-west-1\"}",
         &["latency{zone=\"eu-west-1\"}: label \"zone\" has no value \"eu-west-1\""],
     );
-    check("queue_depth{host=~\"x.*\"} > 5", &["queue_depth{host=~\"x.*\"}"]);
+    check(
+        "queue_depth{host=~\"x.*\"} > 5",
+        &["queue_depth{host=~\"x.*\"}: no series of the metric has all of these labels; it has \
+           the labels host"],
+    );
 }
 
 #[test]

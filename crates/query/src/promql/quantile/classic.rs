@@ -98,10 +98,12 @@ pub(crate) fn classic_fraction(
     }
     let ([low_rank, low_least, low_most], [high_rank, high_least, high_most]) =
         (rank_of(lower, levels), rank_of(upper, levels));
+    // Increases that are rounded can make a bucket larger than the next one.
+    let not_negative = |values: f64| if count > 0.0 { values.max(0.0) } else { values };
     StatisticEstimate::new(
         (high_least - low_most).max(0.0) / count,
-        (high_rank.min(count) - low_rank.min(count)) / count,
-        (high_most - low_least) / count,
+        not_negative(high_rank.min(count) - low_rank.min(count)) / count,
+        not_negative(high_most - low_least) / count,
     )
 }
 
@@ -206,6 +208,16 @@ mod tests {
         let (found, repair) = classic_quantile(q, &mut levels(given));
         assert_eq!(found, StatisticEstimate { estimate, lower, upper });
         assert_eq!(repair, MonotonicFix::default());
+    }
+
+    /// A user saw a count from -1.777e-15 to 5.
+    #[test]
+    fn shares_of_rounded_increases_are_not_negative() {
+        let mut given = levels(&[(0.25, 0.0), (0.5, 5.000_000_000_000_002), (INF, 5.0)]);
+        let found = classic_fraction(0.3, INF, &mut given);
+        assert!(found.lower >= 0.0 && found.upper <= 1.0, "{found:?}");
+        let found = classic_fraction(0.5, INF, &mut given);
+        assert_eq!(found, StatisticEstimate::exact(0.0));
     }
 
     #[test]

@@ -1,0 +1,137 @@
+//! What may have been meant by a selector that matches no series, or no histograms.
+
+use std::collections::BTreeSet;
+
+use model::selector::{NAME as NAME_TAG, Pattern};
+use model::{Selector, SeriesKind};
+
+use crate::edit_distance::edit_distance;
+use crate::error::Result;
+use crate::labels::NAME;
+use crate::prometheus_source::{BOUND, PrometheusSource, conditions, exact_name};
+use crate::source::{SeriesHandle, Source};
+
+/// Maximum number of series whose labels are compared.
+const SERIES_MAX: usize = 10_000;
+/// Maximum number of labels that are named.
+const LABELS_NAMED: usize = 12;
+/// Suffixes of Prometheus' names of the parts of a histogram or of a counter.
+const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
+const BUCKET: &str = "_bucket";
+
+/// What may have been meant by a selector with a name that matches no series, or no histograms,
+/// such as `did you mean the metric "latency"?`.
+pub fn selector_hint(source: &dyn Source, selector: &Selector) -> Result<Option<String>> {
+    let Some(name) = exact_name(selector) else { return Ok(None) };
+    if let Some(hint) = classic_hint(source, selector, name)? {
+        return Ok(Some(hint));
+    }
+    if source.select_count(selector)? > 0 {
+        return Ok(None);
+    }
+    let mut named = source.select(&Selector::label_equals(NAME, name))?;
+    named.truncate(SERIES_MAX);
+    if !named.is_empty() {
+        return Ok(Some(labels_hint(selector, &named)));
+    }
+    let stored = PrometheusSource::new(source, &|| false).stored_names(selector)?;
+    if let Some(stored) = stored.first() {
+        return Ok(Some(format!("stored as {stored}: select it by this name")));
+    }
+    let metrics = source.metrics()?;
+    let names = metrics.iter().map(|metric| metric.name.as_str());
+    let pairs = names.map(|name| (without_suffix(name), name));
+    let near = nearest(without_suffix(name), pairs);
+    Ok(near.map(|name| format!("did you mean the metric {name:?}?")))
+}
+
+/// Buckets that were sent as counters are no histograms: only PromQL reads them as distributions.
+fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<Option<String>> {
+    let base = name.strip_suffix(BUCKET).unwrap_or(name);
+    let buckets = format!("{base}{BUCKET}");
+    let found = source.select(&Selector::label_equals(NAME, &buckets))?;
+    let is_bucket = |handle: &SeriesHandle| {
+        !matches!(handle.kind, SeriesKind::Histogram(_)) && !handle.labels.get(BOUND).is_empty()
+    };
+    if !found.iter().any(is_bucket) {
+        return Ok(None);
+    }
+    let matchers = exact_labels(selector).map(|(label, value)| format!("{label}={value:?}"));
+    let matchers = matchers.collect::<Vec<_>>().join(",");
+    let matchers = if matchers.is_empty() { matchers } else { format!("{{{matchers}}}") };
+    Ok(Some(format!(
+        "stored as buckets, the counters {buckets}, which only PromQL reads as a distribution: \
+         topdeck query 'sum(histogram_count_above(250ms, \
+         exact_increase({buckets}{matchers}[5m])))'; send native histograms for all views \
+         (docs/prometheus.md)"
+    )))
+}
+
+/// Labels of a selector with an exact value.
+fn exact_labels(selector: &Selector) -> impl Iterator<Item = (&str, &str)> {
+    conditions(selector).iter().filter_map(|part| match part {
+        Selector::Tag { name, pattern: Pattern::Exact(value) }
+            if name != NAME_TAG && !name.starts_with("__") && name != BOUND =>
+        {
+            Some((name.as_str(), value.as_str())).filter(|(_, value)| !value.is_empty())
+        }
+        _ => None,
+    })
+}
+
+/// Which label of a selector no series of its metric has.
+fn labels_hint(selector: &Selector, series: &[SeriesHandle]) -> String {
+    let wrong = exact_labels(selector).find_map(|(name, value)| label_hint(name, value, series));
+    wrong.unwrap_or_else(|| {
+        format!("no series of the metric has all of these labels; it has {}", labels(series))
+    })
+}
+
+fn label_hint(name: &str, value: &str, series: &[SeriesHandle]) -> Option<String> {
+    let values = series.iter().map(|handle| handle.labels.get(name));
+    let values: BTreeSet<&str> = values.filter(|value| !value.is_empty()).collect();
+    if values.contains(value) {
+        return None;
+    }
+    if !values.is_empty() {
+        let near = nearest(value, values.into_iter().map(|value| (value, value)));
+        let near = near.map_or_else(String::new, |near| format!("; did you mean {near:?}?"));
+        return Some(format!("label {name:?} has no value {value:?}{near}"));
+    }
+    let names = label_names(series);
+    let more = match nearest(name, names.into_iter().map(|other| (other, other))) {
+        Some(near) => format!("; did you mean {near:?}?"),
+        None => format!("; the metric has {}", labels(series)),
+    };
+    Some(format!("no series has the label {name:?}{more}"))
+}
+
+fn label_names(series: &[SeriesHandle]) -> BTreeSet<&str> {
+    let all = series.iter().flat_map(|handle| handle.labels.iter().map(|(name, _)| name));
+    all.filter(|name| *name != NAME).collect()
+}
+
+/// `the labels host, zone`.
+fn labels(series: &[SeriesHandle]) -> String {
+    let names = label_names(series);
+    let more = if names.len() > LABELS_NAMED { " and others" } else { "" };
+    let shown: Vec<&str> = names.into_iter().take(LABELS_NAMED).collect();
+    match shown.is_empty() {
+        true => "no labels".to_owned(),
+        false => format!("the labels {}{more}", shown.join(", ")),
+    }
+}
+
+/// Nearest name, of pairs of what is compared and what is returned.
+fn nearest<'a>(found: &str, names: impl Iterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
+    let max = 1 + found.chars().count().min(40) / 3;
+    let near = names.filter_map(|(compared, name)| {
+        let distance = edit_distance(found, compared, max)?;
+        Some((distance, name))
+    });
+    near.min().map(|(_, name)| name)
+}
+
+fn without_suffix(name: &str) -> &str {
+    SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix)).unwrap_or(name)
+}
