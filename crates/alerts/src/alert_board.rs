@@ -10,8 +10,8 @@ use journal::WallClock;
 use notify::{ActiveSilences, RoutingTree, SilenceSet};
 use query::LabelSet;
 use rules::{
-    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, NamedThreshold, RuleHealth,
-    RuleProblem,
+    Alert, AlertState, EvaluatedGroup, EvaluatedRule, GroupDefaults, NamedThreshold,
+    ProblemSeverity, RuleHealth, RuleProblem,
 };
 use tokio::sync::watch;
 
@@ -114,7 +114,8 @@ pub(crate) struct ActiveAlert<'a> {
 pub(crate) enum StatusLight {
     /// Nothing to do.
     Green,
-    /// Number of pending, acknowledged and unknown alerts, and of rules that fail.
+    /// Number of pending, acknowledged and unknown alerts, and of rules that fail or
+    /// cannot be read.
     Amber(usize),
     /// Number of firing alerts that nobody has acknowledged.
     Red(usize),
@@ -161,7 +162,9 @@ impl BoardState {
 
     /// Status light.
     pub(crate) fn light(&self) -> StatusLight {
-        let (mut red, mut amber) = (0, self.failing_rules());
+        let is_error = |problem: &&RuleProblem| problem.severity == ProblemSeverity::Error;
+        let unusable = self.problems.iter().filter(is_error).count();
+        let (mut red, mut amber) = (0, self.failing_rules() + unusable);
         let silences = self.silences.active(self.now_ns);
         let own = self.active_alerts().map(|ActiveAlert { labels, alert, .. }| {
             let is_red = alert.state == AlertState::Firing

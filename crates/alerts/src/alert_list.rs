@@ -103,6 +103,8 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
     let received = state.firing_received().filter(|alert| is_selected_received(&filter, alert));
     let received = received.map(|alert| ListedAlert::received(alert, &silences));
     let active = own.chain(received).filter(is_wanted);
+    // First the rules that are not evaluated at all.
+    let warnings = state.problems.iter().chain(state.unmatched_warnings.iter());
     let (color, count) = light_parts(state.light());
     Ok(Object(vec![
         ("schema", integer(1)),
@@ -110,7 +112,7 @@ pub(crate) fn alerts(board: &AlertBoard, query: &RouteQuery) -> Result<Json, Rou
         ("light", Text(color.to_owned())),
         ("light_count", integer(count as u64)),
         ("alerts", List(active.map(|alert| Object(alert.fields)).collect())),
-        ("warnings", unmatched_warnings_json(&state)),
+        ("warnings", List(warnings.map(|problem| Text(problem.to_string())).collect())),
     ]))
 }
 

@@ -29,12 +29,12 @@ pub enum AlertsError {
     )]
     AgentContacts,
     /// A rule file cannot be read.
-    #[error("cannot read rule file {}: {source}", path.display())]
+    #[error("cannot read rule file {}: {cause}", path.display())]
     Read {
         /// File or directory.
         path: PathBuf,
-        /// Cause.
-        source: io::Error,
+        /// Cause; its text is in that of this error.
+        cause: io::Error,
     },
     /// Rule files have errors; the text is the first one with its position.
     #[error("{0}")]

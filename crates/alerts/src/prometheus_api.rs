@@ -7,12 +7,14 @@ use query::promql::{self, ExprKind, Matcher};
 use role::json::Json::{self, List, Map, Number, Object, Text};
 use role::json::integer;
 use role::{Parameter, RouteError, RouteFormat, RouteQuery, RouteSpec};
+use rules::slo::SLO_ALERT_FILE;
 use rules::{
     Alert, AlertState, EvaluatedRule, FilePosition, LabelMap, NamedThreshold, RuleHealth,
     RuleProblem,
 };
 
 use crate::alert_board::{BoardState, GroupReport};
+use crate::unmatched_rules::slo_warning;
 
 /// Alerts and recording rules.
 pub(crate) static RULES: RouteSpec = RouteSpec {
@@ -128,7 +130,10 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
             .filter(|(_, rule)| filter.accepts_rule(rule))
             .map(|(index, rule)| {
                 let mut fields = rule_fields(report, index, rule, filter.has_alerts);
-                let warning = warnings.text(report.group.file(), rule.rule().position);
+                let warning = match report.group.file() {
+                    SLO_ALERT_FILE => slo_warning(state, report.group.name()),
+                    file => warnings.text(file, rule.rule().position),
+                };
                 fields.extend(warning.map(|warning| ("warning", Text(warning))));
                 Object(fields)
             })
@@ -149,7 +154,13 @@ pub(crate) fn rules(state: &BoardState, query: &RouteQuery) -> Result<Json, Rout
     }
     let mut fields = vec![("groups", List(groups))];
     fields.extend(next.map(|next| ("groupNextToken", Text(next))));
-    Ok(success(Object(fields)))
+    let mut answer = vec![("status", text("success")), ("data", Object(fields))];
+    // As in Prometheus, warnings stand beside the data.
+    if !state.problems.is_empty() {
+        let problems = state.problems.iter().map(|problem| text(problem.to_string()));
+        answer.push(("warnings", List(problems.collect())));
+    }
+    Ok(Object(answer))
 }
 
 /// Token that names a group.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use disk::OsDisk;
-use intake::{LogLevel, Meter};
+use intake::{LogFn, LogLevel, Meter};
 use journal::wall_clock;
 use notify::{LogLimits, NotifierOptions, SilenceState};
 use role::json::Json::{self, Bool, Integer, List, Object, Text};
@@ -15,7 +15,7 @@ use role::{
     RouteQuery, RouteSpec, StatusSection, WriteRequest, WriteRoute, WriteRouteSpec, run_blocking,
 };
 use rules::slo::Indicator;
-use rules::{AlertState, EvaluatedGroup};
+use rules::{AlertState, EvaluatedGroup, ProblemSeverity};
 use tokio::sync::watch;
 
 use crate::alert_board::{AlertBoard, BoardState};
@@ -225,7 +225,7 @@ impl Role for AlertsRole {
             return Ok(role);
         };
         let rules = RuleSet::load(settings)?;
-        role.lines.extend(problem_lines(&rules));
+        log_problems(&rules, &context.log);
         role.lines.extend_from_slice(&settings.notify.unused);
         let states = StateFile::new(&context.data);
         let snapshots = states.read().unwrap_or_else(|error| {
@@ -257,7 +257,8 @@ impl Role for AlertsRole {
         let worker = RuleWorker::new(parts, loaded, snapshots);
         let watcher = SeriesWatcher::new(intake, store, &role.watch, &context.log);
         let log = &context.log;
-        let unmatched = UnmatchedRules::new(intake, store, &role.board, &role.control, log);
+        let unmatched =
+            UnmatchedRules::new(intake, store, &role.board, &role.slos, &role.control, log);
         match role.spawn_threads(worker, watcher, unmatched, arrivals, context) {
             Ok(()) => Ok(role),
             Err(error) => {
@@ -277,7 +278,8 @@ impl Role for AlertsRole {
         }
         // Files may have changed under the same names.
         let rules = RuleSet::load(settings)?;
-        let mut lines = problem_lines(&rules);
+        log_problems(&rules, &context.log);
+        let mut lines = Vec::new();
         if rules.rule_count() > 0 {
             lines.push(format!("{} rules loaded", rules.rule_count()));
         }
@@ -488,8 +490,14 @@ fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOp
     }
 }
 
-fn problem_lines(rules: &RuleSet) -> Vec<String> {
-    rules.problems().map(ToString::to_string).collect()
+fn log_problems(rules: &RuleSet, log: &LogFn) {
+    for problem in rules.problems() {
+        let level = match problem.severity {
+            ProblemSeverity::Error => LogLevel::Error,
+            ProblemSeverity::Warning => LogLevel::Warn,
+        };
+        log(level, &problem.to_string());
+    }
 }
 
 fn register_metrics(meter: &Meter, board: &AlertBoard) {

@@ -32,7 +32,7 @@ impl RuleSet {
         let mut files = Vec::new();
         for pattern in settings.patterns() {
             for path in find_rule_files(&pattern)? {
-                let failed = |source| AlertsError::Read { path: path.clone(), source };
+                let failed = |cause| AlertsError::Read { path: path.clone(), cause };
                 let text = std::fs::read_to_string(&path).map_err(failed)?;
                 let name = path.to_string_lossy();
                 files.push(parse_rule_file(&name, &text, &rule_promql_options()));
@@ -86,7 +86,7 @@ fn load_slos(settings: &AlertTables) -> Result<(Vec<Slo>, Vec<RuleProblem>)> {
     let (mut slos, mut problems) = (settings.slos(), Vec::new());
     for pattern in settings.openslo_patterns() {
         for path in find_rule_files(&pattern)? {
-            let failed = |source| AlertsError::Read { path: path.clone(), source };
+            let failed = |cause| AlertsError::Read { path: path.clone(), cause };
             let text = std::fs::read_to_string(&path).map_err(failed)?;
             let file = path.to_string_lossy().into_owned();
             let (found, more) = parse_openslo(&file, &text);

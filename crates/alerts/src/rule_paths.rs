@@ -32,7 +32,7 @@ pub fn find_rule_files(pattern: &Path) -> Result<Vec<PathBuf>> {
 
 fn matching_entries(dir: &Path, name: &Pattern) -> Result<Vec<PathBuf>> {
     let at = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
-    let failed = |source| AlertsError::Read { path: at.to_owned(), source };
+    let failed = |cause| AlertsError::Read { path: at.to_owned(), cause };
     let mut matching = Vec::new();
     match std::fs::read_dir(at) {
         Ok(entries) => {

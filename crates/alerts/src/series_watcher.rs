@@ -120,6 +120,11 @@ impl SeriesWatcher {
 
     /// Looks at all series once.
     pub(crate) fn poll(&mut self) -> store::Result<()> {
+        // Batches are rejected: no series arrives, and none is gone. The next poll counts the pause
+        // as no silence.
+        if self.intake.space_problem().is_some() {
+            return Ok(());
+        }
         let control = Arc::clone(&self.control);
         let view = self.store.view()?.with_cancellation(Arc::new(move || control.is_stopping()));
         let now_ns = self.intake.now();
@@ -256,13 +261,15 @@ mod tests {
     const START_NS: i64 = 1_700_000_000 * 1_000_000_000;
 
     struct Fixture {
+        disk: sim::SimDisk,
         watcher: SeriesWatcher,
         now_ns: Arc<AtomicI64>,
     }
 
     impl Fixture {
         fn new() -> Fixture {
-            let disk: Arc<dyn disk::Disk> = Arc::new(sim::SimDisk::new(1).process());
+            let sim = sim::SimDisk::new(1);
+            let disk: Arc<dyn disk::Disk> = Arc::new(sim.process());
             let now_ns = Arc::new(AtomicI64::new(START_NS));
             let own = Arc::clone(&now_ns);
             let clock: journal::WallClock = Arc::new(move || own.load(Ordering::SeqCst));
@@ -291,7 +298,7 @@ mod tests {
             let intake = Arc::new(Intake::new(target, settings).expect("an intake"));
             let log: LogFn = Arc::new(|_, _| {});
             let watcher = SeriesWatcher::new(&intake, &store, &Arc::default(), &log);
-            Fixture { watcher, now_ns }
+            Fixture { disk: sim, watcher, now_ns }
         }
 
         /// Sends one sample of each series from one source.
@@ -371,6 +378,43 @@ mod tests {
         fixture.run(20, &[process(1), process(2), queue]);
         fixture.run(20, &[process(1), process(3)]);
         assert_eq!(fixture.texts(), ["1 series vanished, such as queue"]);
+    }
+
+    /// A user whose disk was full saw `source "host": 177 series vanished`.
+    #[test]
+    fn series_whose_batches_are_rejected_do_not_vanish() {
+        let mut fixture = Fixture::new();
+        fixture.run(20, &balanced(3));
+        fixture.disk.set_capacity(fixture.disk.used_bytes());
+        let intake = Arc::clone(&fixture.watcher.intake);
+        let filler = Series::new("filler", SeriesKind::Gauge).validate().expect("valid");
+        // Values that do not compress (xorshift, Marsaglia).
+        let seed = std::cell::Cell::new(1_u64);
+        let next = || {
+            let mut bits = seed.get();
+            bits ^= bits << 13;
+            bits ^= bits >> 7;
+            bits ^= bits << 17;
+            seed.set(bits);
+            bits as f64
+        };
+        let append = || {
+            let producer = intake.producer("filler");
+            let mut writer = intake.writer_for(producer.id(), SeriesKeyEncoding::CANONICAL);
+            writer.series(&filler.canonical_key(), &mut || Ok(filler.clone())).expect("added");
+            for end in 1..=1_000 {
+                let value = SampleValue::Number(next());
+                writer.sample(&Sample { start: 0, end, value }).expect("added");
+            }
+            intake.append(&producer, writer)
+        };
+        let refused = (0..10_000).find_map(|_| append().err()).expect("the disk is full");
+        assert!(refused.is_retryable(), "{refused}");
+        fixture.run(20, &[]);
+        fixture.disk.set_capacity(u64::MAX);
+        append().expect("there is space").wait_durable().expect("durable");
+        fixture.run(2, &balanced(3));
+        assert_eq!(fixture.texts(), [""; 0]);
     }
 
     /// In each poll another process ends.

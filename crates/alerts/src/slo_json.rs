@@ -13,6 +13,7 @@ use rules::slo::{
 use crate::alert_board::BoardState;
 use crate::prometheus_api::map_json;
 use crate::slo_service::SloStatus;
+use crate::unmatched_rules::slo_warning;
 
 /// Maximum number of gaps that are listed.
 const GAPS_MAX: usize = 20;
@@ -34,6 +35,7 @@ pub(crate) fn slo_fields(
     };
     fields.push(("computed_ns", status.computed_ns.map_or(Null, time)));
     fields.push(("error", error));
+    fields.push(("warning", slo_warning(alerts, &slo.name).map_or(Null, Text)));
     fields.push(("alerts", alerts_json(&slo.name, alerts)));
     fields
 }

@@ -91,6 +91,14 @@ impl SloService {
         self.lock().slos.clone()
     }
 
+    /// Whether the last computation of an SLO found events.
+    pub(crate) fn has_events(&self, name: &str) -> bool {
+        let state = self.lock();
+        let status = state.slos.iter().find(|status| status.slo.name == name);
+        let summary = status.and_then(SloStatus::summary);
+        summary.is_some_and(|summary| summary.attained.is_some())
+    }
+
     /// Current time.
     pub(crate) fn now(&self) -> i64 {
         (self.clock)()

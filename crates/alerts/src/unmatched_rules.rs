@@ -11,8 +11,9 @@ use rules::{
 };
 use store::Store;
 
-use crate::alert_board::AlertBoard;
+use crate::alert_board::{AlertBoard, BoardState};
 use crate::rule_loader::rule_promql_options;
+use crate::slo_service::SloService;
 use crate::worker_control::WorkerControl;
 
 /// What counts as the last day.
@@ -34,6 +35,7 @@ pub(crate) struct UnmatchedRules {
     intake: Arc<Intake>,
     store: Arc<Store>,
     board: AlertBoard,
+    slos: SloService,
     control: Arc<WorkerControl>,
     log: LogFn,
 }
@@ -43,6 +45,7 @@ impl UnmatchedRules {
         intake: &Arc<Intake>,
         store: &Arc<Store>,
         board: &AlertBoard,
+        slos: &SloService,
         control: &Arc<WorkerControl>,
         log: &LogFn,
     ) -> UnmatchedRules {
@@ -50,6 +53,7 @@ impl UnmatchedRules {
             intake: Arc::clone(intake),
             store: Arc::clone(store),
             board: board.clone(),
+            slos: slos.clone(),
             control: Arc::clone(control),
             log: Arc::clone(log),
         }
@@ -89,9 +93,15 @@ impl UnmatchedRules {
         let settings = Settings::default();
         let mut warnings = Vec::new();
         let groups = state.groups.iter().map(|report| &report.group);
-        // The budget of an SLO without data is unknown, which its page says.
-        for group in groups.filter(|group| group.file() != SLO_ALERT_FILE) {
-            for rule in group.rules().iter().map(|rule| rule.rule()) {
+        for group in groups {
+            // All rules of an SLO have its selectors.
+            let is_slo = group.file() == SLO_ALERT_FILE;
+            // There may be no bad event yet.
+            if is_slo && self.slos.has_events(group.name()) {
+                continue;
+            }
+            let rules = group.rules().iter().map(|rule| rule.rule());
+            for rule in rules.take(if is_slo { 1 } else { usize::MAX }) {
                 if self.control.is_stopping() || warnings.len() >= WARNINGS_MAX {
                     break;
                 }
@@ -106,11 +116,15 @@ impl UnmatchedRules {
                 };
                 // The health of the rule has the cause of a query that fails.
                 let unmatched = unmatched_selectors(rule, &evaluator, &range).unwrap_or_default();
+                let subject = match is_slo {
+                    true => slo_subject(group.name()),
+                    false => format!("rule {:?}", rule.name),
+                };
                 warnings.extend(unmatched.into_iter().map(|unmatched| RuleProblem {
                     file: group.file().to_owned(),
                     position: rule.position,
                     severity: ProblemSeverity::Warning,
-                    message: warning(&rule.name, unmatched),
+                    message: warning(&subject, unmatched),
                 }));
             }
         }
@@ -129,7 +143,22 @@ impl UnmatchedRules {
     }
 }
 
-fn warning(rule: &str, UnmatchedSelector { selector, hint }: UnmatchedSelector) -> String {
+fn warning(subject: &str, UnmatchedSelector { selector, hint }: UnmatchedSelector) -> String {
     let hint = hint.map_or_else(String::new, |hint| format!("; {hint}"));
-    format!("rule {rule:?} matches nothing: no data in the last day for {selector}{hint}")
+    format!("{subject}{MATCHES_NOTHING}: no data in the last day for {selector}{hint}")
+}
+
+const MATCHES_NOTHING: &str = " matches nothing";
+
+fn slo_subject(name: &str) -> String {
+    format!("SLO {name:?}")
+}
+
+/// Warning of an SLO whose selectors had no data.
+pub(crate) fn slo_warning(state: &BoardState, slo: &str) -> Option<String> {
+    let start = slo_subject(slo) + MATCHES_NOTHING;
+    let warnings = state.unmatched_warnings.iter();
+    let own = warnings.filter(|it| it.file == SLO_ALERT_FILE && it.message.starts_with(&start));
+    let texts: Vec<&str> = own.map(|it| it.message.as_str()).collect();
+    (!texts.is_empty()).then(|| texts.join("; "))
 }

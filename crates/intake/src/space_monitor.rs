@@ -67,7 +67,9 @@ impl SpaceMonitor {
                 *reported = Some(Instant::now());
                 Some(format!(
                     "cannot store new data: {problem}; senders are asked to retry (HTTP 429), and \
-                     /health answers 503; free disk space of {dir} or raise the limit"
+                     /health answers 503; free disk space of {dir}{}",
+                    // Only a limit can be raised, which the reason names.
+                    if problem.contains("limit") { ", or raise the limit" } else { "" }
                 ))
             }
             (None, Some(since)) => {
@@ -105,12 +107,14 @@ mod tests {
         assert_eq!(monitor.log_line(None, dir), None);
         let line = monitor.log_line(Some("no space left"), dir).unwrap();
         assert!(line.starts_with("cannot store new data: no space left; "), "{line}");
-        assert!(line.contains("free disk space of /data/store"), "{line}");
+        assert!(line.ends_with("free disk space of /data/store"), "{line}");
         assert_eq!(monitor.log_line(Some("no space left"), dir), None);
         let line = monitor.log_line(None, dir).unwrap();
         assert!(line.starts_with("new data is stored again: there was no space for "), "{line}");
         assert!(line.ends_with(" s in /data/store"), "{line}");
         assert_eq!(monitor.log_line(None, dir), None);
+        let line = monitor.log_line(Some("segments use 9 bytes, limit 8"), dir).unwrap();
+        assert!(line.ends_with("of /data/store, or raise the limit"), "{line}");
     }
 
     #[test]

@@ -70,6 +70,8 @@ export interface StatusJson {
   listeners?: { format: string; rejected_lines: number }[];
   host_warnings?: string[];
   tokens_error?: string | null;
+  /** Absent from a server without the role. */
+  alerts?: { problems?: string[] };
 }
 
 /** A number of the status page, what it is, and what belongs to it. */
@@ -151,7 +153,19 @@ export function plural(count: number, noun: string): string {
 
 /** What needs action: first what loses or rejects data, then what is missing. */
 export function findProblems(status: StatusJson): Problem[] {
-  return [...storageProblems(status), ...processProblems(status), ...sourceProblems(status)];
+  return [
+    ...storageProblems(status),
+    ...processProblems(status),
+    ...ruleProblems(status),
+    ...sourceProblems(status),
+  ];
+}
+
+function ruleProblems({ alerts }: StatusJson): Problem[] {
+  return (alerts?.problems ?? []).map((problem) => ({
+    what: `Problem of a rule file: ${problem}.`,
+    action: "Repair the file, and check it with topdeck rules check FILE. SIGHUP reads it again.",
+  }));
 }
 
 function storageProblems({ journal, damage }: StatusJson): Problem[] {

@@ -51,6 +51,8 @@ export interface SloJson {
   /** Null before the first computation. */
   computed_ns?: number | null;
   error: string | null;
+  /** Why it has no data. Absent from a server of an earlier version. */
+  warning?: string | null;
   alerts: { firing: number; pending: number; unknown: number };
 }
 
