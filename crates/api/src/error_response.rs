@@ -46,6 +46,11 @@ impl From<intake::Error> for ErrorResponse {
                 message: what,
                 retry_after: Some(after),
             },
+            intake::Error::WaitsForSpace { retry_after, .. } => ErrorResponse {
+                status: StatusCode::SERVICE_UNAVAILABLE,
+                message: what,
+                retry_after: Some(retry_after),
+            },
             intake::Error::TooLarge { .. } => {
                 ErrorResponse::new(StatusCode::PAYLOAD_TOO_LARGE, what)
             }

@@ -5,13 +5,25 @@ use std::time::Duration;
 /// The result of most operations.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Append errors; no part of the batch is stored.
+/// Append errors; no part of the batch is stored, except as a variant says.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A limit is reached now: the sender keeps the batch and retries.
     #[error("{reason}; try again in {} s", retry_after.as_secs())]
     Full {
+        /// The limit that is reached.
+        reason: String,
+        /// Delay before the retry.
+        retry_after: Duration,
+    },
+    /// The batch is in the buffer of the journal and waits for space: it is not acknowledged, and
+    /// stored when there is some.
+    #[error(
+        "{reason}; the sent data waits and is stored when there is space; sent again, it may count \
+         twice unless its batch has an identity; try again in {} s", retry_after.as_secs()
+    )]
+    WaitsForSpace {
         /// The limit that is reached.
         reason: String,
         /// Delay before the retry.
@@ -66,6 +78,10 @@ impl Error {
     /// Whether a retry of the same batch may succeed.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Error::Full { .. })
+    }
+
+    pub(crate) fn waits_for_space(reason: String) -> Error {
+        Error::WaitsForSpace { reason, retry_after: RETRY_AFTER_FULL }
     }
 }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use journal::Level;
 use journal::log::LogLevel;
+use journal::{FullReason, Level};
 use tokio::sync::watch;
 
 use crate::error::{Error, Result};
@@ -25,6 +25,9 @@ use crate::write_target::WriteTarget;
 const RETRY: Duration = Duration::from_millis(200);
 /// Duration of one wait; the condition is then checked again.
 const WAIT: Duration = Duration::from_secs(60);
+/// How long a request waits for space: the store frees some when it has written a part, and the size
+/// limit of the journal ends when a subscriber catches up. A retry after it may count twice.
+const SPACE_PATIENCE: Duration = Duration::from_secs(10);
 /// Retry delay for senders when too many bytes wait for the disk.
 const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
 
@@ -33,6 +36,8 @@ const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);
 struct DurableState {
     position: u64,
     failure: Option<String>,
+    /// Appended batches wait for space.
+    shortage: Option<FullReason>,
 }
 
 #[derive(Debug)]
@@ -79,7 +84,7 @@ impl GroupCommit {
     ) -> std::io::Result<GroupCommit> {
         let has_thread = settings.background;
         let position = target.journal().watermarks().durable;
-        let (durable, _) = watch::channel(DurableState { position, failure: None });
+        let (durable, _) = watch::channel(DurableState { position, failure: None, shortage: None });
         let shared = Arc::new(CommitState {
             target,
             sync_latency: timer,
@@ -199,7 +204,7 @@ struct ShutdownGuard<'a>(&'a CommitState);
 impl Drop for ShutdownGuard<'_> {
     fn drop(&mut self) {
         let position = self.0.durable.borrow().position;
-        self.0.publish(position, Some("topdeck is shutting down".to_owned()));
+        self.0.publish(position, Some("topdeck is shutting down".to_owned()), None);
     }
 }
 
@@ -250,6 +255,10 @@ impl CommitState {
         let position = self.target.journal().watermarks().durable;
         self.sync_latency.record(began.elapsed());
         let is_last = lock(&self.request).stop || self.space.has_given_up();
+        let shortage = match &flushed {
+            Err(journal::Error::Full(reason)) => Some(reason.clone()),
+            _ => None,
+        };
         let (outcome, broken) = match flushed {
             Ok(_) => (SyncOutcome::Done, None),
             Err(error @ journal::Error::FailStop) => (SyncOutcome::Failed, Some(error.to_string())),
@@ -260,7 +269,7 @@ impl CommitState {
             // The next call of the journal says whether the failure is permanent.
             Err(_) => (SyncOutcome::Retry, None),
         };
-        self.publish(position, broken);
+        self.publish(position, broken, shortage);
         outcome
     }
 
@@ -277,7 +286,7 @@ impl CommitState {
         (self.settings.log)(LogLevel::Error, &line);
     }
 
-    fn publish(&self, position: u64, broken: Option<String>) {
+    fn publish(&self, position: u64, broken: Option<String>, shortage: Option<FullReason>) {
         let mut request = lock(&self.request);
         let is_broken = broken.is_some();
         let mut settled = 0;
@@ -292,7 +301,9 @@ impl CommitState {
             let is_new = position > durable.position || (is_broken && durable.failure.is_none());
             durable.position = durable.position.max(position);
             durable.failure = durable.failure.take().or(broken);
-            is_new
+            durable.shortage = shortage;
+            // Each retry wakes the requests, which wait for a limited time.
+            is_new || durable.shortage.is_some()
         });
         self.done.notify_all();
         drop(request);
@@ -359,12 +370,21 @@ impl PendingAck {
         }
     }
 
-    /// Like [`PendingAck::wait_durable`], async.
+    /// Like [`PendingAck::wait_durable`], async, for senders that keep the data and retry: without
+    /// space, [`Error::WaitsForSpace`] after a limited time, while the batch keeps its place.
     pub async fn until_durable(mut self) -> Result<()> {
+        // Of this request: an earlier one may have found no space.
+        let began = Instant::now();
         loop {
             let durable = self.durable.borrow_and_update().clone();
             if let Some(outcome) = self.outcome(&durable) {
                 return outcome;
+            }
+            if let Some(reason) = durable.shortage
+                && began.elapsed() >= SPACE_PATIENCE
+            {
+                let reason = journal::Error::Full(reason).to_string();
+                return Err(Error::waits_for_space(reason));
             }
             if !self.shared.has_thread {
                 return self.wait_durable();

@@ -121,6 +121,19 @@ impl AnswerSource {
         }
     }
 
+    /// What a selector matches; an error if it matches no histograms.
+    pub(crate) fn required_histograms(&self, selector: &Selector) -> Result<SelectionSummary> {
+        let summary = self.required_selection(selector)?;
+        if summary.histograms().next().is_some() {
+            return Ok(summary);
+        }
+        let hint = summary.hint.as_ref().map_or_else(String::new, |hint| format!("; {hint}"));
+        bail!(
+            "{selector} matches no histograms, but {} series of other kinds{hint}",
+            summary.series()
+        )
+    }
+
     /// The result of a query, or the error in its expression.
     pub(crate) fn query(&self, query: &BoundedQuery<'_>) -> Result<Result<QueryAnswer, Error>> {
         match self {

@@ -93,11 +93,11 @@ Exit status:
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let source = AnswerSource::open(options.arguments.dir.as_deref(), &options.server)?;
     let mut selector = options.arguments.value.selector.clone();
-    let mut summary = source.required_selection(&selector)?;
+    let mut summary = source.required_histograms(&selector)?;
     if let Some(unitless) = summary.unitless() {
         eprintln!("topdeck: {}", left_out_text(&unitless));
         selector = unitless.narrow(&selector);
-        summary = source.required_selection(&selector)?;
+        summary = source.required_histograms(&selector)?;
     }
     let selector = &selector;
     let unit = common_unit(selector, &summary)?;

@@ -154,7 +154,8 @@ impl HeatmapOutput<'_> {
             if summary.histograms().next().is_none() {
                 let (example, kind) = (&other.example, selector::kind_name(other.kind));
                 let of = plural(others, "series", "series");
-                bail!("{of}, but none of histograms: the kind of {example} is {kind}");
+                let hint = summary.hint.as_ref().map_or_else(String::new, |it| format!("; {it}"));
+                bail!("{of}, but none of histograms: the kind of {example} is {kind}{hint}");
             }
             let n = plural(others, "series", "series");
             warnings.push(format!("{n} of other kinds skipped, such as {}.", other.example));

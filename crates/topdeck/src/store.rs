@@ -27,6 +27,7 @@ use store::{Error, ReadView, SeriesEntryRef, Store};
 pub(crate) use crate::store::copy::restore_snapshot;
 pub(crate) use crate::store::create::create;
 
+use crate::data_dirs::STORE_DIR;
 use crate::journal::format as journal_format;
 use crate::output::print_message;
 use crate::server_client::server_of;
@@ -132,10 +133,14 @@ pub(crate) fn open(dir: &Path) -> Result<Store> {
 /// none.
 pub(crate) fn with_dir(dir: &Path) -> impl Fn(Error) -> anyhow::Error {
     let (name, quoted) = (dir.display().to_string(), shell_quote(dir));
+    // Of the data directory of a server.
+    let inner = Some(dir.join(STORE_DIR)).filter(|inner| inner.is_dir());
+    let inner = inner.map(|inner| shell_quote(&inner));
     move |error| match &error {
-        Error::NotFound { .. } => {
-            anyhow!("{error}; create it with `topdeck store create {quoted}`")
-        }
+        Error::NotFound { .. } => match &inner {
+            Some(inner) => anyhow!("{error}; did you mean {inner}?"),
+            None => anyhow!("{error}; create it with `topdeck store create {quoted}`"),
+        },
         Error::InUse { dir } => match server_of(dir) {
             Some(url) => anyhow!(
                 "{error} (a server uses this store at {url}; use --server {url} instead of the \
@@ -222,7 +227,10 @@ pub(crate) fn no_match_error(
     }
     match summary.metric_count {
         0 => anyhow!("{source}: the store is empty; import data with `topdeck import`{missing}"),
-        _ => anyhow!("{source}: {selector} matches no series; {others}{missing}"),
+        _ => {
+            let others = summary.hint.as_ref().unwrap_or(&others);
+            anyhow!("{source}: {selector} matches no series; {others}{missing}")
+        }
     }
 }
 

@@ -104,11 +104,16 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     for kind in &KINDS {
         targets.extend(read_targets(&options.server, kind)?);
     }
-    targets.extend(read_sources(&options.server)?);
+    let (sources, young) = read_sources(&options.server)?;
+    targets.extend(sources);
     if targets.is_empty() && !options.json && !options.csv {
+        let sent = match young.is_empty() {
+            true => "nothing has sent yet".to_owned(),
+            false => format!("{} sent too little to tell when silent", young.join(", ")),
+        };
         bail!(
-            "{}: no target has reported within an hour, and nothing has sent yet; add [[scrape]] \
-             or [[check]] to the settings (docs/pull.md)",
+            "{}: no target has reported within an hour, and {sent}; add [[scrape]] or [[check]] to \
+             the settings (docs/pull.md)",
             options.server.url()
         );
     }
@@ -149,15 +154,16 @@ fn read_targets(server: &ServerClient, kind: &TargetKind) -> Result<Vec<ListedTa
 }
 
 /// Sources that send by themselves. Scrapes and checks are targets, and a source of which too
-/// little is known is listed only once it sends regularly.
-fn read_sources(server: &ServerClient) -> Result<Vec<ListedTarget>> {
+/// little is known is listed only once it sends regularly: only its name is returned.
+fn read_sources(server: &ServerClient) -> Result<(Vec<ListedTarget>, Vec<String>)> {
     Ok(listed_sources(&server.get("/v1/status", RequestParameters::default())?))
 }
 
-/// Sources of `/v1/status`.
-fn listed_sources(status: &Value) -> Vec<ListedTarget> {
+/// Sources of `/v1/status`, and the names of those of which too little is known.
+fn listed_sources(status: &Value) -> (Vec<ListedTarget>, Vec<String>) {
     let now = status["now_ns"].as_i64().unwrap_or(0);
     let sources = status["sources"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut young = Vec::new();
     let source = |source: &Value| {
         let name = source["name"].as_str().unwrap_or("");
         let is_target = KINDS
@@ -166,7 +172,12 @@ fn listed_sources(status: &Value) -> Vec<ListedTarget> {
         let state = match source["state"].as_str() {
             Some("sending") => "sending",
             Some("silent") => "silent",
-            _ => return None,
+            _ => {
+                if !is_target {
+                    young.push(escape_control(name));
+                }
+                return None;
+            }
         };
         let duration = |ns: &Value| duration_text(ns.as_i64().unwrap_or(0));
         let silence = now.saturating_sub(source["last_ns"].as_i64().unwrap_or(now));
@@ -185,7 +196,8 @@ fn listed_sources(status: &Value) -> Vec<ListedTarget> {
             },
         })
     };
-    sources.iter().filter_map(source).collect()
+    let listed = sources.iter().filter_map(source).collect();
+    (listed, young)
 }
 
 /// Values by target.
@@ -297,7 +309,8 @@ mod tests {
                 source("scrape app", "silent", 60),
             ],
         });
-        let sources = listed_sources(&status);
+        let (sources, young) = listed_sources(&status);
+        assert_eq!(young, ["record"]);
         expect_test::expect![[r#"
               state    kind    target     latest failure
               sending  source  otlp shop

@@ -147,6 +147,8 @@ pub(crate) struct CaptureSummary {
     pub(crate) source: String,
     /// Whether the file ends inside a packet.
     pub(crate) is_truncated: bool,
+    /// The kernel has passed only packets of the ports of services.
+    pub(crate) has_port_filter: bool,
     /// Packets that the kernel dropped, as it or the capturing program reported.
     pub(crate) reported_drops: u64,
 }
@@ -216,6 +218,7 @@ fn read_packets(
     }
     let summary = CaptureSummary {
         is_truncated: file.is_truncated(),
+        has_port_filter: false,
         reported_drops: file.reported_drops(),
         source,
     };
@@ -228,7 +231,11 @@ fn no_service_message(tracker: &ConnectionTracker, summary: &CaptureSummary) -> 
         tracker.other_ports().iter().take(5).map(|(port, _)| port.to_string()).collect();
     let source = &summary.source;
     match ports.is_empty() {
-        true => format!("{source}: no packet of a known service"),
+        // The kernel passes only packets of the ports that are asked for.
+        true => format!(
+            "{source}: no packet of a known service; name the port and protocol of yours, as in \
+             --service shop=9911/http"
+        ),
         false => format!(
             "{source}: no packet of a known service, but of the ports {}; name their protocol, as \
              in --service {}/http",

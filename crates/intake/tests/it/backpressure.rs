@@ -88,6 +88,33 @@ fn a_stop_with_a_full_disk_ends_and_says_what_it_gave_up() {
     assert_eq!(values, 15);
 }
 
+/// A user's request that filled the disk had no answer for two minutes.
+#[test]
+fn a_sender_whose_batch_fills_the_disk_is_asked_to_retry_and_the_batch_is_stored_later() {
+    let disk = SimDisk::new(1);
+    let process: Arc<dyn disk::Disk> = Arc::new(disk.process());
+    create_journal(&process).unwrap();
+    let journal = journal::Journal::open(process, DIR.as_ref(), &Default::default()).unwrap();
+    let settings = Settings { interval: Duration::MAX, ..Settings::default() };
+    let intake = Intake::new(WriteTarget::Journal(Arc::new(journal)), settings).unwrap();
+    disk.set_capacity(disk.used_bytes());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let pending_ack = append(&intake, 10).unwrap();
+    let outcome = runtime.block_on(pending_ack.until_durable());
+    let Err(error @ Error::WaitsForSpace { retry_after, .. }) = outcome else {
+        panic!("{outcome:?}")
+    };
+    assert!(error.to_string().starts_with("journal full: no space left on the disk"), "{error}");
+    assert_eq!(retry_after, Duration::from_secs(5));
+    assert!(!error.is_retryable(), "a source of this server would count it twice");
+    disk.set_capacity(u64::MAX);
+    // It lost its acknowledgement, not its place.
+    let pending_ack = append(&intake, 5).unwrap();
+    runtime.block_on(pending_ack.until_durable()).unwrap();
+    let audit = intake.audit().unwrap();
+    assert_eq!(audit.producers[0].stages[0].stored.values, 15);
+}
+
 #[test]
 fn the_log_says_when_the_disk_fills_and_when_it_frees() {
     let disk = SimDisk::new(1);

@@ -177,7 +177,8 @@ impl ConvertedDashboard {
         if kind == "heatmap" {
             change(
                 "series of buckets are shown as lines; for a heatmap, query the histogram: \
-                 sum(increase(NAME[5m])) without _bucket and le"
+                 sum(increase(NAME[5m])) without _bucket and le, unless it came as buckets by \
+                 remote write"
                     .to_owned(),
             );
         }

@@ -102,12 +102,16 @@ pub(crate) fn scan_source(
     summary.number =
         u64::from_le_bytes(*hash.as_bytes().first_chunk().expect("BUG: a hash has 32 bytes"));
     match summary.unmapped {
+        Some(ImportUnmapped::NoName) if summary.numbers > 0 && rules.start.is_none() => bail!(
+            "{name}: no metric name and no timestamps; set them with --metric and --start, such as \
+             --metric latency --start 2026-11-09T12:00:00Z"
+        ),
         Some(ImportUnmapped::NoName) => {
             bail!("{name}: no metric name; set it with --metric, such as --metric latency")
         }
         Some(ImportUnmapped::NoTime) => bail!(
             "{name}: no timestamps; set the time with --start, such as --start \
-             2026-11-09T12:00:00Z or --start now"
+             2026-11-09T12:00:00Z: imported again with the same time, the file adds nothing"
         ),
         Some(ImportUnmapped::RelativeTime) => bail!(
             "{name}: times are relative to the start of the log; set it with --start, such as \

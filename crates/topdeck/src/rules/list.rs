@@ -14,7 +14,8 @@ use crate::server_client::{RequestParameters, ServerClient};
 /// List the rules of a server with their states
 ///
 /// One line per rule: its state, the number of its pending and firing alerts, its group, and why
-/// its last evaluation failed, or that its selectors had no data in the last day.
+/// its last evaluation failed, or that its selectors had no data in the last day. Then the problems
+/// of rule files, whose rules are not evaluated.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -48,8 +49,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 
 fn rules_text(answer: &Value) -> Option<String> {
     let groups = answer["data"]["groups"].as_array()?;
+    let warnings = answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let warnings: String = warnings.map(|text| format!("{}\n", escape_control(text))).collect();
     if groups.is_empty() {
-        return Some("no rules\n".to_owned());
+        return Some(format!("no rules\n{warnings}"));
     }
     let columns =
         [("state", false), ("alerts", true), ("rule", false), ("group", false), ("problem", false)];
@@ -73,7 +76,7 @@ fn rules_text(answer: &Value) -> Option<String> {
             ]);
         }
     }
-    Some(table.text(&Terminal::new(false)))
+    Some(table.text(&Terminal::new(false)) + &warnings)
 }
 
 #[cfg(test)]
@@ -95,6 +98,9 @@ mod tests {
         assert!(lines.contains(&vec!["firing", "2", "Slow", "shop", "(shop.toml)", "no", "unit"]));
         let unmatched = vec!["recording", "0", "a:b", "shop", "(shop.toml)", "no", "data"];
         assert!(lines.contains(&unmatched), "{text}");
+        let broken = "shop.toml:1:1: error: cannot parse expression";
+        let none = serde_json::json!({"data": {"groups": []}, "warnings": [broken]});
+        assert_eq!(rules_text(&none), Some(format!("no rules\n{broken}\n")));
         let none = serde_json::json!({"data": {"groups": []}});
         assert_eq!(rules_text(&none).as_deref(), Some("no rules\n"));
     }

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
 
 use crate::alerts::AuthorArgument;
@@ -59,6 +59,9 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    if options.length.is_none() && options.to.is_none() && options.time_intervals.is_empty() {
+        bail!("a silence needs an end; add --for 2h, or --to with a time");
+    }
     let intervals = options.time_intervals.iter().map(|text| {
         serde_json::from_str::<Value>(text)
             .with_context(|| format!("cannot read --time-interval {text:?}: it is not JSON"))

@@ -80,6 +80,8 @@ fn slos_text(answer: &Value) -> Option<String> {
         ]);
         if let Some(error) = slo["error"].as_str() {
             problems.push_str(&format!("{name}: {}\n", escape_control(error)));
+        } else if let Some(warning) = slo["warning"].as_str() {
+            problems.push_str(&format!("{}\n", escape_control(warning)));
         } else if slo["computed_ns"].is_null() {
             problems.push_str(&format!("{name}: not computed yet\n"));
         }
@@ -110,6 +112,12 @@ mod tests {
             assert!(text.contains(part), "{part}: {text}");
         }
         assert_eq!(text.lines().last(), Some("search: not computed yet"));
+        let unmatched = json!({"slos": [
+            {"name": "rw", "state": "unknown", "objective": 0.99, "period": "30 d", "budget": null,
+             "computed_ns": 1, "error": null, "warning": "SLO \"rw\" matches nothing",
+             "alerts": {}},
+        ]});
+        assert!(slos_text(&unmatched).unwrap().ends_with("\nSLO \"rw\" matches nothing\n"));
         assert!(slos_text(&json!({"slos": []})).unwrap().contains("[[slo]]"));
     }
 }

@@ -63,6 +63,7 @@ pub(crate) fn capture(
     let summary = CaptureSummary {
         source: options.interface.clone().unwrap_or_else(|| "all interfaces".to_owned()),
         is_truncated: false,
+        has_port_filter: true,
         reported_drops: ring.statistics()?.drops,
     };
     Ok((summary, failure))

@@ -54,7 +54,8 @@ fn headline(tracker: &ConnectionTracker, summary: &CaptureSummary) -> String {
         let start = format_time(i64::try_from(first).unwrap_or(i64::MAX));
         format!(" in {} from {start}", format_ns((last - first) as f64))
     });
-    escape_control(&format!("{}: {packets}{range}", summary.source)) + "\n"
+    let of = if summary.has_port_filter { " of the ports of services" } else { "" };
+    escape_control(&format!("{}: {packets}{of}{range}", summary.source)) + "\n"
 }
 
 /// Seconds of the capture; `None` if it has no length.

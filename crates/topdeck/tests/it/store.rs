@@ -130,8 +130,8 @@ fn missing_metadata_is_reported() {
         expect![[r#"
             --- stderr
             topdeck: hiccup.hlog: no metric name; set it with --metric, such as --metric latency
-            topdeck: numbers.txt: no metric name; set it with --metric, such as --metric latency
-            topdeck: numbers.txt: no timestamps; set the time with --start, such as --start 2026-11-09T12:00:00Z or --start now
+            topdeck: numbers.txt: no metric name and no timestamps; set them with --metric and --start, such as --metric latency --start 2026-11-09T12:00:00Z
+            topdeck: numbers.txt: no timestamps; set the time with --start, such as --start 2026-11-09T12:00:00Z: imported again with the same time, the file adds nothing
             --- exit status 1
         "#]],
     );
@@ -175,6 +175,18 @@ fn missing_metadata_is_reported() {
         expect![[r#"
             --- stderr
             topdeck: cannot open store none: not found; create it with `topdeck store create none`
+            --- exit status 1
+        "#]],
+    );
+    // A user gave the data directory of a server.
+    fs::create_dir(dir.path().join("data")).unwrap();
+    run_ok(&dir, "store create data/store");
+    check(
+        &dir,
+        "query data up",
+        expect![[r#"
+            --- stderr
+            topdeck: cannot open store data: not found; did you mean data/store?
             --- exit status 1
         "#]],
     );

@@ -152,7 +152,15 @@ fn a_bad_rule_is_reported_and_the_others_are_evaluated() {
     let server = start(&with_rules(&bad));
     let problem = "rules.yaml:15:11: error: cannot parse expression";
     // It responds shortly before it logs.
-    wait_until("the problem is logged", || server.log().contains(problem));
+    // A user saw the error at the level info, and only there.
+    let is_error = |line: &str| line.contains(problem) && !line.contains(" info ");
+    wait_until("the problem is logged", || server.log().lines().any(is_error));
+    let url = format!("http://127.0.0.1:{}", server.port);
+    for command in [&["alerts", "--server", &url][..], &["rules", "list", "--server", &url]] {
+        let run = topdeck(command, b"");
+        assert!(run.stdout.contains(problem), "{command:?}: {}{}", run.stdout, run.stderr);
+    }
+    assert_eq!(light(&server), "amber 1");
     send(&server, 7.5);
     wait_until("the other one fires", || light(&server) == "red 1");
     let status = server.get("/v1/status").json();
@@ -165,6 +173,34 @@ fn a_bad_rule_is_reported_and_the_others_are_evaluated() {
     assert_eq!(checked.status, 1);
     assert!(checked.stderr.contains(problem), "{}", checked.stderr);
     assert!(checked.stdout.ends_with(": 1 group, 2 usable rules\n"), "{}", checked.stdout);
+}
+
+/// A user got the JSON of the API for a missing flag, and the cause of a missing file twice.
+#[test]
+fn errors_of_silences_and_rule_files_are_those_of_the_command_line() {
+    let run = topdeck(&["silences", "add", "host=db1"], b"");
+    assert_eq!(run.status, 1);
+    assert!(run.stderr.contains("needs an end; add --for 2h"), "{}", run.stderr);
+    let dir = super::server_process::TestDir::new();
+    std::fs::create_dir_all(&dir.0).expect("a directory");
+    let path = dir.path("topdeck.toml");
+    let settings = "[alerts]\nrule_files = [\"nofile.yaml\"]\n";
+    std::fs::write(&path, settings).expect("settings are written");
+    let run = topdeck(&["check-config", path.to_str().expect("a name")], b"");
+    assert_eq!(run.status, 1, "{}{}", run.stdout, run.stderr);
+    let found = format!("{}{}", run.stdout, run.stderr);
+    assert_eq!(found.matches("No such file").count(), 1, "{found}");
+}
+
+/// A user who had sent two values read that nothing had sent.
+#[test]
+fn targets_name_a_source_that_has_sent_too_little() {
+    let server = start(&with_rules(DEEP));
+    send(&server, 7.5);
+    wait_until("the value is stored", || query(&server, "depth").is_some());
+    let url = format!("http://127.0.0.1:{}", server.port);
+    let run = topdeck(&["targets", "--server", &url], b"");
+    assert!(run.stderr.contains(" sent too little to tell when silent"), "{}", run.stderr);
 }
 
 #[test]

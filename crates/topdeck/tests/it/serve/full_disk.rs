@@ -1,7 +1,7 @@
 //! A disk that fills while the server runs: what it answers, what it logs, and that it can be
 //! stopped.
 
-use super::client::{TestResponse, request_with_timeout};
+use super::client::{TestResponse, request_at, request_with_timeout};
 use super::data_loss::{SHORT_WAIT, SmallFilesystem};
 use super::server_process::{ServerProcess, wait_until};
 
@@ -24,14 +24,14 @@ fn notes(mut seed: u64) -> Vec<u8> {
     body.into_bytes()
 }
 
-/// Sends until the disk is full: the last request waits for space.
+/// Sends until a request is answered that the disk is full.
 #[track_caller]
-fn fill_by_ingest(deck: &ServerProcess) {
+fn fill_by_ingest(deck: &ServerProcess) -> TestResponse {
     for seed in 1..500 {
-        let sent =
-            request_with_timeout(SHORT_WAIT, deck.address(), "POST", "/write", &[], &notes(seed));
-        if sent.is_err() && refuses(deck, "/health") {
-            return;
+        let answer = request_at(deck.address(), "POST", "/write", &[], &notes(seed));
+        let answer = answer.unwrap_or_else(|error| panic!("{error}:\n{}", deck.log()));
+        if answer.text().contains(NO_SPACE) {
+            return answer;
         }
     }
     panic!("the disk is not full:\n{}", deck.log());
@@ -56,13 +56,17 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
     deck.start();
     // The segment that is reserved has space still.
     disk.fill();
-    fill_by_ingest(&deck);
+    // A user's request that filled the disk had no answer for two minutes, then one without
+    // Retry-After.
+    let answer = fill_by_ingest(&deck);
+    assert!(matches!(answer.status, 429 | 503), "{}", answer.head);
+    let head = answer.head.to_ascii_lowercase();
+    assert!(head.contains("\nretry-after: 5"), "{head}");
     for path in ["/health", "/-/ready"] {
         wait_until("it says that it is not ready", || refuses(&deck, path));
     }
     // A restart frees no space.
     assert_eq!(deck.get("/-/healthy").status, 200);
-    // A request may wait for space; later ones are answered at once.
     let path = "/v1/record?metric=took&unit=ms";
     let is_refused = || {
         let post = request_with_timeout(SHORT_WAIT, deck.address(), "POST", path, &[], b"5\n");

@@ -85,6 +85,13 @@ fn a_budget_that_burns_is_an_alert_and_another_threshold_changes_the_past() {
     let metrics = server.get("/metrics").text().to_owned();
     assert!(metrics.contains("topdeck_slo_budget_remaining_ratio{slo=\"checkout\"}"), "{metrics}");
     assert!(!metrics.contains("topdeck_slo_budget_remaining_ratio{slo=\"absent\"}"), "{metrics}");
+    // A user saw only "unknown" for an SLO whose selector matches nothing.
+    let expected = "SLO \"absent\" matches nothing: no data in the last day for nothing";
+    wait_until("the warning is known", || {
+        topdeck(&["slo", "--server", &url], b"").stdout.contains(expected)
+    });
+    let rules = topdeck(&["rules", "list", "--server", &url], b"");
+    assert!(rules.stdout.contains(expected), "{}", rules.stdout);
     let wrong = server.get("/v1/slo?name=none");
     assert_eq!(wrong.status, 400, "{}", wrong.text());
     server.stop();
