@@ -26,3 +26,4 @@ pub mod block;
 pub mod decoded_block;
 pub mod frame;
 pub mod frame_body;
+pub mod frame_increment;

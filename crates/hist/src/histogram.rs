@@ -375,6 +375,8 @@ impl Histogram {
 }
 
 /// A sum of infinities of both signs is undefined.
-fn drop_undefined_sum(sum: TrackedValue<CompensatedSum>) -> TrackedValue<CompensatedSum> {
+pub(crate) fn drop_undefined_sum(
+    sum: TrackedValue<CompensatedSum>,
+) -> TrackedValue<CompensatedSum> {
     if sum.value().is_some_and(|sum| sum.value().is_nan()) { TrackedValue::Absent } else { sum }
 }

@@ -106,10 +106,25 @@ impl StoreInner {
         let Some((end, _)) = rows.first_time().filter(|_| kind.is_cumulative()) else {
             return Ok((rows, Predecessor::Unknown));
         };
+        let predecessor = self.predecessor(base, (id, kind), end, recorded, filter, gaps)?;
+        Ok((rows, predecessor))
+    }
+
+    /// Predecessor of the sample of a cumulative series that ended at `end`, of which chunks record
+    /// `recorded`.
+    pub(crate) fn predecessor(
+        &self,
+        base: &BaseParts<'_>,
+        (id, kind): (&SeriesId, SeriesKind),
+        end: i64,
+        recorded: Predecessor,
+        filter: Option<&RowFilter<'_>>,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Predecessor> {
         let before = end.saturating_sub(1);
         let known_before = gaps.len();
         let stored = self.previous_sample(base, id, kind, before, filter, gaps)?;
-        let predecessor = match base.manifest.predecessor(stored, recorded) {
+        Ok(match base.manifest.predecessor(stored, recorded) {
             // No gap was found, so there was no predecessor; this must be recorded before other
             // rows are dropped.
             Predecessor::Unknown
@@ -119,8 +134,7 @@ impl StoreInner {
                 Predecessor::Nothing
             }
             predecessor => predecessor,
-        };
-        Ok((rows, predecessor))
+        })
     }
 }
 

@@ -7,12 +7,13 @@
 
 use std::ops::Range;
 
+use hist::codec::header::Temporality;
 use journal::supervisor::catch_panic;
 use model::{Gap, SeriesId, SeriesKind};
 
 use crate::backend::PartWriter;
 use crate::base_parts::BaseParts;
-use crate::chunk;
+use crate::chunk::{self, ChunkSource};
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::head::Head;
@@ -20,6 +21,7 @@ use crate::index::SeriesNumber;
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, SourceParts};
 use crate::mutex::lock;
+use crate::reading::Reading;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 
@@ -134,12 +136,21 @@ impl<'a> StoreChange<'a> {
             }
             let put = || {
                 self.inner.supervisor().failpoint(format_args!("store flush {id}"));
+                let predecessor =
+                    |end| self.predecessor_in_head(&base, head, (number, id, kind), end);
+                let readings = match kind == SeriesKind::Histogram(Temporality::Cumulative) {
+                    true => head.readings_of(number, range),
+                    false => None,
+                };
+                if let Some(readings) = readings {
+                    let Some(first) = readings.first() else { return Ok(()) };
+                    let predecessor = predecessor(first.end);
+                    return writing.append_readings(id, kind, readings, predecessor);
+                }
                 let Some(mut rows) = head.rows_of(number, kind, range) else { return Ok(()) };
                 rows.normalize(kind);
-                let predecessor = match kind.is_cumulative() {
-                    true => self.predecessor_in_head(&base, head, (number, id, kind), &rows),
-                    false => Predecessor::Unknown,
-                };
+                let first = rows.first_time().filter(|_| kind.is_cumulative());
+                let predecessor = first.map_or(Predecessor::Unknown, |(end, _)| predecessor(end));
                 writing.append_rows(id, kind, rows, predecessor)
             };
             // The part is dropped with the change and started again.
@@ -188,16 +199,15 @@ impl<'a> StoreChange<'a> {
         Some(Gap { start, end, producer: None, lost, reason })
     }
 
-    /// Predecessor of the first of some samples of a head: an earlier sample of the head, or a
-    /// stored one.
+    /// Predecessor of a sample of a head, by its end: an earlier sample of the head, or a stored
+    /// one.
     fn predecessor_in_head(
         &self,
         base: &BaseParts<'_>,
         head: &Head,
         (number, id, kind): (SeriesNumber, SeriesId, SeriesKind),
-        rows: &Rows,
+        end: i64,
     ) -> Predecessor {
-        let Some((end, _)) = rows.first_time() else { return Predecessor::Unknown };
         let before = end.saturating_sub(1);
         let is_first = |covers: (i64, i64)| covers.0 >= end;
         let mut found = match head.series_range(number).is_none_or(is_first) {
@@ -304,12 +314,33 @@ impl PartBuilder<'_> {
         rows: Rows,
         predecessor: Predecessor,
     ) -> Result<()> {
-        if rows.len() == 0 {
-            return Ok(());
+        match rows.len() {
+            0 => Ok(()),
+            _ => self.append(series, kind, ChunkSource::Rows(rows), predecessor),
         }
+    }
+
+    /// Adds at least one sample of a cumulative histogram, and the predecessor of the first.
+    fn append_readings(
+        &mut self,
+        series: SeriesId,
+        kind: SeriesKind,
+        readings: Vec<Reading>,
+        predecessor: Predecessor,
+    ) -> Result<()> {
+        self.append(series, kind, ChunkSource::Readings(readings), predecessor)
+    }
+
+    fn append(
+        &mut self,
+        series: SeriesId,
+        kind: SeriesKind,
+        source: ChunkSource,
+        predecessor: Predecessor,
+    ) -> Result<()> {
         let mut info = self.info.clone();
         let writer = self.begin()?;
-        chunk::encode(series, info.resolution, kind, rows, predecessor, |header, bytes| {
+        chunk::encode(series, info.resolution, kind, source, predecessor, |header, bytes| {
             info.start = info.start.min(header.start);
             info.end = info.end.max(header.end);
             info.chunks = info.chunks.saturating_add(1);

@@ -47,6 +47,7 @@
 )]
 
 mod histogram_delta;
+mod reading_group;
 mod row_groups;
 mod values;
 
@@ -54,9 +55,12 @@ use model::wire::WireReader;
 use model::{SeriesId, SeriesKind};
 
 use crate::backend::ChunkInfo;
+use crate::reading::Reading;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 use crate::times;
+
+use row_groups::ChunkRows;
 
 pub(crate) use histogram_delta::TrackedStatistics;
 pub(crate) use values::{
@@ -150,13 +154,20 @@ impl ChunkKind {
         ChunkKind::NumbersWithPredecessor,
     ];
 
-    fn from_rows(rows: &Rows, predecessor: &Predecessor) -> ChunkKind {
+    fn from_rows(rows: &ChunkRows, predecessor: &Predecessor) -> ChunkKind {
         let is_known = *predecessor != Predecessor::Unknown;
+        let ChunkRows::Rows(rows) = rows else {
+            return match is_known {
+                true => ChunkKind::CumulativeWithPredecessor,
+                false => ChunkKind::Cumulative,
+            };
+        };
         match rows {
             Rows::Histograms(_) => ChunkKind::Histograms,
-            Rows::Cumulative(_) if is_known => ChunkKind::CumulativeWithPredecessor,
+            Rows::Cumulative(_) => {
+                unreachable!("BUG: cumulative histograms are grouped as readings")
+            }
             Rows::Numbers(_) if is_known => ChunkKind::NumbersWithPredecessor,
-            Rows::Cumulative(_) => ChunkKind::Cumulative,
             Rows::Numbers(_) => ChunkKind::Numbers,
             Rows::Aggregates(_) => ChunkKind::Aggregates,
             Rows::Texts(_) => ChunkKind::Texts,
@@ -219,29 +230,40 @@ fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&bytes[..CHECKSUM_AT]), &bytes[HEADER_BYTES..])
 }
 
-/// Encodes normalized rows as chunks and passes each header with its bytes to `each`. `predecessor`
-/// is the predecessor of the first row of a cumulative series; other kinds ignore it.
+/// What chunks are made of.
+pub(crate) enum ChunkSource {
+    /// Normalized rows.
+    Rows(Rows),
+    /// Samples of a cumulative histogram, each later than the one before it.
+    Readings(Vec<Reading>),
+}
+
+/// Encodes rows as chunks and passes each header with its bytes to `each`. `predecessor` is the
+/// predecessor of the first row of a cumulative series; other kinds ignore it.
 pub(crate) fn encode(
     series: SeriesId,
     resolution: Resolution,
     kind: SeriesKind,
-    rows: Rows,
+    rows: ChunkSource,
     mut predecessor: Predecessor,
     mut each: impl FnMut(ChunkHeader, &[u8]) -> crate::Result<()>,
 ) -> crate::Result<()> {
     let are_cumulative_samples = resolution == Resolution::Base && kind.is_cumulative();
     let mut bytes = Vec::new();
-    for group in row_groups::split_rows(rows) {
-        let rows = &group.rows;
+    let groups = match rows {
+        ChunkSource::Rows(rows) => row_groups::split_rows(rows),
+        ChunkSource::Readings(readings) => row_groups::split_readings(readings),
+    };
+    for mut group in groups {
         bytes.clear();
         bytes.resize(HEADER_BYTES, 0);
-        let times = rows.times();
+        let times = group.times();
         if !are_cumulative_samples {
             predecessor = Predecessor::Unknown;
         }
-        let (content, count) = (ChunkKind::from_rows(rows, &predecessor), rows.len());
+        let content = ChunkKind::from_rows(&group, &predecessor);
         let last = match are_cumulative_samples {
-            true => rows.last_sample(i64::MAX),
+            true => group.last_sample(),
             false => None,
         };
         times::put(&mut bytes, &times);
@@ -261,7 +283,7 @@ pub(crate) fn encode(
                 .min()
                 .unwrap_or(0),
             end: times.iter().map(|time| time.1).max().unwrap_or(0),
-            rows: count,
+            rows: times.len(),
             length: bytes.len().saturating_sub(HEADER_BYTES),
         };
         put_header(&mut bytes, &header);

@@ -69,6 +69,11 @@ impl KnownPredecessors {
         self.0.extend(rows.first_time().map(|first| (first, predecessor)));
     }
 
+    /// Adds the predecessor that the chunk records whose first sample has this end and start.
+    pub(crate) fn add_at(&mut self, first: (i64, i64), predecessor: Predecessor) {
+        self.0.push((first, predecessor));
+    }
+
     /// Removes samples that `keep` rejects by end time.
     pub(crate) fn retain(&mut self, keep: impl Fn(i64) -> bool) {
         for (_, predecessor) in &mut self.0 {

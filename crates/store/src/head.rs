@@ -1,11 +1,18 @@
 //! Head: rows in memory that are in no part yet.
 //!
-//! A histogram row is stored as its frame, some hundred bytes; series without rows take no memory.
+//! A histogram row is stored as its frame, some hundred bytes. A row of a cumulative histogram that
+//! contains the row before it, of the same partition, is stored as its increment, which is several
+//! times shorter and is what a chunk needs. Series without rows take no memory.
 
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
+
+mod last_frame;
+mod reading_decoder;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -13,7 +20,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-use hist::codec::frame;
+use hist::codec::header::Temporality;
+use hist::codec::{frame, frame_increment};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 use model::{BatchEntry, Gap, SeriesKind};
 
@@ -21,8 +29,12 @@ use crate::chunk::row_begin;
 use crate::grid::overlap_share;
 use crate::index::SeriesNumber;
 use crate::manifest::ProducerTable;
+use crate::reading::Reading;
 use crate::resolution::{Resolution, interval_start};
 use crate::row::{Row, Rows};
+
+use last_frame::LastFrame;
+use reading_decoder::ReadingDecoder;
 
 /// Rows of many series.
 #[derive(Debug, Default)]
@@ -36,6 +48,8 @@ pub(crate) struct Head {
     partitions: BTreeMap<i64, PartitionRows>,
     /// Known gaps.
     pub(crate) gaps: Vec<Gap>,
+    /// Memory for an increment.
+    increment: Vec<u8>,
 }
 
 /// Number that no other head of the process has.
@@ -63,6 +77,8 @@ struct PartitionRows {
 struct HeadSeries {
     /// Rows in order of arrival: zigzag start minus previous end, varint duration, value.
     bytes: Vec<u8>,
+    /// Of a cumulative histogram with rows.
+    last_frame: Option<Box<LastFrame>>,
     rows: u64,
     end: i64,
     /// Earliest start, as recorded in chunk headers, and latest end of the rows.
@@ -97,27 +113,35 @@ impl Head {
             time_range: (i64::MAX, i64::MIN),
             ..HeadSeries::default()
         });
-        let before = pending.bytes.capacity();
+        let before = pending.held_bytes();
+        let is_reading = kind == SeriesKind::Histogram(Temporality::Cumulative);
+        let is_increment = is_reading && pending.write_increment(entry, &mut self.increment);
+        let value: &[u8] = match is_increment {
+            true => &self.increment,
+            // An invalid frame never passes for an increment.
+            false if is_reading && frame_increment::is_increment(entry.value) => &[],
+            false => entry.value,
+        };
         // Doubling the capacity would waste memory on each of very many series.
-        let need = entry.value.len().saturating_add(24);
+        let need = value.len().saturating_add(24);
         if pending.bytes.capacity().saturating_sub(pending.bytes.len()) < need {
             pending.bytes.reserve_exact(need.max(pending.bytes.len() / 4));
         }
         put_zigzag(&mut pending.bytes, entry.start.wrapping_sub(pending.end));
         put_varint(&mut pending.bytes, entry.end.wrapping_sub(entry.start) as u64);
         match kind {
-            SeriesKind::Counter(_) | SeriesKind::Gauge => {
-                pending.bytes.extend_from_slice(entry.value)
-            }
-            SeriesKind::Histogram(_) | SeriesKind::Text => {
-                put_bytes(&mut pending.bytes, entry.value)
-            }
+            SeriesKind::Counter(_) | SeriesKind::Gauge => pending.bytes.extend_from_slice(value),
+            SeriesKind::Histogram(_) | SeriesKind::Text => put_bytes(&mut pending.bytes, value),
+        }
+        if is_reading {
+            let last = pending.last_frame.get_or_insert_default();
+            last.set(if is_increment { entry.value } else { value }, is_increment);
         }
         pending.end = entry.end;
         pending.rows = pending.rows.saturating_add(1);
         let start = row_begin(kind, (entry.start, entry.end));
         pending.time_range = (pending.time_range.0.min(start), pending.time_range.1.max(entry.end));
-        let growth = pending.bytes.capacity().saturating_sub(before);
+        let growth = pending.held_bytes().saturating_sub(before);
         self.bytes = self.bytes.saturating_add(growth);
         self.rows = self.rows.saturating_add(1);
         let partition = interval_start(entry.end, Resolution::Base.partition());
@@ -208,12 +232,20 @@ impl Head {
         kind: SeriesKind,
     ) -> bool {
         let Some(pending) = self.series.get(&number) else { return false };
+        let mut decoder = ReadingDecoder::default();
         for (start, end, value) in pending.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
+                if let Rows::Cumulative(_) = rows {
+                    decoder.skip(value);
+                }
                 continue;
             }
             match rows {
-                Rows::Histograms(rows) | Rows::Cumulative(rows) => {
+                Rows::Cumulative(rows) => {
+                    let value = decoder.decode(value).clone();
+                    rows.push(Row { start, end, value });
+                }
+                Rows::Histograms(rows) => {
                     let (value, _) = frame::decode(value).expect(READ);
                     rows.push(Row { start, end, value });
                 }
@@ -231,8 +263,32 @@ impl Head {
         true
     }
 
+    /// Samples of a cumulative histogram that ended within `range` (by interval), each later than
+    /// the one before it; `None` if they are not in order.
+    pub(crate) fn readings_of(
+        &self,
+        number: SeriesNumber,
+        range: &Range<i64>,
+    ) -> Option<Vec<Reading>> {
+        let kind = SeriesKind::Histogram(Temporality::Cumulative);
+        let mut readings: Vec<Reading> = Vec::new();
+        let mut decoder = ReadingDecoder::default();
+        for (start, end, value) in self.series.get(&number)?.rows(kind) {
+            if !range.contains(&end.saturating_sub(1)) {
+                decoder.skip(value);
+                continue;
+            }
+            if readings.last().is_some_and(|last| last.end >= end) {
+                return None;
+            }
+            readings.push(Reading { start, end, value: decoder.decode_added(value) });
+        }
+        Some(readings)
+    }
+
     /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of
-    /// the last time are decoded.
+    /// the last time are decoded, and what they are increments of.
+    #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn last_sample(
         &self,
         number: SeriesNumber,
@@ -242,9 +298,22 @@ impl Head {
         let pending = self.series.get(&number)?;
         let mut range = i64::MIN..time;
         if matches!(kind, SeriesKind::Histogram(_)) {
-            let ends = pending.rows(kind).map(|(_, end, _)| end).filter(|&end| end <= time);
-            let last = ends.max()?;
-            range = last.saturating_sub(1)..last;
+            // The number of rows of the last time, and its first row.
+            let mut last: Option<(usize, (i64, i64))> = None;
+            for (start, end, _) in pending.rows(kind).filter(|row| row.1 <= time) {
+                match &mut last {
+                    Some((rows, time)) if time.1 == end => *rows = rows.saturating_add(1),
+                    Some((_, time)) if time.1 > end => {}
+                    _ => last = Some((1, (start, end))),
+                }
+            }
+            let (rows, (start, end)) = last?;
+            let closed = pending.last_frame.as_ref().and_then(|frame| frame.closed(end));
+            if let Some(frame) = closed.filter(|_| rows == 1) {
+                let (value, _) = frame::decode(frame).expect(READ);
+                return Some(Rows::Cumulative(vec![Row { start, end, value }]));
+            }
+            range = end.saturating_sub(1)..end;
         }
         let mut rows = self.rows_of(number, kind, &range)?;
         rows.normalize(kind);
@@ -279,6 +348,23 @@ impl Head {
 const READ: &str = "BUG: the head holds what was checked";
 
 impl HeadSeries {
+    /// Writes the increment of a row to the row before it, if they are of one partition.
+    fn write_increment(&mut self, entry: &BatchEntry<'_>, out: &mut Vec<u8>) -> bool {
+        let Some(last) = &mut self.last_frame else { return false };
+        let partition = |end: i64| interval_start(end, Resolution::Base.partition());
+        if partition(self.end) != partition(entry.end) {
+            last.close(&self.bytes, self.end);
+            return false;
+        }
+        last.write_increment(&self.bytes, entry.value, out)
+    }
+
+    /// Memory in bytes.
+    fn held_bytes(&self) -> usize {
+        let frames = self.last_frame.as_ref().map_or(0, |frame| frame.held_bytes());
+        self.bytes.capacity().saturating_add(frames)
+    }
+
     /// Start, end and value of each row, in order of arrival.
     #[expect(clippy::expect_used, reason = "add wrote these bytes")]
     fn rows(&self, kind: SeriesKind) -> impl Iterator<Item = (i64, i64, &[u8])> {

@@ -14,6 +14,8 @@ mod resolution;
 mod cumulative_value;
 mod row;
 
+mod reading;
+
 mod column;
 mod times;
 

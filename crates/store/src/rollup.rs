@@ -9,6 +9,8 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
 )]
 
+mod increment_rollup;
+mod rewritten_day;
 #[cfg(test)]
 mod tests;
 
@@ -26,7 +28,7 @@ use crate::chunk;
 use crate::coverage::days_without_rollup;
 use crate::delta::deltas;
 use crate::error::Result;
-use crate::gather::{self, KnownPredecessors};
+use crate::gather;
 use crate::grid::ColumnRun;
 use crate::inner::StoreInner;
 use crate::late_samples::late_gap;
@@ -34,6 +36,8 @@ use crate::manifest::{Manifest, PartInfo, RetentionRule, SourceParts};
 use crate::merge::{COLUMN_FULL_REASON, ColumnMerge, assign_columns, rows_in_runs};
 use crate::resolution::{DAY, Resolution, SECOND, interval_start};
 use crate::row::{NumberAggregate, Predecessor, Row, Rows, is_between_intervals, merge_into};
+
+use rewritten_day::RewrittenDay;
 
 /// Days whose rows are closer together than this get a rollup of minutes.
 const MINUTE_ROLLUP_SPACING: i64 = 45 * SECOND;
@@ -243,6 +247,16 @@ impl StoreInner {
                 put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
                 continue;
             }
+            let is_steady = filter.is_none() && is_whole && !may_precede_rollups;
+            if kind == SeriesKind::Histogram(Temporality::Cumulative)
+                && is_steady
+                && rebuilt.is_unchanged()
+                && let Some(mut finer) =
+                    self.rollup_of_increments(&parts, &base_parts, &id, (day, finest), gaps)?
+            {
+                put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
+                continue;
+            }
             let gathered = gather::gather_rows(&parts, &id, &(day..day.saturating_add(DAY)), gaps)?;
             let Some(gathered) = gathered else { continue };
             let recorded = gathered.predecessors.clone();
@@ -278,6 +292,18 @@ impl StoreInner {
             }
             put_rollups(&mut rollups, &mut finer, finest, id, kind)?;
         }
+        self.finish_day(change, day, rebuilt, (rollups, minutes_pay), gaps)
+    }
+
+    /// Adds the parts of a day to the change.
+    fn finish_day(
+        &self,
+        change: &mut StoreChange<'_>,
+        day: i64,
+        mut rebuilt: RewrittenDay<'_>,
+        (rollups, has_minutes): (Vec<PartBuilder<'_>>, bool),
+        gaps: &mut Vec<Gap>,
+    ) -> Result<()> {
         for number in rebuilt.take_outdated_parts() {
             let info = &change.base_manifest.parts[&number].clone();
             let renewed = self.rewrite(change, info, &|_, _| true, gaps)?;
@@ -287,7 +313,7 @@ impl StoreInner {
         let covers = SourceParts::from([(day, numbers)]);
         for (mut writing, resolution) in rollups.into_iter().zip(Resolution::ROLLUPS) {
             // Texts have no rollups; a day with only texts is marked as rolled up anyway.
-            if !covers[&day].is_empty() && (resolution != Resolution::Minute || minutes_pay) {
+            if !covers[&day].is_empty() && (resolution != Resolution::Minute || has_minutes) {
                 writing.set_range(day..day.saturating_add(DAY))?;
             }
             change.add(writing, covers.clone())?;
@@ -309,106 +335,6 @@ impl StoreInner {
             }
         }
         Ok(false)
-    }
-}
-
-/// Base parts of one day, rewritten where needed.
-#[derive(Default)]
-struct RewrittenDay<'a> {
-    builders: BTreeMap<i64, PartBuilder<'a>>,
-    removed: Vec<u64>,
-    retained: BTreeSet<u64>,
-    /// Number of the retained part of each partition.
-    retained_by_partition: BTreeMap<i64, u64>,
-    outdated: BTreeSet<u64>,
-}
-
-/// Predecessor of a partition's first sample: an earlier sample of the same day, or the predecessor
-/// of the day.
-fn before_partition(rows: &Rows, start: i64, predecessor: &Predecessor) -> Predecessor {
-    rows.last_sample(start).map_or_else(|| predecessor.clone(), Predecessor::Sample)
-}
-
-impl<'a> RewrittenDay<'a> {
-    /// Whether all parts are unchanged.
-    fn is_unchanged(&self) -> bool {
-        self.builders.is_empty()
-    }
-
-    fn begin(change: &mut StoreChange<'a>, base: &[&PartInfo], filters: bool) -> RewrittenDay<'a> {
-        let mut partitions: BTreeMap<i64, Vec<u64>> = BTreeMap::new();
-        for part in base {
-            partitions.entry(part.partition().start).or_default().push(part.number);
-        }
-        let mut rebuilt = RewrittenDay::default();
-        for (start, numbers) in partitions {
-            if numbers.len() > 1 || filters {
-                rebuilt.builders.insert(start, change.write(Resolution::Base));
-                rebuilt.removed.extend(numbers);
-            } else {
-                rebuilt.retained_by_partition.extend(numbers.iter().map(|&number| (start, number)));
-                rebuilt.retained.extend(numbers);
-            }
-        }
-        rebuilt
-    }
-
-    fn put(
-        &mut self,
-        id: SeriesId,
-        kind: SeriesKind,
-        rows: &Rows,
-        predecessor: &Predecessor,
-    ) -> Result<()> {
-        for (&start, writing) in &mut self.builders {
-            let range = start..start.saturating_add(Resolution::Base.partition());
-            let predecessor = match kind.is_cumulative() {
-                true => before_partition(rows, start, predecessor),
-                false => Predecessor::Unknown,
-            };
-            let rows = rows.filtered(|_, end| range.contains(&end.saturating_sub(1)));
-            writing.append_rows(id, kind, rows, predecessor)?;
-        }
-        Ok(())
-    }
-
-    /// Marks retained parts whose recorded predecessor of a series' first sample is outdated
-    /// because a later sample, or a greater one of the same time, arrived late. When that sample is
-    /// dropped, the increase since it would be unknown.
-    fn mark_outdated(
-        &mut self,
-        rows: &Rows,
-        predecessor: &Predecessor,
-        recorded: &KnownPredecessors,
-    ) {
-        for (&start, &number) in &self.retained_by_partition {
-            let partition = start..start.saturating_add(Resolution::Base.partition());
-            let is_of = |end: i64| partition.contains(&end.saturating_sub(1));
-            let first = rows.times().into_iter().find(|&(_, end)| is_of(end));
-            let Some((began, end)) = first else { continue };
-            let now = before_partition(rows, start, predecessor);
-            let then = recorded.at((end, began));
-            let is_outdated = then.and_then(Predecessor::time) <= now.time() && then != Some(&now);
-            if now.time().is_some() && is_outdated {
-                self.outdated.insert(number);
-            }
-        }
-    }
-
-    /// Takes the parts that must be rewritten out of the retained ones.
-    fn take_outdated_parts(&mut self) -> BTreeSet<u64> {
-        let outdated = std::mem::take(&mut self.outdated);
-        self.retained.retain(|number| !outdated.contains(number));
-        outdated
-    }
-
-    fn finish(self, change: &mut StoreChange<'_>) -> Result<BTreeSet<u64>> {
-        let mut numbers = self.retained;
-        for writing in self.builders.into_values() {
-            numbers.extend(change.add(writing, SourceParts::new())?);
-        }
-        self.removed.into_iter().for_each(|number| change.remove(number));
-        Ok(numbers)
     }
 }
 

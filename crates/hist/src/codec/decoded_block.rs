@@ -183,6 +183,7 @@ impl DecodedBlock {
                 2 => self.add_columns(columns.map(sum_of::<T, 2>(start)), subtracts, window),
                 3 => self.add_columns(columns.map(sum_of::<T, 3>(start)), subtracts, window),
                 4 => self.add_columns(columns.map(sum_of::<T, 4>(start)), subtracts, window),
+                5 => self.add_columns(columns.map(sum_of::<T, 5>(start)), subtracts, window),
                 _ => {
                     let sum = |column: &[T]| T::sum(&column[within.clone()]);
                     self.add_columns(columns.map(sum), subtracts, window);

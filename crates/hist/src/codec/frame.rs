@@ -50,7 +50,7 @@ const OVERFLOW: u64 = FLAGS[2].1;
 const UNDERFLOW: u64 = FLAGS[3].1;
 const NAN: u64 = FLAGS[4].1;
 pub(super) const SUM: u64 = FLAGS[5].1;
-const SUM_LOW: u64 = FLAGS[7].1;
+pub(super) const SUM_LOW: u64 = FLAGS[7].1;
 const MIN: u64 = FLAGS[8].1;
 const MAX: u64 = FLAGS[10].1;
 const THRESHOLDS: u64 = FLAGS[12].1;
@@ -322,27 +322,36 @@ pub(crate) fn put_buckets(out: &mut Vec<u8>, buckets: impl ExactSizeIterator<Ite
     // A bucket of a cumulative histogram mostly takes three bytes.
     out.reserve(buckets.len().saturating_mul(3).saturating_add(8));
     let mut previous = None;
-    for (index, count) in buckets {
-        let gap = match previous {
-            None => {
-                put_zigzag(out, index.into());
-                0
-            }
-            Some(previous) => i64::from(index).wrapping_sub(previous).wrapping_sub(1) as u64,
-        };
-        previous = Some(i64::from(index));
-        let less_one = count.wrapping_sub(1);
-        out.push((gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8);
-        if gap >= ESCAPE {
-            put_varint(out, gap.wrapping_sub(ESCAPE));
+    buckets.for_each(|bucket| put_bucket(out, &mut previous, bucket));
+}
+
+/// Appends a bucket above all others; `previous` is the index of the one before it.
+#[inline]
+pub(super) fn put_bucket(
+    out: &mut Vec<u8>,
+    previous: &mut Option<i64>,
+    (index, count): (i32, u64),
+) {
+    let index = i64::from(index);
+    let gap = match *previous {
+        None => {
+            put_zigzag(out, index);
+            0
         }
-        if less_one >= ESCAPE {
-            put_varint(out, less_one.wrapping_sub(ESCAPE));
-        }
+        Some(previous) => index.wrapping_sub(previous).wrapping_sub(1) as u64,
+    };
+    *previous = Some(index);
+    let less_one = count.wrapping_sub(1);
+    out.push((gap.min(ESCAPE) << 4 | less_one.min(ESCAPE)) as u8);
+    if gap >= ESCAPE {
+        put_varint(out, gap.wrapping_sub(ESCAPE));
+    }
+    if less_one >= ESCAPE {
+        put_varint(out, less_one.wrapping_sub(ESCAPE));
     }
 }
 
-fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Buckets, DecodeError> {
+pub(super) fn read_buckets(reader: &mut ByteReader<'_>) -> Result<Buckets, DecodeError> {
     let at = reader.offset();
     // The number of buckets is checked by the reader below; a lie costs no more than the bytes.
     let claimed = reader.clone().varint("bucket count").unwrap_or(0);
@@ -517,7 +526,7 @@ pub(crate) fn for_each_bucket(
 /// Count of the next bucket and the size of its code, if its gap fits the first byte and its count
 /// takes one to three more.
 #[inline]
-fn peek_long_count(reader: &ByteReader<'_>) -> Option<(u64, usize)> {
+pub(super) fn peek_long_count(reader: &ByteReader<'_>) -> Option<(u64, usize)> {
     let &[first, a, b, c] = reader.peek().first_chunk::<4>()?;
     if first & ESCAPE as u8 != ESCAPE as u8 || first >> 4 == ESCAPE as u8 {
         return None;
@@ -534,7 +543,7 @@ fn peek_long_count(reader: &ByteReader<'_>) -> Option<(u64, usize)> {
 }
 
 /// Reads the count, minus one, of a bucket whose count does not fit its byte.
-fn read_long_count(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
+pub(super) fn read_long_count(reader: &mut ByteReader<'_>) -> Result<u64, DecodeError> {
     let at = reader.offset();
     let count = reader.varint("count")?.checked_add(ESCAPE).filter(|&count| count < u64::MAX);
     count.ok_or_else(|| ByteReader::invalid_error(at, "count", "2^64 or more", "at most 2^64 - 1"))

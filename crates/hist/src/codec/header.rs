@@ -137,6 +137,23 @@ pub(crate) fn read_frame_header(
     read_meta(reader)
 }
 
+/// Length of the header of a frame on a grid that senders use: exponential, or explicit bounds. The
+/// header is not checked any further.
+pub(crate) fn scheme_end(bytes: &[u8]) -> Option<usize> {
+    let mut reader = ByteReader::new(bytes);
+    let &[magic, version, layout, _] = reader.read_bytes(4, "header").ok()?.first_chunk()?;
+    if (magic, version) != (FRAME_MAGIC, FRAME_VERSION) {
+        return None;
+    }
+    let length = match layout & SCHEME_TAG {
+        0 => 1,
+        4 => reader.varint("bound count").ok()?.checked_mul(8)?,
+        _ => return None,
+    };
+    let end = reader.offset().checked_add(usize::try_from(length).ok()?)?;
+    (end <= bytes.len()).then_some(end)
+}
+
 /// Reads the header of a block: its version, and the rest.
 pub(crate) fn read_block_header(
     reader: &mut ByteReader<'_>,

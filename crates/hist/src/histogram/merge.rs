@@ -232,11 +232,28 @@ impl Histogram {
         max: TrackedValue<f64>,
     ) -> Option<Histogram> {
         let mut after = self.clone();
+        after.add_counts(added, sum, min, max).then_some(after)
+    }
+
+    /// As [`Self::plus_counts`], in place. If it returns false, this histogram has neither sum nor
+    /// extremes.
+    #[must_use]
+    pub fn add_counts(
+        &mut self,
+        added: &Histogram,
+        sum: TrackedValue<CompensatedSum>,
+        min: TrackedValue<f64>,
+        max: TrackedValue<f64>,
+    ) -> bool {
         // The summary is replaced anyway.
         let unknown = TrackedValue::Absent;
-        (after.sum, after.min, after.max) = (TrackedValue::Absent, unknown, unknown);
-        after.merge(added).ok()?;
-        Some(after.with_summary(sum, min, max))
+        (self.sum, self.min, self.max) = (TrackedValue::Absent, unknown, unknown);
+        let is_added = self.merge(added).is_ok();
+        if is_added {
+            (self.sum, self.min, self.max) = (sum, min, max);
+            self.normalize_summary();
+        }
+        is_added
     }
 
     /// Merges the buckets of a base-2 exponential histogram to a coarser `scale`, exactly.

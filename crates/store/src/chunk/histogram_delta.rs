@@ -51,6 +51,7 @@ pub(super) fn apply_delta(
 }
 
 /// Summary values of a cumulative histogram beside its counts.
+#[derive(Clone, Copy)]
 pub(crate) struct TrackedStatistics {
     pub(super) sum: TrackedValue<CompensatedSum>,
     pub(super) min: TrackedValue<f64>,

@@ -8,49 +8,59 @@
 use hist::codec::block;
 use hist::{Buckets, Histogram};
 
-use super::histogram_delta::codable_delta;
+use super::reading_group::ReadingGroup;
+use super::values::RowTimes;
 use super::{ROWS_MAX, TEXT_BYTES_MAX};
+use crate::reading::Reading;
 use crate::row::{Row, Rows};
 
 /// Rows of one chunk.
-pub(super) struct ChunkRows {
-    pub(super) rows: Rows,
-    /// For cumulative histograms, the counts added between neighbouring rows: one less than rows.
-    pub(super) increments: Vec<Histogram>,
+pub(super) enum ChunkRows {
+    /// All but cumulative histograms.
+    Rows(Rows),
+    Readings(Box<ReadingGroup>),
 }
 
-impl From<Rows> for ChunkRows {
-    fn from(rows: Rows) -> ChunkRows {
-        ChunkRows { rows, increments: Vec::new() }
+impl ChunkRows {
+    pub(super) fn times(&self) -> RowTimes {
+        match self {
+            ChunkRows::Rows(rows) => rows.times(),
+            ChunkRows::Readings(group) => group.times.clone(),
+        }
+    }
+
+    /// The last sample that has a value, as [`Rows::last_sample`].
+    pub(super) fn last_sample(&mut self) -> Option<Rows> {
+        match self {
+            ChunkRows::Rows(rows) => rows.last_sample(i64::MAX),
+            ChunkRows::Readings(group) => Some(group.last_sample()),
+        }
     }
 }
 
 /// Splits rows into groups that fit one chunk each: one bucket scheme, at most [`ROWS_MAX`] rows
 /// and, for cumulative histograms, each containing the one before.
 pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
-    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<ChunkRows> {
+    fn split_evenly<T>(mut rows: Vec<Row<T>>, wrap: fn(Vec<Row<T>>) -> Rows) -> Vec<Rows> {
         let mut pieces = Vec::new();
         while rows.len() > ROWS_MAX {
             let rest = rows.split_off(ROWS_MAX);
-            pieces.push(wrap(std::mem::replace(&mut rows, rest)).into());
+            pieces.push(wrap(std::mem::replace(&mut rows, rest)));
         }
         if !rows.is_empty() {
-            pieces.push(wrap(rows).into());
+            pieces.push(wrap(rows));
         }
         pieces
     }
-    match rows {
+    let groups = match rows {
         Rows::Numbers(rows) => split_evenly(rows, Rows::Numbers),
         Rows::Aggregates(rows) => split_evenly(rows, Rows::Aggregates),
         Rows::Histograms(rows) => group_uniform(rows)
             .into_iter()
             .flat_map(|rows| split_evenly(rows, Rows::Histograms))
-            .flat_map(|group| split_by_buckets(group, Rows::Histograms))
+            .flat_map(split_by_buckets)
             .collect(),
-        Rows::Cumulative(rows) => split_cumulative(rows)
-            .into_iter()
-            .flat_map(|group| split_by_buckets(group, Rows::Cumulative))
-            .collect(),
+        Rows::Cumulative(rows) => return split_readings(rows.into_iter().map(Reading::from)),
         Rows::Texts(rows) => {
             let mut chunks: Vec<Vec<Row<String>>> = Vec::new();
             let mut bytes = 0;
@@ -66,33 +76,16 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
                     }
                 }
             }
-            chunks.into_iter().map(|rows| Rows::Texts(rows).into()).collect()
+            chunks.into_iter().map(Rows::Texts).collect()
         }
-    }
+    };
+    groups.into_iter().map(ChunkRows::Rows).collect()
 }
 
-/// Groups samples of which each contains the one before, with the increments between them.
-fn split_cumulative(rows: Vec<Row<Histogram>>) -> Vec<ChunkRows> {
-    let mut groups = Vec::new();
-    let (mut chunk, mut increments): (Vec<Row<Histogram>>, Vec<Histogram>) = Default::default();
-    for row in rows {
-        let last = chunk.last().filter(|_| chunk.len() < ROWS_MAX);
-        let added =
-            last.and_then(|last| codable_delta(&last.value, &row.value, increments.first()));
-        match added {
-            Some(added) => increments.push(added),
-            None if chunk.is_empty() => {}
-            None => {
-                let rows = Rows::Cumulative(std::mem::take(&mut chunk));
-                groups.push(ChunkRows { rows, increments: std::mem::take(&mut increments) });
-            }
-        }
-        chunk.push(row);
-    }
-    if !chunk.is_empty() {
-        groups.push(ChunkRows { rows: Rows::Cumulative(chunk), increments });
-    }
-    groups
+/// Splits samples of a cumulative histogram, as [`split_rows`].
+pub(super) fn split_readings(readings: impl IntoIterator<Item = Reading>) -> Vec<ChunkRows> {
+    let groups = ReadingGroup::split(readings).into_iter();
+    groups.map(Box::new).map(ChunkRows::Readings).collect()
 }
 
 /// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same
@@ -115,26 +108,26 @@ pub(super) fn is_uniform(a: &Histogram, b: &Histogram) -> bool {
     a.scheme() == b.scheme() && a.zero_threshold() == b.zero_threshold() && limits(a).eq(limits(b))
 }
 
+/// Number of indexes from the first to the last one of some buckets.
+pub(super) fn span<'a>(buckets: impl Iterator<Item = &'a Buckets>) -> u64 {
+    let ends = buckets.filter_map(|buckets| {
+        let indexes = buckets.indexes();
+        Some((i64::from(*indexes.first()?), i64::from(*indexes.last()?)))
+    });
+    let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+    ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
+}
+
 /// Halves groups that have too many distinct buckets for one block.
-fn split_by_buckets(group: ChunkRows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> Vec<ChunkRows> {
-    let ChunkRows { rows, mut increments } = group;
-    let (Rows::Histograms(mut held) | Rows::Cumulative(mut held)) = rows else {
-        panic!("BUG: only histograms have buckets");
-    };
+fn split_by_buckets(group: Rows) -> Vec<Rows> {
+    let Rows::Histograms(mut held) = group else { panic!("BUG: only histograms have buckets") };
     // Nearly always the whole span from first to last used bucket fits.
-    let span = |of: fn(&Histogram) -> &Buckets| {
-        let ends = held.iter().filter_map(|row| {
-            let indexes = of(&row.value).indexes();
-            Some((i64::from(*indexes.first()?), i64::from(*indexes.last()?)))
-        });
-        let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
-    };
-    let columns = span(Histogram::positive).max(span(Histogram::negative));
+    let span_of = |of: fn(&Histogram) -> &Buckets| span(held.iter().map(|row| of(&row.value)));
+    let columns = span_of(Histogram::positive).max(span_of(Histogram::negative));
     // A block pads its rows to a multiple of eight.
     let rows = (held.len() as u64).next_multiple_of(8);
     if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![ChunkRows { rows: wrap(held), increments }];
+        return vec![Rows::Histograms(held)];
     }
     // Rows share most buckets, so the union is counted before the group is split.
     let mut union: Vec<i32> =
@@ -146,15 +139,8 @@ fn split_by_buckets(group: ChunkRows, wrap: fn(Vec<Row<Histogram>>) -> Rows) -> 
         indexes.dedup();
     }
     if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
-        return vec![ChunkRows { rows: wrap(held), increments }];
+        return vec![Rows::Histograms(held)];
     }
-    let middle = held.len() / 2;
-    let rest = ChunkRows {
-        rows: wrap(held.split_off(middle)),
-        increments: increments.split_off(middle.min(increments.len())),
-    };
-    // The first row of the rest starts anew.
-    increments.truncate(middle.saturating_sub(1));
-    let first = ChunkRows { rows: wrap(held), increments };
-    [first, rest].into_iter().flat_map(|group| split_by_buckets(group, wrap)).collect()
+    let rest = held.split_off(held.len() / 2);
+    [held, rest].into_iter().flat_map(|rows| split_by_buckets(Rows::Histograms(rows))).collect()
 }

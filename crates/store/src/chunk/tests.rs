@@ -20,6 +20,7 @@ fn chunks_after(
     predecessor: Predecessor,
 ) -> Vec<(ChunkHeader, Vec<u8>)> {
     let mut chunks = Vec::new();
+    let rows = ChunkSource::Rows(rows);
     encode(SERIES, Resolution::Base, kind, rows, predecessor, |header, bytes| {
         chunks.push((header, bytes.to_owned()));
         Ok(())

@@ -11,6 +11,7 @@ use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use super::histogram_delta::{TrackedStatistics, apply_delta, codable_delta};
+use super::reading_group::ReadingGroup;
 use super::row_groups::{ChunkRows, is_uniform};
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
@@ -30,9 +31,13 @@ const PREDECESSOR_FULL: u8 = 2;
 
 #[expect(clippy::expect_used, reason = "zstd compresses what fits memory")]
 pub(super) fn put_values(out: &mut Vec<u8>, group: ChunkRows, predecessor: &Predecessor) {
-    match group.rows {
+    let rows = match group {
+        ChunkRows::Rows(rows) => rows,
+        ChunkRows::Readings(group) => return put_cumulative(out, *group, predecessor),
+    };
+    match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
-        Rows::Cumulative(rows) => put_cumulative(out, &rows, group.increments, predecessor),
+        Rows::Cumulative(_) => unreachable!("BUG: cumulative histograms are grouped as readings"),
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
@@ -72,31 +77,26 @@ fn put_numbers<T>(out: &mut Vec<u8>, rows: &[Row<T>], number: impl Fn(&T) -> f64
 }
 
 /// Deltas between the rows as a block, and the summary values of the rows.
-fn put_cumulative(
-    out: &mut Vec<u8>,
-    rows: &[Row<Histogram>],
-    increments: Vec<Histogram>,
-    predecessor: &Predecessor,
-) {
-    let mut deltas = increments;
+fn put_cumulative(out: &mut Vec<u8>, group: ReadingGroup, predecessor: &Predecessor) {
+    let ReadingGroup { first, increments: mut deltas, summaries, .. } = group;
     match predecessor {
-        Predecessor::Unknown => put_frame(out, &rows[0].value),
+        Predecessor::Unknown => put_frame(out, &first),
         Predecessor::Nothing => {
             out.push(PREDECESSOR_NONE);
-            put_frame(out, &rows[0].value);
+            put_frame(out, &first);
         }
         Predecessor::Sample(Rows::Cumulative(before)) => {
             let before = &before[0];
             // Deltas of one chunk must be of the same kind: the second is checked as if it were the
             // first.
-            let added = codable_delta(&before.value, &rows[0].value, None)
+            let added = codable_delta(&before.value, &first, None)
                 .filter(|added| deltas.first().is_none_or(|second| is_uniform(added, second)));
             out.push(if added.is_some() { PREDECESSOR_DELTA } else { PREDECESSOR_FULL });
             put_time(out, before);
             put_frame(out, &before.value);
             match added {
                 Some(added) => deltas.insert(0, added),
-                None => put_frame(out, &rows[0].value),
+                None => put_frame(out, &first),
             }
         }
         Predecessor::Sample(other) => panic!("BUG: the predecessor of histograms is {other:?}"),
@@ -104,8 +104,6 @@ fn put_cumulative(
     let mut block = Vec::new();
     put_block(&mut block, deltas);
     put_bytes(out, &block);
-    let summaries: Vec<TrackedStatistics> =
-        rows.iter().map(|row| TrackedStatistics::from_histogram(&row.value)).collect();
     out.extend(summaries.iter().map(TrackedStatistics::exactness_bits));
     for at in 0..4 {
         let column: Vec<f64> = summaries.iter().map(|summary| summary.numbers()[at]).collect();
@@ -240,6 +238,13 @@ pub(crate) struct CumulativeChunk {
     pub(crate) sums: Vec<f64>,
     /// Whether a sample is only counts and a sum that is exact in one double.
     pub(crate) is_plain: bool,
+}
+
+impl CumulativeChunk {
+    /// End and start of the first sample. The chunk is not empty.
+    pub(crate) fn first_time(&self) -> (i64, i64) {
+        self.times.first().map_or((0, 0), |&(start, end)| (end, start))
+    }
 }
 
 /// Reads a checked chunk of cumulative histograms; `None` if not all of them have a sum.

@@ -1,0 +1,36 @@
+//! Samples of a cumulative histogram in time order, as the head holds them.
+
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::arithmetic_side_effects)
+)]
+
+use hist::{CompensatedSum, Histogram, TrackedValue};
+
+use crate::row::Row;
+
+/// Sample of a cumulative histogram.
+#[derive(Clone, Debug)]
+pub(crate) struct Reading {
+    pub(crate) start: i64,
+    pub(crate) end: i64,
+    pub(crate) value: ReadingValue,
+}
+
+/// Value of a sample.
+#[derive(Clone, Debug)]
+pub(crate) enum ReadingValue {
+    Whole(Histogram),
+    /// The counts added since the sample before it, and its sum. Both samples have the same grid
+    /// and zero threshold, and neither thresholds nor extremes.
+    Added {
+        counts: Histogram,
+        sum: TrackedValue<CompensatedSum>,
+    },
+}
+
+impl From<Row<Histogram>> for Reading {
+    fn from(row: Row<Histogram>) -> Reading {
+        Reading { start: row.start, end: row.end, value: ReadingValue::Whole(row.value) }
+    }
+}
