@@ -14,6 +14,7 @@ use model::{Gap, SeriesId, SeriesKind};
 use crate::backend::PartWriter;
 use crate::base_parts::BaseParts;
 use crate::chunk::{self, ChunkSource};
+use crate::cumulative_sample::CumulativeSample;
 use crate::error::{Error, Result};
 use crate::gather;
 use crate::head::Head;
@@ -21,7 +22,6 @@ use crate::index::SeriesNumber;
 use crate::inner::StoreInner;
 use crate::manifest::{Manifest, PartInfo, SourceParts};
 use crate::mutex::lock;
-use crate::reading::Reading;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 
@@ -138,14 +138,14 @@ impl<'a> StoreChange<'a> {
                 self.inner.supervisor().failpoint(format_args!("store flush {id}"));
                 let predecessor =
                     |end| self.predecessor_in_head(&base, head, (number, id, kind), end);
-                let readings = match kind == SeriesKind::Histogram(Temporality::Cumulative) {
-                    true => head.readings_of(number, range),
+                let samples = match kind == SeriesKind::Histogram(Temporality::Cumulative) {
+                    true => head.samples_of(number, range),
                     false => None,
                 };
-                if let Some(readings) = readings {
-                    let Some(first) = readings.first() else { return Ok(()) };
+                if let Some(samples) = samples {
+                    let Some(first) = samples.first() else { return Ok(()) };
                     let predecessor = predecessor(first.end);
-                    return writing.append_readings(id, kind, readings, predecessor);
+                    return writing.append_samples(id, kind, samples, predecessor);
                 }
                 let Some(mut rows) = head.rows_of(number, kind, range) else { return Ok(()) };
                 rows.normalize(kind);
@@ -321,14 +321,14 @@ impl PartBuilder<'_> {
     }
 
     /// Adds at least one sample of a cumulative histogram, and the predecessor of the first.
-    fn append_readings(
+    fn append_samples(
         &mut self,
         series: SeriesId,
         kind: SeriesKind,
-        readings: Vec<Reading>,
+        samples: Vec<CumulativeSample>,
         predecessor: Predecessor,
     ) -> Result<()> {
-        self.append(series, kind, ChunkSource::Readings(readings), predecessor)
+        self.append(series, kind, ChunkSource::Samples(samples), predecessor)
     }
 
     fn append(

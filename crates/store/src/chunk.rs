@@ -47,15 +47,15 @@
 )]
 
 mod histogram_delta;
-mod reading_group;
 mod row_groups;
+mod sample_group;
 mod values;
 
 use model::wire::WireReader;
 use model::{SeriesId, SeriesKind};
 
 use crate::backend::ChunkInfo;
-use crate::reading::Reading;
+use crate::cumulative_sample::CumulativeSample;
 use crate::resolution::Resolution;
 use crate::row::{Predecessor, Rows};
 use crate::times;
@@ -165,7 +165,7 @@ impl ChunkKind {
         match rows {
             Rows::Histograms(_) => ChunkKind::Histograms,
             Rows::Cumulative(_) => {
-                unreachable!("BUG: cumulative histograms are grouped as readings")
+                unreachable!("BUG: cumulative histograms are grouped as samples")
             }
             Rows::Numbers(_) if is_known => ChunkKind::NumbersWithPredecessor,
             Rows::Numbers(_) => ChunkKind::Numbers,
@@ -235,7 +235,7 @@ pub(crate) enum ChunkSource {
     /// Normalized rows.
     Rows(Rows),
     /// Samples of a cumulative histogram, each later than the one before it.
-    Readings(Vec<Reading>),
+    Samples(Vec<CumulativeSample>),
 }
 
 /// Encodes rows as chunks and passes each header with its bytes to `each`. `predecessor` is the
@@ -252,7 +252,7 @@ pub(crate) fn encode(
     let mut bytes = Vec::new();
     let groups = match rows {
         ChunkSource::Rows(rows) => row_groups::split_rows(rows),
-        ChunkSource::Readings(readings) => row_groups::split_readings(readings),
+        ChunkSource::Samples(samples) => row_groups::split_samples(samples),
     };
     for mut group in groups {
         bytes.clear();

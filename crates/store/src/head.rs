@@ -1,8 +1,8 @@
 //! Head: rows in memory that are in no part yet.
 //!
-//! A histogram row is stored as its frame, some hundred bytes. A row of a cumulative histogram that
-//! contains the row before it, of the same partition, is stored as its increment, which is several
-//! times shorter and is what a chunk needs. Series without rows take no memory.
+//! A histogram row is stored as its frame, some hundred bytes. Most rows of a cumulative
+//! histogram contain the row before them and are stored as its increment, which is several times
+//! shorter and is what a chunk needs. Series without rows take no memory.
 
 #![cfg_attr(
     not(test),
@@ -10,7 +10,7 @@
 )]
 
 mod last_frame;
-mod reading_decoder;
+mod sample_decoder;
 #[cfg(test)]
 mod tests;
 
@@ -26,15 +26,15 @@ use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 use model::{BatchEntry, Gap, SeriesKind};
 
 use crate::chunk::row_begin;
+use crate::cumulative_sample::CumulativeSample;
 use crate::grid::overlap_share;
 use crate::index::SeriesNumber;
 use crate::manifest::ProducerTable;
-use crate::reading::Reading;
 use crate::resolution::{Resolution, interval_start};
 use crate::row::{Row, Rows};
 
 use last_frame::LastFrame;
-use reading_decoder::ReadingDecoder;
+use sample_decoder::SampleDecoder;
 
 /// Rows of many series.
 #[derive(Debug, Default)]
@@ -114,12 +114,15 @@ impl Head {
             ..HeadSeries::default()
         });
         let before = pending.held_bytes();
-        let is_reading = kind == SeriesKind::Histogram(Temporality::Cumulative);
-        let is_increment = is_reading && pending.write_increment(entry, &mut self.increment);
+        let is_cumulative = kind == SeriesKind::Histogram(Temporality::Cumulative);
+        let last = pending.last_frame.as_ref().filter(|_| is_cumulative);
+        let is_increment = last.is_some_and(|last| {
+            last.write_increment(&pending.bytes, entry.value, &mut self.increment)
+        });
         let value: &[u8] = match is_increment {
             true => &self.increment,
             // An invalid frame never passes for an increment.
-            false if is_reading && frame_increment::is_increment(entry.value) => &[],
+            false if is_cumulative && frame_increment::is_increment(entry.value) => &[],
             false => entry.value,
         };
         // Doubling the capacity would waste memory on each of very many series.
@@ -133,9 +136,12 @@ impl Head {
             SeriesKind::Counter(_) | SeriesKind::Gauge => pending.bytes.extend_from_slice(value),
             SeriesKind::Histogram(_) | SeriesKind::Text => put_bytes(&mut pending.bytes, value),
         }
-        if is_reading {
+        if is_cumulative {
             let last = pending.last_frame.get_or_insert_default();
-            last.set(if is_increment { entry.value } else { value }, is_increment);
+            match is_increment {
+                true => last.set_increment(entry.value),
+                false => last.set_frame(value.len()),
+            }
         }
         pending.end = entry.end;
         pending.rows = pending.rows.saturating_add(1);
@@ -232,7 +238,7 @@ impl Head {
         kind: SeriesKind,
     ) -> bool {
         let Some(pending) = self.series.get(&number) else { return false };
-        let mut decoder = ReadingDecoder::default();
+        let mut decoder = SampleDecoder::default();
         for (start, end, value) in pending.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
                 if let Rows::Cumulative(_) = rows {
@@ -265,30 +271,29 @@ impl Head {
 
     /// Samples of a cumulative histogram that ended within `range` (by interval), each later than
     /// the one before it; `None` if they are not in order.
-    pub(crate) fn readings_of(
+    pub(crate) fn samples_of(
         &self,
         number: SeriesNumber,
         range: &Range<i64>,
-    ) -> Option<Vec<Reading>> {
+    ) -> Option<Vec<CumulativeSample>> {
         let kind = SeriesKind::Histogram(Temporality::Cumulative);
-        let mut readings: Vec<Reading> = Vec::new();
-        let mut decoder = ReadingDecoder::default();
+        let mut samples: Vec<CumulativeSample> = Vec::new();
+        let mut decoder = SampleDecoder::default();
         for (start, end, value) in self.series.get(&number)?.rows(kind) {
             if !range.contains(&end.saturating_sub(1)) {
                 decoder.skip(value);
                 continue;
             }
-            if readings.last().is_some_and(|last| last.end >= end) {
+            if samples.last().is_some_and(|last| last.end >= end) {
                 return None;
             }
-            readings.push(Reading { start, end, value: decoder.decode_added(value) });
+            samples.push(CumulativeSample { start, end, content: decoder.decode_content(value) });
         }
-        Some(readings)
+        Some(samples)
     }
 
     /// The last sample of a cumulative series that ended by `time`. Of histograms, only those of
     /// the last time are decoded, and what they are increments of.
-    #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
     pub(crate) fn last_sample(
         &self,
         number: SeriesNumber,
@@ -298,22 +303,9 @@ impl Head {
         let pending = self.series.get(&number)?;
         let mut range = i64::MIN..time;
         if matches!(kind, SeriesKind::Histogram(_)) {
-            // The number of rows of the last time, and its first row.
-            let mut last: Option<(usize, (i64, i64))> = None;
-            for (start, end, _) in pending.rows(kind).filter(|row| row.1 <= time) {
-                match &mut last {
-                    Some((rows, time)) if time.1 == end => *rows = rows.saturating_add(1),
-                    Some((_, time)) if time.1 > end => {}
-                    _ => last = Some((1, (start, end))),
-                }
-            }
-            let (rows, (start, end)) = last?;
-            let closed = pending.last_frame.as_ref().and_then(|frame| frame.closed(end));
-            if let Some(frame) = closed.filter(|_| rows == 1) {
-                let (value, _) = frame::decode(frame).expect(READ);
-                return Some(Rows::Cumulative(vec![Row { start, end, value }]));
-            }
-            range = end.saturating_sub(1)..end;
+            let ends = pending.rows(kind).map(|(_, end, _)| end).filter(|&end| end <= time);
+            let last = ends.max()?;
+            range = last.saturating_sub(1)..last;
         }
         let mut rows = self.rows_of(number, kind, &range)?;
         rows.normalize(kind);
@@ -348,17 +340,6 @@ impl Head {
 const READ: &str = "BUG: the head holds what was checked";
 
 impl HeadSeries {
-    /// Writes the increment of a row to the row before it, if they are of one partition.
-    fn write_increment(&mut self, entry: &BatchEntry<'_>, out: &mut Vec<u8>) -> bool {
-        let Some(last) = &mut self.last_frame else { return false };
-        let partition = |end: i64| interval_start(end, Resolution::Base.partition());
-        if partition(self.end) != partition(entry.end) {
-            last.close(&self.bytes, self.end);
-            return false;
-        }
-        last.write_increment(&self.bytes, entry.value, out)
-    }
-
     /// Memory in bytes.
     fn held_bytes(&self) -> usize {
         let frames = self.last_frame.as_ref().map_or(0, |frame| frame.held_bytes());

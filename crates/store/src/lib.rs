@@ -14,7 +14,7 @@ mod resolution;
 mod cumulative_value;
 mod row;
 
-mod reading;
+mod cumulative_sample;
 
 mod column;
 mod times;

@@ -374,23 +374,53 @@ mod tests {
         assert!(out.is_empty());
     }
 
+    fn sum() -> impl Strategy<Value = TrackedValue<CompensatedSum>> {
+        let number = prop_oneof![
+            8 => -1e9f64..1e9,
+            4 => any::<f64>(),
+            1 => prop::sample::select(vec![f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0]),
+        ];
+        (number, prop_oneof![Just(0.0), -1e-9f64..1e-9], 0..3).prop_map(|(high, low, exactness)| {
+            let sum = CompensatedSum::from_parts(high, low);
+            match exactness {
+                0 => TrackedValue::Absent,
+                1 => TrackedValue::Estimated(sum),
+                _ => TrackedValue::Exact(sum),
+            }
+        })
+    }
+
     proptest! {
         #[test]
         fn frames_that_contain_the_one_before_have_increments(
             before in prop::collection::btree_map(-40i32..40, 1u64..300, 0..40),
             added in prop::collection::btree_map(-45i32..45, 1u64..1 << 40, 0..40),
             zeros in (0u64..3, 0u64..300),
-            sums in (-1e9f64..1e9, any::<f64>()),
+            sums in (sum(), sum()),
             wide in 1i32..9,
+            threshold in prop_oneof![Just(0.0), 1e-9f64..1e9],
+            is_explicit in any::<bool>(),
         ) {
-            let scheme = Scheme::exp2(3).unwrap();
+            let scheme = match is_explicit {
+                // Room for the indexes below: 45 * 8 on either side.
+                true => Scheme::explicit(&(0..800).map(f64::from).collect::<Vec<_>>()).unwrap(),
+                false => Scheme::exp2(3).unwrap(),
+            };
             let mut after = before.clone();
             added.iter().for_each(|(&index, &count)| *after.entry(index).or_default() += count);
             let pairs = |buckets: &std::collections::BTreeMap<i32, u64>| -> Vec<(i32, u64)> {
-                buckets.iter().map(|(&index, &count)| (index * wide, count)).collect()
+                let offset = if is_explicit { 400 } else { 0 };
+                buckets.iter().map(|(&index, &count)| (index * wide + offset, count)).collect()
             };
-            let old = histogram(&scheme, &pairs(&before), zeros.0, exact(sums.0));
-            let new = histogram(&scheme, &pairs(&after), zeros.0 + zeros.1, exact(sums.1));
+            let of = |positive, zero, sum| {
+                let mut parts = HistogramParts::new(scheme.clone());
+                // Senders may report buckets within the threshold.
+                parts.zero_threshold = threshold;
+                (parts.positive, parts.zero, parts.sum) = (positive, zero, sum);
+                Histogram::from_recorded_parts(parts).unwrap()
+            };
+            let old = of(pairs(&before), zeros.0, sums.0);
+            let new = of(pairs(&after), zeros.0 + zeros.1, sums.1);
             prop_assert!(check(&old, &new));
             prop_assert_eq!(check(&new, &old), old.count() == new.count());
         }

@@ -8,24 +8,24 @@
 use hist::codec::block;
 use hist::{Buckets, Histogram};
 
-use super::reading_group::ReadingGroup;
+use super::sample_group::SampleGroup;
 use super::values::RowTimes;
 use super::{ROWS_MAX, TEXT_BYTES_MAX};
-use crate::reading::Reading;
+use crate::cumulative_sample::CumulativeSample;
 use crate::row::{Row, Rows};
 
 /// Rows of one chunk.
 pub(super) enum ChunkRows {
     /// All but cumulative histograms.
     Rows(Rows),
-    Readings(Box<ReadingGroup>),
+    Samples(Box<SampleGroup>),
 }
 
 impl ChunkRows {
     pub(super) fn times(&self) -> RowTimes {
         match self {
             ChunkRows::Rows(rows) => rows.times(),
-            ChunkRows::Readings(group) => group.times.clone(),
+            ChunkRows::Samples(group) => group.times.clone(),
         }
     }
 
@@ -33,7 +33,7 @@ impl ChunkRows {
     pub(super) fn last_sample(&mut self) -> Option<Rows> {
         match self {
             ChunkRows::Rows(rows) => rows.last_sample(i64::MAX),
-            ChunkRows::Readings(group) => Some(group.last_sample()),
+            ChunkRows::Samples(group) => Some(group.last_sample()),
         }
     }
 }
@@ -60,7 +60,9 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
             .flat_map(|rows| split_evenly(rows, Rows::Histograms))
             .flat_map(split_by_buckets)
             .collect(),
-        Rows::Cumulative(rows) => return split_readings(rows.into_iter().map(Reading::from)),
+        Rows::Cumulative(rows) => {
+            return split_samples(rows.into_iter().map(CumulativeSample::from));
+        }
         Rows::Texts(rows) => {
             let mut chunks: Vec<Vec<Row<String>>> = Vec::new();
             let mut bytes = 0;
@@ -83,9 +85,9 @@ pub(super) fn split_rows(rows: Rows) -> Vec<ChunkRows> {
 }
 
 /// Splits samples of a cumulative histogram, as [`split_rows`].
-pub(super) fn split_readings(readings: impl IntoIterator<Item = Reading>) -> Vec<ChunkRows> {
-    let groups = ReadingGroup::split(readings).into_iter();
-    groups.map(Box::new).map(ChunkRows::Readings).collect()
+pub(super) fn split_samples(samples: impl IntoIterator<Item = CumulativeSample>) -> Vec<ChunkRows> {
+    let groups = SampleGroup::split(samples).into_iter();
+    groups.map(Box::new).map(ChunkRows::Samples).collect()
 }
 
 /// Groups histograms by bucket scheme, zero threshold and declared thresholds, which are the same

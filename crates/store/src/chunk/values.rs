@@ -11,8 +11,8 @@ use hist::{Accumulator, CompensatedSum, Histogram};
 use model::wire::{WireReader, put_bytes, put_varint, put_zigzag};
 
 use super::histogram_delta::{TrackedStatistics, apply_delta, codable_delta};
-use super::reading_group::ReadingGroup;
 use super::row_groups::{ChunkRows, is_uniform};
+use super::sample_group::SampleGroup;
 use super::{BYTES_MAX, ChunkHeader, ChunkKind, Corruption, HEADER_BYTES};
 use crate::column;
 use crate::row::{NumberAggregate, Predecessor, Row, Rows};
@@ -33,11 +33,11 @@ const PREDECESSOR_FULL: u8 = 2;
 pub(super) fn put_values(out: &mut Vec<u8>, group: ChunkRows, predecessor: &Predecessor) {
     let rows = match group {
         ChunkRows::Rows(rows) => rows,
-        ChunkRows::Readings(group) => return put_cumulative(out, *group, predecessor),
+        ChunkRows::Samples(group) => return put_cumulative(out, *group, predecessor),
     };
     match rows {
         Rows::Histograms(rows) => put_block(out, rows.into_iter().map(|row| row.value).collect()),
-        Rows::Cumulative(_) => unreachable!("BUG: cumulative histograms are grouped as readings"),
+        Rows::Cumulative(_) => unreachable!("BUG: cumulative histograms are grouped as samples"),
         Rows::Numbers(rows) => {
             match predecessor {
                 Predecessor::Unknown => {}
@@ -77,8 +77,8 @@ fn put_numbers<T>(out: &mut Vec<u8>, rows: &[Row<T>], number: impl Fn(&T) -> f64
 }
 
 /// Deltas between the rows as a block, and the summary values of the rows.
-fn put_cumulative(out: &mut Vec<u8>, group: ReadingGroup, predecessor: &Predecessor) {
-    let ReadingGroup { first, increments: mut deltas, summaries, .. } = group;
+fn put_cumulative(out: &mut Vec<u8>, group: SampleGroup, predecessor: &Predecessor) {
+    let SampleGroup { first, increments: mut deltas, summaries, .. } = group;
     match predecessor {
         Predecessor::Unknown => put_frame(out, &first),
         Predecessor::Nothing => {

@@ -7,22 +7,31 @@
 
 use hist::codec::frame_increment;
 
-/// Last frame of a series, and the last one of each partition before.
+/// Rows in succession that are increments. A reader of one row decodes those before it up to a
+/// frame, so a frame is repeated every now and then (video: keyframe).
+pub(super) const INCREMENTS_MAX: u8 = 31;
+
+/// Last frame of a series.
 #[derive(Debug, Default)]
 pub(super) struct LastFrame {
     /// The frame; empty while it is at the end of the rows.
     bytes: Vec<u8>,
     /// Length of the frame at the end of the rows.
     length: usize,
-    /// End of the last row of a partition, and its frame.
-    closed: Vec<(i64, Vec<u8>)>,
+    /// Increments since the last row that is a frame.
+    increments: u8,
 }
 
-/// A head has rows of few partitions. Rows that arrive from many in turn would double its memory.
-const CLOSED_MAX: usize = 8;
-
 impl LastFrame {
-    /// The frame. `rows` are those of the series.
+    /// Writes the increment to a frame; false if it is stored as a frame: there is no increment, or
+    /// none that is shorter, or the last ones were many. `rows` are those of the series.
+    pub(super) fn write_increment(&self, rows: &[u8], frame: &[u8], out: &mut Vec<u8>) -> bool {
+        out.clear();
+        self.increments < INCREMENTS_MAX
+            && frame_increment::put_increment(self.frame(rows), frame, out)
+            && out.len() < frame.len()
+    }
+
     fn frame<'a>(&'a self, rows: &'a [u8]) -> &'a [u8] {
         match self.bytes.is_empty() {
             true => {
@@ -32,39 +41,21 @@ impl LastFrame {
         }
     }
 
-    /// Writes the increment to a frame; false if there is none that is shorter.
-    pub(super) fn write_increment(&self, rows: &[u8], frame: &[u8], out: &mut Vec<u8>) -> bool {
-        out.clear();
-        frame_increment::put_increment(self.frame(rows), frame, out) && out.len() < frame.len()
-    }
-
-    /// Sets the frame, which was added to the rows, or its increment.
-    pub(super) fn set(&mut self, frame: &[u8], is_increment: bool) {
+    /// Sets the frame that was added to the rows.
+    pub(super) fn set_frame(&mut self, length: usize) {
         self.bytes.clear();
-        self.length = frame.len();
-        if is_increment {
-            self.bytes.extend_from_slice(frame);
-        }
+        (self.length, self.increments) = (length, 0);
     }
 
-    /// Keeps the frame of the last row of a partition.
-    pub(super) fn close(&mut self, rows: &[u8], end: i64) {
-        if self.closed.len() < CLOSED_MAX {
-            self.closed.push((end, self.frame(rows).to_owned()));
-        }
-    }
-
-    /// Frame of the last row of a partition before, by its end.
-    pub(super) fn closed(&self, end: i64) -> Option<&[u8]> {
-        self.closed.iter().find(|closed| closed.0 == end).map(|closed| &*closed.1)
+    /// Sets the frame whose increment was added to the rows.
+    pub(super) fn set_increment(&mut self, frame: &[u8]) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(frame);
+        self.increments = self.increments.saturating_add(1);
     }
 
     /// Memory in bytes.
     pub(super) fn held_bytes(&self) -> usize {
-        let held = self.closed.iter().map(|(_, frame)| frame.capacity());
-        held.fold(
-            self.bytes.capacity().saturating_add(size_of::<LastFrame>()),
-            usize::saturating_add,
-        )
+        self.bytes.capacity().saturating_add(size_of::<LastFrame>())
     }
 }

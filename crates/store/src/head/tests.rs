@@ -13,30 +13,91 @@ const KIND: SeriesKind = SeriesKind::Histogram(Temporality::Cumulative);
 const NUMBER: SeriesNumber = SeriesNumber(7);
 const ALL: Range<i64> = i64::MIN..i64::MAX;
 
-/// A sample: what it adds to the one before it, minutes since then, whether it has a start.
-type Step = (Vec<(i32, u64)>, i64, bool);
+/// What happens before a sample.
+#[derive(Clone, Copy, Debug)]
+enum SampleEvent {
+    Growth,
+    /// Counts start at zero.
+    Reset,
+    /// This sample and later ones begin at the end of the one before it.
+    MovedStart,
+    Decrease,
+    Scale(i32),
+    ExplicitBounds(u8),
+    ZeroThreshold(f64),
+    Sum(f64),
+    Negative,
+    Empty,
+    Repeated,
+}
 
-fn samples(steps: &[Step], reset: Option<usize>) -> Vec<Row<Histogram>> {
-    let scheme = Scheme::exp2(3).unwrap();
-    let mut value = Histogram::new(scheme.clone());
-    let (mut end, mut sum) = (5 * HOUR, 0.0);
-    let mut rows = Vec::new();
-    for (number, (counts, minutes, has_start)) in steps.iter().enumerate() {
-        if Some(number) == reset {
-            value = Histogram::new(scheme.clone());
+/// A sample: what happens before it, what it adds to the one before, minutes since then.
+type Step = (SampleEvent, Vec<(i32, u64)>, i64);
+
+fn samples(steps: &[Step]) -> Vec<Row<Histogram>> {
+    let mut parts = HistogramParts::new(Scheme::exp2(3).unwrap());
+    let (mut start, mut end, mut sum) = (None, 5 * HOUR, 0.0);
+    let mut rows: Vec<Row<Histogram>> = Vec::new();
+    for (event, counts, minutes) in steps {
+        let grid = match *event {
+            SampleEvent::Scale(scale) => Some(Scheme::exp2(scale).unwrap()),
+            SampleEvent::ExplicitBounds(bounds) => {
+                let bounds: Vec<f64> = (0..90).map(|bound| f64::from(bound + bounds)).collect();
+                Some(Scheme::explicit(&bounds).unwrap())
+            }
+            SampleEvent::Reset => Some(parts.scheme.clone()),
+            _ => None,
+        };
+        if let Some(grid) = grid {
+            // Counts go on where the grid becomes coarser.
+            let mut counts = Histogram::new(grid.clone());
+            let is_kept = matches!(event, SampleEvent::Scale(_))
+                && counts.merge(&Histogram::from_recorded_parts(parts.clone()).unwrap()).is_ok()
+                && *counts.scheme() == grid;
+            match is_kept {
+                true => parts.positive = counts.positive().iter().collect(),
+                false => (parts.positive, parts.negative, parts.zero) = (vec![], vec![], 0),
+            }
+            parts.scheme = grid;
         }
+        let is_mirrored = parts.scheme.is_mirrored();
         for &(index, count) in counts {
-            let mut parts = HistogramParts::new(scheme.clone());
-            (parts.positive, sum) = (vec![(index, count)], sum + count as f64 * 0.1);
-            let added = Histogram::from_recorded_parts(parts).unwrap();
-            let (sum, unknown) = (CompensatedSum::new(sum), TrackedValue::Absent);
-            assert!(value.add_counts(&added, TrackedValue::Exact(sum), unknown, unknown));
+            let index = if is_mirrored { index } else { index + 40 };
+            sum += count as f64 * 0.1;
+            match parts.positive.binary_search_by_key(&index, |bucket| bucket.0) {
+                Ok(at) => parts.positive[at].1 += count,
+                Err(at) => parts.positive.insert(at, (index, count.max(1))),
+            }
         }
+        parts.sum = TrackedValue::Exact(CompensatedSum::new(sum));
+        let before = end;
         end += minutes * MINUTE;
-        let start = if *has_start { end - 1 } else { end };
-        rows.push(Row { start, end, value: value.clone() });
+        let mut value = parts.clone();
+        match *event {
+            SampleEvent::MovedStart => start = Some(before),
+            SampleEvent::Decrease if !parts.positive.is_empty() => drop(parts.positive.remove(0)),
+            SampleEvent::ZeroThreshold(threshold) => parts.zero_threshold = threshold,
+            SampleEvent::Sum(sum) => value.sum = TrackedValue::Exact(CompensatedSum::new(sum)),
+            SampleEvent::Negative if is_mirrored => value.negative = vec![(1, 1)],
+            SampleEvent::Empty => {
+                let scheme = parts.scheme.clone();
+                value = HistogramParts { sum: value.sum, ..HistogramParts::new(scheme) };
+            }
+            _ => {}
+        }
+        let value = Histogram::from_recorded_parts(value).unwrap();
+        let begin = start.filter(|&start| start < end).unwrap_or(end);
+        rows.push(Row { start: begin, end, value });
+        if let SampleEvent::Repeated = event {
+            rows.push(rows[rows.len() / 2].clone());
+        }
     }
     rows
+}
+
+fn growth(steps: impl IntoIterator<Item = Vec<(i32, u64)>>) -> Vec<Row<Histogram>> {
+    let step = |counts| (SampleEvent::Growth, counts, 1);
+    samples(&steps.into_iter().map(step).collect::<Vec<_>>())
 }
 
 fn head_of(rows: &[Row<Histogram>]) -> Head {
@@ -62,6 +123,16 @@ fn chunks_of(source: ChunkSource) -> Vec<Vec<u8>> {
     chunks
 }
 
+fn rows_in(chunks: &[Vec<u8>]) -> Vec<Row<Histogram>> {
+    let mut rows = Vec::new();
+    for bytes in chunks {
+        let header = chunk::check(bytes).unwrap();
+        let Rows::Cumulative(more) = chunk::decode(&header, bytes).unwrap().0 else { panic!() };
+        rows.extend(more);
+    }
+    rows
+}
+
 /// Checks that a head returns the rows that were added, in any range, and that their increments
 /// give the chunks that the rows give.
 #[track_caller]
@@ -76,11 +147,13 @@ fn check(rows: &[Row<Histogram>]) -> Head {
         let found = head.rows_of(NUMBER, KIND, &range);
         assert_eq!(found, Some(Rows::Cumulative(expected.clone())), "{range:?}");
         let is_ordered = expected.is_sorted_by(|a, b| a.end < b.end);
-        let readings = head.readings_of(NUMBER, &range);
-        assert_eq!(readings.is_some(), is_ordered, "{range:?}");
-        if let Some(readings) = readings {
+        let samples = head.samples_of(NUMBER, &range);
+        assert_eq!(samples.is_some(), is_ordered, "{range:?}");
+        if let Some(samples) = samples.filter(|samples| !samples.is_empty()) {
+            let chunks = chunks_of(ChunkSource::Samples(samples));
+            assert_eq!(rows_in(&chunks), expected, "{range:?}");
             let rows = ChunkSource::Rows(Rows::Cumulative(expected));
-            assert_eq!(chunks_of(ChunkSource::Readings(readings)), chunks_of(rows), "{range:?}");
+            assert_eq!(chunks, chunks_of(rows), "{range:?}");
         }
     }
     let mut sorted = Rows::Cumulative(rows.to_vec());
@@ -92,24 +165,33 @@ fn check(rows: &[Row<Histogram>]) -> Head {
 }
 
 #[test]
-fn rows_of_a_partition_are_increments() {
-    let step = |number: i32| (vec![(number % 30, 1), (40, 100)], 1, false);
-    let steps: Vec<Step> = (0..900).map(step).collect();
-    let head = check(&samples(&steps, None));
+fn most_rows_are_increments() {
+    let head = check(&growth((0..900).map(|number| vec![(number % 30, 1), (40, 100)])));
     let rows: Vec<bool> = head.series[&NUMBER]
         .rows(KIND)
         .map(|(.., value)| frame_increment::is_increment(value))
         .collect();
-    // A partition begins with a frame: here those that begin at 6, 12 and 18 hours.
+    // No reader of a row decodes more than a few rows before it.
     let frames: Vec<usize> = (0..rows.len()).filter(|&row| !rows[row]).collect();
-    assert_eq!(frames, [0, 60, 420, 780]);
-    let frame = head.series[&NUMBER].last_frame.as_ref().unwrap();
-    assert!(head.bytes() < 900 * 40 + frame.held_bytes(), "{} bytes", head.bytes());
+    let step = usize::from(last_frame::INCREMENTS_MAX) + 1;
+    assert_eq!(frames, (0..900).step_by(step).collect::<Vec<_>>());
+}
+
+#[test]
+fn groups_with_too_many_buckets_are_halved() {
+    // Each row has buckets of its own.
+    let counts = |number: i32| (0..40).map(|bucket| (number * 40 + bucket - 6_000, 1)).collect();
+    let rows = growth((0..300).map(counts));
+    let samples = head_of(&rows).samples_of(NUMBER, &ALL).unwrap();
+    let chunks = chunks_of(ChunkSource::Samples(samples));
+    assert!(chunks.len() > 1, "{} chunks", chunks.len());
+    assert_eq!(rows_in(&chunks), rows);
+    assert_eq!(chunks, chunks_of(ChunkSource::Rows(Rows::Cumulative(rows))));
 }
 
 #[test]
 fn a_value_that_only_looks_like_an_increment_is_invalid() {
-    let rows = samples(&[(vec![(1, 2)], 1, false), (vec![(2, 2)], 1, false)], None);
+    let rows = growth([vec![(1, 2)], vec![(2, 2)]]);
     let mut head = head_of(&rows);
     let increment = head.series[&NUMBER].rows(KIND).nth(1).unwrap().2.to_owned();
     assert!(frame_increment::is_increment(&increment));
@@ -125,24 +207,29 @@ fn a_value_that_only_looks_like_an_increment_is_invalid() {
     assert_eq!(last.2, b"", "it is rejected as any frame that is none");
 }
 
+fn step() -> impl Strategy<Value = Step> {
+    let event = prop_oneof![
+        Just(SampleEvent::Reset),
+        Just(SampleEvent::MovedStart),
+        Just(SampleEvent::Decrease),
+        (-1i32..6).prop_map(SampleEvent::Scale),
+        (0u8..3).prop_map(SampleEvent::ExplicitBounds),
+        prop::sample::select(vec![0.0, 1e-3, 8.0]).prop_map(SampleEvent::ZeroThreshold),
+        prop::sample::select(vec![f64::NAN, f64::INFINITY, -1.0]).prop_map(SampleEvent::Sum),
+        Just(SampleEvent::Negative),
+        Just(SampleEvent::Empty),
+        Just(SampleEvent::Repeated),
+    ];
+    (
+        prop_oneof![15 => Just(SampleEvent::Growth), 1 => event],
+        prop::collection::vec((-20i32..20, 0u64..1 << 20), 0..5),
+        prop_oneof![40 => Just(1i64), 1 => 0i64..500, 1 => -500i64..0],
+    )
+}
+
 proptest! {
     #[test]
-    fn rows_are_read_as_they_were_added(
-        steps in prop::collection::vec(
-            (
-                prop::collection::vec((-20i32..20, 0u64..1 << 20), 0..5),
-                prop_oneof![9 => Just(1i64), 1 => 0i64..500, 1 => -500i64..0],
-                prop::bool::weighted(0.1),
-            ),
-            1..60,
-        ),
-        reset in prop::option::of(0usize..60),
-        negative in prop::option::of(0usize..60),
-    ) {
-        let mut rows = samples(&steps, reset);
-        if let Some(row) = negative.and_then(|number| rows.get_mut(number)) {
-            row.value.record(-3.0);
-        }
-        check(&rows);
+    fn rows_are_read_as_they_were_added(steps in prop::collection::vec(step(), 1..120)) {
+        check(&samples(&steps));
     }
 }

@@ -327,13 +327,14 @@ mod tests {
             let source = ChunkSource::Rows(piece);
             let id = SeriesId([7; 16]);
             chunk::encode(id, Resolution::Base, KIND, source, before, |header, bytes| {
-                chunks.extend(chunk::decode_increments(&header, bytes).unwrap());
+                chunks.push(chunk::decode_increments(&header, bytes).unwrap());
                 Ok(())
             })
             .unwrap();
             before = Predecessor::Sample(last);
         }
-        let found = rollup_chunks(&chunks, predecessor, PERIOD);
+        let chunks: Option<Vec<CumulativeChunk>> = chunks.into_iter().collect();
+        let found = chunks.and_then(|chunks| rollup_chunks(&chunks, predecessor, PERIOD));
         let Some(found) = found else { return false };
         let rows = Rows::Cumulative(rows.to_vec());
         assert_eq!(rollup_rows(&found, PERIOD), expected(&rows, predecessor));
@@ -416,6 +417,61 @@ mod tests {
                 false => Predecessor::Nothing,
             };
             prop_assert!(check(&rows, &predecessor, pieces));
+        }
+
+        /// Such samples are rolled up as they are, or not at all.
+        #[test]
+        fn rollups_of_unusual_samples_do_not_differ(
+            steps in prop::collection::vec(
+                (prop::collection::vec((-20i32..20, 0u64..1 << 30), 0..4), 1i64..9),
+                1..60,
+            ),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), 0u8..9), 1..4),
+            pieces in 1usize..20,
+            has_predecessor in any::<bool>(),
+        ) {
+            let mut rows = samples(&steps, None);
+            for (at, change) in changes {
+                let at = at.index(rows.len());
+                change_sample(&mut rows, at, change);
+            }
+            let predecessor = match has_predecessor && rows.len() > 1 {
+                true => Predecessor::Sample(Rows::Cumulative(vec![rows.remove(0)])),
+                false => Predecessor::Nothing,
+            };
+            check(&rows, &predecessor, pieces);
+        }
+    }
+
+    /// Changes a sample, or all from it on, in a way that counters do not grow.
+    fn change_sample(rows: &mut [Row<Histogram>], at: usize, change: u8) {
+        let with_sum = |value: &Histogram, sum| {
+            let mut parts = value.clone().into_parts();
+            (parts.min, parts.max) = (TrackedValue::Absent, TrackedValue::Absent);
+            parts.sum = sum;
+            Histogram::from_recorded_parts(parts).unwrap()
+        };
+        let before = rows[at.saturating_sub(1)].end;
+        let value = rows[at].value.clone();
+        match change {
+            0 => rows[at].value = with_sum(&value, exact(f64::INFINITY)),
+            1 => rows[at].value = with_sum(&value, TrackedValue::Absent),
+            // A sum that decreases, and one of two words.
+            2 => rows[at].value = with_sum(&value, exact(-1e9)),
+            3 => {
+                let sum = CompensatedSum::from_parts(1e9, 1e-9);
+                rows[at].value = with_sum(&value, TrackedValue::Exact(sum));
+            }
+            4 => rows[at].value = Histogram::new(value.scheme().clone()),
+            // Since the sample before, or earlier.
+            5 => rows[at].start = before,
+            6 => rows[at].start = before - 1,
+            7 => rows[at..].iter_mut().for_each(|row| {
+                row.value.downscale(1).unwrap();
+            }),
+            _ => rows[at..].iter_mut().for_each(|row| {
+                row.value = row.value.clone().with_zero_threshold(1e-3).unwrap();
+            }),
         }
     }
 }

@@ -11,26 +11,30 @@ use crate::row::Row;
 
 /// Sample of a cumulative histogram.
 #[derive(Clone, Debug)]
-pub(crate) struct Reading {
+pub(crate) struct CumulativeSample {
     pub(crate) start: i64,
     pub(crate) end: i64,
-    pub(crate) value: ReadingValue,
+    pub(crate) content: SampleContent,
 }
 
-/// Value of a sample.
+/// Content of a sample.
 #[derive(Clone, Debug)]
-pub(crate) enum ReadingValue {
+pub(crate) enum SampleContent {
     Whole(Histogram),
     /// The counts added since the sample before it, and its sum. Both samples have the same grid
     /// and zero threshold, and neither thresholds nor extremes.
-    Added {
+    Increment {
         counts: Histogram,
         sum: TrackedValue<CompensatedSum>,
     },
 }
 
-impl From<Row<Histogram>> for Reading {
-    fn from(row: Row<Histogram>) -> Reading {
-        Reading { start: row.start, end: row.end, value: ReadingValue::Whole(row.value) }
+impl From<Row<Histogram>> for CumulativeSample {
+    fn from(row: Row<Histogram>) -> CumulativeSample {
+        CumulativeSample {
+            start: row.start,
+            end: row.end,
+            content: SampleContent::Whole(row.value),
+        }
     }
 }

@@ -13,11 +13,11 @@ use super::ROWS_MAX;
 use super::histogram_delta::{TrackedStatistics, apply_delta, codable_delta};
 use super::row_groups::{is_uniform, span};
 use super::values::RowTimes;
-use crate::reading::{Reading, ReadingValue};
+use crate::cumulative_sample::{CumulativeSample, SampleContent};
 use crate::row::{Row, Rows};
 
 /// Samples of which each contains the one before.
-pub(super) struct ReadingGroup {
+pub(super) struct SampleGroup {
     pub(super) times: RowTimes,
     pub(super) first: Histogram,
     /// Counts added between neighbours: one less than samples.
@@ -31,9 +31,9 @@ pub(super) struct ReadingGroup {
 
 const CONTAINED: &str = "BUG: a sample is not the one before it and what it adds";
 
-impl ReadingGroup {
-    fn new(time: (i64, i64), value: Histogram) -> ReadingGroup {
-        ReadingGroup {
+impl SampleGroup {
+    fn new(time: (i64, i64), value: Histogram) -> SampleGroup {
+        SampleGroup {
             times: vec![time],
             summaries: vec![TrackedStatistics::from_histogram(&value)],
             first: value.clone(),
@@ -44,26 +44,26 @@ impl ReadingGroup {
     }
 
     /// Groups samples in time order. The first one is whole.
-    pub(super) fn split(readings: impl IntoIterator<Item = Reading>) -> Vec<ReadingGroup> {
-        let mut groups: Vec<ReadingGroup> = Vec::new();
-        for Reading { start, end, value } in readings {
-            let value = match (groups.last_mut(), value) {
-                (Some(group), value) => group.push((start, end), value),
-                (None, ReadingValue::Whole(value)) => Some(value),
-                (None, ReadingValue::Added { .. }) => panic!("{CONTAINED}"),
+    pub(super) fn split(samples: impl IntoIterator<Item = CumulativeSample>) -> Vec<SampleGroup> {
+        let mut groups: Vec<SampleGroup> = Vec::new();
+        for CumulativeSample { start, end, content } in samples {
+            let value = match (groups.last_mut(), content) {
+                (Some(group), content) => group.push((start, end), content),
+                (None, SampleContent::Whole(value)) => Some(value),
+                (None, SampleContent::Increment { .. }) => panic!("{CONTAINED}"),
             };
-            groups.extend(value.map(|value| ReadingGroup::new((start, end), value)));
+            groups.extend(value.map(|value| SampleGroup::new((start, end), value)));
         }
-        groups.into_iter().flat_map(ReadingGroup::split_by_buckets).collect()
+        groups.into_iter().flat_map(SampleGroup::split_by_buckets).collect()
     }
 
     /// Adds a sample; returns its value if it needs another group.
-    fn push(&mut self, time: (i64, i64), value: ReadingValue) -> Option<Histogram> {
+    fn push(&mut self, time: (i64, i64), content: SampleContent) -> Option<Histogram> {
         let unknown = TrackedValue::Absent;
         let is_full = self.times.len() >= ROWS_MAX;
-        let value = match value {
-            ReadingValue::Whole(value) => value,
-            ReadingValue::Added { counts, sum } => {
+        let value = match content {
+            SampleContent::Whole(value) => value,
+            SampleContent::Increment { counts, sum } => {
                 let is_like = |first: &Histogram| is_uniform(first, &counts);
                 if !is_full && !self.last.is_empty() && self.increments.first().is_none_or(is_like)
                 {
@@ -137,7 +137,7 @@ impl ReadingGroup {
     }
 
     /// Halves groups that have too many distinct buckets for one block.
-    fn split_by_buckets(self) -> Vec<ReadingGroup> {
+    fn split_by_buckets(self) -> Vec<SampleGroup> {
         let samples = self.times.len();
         // The second sample may be on a coarser grid than the first, with fewer buckets.
         let second = self.increments.first().map(|added| match is_uniform(&self.first, added) {
@@ -166,15 +166,15 @@ impl ReadingGroup {
             return vec![self];
         }
         let (first, rest) = self.halve();
-        [first, rest].into_iter().flat_map(ReadingGroup::split_by_buckets).collect()
+        [first, rest].into_iter().flat_map(SampleGroup::split_by_buckets).collect()
     }
 
-    fn halve(mut self) -> (ReadingGroup, ReadingGroup) {
+    fn halve(mut self) -> (SampleGroup, SampleGroup) {
         self.settle_last();
         let middle = self.times.len() / 2;
         let (before, first) = (self.value(middle.saturating_sub(1)), self.value(middle));
         let increments = self.increments.split_off(middle);
-        let rest = ReadingGroup {
+        let rest = SampleGroup {
             times: self.times.split_off(middle),
             first,
             settled: increments.len(),
@@ -185,6 +185,6 @@ impl ReadingGroup {
         // The first sample of the rest starts anew.
         self.increments.truncate(middle.saturating_sub(1));
         self.settled = self.increments.len();
-        (ReadingGroup { last: before, ..self }, rest)
+        (SampleGroup { last: before, ..self }, rest)
     }
 }

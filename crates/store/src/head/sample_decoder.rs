@@ -8,13 +8,12 @@
 use hist::codec::{frame, frame_increment};
 use hist::{Histogram, TrackedValue};
 
-use crate::reading::ReadingValue;
-
 use super::READ;
+use crate::cumulative_sample::SampleContent;
 
 /// Decodes rows in order of arrival. A row that is not needed is decoded with the next one that is.
 #[derive(Default)]
-pub(super) struct ReadingDecoder<'a> {
+pub(super) struct SampleDecoder<'a> {
     /// Value of the last decoded row.
     last: Option<Histogram>,
     /// Values after it, from the last frame on.
@@ -23,7 +22,7 @@ pub(super) struct ReadingDecoder<'a> {
     is_continued: bool,
 }
 
-impl<'a> ReadingDecoder<'a> {
+impl<'a> SampleDecoder<'a> {
     /// Passes over a row.
     pub(super) fn skip(&mut self, value: &'a [u8]) {
         if !frame_increment::is_increment(value) {
@@ -52,18 +51,18 @@ impl<'a> ReadingDecoder<'a> {
         self.last.as_ref().expect(READ)
     }
 
-    /// The value of a row: what it adds, if it is the increment of the row before it, which was
+    /// The content of a row: what it adds, if it is the increment of the row before it, which was
     /// decoded too.
     #[expect(clippy::expect_used, reason = "add takes values that a batch was read with")]
-    pub(super) fn decode_added(&mut self, value: &'a [u8]) -> ReadingValue {
+    pub(super) fn decode_content(&mut self, value: &'a [u8]) -> SampleContent {
         match &self.last {
             Some(last) if self.is_continued && frame_increment::is_increment(value) => {
                 let (counts, sum) = frame_increment::read_increment(last, value).expect(READ);
                 self.skip(value);
                 self.is_continued = true;
-                ReadingValue::Added { counts, sum }
+                SampleContent::Increment { counts, sum }
             }
-            _ => ReadingValue::Whole(self.decode(value).clone()),
+            _ => SampleContent::Whole(self.decode(value).clone()),
         }
     }
 }
