@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use disk::{Disk, OsDisk};
 use hist::codec::header::Temporality;
+use hist::{CompensatedSum, Histogram, HistogramParts, Scheme, TrackedValue};
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Selector, Series, SeriesKind};
 use store::{DAY, HOUR, MINUTE, Options, Resolution, RetentionRule, Store, TimeGrid};
@@ -25,6 +26,19 @@ fn time(number: u64) -> i64 {
 
 fn value(number: u64) -> f64 {
     (number % 97) as f64 + 1.0
+}
+
+/// Cumulative histogram as senders of native histograms report it: without extremes.
+fn waited() -> Series {
+    Series::new("waited", SeriesKind::Histogram(Temporality::Cumulative)).validate().unwrap()
+}
+
+/// Values of `waited` after a batch: two more in each.
+fn waits(number: u64) -> Histogram {
+    let mut parts = HistogramParts::new(Scheme::exp2(3).unwrap());
+    parts.positive = vec![(-4, number + 1), (9, number + 1)];
+    parts.sum = TrackedValue::Exact(CompensatedSum::new((number + 1) as f64 * 3.0));
+    Histogram::from_recorded_parts(parts).unwrap()
 }
 
 fn requests() -> Series {
@@ -55,6 +69,8 @@ pub(crate) fn writer(part: ChildArguments) {
             let value = histogram(&[value(number), 5.0]);
             batch.sample(&sample(time(number) - MINUTE, time(number), value)).unwrap();
         }
+        batch.series(&waited());
+        batch.sample(&sample(0, time(number), waits(number))).unwrap();
         batch.series(&requests());
         batch.sample(&sample(0, time(number), (number + 1) as f64)).unwrap();
         let identity = BatchIdentity { producer: 3, epoch: 4, sequence: number };
@@ -79,17 +95,24 @@ fn has(store: &Store, present: u64) -> Result<(), String> {
             let first = (range.start / EVERY) as u64;
             first.min(present)..((range.end / EVERY) as u64).min(present)
         };
-        let series = view.select(&Selector::parse("latency").unwrap());
-        for (at, column) in view.histograms(&series, grid).unwrap().enumerate() {
-            let (column, batches) = (column.unwrap(), of(at as u64));
-            let count = 4 * (batches.end - batches.start);
-            let sum: f64 = batches.map(|number| 2.0 * (value(number) + 5.0)).sum();
-            let found = (column.value.count(), column.value.sum().estimate);
-            if found != (count, sum) || !column.gaps.is_empty() {
-                return Err(format!(
-                    "latency, column {at} of {step}: {found:?}, not {count}, {sum}; {:?}",
-                    column.gaps
-                ));
+        // Count and sum of a batch.
+        type Batch = fn(u64) -> (u64, f64);
+        let latencies: Batch = |number| (4, 2.0 * (value(number) + 5.0));
+        let waits: Batch = |_| (2, 3.0);
+        for (name, batch) in [("latency", latencies), ("waited", waits)] {
+            let series = view.select(&Selector::parse(name).unwrap());
+            for (at, column) in view.histograms(&series, grid).unwrap().enumerate() {
+                let column = column.unwrap();
+                let (count, sum) = of(at as u64)
+                    .map(batch)
+                    .fold((0, 0.0), |(count, sum), more| (count + more.0, sum + more.1));
+                let found = (column.value.count(), column.value.sum().estimate);
+                if found != (count, sum) || !column.gaps.is_empty() {
+                    return Err(format!(
+                        "{name}, column {at} of {step}: {found:?}, not {count}, {sum}; {:?}",
+                        column.gaps
+                    ));
+                }
             }
         }
         let series = view.select(&Selector::parse("requests").unwrap());

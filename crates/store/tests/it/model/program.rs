@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use hist::codec::header::Temporality::{Cumulative, Delta};
-use hist::{Histogram, Mixture, Scheme};
+use hist::{Histogram, Mixture, Scheme, TrackedValue};
 use journal::{BatchIdentity, Level};
 use model::{BatchWriter, Sample, SampleValue, Selector, Series, SeriesKind};
 use proptest::prelude::*;
@@ -174,7 +174,17 @@ pub(crate) fn series() -> Vec<Series> {
         named("bytes", SeriesKind::Counter(Cumulative), "b"),
         named("load", SeriesKind::Gauge, "a"),
         named("version", SeriesKind::Text, "a"),
+        named("waited", SeriesKind::Histogram(Cumulative), "d"),
     ]
+}
+
+/// Number of the series whose histograms have no extremes, as those of most senders.
+pub(super) const WITHOUT_EXTREMES: usize = 10;
+
+pub(super) fn without_extremes(histogram: Histogram) -> Histogram {
+    let mut parts = histogram.into_parts();
+    (parts.min, parts.max) = (TrackedValue::Absent, TrackedValue::Absent);
+    Histogram::from_recorded_parts(parts).unwrap()
 }
 
 /// Bucket scheme of a series' histograms: any for deltas; one each for cumulative series, because
@@ -359,7 +369,12 @@ impl ModelRun {
             sample.start = if says_since { counting.since } else { end };
             sample.value = match kind {
                 SeriesKind::Histogram(_) => {
-                    SampleValue::Histogram(Box::new(counting.histogram.clone()))
+                    let histogram = counting.histogram.clone();
+                    let histogram = match draw.series {
+                        WITHOUT_EXTREMES => without_extremes(histogram),
+                        _ => histogram,
+                    };
+                    SampleValue::Histogram(Box::new(histogram))
                 }
                 _ => SampleValue::Number(counting.number),
             };
