@@ -155,6 +155,12 @@ pub fn scheme(bytes: &[u8]) -> Result<Scheme, DecodeError> {
     Ok(BlockHeader::read(&mut ByteReader::new(bytes))?.scheme)
 }
 
+/// Whether the histograms of a block have declared thresholds, from its header. The rest of the
+/// block is neither read nor checked.
+pub fn has_thresholds(bytes: &[u8]) -> Result<bool, DecodeError> {
+    Ok(!BlockHeader::read(&mut ByteReader::new(bytes))?.limits.is_empty())
+}
+
 /// Adds the histograms of `range` to `accumulator`. A damaged block is rejected and nothing is
 /// added.
 pub fn merge_into(

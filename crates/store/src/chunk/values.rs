@@ -267,7 +267,9 @@ pub(crate) fn decode_increments(
         return Err(format!("{block_rows} deltas for {} rows", times.len()));
     }
     let mut sums = Vec::with_capacity(times.len());
-    let mut is_plain = base.thresholds().is_empty();
+    // An empty base may have none although its increments do.
+    let has_thresholds = block::has_thresholds(block).map_err(|error| error.to_string())?;
+    let mut is_plain = base.thresholds().is_empty() && !has_thresholds;
     for ((&bits, high), low) in exactness.iter().zip(high).zip(low) {
         let summary = TrackedStatistics::from_bits(bits, [high, low, 0.0, 0.0]);
         is_plain &= summary.is_plain();

@@ -291,7 +291,7 @@ impl IncrementRollup {
 
 #[cfg(test)]
 mod tests {
-    use hist::Scheme;
+    use hist::{Scheme, Threshold};
     use proptest::prelude::*;
 
     use super::*;
@@ -397,6 +397,12 @@ mod tests {
         let mut rows = samples(&[(vec![(1, 2)], 1), (vec![(2, 2)], 1), (vec![], 1)], None);
         assert!(check(&rows, &Predecessor::Nothing, 9));
         rows[2].value.record(-1.0);
+        assert!(!check(&rows, &Predecessor::Nothing, 9));
+        // Thresholds that begin with the first value.
+        let mut rows = samples(&[(vec![], 1), (vec![(2, 2)], 1)], None);
+        let mut parts = rows[1].value.clone().into_parts();
+        parts.thresholds = vec![Threshold { value: 1.0, above: 2 }];
+        rows[1].value = Histogram::from_recorded_parts(parts).unwrap();
         assert!(!check(&rows, &Predecessor::Nothing, 9));
     }
 

@@ -2,6 +2,7 @@
 
 mod cardinality_limits;
 mod comparison;
+mod cumulative_samples;
 mod evaluator;
 mod program;
 mod regressions;

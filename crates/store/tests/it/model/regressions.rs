@@ -5,7 +5,7 @@ use model::{Sample, SampleValue};
 use store::{DAY, HOUR, MINUTE, Resolution, TimeGrid};
 
 use super::evaluator::ModelSample;
-use super::program::{BEGIN, ModelRun};
+use super::program::{BEGIN, ModelRun, WITHOUT_EXTREMES, without_extremes};
 use super::retention::{histogram, number, retention_rule};
 
 const LATENCY: usize = 0;
@@ -80,6 +80,22 @@ fn unnoticed_restart_loses_no_chunk() {
         run.send(0, vec![(EXPLICIT, taken)]);
     }
     check_everywhere(run, EXPLICIT);
+}
+
+#[test]
+fn thresholds_of_a_series_that_begins_empty_stay_exact() {
+    let mut run = ModelRun::new();
+    for (hour, values) in [&[][..], &[20.0], &[20.0, 600.0]].into_iter().enumerate() {
+        let end = BEGIN - DAY + hour as i64 * HOUR;
+        let thresholds: &[f64] = if values.is_empty() { &[] } else { &[10.0, 500.0] };
+        let mut taken = of_scheme(end, Scheme::default(), values, thresholds);
+        let SampleValue::Histogram(value) = &taken.sample.value else { panic!("no histogram") };
+        let value = without_extremes(Histogram::clone(value));
+        taken.sample = Sample { start: end, end, value: SampleValue::Histogram(Box::new(value)) };
+        taken.values = Vec::new();
+        run.send(0, vec![(WITHOUT_EXTREMES, taken)]);
+    }
+    check_everywhere(run, WITHOUT_EXTREMES);
 }
 
 #[test]
