@@ -149,7 +149,7 @@ async function holds(
   return found;
 }
 
-test("default bounds of OpenTelemetry with seconds: the headline is an amber range, with a remedy", async () => {
+test("default bounds of OpenTelemetry with seconds: an amber range, with a remedy", async () => {
   // They are meant for milliseconds: nearly all values in seconds are in the first bucket.
   const explicitBounds = [0, 5, 10, 25, 50, 75, 100, 250, 500, 750, 1e3, 2_500, 5e3, 7_500, 1e4];
   const point = {

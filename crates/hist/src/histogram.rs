@@ -15,8 +15,8 @@ mod merge;
 mod parts;
 
 use merge::{tracked_greater, tracked_lesser};
-pub(crate) use parts::check_thresholds;
 pub use parts::{HistogramParts, PartsError};
+pub(crate) use parts::{check_smallest, check_thresholds};
 
 use crate::buckets::Buckets;
 use crate::error::MergeError;

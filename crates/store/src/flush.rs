@@ -158,7 +158,7 @@ impl StoreInner {
         let active = Arc::clone(&state.active_head);
         drop(state);
         let head = active.read().unwrap_or_else(PoisonError::into_inner);
-        head.bytes() >= self.options.head_bytes_max
+        head.limited_bytes() >= self.options.head_bytes_max
     }
 
     pub(crate) fn is_flush_due(&self) -> bool {
@@ -173,6 +173,6 @@ impl StoreInner {
         let head = active.read().unwrap_or_else(PoisonError::into_inner);
         let latest = self.now().saturating_sub(self.options.late_grace);
         let is_over = |start: i64| start.saturating_add(Resolution::Base.partition()) <= latest;
-        head.bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
+        head.limited_bytes() >= self.options.head_bytes_max || head.partitions().any(is_over)
     }
 }

@@ -43,6 +43,8 @@ pub(crate) struct Head {
     pub(crate) id: HeadId,
     series: HashMap<SeriesNumber, HeadSeries, BuildHasherDefault<DenseHasher>>,
     bytes: usize,
+    /// Of the series with the most: length of its rows as frames.
+    largest_frame_bytes: usize,
     rows: u64,
     /// Rows of each partition, by partition start.
     partitions: BTreeMap<i64, PartitionRows>,
@@ -142,6 +144,7 @@ impl Head {
                 true => last.set_increment(entry.value),
                 false => last.set_frame(value.len()),
             }
+            self.largest_frame_bytes = self.largest_frame_bytes.max(last.frame_bytes());
         }
         pending.end = entry.end;
         pending.rows = pending.rows.saturating_add(1);
@@ -162,6 +165,13 @@ impl Head {
     pub(crate) fn bytes(&self) -> usize {
         const SERIES_BYTES: usize = size_of::<HeadSeries>() + size_of::<SeriesNumber>() + 8;
         self.series.len().saturating_mul(SERIES_BYTES).saturating_add(self.bytes)
+    }
+
+    /// Size that has a limit: the memory of the rows, or, if that is more, what the rows of one
+    /// series have without increments. They may be decoded at once, and increments can be hundreds
+    /// of times smaller.
+    pub(crate) fn limited_bytes(&self) -> usize {
+        self.bytes().max(self.largest_frame_bytes)
     }
 
     pub(crate) fn rows(&self) -> u64 {

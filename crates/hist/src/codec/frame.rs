@@ -23,7 +23,7 @@ use crate::codec::bytes::{ByteReader, put_varint, put_zigzag};
 use crate::codec::header::{FRAME_MAGIC, FRAME_VERSION, put_header, read_frame_header};
 pub use crate::codec::header::{FrameUnit, SeriesMeta, Temporality};
 use crate::error::DecodeError;
-use crate::histogram::{Histogram, HistogramParts, Threshold};
+use crate::histogram::{Histogram, HistogramParts, Threshold, check_smallest};
 use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Names and bits of the flags, in the order of their fields.
@@ -154,6 +154,8 @@ pub fn decode(bytes: &[u8]) -> Result<(Histogram, SeriesMeta), DecodeError> {
         negative = read_buckets(&mut reader)?;
     }
     reader.finish()?;
+    check_smallest(&parts.scheme, &positive)?;
+    check_smallest(&parts.scheme, &negative)?;
     Ok((Histogram::from_buckets(parts, positive, negative)?, meta))
 }
 

@@ -73,7 +73,8 @@ fn try_increment(before: &[u8], after: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
     out.extend_from_slice(new.sum);
     let range = put_added(old.buckets, new.buckets, new.zero, out)?;
-    // Buckets between valid ones are valid.
+    // Buckets of the earlier frame are valid, and so are those between them: the empty buckets among
+    // the subnormal numbers, too, of which none has a count.
     (range == BucketRange::Within || frame::decode(after).is_ok()).then_some(())
 }
 
@@ -292,6 +293,25 @@ mod tests {
             assert!(read_increment(&before, &increment[..length]).is_err(), "{length} bytes");
         }
         true
+    }
+
+    /// Of grids with fine buckets some contain no subnormal number.
+    #[test]
+    fn a_bucket_without_numbers_between_others_is_invalid() {
+        let scheme = Scheme::exp2(5).unwrap();
+        let (lower, hole) = (-34_337, -34_335);
+        assert!(scheme.edges(lower).is_some() && scheme.edges(hole).is_none());
+        let histogram = |indexes: &[i32]| {
+            let mut positive = Buckets::default();
+            indexes.iter().for_each(|&index| positive.push(index, 1));
+            let parts = HistogramParts::new(scheme.clone());
+            Histogram::from_buckets(parts, positive, Buckets::default()).unwrap()
+        };
+        assert!(frame::decode(&frame_of(&histogram(&[lower, 0]))).is_ok());
+        assert!(frame::decode(&frame_of(&histogram(&[lower, hole, 0]))).is_err());
+        let mut parts = HistogramParts::new(scheme.clone());
+        parts.positive = vec![(lower, 1), (hole, 1), (0, 1)];
+        assert!(Histogram::from_recorded_parts(parts).is_err());
     }
 
     fn exact(sum: f64) -> TrackedValue<CompensatedSum> {

@@ -127,11 +127,13 @@ impl Histogram {
     pub fn from_recorded_parts(mut parts: HistogramParts) -> Result<Histogram, PartsError> {
         let positive = ascending_buckets(&std::mem::take(&mut parts.positive))?;
         let negative = ascending_buckets(&std::mem::take(&mut parts.negative))?;
+        check_smallest(&parts.scheme, &positive)?;
+        check_smallest(&parts.scheme, &negative)?;
         Histogram::from_buckets(parts, positive, negative)
     }
 
     /// As [`Self::from_recorded_parts`], for buckets apart from the parts, whose lists of buckets
-    /// are empty.
+    /// are empty. Buckets of subnormal numbers are not checked.
     pub(crate) fn from_buckets(
         parts: HistogramParts,
         positive: Buckets,
@@ -221,7 +223,23 @@ fn ascending_buckets(pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
     Ok(buckets)
 }
 
-/// A grid has no holes: an index between two valid indexes is valid.
+/// Checks buckets of subnormal numbers: they are wider than the buckets of a fine grid, of which some
+/// contain no double. Above them a grid has no holes.
+pub(crate) fn check_smallest(scheme: &Scheme, buckets: &Buckets) -> Result<(), PartsError> {
+    for &found in buckets.indexes() {
+        match scheme.edges(found) {
+            None => {
+                let scheme = Box::new(scheme.clone());
+                return Err(PartsError::OutsideGrid { found, scheme });
+            }
+            Some((lower, _)) if lower >= f64::MIN_POSITIVE => return Ok(()),
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// An index between two valid indexes is valid, except among the subnormal numbers.
 fn check_ends(scheme: &Scheme, buckets: &Buckets) -> Result<(), PartsError> {
     for &found in buckets.indexes().first().into_iter().chain(buckets.indexes().last()) {
         if scheme.edges(found).is_none() {

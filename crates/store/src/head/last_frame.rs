@@ -20,6 +20,8 @@ pub(super) struct LastFrame {
     length: usize,
     /// Increments since the last row that is a frame.
     increments: u8,
+    /// Length of all rows as frames.
+    frame_bytes: usize,
 }
 
 impl LastFrame {
@@ -45,6 +47,7 @@ impl LastFrame {
     pub(super) fn set_frame(&mut self, length: usize) {
         self.bytes.clear();
         (self.length, self.increments) = (length, 0);
+        self.frame_bytes = self.frame_bytes.saturating_add(length);
     }
 
     /// Sets the frame whose increment was added to the rows.
@@ -52,6 +55,12 @@ impl LastFrame {
         self.bytes.clear();
         self.bytes.extend_from_slice(frame);
         self.increments = self.increments.saturating_add(1);
+        self.frame_bytes = self.frame_bytes.saturating_add(frame.len());
+    }
+
+    /// Length of all rows as frames, in bytes.
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.frame_bytes
     }
 
     /// Memory in bytes.

@@ -178,6 +178,15 @@ fn most_rows_are_increments() {
 }
 
 #[test]
+fn the_limit_of_a_head_counts_the_samples_of_a_series_without_increments() {
+    let sample = growth([(0..1_000).map(|bucket| (bucket, 1)).collect()]).remove(0);
+    let rows: Vec<_> = (0..200).map(|_| sample.clone()).collect();
+    let all = head_of(&rows);
+    assert!(all.bytes() < 50_000, "they are increments: {} bytes", all.bytes());
+    assert!(all.limited_bytes() >= 200 * 1_000, "{} bytes", all.limited_bytes());
+}
+
+#[test]
 fn groups_with_too_many_buckets_are_halved() {
     // Each row has buckets of its own.
     let counts = |number: i32| (0..40).map(|bucket| (number * 40 + bucket - 6_000, 1)).collect();
