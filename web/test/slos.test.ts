@@ -24,10 +24,11 @@ test("budgets that are spent come first, the least left before the others", () =
   const slos = [
     slo("good", "left", 0.9),
     slo("wide", "uncertain", 0.1),
+    slo("worse", "spent", -0.1),
     slo("bad", "spent", -1.5),
     slo("silent", "unknown", null),
   ];
-  expect(spentFirst(slos).map(describeBudget)).toEqual(["bad −150 % left", "wide 10 % left"]);
+  expect(spentFirst(slos).map(describeBudget)).toEqual(["bad −150 % left", "worse −10 % left"]);
 });
 
 test("an objective keeps its digits", () => {

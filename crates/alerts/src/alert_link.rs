@@ -6,6 +6,8 @@ use rules::{Alert, Rule};
 
 /// Time that is shown before and after the begin of the alert, as by the links of the page.
 const AROUND_NS: i64 = 30 * 60 * 1_000_000_000;
+/// Longest link. Receivers reject addresses above 2,000 bytes or more, and the message with it.
+const LINK_BYTES_MAX: usize = 1_500;
 /// Version of links with current names (`web/src/lib/link.ts`).
 const LINK_VERSION: &str = "2";
 /// Characters that stay as they are in the value of a setting.
@@ -13,7 +15,7 @@ const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':').remove(b',');
 
 /// The series of an alert around its begin: the view Explore, with the threshold of a criterion; of
-/// a formula, which has no series, the view Alerts. `None` if nobody said where the page is.
+/// a formula, which has no series, or of a long expression, the view Alerts. `None` if nobody said where the page is.
 pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Option<String> {
     if external_url.is_empty() {
         return None;
@@ -44,7 +46,8 @@ pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Opti
         .iter()
         .map(|(name, value)| format!("{name}={}", utf8_percent_encode(value, ESCAPED)))
         .collect();
-    Some(format!("{page}/#/explore?{}", settings.join("&")))
+    let link = format!("{page}/#/explore?{}", settings.join("&"));
+    Some(if link.len() > LINK_BYTES_MAX { format!("{page}/#/alerts") } else { link })
 }
 
 /// `2026-11-22T05:00:00Z`.

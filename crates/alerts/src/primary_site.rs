@@ -159,10 +159,11 @@ struct PageJson {
     acknowledgements: Option<Vec<AcknowledgementJson>>,
 }
 
+/// A primary of an earlier version has no `file` and `group`: which alert is meant is not known.
 #[derive(Deserialize)]
 struct AcknowledgementJson {
-    file: String,
-    group: String,
+    file: Option<String>,
+    group: Option<String>,
     fingerprint: String,
     at_ns: i64,
     until_ns: i64,
@@ -203,11 +204,11 @@ fn parse_page(body: &[u8]) -> Result<DeliveryPage, String> {
     }
     let acknowledgement = |json: AcknowledgementJson| {
         let AcknowledgementJson { file, group, fingerprint, at_ns, until_ns, by, note } = json;
-        let place = AlertPlace { file, group, fingerprint };
-        SiteAcknowledgement { place, at_ns, until_ns, by, note }
+        let place = AlertPlace { file: file?, group: group?, fingerprint };
+        Some(SiteAcknowledgement { place, at_ns, until_ns, by, note })
     };
     let acknowledgements =
-        page.acknowledgements.map(|all| all.into_iter().map(acknowledgement).collect());
+        page.acknowledgements.map(|all| all.into_iter().filter_map(acknowledgement).collect());
     Ok(DeliveryPage { deliveries, acknowledgements, position })
 }
 

@@ -40,12 +40,19 @@ struct TrackedAlert {
     /// Labels of the routes.
     labels: AlertLabels,
     bytes: usize,
-    /// Time from which the steps of escalations count; `None` until a group sent the alert.
-    base_ns: Option<i64>,
-    /// Next step, by escalation.
-    steps: BTreeMap<String, usize>,
+    /// By name of the escalation, from the time at which a group sent the alert to it.
+    escalations: BTreeMap<String, EscalationProgress>,
     /// Whether the contacts that know the alert have to hear of its new state at once.
     is_untold: bool,
+}
+
+/// Steps of an escalation that were made.
+#[derive(Clone, Copy, Debug)]
+struct EscalationProgress {
+    /// Time from which the steps count.
+    base_ns: i64,
+    /// Index of the next step.
+    next: usize,
 }
 
 /// Whether another site makes the deliveries.
@@ -152,9 +159,16 @@ impl AlertDispatcher {
         let continued = before.filter(|before| {
             before.notification.needs_attention() && notification.needs_attention()
         });
-        let (base_ns, steps) =
-            continued.map(|before| (before.base_ns, before.steps)).unwrap_or_default();
-        let tracked = TrackedAlert { notification, labels, bytes, base_ns, steps, is_untold };
+        let mut escalations = BTreeMap::new();
+        if let Some(before) = continued {
+            escalations = before.escalations;
+            if before.labels != labels {
+                // One that the alert left begins with its first step if the alert returns.
+                let receivers = self.groups.receivers(&labels);
+                escalations.retain(|name, _| receivers.contains(name));
+            }
+        }
+        let tracked = TrackedAlert { notification, labels, bytes, escalations, is_untold };
         self.alerts.insert(id, tracked);
     }
 
@@ -195,11 +209,11 @@ impl AlertDispatcher {
         }
         let steps = self.alerts.values().filter(|alert| alert.notification.needs_attention());
         let steps = steps.flat_map(|alert| {
-            let due = |(name, next): (&String, &usize)| {
-                let step = self.receivers.escalation(name)?.steps.get(*next)?;
-                Some(alert.base_ns?.saturating_add(nanos(step.after)))
+            let due = |(name, progress): (&String, &EscalationProgress)| {
+                let step = self.receivers.escalation(name)?.steps.get(progress.next)?;
+                Some(progress.base_ns.saturating_add(nanos(step.after)))
             };
-            alert.steps.iter().filter_map(due)
+            alert.escalations.iter().filter_map(due)
         });
         steps.chain(self.groups.next_due_ns()).min()
     }
@@ -252,8 +266,9 @@ impl DispatchRun<'_> {
             if needs_attention && let Some(policy) = escalation {
                 is_anybody_on_call &= self.is_anybody_on_duty(policy);
                 let first_ns = self.told_times(&notification).into_iter().min();
-                alert.base_ns.get_or_insert(first_ns.unwrap_or(self.now_ns));
-                alert.steps.entry(group.receiver.clone()).or_insert(0);
+                let base_ns = first_ns.unwrap_or(self.now_ns);
+                let progress = EscalationProgress { base_ns, next: 0 };
+                alert.escalations.entry(group.receiver.clone()).or_insert(progress);
             } else if needs_attention {
                 let receiver = &group.receiver;
                 let on_call = self.contacts_of(receiver, &notification.key, self.now_ns);
@@ -292,7 +307,7 @@ impl DispatchRun<'_> {
         let receiver = &group.receiver;
         let contacts: BTreeSet<String> = match self.receivers.escalation(receiver) {
             Some(policy) => {
-                let reached = alert.steps.get(receiver).copied().unwrap_or(0);
+                let reached = alert.escalations.get(receiver).map_or(0, |progress| progress.next);
                 let steps = policy.steps.iter().take(reached);
                 let receivers = steps.flat_map(|step| &step.receivers);
                 receivers.flat_map(|one| self.on_duty(one)).collect()
@@ -324,12 +339,11 @@ impl DispatchRun<'_> {
 
     /// Makes the steps of an alert's escalations that are due.
     fn escalate(&mut self, alert: &mut TrackedAlert, groups: &AlertGroups) -> Result<()> {
-        let TrackedAlert { notification, labels, base_ns, steps, .. } = alert;
-        let Some(base_ns) = *base_ns else { return Ok(()) };
+        let TrackedAlert { notification, labels, escalations, .. } = alert;
         if !notification.needs_attention() {
             return Ok(());
         }
-        for (name, next) in steps.iter_mut() {
+        for (name, EscalationProgress { base_ns, next }) in escalations.iter_mut() {
             let Some(policy) = self.receivers.escalation(name) else { continue };
             while let Some(step) = policy.steps.get(*next) {
                 let due_ns = base_ns.saturating_add(nanos(step.after));

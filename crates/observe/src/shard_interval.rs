@@ -102,12 +102,17 @@ impl MeasuredInterval {
 impl ShardState {
     /// Requests in flight as requests that are not measured: those of a thread that started anew.
     pub(crate) fn lost_requests(&self) -> Vec<ServiceInterval> {
-        let lost = |summary: &InFlightSummary| {
-            let ObservedService { name, is_named, protocol } = &self.services[summary.service];
+        let mut lost = vec![0; self.services.len()];
+        for summary in &self.in_flight {
+            lost[summary.service] += summary.requests;
+        }
+        let services = self.services.iter().zip(lost).filter(|(_, requests)| *requests > 0);
+        let interval = |(service, requests): (&ObservedService, _)| {
+            let ObservedService { name, is_named, protocol } = service;
             let mut service = ServiceInterval::new(name.clone(), *is_named, protocol);
-            service.completeness.not_measured.gap = summary.requests;
+            service.completeness.not_measured.gap = requests;
             service
         };
-        self.in_flight.iter().map(lost).collect()
+        services.map(interval).collect()
     }
 }

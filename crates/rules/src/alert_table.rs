@@ -120,6 +120,8 @@ pub struct Alert {
     pub unknown_reported_at_ns: Option<i64>,
     /// Acknowledgements.
     pub acknowledgements: AlertAcknowledgements,
+    /// Worst severity while it is acknowledged: a worse one ends the acknowledgements.
+    pub acknowledged_severity: Option<u8>,
     /// Number of the last change of state or severity, or of whether it is reported unknown: of the
     /// changes of an alert, the later one has the greater number.
     pub transition: u64,
@@ -232,6 +234,7 @@ impl Alert {
             unknown_since_ns: None,
             unknown_reported_at_ns: None,
             acknowledgements: AlertAcknowledgements::default(),
+            acknowledged_severity: None,
             transition: 0,
             hit: element.hit,
             severity_changed_at_ns: None,
@@ -259,6 +262,15 @@ impl Alert {
             || sent.saturating_add(resend_delay_ns) < time_ns
             // The wall clock was set back: the receiver would wait in vain.
             || time_ns < sent
+    }
+
+    /// Notes the severity for which it is acknowledged.
+    fn note_acknowledged_severity(&mut self) {
+        let worst = |known: u8| self.severity().map_or(known, |severity| severity.min(known));
+        self.acknowledged_severity = match self.acknowledgements.current() {
+            Some(_) => self.acknowledged_severity.map(worst).or(self.severity()),
+            None => None,
+        };
     }
 
     /// Whether it has just been unknown for so long that those who take care of it have to know: as
@@ -350,7 +362,9 @@ impl AlertTable {
         change: &AcknowledgementChange,
     ) -> bool {
         let Some(alert) = self.active_alert(labels) else { return false };
-        if alert.acknowledgements.apply(change) {
+        let is_change = alert.acknowledgements.apply(change);
+        alert.note_acknowledged_severity();
+        if is_change {
             self.count_transition(labels);
         }
         true
@@ -393,6 +407,7 @@ impl AlertTable {
         if has_rows {
             self.rows_after_ns.get_or_insert(time_ns);
         }
+        self.expire_acknowledgements(time_ns);
         let severities = self.add_all(elements, time_ns, &row_time);
         let transition = self.next_transition(time_ns);
         let mut last_transition = None;
@@ -432,7 +447,10 @@ impl AlertTable {
                 alert.severity_changed_at_ns = Some(time_ns);
             }
             alert.unknown_reported_at_ns = None;
-            let is_known_again = was_reported && alert.state == AlertState::Firing;
+            // Whoever acknowledged it was told neither.
+            let is_known_again = was_reported
+                && alert.state == AlertState::Firing
+                && alert.acknowledgements.current().is_none();
             if is_kept && (alert.state != before || has_new_severity || is_known_again) {
                 alert.transition = match row_time(&alert.series) {
                     Some(row_ns) => milliseconds(row_ns).max(alert.transition + 1),
@@ -443,7 +461,6 @@ impl AlertTable {
             is_kept
         });
         self.transitions = last_transition.unwrap_or(0).max(self.transitions);
-        self.expire_acknowledgements(time_ns);
         let found = active_count;
         let result = match limit > 0 && found > limit {
             true => {
@@ -459,6 +476,7 @@ impl AlertTable {
 
     /// Marks all active alerts unknown: the query failed. They hold their states.
     pub(crate) fn hold(&mut self, time_ns: i64, interval_ns: i64) {
+        self.expire_acknowledgements(time_ns);
         let transition = self.next_transition(time_ns);
         let active = |alert: &&mut Alert| alert.state != AlertState::Inactive;
         for alert in self.alerts.values_mut().filter(active) {
@@ -468,7 +486,6 @@ impl AlertTable {
                 self.transitions = self.transitions.max(alert.transition);
             }
         }
-        self.expire_acknowledgements(time_ns);
     }
 
     /// Notices that are due, which count as sent. They are in the order of the labels.
@@ -513,9 +530,10 @@ impl AlertTable {
                         severities.insert(labels);
                     }
                     // 1 is the worst. Whoever took care of the lesser problem may not know.
-                    if alert.severity() < severity {
+                    if alert.severity() < alert.acknowledged_severity.or(severity) {
                         alert.acknowledgements = AlertAcknowledgements::default();
                     }
+                    alert.note_acknowledged_severity();
                 }
                 before => {
                     // Another alert than the one before.
@@ -544,7 +562,8 @@ impl AlertTable {
             if alert.state == AlertState::Pending {
                 alert.active_at_ns = alert.active_at_ns.saturating_add(missed_ns);
             }
-            if let Some(since_ns) = &mut alert.keep_firing_since_ns {
+            let since = [&mut alert.keep_firing_since_ns, &mut alert.unknown_since_ns];
+            for since_ns in since.into_iter().flatten() {
                 *since_ns = since_ns.saturating_add(missed_ns);
             }
         }

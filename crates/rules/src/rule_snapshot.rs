@@ -10,6 +10,7 @@
 //! unknown_reported TIME             of the preceding alert
 //! acknowledged AT UNTIL BY NOTE     of the preceding alert
 //! mirrored AT UNTIL BY NOTE URL     of the preceding alert
+//! acknowledged_severity SEVERITY    of the preceding alert
 //! criterion INDEX SEVERITY LOWER ESTIMATE UPPER THRESHOLD UNIT CHANGED    of the preceding alert
 //! flaps CHANGES FIRING
 //! written
@@ -37,7 +38,8 @@ const TITLE: &str = "topdeck alert states ";
 /// Format version that is written.
 pub const SNAPSHOT_VERSION: u32 = 4;
 /// Oldest version that is read: it has no line `criterion`. Up to version 2, there are no lines
-/// `rows_after` and `began`, and up to version 3 no lines `unknown_reported` and `mirrored`.
+/// `rows_after` and `began`, and up to version 3 no lines `unknown_reported`,
+/// `mirrored` and `acknowledged_severity`.
 const OLDEST_VERSION: u32 = 1;
 
 /// State of a group.
@@ -170,6 +172,9 @@ fn write_alert(text: &mut String, labels: &LabelSet, alert: &Alert) {
         _ = writeln!(text, "unknown_reported {time_ns}");
     }
     alert.acknowledgements.write_lines(text);
+    if let Some(severity) = alert.acknowledged_severity {
+        _ = writeln!(text, "acknowledged_severity {severity}");
+    }
     if let Some(CriterionHit { criterion, severity, value, threshold, unit }) = &alert.hit {
         let [lower, estimate, upper] =
             [value.lower, value.estimate, value.upper].map(|number| number.to_bits());
@@ -251,6 +256,11 @@ impl SnapshotReader {
             "unknown_reported" => {
                 let SnapshotItem::Alert(alert) = &mut self.item else { return None };
                 alert.unknown_reported_at_ns = Some(parse_number(rest)?);
+                Some(())
+            }
+            "acknowledged_severity" => {
+                let SnapshotItem::Alert(alert) = &mut self.item else { return None };
+                alert.acknowledged_severity = Some(parse_number(rest)?);
                 Some(())
             }
             "rows_after" => {
@@ -360,6 +370,7 @@ fn parse_alert(rest: &str) -> Option<Alert> {
         unknown_since_ns: parse_optional(unknown)?,
         unknown_reported_at_ns: None,
         acknowledgements: AlertAcknowledgements::default(),
+        acknowledged_severity: None,
         transition: parse_number(transition)?,
         hit: None,
         severity_changed_at_ns: None,

@@ -79,7 +79,7 @@ export function ruleOf(
   { name, labels }: { name: string; labels: Readonly<Record<string, string>> },
 ): RuleRow | undefined {
   const isSame = ([label, value]: [string, string]) =>
-    value.includes("{{") || labels[label] === value;
+    value.includes("{{") || (labels[label] ?? "") === value;
   return rules.find(
     (rule) => rule.isAlerting && rule.name === name && Object.entries(rule.labels).every(isSame),
   );

@@ -161,10 +161,10 @@ export function formatRemaining(share: number): string {
   return `${text.replace(/^-/, "−").replace(/\.0$/, "")} %`;
 }
 
-/** SLOs whose budget is spent, also if only perhaps; the least left first. */
+/** SLOs whose budget is certainly spent, the least left first. */
 export function spentFirst(slos: readonly SloJson[]): SloJson[] {
   const left = ({ budget }: SloJson) => budget?.remaining?.estimate ?? 0;
-  const spent = slos.filter(({ state }) => state === "spent" || state === "uncertain");
+  const spent = slos.filter(({ state }) => state === "spent");
   return spent.sort((a, b) => left(a) - left(b));
 }
 

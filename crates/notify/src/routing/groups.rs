@@ -74,11 +74,14 @@ pub struct GroupNotification {
 pub struct AlertGroups {
     tree: RoutingTree,
     /// By path of the route and labels of the group.
-    groups: BTreeMap<(Vec<usize>, AlertLabels), AlertGroup>,
+    groups: BTreeMap<GroupPlace, AlertGroup>,
     /// Labels of the firing alerts, for inhibition.
     firing: BTreeMap<String, AlertLabels>,
     silences: SilenceSet,
 }
+
+/// Path of the route, and labels of the group.
+type GroupPlace = (Vec<usize>, AlertLabels);
 
 #[derive(Debug)]
 struct AlertGroup {
@@ -87,6 +90,9 @@ struct AlertGroup {
     next_ns: i64,
     /// Whether an alert does not wait for the next look.
     is_urgent: bool,
+    /// Severity of the worst alert that was sent, before the first look of the worst one; `None` if
+    /// there is none.
+    worst: Option<u8>,
     was_flushed: bool,
     last: Option<GroupContent>,
 }
@@ -120,9 +126,12 @@ impl AlertGroups {
             false => self.firing.insert(alert.id.clone(), alert.labels.clone()),
         };
         if alert.is_resolved && self.silences.active(now_ns).is_silenced(&alert.labels) {
-            self.forget(&alert.id, &BTreeSet::new());
+            self.forget(&alert.id, before.as_ref().unwrap_or(&alert.labels), &BTreeSet::new());
             return false;
         }
+        let left = before.filter(|before| *before != alert.labels);
+        let earlier = left.as_ref().and_then(|before| self.severity_in_groups(&alert.id, before));
+        let is_worse = earlier.is_some_and(|earlier| alert.severity < earlier);
         let mut is_reported = false;
         let mut places = BTreeSet::new();
         for (path, options) in self.tree.matching(&alert.labels) {
@@ -144,32 +153,49 @@ impl AlertGroups {
                 alerts: BTreeMap::new(),
                 next_ns: now_ns.saturating_add(wait_ns),
                 is_urgent: false,
+                worst: None,
                 was_flushed: false,
                 last: None,
             });
-            group.is_urgent |= !alert.is_resolved && group.is_most_severe(alert);
+            if !alert.is_resolved {
+                group.note_severity(alert.severity, is_worse);
+            }
             // An alert that is already older than the wait does not wait again.
             if !group.was_flushed && alert.since_ns.saturating_add(wait_ns) < now_ns {
                 group.next_ns = now_ns;
             }
             group.alerts.insert(alert.id.clone(), alert.clone());
         }
-        if before.is_some_and(|before| before != alert.labels) {
-            self.forget(&alert.id, &places);
+        if let Some(left) = left {
+            self.forget(&alert.id, &left, &places);
         }
         is_reported
     }
 
-    /// Removes an alert from all groups but some.
-    fn forget(&mut self, id: &str, kept: &BTreeSet<(Vec<usize>, AlertLabels)>) {
-        let others = self.groups.iter_mut().filter(|(place, _)| !kept.contains(place));
-        for (_, group) in others {
+    /// Groups of an alert with these labels.
+    fn places(&self, labels: &AlertLabels) -> Vec<GroupPlace> {
+        let matching = self.tree.matching(labels).into_iter();
+        matching.map(|(path, options)| (path, group_labels(&options.group_by, labels))).collect()
+    }
+
+    fn severity_in_groups(&self, id: &str, labels: &AlertLabels) -> Option<u8> {
+        let places = self.places(labels);
+        let mut groups = places.iter().filter_map(|place| self.groups.get(place));
+        groups.find_map(|group| group.alerts.get(id)).map(|alert| alert.severity)
+    }
+
+    /// Removes an alert that had these labels from its groups, but some.
+    fn forget(&mut self, id: &str, labels: &AlertLabels, kept: &BTreeSet<GroupPlace>) {
+        for place in self.places(labels).into_iter().filter(|place| !kept.contains(place)) {
+            let Some(group) = self.groups.get_mut(&place) else { continue };
             group.alerts.remove(id);
             if let Some(last) = &mut group.last {
                 last.firing.remove(id);
             }
+            if group.alerts.is_empty() {
+                self.groups.remove(&place);
+            }
         }
-        self.groups.retain(|_, group| !group.alerts.is_empty());
     }
 
     /// Time at which [`AlertGroups::flush_due`] has something to look at.
@@ -187,6 +213,12 @@ impl AlertGroups {
     pub(crate) fn resolved_ids(&self) -> BTreeSet<&str> {
         let alerts = self.groups.values().flat_map(|group| group.alerts.values());
         alerts.filter(|alert| alert.is_resolved).map(|alert| alert.id.as_str()).collect()
+    }
+
+    /// Receivers of an alert with these labels.
+    pub(crate) fn receivers(&self, labels: &AlertLabels) -> BTreeSet<String> {
+        let matching = self.tree.matching(labels).into_iter();
+        matching.map(|(_, options)| options.receiver).collect()
     }
 
     /// Receivers that may hear of an alert now: no silence, inhibition or time interval forbids it.
@@ -256,6 +288,9 @@ impl AlertGroups {
                     }
                 }
                 group.last = Some(content);
+                group.note_sent();
+            } else if !group.was_flushed {
+                group.worst = None;
             }
             group.plan_look(next_ns);
             group.alerts.retain(|id, alert| !(alert.is_resolved && handled.contains(id)));
@@ -288,15 +323,20 @@ impl AlertGroup {
         (self.is_urgent, self.was_flushed, self.next_ns) = (false, true, next_ns);
     }
 
-    /// Whether an alert is more severe than each one that fires: of those that were sent, or of
-    /// all before the first look.
-    fn is_most_severe(&self, alert: &RoutedAlert) -> bool {
-        let is_compared = |other: &&RoutedAlert| {
-            let was_sent = |last: &GroupContent| last.firing.contains_key(&other.id);
-            !other.is_resolved && self.last.as_ref().is_none_or(was_sent)
-        };
-        let others = self.alerts.values().filter(is_compared).map(|other| other.severity);
-        others.min().is_some_and(|worst| alert.severity < worst)
+    /// Notes the severity of an alert: one that is worse than all others, or than it was itself in
+    /// another group, is urgent.
+    fn note_severity(&mut self, severity: u8, is_worse: bool) {
+        self.is_urgent |= is_worse || self.worst.is_some_and(|worst| severity < worst);
+        if !self.was_flushed {
+            self.worst = Some(self.worst.map_or(severity, |worst| worst.min(severity)));
+        }
+    }
+
+    /// Notes that alerts were sent, or that there were none to send.
+    fn note_sent(&mut self) {
+        let sent = self.last.iter().flat_map(|last| last.firing.keys());
+        let severities = sent.filter_map(|id| self.alerts.get(id)).map(|alert| alert.severity);
+        self.worst = severities.min();
     }
 
     fn repeats_before_ns(&self, now_ns: i64) -> i64 {

@@ -10,7 +10,7 @@ use disk::Disk;
 use journal::Supervisor;
 use notify::{
     Notification, NotificationKey, NotifiedState, Notifier, NotifierOptions, NotifierStatus,
-    NotifySettings,
+    NotifySettings, RoutedNotification,
 };
 use sim::SimDisk;
 use toml::de::DeTable;
@@ -376,6 +376,34 @@ async fn an_acknowledgement_stops_the_escalation_and_is_told_to_those_who_know()
         "/hook a/3 resolved",
     ];
     assert_eq!(sent, expected);
+    notifier.stop();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_that_moves_to_an_escalation_after_hours_begins_with_its_first_step() {
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let routes = ESCALATION.replace("receiver = 'pay'", "receiver = 'eve'")
+        + "[[route.routes]]\nmatchers = ['severity=1']\nreceiver = 'pay'\n";
+    let notifier = bench.start(&format!("{}{routes}", team(&receiver)));
+    let with_severity = |transition, severity| {
+        let mut notification = bench.firing("a", transition);
+        notification.severity = severity;
+        RoutedNotification::with_criterion_severity(notification)
+    };
+    notifier.submit(with_severity(1, 3)).unwrap();
+    wait_for(&notifier, "the lesser contact", |status| delivered(status, "eve") == 1);
+    bench.advance(7200);
+    notifier.submit(with_severity(2, 1)).unwrap();
+    wait_for(&notifier, "step 1", |status| delivered(status, "eve") == 2);
+    bench.advance(200);
+    wait_for(&notifier, "the time of step 2", |status| {
+        status.next_due_ns > Some(bench.clock.load(Ordering::Relaxed))
+    });
+    assert_eq!(delivered(&notifier.status(), "hook"), 0);
+    bench.advance(101);
+    wait_for(&notifier, "step 2", |status| delivered(status, "hook") == 1);
+    assert_eq!(delivered(&notifier.status(), "boss"), 0);
     notifier.stop();
 }
 

@@ -204,6 +204,7 @@ fn an_acknowledgement_ends_when_the_alert_becomes_worse_and_stays_when_it_become
     assert!(!acknowledged_after(&mut node, 500.0), "it is worse");
     acknowledge(&mut node);
     assert!(acknowledged_after(&mut node, 50.0), "it is better");
+    assert!(acknowledged_after(&mut node, 500.0), "it is as bad as when it was acknowledged");
 }
 
 #[test]
