@@ -106,7 +106,9 @@ test("the first page names the budget that is spent", async () => {
   await visitor.open("overview", {});
   const box = page.getByTestId("needs-attention");
   await expect.poll(() => box.innerText()).toMatch(/1 error budget spent: checkout −\d+ % left/);
-  await box.getByRole("link", { name: "1 error budget spent" }).click();
+  const link = box.getByRole("link", { name: "1 error budget spent" });
+  expect(await link.getAttribute("href")).toContain("#/slos");
+  await visitor.open("slos", { slo: "checkout" });
   await says(/Budget left over time/);
 });
 
