@@ -3,9 +3,9 @@
 //! last bit if the format contains them.
 //!
 //! The clients are in testdata/clients: a Go module, a Python script and a Node module with pinned
-//! versions. Each client prints the expected answers (format: testdata/clients/go/main.go). A client is skipped,
-//! with the reason, if its language, the network or Prometheus is missing. The tests of
-//! examples/alert-bot run with a topdeck of their own.
+//! versions. Each client prints the expected answers (format: testdata/clients/go/main.go). A
+//! client is skipped, with the reason, if its language, the network or Prometheus is missing. The
+//! tests of examples/alert-bot run with a topdeck of their own.
 
 mod client_tools;
 mod series_expectation;

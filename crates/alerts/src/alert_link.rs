@@ -15,7 +15,8 @@ const ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b':').remove(b',');
 
 /// The series of an alert around its begin: the view Explore, with the threshold of a criterion; of
-/// a formula, which has no series, or of a long expression, the view Alerts. `None` if nobody said where the page is.
+/// a formula, which has no series, or of a long expression, the view Alerts. `None` if nobody said
+/// where the page is.
 pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Option<String> {
     if external_url.is_empty() {
         return None;
@@ -29,12 +30,10 @@ pub(crate) fn alert_link(external_url: &str, rule: &Rule, alert: &Alert) -> Opti
             vec![("language", language.to_owned()), ("query", rule.expression.clone())]
         }
     };
-    let is_selector = own.is_some_and(|own| own.has_selector());
-    let hit = alert.hit.as_ref().filter(|hit| is_selector && !hit.unit.is_empty());
-    let is_forecast = |criterion| own.is_some_and(|own| own.forecast_event(criterion).is_some());
-    let hit = hit.filter(|hit| !is_forecast(hit.criterion));
-    let threshold =
-        hit.and_then(|hit| hit.threshold.map(|threshold| format!("{threshold}{}", hit.unit)));
+    let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
+    let threshold = own
+        .filter(|own| own.has_selector())
+        .and_then(|own| criterion.and_then(|criterion| own.limit_text(criterion)));
     let since_ns = alert.fired_at_ns.unwrap_or(alert.active_at_ns);
     let mut settings = series;
     settings.push(("from", time_text(since_ns.saturating_sub(AROUND_NS))?));

@@ -25,8 +25,8 @@ use crate::write_target::WriteTarget;
 const RETRY: Duration = Duration::from_millis(200);
 /// Duration of one wait; the condition is then checked again.
 const WAIT: Duration = Duration::from_secs(60);
-/// How long a request waits for space: the store frees some when it has written a part, and the size
-/// limit of the journal ends when a subscriber catches up. A retry after it may count twice.
+/// How long a request waits for space: the store frees some when it has written a part, and the
+/// size limit of the journal ends when a subscriber catches up. A retry after it may count twice.
 const SPACE_PATIENCE: Duration = Duration::from_secs(10);
 /// Retry delay for senders when too many bytes wait for the disk.
 const RETRY_AFTER_BACKLOG: Duration = Duration::from_secs(1);

@@ -15,7 +15,6 @@ use store::TimeGrid;
 
 use crate::alert_table::Alert;
 use crate::evaluator::RuleQueryError;
-use crate::own::OwnCondition;
 use crate::replay::NamedThreshold;
 use crate::rule_file::Rule;
 
@@ -157,13 +156,6 @@ impl AffectedSeries {
         known.in_nanoseconds()?;
         let is_same = handles.iter().all(|handle| handle.unit == unit);
         self.limit.value_in(Some(&known)).filter(|_| is_same)
-    }
-}
-
-impl OwnCondition {
-    /// The limit of good values of a criterion, if it is one on a distribution.
-    fn upper_limit(&self, criterion: usize) -> Option<&Quantity> {
-        self.criteria.get(criterion)?.upper_limit()
     }
 }
 

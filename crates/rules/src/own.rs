@@ -98,9 +98,20 @@ impl OwnCondition {
         }
     }
 
-    /// Limit of the first criterion that is about values of a distribution above one.
-    pub(crate) fn first_upper_limit(&self) -> Option<&Quantity> {
-        self.criteria.iter().find_map(Criterion::upper_limit)
+    /// Limit of the values of a distribution that a criterion is about, as PromQL writes it, such
+    /// as `250ms`; `None` if it is about something else.
+    pub fn limit_text(&self, criterion: usize) -> Option<String> {
+        self.upper_limit(criterion).map(|limit| limit.to_string().replace(' ', ""))
+    }
+
+    /// That of the first criterion that has one.
+    pub(crate) fn first_limit_text(&self) -> Option<String> {
+        (0..self.criteria.len()).find_map(|criterion| self.limit_text(criterion))
+    }
+
+    /// The limit of good values of a criterion, if it is one on a distribution.
+    pub(crate) fn upper_limit(&self, criterion: usize) -> Option<&Quantity> {
+        self.criteria.get(criterion)?.upper_limit()
     }
 
     /// Rule that holds this one while it fires at severity 1.

@@ -107,8 +107,8 @@ impl SeriesExpectation {
             let mut answer = answer.to_string();
             answer.truncate(answer.floor_char_boundary(600));
             format!(
-                "{client}, {what}: {of}: sent {count}, unit {unit:?}, sum {sum:?}, min {min:?}, max {max:?}; \
-                 stored {:?}, sum {:?}, min {:?}, max {:?}, of {answer}",
+                "{client}, {what}: {of}: sent {count}, unit {unit:?}, sum {sum:?}, min {min:?}, \
+                 max {max:?}; stored {:?}, sum {:?}, min {:?}, max {:?}, of {answer}",
                 stored.count, stored.sum, stored.min, stored.max
             )
         });

@@ -73,8 +73,7 @@ fn try_increment(before: &[u8], after: &[u8], out: &mut Vec<u8>) -> Option<()> {
     }
     out.extend_from_slice(new.sum);
     let range = put_added(old.buckets, new.buckets, new.zero, out)?;
-    // Buckets of the earlier frame are valid, and so are those between them: the empty buckets among
-    // the subnormal numbers, too, of which none has a count.
+    // Buckets of the earlier frame are valid, and an increment within them has no others.
     (range == BucketRange::Within || frame::decode(after).is_ok()).then_some(())
 }
 

@@ -223,8 +223,8 @@ fn ascending_buckets(pairs: &[(i32, u64)]) -> Result<Buckets, PartsError> {
     Ok(buckets)
 }
 
-/// Checks buckets of subnormal numbers: they are wider than the buckets of a fine grid, of which some
-/// contain no double. Above them a grid has no holes.
+/// Checks buckets of subnormal numbers, which are further apart than the bounds of a fine grid, so
+/// that some buckets contain no double. Above them a grid has no holes.
 pub(crate) fn check_smallest(scheme: &Scheme, buckets: &Buckets) -> Result<(), PartsError> {
     for &found in buckets.indexes() {
         match scheme.edges(found) {

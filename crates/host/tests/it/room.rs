@@ -27,7 +27,8 @@ fn rejected_reading_is_retried() {
     let span = (first.end - first.start) as f64 / 1e6;
     assert!(span > 100.0, "{span} ms");
     let model::SampleValue::Histogram(waits) = &first.value else { panic!("{first:?}") };
-    assert!(waits.count() as f64 > span - 60.0, "{} waits in {span} ms", waits.count());
+    // A wait is at least 1 ms long; those since the last rejected scrape are a small part.
+    assert!(waits.count() as f64 > span / 2.0, "{} waits in {span} ms", waits.count());
     let gap = &told.gaps[0];
     assert!(gap.lost.is_some_and(|lost| lost > 50) && gap.end <= first.end, "{gap:?}");
 }

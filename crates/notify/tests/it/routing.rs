@@ -310,7 +310,7 @@ fn an_alert_with_another_label_of_its_severity_moves_to_another_route() {
     bench.change("1", &with_severity("3"), 3, 1);
     assert_eq!(bench.run_until(60), [notice(30, "mails", "1/", FirstNotification)]);
     bench.change("1", &with_severity("1"), 1, 2);
-    assert_eq!(bench.run_until(100), [notice(90, "pager", "1/", FirstNotification)]);
+    assert_eq!(bench.run_until(100), [notice(60, "pager", "1/", FirstNotification)]);
     // The former group neither repeats it nor reports its end.
     assert_eq!(bench.groups.next_due_ns(), Some(START_NS + 390 * SECOND_NS));
     bench.set("1", &with_severity("1"), true);

@@ -45,9 +45,7 @@ impl NamedThreshold {
     pub fn of_rule(rule: &Rule) -> Option<NamedThreshold> {
         let Some(own) = rule.condition() else { return NamedThreshold::of(&rule.expression) };
         own.selector()?;
-        let limit = own.first_upper_limit()?;
-        // As PromQL writes it: `250ms`.
-        let threshold = limit.to_string().replace(' ', "");
+        let threshold = own.first_limit_text()?;
         Some(NamedThreshold { threshold, selector: rule.expression.clone() })
     }
 

@@ -258,7 +258,7 @@ fn query_errors_are_reported() {
         --- stdout
         no data: no series has a value in the range
         --- stderr
-        topdeck: s: tock matches no series; available: depth, jobs, took
+        topdeck: s: tock matches no series; did you mean the metric "took"?
         --- exit status 0
     "#]],
     );
@@ -463,7 +463,7 @@ fn two_hosts_are_compared() {
         expect![[r#"
             --- stderr
             topdeck: side B is missing; add a second selector, or another time with --from-b and --to-b
-            topdeck: s: and(__name:tock) matches no series; available: depth, jobs, took
+            topdeck: s: and(__name:tock) matches no series; did you mean the metric "took"?
             topdeck: and(__name:depth) matches no histograms, but 1 series of other kinds
             --- exit status 1
         "#]],

@@ -184,7 +184,7 @@ fn errors_of_silences_and_rule_files_are_those_of_the_command_line() {
     let dir = super::server_process::TestDir::new();
     std::fs::create_dir_all(&dir.0).expect("a directory");
     let path = dir.path("topdeck.toml");
-    let settings = "[alerts]\nrule_files = [\"nofile.yaml\"]\n";
+    let settings = "data_dir = \"data\"\n[alerts]\nrule_files = [\"nofile.yaml\"]\n";
     std::fs::write(&path, settings).expect("settings are written");
     let run = topdeck(&["check-config", path.to_str().expect("a name")], b"");
     assert_eq!(run.status, 1, "{}{}", run.stdout, run.stderr);

@@ -165,7 +165,7 @@ fn a_message_says_how_many_requests_and_users_an_alert_affected() {
         wait_until("the alert of requests is told", || affected(&host).is_some());
         let affected = affected(&host).expect("it is told");
         assert!([(Some(3), Some(2)), (None, None)].contains(&affected), "{affected:?}");
-        assert!(link(&host).contains("&threshold=0.25s&"), "{}", link(&host));
+        assert!(link(&host).contains("&threshold=250ms&"), "{}", link(&host));
         affected.0.is_some()
     });
     assert!(is_known);
