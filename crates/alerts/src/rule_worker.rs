@@ -7,27 +7,26 @@
 mod acknowledgement;
 mod due_changes;
 mod history_writer;
+mod submission;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::{ControlFlow, Range};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use intake::{EventCounter, Intake, LogFn, LogLevel};
 use model::SeriesId;
-use notify::RoutedNotification;
 use query::{LabelSet, Settings};
 use rules::{
     Alert, EvaluatedGroup, EvaluatedRule, FilePosition, GroupDefaults, GroupSnapshot,
-    IterationInputs, IterationResult, Rule, RuleGroup, RuleHealth, RuleProblem,
+    IterationInputs, IterationResult, RuleGroup, RuleHealth, RuleProblem,
 };
 use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
 use crate::alert_history::AlertHistory;
-use crate::alert_impact::{ImpactReader, ImpactSources, ImpactTime, UserLabels, user_labels};
-use crate::alert_link::alert_link;
+use crate::alert_impact::{ImpactTime, UserLabels, user_labels};
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -454,66 +453,6 @@ impl RuleWorker {
         self.reset_arrivals();
         self.save();
         self.submit_all();
-    }
-
-    /// Submits what the notifier does not know of all groups, and the end of alerts of groups that
-    /// are gone.
-    fn submit_all(&mut self) {
-        self.submit_received();
-        self.submit_groups(0..self.groups.len());
-        let groups = self.groups.iter().map(|scheduled| &scheduled.group);
-        for (key, end) in self.submitted.ends_of_removed(groups, self.intake.now()) {
-            self.submit_one(key, end);
-        }
-    }
-
-    /// Submits what the notifier does not know of a group.
-    fn submit(&mut self, at: usize) {
-        self.submit_groups(at..at + 1);
-    }
-
-    /// Submits what the notifier does not know of some groups.
-    fn submit_groups(&mut self, groups: Range<usize>) {
-        if !self.notifier.is_running() {
-            return;
-        }
-        let now_ns = self.intake.now();
-        let mut changes = Vec::new();
-        let sources = ImpactSources {
-            store: &self.store,
-            control: &self.control,
-            user_labels: &self.user_labels,
-            now_ns,
-        };
-        let routes = self.board.routes();
-        for ScheduledGroup { group, .. } in &self.groups[groups] {
-            let mut reader = ImpactReader::new(sources, &mut self.impact_time, group);
-            let mut impact = |rule: usize, alert: &Alert| reader.impact(rule, alert);
-            let link = |rule: &Rule, alert: &Alert| alert_link(&routes.external_url, rule, alert);
-            let found = self.submitted.changes(group, now_ns, &mut impact, &link);
-            changes.extend(found.into_iter().map(|found| (key(group), found)));
-        }
-        for (key, submitted) in changes {
-            self.submit_one(key, submitted);
-        }
-    }
-
-    /// Submits a notification; after an error it is submitted again with the next evaluation. A
-    /// failure is logged when its cause changes.
-    fn submit_one(&mut self, group: (String, String), submitted: RoutedNotification) {
-        let error = match self.notifier.submit(submitted.clone()) {
-            Ok(()) => {
-                self.submitted.record(group, submitted);
-                None
-            }
-            Err(error) => {
-                Some(format!("alert {:?} is not sent: {error}", submitted.notification.name))
-            }
-        };
-        if let Some(error) = error.as_ref().filter(|_| self.submit_error != error) {
-            (self.log)(LogLevel::Error, error);
-        }
-        self.submit_error = error;
     }
 
     /// Publishes a group that changed without an evaluation.

@@ -29,6 +29,7 @@ use hist::Bracket;
 use query::LabelSet;
 
 use crate::alert_acknowledgement::{AcknowledgementChange, AlertAcknowledgements};
+use crate::alert_table_error::AlertTableError;
 use crate::flap_counter::FlapCounter;
 use crate::rule_file::{AlertSettings, LabelMap};
 
@@ -159,28 +160,6 @@ impl AlertNotice {
     pub fn ends_at_ns(&self) -> Option<i64> {
         self.alert.resolved_at_ns.or(self.alert.valid_until_ns)
     }
-}
-
-/// Why an evaluation failed although the query succeeded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum AlertTableError {
-    /// The rule or its expression must keep more labels.
-    #[error("cannot tell alerts apart: two elements have the labels {labels}")]
-    DuplicateLabels {
-        /// Labels.
-        labels: String,
-    },
-    /// The group has a limit.
-    #[error(
-        "limit of {limit} alerts (limit) exceeded ({found}); raise it or narrow the expression"
-    )]
-    Limit {
-        /// Limit.
-        limit: usize,
-        /// Number of pending and firing alerts.
-        found: usize,
-    },
 }
 
 /// Alerts of one rule.

@@ -24,6 +24,7 @@ mod affected_series;
 mod alert_acknowledgement;
 mod alert_series;
 mod alert_table;
+mod alert_table_error;
 mod alert_templates;
 mod evaluator;
 mod flap_counter;
@@ -49,9 +50,9 @@ pub use alert_acknowledgement::{
     AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
 };
 pub use alert_table::{
-    Alert, AlertNotice, AlertState, AlertTable, AlertTableError, CriterionHit,
-    RESOLVED_RETENTION_NS,
+    Alert, AlertNotice, AlertState, AlertTable, CriterionHit, RESOLVED_RETENTION_NS,
 };
+pub use alert_table_error::AlertTableError;
 pub use alert_templates::AlertTemplates;
 pub use evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 pub use flap_counter::FlapCounter;
