@@ -221,22 +221,26 @@ test("concurrent changes of two users are not lost", async () => {
   await title(page).waitFor();
   const other = await context.newPage();
   await other.goto(page.url());
-  for (const [of, text] of [
-    [page, "Mine"],
-    [other, "Theirs"],
-  ] as const) {
+  // Both have read the dashboard before one of them changes it.
+  await title(other).waitFor();
+  interface DashboardListJson {
+    dashboards: { title: string }[];
+  }
+  const titles = async () =>
+    (await server.ask<DashboardListJson>("/v1/dashboards")).dashboards
+      .map((one) => one.title)
+      .sort();
+  const save = async (of: Page, text: string) => {
     await title(of).fill(text);
     await of.getByRole("button", { name: "Save", exact: true }).click();
-  }
+  };
+  await save(page, "Mine");
+  await expect.poll(titles).toEqual(["Mine"]);
+  await save(other, "Theirs");
   await other
     .getByRole("alert")
     .filter({ hasText: "was changed or deleted since it was read" })
     .waitFor({ timeout: 5_000 });
-  interface HistogramJson {
-    dashboards: { title: string }[];
-  }
-  const titles = async () =>
-    (await server.ask<HistogramJson>("/v1/dashboards")).dashboards.map((one) => one.title).sort();
   expect(await titles()).toEqual(["Mine"]);
   await other.getByRole("button", { name: "Save as new dashboard" }).click();
   await expect.poll(titles).toEqual(["Mine", "Theirs"]);

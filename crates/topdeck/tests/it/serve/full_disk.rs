@@ -81,10 +81,10 @@ fn full_disk_is_reported_and_the_stop_says_what_it_gave_up() {
     });
     wait_until("the log says that it is over", || count(&deck, "new data is stored again") == 1);
     disk.fill();
-    // The server may free some space itself, before its log has noticed.
+    // The server frees some space itself: it may be full, and not, several times.
     wait_until("the log says that it is full again", || {
         fill_by_ingest(&deck);
-        count(&deck, full) == 2
+        count(&deck, full) >= 2
     });
     deck.stop();
     let log = deck.log();

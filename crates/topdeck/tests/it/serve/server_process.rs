@@ -353,6 +353,9 @@ impl Drop for ServerProcess {
             let _ = child.kill();
             let _ = child.wait();
         }
+        if std::thread::panicking() {
+            eprintln!("log of the server:\n{}", self.log());
+        }
     }
 }
 
