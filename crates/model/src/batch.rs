@@ -46,6 +46,9 @@ const GAPS: u8 = 2;
 
 /// Maximum count of one histogram of a batch, NaN values included.
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
+/// Maximum number of positive or of negative buckets of one histogram of a batch: a block of the
+/// store holds no more.
+pub const HISTOGRAM_BUCKETS_MAX: u64 = hist::codec::block::BUCKETS_MAX;
 
 /// Writer of a batch.
 #[derive(Clone, Debug)]
@@ -137,7 +140,7 @@ impl BatchWriter {
             return Err(self.kind_error(kind, sample.value.description()));
         }
         if let SampleValue::Histogram(histogram) = &sample.value {
-            check_count(&self.name, total_count(histogram))?;
+            check_histogram(&self.name, histogram)?;
         }
         self.write_interval(sample.start, sample.end)?;
         match &sample.value {
@@ -165,6 +168,7 @@ impl BatchWriter {
             return Err(self.kind_error(kind, "a histogram"));
         }
         check_count(&self.name, body.count().into())?;
+        check_buckets(&self.name, body.bucket_count())?;
         self.write_interval(start, end)?;
         self.frame.clear();
         body.put(meta, &mut self.frame);
@@ -249,9 +253,11 @@ fn put_gaps(out: &mut Vec<u8>, gaps: &[Gap]) {
     }
 }
 
-/// Number of values, NaN values included.
-fn total_count(histogram: &Histogram) -> u128 {
-    u128::from(histogram.count()).saturating_add(histogram.nan_count().into())
+fn check_histogram(series: &str, histogram: &Histogram) -> Result<()> {
+    let count = u128::from(histogram.count()).saturating_add(histogram.nan_count().into());
+    check_count(series, count)?;
+    let buckets = [histogram.positive(), histogram.negative()].map(|of| of.indexes().len());
+    check_buckets(series, buckets[0].max(buckets[1]) as u64)
 }
 
 /// 256 histograms of this count, NaN values included, can be added without overflow. A billion
@@ -262,6 +268,17 @@ fn check_count(series: &str, count: u128) -> Result<()> {
             series: series.to_owned(),
             count,
             max: HISTOGRAM_COUNT_MAX,
+        });
+    }
+    Ok(())
+}
+
+fn check_buckets(series: &str, buckets: u64) -> Result<()> {
+    if buckets > HISTOGRAM_BUCKETS_MAX {
+        return Err(Error::HistogramTooManyBuckets {
+            series: series.to_owned(),
+            buckets,
+            max: HISTOGRAM_BUCKETS_MAX,
         });
     }
     Ok(())
@@ -285,7 +302,7 @@ impl Batch {
             let entry = entry?;
             if let SampleValue::Histogram(histogram) = entry.decode()? {
                 let name = format!("series {}", entry.series.id());
-                check_count(&name, total_count(&histogram))?;
+                check_histogram(&name, &histogram)?;
             }
             samples = u64::saturating_add(samples, 1);
         }

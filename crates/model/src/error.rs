@@ -77,6 +77,19 @@ pub enum Error {
         /// The limit.
         max: u64,
     },
+    /// A histogram whose number of buckets of one sign exceeds the limit.
+    #[error(
+        "histogram of {series} has {buckets} buckets, limit {max}; record it with a lower \
+         resolution"
+    )]
+    HistogramTooManyBuckets {
+        /// Name of the series.
+        series: String,
+        /// Number of positive or of negative buckets.
+        buckets: u64,
+        /// The limit.
+        max: u64,
+    },
     /// A histogram that cannot be decoded.
     #[error("invalid histogram at byte {offset}: {source}")]
     Histogram {

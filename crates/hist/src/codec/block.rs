@@ -36,6 +36,8 @@ use crate::tracked_value::{CompensatedSum, TrackedValue};
 
 /// Maximum number of histograms in one block.
 pub const HISTOGRAMS_MAX: usize = 4096;
+/// Maximum number of different buckets of one sign in a block of up to eight histograms.
+pub const BUCKETS_MAX: u64 = CELLS_MAX / 8;
 /// Maximum number of declared thresholds in one block.
 pub const LIMITS_MAX: u64 = Histogram::THRESHOLDS_MAX as u64;
 

@@ -33,6 +33,7 @@ pub struct HistogramBody<'a> {
     /// What precedes the first bucket.
     fields: &'a [u8],
     buckets: &'a [u8],
+    bucket_count: u64,
     count: u64,
 }
 
@@ -40,6 +41,11 @@ impl HistogramBody<'_> {
     /// Number of values; none is NaN.
     pub fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Number of buckets.
+    pub fn bucket_count(&self) -> u64 {
+        self.bucket_count
     }
 
     /// Appends the frame.
@@ -160,7 +166,8 @@ impl<'a> FrameBodyWriter<'a> {
         put_varint(fields, self.buckets);
         put_zigzag(fields, first.into());
         let buckets = &buffer.buckets[..self.used];
-        Some(HistogramBody { grid: self.edges.grid(), fields: &buffer.fields, buckets, count })
+        let (grid, fields, bucket_count) = (self.edges.grid(), &buffer.fields[..], self.buckets);
+        Some(HistogramBody { grid, fields, buckets, bucket_count, count })
     }
 }
 
@@ -244,6 +251,7 @@ mod tests {
         frame::encode(&histogram, meta, &mut expected);
         assert_eq!(found, expected);
         assert_eq!(body.count(), histogram.count());
+        assert_eq!(body.bucket_count(), histogram.positive().indexes().len() as u64);
         assert_eq!(body.to_histogram(), histogram);
         true
     }

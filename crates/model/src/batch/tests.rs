@@ -53,6 +53,45 @@ fn histogram_by_its_frame_is_that_sample() {
 }
 
 #[test]
+fn histogram_with_more_buckets_than_a_block_holds_is_refused() {
+    let grid = Exp2::new(8).unwrap();
+    let edges = hist::Scheme::Exp2(grid);
+    let max = HISTOGRAM_BUCKETS_MAX;
+    let mut buffer = FrameBodyBuffer::default();
+    let mut writer = BatchWriter::default();
+    writer.series(&series(0));
+    for (buckets, is_taken) in [(max, true), (max + 1, false)] {
+        let mut body = buffer.write(grid);
+        let mut sum = 0.0;
+        for index in (-200_000..).take(buckets as usize) {
+            assert!(body.add_bucket(index, 1));
+            let (lower, upper) = edges.edges(index).unwrap();
+            sum += lower.midpoint(upper);
+        }
+        let summary = PlainSummary { count: buckets, sum, zero: 0, zero_threshold: 0.0 };
+        let body = body.finish(summary).unwrap();
+        let value = SampleValue::Histogram(Box::new(body.to_histogram()));
+        let results = [
+            writer.frame((0, 1), &body),
+            writer.sample(&Sample { start: 0, end: 1, value: value.clone() }),
+        ];
+        for result in results {
+            match result {
+                Ok(()) => assert!(is_taken),
+                Err(error) => {
+                    assert!(!is_taken);
+                    let text = error.to_string();
+                    assert!(text.contains("has 262145 buckets, limit 262144; "), "{text}");
+                }
+            }
+        }
+    }
+    assert_eq!(writer.len(), 2);
+    // A batch that another process wrote is checked as a whole.
+    assert!(Batch::decode(writer.finish().bytes().to_vec()).is_ok());
+}
+
+#[test]
 fn filtered_batch_keeps_other_groups() {
     let mut writer = BatchWriter::default();
     let mut expected = Vec::new();

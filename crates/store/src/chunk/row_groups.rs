@@ -6,13 +6,17 @@
 )]
 
 use hist::codec::block;
-use hist::{Buckets, Histogram};
+use hist::{Buckets, Histogram, Scheme};
 
 use super::sample_group::SampleGroup;
 use super::values::RowTimes;
 use super::{ROWS_MAX, TEXT_BYTES_MAX};
 use crate::cumulative_sample::CumulativeSample;
 use crate::row::{Row, Rows};
+
+/// Scale of a base-2 grid whose buckets of one sign all fit one block: 64 of each of the 2,098
+/// powers of two that a double has.
+const COARSER_SCALE: i32 = 6;
 
 /// Rows of one chunk.
 pub(super) enum ChunkRows {
@@ -120,6 +124,15 @@ pub(super) fn span<'a>(buckets: impl Iterator<Item = &'a Buckets>) -> u64 {
     ends.map_or(0, |(first, last)| last.abs_diff(first).saturating_add(1))
 }
 
+/// The histogram on a coarser grid, on which any number of buckets fits one block. Batches hold no
+/// histogram that does not fit, but the sum of several may be one.
+fn with_fewer_buckets(histogram: &Histogram) -> Histogram {
+    // Buckets of a finer base-2 grid are added as they are; those of others move to the bucket that
+    // contains their middle.
+    let coarser = Scheme::exp2(COARSER_SCALE).ok().and_then(|grid| histogram.convert(&grid).ok());
+    coarser.map_or_else(|| histogram.clone(), |conversion| conversion.histogram)
+}
+
 /// Halves groups that have too many distinct buckets for one block.
 fn split_by_buckets(group: Rows) -> Vec<Rows> {
     let Rows::Histograms(mut held) = group else { panic!("BUG: only histograms have buckets") };
@@ -128,7 +141,7 @@ fn split_by_buckets(group: Rows) -> Vec<Rows> {
     let columns = span_of(Histogram::positive).max(span_of(Histogram::negative));
     // A block pads its rows to a multiple of eight.
     let rows = (held.len() as u64).next_multiple_of(8);
-    if held.len() == 1 || columns.saturating_mul(rows) <= block::CELLS_MAX {
+    if columns.saturating_mul(rows) <= block::CELLS_MAX {
         return vec![Rows::Histograms(held)];
     }
     // Rows share most buckets, so the union is counted before the group is split.
@@ -141,6 +154,10 @@ fn split_by_buckets(group: Rows) -> Vec<Rows> {
         indexes.dedup();
     }
     if (union.len().max(negative.len()) as u64).saturating_mul(rows) <= block::CELLS_MAX {
+        return vec![Rows::Histograms(held)];
+    }
+    if let [row] = held.as_mut_slice() {
+        row.value = with_fewer_buckets(&row.value);
         return vec![Rows::Histograms(held)];
     }
     let rest = held.split_off(held.len() / 2);

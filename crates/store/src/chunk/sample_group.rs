@@ -23,8 +23,9 @@ pub(super) struct SampleGroup {
     /// Counts added between neighbours: one less than samples.
     pub(super) increments: Vec<Histogram>,
     pub(super) summaries: Vec<TrackedStatistics>,
-    /// The sample after some of the increments: the last one, or one before it.
-    last: Histogram,
+    /// The sample after some of the increments: the last one, or one before it. `None` after no
+    /// increment: most groups of samples that do not contain each other have one sample.
+    last: Option<Histogram>,
     /// Number of these increments.
     settled: usize,
 }
@@ -36,11 +37,15 @@ impl SampleGroup {
         SampleGroup {
             times: vec![time],
             summaries: vec![TrackedStatistics::from_histogram(&value)],
-            first: value.clone(),
+            first: value,
             increments: Vec::new(),
-            last: value,
+            last: None,
             settled: 0,
         }
+    }
+
+    fn settled_sample(&self) -> &Histogram {
+        self.last.as_ref().unwrap_or(&self.first)
     }
 
     /// Groups samples in time order. The first one is whole.
@@ -65,14 +70,14 @@ impl SampleGroup {
             SampleContent::Whole(value) => value,
             SampleContent::Increment { counts, sum } => {
                 let is_like = |first: &Histogram| is_uniform(first, &counts);
-                if !is_full && !self.last.is_empty() && self.increments.first().is_none_or(is_like)
-                {
+                let is_empty = self.settled_sample().is_empty();
+                if !is_full && !is_empty && self.increments.first().is_none_or(is_like) {
                     let summary = TrackedStatistics { sum, min: unknown, max: unknown };
                     self.push_increment(time, counts, summary);
                     return None;
                 }
                 self.settle_last();
-                let mut value = self.last.clone();
+                let mut value = self.settled_sample().clone();
                 assert!(value.add_counts(&counts, sum, unknown, unknown), "{CONTAINED}");
                 value
             }
@@ -81,11 +86,10 @@ impl SampleGroup {
             return Some(value);
         }
         self.settle_last();
-        let Some(added) = codable_delta(&self.last, &value, self.increments.first()) else {
-            return Some(value);
-        };
+        let (last, second) = (self.settled_sample(), self.increments.first());
+        let Some(added) = codable_delta(last, &value, second) else { return Some(value) };
         self.push_increment(time, added, TrackedStatistics::from_histogram(&value));
-        (self.last, self.settled) = (value, self.increments.len());
+        (self.last, self.settled) = (Some(value), self.increments.len());
         None
     }
 
@@ -103,16 +107,17 @@ impl SampleGroup {
             _ => return,
         };
         let pending = &self.increments[self.settled..];
+        let last = self.last.get_or_insert_with(|| self.first.clone());
         let mut window = CountWindow::default();
         let added = pending.iter().all(|added| window.add_histogram(added)).then(|| {
-            let mut parts = HistogramParts::new(self.last.scheme().clone());
-            parts.zero_threshold = self.last.zero_threshold();
+            let mut parts = HistogramParts::new(last.scheme().clone());
+            parts.zero_threshold = last.zero_threshold();
             (parts.positive, parts.zero) = window.buckets();
             Histogram::from_recorded_parts(parts).ok()
         });
         let is_added = match added.flatten() {
-            Some(added) => self.last.add_counts(&added, sum, min, max),
-            None => pending.iter().all(|added| self.last.add_counts(added, sum, min, max)),
+            Some(added) => last.add_counts(&added, sum, min, max),
+            None => pending.iter().all(|added| last.add_counts(added, sum, min, max)),
         };
         assert!(is_added, "{CONTAINED}");
         self.settled = self.increments.len();
@@ -122,7 +127,7 @@ impl SampleGroup {
     pub(super) fn last_sample(&mut self) -> Rows {
         self.settle_last();
         let &(start, end) = self.times.last().unwrap_or(&(0, 0));
-        Rows::Cumulative(vec![Row { start, end, value: self.last.clone() }])
+        Rows::Cumulative(vec![Row { start, end, value: self.settled_sample().clone() }])
     }
 
     /// The sample with this number.
@@ -185,6 +190,6 @@ impl SampleGroup {
         // The first sample of the rest starts anew.
         self.increments.truncate(middle.saturating_sub(1));
         self.settled = self.increments.len();
-        (SampleGroup { last: before, ..self }, rest)
+        (SampleGroup { last: Some(before), ..self }, rest)
     }
 }

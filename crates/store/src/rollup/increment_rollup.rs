@@ -107,7 +107,11 @@ fn read_chunks(
             let Ok(header) = gather::read(&**part, &location, &mut bytes)? else {
                 return Ok(None);
             };
-            let Ok(Some(chunk)) = chunk::decode_increments(&header, &bytes) else {
+            // The first chunk tells mostly whether a series is supported: the caller reads the
+            // chunks of others again.
+            let Some(chunk) =
+                chunk::decode_increments(&header, &bytes).ok().flatten().filter(|it| it.is_plain)
+            else {
                 return Ok(None);
             };
             let is_in_range = |time: &(i64, i64)| range.contains(&time.1.saturating_sub(1));

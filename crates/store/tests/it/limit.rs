@@ -120,6 +120,39 @@ fn journal_blocked_by_a_remote_resumes_with_it() {
 }
 
 #[test]
+fn sum_with_more_buckets_than_a_block_holds_is_rolled_up() {
+    use crate::fixture::{columns, ingest, latency, sample};
+    use store::{DAY, HOUR, MINUTE, TimeGrid};
+
+    let world = StoreFixture::new();
+    let begin = 20_000 * DAY;
+    world.set_now(begin);
+    let store = world.open().unwrap();
+    // Each has fewer buckets than the limit, all together more.
+    let end = begin + HOUR;
+    for number in 0..8 {
+        let first = 50_000 * (number - 4);
+        let parts = hist::HistogramParts {
+            positive: (first..first + 50_000).map(|index| (index, 1)).collect(),
+            ..hist::HistogramParts::new(hist::Scheme::exp2(8).unwrap())
+        };
+        let value = hist::Histogram::from_parts(parts).unwrap();
+        let start = end - MINUTE + i64::from(number);
+        ingest(&store, number as u64 + 1, &[(&latency("a"), sample(start, end, value))]);
+    }
+    world.set_now(begin + 2 * DAY);
+    store.flush().unwrap();
+    while store.maintain().unwrap() {}
+    assert_eq!(store.stat().unwrap().warnings, Vec::<String>::new());
+    let grid = TimeGrid { start: begin, step: DAY, columns: 1 };
+    let column = columns(&store, "latency{host=\"a\"}", grid).remove(0);
+    assert_eq!(column.value.count(), 400_000);
+    // Four buckets of the finer grid are one of the coarser grid.
+    let [sum] = column.value.parts() else { panic!("{} parts", column.value.parts().len()) };
+    assert_eq!(sum.positive().indexes().len(), 100_000);
+}
+
+#[test]
 fn count_overflow_in_a_minute_stops_nothing() {
     use crate::fixture::{columns, histogram, ingest, latency, sample};
     use store::{DAY, HOUR, MINUTE, TimeGrid};
