@@ -72,6 +72,8 @@ struct DispatchRun<'a> {
     hold: DeliveryHold,
     /// Who is on call, by rotation and time: a calendar takes time to say it, and many alerts ask.
     on_call: RefCell<BTreeMap<(String, i64), Option<String>>>,
+    /// Names of the alerts that fire, each with its number of alerts.
+    firing: BTreeMap<String, usize>,
     report: DispatchReport,
 }
 
@@ -185,7 +187,8 @@ impl AlertDispatcher {
         let AlertDispatcher { receivers, groups, alerts, .. } = self;
         let report = DispatchReport::default();
         let on_call = RefCell::default();
-        let mut run = DispatchRun { receivers, log, now_ns, hold, on_call, report };
+        let firing = firing_names(alerts);
+        let mut run = DispatchRun { receivers, log, now_ns, hold, on_call, firing, report };
         for alert in alerts.values_mut().filter(|alert| alert.is_untold) {
             for contact in run.knowing_contacts(&alert.notification) {
                 run.tell(&contact, &alert.notification)?;
@@ -240,21 +243,10 @@ impl DispatchRun<'_> {
         alerts: &mut BTreeMap<String, TrackedAlert>,
         group: &GroupNotification,
     ) -> Result<i64> {
-        let names: BTreeSet<String> = group
-            .firing
-            .iter()
-            .filter_map(|id| alerts.get(id))
-            .map(|alert| alert.notification.name.clone())
-            .take(OTHERS_MAX + 1)
-            .collect();
         let (mut told_ns, mut is_anybody_on_call) = (i64::MIN, true);
         for id in group.firing.iter().chain(&group.resolved) {
             let Some(alert) = alerts.get_mut(id) else { continue };
-            let mut notification = alert.notification.clone();
-            if notification.also_firing.is_empty() {
-                let others = names.iter().filter(|name| **name != notification.name);
-                notification.also_firing = others.take(OTHERS_MAX).cloned().collect();
-            }
+            let notification = alert.notification.clone();
             let needs_attention = notification.needs_attention();
             if needs_attention && group.reason == GroupReason::RepeatInterval {
                 is_anybody_on_call &= self.remind(alert, group, &notification)?;
@@ -474,12 +466,41 @@ impl DispatchRun<'_> {
         of_state.map(|one| one.at_ns).collect()
     }
 
+    /// Names of the other alerts that fire: its own name, if several of its alerts do.
+    fn others(&self, notification: &Notification) -> Vec<String> {
+        let is_firing = notification.state != NotifiedState::Resolved;
+        let is_other = |(name, alerts): &(&String, &usize)| {
+            **name != notification.name || **alerts > usize::from(is_firing)
+        };
+        let others = self.firing.iter().filter(is_other).map(|(name, _)| name.clone());
+        others.take(OTHERS_MAX).collect()
+    }
+
     fn tell(&mut self, contact: &str, notification: &Notification) -> Result<bool> {
         let chain = self.receivers.failover_chain(contact);
-        let is_new = lock_log(self.log).enqueue_deferred(&chain, notification, self.now_ns)?;
+        let mut notification = notification.clone();
+        notification.also_firing = self.others(&notification);
+        let is_new = lock_log(self.log).enqueue_deferred(&chain, &notification, self.now_ns)?;
         self.report.told += usize::from(is_new);
         Ok(is_new)
     }
+}
+
+/// Names of the alerts that fire, acknowledged ones too, each with its number of alerts.
+fn firing_names(alerts: &BTreeMap<String, TrackedAlert>) -> BTreeMap<String, usize> {
+    let mut names: BTreeMap<String, usize> = BTreeMap::new();
+    for TrackedAlert { notification, .. } in alerts.values() {
+        if notification.state == NotifiedState::Resolved {
+            continue;
+        }
+        match names.get_mut(&notification.name) {
+            Some(alerts) => *alerts += 1,
+            None => {
+                names.insert(notification.name.clone(), 1);
+            }
+        }
+    }
+    names
 }
 
 fn nanos(duration: std::time::Duration) -> i64 {

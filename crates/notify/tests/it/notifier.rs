@@ -164,6 +164,38 @@ async fn an_alert_is_sent_when_it_fires_reminded_of_and_resolved() {
     notifier.stop();
 }
 
+/// `alsoFiring` was empty: each alert is a group of its own, and two alerts of a rule have one name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_names_what_else_fires() {
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let notifier = bench.start(&format!("{}{ROUTE}", webhook("hook", &receiver, "")));
+    let named = |id: &str, transition: u64, state: NotifiedState, name: &str| {
+        let state = bench.in_state(id, transition, state);
+        Notification { name: name.to_owned(), ..state }
+    };
+    let mut sent = 0;
+    let mut next_others = async |notification: Notification| {
+        notifier.submit(notification).unwrap();
+        sent += 1;
+        wait_for(&notifier, "a message", |status| delivered(status, "hook") == sent);
+        let messages = receiver.take_requests();
+        let body: serde_json::Value = serde_json::from_slice(&messages[0].body).unwrap();
+        let list = body["topdeck"]["alsoFiring"].as_array().unwrap().clone();
+        list.iter().map(|name| name.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let (firing, acknowledged) = (NotifiedState::Firing, NotifiedState::Acknowledged);
+    assert!(next_others(named("a", 1, firing, "DiskFull")).await.is_empty());
+    assert_eq!(next_others(named("b", 1, firing, "CartErrors")).await, ["DiskFull"]);
+    // The same rule on another host.
+    assert_eq!(next_others(named("c", 1, firing, "DiskFull")).await, ["CartErrors", "DiskFull"]);
+    assert_eq!(next_others(named("b", 2, acknowledged, "CartErrors")).await, ["DiskFull"]);
+    bench.advance(70);
+    let ended = named("a", 2, NotifiedState::Resolved, "DiskFull");
+    assert_eq!(next_others(ended).await, ["CartErrors", "DiskFull"]);
+    notifier.stop();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_repeats_nothing_and_resolves_what_ended_meanwhile() {
     let bench = NotifierBench::new();
