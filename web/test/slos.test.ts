@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 
 import {
   describeBudget,
+  describeBurn,
   describeIndicator,
   formatAttained,
   formatBounds,
@@ -9,8 +10,11 @@ import {
   formatRemaining,
   nearestThreshold,
   parseObjective,
+  periodDays,
+  sinceFirstEvents,
   spentFirst,
   verdict,
+  type BurnJson,
   type SloJson,
 } from "../src/lib/slos";
 
@@ -65,4 +69,26 @@ test("what is good is said in words", () => {
   expect(describeIndicator(slo)).toBe("latency at most 250 ms");
   const ratio = { kind: "ratio", bad: "errors", total: "requests" } as SloJson;
   expect(describeIndicator(ratio)).toBe("requests without errors");
+});
+
+/** An SLO of seven days opened with 30 days, and one of yesterday with a month of nothing. */
+test("an SLO shows its own period first, from its first events on", () => {
+  const days = ["7d", "4w", "1y", "720h", "90min", "a quarter"].map(periodDays);
+  expect(days).toEqual([7, 28, 365, 30, 1, 30]);
+  const totals = (all: number[]) => all.map((total) => ({ total }));
+  expect(sinceFirstEvents(totals([0, 0, 3, 0, 2]))).toEqual(totals([3, 0, 2]));
+  expect(sinceFirstEvents(totals([0, 0]))).toEqual(totals([0, 0]));
+});
+
+/** "does not burn" stood beside a burn rate of 3 and a spent budget. */
+test("the state of a burn-rate alert does not contradict the budget", () => {
+  const describe = (is_burning: boolean | null, estimate: number | null) => {
+    const long = estimate === null ? null : bracket(estimate, estimate, estimate);
+    return describeBurn({ is_burning, long, factor: 14.4, severity: "page" } as BurnJson);
+  };
+  expect(describe(true, 20)).toBe("above the limit (page)");
+  expect(describe(false, 0.4)).toBe("within the budget");
+  expect(describe(false, 3.2)).toBe("spends the budget; below the limit");
+  expect(describe(false, 20)).toContain("not in the short window, or too few events");
+  expect(describe(null, null)).toBe("unknown: no events");
 });

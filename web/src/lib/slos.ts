@@ -133,6 +133,33 @@ export function fetchSlo(
   return getJson<SloReportJson>("/v1/slo", { name, from: `-${days}d`, ...other }, signal);
 }
 
+/** Days of a period such as `7d`, `4w`, `1y` or `720h`, at least one; 30 if it is another text. */
+export function periodDays(period: string): number {
+  const found = /^(\d+(?:\.\d+)?)\s*(min|h|d|w|y)$/.exec(period);
+  const days = { min: 1 / 1440, h: 1 / 24, d: 1, w: 7, y: 365 };
+  if (!found) return 30;
+  return Math.max(1, Math.ceil(Number(found[1]) * days[found[2] as keyof typeof days]));
+}
+
+/** Without the beginning of a list before the first events: the SLO is younger than the range. */
+export function sinceFirstEvents<T extends { total: number }>(list: readonly T[]): T[] {
+  const first = list.findIndex(({ total }) => total > 0);
+  return first < 0 ? [...list] : list.slice(first);
+}
+
+/**
+ * State of a burn-rate alert. Its limit is far above the rate of 1 that spends the budget, so a
+ * budget may be spent although no alert fires.
+ */
+export function describeBurn({ is_burning, severity, factor, long }: BurnJson): string {
+  if (is_burning === null) return "unknown: no events";
+  if (is_burning) return `above the limit (${severity})`;
+  if (!long || long.estimate <= 1) return "within the budget";
+  return long.estimate > factor
+    ? "spends the budget; not in the short window, or too few events to alert"
+    : "spends the budget; below the limit";
+}
+
 /** `99.9%` or `0.999` as a share; null if it is invalid. */
 export function parseObjective(text: string): number | null {
   const found = /^(\d+\.?\d*|\.\d+)\s*(%?)$/.exec(text.trim());
