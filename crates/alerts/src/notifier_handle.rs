@@ -52,6 +52,11 @@ impl NotifierHandle {
         lock(&self.notifier).is_some()
     }
 
+    /// Whether a contact shows pictures.
+    pub(crate) fn shows_pictures(&self) -> bool {
+        lock(&self.notifier).as_ref().is_some_and(Notifier::shows_pictures)
+    }
+
     /// Uses other silences from now on.
     pub(crate) fn set_silences(&self, silences: SilenceSet) {
         *lock(&self.silences) = silences.clone();

@@ -25,8 +25,8 @@ use rules::{
 use store::Store;
 
 use crate::alert_board::{AlertBoard, GroupReport, NamedThresholds, RouteContext, state_hash};
+use crate::alert_evidence::{EvidenceBudgets, UserLabels, user_labels};
 use crate::alert_history::AlertHistory;
-use crate::alert_impact::{ImpactTime, UserLabels, user_labels};
 use crate::arrival_index::{ArrivalIndex, RulePlace};
 use crate::group_metrics::GroupMetrics;
 use crate::notifier_handle::NotifierHandle;
@@ -80,8 +80,7 @@ pub(crate) struct RuleWorker {
     control: Arc<WorkerControl>,
     notifier: NotifierHandle,
     submitted: SubmittedAlerts,
-    /// For the numbers of notifications.
-    impact_time: ImpactTime,
+    evidence_budgets: EvidenceBudgets,
     submit_error: Option<String>,
     received: Arc<ReceivedAlerts>,
     received_saved_at: Option<Instant>,
@@ -149,7 +148,7 @@ impl RuleWorker {
             control,
             notifier,
             submitted: SubmittedAlerts::default(),
-            impact_time: ImpactTime::new(Instant::now()),
+            evidence_budgets: EvidenceBudgets::new(Instant::now()),
             submit_error: None,
             received,
             received_saved_at: None,

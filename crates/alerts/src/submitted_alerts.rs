@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState, RoutedNotification};
 use rules::{Alert, EvaluatedGroup, Rule, RuleHealth};
 
+use crate::alert_evidence::AlertEvidence;
 use crate::alert_notification::{alert_id, ended, notification};
 
 /// Newest submitted notification of each alert.
@@ -26,13 +27,13 @@ struct SubmittedGroup {
 impl SubmittedAlerts {
     /// What the notifier does not know of a group: alerts that fire or resolved, and the end of
     /// those that are gone. An alert is not gone while its rule fails. Resolved alerts that are
-    /// gone are forgotten. `impact` reads what an alert of the rule at a position affected; an
-    /// acknowledgement, which somebody waits for, has what the message before it says.
+    /// gone are forgotten. `evidence` reads what an alert of the rule at a position affected, and
+    /// its picture; an acknowledgement, which somebody waits for, has what the message before it says.
     pub(crate) fn changes(
         &mut self,
         group: &EvaluatedGroup,
         now_ns: i64,
-        impact: &mut dyn FnMut(usize, &Alert) -> AlertImpact,
+        evidence: &mut dyn FnMut(usize, &Alert) -> AlertEvidence,
         link: &dyn Fn(&Rule, &Alert) -> Option<String>,
     ) -> Vec<RoutedNotification> {
         let SubmittedGroup { known, impacts } = self.groups.entry(key(group)).or_default();
@@ -47,16 +48,17 @@ impl SubmittedAlerts {
                     |newest: &Notification| before.is_none_or(|before| before.key < newest.key);
                 present.insert(id);
                 let Some(newest) = newest.filter(is_new) else { continue };
-                let impact = match (newest.state, before) {
-                    (NotifiedState::Acknowledged, Some(before)) => before.impact,
+                let without_picture = |impact| AlertEvidence { impact, picture: None };
+                let AlertEvidence { impact, picture } = match (newest.state, before) {
+                    (NotifiedState::Acknowledged, Some(before)) => without_picture(before.impact),
                     _ => match read.get(&newest.key) {
-                        Some(known) => *known,
-                        None => impact(index, alert),
+                        Some(known) => without_picture(*known),
+                        None => evidence(index, alert),
                     },
                 };
                 impacts.insert(newest.key.clone(), impact);
                 let link = link(rule.rule(), alert);
-                let newest = Notification { impact, link, ..newest };
+                let newest = Notification { impact, picture, link, ..newest };
                 found.push(match alert.severity() {
                     Some(_) => RoutedNotification::with_criterion_severity(newest),
                     None => RoutedNotification::from(newest),
@@ -92,8 +94,9 @@ impl SubmittedAlerts {
         ends.collect()
     }
 
-    /// Records that a notification was submitted.
-    pub(crate) fn record(&mut self, group: (String, String), submitted: RoutedNotification) {
+    /// Records that a notification was submitted. Its picture is not kept: there may be many.
+    pub(crate) fn record(&mut self, group: (String, String), mut submitted: RoutedNotification) {
+        submitted.notification.picture = None;
         let SubmittedGroup { known, impacts } = self.groups.entry(group).or_default();
         let key = submitted.notification.key.clone();
         impacts.remove(&key);
@@ -154,11 +157,12 @@ mod tests {
         group: &EvaluatedGroup,
         reads: &mut u64,
     ) -> Vec<RoutedNotification> {
-        let mut impact = |_: usize, _: &Alert| {
+        let mut evidence = |_: usize, _: &Alert| {
             *reads += 1;
-            AlertImpact { requests: Some(*reads), users: None }
+            let impact = AlertImpact { requests: Some(*reads), users: None };
+            AlertEvidence { impact, picture: None }
         };
-        submitted.changes(group, NOW_NS, &mut impact, &|_, _| None)
+        submitted.changes(group, NOW_NS, &mut evidence, &|_, _| None)
     }
 
     #[track_caller]

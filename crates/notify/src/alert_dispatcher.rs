@@ -478,7 +478,11 @@ impl DispatchRun<'_> {
 
     fn tell(&mut self, contact: &str, notification: &Notification) -> Result<bool> {
         let chain = self.receivers.failover_chain(contact);
+        let mut contacts = chain.iter().filter_map(|name| self.receivers.contact(name));
         let mut notification = notification.clone();
+        if !contacts.any(|contact| contact.contact.shows_pictures()) {
+            notification.picture = None;
+        }
         notification.also_firing = self.others(&notification);
         let is_new = lock_log(self.log).enqueue_deferred(&chain, &notification, self.now_ns)?;
         self.report.told += usize::from(is_new);

@@ -39,6 +39,11 @@ pub trait Contact: DeserializeOwned + fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Whether its messages have a picture.
+    fn shows_pictures(&self) -> bool {
+        false
+    }
+
     /// Sends a notification. The future may be dropped at any time.
     fn send(
         &self,
@@ -100,6 +105,11 @@ impl AnyContact {
         self.0.heartbeat_interval()
     }
 
+    /// See [`Contact::shows_pictures`].
+    pub(crate) fn shows_pictures(&self) -> bool {
+        self.0.shows_pictures()
+    }
+
     /// See [`Contact::send`].
     pub async fn send(
         &self,
@@ -130,6 +140,7 @@ trait DynContact: fmt::Debug + Send + Sync {
     fn host(&self) -> Option<String>;
     fn is_idempotent(&self, notification: &Notification, previous: Option<&str>) -> bool;
     fn heartbeat_interval(&self) -> Option<Duration>;
+    fn shows_pictures(&self) -> bool;
     fn send<'a>(
         &'a self,
         notification: &'a Notification,
@@ -156,6 +167,10 @@ impl<C: Contact> DynContact for C {
 
     fn heartbeat_interval(&self) -> Option<Duration> {
         Contact::heartbeat_interval(self)
+    }
+
+    fn shows_pictures(&self) -> bool {
+        Contact::shows_pictures(self)
     }
 
     fn send<'a>(

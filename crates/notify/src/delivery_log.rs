@@ -35,6 +35,8 @@ const FILE_NAME: &str = "deliveries";
 const LOCK_NAME: &str = "deliveries.lock";
 /// Length of a record above which its notification is shortened.
 const RECORD_BYTES_MAX: usize = 256 << 10;
+/// Part of the size limit of the file above which notifications are added without their pictures.
+const PICTURES_SHARE: u64 = 4;
 /// Maximum length of a note, in characters.
 const NOTE_CHARS_MAX: usize = 500;
 
@@ -289,7 +291,9 @@ impl DeliveryLog {
             return Err(DeliveryLogError::PendingLimit { key, limit });
         }
         let mut notification = notification.clone();
-        if notification.sendable_picture().is_none() {
+        // Pictures leave room for messages.
+        let is_large = self.bytes > self.limits.bytes_max / PICTURES_SHARE;
+        if is_large || notification.sendable_picture().is_none() {
             notification.picture = None;
         }
         let (id, contact) = (self.state.next_id(), contact.to_owned());

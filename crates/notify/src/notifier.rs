@@ -238,6 +238,11 @@ impl Notifier {
         Ok(lock_log(&self.shared.log).settle(other, answering_since_ns, self.shared.now_ns())?)
     }
 
+    /// Whether a contact shows pictures: without one they need not be drawn.
+    pub fn shows_pictures(&self) -> bool {
+        lock(&self.shared.workers).iter().any(|worker| worker.shows_pictures())
+    }
+
     /// Status of contacts, alerts and the log.
     pub fn status(&self) -> NotifierStatus {
         self.shared.status()

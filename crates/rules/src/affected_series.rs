@@ -2,7 +2,8 @@
 //! window before the alert began.
 //!
 //! The threshold is that of the criterion that holds, or the one that an expression of PromQL names
-//! ([`NamedThreshold`]). Only durations are requests: a value of another unit may be anything.
+//! ([`NamedThreshold`]). Only durations are requests: a value of another unit may be anything. The
+//! distributions of the same series over time are the picture of the alert.
 
 use std::collections::BTreeMap;
 
@@ -36,13 +37,25 @@ pub struct AffectedCounts {
     pub users: Option<u64>,
 }
 
+/// Distributions of the series of an alert over time.
+#[derive(Clone, Debug)]
+pub struct AlertColumns {
+    /// Unit of the values, as of the series.
+    pub unit: Option<Unit>,
+    /// The threshold in this unit.
+    pub threshold: Option<f64>,
+    /// Values of each column.
+    pub values: Vec<Mixture>,
+}
+
 /// Series whose values above a threshold are the requests that an alert affected.
 #[derive(Clone, Debug)]
 pub struct AffectedSeries {
     selector: Selector,
     /// Exact labels of the stream; `None` if the selector says all.
     stream: Option<AffectedStream>,
-    limit: Quantity,
+    /// `None` if the criterion has no threshold, or is about values below it.
+    limit: Option<Quantity>,
     start_ns: i64,
     end_ns: Option<i64>,
 }
@@ -84,18 +97,20 @@ impl<'a> AffectedRule<'a> {
         AffectedRule { rule, named: (!is_own).then(|| named(&rule.expression)).flatten() }
     }
 
-    /// Series of an alert of the rule; `None` if it names no threshold of a distribution.
+    /// Series of an alert of the rule; `None` if it has no selector, or if its expression names no
+    /// threshold of a distribution.
     pub fn series(&self, alert: &Alert) -> Option<AffectedSeries> {
         let (selector, stream, limit, window_ns) = match self.rule.condition() {
             Some(own) => {
-                let limit = own.upper_limit(alert.hit.as_ref()?.criterion)?.clone();
+                let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
+                let limit = criterion.and_then(|criterion| own.upper_limit(criterion)).cloned();
                 let labels = alert.series.clone();
                 let stream = AffectedStream { by: own.by.clone(), labels };
                 (own.selector()?.clone(), Some(stream), limit, own.window_ns)
             }
             None => {
                 let (selector, limit, window_ns) = self.named.clone()?;
-                (selector, None, limit, window_ns)
+                (selector, None, Some(limit), window_ns)
             }
         };
         let equals = alert.series.iter().map(|(name, value)| Selector::label_equals(name, value));
@@ -125,18 +140,14 @@ impl AffectedSeries {
             step: end_ns.saturating_sub(self.start_ns),
             columns: 1,
         };
-        let mut handles = source.select(&self.selector).map_err(failed)?;
-        handles.retain(|handle| {
-            matches!(handle.kind, SeriesKind::Histogram(_))
-                && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))
-        });
+        if grid.step <= 0 || self.limit.is_none() {
+            return Ok(AffectedCounts::default());
+        }
+        let handles = self.handles(source)?;
         let Some(limit) = handles.first().and_then(|first| self.limit_of(&handles, &first.unit))
         else {
             return Ok(AffectedCounts::default());
         };
-        if grid.step <= 0 {
-            return Ok(AffectedCounts::default());
-        }
         let above = |series: &[&SeriesHandle]| {
             let read = source.histograms(series, grid).map_err(failed)?;
             let values = read.values.into_iter().next().unwrap_or_default();
@@ -150,12 +161,43 @@ impl AffectedSeries {
         Ok(AffectedCounts { requests: known(requests), users: users.and_then(known) })
     }
 
+    /// Distributions of the series by columns; `None` if there are no distributions, or if their
+    /// units differ.
+    pub fn columns(
+        &self,
+        source: &dyn Source,
+        grid: TimeGrid,
+    ) -> Result<Option<AlertColumns>, RuleQueryError> {
+        let handles = self.handles(source)?;
+        let Some(first) = handles.first() else { return Ok(None) };
+        if handles.iter().any(|handle| handle.unit != first.unit) {
+            return Ok(None);
+        }
+        let unit = Unit::parse(&first.unit);
+        let threshold = self.limit.as_ref().and_then(|limit| limit.value_in(unit.as_ref()));
+        let all: Vec<&SeriesHandle> = handles.iter().collect();
+        let read = source.histograms(&all, grid);
+        let values = read.map_err(|error| RuleQueryError(error.to_string()))?.values;
+        Ok(Some(AlertColumns { unit, threshold, values }))
+    }
+
+    /// The distributions among the series.
+    fn handles(&self, source: &dyn Source) -> Result<Vec<SeriesHandle>, RuleQueryError> {
+        let found = source.select(&self.selector);
+        let mut handles = found.map_err(|error| RuleQueryError(error.to_string()))?;
+        handles.retain(|handle| {
+            matches!(handle.kind, SeriesKind::Histogram(_))
+                && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))
+        });
+        Ok(handles)
+    }
+
     /// The limit in the unit of the values, which must be a duration, and the same of all series.
     fn limit_of(&self, handles: &[SeriesHandle], unit: &str) -> Option<f64> {
         let known = Unit::parse(unit)?;
         known.in_nanoseconds()?;
         let is_same = handles.iter().all(|handle| handle.unit == unit);
-        self.limit.value_in(Some(&known)).filter(|_| is_same)
+        self.limit.as_ref()?.value_in(Some(&known)).filter(|_| is_same)
     }
 }
 

@@ -16,7 +16,7 @@
 //! 6. [`replay_groups`] tells what groups would have done over stored data.
 //! 7. [`SeriesInventory`] and [`match_changes`] tell which series vanished and what replaced them.
 //! 8. [`unmatched_selectors`] tells which rules select nothing, and what may have been meant.
-//! 9. [`AffectedSeries`] tells how many requests and users an alert affected.
+//! 9. [`AffectedSeries`] tells how many requests and users an alert affected, and their values.
 //! 10. [`encode_snapshots`] and [`decode_snapshots`] carry the states across a restart.
 #![forbid(unsafe_code)]
 
@@ -45,7 +45,7 @@ mod unmatched_selector;
 mod yaml;
 mod yaml_fields;
 
-pub use affected_series::{AffectedCounts, AffectedRule, AffectedSeries};
+pub use affected_series::{AffectedCounts, AffectedRule, AffectedSeries, AlertColumns};
 pub use alert_acknowledgement::{
     AcknowledgementChange, AlertAcknowledgement, AlertAcknowledgements,
 };

@@ -7,7 +7,7 @@ use notify::RoutedNotification;
 use rules::{Alert, Rule};
 
 use super::{RuleWorker, ScheduledGroup, key};
-use crate::alert_impact::{ImpactReader, ImpactSources};
+use crate::alert_evidence::{EvidenceReader, EvidenceSources};
 use crate::alert_link::alert_link;
 
 impl RuleWorker {
@@ -34,18 +34,19 @@ impl RuleWorker {
         }
         let now_ns = self.intake.now();
         let mut changes = Vec::new();
-        let sources = ImpactSources {
+        let sources = EvidenceSources {
             store: &self.store,
             control: &self.control,
             user_labels: &self.user_labels,
             now_ns,
+            draws_pictures: self.notifier.shows_pictures(),
         };
         let routes = self.board.routes();
         for ScheduledGroup { group, .. } in &self.groups[groups] {
-            let mut reader = ImpactReader::new(sources, &mut self.impact_time, group);
-            let mut impact = |rule: usize, alert: &Alert| reader.impact(rule, alert);
+            let mut reader = EvidenceReader::new(sources, &mut self.evidence_budgets, group);
+            let mut evidence = |rule: usize, alert: &Alert| reader.evidence(rule, alert);
             let link = |rule: &Rule, alert: &Alert| alert_link(&routes.external_url, rule, alert);
-            let found = self.submitted.changes(group, now_ns, &mut impact, &link);
+            let found = self.submitted.changes(group, now_ns, &mut evidence, &link);
             changes.extend(found.into_iter().map(|found| (key(group), found)));
         }
         for (key, submitted) in changes {

@@ -71,6 +71,10 @@ impl Contact for EmailContact {
         Some(self.server.clone())
     }
 
+    fn shows_pictures(&self) -> bool {
+        true
+    }
+
     async fn send(
         &self,
         notification: &Notification,

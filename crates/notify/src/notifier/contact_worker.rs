@@ -44,6 +44,10 @@ impl ContactWorker {
         self.contact.contact.host()
     }
 
+    pub(super) fn shows_pictures(&self) -> bool {
+        self.contact.contact.shows_pictures()
+    }
+
     pub(super) fn failover(&self) -> Option<String> {
         self.contact.policy.failover.clone()
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use notify::{
     AttemptReport, AttemptVerdict, ConfiguredContact, DeliveryLog, DeliveryLogError, LogLimits,
-    NotificationKey, deliver_next, failover_chain,
+    NotificationKey, Picture, deliver_next, failover_chain,
 };
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
@@ -271,6 +271,24 @@ fn limits_have_names_and_the_file_stays_small() {
     let error = full.unwrap().to_string();
     assert!(error.contains("size limit (65536 bytes) reached"), "{error}");
     assert!(log.summary().bytes <= 64 << 10);
+}
+
+/// Pictures are 4 KiB each.
+#[test]
+fn pictures_leave_room_for_messages() {
+    let limits = LogLimits { bytes_max: 256 << 10, ..LogLimits::default() };
+    let mut log = open(&SimDisk::new(1), limits);
+    let mut sizes = Vec::new();
+    for alert in 0..60 {
+        let mut notification = notification(&format!("a{alert}"), 1);
+        notification.picture = Some(Picture { png: vec![7; 4 << 10], alt: String::new() });
+        let before = log.summary().bytes;
+        log.enqueue(&["mail"], &notification, START_NS).expect("there is room");
+        sizes.push(log.summary().bytes - before);
+    }
+    let with_picture = sizes.iter().filter(|size| **size > 4 << 10).count();
+    assert!((8..20).contains(&with_picture), "{sizes:?}");
+    assert!(sizes[with_picture..].iter().all(|size| *size < 2 << 10), "{sizes:?}");
 }
 
 #[tokio::test]

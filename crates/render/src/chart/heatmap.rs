@@ -1,10 +1,11 @@
 //! Heatmap: distribution over time, a column per time interval and a row per value range.
 //!
-//! Three outputs draw it: [`terminal::heatmap`](crate::terminal::heatmap),
-//! [`svg::heatmap`](crate::svg::heatmap), [`json::heatmap`](crate::json::heatmap). `heatmap_rows`
-//! distributes the counts of a column over the rows without loss; `colour_scale` maps counts to
-//! colours, [`time_axis`](crate::chart::time_axis) labels times. Empty and unknown differ: a
-//! complete column without values stays blank, a column with a gap is hatched.
+//! Four outputs draw it: [`terminal::heatmap`](crate::terminal::heatmap),
+//! [`svg::heatmap`](crate::svg::heatmap), [`raster::heatmap`](crate::raster::heatmap),
+//! [`json::heatmap`](crate::json::heatmap). `heatmap_rows` distributes the counts of a column over
+//! the rows without loss; `colour_scale` maps counts to colours,
+//! [`time_axis`](crate::chart::time_axis) labels times. Empty and unknown differ: a complete column
+//! without values stays blank, a column with a gap is hatched.
 //!
 //! Times are nanoseconds since 1970 in UTC, values are in [`Heatmap::unit`].
 

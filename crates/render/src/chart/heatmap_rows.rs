@@ -107,6 +107,17 @@ impl HeatmapRows {
         rows
     }
 
+    /// Widens the axis so that it shows these values too, in the chart unit; those that are not
+    /// above zero are left out.
+    pub(crate) fn widen(&mut self, values: impl Iterator<Item = f64>) {
+        let Some(axis) = &mut self.axis else { return };
+        for value in values.filter(|value| *value > 0.0 && value.is_finite()) {
+            if value < axis.low || value > axis.high {
+                *axis = Axis::covering(axis.low.min(value), axis.high.max(value));
+            }
+        }
+    }
+
     /// All rows, top to bottom.
     pub(crate) fn all(&self) -> Vec<HeatmapRow> {
         let beyond = self.overflow.map(|_| HeatmapRow::Overflow);

@@ -8,6 +8,8 @@ use rules::{
     NamedThreshold, SourceEvaluator,
 };
 
+use store::TimeGrid;
+
 use crate::harness::{MINUTE, group, with_rules};
 use crate::stored_series::StoredSeries;
 
@@ -215,4 +217,47 @@ fn the_threshold_of_an_own_rule_is_that_of_its_first_criterion_of_a_distribution
     assert_eq!(of(&format!("select = \"latency\"\n{fast}")), None);
     let query = "[[rule.criteria]]\nseverity = 2\nabove = 3\n";
     assert_eq!(of(&format!("promql = \"up\"\n{query}")), None);
+}
+
+/// Numbers of values of the columns of the only alert, and its threshold.
+#[track_caller]
+fn columns(node: &StoredNode, grid: TimeGrid) -> Option<(Vec<u64>, Option<f64>)> {
+    let rule = &node.group.rules()[0];
+    let (_, alert) = rule.alerts().alerts().next().expect("an alert");
+    let series = AffectedRule::of(rule.rule()).series(alert)?;
+    let view = node.series.store.view().expect("a view");
+    let found = series.columns(&StoreSource::new(&view), grid).expect("an answer")?;
+    Some((found.values.iter().map(|values| values.count()).collect(), found.threshold))
+}
+
+#[test]
+fn the_columns_of_an_alert_have_the_values_of_its_stream_and_the_threshold_in_their_unit() {
+    let mut node = StoredNode::new(&own("by = ['zone']"));
+    let start = node.series.now() - MINUTE;
+    node.series.durations("latency", &[("zone", "a")], &SLOW);
+    node.series.pass(2 * MINUTE);
+    node.series.durations("latency", &[("zone", "a"), ("host", "1")], &SLOW);
+    node.series.durations("latency", &[("zone", "a"), ("host", "2")], &SLOW);
+    node.series.durations("latency", &[("zone", "b")], &[10.0]);
+    node.evaluate();
+    let grid = TimeGrid { start, step: MINUTE, columns: 4 };
+    assert_eq!(columns(&node, grid), Some((vec![4, 0, 8, 0], Some(250.0))));
+}
+
+#[test]
+fn an_alert_without_a_threshold_has_columns_and_one_of_other_series_has_none() {
+    let criterion = "quantile = 0.5\nabove = '250ms'";
+    let mut node =
+        StoredNode::new(&own("").replace(criterion, "statistic = 'count'\nat_least = 1"));
+    node.series.durations("latency", &[], &SLOW);
+    node.evaluate();
+    let start = node.series.now() - MINUTE;
+    let grid = TimeGrid { start, step: MINUTE, columns: 1 };
+    assert_eq!(columns(&node, grid), Some((vec![4], None)));
+    assert_eq!(node.affected(None), (None, None));
+    let rule = own("").replace("latency", "queue").replace(criterion, "above = 1");
+    let mut node = StoredNode::new(&rule);
+    node.series.row("queue", 1, 0, 9);
+    node.evaluate();
+    assert_eq!(columns(&node, grid), None);
 }

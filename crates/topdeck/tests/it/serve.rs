@@ -14,6 +14,7 @@ mod data_loss;
 mod forward;
 mod full_disk;
 mod load_sender;
+mod mail_server;
 mod matrix;
 mod network;
 mod own_rules;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::alert_receiver::{AlertReceiver, ReceiverAnswer};
 use super::alerts::{DEEP, light, send, start_with, with_rules};
 use super::client::request_at;
+use super::mail_server::MailServer;
 use super::server_process::{ServerProcess, wait_until};
 
 const SETTINGS: &str = "[alerts]\nrule_files = [\"rules*.yaml\"]\n";
@@ -169,6 +170,55 @@ fn a_message_says_how_many_requests_and_users_an_alert_affected() {
         affected.0.is_some()
     });
     assert!(is_known);
+    server.stop();
+}
+
+#[test]
+fn a_mail_has_the_heatmap_of_the_alert_and_a_webhook_its_link() {
+    let (receiver, mail) = (AlertReceiver::start(), MailServer::start());
+    let contact = format!(
+        "[[contact]]\nname = \"mail\"\nkind = \"email\"\nserver = \"{}\"\nsecurity = \"none\"\n\
+         from = \"topdeck@example.org\"\nto = [\"eve@example.org\"]\n",
+        mail.address
+    );
+    let settings = [
+        "[alerts]\nrule_files = [\"*.rules.toml\"]\nexternal_url = \"http://deck/\"\n".to_owned(),
+        hook("pager", &receiver, ""),
+        contact,
+        "[[escalation]]\nname = \"both\"\n\
+         steps = [{ after = \"0s\", receivers = [\"pager\", \"mail\"] }]\n\
+         [route]\nreceiver = \"both\"\ngroup_by = [\"...\"]\ngroup_wait = \"0s\"\n"
+            .to_owned(),
+    ];
+    let mut server = ServerProcess::new("serve", &settings.concat());
+    let rules = server.dir.path("own.rules.toml");
+    std::fs::write(rules, OWN_RULES).expect("rules are written");
+    server.start();
+    let told = |name: &str| mail.messages().into_iter().find(|text| text.contains(name));
+    // A gauge has no distribution: a mail without a picture is a mail.
+    send(&server, 7.5);
+    wait_until("the alert of numbers is told", || told("Deep").is_some());
+    let without = told("Deep").expect("it is told");
+    assert!(!without.contains("image/png"), "{without}");
+    // A picture that a busy machine does not draw in time is left out.
+    let is_drawn = (0..20).any(|number| {
+        let host = format!("web{number}");
+        let path = format!("/v1/record?metric=latency&unit=ms&label.host={host}");
+        let latencies = b"10\n900\n900\n900";
+        let sent = request_at(server.address(), "POST", &path, &[], latencies);
+        assert!(sent.expect("it answers").status < 300);
+        let count = || mail.messages().iter().filter(|text| text.contains("] Slow\n")).count();
+        wait_until("the alert of requests is mailed", || count() > number);
+        wait_until("it is sent", || receiver.has("/pager?key=hidden", &host, "firing"));
+        mail.messages().last().is_some_and(|text| {
+            // The signature of a PNG file.
+            let parts = ["Content-Type: image/png", "Content-ID: <picture>", "\niVBORw0KGgo"];
+            parts.iter().all(|part| text.contains(part))
+        })
+    });
+    assert!(is_drawn);
+    let link = receiver.of("/pager?key=hidden", "web0", "firing")[0].link.clone();
+    assert!(link.starts_with("http://deck/#/explore"), "{link}");
     server.stop();
 }
 
