@@ -47,6 +47,7 @@ mod history_api;
 mod history_entry;
 mod history_recorder;
 mod json_body;
+mod message_templates;
 mod notifier_handle;
 mod notifier_status;
 mod primary_site;
@@ -81,6 +82,7 @@ mod worker_control;
 
 pub use alertmanager_silences::parse_alertmanager_silence;
 pub use error::{AlertsError, Result};
+pub use message_templates::{AlertMessageTemplates, message_template_problems};
 pub use received_alerts::ReceivedAlert;
 pub use received_file::{DecodedAlerts, ReceivedFileError, decode_received, encode_received};
 pub use role::AlertsRole;

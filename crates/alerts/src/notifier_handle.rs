@@ -35,7 +35,7 @@ impl NotifierHandle {
     ) -> Result<(), NotifierError> {
         let mut notifier = lock(&self.notifier);
         match &mut *notifier {
-            Some(running) => running.reload(settings),
+            Some(running) => running.reload(settings, &options.templates),
             None if settings.contacts.is_empty() => Ok(()),
             None => {
                 let started = Notifier::start(settings, options)?;

@@ -23,6 +23,7 @@ use crate::alert_history::AlertHistory;
 use crate::arrival_index::ArrivalIndex;
 use crate::arrival_reader::{open_journal, read_arrivals};
 use crate::error::AlertsError;
+use crate::message_templates::AlertMessageTemplates;
 use crate::notifier_handle::NotifierHandle;
 use crate::received_alerts::ReceivedAlerts;
 use crate::role_thread::spawn;
@@ -485,6 +486,7 @@ fn notifier_options(settings: &AlertTables, context: &RoleContext) -> NotifierOp
         supervisor: context.intake.supervisor().clone(),
         log: Arc::clone(&context.log),
         tls: Default::default(),
+        templates: Arc::new(AlertMessageTemplates::new(settings.templates())),
         limits: LogLimits::default(),
         is_held: settings.has_primary(),
     }

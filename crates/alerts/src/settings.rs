@@ -13,6 +13,7 @@ use rules::slo::Slo;
 use rules::{AlertTemplates, GroupDefaults};
 use serde::Deserialize;
 
+use crate::message_templates::message_template_problems;
 use crate::primary_site::{PrimarySite, PrimarySiteTable};
 use crate::slo_settings::{self, SloTable};
 
@@ -70,7 +71,10 @@ impl AlertTables {
         let mut tables: AlertTables = document.read(&["alerts", "slo"])?;
         document.dir().clone_into(&mut tables.dir);
         match NotifySettings::read(document.root(), document.dir()) {
-            Ok(notify) => tables.notify = notify,
+            Ok(notify) => {
+                tables.notify_problems = message_template_problems(&notify.contacts);
+                tables.notify = notify;
+            }
             Err(problems) => tables.notify_problems = problems,
         }
         Ok(tables)

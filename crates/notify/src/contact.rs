@@ -11,6 +11,7 @@ use serde::de::DeserializeOwned;
 use crate::delivery_result::{DeliveryError, DeliveryReceipt};
 use crate::http_client::HttpClient;
 use crate::message::{MessageText, render_message};
+use crate::message_template::TemplateTexts;
 use crate::notification::Notification;
 use crate::setting_values::KeyProblems;
 
@@ -66,12 +67,18 @@ pub struct DeliveryContext<'a> {
     pub is_repeat: bool,
     /// Time of the delivery, in nanoseconds since the Unix epoch.
     pub now_ns: i64,
+    /// Texts of the contact's templates.
+    pub texts: Option<&'a TemplateTexts>,
 }
 
 impl DeliveryContext<'_> {
     /// The texts of a notification.
     pub(crate) fn text(&self, notification: &Notification) -> MessageText {
-        render_message(notification, self.is_repeat)
+        let mut message = render_message(notification, self.is_repeat);
+        if let Some(texts) = self.texts {
+            texts.apply(&mut message, self.is_repeat);
+        }
+        message
     }
 }
 

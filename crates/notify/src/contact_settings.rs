@@ -14,13 +14,22 @@ use toml::de::{DeTable, DeValue};
 use crate::contact::AnyContact;
 use crate::contacts::CONTACTS;
 use crate::delivery_policy::DeliveryPolicy;
+use crate::message_template::{ContactTemplates, TemplateSource};
 use crate::nearest_name::unknown_name;
 use crate::notify_problem::{NotifyProblem, table_array};
 use crate::setting_values::{DurationText, KeyProblems};
 
 /// Keys of every kind.
-const COMMON_KEYS: [&str; 6] =
-    ["name", "kind", "failover", "failover_after", "give_up_after", "max_retry_interval"];
+const COMMON_KEYS: [&str; 8] = [
+    "name",
+    "kind",
+    "failover",
+    "failover_after",
+    "give_up_after",
+    "max_retry_interval",
+    "title",
+    "text",
+];
 /// Limits of the longest delay between two attempts.
 const RETRY_INTERVAL_RANGE: RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3600);
@@ -38,6 +47,8 @@ pub struct ConfiguredContact {
     pub contact: AnyContact,
     /// Times of retries, and the failover contact.
     pub policy: DeliveryPolicy,
+    /// Templates of its messages.
+    pub templates: ContactTemplates,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +59,8 @@ struct CommonSettings {
     failover_after: Option<DurationText>,
     give_up_after: Option<DurationText>,
     max_retry_interval: Option<DurationText>,
+    title: Option<String>,
+    text: Option<String>,
 }
 
 /// Reads all `[[contact]]` tables of a file. Contacts with a problem are left out.
@@ -143,6 +156,12 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
     if max_retry_interval.is_some_and(|interval| !RETRY_INTERVAL_RANGE.contains(&interval)) {
         keys.add("max_retry_interval", "max_retry_interval: out of range; expected 100ms to 1h");
     }
+    if contact.heartbeat_interval().is_some() {
+        let given = [("title", &common.title), ("text", &common.text)];
+        for (key, _) in given.into_iter().filter(|(_, template)| template.is_some()) {
+            keys.add(key, format!("a heartbeat has no `{key}`"));
+        }
+    }
     contact.check(&mut keys);
     if !keys.is_empty() {
         let problem = |(key, what)| NotifyProblem { byte: key_position(value, key), what };
@@ -156,7 +175,14 @@ fn read_contact(value: &Spanned<DeValue<'_>>) -> Result<ConfiguredContact, Vec<N
         max_retry_interval: max_retry_interval.unwrap_or(default.max_retry_interval),
         failover: common.failover,
     };
-    Ok(ConfiguredContact { name: common.name, contact, policy })
+    let source = |key: &str, text: Option<String>| {
+        text.map(|text| TemplateSource { text, byte: key_position(value, key) })
+    };
+    let templates = ContactTemplates {
+        title: source("title", common.title),
+        text: source("text", common.text),
+    };
+    Ok(ConfiguredContact { name: common.name, contact, policy, templates })
 }
 
 /// Position of a key; if it is absent, of its table.
@@ -262,5 +288,17 @@ give_up_after = '3h'
         assert!(
             !format!("{contacts:?}").contains("'r'") && !format!("{contacts:?}").contains("\"r\"")
         );
+    }
+
+    #[test]
+    fn templates_have_the_position_of_their_key_and_a_heartbeat_has_none() {
+        let text = format!("{PAGER}text = '''\nmore\n'''\n");
+        let root = DeTable::parse(&text).unwrap().into_inner();
+        let (contacts, problems) = read_contacts(&root);
+        assert_eq!(problems.len(), 0);
+        let source = contacts[0].templates.text.as_ref().unwrap();
+        assert_eq!((source.text.as_str(), text.find("text =")), ("more\n", Some(source.byte)));
+        let beat = "[[contact]]\nname = 'h'\nkind = 'heartbeat'\nurl = 'http://a'\ntitle = 'x'\n";
+        check(beat, &["5: a heartbeat has no `title`"]);
     }
 }

@@ -9,6 +9,7 @@ use crate::contact_settings::ConfiguredContact;
 use crate::delivery_log::{DeliveryLog, DeliveryLogError};
 use crate::delivery_policy::AttemptVerdict;
 use crate::http_client::HttpClient;
+use crate::message_template::{MessageTemplates, TemplateTexts};
 use crate::notification::{NotificationKey, NotifiedState};
 
 /// Result of an attempt, for log and status.
@@ -48,19 +49,27 @@ pub async fn deliver_next(
     client: &HttpClient,
     dir: &Path,
     now_ns: &(dyn Fn() -> i64 + Sync),
+    templates: &dyn MessageTemplates,
 ) -> Result<Option<AttemptReport>, DeliveryLogError> {
     let Some(attempt) = lock_log(log).begin_attempt(contact, now_ns())? else {
         return Ok(None);
     };
     let begun_ns = now_ns();
+    let (notification, is_repeat) = (&attempt.notification, attempt.is_repeat);
+    let texts =
+        TemplateTexts::new(&contact.templates, templates, notification, is_repeat, begun_ns);
     let context = DeliveryContext {
         client,
         dir,
         previous: attempt.previous.as_deref(),
-        is_repeat: attempt.is_repeat,
+        is_repeat,
         now_ns: begun_ns,
+        texts: Some(&texts),
     };
-    let result = contact.contact.send(&attempt.notification, &context).await;
+    let mut result = contact.contact.send(notification, &context).await;
+    if let Ok(receipt) = &mut result {
+        receipt.notes.extend(texts.notes);
+    }
     let (notification, is_repeat) = (attempt.notification.clone(), attempt.is_repeat);
     let attempts = attempt.attempts;
     let at_ns = now_ns();

@@ -368,7 +368,7 @@ impl DeliveryLog {
             Ok(receipt) => {
                 message_id.clone_from(&receipt.message_id);
                 let cuts = receipt.cuts.iter().map(ToString::to_string);
-                cuts.collect::<Vec<_>>().join("; ")
+                cuts.chain(receipt.notes.iter().cloned()).collect::<Vec<_>>().join("; ")
             }
             Err(error) => {
                 if let DeliveryError::Temporary { retry_after: after, may_have_arrived, .. } = error

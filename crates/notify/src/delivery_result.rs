@@ -11,12 +11,14 @@ pub struct DeliveryReceipt {
     pub message_id: Option<String>,
     /// Texts that were longer than the receiver allows.
     pub cuts: Vec<TextCut>,
+    /// Why texts are not those of the settings.
+    pub notes: Vec<String>,
 }
 
 impl DeliveryReceipt {
     /// A receipt without an identity.
     pub(crate) fn with_cuts(cuts: Vec<TextCut>) -> DeliveryReceipt {
-        DeliveryReceipt { message_id: None, cuts }
+        DeliveryReceipt { cuts, ..DeliveryReceipt::default() }
     }
 }
 

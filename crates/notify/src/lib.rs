@@ -21,6 +21,7 @@ mod delivery_result;
 mod fingerprint;
 mod http_client;
 mod message;
+mod message_template;
 mod mime;
 mod nearest_name;
 mod notification;
@@ -53,6 +54,9 @@ pub use delivery_record::{DELIVERY_LOG_VERSION, DeliveryRecord, RecordError};
 pub use delivery_result::{DeliveryError, DeliveryReceipt};
 pub use fingerprint::label_fingerprint;
 pub use http_client::HttpClient;
+pub use message_template::{
+    ContactTemplates, MessageFacts, MessageTemplates, TemplateSource, TemplateTexts,
+};
 pub use notification::{AlertImpact, Notification, NotificationKey, NotifiedState, Picture};
 pub use notifier::{
     ContactStatus, Notifier, NotifierError, NotifierOptions, NotifierStatus, TimedText,

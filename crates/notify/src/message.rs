@@ -10,6 +10,7 @@ use render::text::plural;
 use render::time::{format_age, format_time};
 use render::value_formatter::count;
 
+use crate::message_template::REPEAT_MARK;
 use crate::notification::{AlertImpact, Notification, NotifiedState};
 
 /// Maximum number of other alerts that are named.
@@ -54,7 +55,7 @@ fn title(notification: &Notification, is_repeat: bool) -> String {
         0 => String::new(),
         number => format!(", reminder {number}"),
     };
-    let repeat = if is_repeat { " (repeat: the first message may have arrived)" } else { "" };
+    let repeat = if is_repeat { REPEAT_MARK } else { "" };
     format!("[{state}{reminder}] {}{repeat}", one_line(&notification.name))
 }
 

@@ -31,6 +31,7 @@ use crate::delivery_log::{
     DeliveryLog, DeliveryLogError, LogLimits, OtherSiteDeliveries, SiteDelivery,
 };
 use crate::http_client::HttpClient;
+use crate::message_template::MessageTemplates;
 use crate::notify_settings::NotifySettings;
 use crate::routed_notification::RoutedNotification;
 use crate::silence::SilenceSet;
@@ -70,6 +71,8 @@ pub struct NotifierOptions {
     pub log: LogFn,
     /// TLS of all contacts.
     pub tls: ClientTls,
+    /// Expands templates of messages.
+    pub templates: Arc<dyn MessageTemplates>,
     /// Limits of the log of deliveries.
     pub limits: LogLimits,
     /// Whether deliveries are held from the start, as by [`Notifier::hold`].
@@ -177,9 +180,10 @@ impl Notifier {
             released_ns: AtomicI64::new(i64::MIN),
             options,
         });
+        let templates = Arc::clone(&shared.options.templates);
         let mut notifier = Notifier { shared, threads: Vec::new() };
         let names: Vec<String> = contacts.iter().map(|contact| contact.name.clone()).collect();
-        notifier.start_threads(contacts, &names)?;
+        notifier.start_threads(contacts, &templates, &names)?;
         Ok(notifier)
     }
 
@@ -254,16 +258,20 @@ impl Notifier {
         move || shared.status()
     }
 
-    /// Uses other settings. Alerts and deliveries are kept; messages under way are awaited for at
-    /// most 5 s.
-    pub fn reload(&mut self, settings: NotifySettings) -> Result<(), NotifierError> {
+    /// Uses other settings and templates. Alerts and deliveries are kept; messages under way are
+    /// awaited for at most 5 s.
+    pub fn reload(
+        &mut self,
+        settings: NotifySettings,
+        templates: &Arc<dyn MessageTemplates>,
+    ) -> Result<(), NotifierError> {
         self.stop_threads();
         let (receivers, routing) = settings.into_receivers();
         let contacts = receivers.contacts().to_vec();
         let now_ns = self.shared.now_ns();
         lock(&self.shared.dispatcher).reconfigure(receivers, routing, now_ns);
         self.shared.is_stopping.store(false, Ordering::Release);
-        self.start_threads(contacts, &[])
+        self.start_threads(contacts, templates, &[])
     }
 
     /// Stops; waits at most 5 s for messages under way. What is not delivered is delivered after
@@ -277,6 +285,7 @@ impl Notifier {
     fn start_threads(
         &mut self,
         contacts: Vec<ConfiguredContact>,
+        templates: &Arc<dyn MessageTemplates>,
         unseen: &[String],
     ) -> Result<(), NotifierError> {
         let shared = &self.shared;
@@ -285,8 +294,8 @@ impl Notifier {
             let line = format!("{given_up} deliveries given up: contacts are not configured");
             (shared.options.log)(LogLevel::Warn, &line);
         }
-        let workers: Vec<_> =
-            contacts.into_iter().map(|contact| Arc::new(ContactWorker::new(contact))).collect();
+        let worker = |contact| Arc::new(ContactWorker::new(contact, Arc::clone(templates)));
+        let workers: Vec<_> = contacts.into_iter().map(worker).collect();
         lock(&shared.workers).clone_from(&workers);
         lock(&shared.status).set_contacts(&workers);
         for contact in unseen {

@@ -6,6 +6,7 @@ mod test;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use alerts::{AlertMessageTemplates, message_template_problems};
 use anyhow::Result;
 use notify::NotifySettings;
 use role::settings::{Document, Problems};
@@ -35,20 +36,25 @@ struct SettingsArgument {
 }
 
 impl SettingsArgument {
-    /// Settings of notifications; problems are printed.
-    fn read(&self) -> Option<NotifySettings> {
+    /// Settings of notifications and what templates see; problems are printed.
+    fn read(&self) -> Option<(NotifySettings, AlertMessageTemplates)> {
         let read = self.read_file().map_err(|problems| problems.in_file(&self.config));
         read.inspect_err(print_problems).ok()
     }
 
-    fn read_file(&self) -> Result<NotifySettings, Problems> {
+    fn read_file(&self) -> Result<(NotifySettings, AlertMessageTemplates), Problems> {
         let text = std::fs::read_to_string(&self.config)
             .map_err(|error| Problems::of_file(&self.config, format!("cannot read it: {error}")))?;
         let document = Document::parse(&text, self.dir())?;
         let read = NotifySettings::read(document.root(), document.dir());
-        read.map_err(|found| {
+        let read = read.and_then(|settings| {
+            let problems = message_template_problems(&settings.contacts);
+            if problems.is_empty() { Ok(settings) } else { Err(problems) }
+        });
+        let settings = read.map_err(|found| {
             document.problems_at(found.into_iter().map(|problem| (problem.byte, problem.what)))
-        })
+        })?;
+        Ok((settings, AlertMessageTemplates::of_settings(&document)))
     }
 
     fn dir(&self) -> &Path {

@@ -97,7 +97,7 @@ impl Contact for SlackContact {
             }
             _ => return Err(DeliveryError::permanent("neither webhook_url nor token is set")),
         };
-        Ok(DeliveryReceipt { message_id, cuts })
+        Ok(DeliveryReceipt { message_id, cuts, notes: Vec::new() })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Thread of one contact: sends what is due, or heartbeats.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use journal::log::LogLevel;
@@ -11,6 +12,7 @@ use crate::contact::DeliveryContext;
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery::{deliver_next, lock_log};
 use crate::delivery_log::DeliveryLogError;
+use crate::message_template::MessageTemplates;
 use crate::notification::{AlertImpact, Notification, NotificationKey, NotifiedState};
 
 /// Time that a message under way gets when the notifier stops. Afterwards its outcome is unknown.
@@ -24,12 +26,16 @@ pub(super) const ROUTER_AGE_MAX_NS: i64 = 60_000_000_000;
 #[derive(Debug)]
 pub(super) struct ContactWorker {
     contact: ConfiguredContact,
+    templates: Arc<dyn MessageTemplates>,
     wake: Notify,
 }
 
 impl ContactWorker {
-    pub(super) fn new(contact: ConfiguredContact) -> ContactWorker {
-        ContactWorker { contact, wake: Notify::new() }
+    pub(super) fn new(
+        contact: ConfiguredContact,
+        templates: Arc<dyn MessageTemplates>,
+    ) -> ContactWorker {
+        ContactWorker { contact, templates, wake: Notify::new() }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -90,7 +96,8 @@ impl ContactWorker {
             }
             let now_ns = || shared.now_ns();
             let dir = &shared.options.settings_dir;
-            let sent = deliver_next(&shared.log, &self.contact, &shared.client, dir, &now_ns);
+            let (contact, templates) = (&self.contact, &*self.templates);
+            let sent = deliver_next(&shared.log, contact, &shared.client, dir, &now_ns, templates);
             let result = tokio::select! {
                 result = sent => result,
                 () = stop_grace(shared) => return,
@@ -151,6 +158,7 @@ impl ContactWorker {
                 previous: None,
                 is_repeat: false,
                 now_ns,
+                texts: None,
             };
             let beat = beat_notification(self.name(), now_ns);
             let result = tokio::select! {

@@ -1,13 +1,14 @@
 //! Notifications and contacts for tests.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use hist::Bracket;
 use net::tls::ClientTls;
 use notify::{
-    AlertImpact, ConfiguredContact, DeliveryContext, HttpClient, Notification, NotificationKey,
-    NotifiedState, Picture, read_contacts,
+    AlertImpact, ConfiguredContact, DeliveryContext, HttpClient, MessageFacts, MessageTemplates,
+    Notification, NotificationKey, NotifiedState, Picture, read_contacts,
 };
 use toml::de::DeTable;
 
@@ -69,5 +70,23 @@ pub(crate) fn context(client: &HttpClient) -> DeliveryContext<'_> {
         previous: None,
         is_repeat: false,
         now_ns: START_NS,
+        texts: None,
+    }
+}
+
+pub(crate) fn name_templates() -> Arc<dyn MessageTemplates> {
+    Arc::new(NameTemplates)
+}
+
+/// Templates are texts in which `NAME` is the name of the alert; `!` fails.
+#[derive(Debug)]
+pub(crate) struct NameTemplates;
+
+impl MessageTemplates for NameTemplates {
+    fn expand(&self, template: &str, facts: &MessageFacts<'_>) -> Result<String, String> {
+        match template {
+            "!" => Err("it failed".to_owned()),
+            _ => Ok(template.replace("NAME", &facts.notification.name)),
+        }
     }
 }

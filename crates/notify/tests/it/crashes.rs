@@ -20,7 +20,7 @@ use serde::Deserialize;
 use sim::{SimDisk, SimProcess};
 use tokio::runtime::Runtime;
 
-use crate::alerts::{SECOND_NS, START_NS, client, notification};
+use crate::alerts::{NameTemplates, SECOND_NS, START_NS, client, notification};
 
 /// A message at a receiver: contact, key, and whether it is marked as a repeat.
 type Arrival = (String, NotificationKey, bool);
@@ -83,7 +83,7 @@ impl Contact for RecordingContact {
         }
         let arrival = (self.name.clone(), notification.key.clone(), context.is_repeat);
         self.receivers.arrivals.lock().unwrap().push(arrival);
-        Ok(DeliveryReceipt { message_id: Some("m 1".to_owned()), cuts: Vec::new() })
+        Ok(DeliveryReceipt { message_id: Some("m 1".to_owned()), ..Default::default() })
     }
 }
 
@@ -115,13 +115,14 @@ fn run(runtime: &Runtime, process: SimProcess, receivers: &Receivers) -> Option<
             is_idempotent,
             receivers: receivers.clone(),
         }),
+        templates: Default::default(),
         policy: DeliveryPolicy {
             failover: failover.map(str::to_owned),
             ..DeliveryPolicy::default()
         },
     });
     let deliver = |contact: &ConfiguredContact| {
-        runtime.block_on(deliver_next(&log, contact, &client, Path::new("/"), &now))
+        runtime.block_on(deliver_next(&log, contact, &client, Path::new("/"), &now, &NameTemplates))
     };
     for notification in due() {
         for name in ["hook", "pager"] {

@@ -10,7 +10,7 @@ use notify::{
 };
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
-use crate::alerts::{SECOND_NS, START_NS, client, contacts, notification};
+use crate::alerts::{NameTemplates, SECOND_NS, START_NS, client, contacts, notification};
 use crate::http_receiver::{HttpReceiver, ReceiverFault};
 
 pub(crate) fn open(disk: &SimDisk, limits: LogLimits) -> DeliveryLog {
@@ -58,7 +58,9 @@ impl DeliveryBench {
     async fn attempt(&self, contact: usize) -> Option<AttemptReport> {
         let (client, now_ns) = (client(Duration::from_secs(60)), self.now_ns);
         let contact = &self.contacts[contact];
-        deliver_next(&self.log, contact, &client, Path::new("/"), &|| now_ns).await.unwrap()
+        deliver_next(&self.log, contact, &client, Path::new("/"), &|| now_ns, &NameTemplates)
+            .await
+            .unwrap()
     }
 
     async fn verdict(&self, contact: usize) -> Option<AttemptVerdict> {
@@ -217,7 +219,8 @@ async fn a_full_disk_sends_nothing_that_is_not_durable_and_recovers() {
     bench.disk.inject(fault(DiskOperation::Write, "deliveries"));
     let (client, contact) = (client(Duration::from_secs(60)), &bench.contacts[HOOK]);
     let now = || START_NS;
-    let error = deliver_next(&bench.log, contact, &client, Path::new("/"), &now).await;
+    let error =
+        deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &NameTemplates).await;
     assert!(matches!(error, Err(DeliveryLogError::File(_))), "{error:?}");
     assert!(bench.take_keys().is_empty());
     bench.disk.clear_faults();
@@ -238,7 +241,9 @@ async fn an_outcome_that_could_not_be_written_is_not_forgotten() {
     });
     let (client, contact) = (client(Duration::from_secs(60)), &bench.contacts[HOOK]);
     let now = || START_NS;
-    deliver_next(&bench.log, contact, &client, Path::new("/"), &now).await.unwrap_err();
+    deliver_next(&bench.log, contact, &client, Path::new("/"), &now, &NameTemplates)
+        .await
+        .unwrap_err();
     assert_eq!(bench.verdict(HOOK).await, None);
     bench.enqueue("hook", "b", 1);
     bench.close_log();
@@ -320,7 +325,10 @@ async fn an_alert_with_huge_labels_is_shortened_and_arrives() {
     let log = Mutex::new(open(&bench.disk, LogLimits::default()));
     let (client, now) = (client(Duration::from_secs(60)), || START_NS);
     let contact = &bench.contacts[HOOK];
-    let sent = deliver_next(&log, contact, &client, Path::new("/"), &now).await.unwrap().unwrap();
+    let sent = deliver_next(&log, contact, &client, Path::new("/"), &now, &NameTemplates)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(sent.verdict, AttemptVerdict::Delivered);
     let body = crate::schemas::json(&bench.receiver.take_requests()[0]);
     assert!(body["topdeck"]["notes"].as_str().unwrap().contains("exceeded 256 KiB"));

@@ -15,7 +15,7 @@ use notify::{
 use sim::SimDisk;
 use toml::de::DeTable;
 
-use crate::alerts::{SECOND_NS, START_NS, notification};
+use crate::alerts::{SECOND_NS, START_NS, name_templates, notification};
 use crate::http_receiver::{HttpMessage, HttpReceiver, ReceiverFault};
 
 /// How long a test waits for something that happens; it fails afterwards.
@@ -51,6 +51,7 @@ impl NotifierBench {
             supervisor: self.supervisor.clone(),
             log: Arc::new(move |_, line: &str| log.lock().unwrap().push(line.to_owned())),
             tls: Default::default(),
+            templates: name_templates(),
             limits: Default::default(),
             is_held: false,
         }
@@ -528,7 +529,8 @@ async fn a_reload_keeps_alerts_and_gives_up_deliveries_to_a_removed_contact() {
     wait_for(&notifier, "the error", |status| {
         delivered(status, "hook") == 1 && status.contacts[1].failed == 1
     });
-    notifier.reload(read(&format!("{}{ROUTE}", webhook("hook", &hook, "")))).unwrap();
+    let settings = read(&format!("{}{ROUTE}", webhook("hook", &hook, "")));
+    notifier.reload(settings, &name_templates()).unwrap();
     let status = notifier.status();
     assert_eq!((status.log.pending, status.contacts.len()), (0, 1));
     assert_eq!(status.undelivered[0].reason, "the contact is no longer configured");
@@ -588,4 +590,23 @@ async fn a_clock_step_of_an_hour_neither_loses_nor_repeats_a_message() {
         assert_eq!(texts(&receiver.take_requests()), expected, "{step_s}");
         notifier.stop();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_of_a_contact_make_its_texts_and_one_that_fails_loses_no_message() {
+    let bench = NotifierBench::new();
+    let receiver = HttpReceiver::start(ok).await;
+    let templates = "title = 'SHOP: NAME'\ntext = '!'\n";
+    let settings = format!("{}{ROUTE}", webhook("hook", &receiver, templates));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_for(&notifier, "the message", |status| delivered(status, "hook") == 1);
+    let body: serde_json::Value =
+        serde_json::from_slice(&receiver.take_requests()[0].body).unwrap();
+    assert_eq!(body["topdeck"]["title"], "SHOP: Alert a");
+    let text = body["topdeck"]["text"].as_str().unwrap();
+    assert!(text.contains("threshold 250 ms"), "{text}");
+    let status = notifier.status();
+    let note = &status.contacts[0].attempts[0].note;
+    assert_eq!(note, "template of the text: it failed; the default text is sent");
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use notify::{NotifiedState, NotifySettings, OnCallShift};
 use toml::de::DeTable;
 
+use crate::alerts::name_templates;
 use crate::http_receiver::HttpReceiver;
 use crate::notifier::{NotifierBench, delivered, ok, paths, team, wait_for};
 
@@ -329,7 +330,8 @@ async fn a_reload_reads_the_calendar_again() {
     wait_for(&notifier, "Eve", |status| delivered(status, "eve") == 1);
     let swapped = CALENDAR.replace("bob", "Bob").replace("Eve Smith", "bob");
     std::fs::write(file.path(), swapped.replace("Bob", "Eve Smith")).unwrap();
-    notifier.reload(read(&settings, Path::new("/")).unwrap()).unwrap();
+    let settings = read(&settings, Path::new("/")).unwrap();
+    notifier.reload(settings, &name_templates()).unwrap();
     notifier.submit(bench.firing("b", 1)).unwrap();
     wait_for(&notifier, "Bob", |status| delivered(status, "bob") == 1);
     assert_eq!(paths(&receiver.take_requests()), ["/eve a/1 firing", "/bob b/1 firing"]);

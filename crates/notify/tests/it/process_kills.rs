@@ -13,7 +13,7 @@ use journal::{Supervisor, wall_clock};
 use notify::{Notifier, NotifierOptions, NotifySettings};
 use toml::de::DeTable;
 
-use crate::alerts::notification;
+use crate::alerts::{name_templates, notification};
 use crate::http_receiver::{HttpMessage, HttpReceiver};
 
 const NAME: &str = "process_kills::a_killed_process_loses_no_alert_and_marks_a_repeat";
@@ -47,6 +47,7 @@ fn deliver_all(dir: &Path, address: &str) {
         supervisor: Supervisor::default(),
         log: Arc::new(|_, _: &str| {}),
         tls: Default::default(),
+        templates: name_templates(),
         limits: Default::default(),
         is_held: false,
     };

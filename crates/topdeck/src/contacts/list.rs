@@ -32,7 +32,7 @@ Exit status:
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let Some(settings) = options.settings.read() else { return Ok(ExitCode::FAILURE) };
+    let Some((settings, _)) = options.settings.read() else { return Ok(ExitCode::FAILURE) };
     let now_ns = wall_clock()();
     let mut rows = vec![["name", "kind", "detail"].map(str::to_owned)];
     let mut add = |name: &str, kind: &str, detail: String| {

@@ -23,7 +23,7 @@ pub(crate) struct Options {
     #[arg(value_name = "NAME")]
     name: String,
 
-    /// Print the message instead of sending it
+    /// Print the message, with the contact's templates, instead of sending it
     #[arg(long)]
     print: bool,
 
@@ -38,11 +38,14 @@ Examples:
 
 Exit status:
   0  the receiver accepted the message, or it was printed
-  1  it did not, the settings are invalid, or there is no such contact
+  1  it did not, a template of the printed message failed, the settings are
+     invalid, or there is no such contact
   2  usage error";
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let Some(settings) = options.settings.read() else { return Ok(ExitCode::FAILURE) };
+    let Some((settings, templates)) = options.settings.read() else {
+        return Ok(ExitCode::FAILURE);
+    };
     let Some(contact) = settings.contacts.iter().find(|contact| contact.name == options.name)
     else {
         let names: Vec<&str> = settings.contacts.iter().map(|one| one.name.as_str()).collect();
@@ -50,11 +53,15 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         print_message(format_args!("there is no contact {:?}; known: {known}", options.name));
         return Ok(ExitCode::FAILURE);
     };
-    let test = ContactTest::new(&options.name, wall_clock()());
+    let test = ContactTest::new(contact, &templates, wall_clock()());
     if options.print {
         let text: String = test.text().lines().map(|line| escape_control(line) + "\n").collect();
         print_stdout(text.as_bytes())?;
-        return Ok(ExitCode::SUCCESS);
+        for note in test.notes() {
+            print_message(escape_control(note));
+        }
+        let has_failed = !test.notes().is_empty();
+        return Ok(if has_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.context("cannot start an event loop")?;

@@ -182,3 +182,29 @@ fn a_bad_or_missing_calendar_is_an_error_of_check_config_with_its_line() {
     let good = check();
     assert_eq!((good.stderr.as_str(), good.status), ("", 0));
 }
+
+#[test]
+fn the_templates_of_a_contact_are_shown_and_a_broken_one_has_its_line() {
+    let settings = |text: &str| {
+        format!(
+            "[alerts]\nexternal_url = 'http://deck'\n[[contact]]\nname = 'hook'\nkind = 'webhook'\n\
+             url = 'http://127.0.0.1:1/'\ntitle = '{{{{ .Severity }}}} {{{{ .State }}}}'\n\
+             text = '{text}'\n{ROUTE}"
+        )
+    };
+    let print = ["test", "hook", "--print"];
+    let dir = TestDir::new();
+    let shown = run(&dir, &settings("{{ $labels.contact | toUpper }} {{ $externalURL }}"), &print);
+    assert_eq!((shown.stdout.as_str(), shown.status), ("5 firing\nHOOK http://deck\n", 0));
+    let failing = run(&dir, &settings("{{ query \"up\" }}"), &print);
+    assert!(failing.stdout.starts_with("5 firing\nthis is a test"), "{}", failing.stdout);
+    assert!(failing.stderr.contains("messages cannot query"), "{}", failing.stderr);
+    assert_eq!(failing.status, 1);
+    let broken = settings("{{ if }}");
+    let refused = run(&dir, &broken, &print);
+    assert!(refused.stderr.contains("topdeck.toml:8: text: error parsing"), "{}", refused.stderr);
+    let path = dir.path().join("topdeck.toml");
+    let checked = topdeck(&["check-config", path.to_str().unwrap()], b"");
+    assert!(checked.stderr.contains("topdeck.toml:8: text: error parsing"), "{}", checked.stderr);
+    assert_eq!((refused.status, checked.status), (1, 1));
+}
