@@ -24,6 +24,12 @@ use crate::received_log::ReceivedLog;
 pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
 /// How long a resolved alert is kept: as long as those of rules.
 const RESOLVED_RETENTION_NS: i64 = rules::RESOLVED_RETENTION_NS;
+/// Greatest age of the begin that a source gives, if it is a part of the identity of an alert. It
+/// is less than [`RESOLVED_RETENTION_NS`], by the time that a clock may be ahead: an alert of the same
+/// begin that ended is then still known, and the new one is told apart from it.
+const SHARED_BEGIN_AGE_MAX_NS: i64 = 13 * 60 * 1_000_000_000;
+/// How far the clock of a source may be ahead.
+const SHARED_BEGIN_AHEAD_MAX_NS: i64 = 60 * 1_000_000_000;
 /// Maximum number of alerts: that of the notifier.
 pub(crate) const ALERTS_MAX: usize = 100_000;
 /// Maximum size of the texts of all alerts: half of what the notifier holds.
@@ -43,7 +49,9 @@ pub struct ReceivedAlert {
     /// Whether the source gave no end.
     pub(crate) is_timeout: bool,
     pub(crate) generator_url: String,
-    /// When it was first received since it last resolved: with the labels its identity.
+    /// Begin since it last resolved: with the labels its identity. It is the begin that its source
+    /// says, so that sites that get the same alert have the same identity; if that is too old, or
+    /// that of an alert that ended, it is when the alert was first received.
     pub(crate) began_ns: i64,
     pub(crate) is_firing: bool,
     /// Number of its last change of state.
@@ -348,6 +356,7 @@ impl ReceivedAlert {
     }
 
     fn new(new: SubmittedAlert, now_ns: i64) -> ReceivedAlert {
+        let began_ns = shared_begin_ns(new.starts_ns, now_ns).unwrap_or(now_ns);
         ReceivedAlert {
             labels: new.labels,
             annotations: new.annotations,
@@ -356,7 +365,7 @@ impl ReceivedAlert {
             updated_ns: now_ns,
             is_timeout: new.is_timeout,
             generator_url: new.generator_url,
-            began_ns: now_ns,
+            began_ns,
             is_firing: true,
             transition: 1,
             acknowledgements: AlertAcknowledgements::default(),
@@ -400,6 +409,7 @@ fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
         return has_ended;
     }
     let (mut starts_ns, mut ends_ns) = (new.starts_ns, new.ends_ns);
+    let begin_ns = shared_begin_ns(starts_ns, now_ns).filter(|begin| *begin > known.began_ns);
     if is_overlapping {
         starts_ns = starts_ns.min(known.starts_ns);
         // A later end that was given, rather than a timeout, holds.
@@ -414,11 +424,18 @@ fn merge(known: &mut ReceivedAlert, new: SubmittedAlert, now_ns: i64) -> bool {
     (known.is_timeout, known.updated_ns) = (new.is_timeout, now_ns);
     if !known.is_firing {
         known.is_firing = true;
-        known.began_ns = now_ns;
+        // Later than before also if the clock stepped back.
+        known.began_ns = begin_ns.unwrap_or(now_ns.max(known.began_ns.saturating_add(1)));
         known.transition += 1;
         return true;
     }
     known.apply_due_changes(now_ns) || is_text_changed
+}
+
+/// Begin of an alert for its identity, if other sites that get it see the same one.
+fn shared_begin_ns(starts_ns: i64, now_ns: i64) -> Option<i64> {
+    let age_ns = now_ns.saturating_sub(starts_ns);
+    (-SHARED_BEGIN_AHEAD_MAX_NS..=SHARED_BEGIN_AGE_MAX_NS).contains(&age_ns).then_some(starts_ns)
 }
 
 /// A panic leaves each of these values usable: they change in single steps.

@@ -370,3 +370,49 @@ fn texts_of_all_alerts_are_bounded_and_a_known_alert_does_not_end_for_it() {
     stored.alerts.text_bytes_max = 10;
     assert!(stored.alerts.put(vec![long("d", 40, 30)], 18 * MINUTE).is_ok());
 }
+
+/// Identity of the only alert at a site that receives it at these minutes.
+#[track_caller]
+fn identity(received: &[(i64, SubmittedAlert)]) -> String {
+    let site = StoredAlerts::new();
+    for (minute, alert) in received {
+        site.alerts.apply_due_changes(minute * MINUTE).unwrap();
+        site.alerts.put(vec![alert.clone()], minute * MINUTE).unwrap();
+    }
+    let [alert] = &site.alerts.alerts()[..] else { panic!("not one alert") };
+    crate::alert_notification::received_notification(alert).key.to_string()
+}
+
+#[test]
+fn two_sites_that_receive_an_alert_have_the_same_key() {
+    let north = identity(&[(100, alert("a", 100, 104))]);
+    assert_eq!(identity(&[(102, alert("a", 100, 106))]), north);
+    // The clock of its source is ahead.
+    assert_eq!(identity(&[(99, alert("a", 100, 103))]), north);
+    assert_ne!(identity(&[(100, alert("b", 100, 104))]), north);
+    assert_ne!(identity(&[(101, alert("a", 101, 105))]), north);
+    // The end.
+    let end = [(100, alert("a", 100, 104)), (103, alert("a", 100, 103))];
+    let late_end = [(101, alert("a", 100, 104)), (103, alert("a", 100, 103))];
+    assert_eq!(identity(&end), identity(&late_end));
+    // Again, with another begin.
+    let again =
+        |first: i64| identity(&[(first, alert("a", 100, 104)), (106, alert("a", 105, 110))]);
+    assert_eq!(again(100), again(101));
+}
+
+/// Of an alert that ended, contacts know the key: another one with the same begin is not told.
+#[test]
+fn an_alert_that_begins_anew_is_another_one_also_if_its_source_says_the_same_begin() {
+    let first = alert("a", 100, 101);
+    let mut known = vec![(100, first.clone())];
+    let mut keys = vec![identity(&known)];
+    // Once while it is known that it ended, and then after it was forgotten.
+    for minute in [105, 120, 140, 170] {
+        let again = SubmittedAlert { ends_ns: (minute + 1) * MINUTE, ..first.clone() };
+        known.push((minute, again));
+        keys.push(identity(&known));
+    }
+    let ids: BTreeSet<&str> = keys.iter().filter_map(|key| key.split('/').next()).collect();
+    assert_eq!(ids.len(), keys.len(), "{keys:?}");
+}
