@@ -11,6 +11,7 @@ use crate::alert_notification::{alert_id, alert_severity, received_alert_id};
 use crate::alert_selection::alert_labels;
 use crate::history_entry::{HistoryEntry, HistoryEvent};
 use crate::received_alerts::ReceivedAlert;
+use crate::site_acknowledgements::EXPIRY_STEP_NS;
 
 /// File and name of a group.
 type RuleGroupKey = (String, String);
@@ -201,7 +202,7 @@ impl RecordedAlert {
         }
         let acknowledged = before.and_then(|before| before.acknowledgement.as_ref());
         match (acknowledged, &self.acknowledgement) {
-            (Some(before), Some(now)) if before == now => {}
+            (Some(before), Some(now)) if before == now || is_moved_by_clock(before, now) => {}
             (_, Some(now)) => {
                 // The same person that moves the expiry is no new time.
                 let time_ns = if acknowledged.is_some() { now_ns } else { now.at_ns };
@@ -217,6 +218,14 @@ impl RecordedAlert {
             (None, None) => {}
         }
     }
+}
+
+/// Whether only the expiry of an acknowledgement of the primary site moved, because that is bounded
+/// by the clock of this site: nobody did anything.
+fn is_moved_by_clock(before: &AlertAcknowledgement, now: &AlertAcknowledgement) -> bool {
+    let is_same = AlertAcknowledgement { until_ns: now.until_ns, ..before.clone() } == *now;
+    let moved_ns = before.until_ns.abs_diff(now.until_ns);
+    now.origin.is_some() && is_same && moved_ns <= 2 * EXPIRY_STEP_NS
 }
 
 #[cfg(test)]
@@ -289,6 +298,22 @@ mod tests {
         check(Some(acknowledged(200)), Some(acknowledged(300)), &[("acknowledged", 100)]);
         check(Some(acknowledged(200)), Some(firing()), &[("unacknowledged", 100)]);
         check(None, Some(acknowledged(200)), &[("firing", 20), ("acknowledged", 30)]);
+    }
+
+    /// The clock of the primary site is ahead: at this one, the expiry moves each minute.
+    #[test]
+    fn an_expiry_that_the_clock_moves_is_no_event() {
+        let step = 60_000_000_000;
+        let mirrored = |until_ns: i64| {
+            let mut alert = acknowledged(until_ns);
+            let made = alert.acknowledgement.as_mut().expect("it has one");
+            made.origin = Some("http://north".to_owned());
+            alert
+        };
+        check(Some(mirrored(200)), Some(mirrored(200 + step)), &[]);
+        check(Some(mirrored(200)), Some(mirrored(200 + 10 * step)), &[("acknowledged", 100)]);
+        check(Some(acknowledged(200)), Some(acknowledged(200 + step)), &[("acknowledged", 100)]);
+        check(Some(mirrored(200)), Some(acknowledged(200)), &[("acknowledged", 100)]);
     }
 
     #[test]

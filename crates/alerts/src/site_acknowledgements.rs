@@ -23,7 +23,7 @@ const ACKNOWLEDGEMENTS_MAX: usize = 1_000;
 const TEXT_BYTES_MAX: usize = 256 << 10;
 /// An expiry that is bounded by the clock of this site moves with the time. It is stored again when
 /// it has moved by this.
-const EXPIRY_STEP_NS: u64 = 60 * 1_000_000_000;
+pub(crate) const EXPIRY_STEP_NS: u64 = 60 * 1_000_000_000;
 
 /// What an alert is of, at both sites. Other alerts may have the same labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -135,11 +135,15 @@ impl PrimaryAcknowledgements {
         known: &AlertAcknowledgements,
         now_ns: i64,
     ) -> Option<AcknowledgementChange> {
-        let known = known.of_primary();
-        if self.by_place.is_empty() && known.is_none() {
+        if self.by_place.is_empty() && known.of_primary().is_none() {
             return None;
         }
         let told = self.by_place.get(&place());
+        // The alert is worse here, and the primary does not see that yet.
+        if told.is_some_and(|told| known.has_ended(told.at_ns)) {
+            return None;
+        }
+        let known = known.of_primary();
         let found = told.map(|told| bounded(told, now_ns)).filter(|found| found.until_ns > now_ns);
         let (Some(told), Some(found)) = (told, found) else {
             return known.map(|_| AcknowledgementChange::RemoveOfPrimary);
@@ -239,6 +243,27 @@ mod tests {
         check(&primary(&[("g", 100)]), &mut alert, [None, None]);
         check(&primary(&[("g", 101)]), &mut alert, [None, Some(101)]);
         check(&primary(&[]), &mut alert, [None, None]);
+    }
+
+    /// The primary evaluates the rule later than this site.
+    #[test]
+    fn an_acknowledgement_that_ended_because_the_alert_is_worse_does_not_return() {
+        let mut alert = AlertAcknowledgements::default();
+        check(&primary(&[("g", 200)]), &mut alert, [None, Some(200)]);
+        alert.end();
+        for until_ns in [200, 300] {
+            check(&primary(&[("g", until_ns)]), &mut alert, [None, None]);
+        }
+        check(&primary(&[]), &mut alert, [None, None]);
+        // Somebody acknowledges the worse state.
+        let one = SiteAcknowledgement {
+            place: place("g"),
+            at_ns: 6,
+            until_ns: 200,
+            by: "ann".to_owned(),
+            note: "n".to_owned(),
+        };
+        check(&PrimaryAcknowledgements::new(URL, vec![one]), &mut alert, [None, Some(200)]);
     }
 
     #[test]

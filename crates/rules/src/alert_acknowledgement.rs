@@ -62,6 +62,9 @@ pub struct AlertAcknowledgements {
     own: Option<AlertAcknowledgement>,
     /// With an origin.
     of_primary: Option<AlertAcknowledgement>,
+    /// Time of the one of the primary site that ended because the alert became worse. The primary
+    /// site lists it until it sees that, too.
+    ended_of_primary_ns: Option<i64>,
 }
 
 impl AlertAcknowledgements {
@@ -95,6 +98,18 @@ impl AlertAcknowledgements {
             AcknowledgementChange::RemoveOfPrimary => self.of_primary = None,
         }
         self.is_another_state(before.as_ref())
+    }
+
+    /// Ends all because the alert became worse.
+    pub fn end(&mut self) {
+        let ended_ns = self.of_primary.take().map(|one| one.at_ns).max(self.ended_of_primary_ns);
+        *self = AlertAcknowledgements { ended_of_primary_ns: ended_ns, ..Default::default() };
+    }
+
+    /// Whether one that was made at the primary site at a time ended because the alert became
+    /// worse, rather than by a decision of somebody.
+    pub fn has_ended(&self, at_ns: i64) -> bool {
+        self.ended_of_primary_ns.is_some_and(|ended_ns| at_ns <= ended_ns)
     }
 
     /// Removes those that have expired. Returns whether that is a change of state.
@@ -217,6 +232,21 @@ mod tests {
         assert_eq!(of.next_expiry_ns(), Some(200));
         assert!(of.expire(200));
         assert_eq!(of, AlertAcknowledgements::default());
+    }
+
+    #[test]
+    fn what_ended_because_the_alert_is_worse_is_known_to_have_ended() {
+        let mut of = AlertAcknowledgements::default();
+        check(&mut of, by("bob", 100), (true, Some("bob")));
+        check(&mut of, by("ann", 200), (false, Some("bob")));
+        assert!(!of.has_ended(190));
+        of.end();
+        of.end();
+        assert_eq!((of.current(), of.next_expiry_ns()), (None, None));
+        assert_eq!([189, 190, 191].map(|at_ns| of.has_ended(at_ns)), [true, true, false]);
+        // A later one is another one.
+        check(&mut of, by("ann", 300), (true, ANN));
+        assert!(!of.has_ended(290));
     }
 
     #[test]

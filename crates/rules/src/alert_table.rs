@@ -510,7 +510,7 @@ impl AlertTable {
                     }
                     // 1 is the worst. Whoever took care of the lesser problem may not know.
                     if alert.severity() < alert.acknowledged_severity.or(severity) {
-                        alert.acknowledgements = AlertAcknowledgements::default();
+                        alert.acknowledgements.end();
                     }
                     alert.note_acknowledged_severity();
                 }
