@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use journal::supervisor::catch_panic;
 use notify::{AlertImpact, Notification, NotificationKey, NotifiedState, RoutedNotification};
 use rules::{Alert, EvaluatedGroup, Rule, RuleHealth};
 
@@ -13,6 +14,9 @@ use crate::alert_notification::{alert_id, ended, notification};
 pub(crate) struct SubmittedAlerts {
     /// By file and name of the group.
     groups: BTreeMap<(String, String), SubmittedGroup>,
+    /// Alerts whose messages could not be composed since the last call of
+    /// [`SubmittedAlerts::take_panics`].
+    panics: Vec<String>,
 }
 
 #[derive(Debug, Default)]
@@ -36,13 +40,23 @@ impl SubmittedAlerts {
         evidence: &mut dyn FnMut(usize, &Alert) -> AlertEvidence,
         link: &dyn Fn(&Rule, &Alert) -> Option<String>,
     ) -> Vec<RoutedNotification> {
-        let SubmittedGroup { known, impacts } = self.groups.entry(key(group)).or_default();
+        let SubmittedAlerts { groups, panics } = self;
+        let SubmittedGroup { known, impacts } = groups.entry(key(group)).or_default();
         let read = std::mem::take(impacts);
         let (mut found, mut present) = (Vec::new(), BTreeSet::new());
         for (index, rule) in group.rules().iter().enumerate() {
             for (labels, alert) in rule.alerts().alerts() {
                 let id = alert_id(group, labels, alert);
-                let newest = notification(group, rule, labels, alert);
+                // A panic of one message is a bug that costs no other one.
+                let mut failed = |what: &str, message: String| {
+                    let name = &rule.rule().name;
+                    panics.push(format!("{what} of alert {name:?} {labels}: {message}"));
+                };
+                let newest = catch_panic(|| notification(group, rule, labels, alert));
+                let newest = newest.unwrap_or_else(|message| {
+                    failed("the message", message);
+                    None
+                });
                 let before = known.get(&id).map(|before| &before.notification);
                 let is_new =
                     |newest: &Notification| before.is_none_or(|before| before.key < newest.key);
@@ -53,11 +67,17 @@ impl SubmittedAlerts {
                     (NotifiedState::Acknowledged, Some(before)) => without_picture(before.impact),
                     _ => match read.get(&newest.key) {
                         Some(known) => without_picture(*known),
-                        None => evidence(index, alert),
+                        None => catch_panic(|| evidence(index, alert)).unwrap_or_else(|message| {
+                            failed("the numbers", message);
+                            AlertEvidence::default()
+                        }),
                     },
                 };
                 impacts.insert(newest.key.clone(), impact);
-                let link = link(rule.rule(), alert);
+                let link = catch_panic(|| link(rule.rule(), alert)).unwrap_or_else(|message| {
+                    failed("the link", message);
+                    None
+                });
                 let newest = Notification { impact, picture, link, ..newest };
                 found.push(match alert.severity() {
                     Some(_) => RoutedNotification::with_criterion_severity(newest),
@@ -76,6 +96,11 @@ impl SubmittedAlerts {
         let gone = gone.filter(|before| !failing.contains(before.notification.name.as_str()));
         found.extend(gone.map(|before| ended_routed(before, now_ns)));
         found
+    }
+
+    /// What panicked, and of which alerts.
+    pub(crate) fn take_panics(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.panics)
     }
 
     /// The end of all alerts of groups that are gone.
@@ -182,6 +207,20 @@ mod tests {
         submitted.record(key(&group), found);
         assert_eq!(changes(&mut submitted, &group, &mut reads), []);
         assert_eq!(reads, 1);
+    }
+
+    #[test]
+    fn numbers_that_panic_are_left_out_and_reported() {
+        let (mut submitted, group) = (SubmittedAlerts::default(), firing());
+        let mut evidence = |_: usize, _: &Alert| panic!("no numbers");
+        let found = submitted.changes(&group, NOW_NS, &mut evidence, &|_, _| panic!("no link"));
+        let found: Vec<_> =
+            found.iter().map(|one| (one.notification.state, one.notification.impact)).collect();
+        assert_eq!(found, [(NotifiedState::Firing, AlertImpact::default())]);
+        let expected = ["numbers", "link"]
+            .map(|what| format!("the {what} of alert \"Down\" {{alertname=\"Down\"}}: no {what}"));
+        assert_eq!(submitted.take_panics(), expected);
+        assert_eq!(submitted.take_panics(), [""; 0]);
     }
 
     #[test]

@@ -1,13 +1,19 @@
 //! One attempt: from the log of deliveries to a contact, and its outcome back.
 
+use std::future::poll_fn;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
+
+use journal::supervisor::catch_panic;
 
 use crate::contact::DeliveryContext;
 use crate::contact_settings::ConfiguredContact;
 use crate::delivery_log::{DeliveryLog, DeliveryLogError};
 use crate::delivery_policy::AttemptVerdict;
+use crate::delivery_result::DeliveryError;
 use crate::http_client::HttpClient;
 use crate::message_template::{MessageTemplates, TemplateTexts};
 use crate::notification::{NotificationKey, NotifiedState};
@@ -37,6 +43,8 @@ pub struct AttemptReport {
     pub failover: Option<String>,
     /// Error, or texts that were cut; may be empty.
     pub note: String,
+    /// Message of the panic that ended the attempt: a bug, which costs no other message.
+    pub panic: Option<String>,
 }
 
 /// Makes the next attempt that is due at a contact; `None` if there is none.
@@ -56,8 +64,14 @@ pub async fn deliver_next(
     };
     let begun_ns = now_ns();
     let (notification, is_repeat) = (&attempt.notification, attempt.is_repeat);
+    let (sources, mut panic) = (&contact.templates, None);
     let texts =
-        TemplateTexts::new(&contact.templates, templates, notification, is_repeat, begun_ns);
+        catch_panic(|| TemplateTexts::new(sources, templates, notification, is_repeat, begun_ns));
+    let texts = texts.unwrap_or_else(|message| {
+        let texts = TemplateTexts::failed(&message);
+        panic = Some(message);
+        texts
+    });
     let context = DeliveryContext {
         client,
         dir,
@@ -66,7 +80,12 @@ pub async fn deliver_next(
         now_ns: begun_ns,
         texts: Some(&texts),
     };
-    let mut result = contact.contact.send(notification, &context).await;
+    let sent = catch_panic_of(contact.contact.send(notification, &context)).await;
+    let mut result = sent.unwrap_or_else(|message| {
+        let reason = format!("BUG: the message panicked: {message}");
+        panic = Some(message);
+        Err(DeliveryError::permanent(reason))
+    });
     if let Ok(receipt) = &mut result {
         receipt.notes.extend(texts.notes);
     }
@@ -88,7 +107,19 @@ pub async fn deliver_next(
         is_repeat,
         failover: outcome.failover,
         note: outcome.note,
+        panic,
     }))
+}
+
+/// Result of a future, or the message of its panic.
+async fn catch_panic_of<T>(future: impl Future<Output = T>) -> Result<T, String> {
+    let mut future = pin!(future);
+    poll_fn(|context| match catch_panic(|| future.as_mut().poll(context)) {
+        Ok(Poll::Ready(done)) => Poll::Ready(Ok(done)),
+        Ok(Poll::Pending) => Poll::Pending,
+        Err(message) => Poll::Ready(Err(message)),
+    })
+    .await
 }
 
 /// A panic elsewhere leaves a log whose file is intact.

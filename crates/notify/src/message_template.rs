@@ -107,6 +107,12 @@ impl TemplateTexts {
         texts
     }
 
+    /// The default texts, because the templates panicked.
+    pub(crate) fn failed(message: &str) -> TemplateTexts {
+        let note = format!("BUG: a template panicked: {message}; the default texts are sent");
+        TemplateTexts { notes: vec![note], ..TemplateTexts::default() }
+    }
+
     /// Puts the texts in the place of the default ones.
     pub(crate) fn apply(&self, message: &mut MessageText, is_repeat: bool) {
         if let Some(title) = &self.title {

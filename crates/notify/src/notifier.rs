@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use disk::Disk;
 use journal::log::{LogFn, LogLevel};
+use journal::supervisor::{SupervisedThread, catch_panic};
 use journal::{Supervisor, WallClock};
 use net::tls::ClientTls;
 
@@ -416,7 +417,7 @@ impl NotifierShared {
             || {
                 while !self.is_stopping() {
                     thread.failpoint();
-                    let wait = self.route_once();
+                    let wait = self.route_once(&thread);
                     self.wait_for_inbox(wait);
                 }
             },
@@ -424,13 +425,19 @@ impl NotifierShared {
     }
 
     /// Takes what was submitted and writes what is due. Returns the time until the next call.
-    fn route_once(&self) -> Option<Duration> {
+    fn route_once(&self, thread: &SupervisedThread) -> Option<Duration> {
         let mut dispatcher = lock(&self.dispatcher);
         let now_ns = self.now_ns();
-        // An alert leaves the inbox after it was taken: a panic in between takes it again.
+        // An alert that panics must not keep the others from their contacts.
         while let Some(submitted) = self.first_of_inbox() {
             let key = submitted.notification.key.clone();
-            dispatcher.submit(submitted, now_ns);
+            let taken = catch_panic(|| {
+                thread.supervisor().failpoint("notify submit");
+                dispatcher.submit(submitted, now_ns);
+            });
+            if let Err(message) = taken {
+                thread.record_caught_panic(&format!("alert {key} is not routed: {message}"));
+            }
             let mut inbox = lock(&self.inbox);
             let newest = inbox.notifications.get(&key.alert_id);
             if newest.is_some_and(|newest| newest.notification.key == key) {

@@ -52,6 +52,11 @@ impl RuleWorker {
         for (key, submitted) in changes {
             self.submit_one(key, submitted);
         }
+        let panics = self.submitted.take_panics();
+        if !panics.is_empty() {
+            let thread = self.intake.supervisor().thread("alert-messages");
+            panics.iter().for_each(|message| thread.record_caught_panic(message));
+        }
     }
 
     /// Submits a notification; after an error it is submitted again with the next evaluation. A

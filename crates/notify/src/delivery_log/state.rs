@@ -264,6 +264,7 @@ impl DeliveryState {
                 is_repeat: false,
                 failover: details.and_then(|details| details.failover.clone()),
                 note: delivery.note.clone(),
+                panic: None,
             }
         };
         newest[earlier..].iter().map(report).collect()

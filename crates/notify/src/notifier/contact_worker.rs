@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use journal::log::LogLevel;
+use journal::supervisor::SupervisedThread;
 use net::ExponentialBackoff;
 use tokio::sync::Notify;
 
@@ -77,17 +78,14 @@ impl ContactWorker {
                 runtime.block_on(async {
                     match self.contact.contact.heartbeat_interval() {
                         Some(interval) => self.beat(shared, interval).await,
-                        None => {
-                            let failpoint = || thread.failpoint();
-                            self.deliver(shared, &failpoint).await;
-                        }
+                        None => self.deliver(shared, &thread).await,
                     }
                 });
             },
         );
     }
 
-    async fn deliver(&self, shared: &NotifierShared, failpoint: &dyn Fn()) {
+    async fn deliver(&self, shared: &NotifierShared, thread: &SupervisedThread) {
         let mut backoff = ExponentialBackoff::new(LOG_BACKOFF);
         while !shared.is_stopping() {
             if shared.is_held() {
@@ -102,11 +100,14 @@ impl ContactWorker {
                 result = sent => result,
                 () = stop_grace(shared) => return,
             };
-            failpoint();
+            thread.failpoint();
             self.report(shared, result.as_ref().err());
             match result {
                 Ok(Some(report)) => {
                     backoff.reset();
+                    if let Some(message) = &report.panic {
+                        thread.record_caught_panic(message);
+                    }
                     let is_failure = !report.note.is_empty() || report.failover.is_some();
                     let failover = report.failover.clone();
                     lock(&shared.status).add_report(report);

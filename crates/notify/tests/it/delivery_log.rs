@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use notify::{
-    AttemptReport, AttemptVerdict, ConfiguredContact, DeliveryLog, DeliveryLogError, LogLimits,
-    NotificationKey, Picture, deliver_next, failover_chain,
+    AnyContact, AttemptReport, AttemptVerdict, ConfiguredContact, Contact, ContactTemplates,
+    DeliveryContext, DeliveryError, DeliveryLog, DeliveryLogError, DeliveryReceipt, KeyProblems,
+    LogLimits, MessageFacts, MessageTemplates, Notification, NotificationKey, Picture,
+    TemplateSource, deliver_next, failover_chain,
 };
 use sim::{DiskOperation, Fault, FaultKind, SimDisk};
 
@@ -357,4 +359,72 @@ async fn a_year_of_notifications_is_compacted() {
     drop(log);
     let mut log = open(&disk, limits);
     assert!(!log.enqueue(&["hook"], &notification("a0", 100), START_NS).unwrap());
+}
+
+/// A contact whose message to the alert `bad` panics.
+#[derive(Debug, serde::Deserialize)]
+struct PanickingContact;
+
+impl Contact for PanickingContact {
+    const KIND: &'static str = "panicking";
+
+    fn check(&self, _problems: &mut KeyProblems) {}
+
+    fn host(&self) -> Option<String> {
+        None
+    }
+
+    fn is_idempotent(&self, _notification: &Notification, _previous: Option<&str>) -> bool {
+        true
+    }
+
+    async fn send(
+        &self,
+        notification: &Notification,
+        _context: &DeliveryContext<'_>,
+    ) -> Result<DeliveryReceipt, DeliveryError> {
+        // After it was polled once.
+        tokio::task::yield_now().await;
+        assert_ne!(notification.key.alert_id, "bad", "no text for it");
+        Ok(DeliveryReceipt::default())
+    }
+}
+
+#[derive(Debug)]
+struct PanickingTemplates;
+
+impl MessageTemplates for PanickingTemplates {
+    fn expand(&self, _template: &str, _facts: &MessageFacts<'_>) -> Result<String, String> {
+        panic!("no template");
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_panics_costs_no_other_message_and_goes_to_the_failover() {
+    let bench = DeliveryBench::start().await;
+    let source = TemplateSource { text: "x".to_owned(), byte: 0 };
+    let contact = ConfiguredContact {
+        name: "hook".to_owned(),
+        contact: AnyContact::new(PanickingContact),
+        policy: bench.contacts[HOOK].policy.clone(),
+        templates: ContactTemplates { title: Some(source), text: None },
+    };
+    bench.enqueue("hook", "bad", 1);
+    bench.enqueue("hook", "good", 1);
+    let mut reports = Vec::new();
+    for _ in 0..2 {
+        let (client, now_ns) = (client(Duration::from_secs(60)), bench.now_ns);
+        let (log, dir, now) = (&bench.log, Path::new("/"), || now_ns);
+        let report = deliver_next(log, &contact, &client, dir, &now, &PanickingTemplates).await;
+        reports.push(report.unwrap().unwrap());
+    }
+    let verdicts: Vec<AttemptVerdict> = reports.iter().map(|report| report.verdict).collect();
+    assert_eq!(verdicts, [AttemptVerdict::Rejected, AttemptVerdict::Delivered]);
+    assert!(reports[0].note.contains("BUG: the message panicked: "), "{}", reports[0].note);
+    assert_eq!(reports[0].failover.as_deref(), Some("pager"));
+    let note = "BUG: a template panicked: no template; the default texts are sent";
+    assert_eq!(
+        (reports[1].note.as_str(), reports[1].panic.as_deref()),
+        (note, Some("no template"))
+    );
 }

@@ -610,3 +610,18 @@ async fn templates_of_a_contact_make_its_texts_and_one_that_fails_loses_no_messa
     let note = &status.contacts[0].attempts[0].note;
     assert_eq!(note, "template of the text: it failed; the default text is sent");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_alert_whose_routing_panics_keeps_no_other_from_its_contact() {
+    let mut bench = NotifierBench::new();
+    bench.supervisor = Supervisor::with_injected_panics(&[("notify submit", 1)]);
+    let receiver = HttpReceiver::start(ok).await;
+    let settings = format!("{}{ROUTE}", webhook("hook", &receiver, ""));
+    let notifier = bench.start(&settings);
+    notifier.submit(bench.firing("a", 1)).unwrap();
+    wait_until("the panic", || bench.supervisor.panics("notify") == 1);
+    notifier.submit(bench.firing("b", 1)).unwrap();
+    wait_for(&notifier, "the other alert", |status| delivered(status, "hook") == 1);
+    assert_eq!(texts(&receiver.take_requests()), ["b/1 firing"]);
+    assert_eq!(bench.supervisor.restarts("notify"), 0);
+}

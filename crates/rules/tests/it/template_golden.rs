@@ -117,6 +117,8 @@ fn a_histogram_prints_and_has_fields_but_is_no_number() {
 fn examples_in_the_documentation_give_the_output_beside_them() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/templates.md");
     let page = std::fs::read_to_string(path).expect("docs/templates.md");
+    // Those of messages have other data.
+    let page = page.split("\n## Templates of messages").next().unwrap_or_default();
     let mut count = 0;
     for line in page.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = line.split(" | ").collect();
