@@ -25,8 +25,8 @@ pub(crate) const RESOLVE_TIMEOUT_NS: i64 = 5 * 60 * 1_000_000_000;
 /// How long a resolved alert is kept: as long as those of rules.
 const RESOLVED_RETENTION_NS: i64 = rules::RESOLVED_RETENTION_NS;
 /// Greatest age of the begin that a source gives, if it is a part of the identity of an alert. It
-/// is less than [`RESOLVED_RETENTION_NS`], by the time that a clock may be ahead: an alert of the same
-/// begin that ended is then still known, and the new one is told apart from it.
+/// is less than [`RESOLVED_RETENTION_NS`], by the time that a clock may be ahead: an alert of the
+/// same begin that ended is then still known, and the new one is told apart from it.
 const SHARED_BEGIN_AGE_MAX_NS: i64 = 13 * 60 * 1_000_000_000;
 /// How far the clock of a source may be ahead.
 const SHARED_BEGIN_AHEAD_MAX_NS: i64 = 60 * 1_000_000_000;

@@ -32,7 +32,8 @@ impl SubmittedAlerts {
     /// What the notifier does not know of a group: alerts that fire or resolved, and the end of
     /// those that are gone. An alert is not gone while its rule fails. Resolved alerts that are
     /// gone are forgotten. `evidence` reads what an alert of the rule at a position affected, and
-    /// its picture; an acknowledgement, which somebody waits for, has what the message before it says.
+    /// its picture; an acknowledgement, which somebody waits for, has what the message before it
+    /// says.
     pub(crate) fn changes(
         &mut self,
         group: &EvaluatedGroup,

@@ -48,7 +48,7 @@ const GAPS: u8 = 2;
 pub const HISTOGRAM_COUNT_MAX: u64 = 1 << 56;
 /// Maximum number of positive or of negative buckets of one histogram of a batch: a block of the
 /// store holds no more.
-pub const HISTOGRAM_BUCKETS_MAX: u64 = hist::codec::block::BUCKETS_MAX;
+const HISTOGRAM_BUCKETS_MAX: u64 = hist::codec::block::BUCKETS_MAX;
 
 /// Writer of a batch.
 #[derive(Clone, Debug)]

@@ -165,7 +165,8 @@ async fn an_alert_is_sent_when_it_fires_reminded_of_and_resolved() {
     notifier.stop();
 }
 
-/// `alsoFiring` was empty: each alert is a group of its own, and two alerts of a rule have one name.
+/// `alsoFiring` was empty: each alert is a group of its own, and two alerts of a rule have one
+/// name.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_names_what_else_fires() {
     let bench = NotifierBench::new();
