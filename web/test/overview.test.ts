@@ -166,6 +166,8 @@ test("an unknown row says why", () => {
 test("thresholds say where they come from, and ratios why they are unknown", () => {
   const WEEK = 7 * 24 * HOUR;
   expect(describeThreshold({ value: 1, origin: "p99", learnedFrom: WEEK })).toBe("p99 of 7 d");
+  const hourly = { value: 1, origin: "hourly_p99", learnedFrom: 5 * HOUR } as const;
+  expect(describeThreshold(hourly)).toBe("median hourly p99 of 5 h");
   expect(describeThreshold({ value: 1, origin: "user", learnedFrom: null })).toBe("yours");
   const slo = { value: 1, origin: "slo", slo: "checkout", learnedFrom: null } as const;
   expect(describeThreshold(slo)).toBe("SLO checkout");

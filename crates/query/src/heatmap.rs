@@ -6,6 +6,7 @@ use std::ops::Range;
 use hist::Mixture;
 use store::{PartInfo, ReadView, Resolution, SeriesEntryRef, TimeColumn};
 
+use crate::classic_buckets::distribution_columns;
 use crate::column_grid::{ColumnGrid, RowPeriod};
 use crate::compare::merge_error;
 use crate::error::Result;
@@ -15,8 +16,8 @@ const PERIOD_SERIES_MAX: usize = 4;
 /// Length of the range in which a row period is detected: six hours.
 const PERIOD_WINDOW_NS: i64 = 6 * store::HOUR;
 
-/// Reads histogram series over a range as at most `most` columns, plus one if the ends of the range
-/// are not round. `parts` are those of the store. `progress` is called after each column with the
+/// Reads series of histograms, or of the buckets of classic ones, over a range as at most `most`
+/// columns, plus one if the ends of the range are not round. `parts` are those of the store. `progress` is called after each column with the
 /// number of columns so far and in all; an error of it ends the read.
 pub fn columns(
     view: &ReadView,
@@ -28,7 +29,7 @@ pub fn columns(
 ) -> Result<Vec<TimeColumn<Mixture>>> {
     let steps = ColumnGrid::covering(range.clone(), period(view, parts, series, range)?, most);
     let mut columns = Vec::new();
-    for column in view.histograms(series, steps.store_grid())? {
+    for column in distribution_columns(view, series, steps.store_grid())? {
         let mut column = column?;
         column.start -= steps.offset;
         column.end -= steps.offset;
@@ -37,7 +38,7 @@ pub fn columns(
     }
     // Columns that start later than shown omit shorter rows before the first of them.
     if let (Some(first), Some(early)) = (columns.first_mut(), steps.before_store_range(range)) {
-        for column in view.histograms(series, early)? {
+        for column in distribution_columns(view, series, early)? {
             let column = column?;
             for histogram in column.value.into_parts() {
                 first.value.add(&histogram).map_err(merge_error)?;

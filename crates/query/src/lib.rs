@@ -42,6 +42,7 @@
 pub mod breakdown;
 pub mod burn_rate;
 pub mod caql;
+mod classic_buckets;
 mod classic_part;
 mod column_grid;
 pub mod compare;
@@ -83,6 +84,7 @@ pub mod testing {
     pub use crate::engine::execute_with_stats;
 }
 
+pub use classic_buckets::{distribution_columns, select_buckets};
 pub use context::QueryContext;
 pub use edit_distance::edit_distance;
 pub use engine::{QueryResult, ResultData, execute};

@@ -1,10 +1,10 @@
 //! Overview of all distributions: which rows have requests above their threshold, how many, and
 //! how unusual the last hour is.
 //!
-//! A row is a metric with distributions, or a metric of one service. An [`Overview`] is kept
-//! between questions: a refresh reads what is new, first the last five minutes of every row, then,
-//! in the time that is left, the histories that are due. What has not been read yet is unknown, and
-//! is shown as unknown.
+//! A row is a metric with distributions, or a metric of one service; the counters of the buckets of
+//! a classic histogram are one metric. An [`Overview`] is kept between questions: a refresh reads
+//! what is new, first the last five minutes of every row, then, in the time that is left, the
+//! histories that are due. What has not been read yet is unknown, and is shown as unknown.
 //!
 //! A page is answered from what the refresh has read and summed: it computes the threshold and the
 //! score of every row, and everything else only of the rows that it shows.
@@ -32,6 +32,7 @@ use self::excess::{ExcessSignificance, expected_above};
 use self::mini_heatmap::MiniHeatmap;
 use self::row_state::{RankClass, RowState, first_minute};
 use self::row_threshold::RowThreshold;
+use crate::classic_buckets::{all_buckets, distribution_count};
 use crate::error::Result;
 
 /// "Now": the last five minutes, in nanoseconds.
@@ -354,6 +355,14 @@ impl Overview {
                 found.entry(key).or_default().push(series);
             }
         }
+        // A metric that arrives both as histogram and as counters of its buckets has one row.
+        let names: BTreeSet<String> = found.keys().map(|key| key.name.clone()).collect();
+        for series in all_buckets(view) {
+            let key = RowKey::of(&series.series);
+            if key.group() == self.group && !names.contains(&key.name) {
+                found.entry(key).or_default().push(series);
+            }
+        }
         self.unranked.clear();
         let rows = found.len();
         found.retain(|key, series| {
@@ -397,7 +406,7 @@ impl Overview {
         let times = self.times;
         let mut ranked = Vec::with_capacity(self.rows.len());
         for (key, state) in &mut self.rows {
-            let standing = RowRanking::of(state, times, set(key));
+            let standing = RowRanking::of(state, set(key));
             state.rank.follow(standing.class, standing.affected_now, standing.affected_today);
             ranked.push((key, &*state, standing));
         }
@@ -431,8 +440,8 @@ struct RowRanking {
 }
 
 impl RowRanking {
-    fn of(state: &RowState, times: OverviewTimes, set: Option<RowThreshold>) -> RowRanking {
-        let threshold = state.threshold(times, set);
+    fn of(state: &RowState, set: Option<RowThreshold>) -> RowRanking {
+        let threshold = state.threshold(set);
         let above = |of: &Mixture| {
             let threshold = threshold.as_ref()?;
             Some(of.count_above(threshold.value, LimitInclusion::Exclusive))
@@ -465,7 +474,7 @@ fn row_of(
         key: key.clone(),
         has_other_unit,
         worst_hour,
-        series: state.series.len(),
+        series: distribution_count(&state.series),
         recent: state.recent.clone(),
         count_today: state.today.count(),
         threshold: standing.threshold,

@@ -66,6 +66,14 @@ const PER_UNIT_WORDS: [(&str, &str); 7] = [
     ("y", "year"),
 ];
 
+/// Unit that the last word of a name says, as `s` of `rpc_took_seconds`; empty if it says none.
+pub(crate) fn unit_of_name(name: &str) -> &'static str {
+    let Some((_, last)) = name.rsplit_once('_').filter(|(_, word)| !word.is_empty()) else {
+        return "";
+    };
+    UNIT_WORDS.iter().find(|(_, word)| *word == last).map_or("", |(unit, _)| unit)
+}
+
 /// Prometheus' name of a metric.
 fn prometheus_name(name: &str, unit: &str, kind: SeriesKind) -> String {
     let mut words: Vec<String> = tokens(name).map(str::to_owned).collect();

@@ -39,7 +39,7 @@ use crate::value::{StepValue, is_stale};
 
 use classic_source::ClassicSource;
 use found_buckets::FoundBuckets;
-pub(crate) use selection::{BOUND, conditions, exact_name};
+pub(crate) use selection::{BOUND, conditions, exact_name, has_bound};
 use selection::{ClassicSuffix, SeriesMatch};
 
 /// Source that finds series under the names that Prometheus would give them.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::selector::{NAME as NAME_TAG, Pattern};
-use model::{Selector, SeriesKind};
+use model::{Selector, Series, SeriesKind};
 
 use crate::edit_distance::edit_distance;
 use crate::error::Result;
@@ -15,6 +15,8 @@ use crate::source::{SeriesHandle, Source};
 const SERIES_MAX: usize = 10_000;
 /// Maximum number of labels that are named.
 const LABELS_NAMED: usize = 12;
+/// Maximum number of label values that are named.
+const VALUES_NAMED: usize = 5;
 /// Suffixes of Prometheus' names of the parts of a histogram or of a counter.
 const SUFFIXES: [&str; 4] = ["_bucket", "_count", "_sum", "_total"];
 const BUCKET: &str = "_bucket";
@@ -45,7 +47,8 @@ pub fn selector_hint(source: &dyn Source, selector: &Selector) -> Result<Option<
     Ok(near.map(|name| format!("did you mean the metric {name:?}?")))
 }
 
-/// Buckets that were sent as counters are no histograms: only PromQL reads them as distributions.
+/// Buckets that were sent as counters are no histograms where a label divides them, or a command
+/// reads them.
 fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<Option<String>> {
     let base = name.strip_suffix(BUCKET).unwrap_or(name);
     let buckets = format!("{base}{BUCKET}");
@@ -60,8 +63,8 @@ fn classic_hint(source: &dyn Source, selector: &Selector, name: &str) -> Result<
     let matchers = matchers.collect::<Vec<_>>().join(",");
     let matchers = if matchers.is_empty() { matchers } else { format!("{{{matchers}}}") };
     Ok(Some(format!(
-        "stored as buckets, the counters {buckets}, which only PromQL reads as a distribution: \
-         topdeck query 'sum(histogram_count_above(250ms, \
+        "stored as buckets, the counters {buckets}, which Overview, Explore and PromQL read as a \
+         distribution: topdeck query 'sum(histogram_count_above(250ms, \
          exact_increase({buckets}{matchers}[5m])))'; send native histograms for all views \
          (docs/prometheus.md)"
     )))
@@ -82,7 +85,8 @@ fn exact_labels(selector: &Selector) -> impl Iterator<Item = (&str, &str)> {
 /// Which label of a selector no series of its metric has.
 fn labels_hint(selector: &Selector, series: &[SeriesHandle]) -> String {
     let wrong = exact_labels(selector).find_map(|(name, value)| label_hint(name, value, series));
-    wrong.unwrap_or_else(|| {
+    let unmatched = || conditions(selector).iter().find_map(|part| regex_hint(part, series));
+    wrong.or_else(unmatched).unwrap_or_else(|| {
         format!("no series of the metric has all of these labels; it has {}", labels(series))
     })
 }
@@ -104,6 +108,35 @@ fn label_hint(name: &str, value: &str, series: &[SeriesHandle]) -> Option<String
         None => format!("; the metric has {}", labels(series)),
     };
     Some(format!("no series has the label {name:?}{more}"))
+}
+
+/// Which regex matches no value of its label, and values that it could have matched.
+fn regex_hint(part: &Selector, series: &[SeriesHandle]) -> Option<String> {
+    let Selector::Tag { name, pattern: Pattern::Regex(_) } = part else { return None };
+    if name.starts_with("__") || name == BOUND {
+        return None;
+    }
+    let values = series.iter().map(|handle| handle.labels.get(name));
+    let values: BTreeSet<&str> = values.filter(|value| !value.is_empty()).collect();
+    let is_matched = |value: &str| {
+        let one = Series::new("one", SeriesKind::Gauge).with_label(name, value);
+        part.matches(&one)
+    };
+    if values.iter().any(|value| is_matched(value)) {
+        return None;
+    }
+    if values.is_empty() {
+        return Some(format!(
+            "no series has the label {name:?}; the metric has {}",
+            labels(series)
+        ));
+    }
+    let more = if values.len() > VALUES_NAMED { " and others" } else { "" };
+    let named: Vec<&str> = values.into_iter().take(VALUES_NAMED).collect();
+    Some(format!(
+        "no value of label {name:?} matches the regex, which must match all of a value; it has {}{more}",
+        named.join(", ")
+    ))
 }
 
 fn label_names(series: &[SeriesHandle]) -> BTreeSet<&str> {

@@ -97,7 +97,8 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
     let name = service.chain([name]).collect::<Vec<_>>().join(" ");
     let threshold = row["threshold"]["value"].as_f64();
     let origin = match row["threshold"]["origin"].as_str() {
-        Some("p99") => learned_text(&row["threshold"]),
+        Some("p99") => learned_text("p99", &row["threshold"]),
+        Some("hourly_p99") => learned_text("hourly p99", &row["threshold"]),
         Some("slo") => {
             let name = row["threshold"]["slo"].as_str().unwrap_or("");
             format!("SLO {}", escape_control(name))
@@ -118,7 +119,7 @@ fn cells(row: &Value, now: i64, terminal: &Terminal) -> Vec<String> {
         },
         count("above_today"),
         match (threshold, row["threshold"]["origin"].as_str()) {
-            (Some(value), Some("p99")) => numbers.estimate(value),
+            (Some(value), Some("p99" | "hourly_p99")) => numbers.estimate(value),
             (Some(value), _) => numbers.exact(value),
             (None, _) => "none".to_owned(),
         },
@@ -164,7 +165,7 @@ fn hour_text(row: &Value) -> Option<String> {
 }
 
 /// `p99 of 7 d`.
-fn learned_text(threshold: &Value) -> String {
+fn learned_text(statistic: &str, threshold: &Value) -> String {
     let ns = |name: &str| threshold[name].as_i64().unwrap_or(0);
     let range = ns("end_ns").saturating_sub(ns("start_ns"));
     // Half a day of history is not 673 min.
@@ -174,7 +175,7 @@ fn learned_text(threshold: &Value) -> String {
         None => rounded_age(range),
     };
     let range = Duration::from_nanos(u64::try_from(range).unwrap_or(0));
-    format!("p99 of {}", format_age(range))
+    format!("{statistic} of {}", format_age(range))
 }
 
 fn unusual_text(unusual: &Value) -> String {
@@ -329,7 +330,7 @@ mod tests {
     fn short_history_is_in_hours_and_names_what_is_needed() {
         let learned = |minutes: i64| {
             let end_ns = minutes * store::MINUTE;
-            learned_text(&json!({"start_ns": 0, "end_ns": end_ns}))
+            learned_text("p99", &json!({"start_ns": 0, "end_ns": end_ns}))
         };
         assert_eq!(
             [learned(673), learned(7 * 24 * 60), learned(90)],

@@ -31,7 +31,7 @@ export type Unusual =
 
 export interface RowThreshold {
   value: number;
-  origin: "user" | "slo" | "declared" | "p99";
+  origin: "user" | "slo" | "declared" | "p99" | "hourly_p99";
   /** Name of the SLO. */
   slo?: string | undefined;
   /** Milliseconds of the history that a p99 is of. */
@@ -256,7 +256,8 @@ export function describeThreshold({ origin, slo, learnedFrom }: RowThreshold): s
   if (origin === "user") return "yours";
   if (origin === "slo") return `SLO ${slo}`;
   if (origin === "declared") return "declared by the program";
-  return learnedFrom === null ? "p99" : `p99 of ${roundDuration(learnedFrom)}`;
+  const statistic = origin === "hourly_p99" ? "median hourly p99" : "p99";
+  return learnedFrom === null ? statistic : `${statistic} of ${roundDuration(learnedFrom)}`;
 }
 
 /** A duration in its largest unit only. */

@@ -10,6 +10,7 @@ use store::{ReadView, TimeColumn, TimeGrid};
 use super::HEATMAP;
 use super::histogram::{MetricSelection, counts_above, estimate_rows};
 use super::indexed_cells::CellEdges;
+use super::selection::distribution_columns;
 use crate::active_query::ActiveQuery;
 use crate::api_error::ApiError;
 use crate::bounded_buffer::JsonBody;
@@ -80,7 +81,7 @@ pub(super) async fn heatmap(
             }
             _ => {
                 for grid in lengths.grids(&selection.range)? {
-                    for column in view.histograms(&selection.series, grid)? {
+                    for column in distribution_columns(view, &selection.series, grid)? {
                         active.check_cancelled()?;
                         response.add(&column?, &queries, active)?;
                     }

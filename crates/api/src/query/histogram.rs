@@ -34,7 +34,7 @@ pub(super) async fn histogram(
             MetricSelection::resolve(&parameters, view, now, queries.settings.limits.series)?;
         let (start, end) = (selection.range.start, selection.range.end);
         let grid = TimeGrid { start, step: end - start, columns: 1 };
-        let mut columns = view.histograms(&selection.series, grid)?;
+        let mut columns = selection::distribution_columns(view, &selection.series, grid)?;
         let mut column = columns.next().expect("BUG: a grid of one column is empty")?;
         // Without an explicit `to`, gaps after the last point are included.
         column.gaps.extend(view.gaps_of(&selection.series, &selection.requested));
@@ -120,12 +120,13 @@ impl MetricSelection {
         let series_max = parameters.count("max_series", series_max, u64::MAX)?.min(series_max);
         let ends = (("from", parameters.time("from", now)?), ("to", parameters.time("to", now)?));
         let total_range = ends.0.1.unwrap_or(i64::MIN)..ends.1.1.unwrap_or(i64::MAX);
-        let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0;
+        let picks_nothing = view.each_series(&selector, &mut |_| ControlFlow::Break(())) == 0
+            && query::select_buckets(view, &selector).is_empty();
         // A selector does not match a series whose points are all missing; its gaps have the range.
         let missing = selection::range_of_gaps(view, &total_range);
         let mut found = match picks_nothing && missing.is_some() {
             true => Vec::new(),
-            false => selection::find_histograms(view, &selector, series_max)?,
+            false => selection::find_distributions(view, &selector, series_max)?,
         };
         let left_out = split_off_unitless(&mut found);
         let unit = selection::common_unit(&selector, &found)?;

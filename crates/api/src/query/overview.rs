@@ -267,11 +267,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_threshold_of_the_user_todays_p99_is_taken_and_labelled() {
+    async fn without_a_threshold_of_the_user_the_p99_of_the_hours_before_now_is_taken_and_labelled()
+    {
         let row = row(&TestServer::new(), "/v1/overview").await;
         let midnight = NOW - NOW.rem_euclid(store::DAY);
         let expected = json!({
-            "value": 1000.0, "origin": "p99", "start_ns": midnight, "end_ns": NOW
+            "value": 1000.0, "origin": "hourly_p99", "start_ns": midnight,
+            "end_ns": NOW - 5 * MINUTE
         });
         assert_eq!(row["threshold"], expected);
         assert_eq!((&row["above_now"]["estimate"], &row["state"]), (&json!(0), &json!("usual")));

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::ops::{ControlFlow, Range};
 
 use decode::{Quantity, Unit};
+use hist::Mixture;
 use model::{Gap, Selector, SeriesKind};
 use query::{LimitRange, StoreSource};
-use store::{ReadView, SeriesEntryRef};
+use store::{ReadView, SeriesEntryRef, TimeColumn, TimeGrid};
 
 use crate::api_error::ApiError;
 use crate::parameters::Parameters;
@@ -22,12 +23,47 @@ pub(crate) fn estimate_rows(
     (from, to): (Option<i64>, Option<i64>),
     columns: u64,
 ) -> u64 {
-    let series = view.each_series(selector, &mut |_| ControlFlow::Break(())) as u64;
+    let series = match view.each_series(selector, &mut |_| ControlFlow::Break(())) {
+        0 => query::select_buckets(view, selector).len(),
+        series => series,
+    };
+    let series = series as u64;
     let Some(all) = view.part_range() else { return 0 };
     let range = from.unwrap_or(all.start).max(all.start)..to.unwrap_or(all.end).min(all.end);
     let length = range.end.saturating_sub(range.start).max(0);
     let step = length / i64::try_from(columns.max(1)).unwrap_or(i64::MAX);
     view.estimate_rows(series, &range, Some(step)).saturating_add(columns)
+}
+
+/// As [`find_histograms`], or the buckets of classic histograms that arrived as counters, which
+/// [`query::distribution_columns`] reads.
+pub(crate) fn find_distributions(
+    view: &ReadView,
+    selector: &Selector,
+    series_max: u64,
+) -> Result<Vec<SeriesEntryRef>, ApiError> {
+    find_histograms(view, selector, series_max).or_else(|error| {
+        let buckets = query::select_buckets(view, selector);
+        match buckets.len() as u64 {
+            0 => Err(error),
+            found if found > series_max => Err(ApiError::Unprocessable(format!(
+                "series limit ({series_max}, max_series) exceeded: {selector} matches {found} \
+                 buckets; select fewer, or raise max_series"
+            ))),
+            _ => Ok(buckets),
+        }
+    })
+}
+
+/// Columns of what [`find_distributions`] found.
+pub(crate) fn distribution_columns<'a>(
+    view: &'a ReadView,
+    series: &[SeriesEntryRef],
+    grid: TimeGrid,
+) -> Result<impl Iterator<Item = Result<TimeColumn<Mixture>, ApiError>> + use<'a>, ApiError> {
+    let error = |error| ApiError::from_query_error(error, "");
+    let columns = query::distribution_columns(view, series, grid).map_err(error)?;
+    Ok(columns.map(move |column| column.map_err(error)))
 }
 
 /// The histogram series that a selector matches, at least one, at most the limit.
@@ -209,5 +245,69 @@ pub(crate) fn resolve_range(
             time_text(range.start).unwrap_or_default(),
             time_text(range.end).unwrap_or_default()
         ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hist::codec::header::Temporality;
+    use http::StatusCode;
+    use model::{Sample, SampleValue, Series, SeriesKind};
+
+    use crate::test_server::{NOW, TestServer};
+
+    /// A user saw classic histograms of remote write 1 as counters only.
+    #[tokio::test]
+    async fn buckets_of_remote_write_are_one_row_of_overview_and_a_heatmap() {
+        let server = TestServer::new();
+        let counter = SeriesKind::Counter(Temporality::Cumulative);
+        let start = NOW - 12 * store::MINUTE;
+        let rates = [("0.1", 60.0), ("0.25", 90.0), ("1", 98.0), ("+Inf", 100.0)];
+        for (bound, zone) in rates.into_iter().flat_map(|of| [(of, "a"), (of, "b")]) {
+            let series =
+                Series::new("rw_latency_seconds_bucket", counter).with_label("le", bound.0);
+            let series = series.with_label("zone", zone).validate().unwrap();
+            for minute in 0..=12_u32 {
+                let value = SampleValue::Number(bound.1 * f64::from(minute));
+                let end = start + i64::from(minute) * store::MINUTE;
+                server.send(&series, Sample { start, end, value });
+            }
+        }
+        let overview =
+            server.json("/v1/overview?budget=60s&threshold=rw_latency_seconds=250ms").await;
+        let rows = overview["rows"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["name"] == "rw_latency_seconds").unwrap();
+        let shown = |name: &str| row[name].clone();
+        assert_eq!(
+            (rows.len(), shown("series"), shown("unit")),
+            (2, 2.into(), "s".into()),
+            "{row}"
+        );
+        // In each minute 100 requests in each of two zones, of which ten take more than 250 ms.
+        assert_eq!((shown("count_now"), shown("count_today")), (1_000.into(), 2_400.into()));
+        assert_eq!(row["above_now"]["estimate"], 100);
+        assert_eq!((shown("state"), shown("selector")), ("affected".into(), row["name"].clone()));
+        assert!(row["heatmap"]["cells"].is_string(), "{row}");
+        for (selector, expected) in [
+            ("rw_latency_seconds", 2_400),
+            ("rw_latency_seconds_bucket", 2_400),
+            ("rw_latency_seconds{zone=\"b\"}", 1_200),
+            ("rw_latency_seconds{__unit=\"s\"}", 2_400),
+        ] {
+            let of = format!("selector={selector}&above=250ms");
+            let histogram = server.json(&format!("/v1/histogram?{of}")).await;
+            assert_eq!(histogram["count"], expected, "{selector}");
+            assert_eq!(histogram["above"][0]["count"]["estimate"], expected / 10, "{selector}");
+            let heatmap = server.json(&format!("/v1/heatmap?{of}&max_columns=12")).await;
+            assert_eq!(heatmap["total"]["count"], expected, "{selector}");
+            let columns = heatmap["columns"].as_array().unwrap();
+            assert!(
+                columns.iter().filter(|column| column["count"] != 0).count() >= 11,
+                "{heatmap}"
+            );
+        }
+        let (status, text) =
+            server.get("/v1/histogram?selector=rw_latency_seconds{zone=\"c\"}").await;
+        assert_eq!(status, StatusCode::NOT_FOUND, "{text}");
     }
 }

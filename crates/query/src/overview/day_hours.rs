@@ -97,6 +97,12 @@ impl DayHours {
         Ok(worst.map(|(_, hour)| hour))
     }
 
+    /// The hours that ended by `end`.
+    pub(super) fn ended(&self, end: i64) -> Result<Vec<Mixture>> {
+        let ended = self.hours.iter().filter(|hour| hour.start + HOUR <= end);
+        ended.map(EncodedHour::values).collect()
+    }
+
     /// Memory of the frames, in bytes.
     pub(super) fn memory_bytes(&self) -> usize {
         let frames = self.hours.iter().flat_map(|hour| &hour.frames);

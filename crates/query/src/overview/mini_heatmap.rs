@@ -4,7 +4,7 @@
 //! value range of the hour, and with it the 24 bins of the picture, changes while minutes pass. A
 //! picture joins bins in powers of two until the range fits, so a picture of at most 6 octaves
 //! (factor 64) has the full resolution. It is a picture: counts are exact, positions are those of
-//! the middles of buckets.
+//! the middles of buckets. Samples that are longer than a minute are spread over their minutes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -20,6 +20,8 @@ pub const LEVELS: u8 = 16;
 
 /// Bins per octave of the kept counts.
 const BINS_PER_OCTAVE: f64 = 4.0;
+/// Least number of distances between minutes with values from which an interval is known.
+const DISTANCES_MIN: usize = 4;
 /// Bin of values that are not above zero.
 const NOT_POSITIVE: i16 = -5000;
 
@@ -91,6 +93,7 @@ impl MinuteCounts {
                 missing.push(at);
             }
         }
+        fill_intervals(&mut cells, &missing);
         // Joined bins may exceed the largest single one.
         let most = cells.iter().flatten().copied().max().unwrap_or(most);
         // Of 1,440 cells: the logarithm is computed once.
@@ -104,6 +107,29 @@ impl MinuteCounts {
             most,
             missing,
         })
+    }
+}
+
+/// Spreads values of samples that are longer than a minute over their minutes: a column in which no
+/// sample ends would be a stripe. The interval is known from the distances of the minutes with
+/// values, at least `DISTANCES_MIN`, which differ by at most one minute; so requests that are rare
+/// are left as they are. Minutes with known gaps stay empty.
+fn fill_intervals(cells: &mut [[u64; BINS]], missing: &[usize]) {
+    let is_filled = |column: &[u64; BINS]| column.iter().any(|count| *count > 0);
+    let filled: Vec<usize> = (0..cells.len()).filter(|at| is_filled(&cells[*at])).collect();
+    let distances: Vec<usize> = filled.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let (Some(least), Some(most)) = (distances.iter().min(), distances.iter().max()) else {
+        return;
+    };
+    if distances.len() < DISTANCES_MIN || *most == 1 || most - least > 1 {
+        return;
+    }
+    for (at, before) in filled.iter().enumerate().map(|(n, at)| (*at, n.checked_sub(1))) {
+        let start = before.map_or((at + 1).saturating_sub(*most), |before| filled[before] + 1);
+        let minutes: Vec<usize> =
+            (start..=at).filter(|minute| *minute == at || !missing.contains(minute)).collect();
+        let spread = cells[at].map(|count| count.div_ceil(minutes.len() as u64));
+        minutes.into_iter().for_each(|minute| cells[minute] = spread);
     }
 }
 
@@ -193,6 +219,35 @@ mod tests {
     fn zero_and_negative_values_are_in_the_lowest_bin() {
         let picture = check(&[&[(0.0, 4), (-3.0, 1), (50.0, 2)]], 2, 5);
         assert_eq!(picture.levels[0], 15);
+    }
+
+    /// Scrapes every two to five minutes were stripes: columns were finer than the samples.
+    #[test]
+    fn samples_longer_than_a_minute_are_no_stripes() {
+        let filled = |minutes: &[usize], gaps: &[usize]| {
+            let mut counts = MinuteCounts::default();
+            for at in 0..COLUMNS {
+                let of = if minutes.contains(&at) { values(&[(100.0, 50)]) } else { values(&[]) };
+                counts.set(at as i64 * store::MINUTE, &of, gaps.contains(&at));
+            }
+            let picture = counts.picture(0).unwrap();
+            let columns = picture.levels.chunks(BINS);
+            let shown: Vec<usize> = columns
+                .enumerate()
+                .filter(|(_, column)| column.iter().any(|level| *level > 0))
+                .map(|(at, _)| at)
+                .collect();
+            (shown, picture.most)
+        };
+        assert_eq!(filled(&[4, 9, 14, 19, 24], &[]), ((0..=24).collect(), 10));
+        // Every 90 seconds.
+        assert_eq!(filled(&[1, 3, 4, 6, 7], &[]), ((0..=7).collect(), 50));
+        // A gap stays one.
+        let expected: Vec<usize> = (0..=24).filter(|at| *at != 11).collect();
+        assert_eq!(filled(&[4, 9, 14, 19, 24], &[11]), (expected, 13));
+        // Rare requests, and a pause.
+        assert_eq!(filled(&[4, 5, 14, 19, 34], &[]), (vec![4, 5, 14, 19, 34], 50));
+        assert_eq!(filled(&[4, 9, 14], &[]), (vec![4, 9, 14], 50));
     }
 
     #[test]

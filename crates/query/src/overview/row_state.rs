@@ -8,10 +8,11 @@ use model::Gap;
 use store::{DAY, HOUR, MINUTE, ReadView, SeriesEntryRef, TimeGrid};
 
 use super::day_hours::{DayHours, WorstHour};
-use super::deviation::{DAYS, Deviation};
+use super::deviation::{DAYS, DAYS_MIN, Deviation};
 use super::mini_heatmap::{COLUMNS, MinuteCounts};
-use super::row_threshold::{RowThreshold, ThresholdOrigin};
+use super::row_threshold::RowThreshold;
 use super::{OverviewTimes, RECENT};
+use crate::classic_buckets::distribution_columns;
 use crate::compare::merge_error;
 use crate::error::Result;
 
@@ -37,8 +38,8 @@ pub(super) struct RowState {
     closed: Mixture,
     closed_hours: DayHours,
     closed_end: i64,
-    /// Values since the start of today, and the threshold learned from them. They are summed when
-    /// they are read, so that a page sums nothing.
+    /// Values since the start of today, summed when they are read, so that a page sums nothing, and
+    /// the threshold learned from those of them that are in `closed`.
     pub(super) today: Mixture,
     today_learned: Option<RowThreshold>,
     today_start: i64,
@@ -134,22 +135,13 @@ impl RowState {
         self.compared_at.is_some()
     }
 
-    /// Threshold of the row: in this order one that was set, a declared one, one learned from last
-    /// week, and one learned from today.
-    pub(super) fn threshold(
-        &self,
-        times: OverviewTimes,
-        set: Option<RowThreshold>,
-    ) -> Option<RowThreshold> {
-        let of_today = || {
-            let value = self.today_learned.as_ref()?.value;
-            let origin = ThresholdOrigin::Learned(times.today_start..times.now);
-            Some(RowThreshold { value, origin })
-        };
+    /// Threshold of the row: in this order one that was set, a declared one, one learned from the
+    /// days before today, and one learned from today.
+    pub(super) fn threshold(&self, set: Option<RowThreshold>) -> Option<RowThreshold> {
         set.or_else(|| RowThreshold::declared(&self.recent))
             .or_else(|| RowThreshold::declared(&self.today))
             .or_else(|| self.learned.clone())
-            .or_else(of_today)
+            .or_else(|| self.today_learned.clone())
     }
 
     /// Memory of the row, in bytes.
@@ -212,9 +204,7 @@ impl RowState {
         }
         let day = now - now.rem_euclid(DAY);
         if self.learned_on != Some(day) {
-            let week = day - DAYS as i64 * DAY..day;
-            let values = self.column(view, week.clone(), &mut past_gaps)?;
-            self.learned = RowThreshold::learned(&values, week);
+            self.learned = self.learn(view, day, &mut past_gaps)?;
             self.learned_on = Some(day);
         }
         if self.today_read_at.is_none_or(|at| at + DAY_READ_EVERY <= now) {
@@ -228,6 +218,37 @@ impl RowState {
         Ok(())
     }
 
+    /// The threshold learned from the days before one.
+    fn learn(
+        &self,
+        view: &ReadView,
+        day: i64,
+        gaps: &mut Vec<Gap>,
+    ) -> Result<Option<RowThreshold>> {
+        let week = day - DAYS as i64 * DAY..day;
+        let (mut first, mut days, mut values) = (None, 0, Mixture::default());
+        let grid = TimeGrid { start: week.start, step: DAY, columns: DAYS as u64 };
+        for column in distribution_columns(view, &self.series, grid)? {
+            let column = column?;
+            gaps.extend(column.gaps);
+            if column.value.count() > 0 {
+                first = first.or(Some(column.start));
+                days += 1;
+                values = sum([&values, &column.value])?;
+            }
+        }
+        let Some(first) = first else { return Ok(None) };
+        if days >= DAYS_MIN {
+            return Ok(RowThreshold::learned(&values, week));
+        }
+        let grid = TimeGrid { start: first, step: HOUR, columns: ((day - first) / HOUR) as u64 };
+        let mut hours = Vec::new();
+        for column in distribution_columns(view, &self.series, grid)? {
+            hours.push(column?.value);
+        }
+        Ok(RowThreshold::learned_by_hour(&hours, first..day))
+    }
+
     fn read_minutes(
         &mut self,
         view: &ReadView,
@@ -236,7 +257,7 @@ impl RowState {
     ) -> Result<()> {
         let columns = (range.end - range.start) / MINUTE;
         let grid = TimeGrid { start: range.start, step: MINUTE, columns: columns.max(0) as u64 };
-        for column in view.histograms(&self.series, grid)? {
+        for column in distribution_columns(view, &self.series, grid)? {
             let column = column?;
             self.minutes.set(column.start, &column.value, !column.gaps.is_empty());
             gaps.extend(column.gaps);
@@ -255,7 +276,10 @@ impl RowState {
         }
         let open = self.column(view, self.closed_end..now, gaps)?;
         self.today = sum([&self.closed, &open])?;
-        self.today_learned = RowThreshold::learned(&self.today, self.today_start..now);
+        let closed = self.today_start..self.closed_end;
+        let hours = self.closed_hours.ended(self.closed_end)?;
+        self.today_learned = RowThreshold::learned_by_hour(&hours, closed.clone())
+            .or_else(|| RowThreshold::learned(&self.closed, closed));
         Ok(())
     }
 
@@ -271,7 +295,7 @@ impl RowState {
                 false => ((start + HOUR).min(end) - self.closed_end, 1),
             };
             let grid = TimeGrid { start: self.closed_end, step, columns: columns.unsigned_abs() };
-            for column in view.histograms(&self.series, grid)? {
+            for column in distribution_columns(view, &self.series, grid)? {
                 let column = column?;
                 gaps.extend(column.gaps);
                 let into_hour = (column.start - self.today_start).rem_euclid(HOUR);
@@ -294,7 +318,7 @@ impl RowState {
         }
         let grid = TimeGrid { start: range.start, step: range.end - range.start, columns: 1 };
         let mut values = Mixture::default();
-        for column in view.histograms(&self.series, grid)? {
+        for column in distribution_columns(view, &self.series, grid)? {
             let column = column?;
             gaps.extend(column.gaps);
             values = column.value;

@@ -1,8 +1,10 @@
 //! Threshold of a row, and where it comes from.
 //!
 //! In this order: the user's, because it is the most specific; that of an SLO; one that the
-//! recording program declared; the 99th percentile of the last seven days (UTC); that of today,
-//! while there is no earlier day.
+//! recording program declared; the 99th percentile of the last seven days (UTC). With values on
+//! fewer than three of these days an incident of some hours would define it: then the median of the
+//! 99th percentiles of the hours before today, else of those of today that have ended, else the
+//! 99th percentile of the values before the last minutes, which are not yet counted in it.
 
 use std::ops::Range;
 
@@ -24,6 +26,8 @@ pub enum ThresholdOrigin {
     Declared,
     /// 99th percentile of a time range, in nanoseconds since the Unix epoch.
     Learned(Range<i64>),
+    /// Median of the 99th percentiles of the hours of a time range.
+    LearnedByHour(Range<i64>),
 }
 
 /// Threshold of a row.
@@ -64,6 +68,18 @@ impl RowThreshold {
     }
 }
 
+impl RowThreshold {
+    /// The median of what is learned from each of some hours, the lower one of two: hours of an
+    /// incident, if they are fewer than half, do not raise it.
+    pub(super) fn learned_by_hour(hours: &[Mixture], range: Range<i64>) -> Option<RowThreshold> {
+        let learned = hours.iter().filter_map(|hour| RowThreshold::learned(hour, range.clone()));
+        let mut values: Vec<f64> = learned.map(|threshold| threshold.value).collect();
+        values.sort_by(f64::total_cmp);
+        let value = *values.get(values.len().checked_sub(1)? / 2)?;
+        Some(RowThreshold { value, origin: ThresholdOrigin::LearnedByHour(range) })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use hist::{Histogram, LimitInclusion};
@@ -90,6 +106,30 @@ mod tests {
     fn few_values_give_no_threshold() {
         assert_eq!(RowThreshold::learned(&values(499), 0..7), None);
         assert!(RowThreshold::learned(&values(500), 0..7).is_some());
+    }
+
+    #[test]
+    fn hours_of_an_incident_do_not_raise_the_threshold_of_the_others() {
+        let hour = |slowest: f64| {
+            let mut histogram = Histogram::default();
+            histogram.record_n(10.0, 900);
+            histogram.record_n(slowest, 100);
+            Mixture::from(histogram)
+        };
+        let check = |slowest: &[f64], expected: Option<f64>| {
+            let hours: Vec<Mixture> = slowest.iter().map(|slowest| hour(*slowest)).collect();
+            let found = RowThreshold::learned_by_hour(&hours, 0..7);
+            assert_eq!(found.as_ref().map(|found| found.value.round()), expected);
+            if let Some(found) = found {
+                assert_eq!(found.origin, ThresholdOrigin::LearnedByHour(0..7));
+            }
+        };
+        check(&[100.0, 100.0, 5_000.0, 5_000.0, 100.0], Some(100.0));
+        check(&[5_000.0, 100.0], Some(100.0));
+        check(&[100.0], Some(100.0));
+        check(&[], None);
+        // Hours with few values say nothing.
+        assert_eq!(RowThreshold::learned_by_hour(&[values(499)], 0..7), None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn is_translatable(label: &str) -> bool {
 }
 
 /// Whether a selector has a condition on the bounds of buckets.
-pub(super) fn has_bound(selector: &Selector) -> bool {
+pub(crate) fn has_bound(selector: &Selector) -> bool {
     has_tag(selector, &|label| label == BOUND)
 }
 

@@ -213,6 +213,39 @@ fn an_incident_of_this_morning_is_seen_with_its_hour_when_the_service_is_usual_a
     assert_eq!((page.rows[0].state_today(), &page.rows[0].worst_hour), (RowStatus::Usual, &None));
 }
 
+/// An incident on the first day of a server raised the threshold that should have shown it.
+#[test]
+fn a_threshold_is_not_learned_from_the_incident_that_it_should_show() {
+    let fixture = Fixture::new();
+    let midnight = MIDNIGHT + 9 * DAY;
+    let mut overview = Overview::new(RowGroup::Services, MEMORY_BYTES_MAX);
+    // An hour of requests on the day before, then an incident of 45 minutes from 2:00 on.
+    for minute in -59..=240 {
+        let end = midnight + minute * MINUTE;
+        let slow = if (121..=165).contains(&minute) { 30 } else { 0 };
+        let values = std::iter::repeat_n(100.0, 50).chain(std::iter::repeat_n(900.0, slow));
+        fixture.send("old", end, values.clone());
+        if minute > 0 {
+            fixture.send("new", end, values);
+        }
+        if minute == 165 || minute == 240 {
+            let page = fixture.refresh(&mut overview, end);
+            for row in &page.rows {
+                let threshold = row.threshold.as_ref().unwrap();
+                let range = match &row.key.name[..] {
+                    "old" => midnight - DAY..midnight,
+                    _ => midnight..end - 5 * MINUTE,
+                };
+                assert_eq!(threshold.origin, ThresholdOrigin::LearnedByHour(range), "{minute}");
+                assert!((100.0..105.0).contains(&threshold.value), "{threshold:?}");
+                assert_eq!(row.state_today(), RowStatus::Affected, "{minute}: {}", row.key.name);
+                let is_now = minute == 165;
+                assert_eq!(row.state() == RowStatus::Affected, is_now, "{minute}");
+            }
+        }
+    }
+}
+
 #[test]
 fn few_more_slow_requests_than_expected_are_usual_and_rank_below_an_affected_row() {
     let fixture = Fixture::new();

@@ -115,7 +115,7 @@ fn selector_text(key: &RowKey, has_unit: bool) -> String {
 
 fn threshold_json(threshold: &RowThreshold) -> Json {
     let learned = match &threshold.origin {
-        ThresholdOrigin::Learned(range) => Some(range),
+        ThresholdOrigin::Learned(range) | ThresholdOrigin::LearnedByHour(range) => Some(range),
         ThresholdOrigin::User | ThresholdOrigin::Slo(_) | ThresholdOrigin::Declared => None,
     };
     let origin = match &threshold.origin {
@@ -123,6 +123,7 @@ fn threshold_json(threshold: &RowThreshold) -> Json {
         ThresholdOrigin::Slo(_) => "slo",
         ThresholdOrigin::Declared => "declared",
         ThresholdOrigin::Learned(_) => "p99",
+        ThresholdOrigin::LearnedByHour(_) => "hourly_p99",
     };
     let mut fields = vec![("value", number(threshold.value)), ("origin", Text(origin.to_owned()))];
     if let ThresholdOrigin::Slo(name) = &threshold.origin {
