@@ -50,7 +50,7 @@ use hist::Histogram;
 pub use self::generator::{SampleGenerator, SyntheticSample};
 pub use self::oracle::{ExpectedStats, ExpectedWindow};
 use self::plan::DatasetPlan;
-pub use self::shop::{Shop, ShopNumbers, ShopRequests};
+pub use self::shop::{Shop, ShopNumbers, ShopRequests, ShopStatement};
 
 /// Threshold of the expected statistics: they count the values at or below it. It lies inside a
 /// bucket (12 to 13 ms).

@@ -1,5 +1,5 @@
 //! A made-up web shop, for demonstrations: request durations of five services in two regions, with
-//! a daily load and an incident.
+//! a daily load and an incident, statements of its database, and a load test.
 //!
 //! The incident is a deployment of one host of the service `payment`: it makes a quarter of the
 //! payments in region `eu` wait for a second or more, and with them the orders that need a payment.
@@ -64,6 +64,26 @@ const fn endpoint(
     ShopEndpoint { service, host, endpoint, rate, median_ms, slow, pays: false }
 }
 
+/// Statements of the database, which waits for the failing host during the incident.
+const STATEMENTS: [(&str, &str, ShopEndpoint); 4] = [
+    ("SELECT", "price FROM products WHERE id = ANY($1)", statement(9.0, 0.9, (0.05, 4.0))),
+    ("SELECT", "stock FROM inventory WHERE sku = $1", statement(5.0, 0.5, (0.02, 12.0))),
+    ("INSERT", "INTO orders (customer, sku) VALUES ($1, $2)", statement(0.8, 4.0, (0.1, 3.0))),
+    (
+        "UPDATE",
+        "payments SET state = $1 WHERE id = $2",
+        ShopEndpoint { pays: true, ..statement(0.8, 6.0, (0.05, 5.0)) },
+    ),
+];
+
+const fn statement(rate: f64, median_ms: f64, slow: (f64, f64)) -> ShopEndpoint {
+    endpoint("ledger", "db-1", "", rate, median_ms, slow)
+}
+
+/// Requests per second of the load test.
+const LOAD_TEST_RATE: f64 = 100.0;
+const LOAD_TEST: ShopEndpoint = endpoint("payment", "pay", "POST /pay", 0.0, 85.0, (0.03, 4.0));
+
 const REGIONS: [&str; 2] = ["eu", "us"];
 
 /// The shop, with an incident at a given time.
@@ -78,6 +98,17 @@ pub struct ShopRequests {
     /// Label names and values.
     pub labels: Vec<(&'static str, String)>,
     /// Durations; empty if there was no request.
+    pub durations: Histogram,
+}
+
+/// Durations of a statement of the shop's database in an interval, in nanoseconds.
+#[derive(Clone, Debug)]
+pub struct ShopStatement {
+    /// SQL command.
+    pub verb: &'static str,
+    /// The rest of its text, without literals.
+    pub statement: &'static str,
+    /// Durations; empty if it was not executed.
     pub durations: Histogram,
 }
 
@@ -142,6 +173,27 @@ impl Shop {
         found
     }
 
+    /// Statements of the database in an interval.
+    pub fn statements(&self, interval: &Range<i64>) -> Vec<ShopStatement> {
+        let is_failing = self.incident.contains(&interval.start);
+        let of = |(number, (verb, statement, rates)): (usize, &(&'static str, &'static str, _))| {
+            let rates: &ShopEndpoint = rates;
+            let failing = if is_failing && rates.pays { 0.2 } else { 0.0 };
+            let key = 1_000 + number as u64;
+            let durations = durations(rates, key, interval, failing);
+            ShopStatement { verb, statement, durations }
+        };
+        STATEMENTS.iter().enumerate().map(of).collect()
+    }
+
+    /// Response times of a load test of `payment` in a second: of the failing version, or of the
+    /// one before.
+    pub fn load_test(&self, is_failing: bool, second: &Range<i64>) -> Histogram {
+        let failing = if is_failing { 0.25 } else { 0.0 };
+        let key = 2_000 + u64::from(is_failing);
+        draw(&LOAD_TEST, (key, second), failing, (1.0, LOAD_TEST_RATE))
+    }
+
     /// Numbers of both regions in an interval.
     pub fn numbers(&self, interval: &Range<i64>) -> [ShopNumbers; 2] {
         let seconds = (interval.end - interval.start) as f64 / SECOND_NS as f64;
@@ -185,10 +237,20 @@ fn load(at: i64) -> f64 {
 }
 
 fn durations(endpoint: &ShopEndpoint, key: u64, interval: &Range<i64>, failing: f64) -> Histogram {
+    let load = load(interval.start);
+    draw(endpoint, (key, interval), failing, (load, endpoint.rate * load))
+}
+
+/// Durations with a load, at a rate in requests per second.
+fn draw(
+    endpoint: &ShopEndpoint,
+    (key, interval): (u64, &Range<i64>),
+    failing: f64,
+    (load, rate): (f64, f64),
+) -> Histogram {
     let mut random = KeyedRng::new([key, interval.start as u64, interval.end as u64]);
     let seconds = (interval.end - interval.start) as f64 / SECOND_NS as f64;
-    let load = load(interval.start);
-    let expected = endpoint.rate * load * seconds;
+    let expected = rate * seconds;
     let count = (expected + expected.sqrt() * random.normal()).round().max(0.0) as u64;
     let mut histogram = Histogram::default();
     let draws = count.min(DRAWS_MAX);
@@ -249,6 +311,23 @@ mod tests {
         assert!(slow_share(&during, orders) > 0.15);
         let after = shop.requests(&minute(NOW - 30 * MINUTE_NS));
         assert!(slow_share(&after, |_| true) < 0.01);
+    }
+
+    #[test]
+    fn payments_of_the_database_and_of_the_failing_version_are_slow() {
+        let shop = Shop::new(NOW);
+        let slow = |of: &Histogram| {
+            of.count_above(8e8, hist::LimitInclusion::Exclusive).estimate * 10 > of.count()
+        };
+        let statements = |at: i64| -> Vec<bool> {
+            shop.statements(&minute(at)).iter().map(|of| slow(&of.durations)).collect()
+        };
+        assert_eq!(statements(shop.incident().start), [false, false, false, true]);
+        assert_eq!(statements(shop.incident().end), [false; 4]);
+        let second = NOW..NOW + SECOND_NS;
+        let tests = [true, false].map(|is_failing| shop.load_test(is_failing, &second));
+        assert_eq!(tests.each_ref().map(slow), [true, false]);
+        assert!(tests.iter().all(|test| (60..=140).contains(&test.count())), "{tests:?}");
     }
 
     #[test]

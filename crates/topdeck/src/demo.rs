@@ -1,9 +1,11 @@
 //! `topdeck demo`: a server in a temporary directory, with a made-up shop.
 //!
 //! The shop ([`synthetic::Shop`]) has a week of requests up to now, an incident three hours ago,
-//! and continues. The directory is removed at the end.
+//! and continues. The statements of its database and two load tests are written as the role `wire`
+//! and `topdeck load --push` write them. The directory is removed at the end.
 
 mod alert_history;
+mod load_test;
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};
@@ -20,7 +22,7 @@ use model::{Sample, SampleValue, Series, SeriesKind};
 use render::json::Json::{self, List, Object, Text};
 use render::json::integer;
 use role::NodeMode;
-use synthetic::{Shop, ShopNumbers};
+use synthetic::{Shop, ShopNumbers, ShopStatement};
 use tokio::runtime;
 
 use crate::node::{Node, ROLES};
@@ -29,14 +31,18 @@ use crate::serve::{ServiceEvent, Signals};
 use crate::settings::Settings;
 use crate::store::private_dir;
 
-use self::alert_history::{RULE_FILE, RULES, evaluate_rules, write_series};
+use self::alert_history::{
+    OBJECTIVES, RULE_FILE, RULES, ShopObjective, evaluate_rules, write_series,
+};
+use self::load_test::{LOAD_TESTS, write_second, write_texts};
 
 /// Start a server with a made-up shop, to look around
 ///
 /// The server runs in a temporary directory, which is removed at the end, and listens on loopback
 /// only. It has a week of requests of five services in two regions, an incident three hours ago
-/// with its alerts, counters, gauges, texts, annotations, a dashboard, alert rules, two SLOs, a
-/// scrape and a check; new data arrive every ten seconds. Stop it with ctrl-C.
+/// with its alerts, the statements of a database, two load tests, counters, gauges, texts,
+/// annotations, a dashboard, alert rules, two SLOs, a scrape and a check; new data arrive every ten
+/// seconds. Stop it with ctrl-C.
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
@@ -58,6 +64,7 @@ Exit status:
 
 /// Interval of new data.
 const INTERVAL_NS: i64 = 10_000_000_000;
+const SECOND_NS: i64 = 1_000_000_000;
 const MINUTE_NS: i64 = synthetic::MINUTE_NS;
 const DAY_NS: i64 = 24 * 60 * MINUTE_NS;
 /// A day in minutes, the days before it in intervals of ten minutes.
@@ -133,6 +140,7 @@ fn listen_port(port: Option<u16>) -> Result<u16> {
 /// The server scrapes and checks itself, so that these views have something to show. It does not
 /// collect the programs of this host: their metrics would be rows of the shop.
 fn settings_text(port: u16) -> String {
+    let slos: String = OBJECTIVES.iter().map(ShopObjective::settings_text).collect();
     format!(
         r#"durability = "memory"
 
@@ -155,22 +163,7 @@ interval = "5s"
 [alerts]
 rule_files = ["{RULE_FILE}"]
 
-[[slo]]
-name = "payments"
-description = "Payments are answered within 800 ms"
-selector = 'request_duration{{service="payment"}}'
-threshold = "800ms"
-objective = "99.5%"
-period = "7d"
-
-[[slo]]
-name = "orders"
-description = "Orders are answered within a second"
-selector = 'request_duration{{service="orders"}}'
-threshold = "1s"
-objective = "99%"
-period = "7d"
-"#
+{slos}"#
     )
 }
 
@@ -247,6 +240,10 @@ What to look at first:
       what fired during the incident, and when it ended; click PaymentsSlow
   {url}/#/slos
       what the incident cost of the error budget of a week
+  {url}/#/wire?from=-6h&v=2
+      statements of a database as seen on the network, with the incident
+  {url}/#/load?from=-6h&v=2
+      load tests of both versions of payment, side by side
   {url}/#/host
       what this host does
   topdeck breakdown 'request_duration{{service=\"payment\"}}' --above 800ms --from -3h{server}
@@ -283,6 +280,7 @@ impl ShopWriter<'_> {
         last = self.write_intervals(rounded_start - day..rounded_start, fine)?.or(last);
         last = self.write_intervals(rounded_start..self.start, INTERVAL_NS)?.or(last);
         self.write_events()?;
+        self.write_load_tests()?;
         if let Some(pending_ack) = last {
             pending_ack.wait_durable()?;
         }
@@ -346,6 +344,10 @@ impl ShopWriter<'_> {
             let value = SampleValue::Histogram(Box::new(requests.durations));
             write_sample(batch, series, interval, value)?;
         }
+        // Operations on the network are of the last day: the capture began then.
+        if interval.end - interval.start <= MINUTE_NS {
+            self.write_statements(interval, batch)?;
+        }
         for ShopNumbers { region, orders, queue_depth } in self.shop.numbers(interval) {
             let of = |name, kind| Series::new(name, kind).with_label("region", region);
             let total = of("orders_total", SeriesKind::Counter(Temporality::Delta));
@@ -353,6 +355,44 @@ impl ShopWriter<'_> {
             let at = interval.end..interval.end;
             let depth = of("payment_queue_depth", SeriesKind::Gauge);
             write_sample(batch, depth, &at, SampleValue::Number(queue_depth))?;
+        }
+        Ok(())
+    }
+
+    /// Statements of the database, as the role `wire` measures them.
+    fn write_statements(&self, interval: &Range<i64>, batch: &mut dyn SeriesSink) -> Result<()> {
+        for ShopStatement { verb, statement, durations } in self.shop.statements(interval) {
+            if durations.count() == 0 {
+                continue;
+            }
+            let kind = SeriesKind::Histogram(Temporality::Delta);
+            let labels = [
+                ("host", "db-1"),
+                ("service", "ledger"),
+                ("protocol", "postgres"),
+                ("verb", verb),
+                ("statement", statement),
+                ("outcome", "ok"),
+            ];
+            let series = Series::new("wire_latency", kind).with_unit("ns").with_labels(labels);
+            write_sample(batch, series, interval, SampleValue::Histogram(Box::new(durations)))?;
+        }
+        Ok(())
+    }
+
+    /// Load tests of both versions of `payment`, as `topdeck load --push` sends them.
+    fn write_load_tests(&self) -> Result<()> {
+        let encoding = SeriesKeyEncoding::CANONICAL;
+        for test in &LOAD_TESTS {
+            let mut batch = self.intake.writer_for(self.producer.id(), encoding);
+            let range = test.range(&self.shop);
+            for start in range.clone().step_by(SECOND_NS as usize) {
+                let second = start..start + SECOND_NS;
+                let durations = self.shop.load_test(test.is_failing, &second);
+                write_second(&mut batch, test, &second, &durations)?;
+            }
+            write_texts(&mut batch, test, range.end)?;
+            self.intake.append(&self.producer, batch)?.wait_durable()?;
         }
         Ok(())
     }

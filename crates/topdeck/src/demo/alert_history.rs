@@ -8,9 +8,10 @@ use std::ops::Range;
 use anyhow::{Context as _, Result, ensure};
 use model::{Series, SeriesKind};
 use query::{NAME, StoreSource, promql};
+use rules::slo::SloDraft;
 use rules::{
-    AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs, RuleWrite, SourceEvaluator,
-    parse_rule_file,
+    AlertTemplates, EvaluatedGroup, GroupDefaults, IterationInputs, RuleGroup, RuleWrite,
+    SourceEvaluator, parse_rule_file,
 };
 use store::Store;
 
@@ -57,6 +58,62 @@ pub(super) const RULES: &str = r#"groups:
       summary: "{{ $value }} payments wait for the bank in {{ $labels.region }}"
 "#;
 
+/// Window of the burn-rate alerts that have a history. Longer ones read days at each evaluation,
+/// for which the start of a demonstration has no time.
+const BURN_WINDOW: &str = "1h";
+
+/// A service level objective of the shop, of a week.
+pub(super) struct ShopObjective {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) selector: &'static str,
+    pub(super) threshold: &'static str,
+    pub(super) objective: &'static str,
+}
+
+pub(super) const OBJECTIVES: [ShopObjective; 2] = [
+    ShopObjective {
+        name: "payments",
+        description: "Payments are answered within 800 ms",
+        selector: "request_duration{service=\"payment\"}",
+        threshold: "800ms",
+        objective: "99.5%",
+    },
+    ShopObjective {
+        name: "orders",
+        description: "Orders are answered within a second",
+        selector: "request_duration{service=\"orders\"}",
+        threshold: "1s",
+        objective: "99%",
+    },
+];
+pub(super) const OBJECTIVE_PERIOD: &str = "7d";
+
+impl ShopObjective {
+    /// Its table of the settings.
+    pub(super) fn settings_text(&self) -> String {
+        let ShopObjective { name, description, selector, threshold, objective } = self;
+        format!(
+            "[[slo]]\nname = \"{name}\"\ndescription = \"{description}\"\n\
+             selector = '{selector}'\nthreshold = \"{threshold}\"\n\
+             objective = \"{objective}\"\nperiod = \"{OBJECTIVE_PERIOD}\"\n\n"
+        )
+    }
+
+    fn rule_group(&self) -> RuleGroup {
+        let draft = SloDraft {
+            name: self.name.to_owned(),
+            selector: Some(self.selector.to_owned()),
+            threshold: Some(self.threshold.to_owned()),
+            objective: Some(self.objective.to_owned()),
+            period: Some(OBJECTIVE_PERIOD.to_owned()),
+            alert_windows: Some(vec![BURN_WINDOW.to_owned()]),
+            ..SloDraft::default()
+        };
+        draft.check().expect("BUG: invalid objective of the demonstration").rule_group()
+    }
+}
+
 /// Samples that the rules write in a range, in the order of their times.
 pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<RuleWrite>> {
     let file = parse_rule_file(RULE_FILE, RULES, &promql::Options::all());
@@ -76,7 +133,7 @@ pub(super) fn evaluate_rules(store: &Store, range: &Range<i64>) -> Result<Vec<Ru
     let inputs =
         IterationInputs { evaluator: &evaluator, templates: &templates, resend_delay_ns: i64::MAX };
     let mut writes = Vec::new();
-    for group in file.groups {
+    for group in file.groups.into_iter().chain(OBJECTIVES.iter().map(ShopObjective::rule_group)) {
         let mut group = EvaluatedGroup::new(group, &GroupDefaults::default());
         let mut time_ns = group.scheduled_time_before(range.start);
         while time_ns < range.end {

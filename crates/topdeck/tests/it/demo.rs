@@ -64,6 +64,47 @@ impl Drop for Demo {
     }
 }
 
+/// Wire and Load runs were empty, and no budget had burnt: what each view of the page asks first.
+fn each_view_has_something_to_show(demo: &Demo) {
+    let server = format!("--server {}", demo.url);
+    let ask = |line: &str| json(&run_ok(&demo.dir, line));
+    // Overview, Explore, Spectrum, Compare.
+    let rows = ask(&format!("overview {server} --json"));
+    assert!(rows["total"].as_u64() >= Some(5), "{rows}");
+    // Wire: a service, its statements, and the incident.
+    let statements = demo.query("sum by (verb, statement) (exact_increase(wire_latency[6h]))");
+    assert_eq!(statements["data"].as_array().map(Vec::len), Some(4), "{statements}");
+    let slow = demo.query(
+        "topk(1, sum by (statement) (histogram_count_above(800ms, exact_increase(wire_latency[6h]))))",
+    );
+    assert_eq!(slow["data"][0]["labels"]["statement"], "payments SET state = $1 WHERE id = $2");
+    // Load runs: two, valid, with their requests.
+    let runs = demo.query("sum by (run) (exact_increase(load_completed_requests_total[6h]))");
+    let counts: Vec<(&str, f64)> = (runs["data"].as_array().unwrap().iter())
+        .map(|of| {
+            let value = &of["points"][0]["value"];
+            let count = value.as_f64().or_else(|| value["estimate"].as_f64());
+            (of["labels"]["run"].as_str().unwrap(), count.unwrap())
+        })
+        .collect();
+    assert_eq!(
+        counts.iter().map(|of| of.0).collect::<Vec<_>>(),
+        ["payment 3.7.2", "payment 3.8.0"]
+    );
+    assert!(counts.iter().all(|of| of.1 > 10_000.0), "{counts:?}");
+    // SLOs: the budget of payments burnt during the incident.
+    let burn = "ALERTS{alertname=\"SloBudgetBurn\",slo=\"payments\",alertstate=\"firing\"}";
+    let fired = demo.query(&format!("count_over_time({burn}[4h])"));
+    assert_eq!(fired["data"].as_array().map(Vec::len), Some(1), "{fired}");
+    // Host, Sources, Status and Loss audit are of the server itself.
+    let audit = ask(&format!("audit {server} --json"));
+    assert!(audit["producers"].as_array().is_some_and(|list| !list.is_empty()), "{audit}");
+    wait_until("the host is measured", || {
+        let found = demo.query("count(host_cpu_seconds_total)");
+        found["data"].as_array().is_some_and(|list| !list.is_empty())
+    });
+}
+
 #[test]
 fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
     // A foreign program, whose metrics were rows of the shop.
@@ -116,6 +157,7 @@ fn a_demonstration_shows_an_incident_and_leaves_nothing_behind() {
         let up = found["targets"].as_array().unwrap().iter().filter(|of| of["state"] == "up");
         up.count() == 2
     });
+    each_view_has_something_to_show(&demo);
     // The alerts of the incident fired and ended; the rules find the same without the history.
     for alert in ["PaymentsSlow", "OrdersSlow", "PaymentQueueLong"] {
         let firing = format!("ALERTS{{alertname=\"{alert}\",alertstate=\"firing\"}}");
