@@ -40,7 +40,7 @@ pub(crate) fn notification(
     let own = rule.rule();
     let forecast = forecast_text(own, alert);
     let mut criterion = condition_text(own, alert);
-    match own.alert_settings().map_or(0, |settings| settings.for_ns) {
+    match own.alert_settings().map_or(0, |settings| settings.delays_ns(&alert.series).0) {
         0 => {}
         for_ns => criterion.extend([" for ", &duration_text(for_ns)]),
     }

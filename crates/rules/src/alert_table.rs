@@ -393,6 +393,7 @@ impl AlertTable {
         let mut active_count = 0;
         self.alerts.retain(|labels, alert| {
             let before = alert.state;
+            let (for_ns, keep_firing_for_ns) = settings.delays_ns(&alert.series);
             let was_reported = alert.unknown_reported_at_ns.is_some();
             let is_kept = if hits.contains(labels) {
                 alert.keep_firing_since_ns = None;
@@ -410,14 +411,14 @@ impl AlertTable {
                 return true;
             } else {
                 (alert.unknown_since_ns, alert.is_held) = (None, false);
-                alert.miss(settings.keep_firing_for_ns, time_ns)
+                alert.miss(keep_firing_for_ns, time_ns)
             };
             if !is_kept && before == AlertState::Inactive {
                 raise(&mut self.rows_after_ns, alert.began_ns);
             }
             if is_kept && alert.state != AlertState::Inactive {
                 active_count += 1;
-                alert.apply_for(settings.for_ns, time_ns);
+                alert.apply_for(for_ns, time_ns);
             }
             let has_new_severity = alert.state == AlertState::Firing
                 && before == AlertState::Firing
@@ -533,9 +534,10 @@ impl AlertTable {
     /// Starts an evaluation, successful or not.
     ///
     /// Moves the clocks of `for` and `keep_firing_for` by the time in which evaluations were due
-    /// but nobody was running. A wall clock that was set back moves nothing.
-    pub(crate) fn resume_clocks(&mut self, time_ns: i64, interval_ns: i64) {
-        let Some(stopped_at_ns) = self.stopped_at_ns.take() else { return };
+    /// but nobody was running. A wall clock that was set back moves nothing. Returns the time of the
+    /// last evaluation before a restart, if this is the first one after it.
+    pub(crate) fn resume_clocks(&mut self, time_ns: i64, interval_ns: i64) -> Option<i64> {
+        let stopped_at_ns = self.stopped_at_ns.take()?;
         let missed_ns = time_ns.saturating_sub(stopped_at_ns).saturating_sub(interval_ns).max(0);
         for alert in self.alerts.values_mut() {
             if alert.state == AlertState::Pending {
@@ -546,6 +548,7 @@ impl AlertTable {
                 *since_ns = since_ns.saturating_add(missed_ns);
             }
         }
+        Some(stopped_at_ns)
     }
 
     /// Removes the acknowledgements that have expired. Returns whether there are some.

@@ -393,12 +393,19 @@ impl GroupIteration<'_> {
         let outcome = match &rule.kind {
             RuleKind::Recording => self.record(rule),
             RuleKind::Alerting(settings) => {
-                table.resume_clocks(self.time_ns, self.interval_ns);
+                let stopped_at_ns = table.resume_clocks(self.time_ns, self.interval_ns);
                 let updated = match &settings.condition {
                     None => self.update_alerts(rule, settings, table),
                     Some(own) => {
-                        let streams = OwnStreams { own, clocks, findings, stream_count, states };
-                        self.update_own(rule, settings, streams, table)
+                        let own = OwnStreams {
+                            own,
+                            clocks,
+                            findings,
+                            stream_count,
+                            stopped_at_ns,
+                            states,
+                        };
+                        self.update_own(rule, settings, own, table)
                     }
                 };
                 self.finish_alerts(index, settings, table, updated)

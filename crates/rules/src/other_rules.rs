@@ -7,7 +7,7 @@ use query::LabelSet;
 
 use crate::alert_table::{Alert, AlertState};
 use crate::group::{EvaluatedRule, RuleHealth};
-use crate::own::OperandState;
+use crate::own::{OperandState, is_absence_series};
 
 /// Severity at which a parent holds its children.
 const HOLDING_SEVERITY: u8 = 1;
@@ -43,8 +43,8 @@ impl RuleNames {
             let holds = |alert: &&Alert| {
                 alert.state == AlertState::Firing && alert.severity() == Some(HOLDING_SEVERITY)
             };
-            let alerts = parent.alerts().alerts().map(|(_, alert)| alert);
-            states.holding = alerts.filter(holds).map(|alert| alert.series.clone()).collect();
+            states.holding =
+                stream_alerts(parent).filter(holds).map(|alert| alert.series.clone()).collect();
         }
         for name in own.operands() {
             states.operands.extend(find(name).map(|rule| (name.to_owned(), operand(rule))));
@@ -53,10 +53,18 @@ impl RuleNames {
     }
 }
 
+/// Alerts of a rule without that of absent streams: it says nothing about the condition.
+fn stream_alerts(rule: &EvaluatedRule) -> impl Iterator<Item = &Alert> {
+    let alerts = rule.alerts().alerts().map(|(_, alert)| alert);
+    alerts.filter(|alert| !is_absence_series(&alert.series))
+}
+
 fn operand(rule: &EvaluatedRule) -> OperandState {
-    let alerts = || rule.alerts().alerts().map(|(_, alert)| alert);
     let labels = |is_wanted: &dyn Fn(&Alert) -> bool| {
-        alerts().filter(|alert| is_wanted(alert)).map(|alert| alert.series.clone()).collect()
+        stream_alerts(rule)
+            .filter(|alert| is_wanted(alert))
+            .map(|alert| alert.series.clone())
+            .collect()
     };
     OperandState {
         firing: labels(&|alert| alert.state == AlertState::Firing && !alert.is_unknown()),

@@ -11,6 +11,7 @@ mod evaluation;
 mod finding_cache;
 mod forecast;
 mod formula;
+mod rule_absence;
 mod rule_order;
 mod rule_table;
 mod shape_change;
@@ -21,6 +22,7 @@ mod toml_file;
 pub(crate) use absence::StreamClocks;
 pub(crate) use evaluation::{OperandState, OwnInputs, StreamElement, StreamFindings, evaluate_own};
 pub(crate) use finding_cache::FindingCache;
+pub(crate) use rule_absence::{RuleAbsence, absence_series, is_absence_series};
 pub(crate) use shared_windows::SharedWindows;
 pub(crate) use toml_file::parse_toml_rule_file;
 
@@ -43,6 +45,8 @@ pub struct OwnCondition {
     pub(crate) min_count: u64,
     /// In order: the first one that holds gives the severity.
     pub(crate) criteria: Vec<Criterion>,
+    /// Absence of its streams; `None` if it is of no interest, or a criterion.
+    pub(crate) absence: Option<RuleAbsence>,
     /// Rule that holds this one while it fires at severity 1.
     pub(crate) parent: Option<String>,
 }
@@ -82,9 +86,19 @@ impl OwnCondition {
         self.selector().is_some()
     }
 
-    /// A criterion in words, such as `p99 above 250ms within 5min`.
+    /// A criterion in words, such as `p99 above 250ms within 5min`. The absence of streams comes
+    /// after the others.
     pub fn criterion_text(&self, index: usize) -> String {
-        self.criteria.get(index).map_or_else(String::new, |criterion| criterion.text.clone())
+        let text = match self.criteria.get(index) {
+            Some(criterion) => Some(&criterion.text),
+            None => self.absence.as_ref().map(|absence| &absence.text),
+        };
+        text.cloned().unwrap_or_default()
+    }
+
+    /// Whether it follows when rows of its streams arrive.
+    fn follows_rows(&self) -> bool {
+        self.absence.is_some() || self.criteria.iter().any(Criterion::is_absence)
     }
 
     /// What a forecast tells the time of: `full` if a gauge rises to a bound, `used up` if it falls
@@ -106,7 +120,13 @@ impl OwnCondition {
 
     /// That of the first criterion that has one.
     pub(crate) fn first_limit_text(&self) -> Option<String> {
-        (0..self.criteria.len()).find_map(|criterion| self.limit_text(criterion))
+        self.first_limit().map(|(text, _)| text)
+    }
+
+    /// The same with its text.
+    pub(crate) fn first_limit(&self) -> Option<(String, &Quantity)> {
+        let limit = |criterion| Some((self.limit_text(criterion)?, self.upper_limit(criterion)?));
+        (0..self.criteria.len()).find_map(limit)
     }
 
     /// The limit of good values of a criterion, if it is one on a distribution.
@@ -129,7 +149,7 @@ impl OwnCondition {
     }
 
     /// Names of the rules whose states it reads.
-    pub(crate) fn dependencies(&self) -> Vec<&str> {
+    pub fn dependencies(&self) -> Vec<&str> {
         let mut names = self.operands();
         names.extend(self.parent.as_deref());
         names

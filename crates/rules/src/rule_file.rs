@@ -16,9 +16,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::sync::Arc;
 
-use query::promql;
+use query::{LabelSet, promql};
 
-use crate::own::{OwnCondition, parse_toml_rule_file};
+use crate::own::{OwnCondition, is_absence_series, parse_toml_rule_file};
 pub use crate::yaml::FilePosition;
 use crate::yaml::{YamlNode, YamlValue, parse_yaml};
 use crate::yaml_fields::Fields;
@@ -96,6 +96,17 @@ pub struct AlertSettings {
     pub missing_data: MissingData,
     /// Condition of an own rule; `None`: an alert for each element of the result.
     pub condition: Option<Arc<OwnCondition>>,
+}
+
+impl AlertSettings {
+    /// `for` and `keep_firing_for` of the alert of a series. Those of the rule are about its
+    /// condition: streams are absent after a time of their own.
+    pub fn delays_ns(&self, series: &LabelSet) -> (i64, i64) {
+        match self.condition.is_some() && is_absence_series(series) {
+            true => (0, 0),
+            false => (self.for_ns, self.keep_firing_for_ns),
+        }
+    }
 }
 
 /// Effect of missing data and query errors on an alert.

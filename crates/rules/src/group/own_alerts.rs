@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use hist::Bracket;
 use query::{LabelSet, StepValue};
 
 use super::{GroupIteration, RuleFailure};
-use crate::alert_table::{AlertElement, AlertEvaluation, AlertState, AlertTable, HoldCause};
+use crate::alert_table::{
+    AlertElement, AlertEvaluation, AlertState, AlertTable, CriterionHit, HoldCause,
+};
 use crate::evaluator::RuleSample;
 use crate::other_rules::OtherRuleStates;
 use crate::own::{
-    FindingCache, OwnCondition, OwnInputs, StreamClocks, StreamElement, StreamFindings,
-    evaluate_own,
+    FindingCache, OwnCondition, OwnInputs, RuleAbsence, StreamClocks, StreamElement,
+    StreamFindings, absence_series, evaluate_own, is_absence_series,
 };
 use crate::rule_file::{AlertSettings, Rule};
 
@@ -21,6 +24,8 @@ pub(super) struct OwnStreams<'a> {
     pub(super) clocks: &'a mut Arc<StreamClocks>,
     pub(super) findings: &'a mut Arc<FindingCache>,
     pub(super) stream_count: &'a mut usize,
+    /// Last evaluation before a restart, if this is the first one after it.
+    pub(super) stopped_at_ns: Option<i64>,
     pub(super) states: &'a OtherRuleStates,
 }
 
@@ -33,13 +38,26 @@ impl GroupIteration<'_> {
         streams: OwnStreams<'_>,
         table: &mut AlertTable,
     ) -> Result<(), RuleFailure> {
-        let OwnStreams { own, clocks, findings: cache, stream_count, states } = streams;
+        let OwnStreams { own, clocks, findings: cache, stream_count, stopped_at_ns, states } =
+            streams;
         let active = table.alerts().filter(|(_, alert)| alert.state != AlertState::Inactive);
+        let absence = table
+            .alerts()
+            .map(|(_, alert)| alert)
+            .find(|alert| alert.state != AlertState::Inactive && is_absence_series(&alert.series));
+        // The streams of an absence before the restart were silent before it.
+        let watched_from_ns = stopped_at_ns.map_or(self.written_at_ns, |stopped_ns| {
+            let silence_ns = own.absence.as_ref().map_or(0, RuleAbsence::silence_ns);
+            absence.map_or(stopped_ns, |alert| {
+                alert.began_ns.min(alert.active_at_ns.saturating_sub(silence_ns))
+            })
+        });
         let watched: BTreeSet<LabelSet> = active.map(|(_, alert)| alert.series.clone()).collect();
         let own_inputs = OwnInputs {
             expression: &rule.expression,
             time_ns: self.written_at_ns,
             interval_ns: self.interval_ns,
+            watched_from_ns,
             watched: &watched,
             operands: &states.operands,
             shared: &self.shared,
@@ -54,18 +72,23 @@ impl GroupIteration<'_> {
         *stream_count = findings.stream_count;
         let is_held = |labels: &LabelSet| states.is_held(labels);
         let free = findings.elements.into_iter().filter(|element| !is_held(&element.labels));
-        let elements = free
+        let mut elements: Vec<AlertElement> = free
             .map(|StreamElement { labels, hit }| {
                 let value = StepValue::Number(hit.value.estimate);
                 let element = self.element(rule, settings, &RuleSample { labels, value });
                 AlertElement { hit: Some(hit), ..element }
             })
             .collect();
+        let absent = &findings.absence;
+        let free: Vec<&LabelSet> = absent.labels.iter().filter(|labels| !is_held(labels)).collect();
+        elements.extend(self.absence_element(rule, settings, own, &free, *stream_count));
         let evaluation = AlertEvaluation {
             settings,
             elements,
-            hold: &|series| match is_held(series) {
-                true => Some(HoldCause::Parent),
+            hold: &|series| match is_absence_series(series) {
+                true if !absent.labels.is_empty() => Some(HoldCause::Parent),
+                true => absent.is_uncertain.then_some(HoldCause::NoData),
+                false if is_held(series) => Some(HoldCause::Parent),
                 false => findings.unknown.contains(series).then_some(HoldCause::NoData),
             },
             row_time: Some(&|series| findings.row_times.get(series).copied()),
@@ -78,5 +101,33 @@ impl GroupIteration<'_> {
             None => Ok(()),
             Some(cause) => Err(RuleFailure { cause, samples: None, is_partial: true }),
         }
+    }
+
+    /// The alert of absent streams: one, however many they are. Its texts are those of the first.
+    fn absence_element(
+        &mut self,
+        rule: &Rule,
+        settings: &AlertSettings,
+        own: &OwnCondition,
+        absent: &[&LabelSet],
+        stream_count: usize,
+    ) -> Option<AlertElement> {
+        let (absence, first) = (own.absence.as_ref()?, *absent.first()?);
+        let count = absent.len();
+        let value = StepValue::Number(count as f64);
+        let sample = |labels: LabelSet| RuleSample { labels, value: value.clone() };
+        let example = self.element(rule, settings, &sample(first.clone()));
+        let element = self.element(rule, settings, &sample(absence_series()));
+        let mut annotations = example.annotations;
+        let text = format!("{count} of {stream_count} streams have no data, such as {first}");
+        annotations.insert("absent".to_owned(), text);
+        let hit = CriterionHit {
+            criterion: own.criteria.len(),
+            severity: absence.severity,
+            value: Bracket::exact(count as f64),
+            threshold: None,
+            unit: String::new(),
+        };
+        Some(AlertElement { annotations, hit: Some(hit), ..element })
     }
 }

@@ -1,11 +1,13 @@
 //! Absence: a stream whose rows stopped.
 //!
 //! The interval of a stream is learned: the median of its last 20 intervals between rows. A stream
-//! is absent 5 intervals after its newest row, at least 30 s; with fewer than 3 known intervals,
-//! after 5 min. Time in which nothing was evaluated does not count: after a restart or a pause of
-//! the machine, senders get the same time again to come back.
+//! is absent when no row arrived for 5 intervals, at least 30 s; with fewer than 3 known intervals,
+//! for 5 min. Arrivals count, so late rows of a source that was cut off are no silence. Time in
+//! which nothing was evaluated does not count: after a restart, a pause of the machine or a step of
+//! the clock, senders get the same time again to come back.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use query::LabelSet;
 
@@ -19,118 +21,276 @@ const ABSENT_INTERVALS: i64 = 5;
 /// Least time after which a stream is absent.
 const ABSENT_AFTER_MIN_NS: i64 = 30 * SECOND_NS;
 /// The same, while its interval is not known.
-const ABSENT_AFTER_UNKNOWN_NS: i64 = 300 * SECOND_NS;
+pub(super) const ABSENT_AFTER_UNKNOWN_NS: i64 = 300 * SECOND_NS;
 /// Streams whose newest row is older when a rule is first evaluated are not watched.
 pub(super) const FIRST_ROW_AGE_MAX_NS: i64 = 86_400 * SECOND_NS;
 /// Range of rows from which intervals are learned at first.
 pub(super) const LEARNING_RANGE_NS: i64 = 3600 * SECOND_NS;
 
-/// Times of the rows of each stream of a rule.
+/// Clocks of the streams of a rule, in their order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamClocks {
     /// First evaluation since the start, or since the last pause.
     started_ns: Option<i64>,
     /// Last evaluation.
     evaluated_ns: Option<i64>,
-    streams: BTreeMap<LabelSet, StreamClock>,
+    streams: Vec<KeyedClock>,
 }
 
-/// Age of the newest row of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct RowAge {
-    pub(super) age_ns: i64,
-    /// Part of the age in which evaluations took place.
-    pub(super) watched_ns: i64,
-    /// Age from which the stream is absent.
-    pub(super) absent_after_ns: i64,
+/// Clock of a stream with the hash of its labels. There may be very many, so labels are not kept.
+#[derive(Clone, Copy, Debug)]
+struct KeyedClock {
+    key: u64,
+    clock: StreamClock,
 }
 
 /// Times of the rows of a stream.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct StreamClock {
+#[derive(Clone, Copy, Debug, Default)]
+struct StreamClock {
+    /// End of the newest row.
     newest_ns: Option<i64>,
-    intervals_ns: VecDeque<i64>,
+    /// Evaluation that saw it arrive; `None` if nothing arrived since evaluations began.
+    arrived_ns: Option<i64>,
+    intervals: LastIntervals,
+    /// Whether the wall clock was set back since the newest row, so that its age is not known.
+    is_age_unknown: bool,
+    /// Whether its silence is an absence: it sent while somebody looked.
+    is_watched: bool,
+    /// Whether it is known to be absent, so that nobody needs to look again.
+    is_absent: bool,
+}
+
+/// The last intervals between rows in seconds, each as the upper half of an `f32`, which is within
+/// 0.8 %.
+#[derive(Clone, Copy, Debug, Default)]
+struct LastIntervals {
+    halves: [u16; INTERVALS_MAX],
+    count: u8,
+    next: u8,
+}
+
+/// Whether a stream is silent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SilenceState {
+    /// Rows arrive.
+    Present,
+    /// Its newest row is old, but senders have not had the time to come back.
+    Uncertain,
+    /// Nothing arrived for too long.
+    Absent,
+}
+
+/// Silence of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StreamSilence {
+    pub(super) state: SilenceState,
+    /// Age of the newest row.
+    pub(super) age_ns: i64,
+    /// Silence from which the stream is absent.
+    pub(super) absent_after_ns: i64,
+}
+
+/// Takes the clocks of the streams of an evaluation, in their order, and puts them back.
+pub(super) struct ClockWalk<'a> {
+    clocks: &'a mut StreamClocks,
+    stream_count: usize,
+    before: Vec<KeyedClock>,
+    /// Position of the next clock, if the streams are those of the evaluation before.
+    next: usize,
+    /// Positions by key, once the streams are others.
+    positions: Option<HashMap<u64, usize>>,
+    started_ns: i64,
+    is_first: bool,
+}
+
+/// Clock of a stream in an evaluation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ObservedClock {
+    key: u64,
+    clock: StreamClock,
+    started_ns: i64,
+    /// Whether it is the first evaluation: rows that are found did not arrive now.
+    pub(super) is_first: bool,
 }
 
 impl StreamClocks {
-    /// Begins an evaluation of a rule that is evaluated each `interval_ns`.
-    pub(crate) fn begin(&mut self, time_ns: i64, interval_ns: i64) {
-        let pause_ns = self.evaluated_ns.map_or(0, |before_ns| time_ns.saturating_sub(before_ns));
-        self.evaluated_ns = Some(time_ns);
-        let started_ns = self.started_ns.get_or_insert(time_ns);
-        // The clock was set back.
-        *started_ns = (*started_ns).min(time_ns);
-        // The machine paused, or the clock was set forward.
-        let pause_min_ns = interval_ns.saturating_mul(2).saturating_add(ABSENT_AFTER_MIN_NS);
-        if pause_ns > pause_min_ns {
-            *started_ns = time_ns;
-        }
-    }
-
-    /// Clock of a stream.
-    pub(crate) fn stream(&mut self, labels: &LabelSet) -> &mut StreamClock {
-        if !self.streams.contains_key(labels) {
-            self.streams.insert(labels.clone(), StreamClock::default());
-        }
-        self.streams.get_mut(labels).expect("BUG: it was inserted")
-    }
-
-    /// Forgets streams that are gone.
-    pub(crate) fn retain(&mut self, is_kept: impl Fn(&LabelSet) -> bool) {
-        self.streams.retain(|labels, _| is_kept(labels));
-    }
-
-    /// End of the newest row of a stream.
-    pub(super) fn newest_ns(&self, labels: &LabelSet) -> Option<i64> {
-        self.streams.get(labels)?.newest_ns
-    }
-
-    /// Age of the newest row of a stream; `None` if no row was seen.
-    pub(super) fn age(
-        &self,
-        labels: &LabelSet,
-        after_ns: Option<i64>,
+    /// Begins an evaluation of a rule with this many streams that is evaluated each `interval_ns`.
+    pub(super) fn begin(
+        &mut self,
         time_ns: i64,
-    ) -> Option<RowAge> {
-        let clock = self.streams.get(labels)?;
-        let newest_ns = clock.newest_ns?;
-        let since_ns = newest_ns.max(self.started_ns.unwrap_or(newest_ns));
-        Some(RowAge {
-            age_ns: time_ns.saturating_sub(newest_ns),
-            watched_ns: time_ns.saturating_sub(since_ns),
-            absent_after_ns: after_ns.unwrap_or_else(|| clock.absent_after_ns()),
-        })
+        interval_ns: i64,
+        stream_count: usize,
+    ) -> ClockWalk<'_> {
+        let tolerance_ns = interval_ns.saturating_add(ABSENT_AFTER_MIN_NS);
+        // An evaluation on schedule may be of an earlier time than one on arrival before it.
+        let is_set_back =
+            self.evaluated_ns.is_some_and(|at| time_ns < at.saturating_sub(tolerance_ns));
+        // The machine paused, or the clock was set forward.
+        let is_pause = self.evaluated_ns.is_some_and(|at| {
+            time_ns.saturating_sub(at) > tolerance_ns.saturating_add(interval_ns)
+        });
+        let is_first = self.evaluated_ns.is_none();
+        self.evaluated_ns = match is_set_back {
+            true => Some(time_ns),
+            false => self.evaluated_ns.max(Some(time_ns)),
+        };
+        if is_first || is_set_back || is_pause {
+            self.started_ns = Some(time_ns);
+            let clocks = self.streams.iter_mut().map(|keyed| &mut keyed.clock);
+            clocks.for_each(|clock| clock.restart(is_set_back, time_ns));
+        }
+        let before = std::mem::replace(&mut self.streams, Vec::with_capacity(stream_count));
+        let started_ns = self.started_ns.unwrap_or(time_ns);
+        let (next, positions) = (0, None);
+        ClockWalk { clocks: self, stream_count, before, next, positions, started_ns, is_first }
+    }
+}
+
+impl ClockWalk<'_> {
+    /// Clock of the next stream.
+    pub(super) fn take(&mut self, labels: &LabelSet) -> ObservedClock {
+        let mut hasher = DefaultHasher::new();
+        labels.hash(&mut hasher);
+        let key = hasher.finish();
+        let clock = self.find(key).unwrap_or_default();
+        ObservedClock { key, clock, started_ns: self.started_ns, is_first: self.is_first }
+    }
+
+    /// Puts it back. Clocks that are not put back are forgotten: their streams are gone.
+    pub(super) fn keep(&mut self, observed: &ObservedClock) {
+        let ObservedClock { key, clock, .. } = *observed;
+        self.clocks.streams.push(KeyedClock { key, clock });
+    }
+
+    fn find(&mut self, key: u64) -> Option<StreamClock> {
+        if let Some(next) = self.before.get(self.next).filter(|next| next.key == key) {
+            self.next += 1;
+            return Some(next.clock);
+        }
+        let positions = self.positions.get_or_insert_with(|| {
+            self.before.iter().enumerate().map(|(at, keyed)| (keyed.key, at)).collect()
+        });
+        let at = *positions.get(&key)?;
+        self.next = at + 1;
+        Some(self.before[at].clock)
+    }
+}
+
+impl Drop for ClockWalk<'_> {
+    /// An evaluation that failed saw only some of the streams.
+    fn drop(&mut self) {
+        if self.clocks.streams.len() < self.stream_count {
+            self.clocks.streams = std::mem::take(&mut self.before);
+        }
+    }
+}
+
+impl ObservedClock {
+    /// End of the newest row.
+    pub(super) fn newest_ns(&self) -> Option<i64> {
+        self.clock.newest_ns
+    }
+
+    /// Adds a row that ended at a time and was found now. Late rows are no new ones. Rows from long
+    /// before evaluations began did not arrive now: the clock may have been set back and forth.
+    pub(super) fn add(&mut self, end_ns: i64, now_ns: i64) {
+        let arrives_after_ns = self.started_ns.saturating_sub(ABSENT_AFTER_UNKNOWN_NS);
+        if self.clock.add(end_ns) && !self.is_first && end_ns >= arrives_after_ns {
+            self.clock.arrived_ns = Some(now_ns);
+            (self.clock.is_watched, self.clock.is_absent) = (true, false);
+        }
+    }
+
+    /// Watches the stream, or stops to watch it.
+    pub(super) fn set_watched(&mut self, is_watched: bool) {
+        (self.clock.is_watched, self.clock.is_absent) = (is_watched, false);
+    }
+
+    /// Whether its silence is an absence.
+    pub(super) fn is_watched(&self) -> bool {
+        self.clock.is_watched
+    }
+
+    /// Whether it is known to be absent.
+    pub(super) fn is_absent(&self) -> bool {
+        self.clock.is_absent
+    }
+
+    /// Remembers that it is absent, until a row arrives.
+    pub(super) fn set_absent(&mut self) {
+        self.clock.is_absent = true;
+    }
+
+    /// Silence of the stream, which is absent after a time, or after the learned one; `None` if no
+    /// row was seen.
+    pub(super) fn silence(&self, after_ns: Option<i64>, time_ns: i64) -> Option<StreamSilence> {
+        let StreamClock { arrived_ns, is_age_unknown, .. } = self.clock;
+        let age_ns = time_ns.saturating_sub(self.clock.newest_ns?);
+        let absent_after_ns = after_ns.unwrap_or_else(|| self.clock.absent_after_ns());
+        let silent_ns = time_ns.saturating_sub(arrived_ns.unwrap_or(self.started_ns));
+        let is_recent = !is_age_unknown && age_ns < absent_after_ns;
+        let state = match silent_ns >= absent_after_ns {
+            true => SilenceState::Absent,
+            false if arrived_ns.is_some() || is_recent => SilenceState::Present,
+            false => SilenceState::Uncertain,
+        };
+        Some(StreamSilence { state, age_ns, absent_after_ns })
     }
 }
 
 impl StreamClock {
-    /// End of the newest row.
-    pub(super) fn newest_ns(&self) -> Option<i64> {
-        self.newest_ns
+    /// Evaluations begin anew.
+    fn restart(&mut self, is_set_back: bool, time_ns: i64) {
+        self.arrived_ns = None;
+        self.is_absent = false;
+        if is_set_back {
+            self.newest_ns = self.newest_ns.map(|newest_ns| newest_ns.min(time_ns));
+            self.is_age_unknown = true;
+        }
     }
 
-    /// Adds a row that ended at a time. Late rows are no new ones.
-    pub(super) fn add(&mut self, end_ns: i64) {
+    /// Adds a row. Returns whether it is a new one.
+    fn add(&mut self, end_ns: i64) -> bool {
         if let Some(newest_ns) = self.newest_ns {
             if end_ns <= newest_ns {
-                return;
+                return false;
             }
-            if self.intervals_ns.len() == INTERVALS_MAX {
-                self.intervals_ns.pop_front();
+            if !self.is_age_unknown {
+                self.intervals.add(end_ns.saturating_sub(newest_ns));
             }
-            self.intervals_ns.push_back(end_ns.saturating_sub(newest_ns));
         }
         self.newest_ns = Some(end_ns);
+        self.is_age_unknown = false;
+        true
     }
 
     fn absent_after_ns(&self) -> i64 {
-        if self.intervals_ns.len() < INTERVALS_MIN {
-            return ABSENT_AFTER_UNKNOWN_NS;
+        match self.intervals.median_ns() {
+            Some(median_ns) => median_ns.saturating_mul(ABSENT_INTERVALS).max(ABSENT_AFTER_MIN_NS),
+            None => ABSENT_AFTER_UNKNOWN_NS,
         }
-        let mut intervals: Vec<i64> = self.intervals_ns.iter().copied().collect();
-        intervals.sort_unstable();
-        let median_ns = intervals[intervals.len() / 2];
-        median_ns.saturating_mul(ABSENT_INTERVALS).max(ABSENT_AFTER_MIN_NS)
+    }
+}
+
+impl LastIntervals {
+    fn add(&mut self, interval_ns: i64) {
+        let bits = (interval_ns as f32 / SECOND_NS as f32).to_bits();
+        self.halves[usize::from(self.next)] = (bits >> 16) as u16;
+        self.next = (self.next + 1) % INTERVALS_MAX as u8;
+        self.count = (self.count + 1).min(INTERVALS_MAX as u8);
+    }
+
+    /// `None` while there are too few.
+    fn median_ns(&self) -> Option<i64> {
+        let count = usize::from(self.count);
+        if count < INTERVALS_MIN {
+            return None;
+        }
+        // Positive numbers have the order of their bits.
+        let mut halves = self.halves;
+        halves[..count].sort_unstable();
+        let seconds = f32::from_bits(u32::from(halves[count / 2]) << 16);
+        Some((f64::from(seconds) * SECOND_NS as f64) as i64)
     }
 }
 
@@ -142,7 +302,9 @@ mod tests {
     #[track_caller]
     fn check(ends_s: &[i64], expected: i64) {
         let mut clock = StreamClock::default();
-        ends_s.iter().for_each(|end| clock.add(end * SECOND_NS));
+        ends_s.iter().for_each(|end| {
+            clock.add(end * SECOND_NS);
+        });
         assert_eq!(clock.absent_after_ns() / SECOND_NS, expected, "{ends_s:?}");
     }
 
@@ -159,31 +321,107 @@ mod tests {
         check(&many, 300);
     }
 
+    /// A rule with one stream, each 10 s.
+    #[derive(Default)]
+    struct OneStream(StreamClocks);
+
+    impl OneStream {
+        /// State at a second, after the rows that are found then.
+        fn state(&mut self, time_s: i64, rows_s: &[i64]) -> Option<SilenceState> {
+            let time_ns = time_s * SECOND_NS;
+            let mut walk = self.0.begin(time_ns, 10 * SECOND_NS, 1);
+            let mut clock = walk.take(&LabelSet::new([("host", "a")]));
+            rows_s.iter().for_each(|end_s| clock.add(end_s * SECOND_NS, time_ns));
+            walk.keep(&clock);
+            Some(clock.silence(None, time_ns)?.state)
+        }
+    }
+
+    use SilenceState::{Absent, Present, Uncertain};
+
     #[test]
     fn time_before_the_first_evaluation_does_not_count() {
-        let labels = LabelSet::new([("host", "a")]);
-        let mut clocks = StreamClocks::default();
-        clocks.begin(1000 * SECOND_NS, 10 * SECOND_NS);
-        (0..5).for_each(|n| clocks.stream(&labels).add(n * 10 * SECOND_NS));
-        let age = clocks.age(&labels, None, 1020 * SECOND_NS).unwrap();
-        let expected = [980, 20, 50].map(|seconds| seconds * SECOND_NS);
-        assert_eq!([age.age_ns, age.watched_ns, age.absent_after_ns], expected);
-        assert_eq!(clocks.age(&LabelSet::default(), None, 0), None);
+        let mut stream = OneStream::default();
+        assert_eq!(stream.state(990, &[]), None);
+        let mut stream = OneStream::default();
+        assert_eq!(stream.state(1000, &[0, 10, 20, 30]), Some(Uncertain));
+        assert_eq!(stream.state(1040, &[]), Some(Uncertain));
+        assert_eq!(stream.state(1050, &[]), Some(Absent));
     }
 
     #[test]
-    fn pause_of_the_machine_does_not_count() {
+    fn late_rows_are_no_silence() {
+        let mut stream = OneStream::default();
+        assert_eq!(stream.state(1000, &[970, 980, 990, 1000]), Some(Present));
+        assert_eq!(stream.state(1040, &[]), Some(Present));
+        assert_eq!(stream.state(1050, &[]), Some(Absent));
+        // Rows that are 40 s old and more.
+        assert_eq!(stream.state(1060, &[1010]), Some(Present));
+        assert_eq!(stream.state(1100, &[1060]), Some(Present));
+    }
+
+    #[test]
+    fn a_pause_of_the_machine_and_a_step_of_the_clock_do_not_count() {
+        let mut stream = OneStream::default();
+        for time_s in [0, 10, 20, 30, 40] {
+            assert_eq!(stream.state(time_s, &[time_s]), Some(Present));
+        }
+        // A late evaluation, and one on schedule after one on arrival.
+        assert_eq!(stream.state(80, &[]), Some(Present));
+        assert_eq!(stream.state(79, &[]), Some(Present));
+        // A pause of an hour.
+        assert_eq!(stream.state(3680, &[]), Some(Uncertain));
+        assert_eq!(stream.state(3720, &[]), Some(Uncertain));
+        assert_eq!(stream.state(3730, &[]), Some(Absent));
+        // The clock is set back: the age of the newest row is not known.
+        assert_eq!(stream.state(130, &[]), Some(Uncertain));
+        assert_eq!(stream.state(170, &[]), Some(Uncertain));
+        assert_eq!(stream.state(180, &[]), Some(Absent));
+        assert_eq!(stream.state(190, &[185]), Some(Present));
+        // And again, to before the rows: new ones are rows.
+        assert_eq!(stream.state(20, &[]), Some(Uncertain));
+        assert_eq!(stream.state(30, &[25]), Some(Present));
+    }
+
+    #[test]
+    fn clocks_follow_their_streams() {
+        let labels = |host: u8| LabelSet::new([("host", host.to_string())]);
+        let mut clocks = StreamClocks::default();
+        let mut newest_s = |time_s: i64, hosts: &[u8], adds: bool| -> Vec<Option<i64>> {
+            let mut walk = clocks.begin(time_s * SECOND_NS, 10 * SECOND_NS, hosts.len());
+            let mut newest = Vec::new();
+            for host in hosts {
+                let mut clock = walk.take(&labels(*host));
+                if adds {
+                    clock.add(i64::from(*host) * SECOND_NS, time_s * SECOND_NS);
+                }
+                newest.push(clock.newest_ns().map(|ns| ns / SECOND_NS));
+                walk.keep(&clock);
+            }
+            newest
+        };
+        newest_s(100, &[1, 2, 3, 4], true);
+        assert_eq!(newest_s(110, &[2, 9, 4, 1], false), [Some(2), None, Some(4), Some(1)]);
+        // Host 3 was gone for an evaluation.
+        assert_eq!(newest_s(120, &[1, 2, 3, 4], false), [Some(1), Some(2), None, Some(4)]);
+    }
+
+    #[test]
+    fn an_evaluation_that_fails_forgets_no_clock() {
         let labels = LabelSet::new([("host", "a")]);
         let mut clocks = StreamClocks::default();
-        let mut watched_s = |time_s: i64| {
-            clocks.begin(time_s * SECOND_NS, 10 * SECOND_NS);
-            clocks.stream(&labels).add(0);
-            clocks.age(&labels, None, time_s * SECOND_NS).unwrap().watched_ns / SECOND_NS
-        };
-        assert_eq!([0, 10, 20].map(&mut watched_s), [0, 10, 20]);
-        // A late evaluation, then a pause of an hour.
-        assert_eq!([70, 3670, 3680, 3700].map(&mut watched_s), [70, 0, 10, 30]);
-        // The clock is set back.
-        assert_eq!([3000, 3010].map(&mut watched_s), [0, 10]);
+        let mut walk = clocks.begin(SECOND_NS, SECOND_NS, 1);
+        let mut clock = walk.take(&labels);
+        clock.add(SECOND_NS, SECOND_NS);
+        walk.keep(&clock);
+        drop(walk);
+        drop(clocks.begin(2 * SECOND_NS, SECOND_NS, 1));
+        let mut walk = clocks.begin(3 * SECOND_NS, SECOND_NS, 1);
+        assert_eq!(walk.take(&labels).newest_ns(), Some(SECOND_NS));
+    }
+
+    #[test]
+    fn a_clock_is_small() {
+        assert!(size_of::<KeyedClock>() <= 88, "{}", size_of::<KeyedClock>());
     }
 }

@@ -8,13 +8,14 @@ use hist::Bracket;
 use query::{LabelSet, Source, WindowSource};
 use store::WindowRows;
 
-use super::absence::{RowAge, StreamClocks};
+use super::absence::{ObservedClock, SilenceState, StreamClocks, StreamSilence};
 use super::criterion::{
     Criterion, CriterionOutcome, Measure, MeasuredValue, compare_age, compare_number, compare_texts,
 };
 use super::finding_cache::{CachedFinding, FindingCache, StreamFinding, WindowHit};
 use super::forecast::compare_forecast;
 use super::formula::Formula;
+use super::rule_absence::{AbsentStreams, absence_series};
 use super::shape_change::compare_shapes;
 use super::shared_windows::{SelectorWindows, SharedWindows};
 use super::stream_reader::{
@@ -37,6 +38,9 @@ pub(crate) struct OwnInputs<'a> {
     pub(crate) time_ns: i64,
     /// Interval of evaluations on schedule.
     pub(crate) interval_ns: i64,
+    /// Streams that are silent since an earlier time are not watched: at a restart, streams that
+    /// were silent before are no news.
+    pub(crate) watched_from_ns: i64,
     /// Series of active alerts: only they need to be known as retired.
     pub(crate) watched: &'a BTreeSet<LabelSet>,
     /// States of the rules of a formula, by name.
@@ -75,6 +79,8 @@ pub(crate) struct StreamFindings {
     pub(crate) row_times: BTreeMap<LabelSet, i64>,
     /// Number of streams.
     pub(crate) stream_count: usize,
+    /// Streams whose rows stopped.
+    pub(crate) absence: AbsentStreams,
     /// First stream that cannot be evaluated, and why. It is unknown.
     pub(crate) failure: Option<String>,
 }
@@ -142,13 +148,10 @@ impl OwnEvaluation<'_> {
         cache: &mut Arc<FindingCache>,
     ) -> Result<StreamFindings, RuleQueryError> {
         let time_ns = self.inputs.time_ns;
-        let has_absence = self.condition.criteria.iter().any(Criterion::is_absence);
-        if has_absence {
+        let mut walk = self.condition.follows_rows().then(|| {
             let clocks = Arc::make_mut(clocks);
-            clocks.begin(time_ns, self.inputs.interval_ns);
-            let labels: BTreeSet<&LabelSet> = streams.iter().map(|stream| &stream.labels).collect();
-            clocks.retain(|known| labels.contains(known));
-        }
+            clocks.begin(time_ns, self.inputs.interval_ns, streams.len())
+        });
         let mut findings =
             StreamFindings { stream_count: streams.len(), ..StreamFindings::default() };
         let range = time_ns.saturating_sub(self.condition.window_ns)..time_ns;
@@ -166,24 +169,29 @@ impl OwnEvaluation<'_> {
             let cached = reads
                 .windows
                 .filter(|_| is_cached)
-                .and_then(|windows| cache.find(at, is_watched, windows, &stream.series()).cloned());
+                .and_then(|windows| cache.find(at, is_watched, windows, &stream.series()));
+            let mut clock = walk.as_mut().map(|walk| walk.take(&stream.labels));
             let cached = match cached {
-                Some(cached) => {
-                    self.add(
-                        &stream.labels,
-                        cached.finding.clone(),
-                        Some(&cached.rows),
-                        &mut findings,
-                    );
-                    Some(cached)
+                Some(CachedFinding { rows, finding, .. }) => {
+                    self.add(&stream.labels, finding.clone(), Some(rows), &mut findings);
+                    self.watch(stream, Some(rows), clock.as_mut(), &mut findings)?;
+                    cached.cloned()
                 }
-                None => self.read(stream, &reads, clocks, &mut findings)?,
+                None => self.read(stream, &reads, clock.as_mut(), &mut findings)?,
             };
+            if let (Some(walk), Some(clock)) = (&mut walk, &clock) {
+                walk.keep(clock);
+            }
             if is_cached {
                 cached_now.push(cached);
             }
         }
         *cache = Arc::new(cached_now);
+        if !findings.absence.labels.is_empty() {
+            // Of an absence: whoever sees it later sees the same row.
+            let row_ns = findings.absence.oldest_row_ns;
+            findings.row_times.extend(row_ns.map(|row_ns| (absence_series(), row_ns)));
+        }
         Ok(findings)
     }
 
@@ -193,7 +201,7 @@ impl OwnEvaluation<'_> {
         &self,
         stream: &SelectedStream,
         reads: &WindowReads<'_>,
-        clocks: &mut Arc<StreamClocks>,
+        mut clock: Option<&mut ObservedClock>,
         findings: &mut StreamFindings,
     ) -> Result<Option<CachedFinding>, RuleQueryError> {
         let ReadWindow { window, rows } = match reads.read(stream, self.source) {
@@ -212,21 +220,81 @@ impl OwnEvaluation<'_> {
             match may_be_retired && stream.is_retired(self.source, time_ns).map_err(query_error)? {
                 true => StreamFinding::Retired,
                 false => {
-                    if has_absence {
-                        let clock = Arc::make_mut(clocks).stream(&stream.labels);
+                    if let Some(clock) = clock.as_deref_mut().filter(|_| has_absence) {
                         stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
                     }
-                    StreamFinding::Measured(self.criteria(&window, Some(stream), clocks))
+                    StreamFinding::Measured(self.criteria(&window, Some(stream), clock.as_deref()))
                 }
             };
         self.add(&stream.labels, finding.clone(), rows.as_ref(), findings);
-        if let Some(newest_ns) = clocks.newest_ns(&stream.labels).filter(|_| is_missing) {
+        let newest_ns = clock.as_deref().filter(|_| has_absence).and_then(ObservedClock::newest_ns);
+        if let Some(newest_ns) = newest_ns.filter(|_| is_missing) {
             // Of an absence: whoever sees it later sees the same row.
             findings.row_times.insert(stream.labels.clone(), newest_ns);
         }
+        self.watch(stream, rows.as_ref(), clock, findings)?;
         // Without rows there is little to read, and the end of a stream may be one of long ago.
         let rows = rows.filter(|_| !is_missing);
         Ok(rows.map(|rows| CachedFinding { rows, is_watched, finding }))
+    }
+
+    /// Follows the rows of a stream, and notes whether they stopped. `rows` are those of the
+    /// window, if they are known.
+    fn watch(
+        &self,
+        stream: &SelectedStream,
+        rows: Option<&WindowRows>,
+        clock: Option<&mut ObservedClock>,
+        findings: &mut StreamFindings,
+    ) -> Result<(), RuleQueryError> {
+        let (Some(absence), Some(clock)) = (&self.condition.absence, clock) else { return Ok(()) };
+        let time_ns = self.inputs.time_ns;
+        match rows {
+            Some(rows) => rows.newest_end().into_iter().for_each(|end| clock.add(end, time_ns)),
+            None => stream.add_rows(self.source, clock, time_ns).map_err(query_error)?,
+        }
+        if clock.is_first {
+            self.begin_watch(stream, clock, absence.silence_ns())?;
+        }
+        let silence = |clock: &ObservedClock| {
+            let silence = clock.silence(absence.after_ns, time_ns).map(|silence| silence.state);
+            silence.unwrap_or(SilenceState::Present)
+        };
+        if clock.is_watched() && silence(clock) == SilenceState::Absent && !clock.is_absent() {
+            // Rows may have been too late for the window.
+            stream.add_rows(self.source, clock, time_ns).map_err(query_error)?;
+            if silence(clock) == SilenceState::Absent {
+                match stream.is_retired(self.source, time_ns).map_err(query_error)? {
+                    true => clock.set_watched(false),
+                    false => clock.set_absent(),
+                }
+            }
+        }
+        if clock.is_watched() {
+            match silence(clock) {
+                SilenceState::Present => {}
+                SilenceState::Uncertain => findings.absence.is_uncertain = true,
+                SilenceState::Absent => findings.absence.push(&stream.labels, clock.newest_ns()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides in the first evaluation whether the silence of a stream is an absence.
+    fn begin_watch(
+        &self,
+        stream: &SelectedStream,
+        clock: &mut ObservedClock,
+        silence_ns: i64,
+    ) -> Result<(), RuleQueryError> {
+        let OwnInputs { time_ns, watched_from_ns, .. } = *self.inputs;
+        if clock.newest_ns().is_none() && watched_from_ns < time_ns {
+            let newest_ns = stream.last_end(self.source, time_ns).map_err(query_error)?;
+            newest_ns.into_iter().for_each(|end_ns| clock.add(end_ns, time_ns));
+        }
+        let is_watched = |newest_ns: i64| newest_ns.saturating_add(silence_ns) >= watched_from_ns;
+        clock.set_watched(clock.newest_ns().is_some_and(is_watched));
+        Ok(())
     }
 
     /// Adds the finding of a stream, and the time of its newest row where it may matter.
@@ -255,9 +323,8 @@ impl OwnEvaluation<'_> {
     fn queried(&self, windows: &[StreamWindow]) -> StreamFindings {
         let mut findings =
             StreamFindings { stream_count: windows.len(), ..StreamFindings::default() };
-        let clocks = StreamClocks::default();
         for window in windows {
-            let finding = StreamFinding::Measured(self.criteria(window, None, &clocks));
+            let finding = StreamFinding::Measured(self.criteria(window, None, None));
             findings.add(&window.labels, finding);
         }
         // A stream that the result lacks may have no data: it does not resolve.
@@ -272,11 +339,11 @@ impl OwnEvaluation<'_> {
         &self,
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
-        clocks: &StreamClocks,
+        clock: Option<&ObservedClock>,
     ) -> Result<WindowHit, String> {
         let mut is_known = true;
         for (index, criterion) in self.condition.criteria.iter().enumerate() {
-            match self.criterion(criterion, window, stream, clocks)? {
+            match self.criterion(criterion, window, stream, clock)? {
                 CriterionOutcome::Holds(measured) => {
                     return Ok(WindowHit::Holds(Box::new(hit(index, criterion, measured))));
                 }
@@ -292,11 +359,11 @@ impl OwnEvaluation<'_> {
         criterion: &Criterion,
         window: &StreamWindow,
         stream: Option<&SelectedStream>,
-        clocks: &StreamClocks,
+        clock: Option<&ObservedClock>,
     ) -> Result<CriterionOutcome, String> {
         if let Measure::Absence(after_ns) = criterion.measure {
-            let age = clocks.age(&window.labels, after_ns, self.inputs.time_ns);
-            return Ok(absence_outcome(age));
+            let silence = clock.and_then(|clock| clock.silence(after_ns, self.inputs.time_ns));
+            return Ok(absence_outcome(silence));
         }
         if window.value.count() < self.condition.min_count {
             return Ok(CriterionOutcome::Unknown);
@@ -431,19 +498,18 @@ fn hit(index: usize, criterion: &Criterion, measured: MeasuredValue) -> Criterio
     }
 }
 
-fn absence_outcome(age: Option<RowAge>) -> CriterionOutcome {
-    let Some(RowAge { age_ns, watched_ns, absent_after_ns }) = age else {
+fn absence_outcome(silence: Option<StreamSilence>) -> CriterionOutcome {
+    let Some(StreamSilence { state, age_ns, absent_after_ns }) = silence else {
         return CriterionOutcome::Unknown;
     };
     let seconds = |ns: i64| ns as f64 / SECOND_NS;
-    match (age_ns >= absent_after_ns, watched_ns >= absent_after_ns) {
-        (true, true) => CriterionOutcome::Holds(MeasuredValue {
+    match state {
+        SilenceState::Absent => CriterionOutcome::Holds(MeasuredValue {
             value: Bracket::exact(seconds(age_ns)),
             threshold: Some(seconds(absent_after_ns)),
             unit: "s".to_owned(),
         }),
-        // Senders have not had the time to come back since the start.
-        (true, false) => CriterionOutcome::Unknown,
-        (false, _) => CriterionOutcome::Clear,
+        SilenceState::Uncertain => CriterionOutcome::Unknown,
+        SilenceState::Present => CriterionOutcome::Clear,
     }
 }

@@ -14,6 +14,7 @@ use super::criterion::{
 };
 use super::forecast::{FORECAST_WINDOW_MIN_NS, ForecastCriterion};
 use super::formula::Formula;
+use super::rule_absence::{AbsenceTable, RuleAbsence};
 use super::{OwnCondition, RuleSource};
 use crate::memory_series::MemorySeries;
 use crate::rule_file::{AlertSettings, LabelMap, MissingData};
@@ -45,6 +46,7 @@ pub(super) struct RuleTable {
     for_: Option<Spanned<String>>,
     keep_firing_for: Option<Spanned<String>>,
     parent: Option<Spanned<String>>,
+    absence: Option<Spanned<AbsenceTable>>,
     severity: Option<Spanned<u8>>,
     #[serde(default)]
     criteria: Vec<Spanned<CriterionTable>>,
@@ -177,7 +179,12 @@ pub(super) struct CheckedRule {
 }
 
 impl RuleTable {
-    pub(super) fn check(&self, options: &promql::Options) -> TableResult<CheckedRule> {
+    /// Checks the rule. `absence` is the key of the file.
+    pub(super) fn check(
+        &self,
+        options: &promql::Options,
+        absence: &AbsenceTable,
+    ) -> TableResult<CheckedRule> {
         if self.name.get_ref().is_empty() {
             return problem(&self.name, "the name of a rule is empty");
         }
@@ -188,7 +195,9 @@ impl RuleTable {
             true => vec![self.formula_criterion(&expression)?],
             false => self.criteria(&expression, window_ns, &source)?,
         };
+        let absence = self.absence(absence, &expression, &source, &criteria)?;
         let own = OwnCondition {
+            absence,
             source,
             window_ns,
             by: self.by.clone(),
@@ -288,6 +297,38 @@ impl RuleTable {
             .iter()
             .map(|criterion| criterion_of(criterion, selector_window, &text))
             .collect()
+    }
+
+    /// Absence of its streams: by default an alert of the mildest severity of its criteria.
+    fn absence(
+        &self,
+        of_file: &AbsenceTable,
+        expression: &str,
+        source: &RuleSource,
+        criteria: &[Criterion],
+    ) -> TableResult<Option<RuleAbsence>> {
+        let is_selector = matches!(source, RuleSource::Selector(_));
+        let has_criterion = criteria.iter().any(Criterion::is_absence);
+        if let Some(written) = self.absence.as_ref().filter(|it| it.get_ref().is_on()) {
+            if !is_selector {
+                return problem(written, "absence needs select: a query has no rows");
+            }
+            if has_criterion {
+                return problem(written, "found both absence and a criterion absent; remove one");
+            }
+        }
+        if !is_selector || has_criterion {
+            return Ok(None);
+        }
+        let severity = criteria.iter().map(|criterion| criterion.severity).max().unwrap_or(5);
+        match &self.absence {
+            Some(written) => {
+                let checked = written.get_ref().check(expression, severity);
+                checked.or_else(|cause| problem(written, cause))
+            }
+            // Its problems are those of the file.
+            None => Ok(of_file.check(expression, severity).unwrap_or_default()),
+        }
     }
 
     fn annotations(&self) -> LabelMap {

@@ -12,7 +12,7 @@ use query::{
 };
 use store::{NumberAggregate, TimeGrid, WindowRows};
 
-use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, StreamClock};
+use super::absence::{FIRST_ROW_AGE_MAX_NS, LEARNING_RANGE_NS, ObservedClock};
 use super::forecast::{GaugePoint, interval_ns};
 use super::shape_change::BASELINE_WINDOWS;
 use crate::evaluator::RuleQueryError;
@@ -247,7 +247,7 @@ impl SelectedStream {
     pub(super) fn add_rows(
         &self,
         source: &dyn Source,
-        clock: &mut StreamClock,
+        clock: &mut ObservedClock,
         time_ns: i64,
     ) -> query::Result<()> {
         let start_ns = match clock.newest_ns() {
@@ -269,8 +269,14 @@ impl SelectedStream {
             ends.extend(rows.map(|point| point.time));
         }
         ends.sort_unstable();
-        ends.into_iter().for_each(|end_ns| clock.add(end_ns));
+        ends.into_iter().for_each(|end_ns| clock.add(end_ns, time_ns));
         Ok(())
+    }
+
+    /// End of the newest row before a time.
+    pub(super) fn last_end(&self, source: &dyn Source, time_ns: i64) -> query::Result<Option<i64>> {
+        let all = i64::MIN / 2..time_ns;
+        Ok(source.time_range(&self.handles, all)?.map(|range| range.end))
     }
 
     /// End of the newest row of the last day.

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use query::promql;
 use serde::Deserialize as _;
 use toml::Spanned;
-use toml::de::{DeTable, DeValue, Deserializer};
+use toml::de::{DeTable, DeValue, Deserializer, ValueDeserializer};
 
+use super::rule_absence::AbsenceTable;
 use super::rule_order::order_rules;
 use super::rule_table::{RuleTable, TableProblem, unknown_name};
 use crate::rule_file::{FilePosition, LabelMap, ProblemList, Rule, RuleFile, RuleGroup, RuleKind};
@@ -18,7 +19,7 @@ use crate::template::check_alert_text;
 /// Time between the scheduled evaluations of a file that sets none: 10 s.
 const INTERVAL_NS: i64 = 10 * 1_000_000_000;
 /// Keys of a file.
-const KEYS: [&str; 2] = ["interval", "rule"];
+const KEYS: [&str; 3] = ["absence", "interval", "rule"];
 /// Maximum number of rules of a file, ten times what a large installation has.
 const RULES_MAX: usize = 100_000;
 
@@ -57,7 +58,7 @@ impl TomlParser<'_> {
                 self.error(key.span().start, unknown_name("key", key.get_ref(), &KEYS));
             }
         }
-        let interval_ns = self.interval(root);
+        let (interval_ns, absence) = (self.interval(root), self.absence(root));
         let tables = self.rule_tables(root);
         let starts: Vec<usize> = tables.iter().map(|table| table.span().start).collect();
         let mut rules = Vec::new();
@@ -68,7 +69,7 @@ impl TomlParser<'_> {
             if error_bytes.get(first).is_some_and(|byte| *byte < end) {
                 continue;
             }
-            rules.extend(self.rule(table));
+            rules.extend(self.rule(table, &absence));
         }
         let (rules, unusable) = order_rules(self.without_duplicates(rules));
         for (rule, cause) in unusable {
@@ -104,6 +105,22 @@ impl TomlParser<'_> {
         }
     }
 
+    /// Absence of rules that do not set it.
+    fn absence(&mut self, root: &DeTable<'_>) -> AbsenceTable {
+        let default = AbsenceTable::Switch(true);
+        let Some((key, value)) = root.iter().find(|(key, _)| key.get_ref() == "absence") else {
+            return default;
+        };
+        let found = AbsenceTable::deserialize(ValueDeserializer::from(value.clone()));
+        let checked = found
+            .map_err(|error| error.message().to_owned())
+            .and_then(|table| table.check("", 1).map(|_| table));
+        checked.unwrap_or_else(|cause| {
+            self.error(key.span().start, cause);
+            default
+        })
+    }
+
     fn rule_tables<'t, 'v>(&mut self, root: &'t DeTable<'v>) -> &'t [Spanned<DeValue<'v>>] {
         let Some((key, value)) = root.iter().find(|(key, _)| key.get_ref() == "rule") else {
             return &[];
@@ -123,7 +140,7 @@ impl TomlParser<'_> {
         }
     }
 
-    fn rule(&mut self, value: &Spanned<DeValue<'_>>) -> Option<Rule> {
+    fn rule(&mut self, value: &Spanned<DeValue<'_>>, absence: &AbsenceTable) -> Option<Rule> {
         let start = value.span().start;
         let Some(table) = value.get_ref().as_table() else {
             self.error(start, "rule is not a table; write [[rule]]");
@@ -138,7 +155,7 @@ impl TomlParser<'_> {
                 return None;
             }
         };
-        let checked = match table.check(self.options) {
+        let checked = match table.check(self.options, absence) {
             Ok(checked) => checked,
             Err(TableProblem { byte, message }) => {
                 self.error(byte, message);

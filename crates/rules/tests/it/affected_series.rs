@@ -2,45 +2,15 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use query::{Settings, StoreSource, promql};
-use rules::{
-    AffectedCounts, AffectedRule, AlertState, AlertTemplates, EvaluatedGroup, IterationInputs,
-    NamedThreshold, SourceEvaluator,
-};
+use query::StoreSource;
+use rules::{AffectedCounts, AffectedRule, AlertState, NamedThreshold};
 
 use store::TimeGrid;
 
 use crate::harness::{MINUTE, group, with_rules};
-use crate::stored_series::StoredSeries;
-
-struct StoredNode {
-    series: StoredSeries,
-    group: EvaluatedGroup,
-}
+use crate::stored_node::StoredNode;
 
 impl StoredNode {
-    fn new(rules: &str) -> StoredNode {
-        StoredNode { series: StoredSeries::new(), group: group(rules) }
-    }
-
-    fn evaluate(&mut self) {
-        let view = self.series.store.view().expect("a view");
-        let source = StoreSource::new(&view);
-        let settings = Settings::default();
-        let evaluator = SourceEvaluator {
-            source: &source,
-            settings: &settings,
-            options: promql::Options::all(),
-            context: &|| false,
-        };
-        let inputs = IterationInputs {
-            evaluator: &evaluator,
-            templates: &AlertTemplates::default(),
-            resend_delay_ns: MINUTE,
-        };
-        self.group.evaluate(self.series.now(), &inputs);
-    }
-
     /// Requests and users of the only alert.
     #[track_caller]
     fn affected(&self, user_label: Option<&str>) -> (Option<u64>, Option<u64>) {

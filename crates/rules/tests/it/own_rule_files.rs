@@ -100,6 +100,41 @@ fn problems_of_criteria() {
 }
 
 #[test]
+fn problems_of_absence() {
+    let with = |key: &str| bad("severity = 1\nabove = 1").replace("[[", &format!("{key}\n[["));
+    check(
+        &with("absence = 'no'"),
+        &["4:11: error: absence: expected false, true, or { after = \"10min\", severity = 3 }"],
+    );
+    check(
+        &with("absence = { severity = 7 }"),
+        &["4:11: error: absence: found severity 7, expected 1 (worst) to 5"],
+    );
+    check(
+        &with("absence = { after = 'soon' }"),
+        &[
+            "4:11: error: absence: found \"soon\", expected a duration in ns, us, ms, s, min, h, d, \
+           w or y, such as 30d",
+        ],
+    );
+    check(
+        &with("absence = true").replace("above = 1", "absent = true"),
+        &["4:11: error: found both absence and a criterion absent; remove one"],
+    );
+    check(
+        &with("absence = true").replace("select", "promql"),
+        &["4:11: error: absence needs select: a query has no rows"],
+    );
+    let of_file = parse(&format!("absence = {{ severity = 0 }}\n{GOOD}"));
+    let problems: Vec<String> = of_file.problems.iter().map(RuleProblem::to_string).collect();
+    assert_eq!(
+        problems,
+        ["rules.toml:1:1: error: absence: found severity 0, expected 1 (worst) to 5"]
+    );
+    assert_eq!(names(&of_file), ["Good"]);
+}
+
+#[test]
 fn problems_of_forecasts() {
     let week = |criterion: &str| bad(criterion).replace("[[", "window = \"7d\"\n[[");
     check(
@@ -202,7 +237,7 @@ fn the_documented_rules_have_no_problems() {
     let criteria = ["count_above", "share_above", "statistic", "text", "text_changes", "absent"];
     let rest =
         ["after", "shape_of", "min_shift", "above", "below", "at_least", "at_most", "equals"];
-    let forecast = ["forecast", "within", "chance", "oldest_in_flight"];
+    let forecast = ["forecast", "within", "chance", "oldest_in_flight", "absence"];
     for key in keys.iter().chain(&more).chain(&criteria).chain(&rest).chain(&forecast) {
         assert!(page.contains(&format!("`{key}`")), "{key}");
     }

@@ -261,7 +261,8 @@ fn the_times_of_an_own_rule_are_those_of_all_rules() {
 
 #[test]
 fn missing_data_and_failed_queries_hold_an_alert() {
-    let rule = slow(&criterion("severity = 2\nstatistic = \"max\"\nabove = 10"));
+    let keys = criterion("severity = 2\nstatistic = \"max\"\nabove = 10");
+    let rule = slow(&format!("absence = false\n{keys}"));
     let mut node = SimulatedNode::new(&rule.replace("1min", "10s"));
     node.record(LATENCY, [20.0]);
     node.step();

@@ -1,0 +1,118 @@
+//! Absence of streams of a rule: one alert of the rule, however many of its streams are silent.
+//!
+//! Every rule with a selector has it, unless `absence = false` or a criterion `absent` says
+//! otherwise. Its alert has the label [`ABSENCE_LABEL`] instead of those of a stream, so that a
+//! source that stops is one alert of each rule.
+
+use std::sync::LazyLock;
+
+use decode::{DURATION_EXPECTED, parse_duration};
+use query::LabelSet;
+use serde::Deserialize;
+
+use super::absence::ABSENT_AFTER_UNKNOWN_NS;
+
+/// Label of the alert, with the value `true`.
+const ABSENCE_LABEL: &str = "absence";
+
+static ABSENCE_SERIES: LazyLock<LabelSet> =
+    LazyLock::new(|| LabelSet::new([(ABSENCE_LABEL, "true")]));
+
+/// Labels of the alert of absent streams, in place of those of a stream.
+pub(crate) fn absence_series() -> LabelSet {
+    ABSENCE_SERIES.clone()
+}
+
+/// Whether these are the labels of the alert of absent streams.
+pub(crate) fn is_absence_series(series: &LabelSet) -> bool {
+    series.len() == 1 && *series == *ABSENCE_SERIES
+}
+
+/// Absence of streams of a rule, after its check.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RuleAbsence {
+    /// 1 (worst) to 5.
+    pub(crate) severity: u8,
+    /// Silence from which a stream is absent; `None`: a multiple of the learned interval.
+    pub(crate) after_ns: Option<i64>,
+    /// In words.
+    pub(crate) text: String,
+}
+
+impl RuleAbsence {
+    /// Longest silence of a stream that is not absent, as far as intervals are not known.
+    pub(crate) fn silence_ns(&self) -> i64 {
+        self.after_ns.unwrap_or(0).max(ABSENT_AFTER_UNKNOWN_NS)
+    }
+}
+
+/// Streams of a rule that are absent.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AbsentStreams {
+    pub(crate) labels: Vec<LabelSet>,
+    /// End of the oldest of their newest rows.
+    pub(crate) oldest_row_ns: Option<i64>,
+    /// Whether there are streams of which nobody knows yet.
+    pub(crate) is_uncertain: bool,
+}
+
+impl AbsentStreams {
+    pub(super) fn push(&mut self, labels: &LabelSet, newest_row_ns: Option<i64>) {
+        self.labels.push(labels.clone());
+        let oldest_ns = self.oldest_row_ns.into_iter().chain(newest_row_ns).min();
+        self.oldest_row_ns = oldest_ns;
+    }
+}
+
+/// Key `absence` of a rule or a file, as written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(
+    untagged,
+    expecting = "absence: expected false, true, or { after = \"10min\", severity = 3 }"
+)]
+pub(super) enum AbsenceTable {
+    Switch(bool),
+    Limits(AbsenceLimits),
+}
+
+/// `absence = { after = "10min", severity = 3 }`, as written.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct AbsenceLimits {
+    after: Option<String>,
+    severity: Option<u8>,
+}
+
+impl AbsenceTable {
+    pub(super) fn is_on(&self) -> bool {
+        !matches!(self, AbsenceTable::Switch(false))
+    }
+
+    /// The absence of a rule with this expression, whose criteria have this severity; `None` if it
+    /// is switched off. The error is the cause.
+    pub(super) fn check(
+        &self,
+        expression: &str,
+        severity: u8,
+    ) -> Result<Option<RuleAbsence>, String> {
+        let limits = match self {
+            AbsenceTable::Switch(false) => return Ok(None),
+            AbsenceTable::Switch(true) => AbsenceLimits::default(),
+            AbsenceTable::Limits(limits) => limits.clone(),
+        };
+        let severity = limits.severity.unwrap_or(severity);
+        if !(1..=5).contains(&severity) {
+            return Err(format!("absence: found severity {severity}, expected 1 (worst) to 5"));
+        }
+        let time = limits.after.as_deref().unwrap_or("5 intervals");
+        let after_ns = match &limits.after {
+            None => None,
+            Some(text) => match parse_duration(text) {
+                Some(ns) => Some(ns),
+                None => return Err(format!("absence: found {text:?}, {DURATION_EXPECTED}")),
+            },
+        };
+        let text = format!("streams without data for {time} of {expression}");
+        Ok(Some(RuleAbsence { severity, after_ns, text }))
+    }
+}

@@ -1,0 +1,258 @@
+//! Streams of own rules that fall silent: one alert of the rule, which ends when data returns or
+//! somebody retires them.
+
+use rules::{AlertState, CriterionHit, RuleHealth};
+
+use crate::harness::{MINUTE, SECOND};
+use crate::stored_node::StoredNode;
+
+/// Rules have an interval of 10 s.
+const STEP: i64 = 10 * SECOND;
+
+/// Rule of the gauge `queue` with these keys.
+fn rule(keys: &str) -> String {
+    format!(
+        "[[rule]]\nname = 'Deep'\nselect = 'queue'\nwindow = '1min'\nfor = '2min'\n{keys}\n\
+         [[rule.criteria]]\nseverity = 2\nabove = 100\n[[rule.criteria]]\nseverity = 4\nabove = 50\n"
+    )
+}
+
+/// A node that evaluates a rule each 10 s, and what it told.
+struct SilentNode {
+    node: StoredNode,
+    notices: Vec<String>,
+}
+
+impl SilentNode {
+    /// Streams of these instances have sent a row each 10 s, with the value 1, for 5 min.
+    fn new(rules: &str, instances: &[u8]) -> SilentNode {
+        let mut node = SilentNode { node: StoredNode::new(rules), notices: Vec::new() };
+        node.run(30, instances);
+        assert_eq!(node.absence(), "");
+        node
+    }
+
+    /// Evaluates some times while some instances send.
+    fn run(&mut self, steps: u32, instances: &[u8]) {
+        for _ in 0..steps {
+            self.node.series.pass(STEP);
+            for instance in instances {
+                self.node.series.row("queue", *instance, 0, 1);
+            }
+            self.evaluate();
+        }
+    }
+
+    fn evaluate(&mut self) {
+        let result = self.node.evaluate();
+        assert_eq!(*self.node.group.rules()[0].health(), RuleHealth::Ok);
+        let new = result.notices.iter().filter(|(_, notice)| {
+            notice.alert.fired_at_ns == Some(self.node.series.now())
+                || notice.alert.resolved_at_ns == Some(self.node.series.now())
+        });
+        self.notices.extend(new.map(|(_, notice)| {
+            format!("{} {}", notice.alert.state.text(), notice.labels.get("absence"))
+        }));
+    }
+
+    /// The alert of absent streams: `firing 2, severity 3`, or with `?` if it is unknown.
+    fn absence(&self) -> String {
+        let alerts = self.node.group.rules()[0].alerts().alerts();
+        let mut absences = alerts.filter(|(labels, alert)| {
+            labels.get("absence") == "true" && alert.state != AlertState::Inactive
+        });
+        let Some((_, alert)) = absences.next() else { return String::new() };
+        let CriterionHit { severity, value, .. } = alert.hit.as_ref().expect("what was measured");
+        let (state, count) = (alert.state.text(), value.estimate);
+        let unknown = if alert.is_unknown() { "?" } else { "" };
+        format!("{state}{unknown} {count}, severity {severity}")
+    }
+
+    /// Steps until the alert fires.
+    fn steps_until_absent(&mut self) -> u32 {
+        let mut steps = 0;
+        while self.absence().is_empty() && steps < 1_000 {
+            self.run(1, &[]);
+            steps += 1;
+        }
+        steps
+    }
+}
+
+#[test]
+fn streams_that_fall_silent_are_one_alert_of_the_rule_until_all_return() {
+    let mut node = SilentNode::new(&rule(""), &[1, 2, 3]);
+    // `for` is of no interest: five intervals are.
+    node.run(4, &[3]);
+    assert_eq!(node.absence(), "");
+    node.run(1, &[3]);
+    assert_eq!(node.absence(), "firing 2, severity 4");
+    let (labels, alert) = {
+        let mut alerts = node.node.group.rules()[0].alerts().alerts();
+        alerts.next().expect("an alert")
+    };
+    assert_eq!(labels.to_string(), "{absence=\"true\", alertname=\"Deep\"}");
+    assert_eq!(
+        alert.annotations["absent"],
+        "2 of 3 streams have no data, such as {instance=\"1\"}"
+    );
+    let condition = node.node.group.rules()[0].rule().condition().expect("an own rule");
+    let criterion = alert.hit.as_ref().expect("what was measured").criterion;
+    let text = condition.criterion_text(criterion);
+    assert_eq!(text, "streams without data for 5 intervals of queue");
+    node.run(60, &[3]);
+    assert_eq!(node.absence(), "firing 2, severity 4");
+    node.run(1, &[2, 3]);
+    assert_eq!(node.absence(), "firing 1, severity 4");
+    node.run(1, &[1, 2, 3]);
+    assert_eq!(node.absence(), "");
+    assert_eq!(node.notices, ["firing true", "inactive true"]);
+}
+
+#[test]
+fn a_source_of_many_streams_that_stops_is_one_notice() {
+    let all: Vec<u8> = (0..100).collect();
+    let mut node = SilentNode::new(&rule(""), &all);
+    node.run(30, &[]);
+    assert_eq!(node.absence(), "firing 100, severity 4");
+    assert_eq!(node.notices, ["firing true"]);
+}
+
+#[test]
+fn severity_and_time_can_be_set_and_absence_switched_off() {
+    let set = rule("absence = { after = '2min', severity = 1 }");
+    let mut node = SilentNode::new(&set, &[1]);
+    assert_eq!(node.steps_until_absent(), 12);
+    assert_eq!(node.absence(), "firing 1, severity 1");
+    let of_file = format!("absence = {{ after = '1min' }}\n{}", rule(""));
+    let mut node = SilentNode::new(&of_file, &[1]);
+    assert_eq!(node.steps_until_absent(), 6);
+    for off in [rule("absence = false"), format!("absence = false\n{}", rule(""))] {
+        let mut node = SilentNode::new(&off, &[1]);
+        node.run(100, &[]);
+        assert_eq!(node.absence(), "");
+        // Another rule file ends it.
+        let mut node = SilentNode::new(&rule(""), &[1]);
+        node.steps_until_absent();
+        node.node.restart(&off);
+        node.run(1, &[]);
+        assert_eq!(node.absence(), "");
+    }
+    // The rule overrides its file.
+    let on = format!("absence = false\n{}", rule("absence = true"));
+    assert_eq!(SilentNode::new(&on, &[1]).steps_until_absent(), 5);
+    // A criterion says it for each stream.
+    let criterion = rule("") + "[[rule.criteria]]\nseverity = 5\nabsent = true\n";
+    let mut node = SilentNode::new(&criterion, &[1]);
+    node.run(100, &[]);
+    assert_eq!(node.absence(), "");
+    assert_eq!(node.node.group.rules()[0].state(), AlertState::Firing);
+}
+
+#[test]
+fn a_restart_neither_raises_nor_resolves_an_absence() {
+    let rules = rule("");
+    // Somebody was silent before the rule was first evaluated: no news.
+    let mut node = SilentNode { node: StoredNode::new(&rules), notices: Vec::new() };
+    (0..10).for_each(|instance| node.node.series.row("queue", instance, 20 * MINUTE, 1));
+    node.run(100, &[20]);
+    assert_eq!(node.absence(), "");
+    // Senders have 5 min to come back from an outage of an hour.
+    node.node.restart(&rules);
+    node.node.series.pass(60 * MINUTE);
+    node.run(29, &[]);
+    assert_eq!(node.absence(), "");
+    node.run(100, &[20]);
+    assert_eq!((node.absence(), node.notices.len()), (String::new(), 0));
+    // One that does not come back is absent.
+    node.node.restart(&rules);
+    node.node.series.pass(60 * MINUTE);
+    assert_eq!(node.steps_until_absent(), 31);
+    // The absence survives a restart, unknown until senders had their time.
+    node.run(360, &[]);
+    node.node.restart(&rules);
+    node.node.series.pass(48 * 60 * MINUTE);
+    node.run(30, &[]);
+    assert_eq!(node.absence(), "firing? 1, severity 4");
+    node.run(10, &[]);
+    assert_eq!(node.absence(), "firing 1, severity 4");
+    node.run(1, &[20]);
+    assert_eq!(node.absence(), "");
+    assert_eq!(node.notices, ["firing true", "inactive true"]);
+}
+
+#[test]
+fn a_retired_stream_is_not_absent() {
+    let mut node = SilentNode::new(&rule(""), &[1, 2]);
+    node.node.series.pass(SECOND);
+    node.node.series.retire("queue", 1);
+    node.run(100, &[2]);
+    assert_eq!(node.notices, [""; 0]);
+    node.steps_until_absent();
+    assert_eq!(node.absence(), "firing 1, severity 4");
+    node.run(10, &[]);
+    node.node.series.pass(SECOND);
+    node.node.series.retire("queue", 2);
+    node.run(100, &[]);
+    assert_eq!(node.notices, ["firing true", "inactive true"]);
+}
+
+#[test]
+fn late_rows_after_a_cut_raise_no_stale_absence() {
+    // A source that nobody knew delivers an hour of rows, oldest first, and goes on.
+    let mut node = SilentNode::new(&rule(""), &[1]);
+    for minute in (0..60).rev() {
+        node.node.series.pass(STEP);
+        node.node.series.row("queue", 1, 0, 1);
+        node.node.series.row("queue", 2, minute * MINUTE, 200);
+        node.evaluate();
+    }
+    node.run(100, &[1, 2]);
+    assert_eq!(node.notices, [""; 0]);
+    // One that was cut off ends its absence by its late rows, and does not begin it again.
+    node.run(60, &[1]);
+    assert_eq!(node.absence(), "firing 1, severity 4");
+    for age in (0..60).rev() {
+        node.node.series.pass(SECOND);
+        node.node.series.row("queue", 1, 0, 1);
+        node.node.series.row("queue", 2, age * SECOND, 1);
+        node.evaluate();
+    }
+    node.run(20, &[1, 2]);
+    assert_eq!(node.notices, ["firing true", "inactive true"]);
+}
+
+#[test]
+fn a_step_of_the_clock_by_an_hour_neither_raises_nor_resolves_an_absence() {
+    for step in [60 * MINUTE, -60 * MINUTE] {
+        let mut node = SilentNode::new(&rule(""), &[1, 2]);
+        node.node.series.pass(step);
+        node.run(100, &[1, 2]);
+        assert_eq!((node.absence(), node.notices.len()), (String::new(), 0), "{step}");
+        node.run(10, &[2]);
+        assert_eq!(node.absence(), "firing 1, severity 4", "{step}");
+        node.node.series.pass(-step);
+        node.run(1, &[2]);
+        assert_eq!(node.absence(), "firing? 1, severity 4", "{step}");
+        node.run(20, &[2]);
+        assert_eq!(node.absence(), "firing 1, severity 4", "{step}");
+        node.run(1, &[1, 2]);
+        assert_eq!(node.notices, ["firing true", "inactive true"], "{step}");
+    }
+}
+
+#[test]
+fn an_absence_is_no_operand_of_a_formula_and_no_parent() {
+    let queue = "[[rule]]\nname = 'Deep'\nselect = 'queue'\nwindow = '1min'\n\
+                 [[rule.criteria]]\nseverity = 1\nabove = 100\n";
+    let child = "[[rule]]\nname = 'Child'\nselect = 'errors'\nparent = 'Deep'\n\
+                 [[rule.criteria]]\nseverity = 2\nstatistic = 'count'\nat_least = 0\n";
+    let formula = "[[rule]]\nname = 'Any'\nformula = 'Deep'\n";
+    let mut node = SilentNode::new(&format!("{queue}{child}{formula}"), &[1]);
+    node.steps_until_absent();
+    assert_eq!(node.absence(), "firing 1, severity 1");
+    node.node.series.row("errors", 1, SECOND, 1);
+    node.run(2, &[]);
+    let states: Vec<AlertState> = node.node.group.rules().iter().map(|rule| rule.state()).collect();
+    assert_eq!(states, [AlertState::Firing, AlertState::Firing, AlertState::Inactive]);
+}
