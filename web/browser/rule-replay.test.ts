@@ -72,16 +72,20 @@ test("Explore makes a rule of the threshold, and a dry run tells what it would d
   await page.getByRole("button", { name: "Make a rule" }).click();
   const draft = page.getByTestId("rule-draft");
   await draft.waitFor();
-  expect(await draft.locator("pre").innerText()).toContain(
-    "expr: 'histogram_quantile(0.99, sum(exact_increase(latency[5m]))) > 1500ms'",
-  );
   await draft.getByLabel("Replay over").selectOption("-1d");
-  await draft.getByRole("button", { name: "Dry run" }).click();
-  const sentence = page.getByTestId("replay");
-  await sentence.waitFor({ timeout: 60_000 });
-  expect(await sentence.innerText()).toMatch(
-    /^would have fired \d+ times?, [\d.]+ (min|h) in all, ~?[\d,]+ requests?.* above 1500ms\.$/,
-  );
+  for (const [format, line] of [
+    ["toml", "quantile = 0.99\nabove = '1500ms'"],
+    ["yaml", "expr: 'histogram_quantile(0.99, sum(exact_increase(latency[5m]))) > 1500ms'"],
+  ] as const) {
+    await draft.getByLabel("Format").selectOption(format);
+    expect(await draft.locator("pre").innerText()).toContain(line);
+    await draft.getByRole("button", { name: "Dry run" }).click();
+    const sentence = page.getByTestId("replay");
+    await sentence.waitFor({ timeout: 60_000 });
+    expect(await sentence.innerText(), format).toMatch(
+      /^would have fired \d+ times?, [\d.]+ (min|h) in all, ~?[\d,]+ requests?.* above 1500ms[.;]/,
+    );
+  }
   expect(await draft.locator(".period.firing").count()).toBeGreaterThan(0);
   await expectAccessible("rule-draft");
 });

@@ -9,6 +9,7 @@ import {
   promqlThreshold,
   ruleExpression,
   ruleName,
+  ruleToml,
   ruleYaml,
   toReplay,
   type RuleDraft,
@@ -101,6 +102,29 @@ test("a rule has the threshold in PromQL, quoted for YAML", () => {
   );
   expect(ruleYaml(DRAFT)).toContain(
     `expr: 'histogram_quantile(0.99, sum(exact_increase(latency{host="it''s"}[5m]))) > 250ms'`,
+  );
+});
+
+test("a rule is one of topdeck with its criterion", () => {
+  expect(ruleToml(DRAFT)).toBe(`interval = "1min"
+
+[[rule]]
+name = 'LatencyHigh'
+select = "latency{host=\\"it's\\"}"
+by = []
+window = "5min"
+for = "5min"
+
+[[rule.criteria]]
+severity = 1
+quantile = 0.99
+above = '250ms'
+`);
+  expect(ruleToml({ ...DRAFT, condition: "share", hold: "0s" })).toContain(
+    `for = "0s"\n\n[[rule.criteria]]\nseverity = 1\nshare_above = '250ms'\nabove = "1%"`,
+  );
+  expect(ruleToml({ ...DRAFT, condition: "count", threshold: "0.25", window: "1h" })).toMatch(
+    /window = "1h"[^]*count_above = 0\.25\nabove = 1\n/,
   );
 });
 

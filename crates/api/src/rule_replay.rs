@@ -1,4 +1,5 @@
-//! Replay of a rule file over stored data, before it is used: `/v1/rules/replay`.
+//! Replay of a rule file, of Prometheus or of own rules, over stored data, before it is used:
+//! `/v1/rules/replay`.
 //!
 //! One replay runs at a time, on a thread of its own beside those of queries and of the role that
 //! evaluates rules; a second one is rejected. Its memory counts as that of a heavy query. It ends
@@ -9,6 +10,7 @@ mod replay_lane;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,15 +43,17 @@ const EVALUATIONS_MAX: u64 = 500_000;
 const TIMEOUT: Duration = Duration::from_secs(9 * 60);
 /// Default range.
 const RANGE_NS: i64 = 7 * store::DAY;
-/// Type of a rule file.
+/// Types of rule files.
 const YAML: &str = "application/yaml";
+const TOML: &str = "application/toml";
 
 const PARAMETERS: &[Parameter] = &[
     Parameter::text("from", "start of the range; default: a week before the end"),
     Parameter::text("to", "end of the range; default: now"),
     Parameter::text(
         "file",
-        "path of the file: groups are evaluated at the times of those of the file of this name",
+        "path of the file: groups are evaluated at the times of those of the file of this name; \
+         own rules are in files that end in .toml",
     ),
     Parameter::text("rule", "name of an alert or recorded metric; default: all").many(),
     Parameter::text(
@@ -64,7 +68,11 @@ const PARAMETERS: &[Parameter] = &[
 
 const REPLAY: ApiRoute = ApiRoute {
     method: "post",
-    body: Some((YAML, "a rule file of Prometheus, of at most 1 MiB")),
+    body: Some((
+        YAML,
+        "a rule file of Prometheus, or with the type application/toml, or a file whose name ends \
+         in .toml, one of own rules; at most 1 MiB",
+    )),
     ..ApiRoute::get(
         RULE_REPLAY_PATH,
         "Evaluates a rule file over stored data: what its alerts would have done.",
@@ -93,7 +101,7 @@ struct ReplayRequest {
 impl ReplayRequest {
     fn parse(
         parameters: &Parameters,
-        text: &str,
+        (default_name, text): (&str, &str),
         mut defaults: GroupDefaults,
         now: i64,
     ) -> Result<ReplayRequest, ApiError> {
@@ -109,7 +117,7 @@ impl ReplayRequest {
         if let Some(offset_ns) = parameters.duration("query_offset")? {
             defaults.query_offset_ns = offset_ns.max(0);
         }
-        let name = parameters.get("file").unwrap_or("rules.yaml");
+        let name = parameters.get("file").unwrap_or(default_name);
         let file = parse_rule_file(name, text, &promql::Options::all());
         let is_error = |severity| severity == ProblemSeverity::Error;
         if file.groups.iter().all(|group| group.rules.is_empty()) {
@@ -127,15 +135,21 @@ impl ReplayRequest {
         Ok(ReplayRequest { file, defaults, rules, from_ns, to_ns })
     }
 
-    /// Groups with the rules to be evaluated: those that are asked for, and the recording ones,
-    /// which they may read.
+    /// Groups with the rules to be evaluated: those that are asked for, and the recording ones and
+    /// own rules that they may read.
     fn groups(&self) -> Vec<EvaluatedGroup> {
         let groups = self.file.groups.iter().filter_map(|group| {
             let mut group = group.clone();
             if !self.rules.is_empty() {
-                group.rules.retain(|rule| {
-                    rule.alert_settings().is_none() || self.rules.contains(&rule.name)
-                });
+                let mut names: BTreeSet<&str> = self.rules.iter().map(String::as_str).collect();
+                // Own rules follow those that they read.
+                for rule in self.file.groups.iter().flat_map(|group| &group.rules).rev() {
+                    let own = rule.condition().filter(|_| names.contains(&*rule.name));
+                    names.extend(own.into_iter().flat_map(|own| own.dependencies()));
+                }
+                group
+                    .rules
+                    .retain(|rule| rule.alert_settings().is_none() || names.contains(&*rule.name));
             }
             let is_used = !group.rules.is_empty();
             is_used.then(|| EvaluatedGroup::new(group, &self.defaults))
@@ -191,6 +205,9 @@ fn node_defaults(context: &Context) -> GroupDefaults {
 
 async fn replay(context: Context, request: Request) -> Result<JsonBody, ApiError> {
     let parameters = Parameters::of_uri(request.uri())?.reject_unknown(PARAMETERS)?;
+    let content_type = request.headers().get(http::header::CONTENT_TYPE);
+    let is_toml = content_type.is_some_and(|found| found.as_bytes().starts_with(TOML.as_bytes()));
+    let default_name = if is_toml { "rules.toml" } else { "rules.yaml" };
     let body = axum::body::to_bytes(request.into_body(), FILE_BYTES_MAX).await;
     let body = body.map_err(|error| {
         let limit = format!("the size limit is {FILE_BYTES_MAX} bytes");
@@ -202,7 +219,7 @@ async fn replay(context: Context, request: Request) -> Result<JsonBody, ApiError
     // A large file takes a while.
     let parse = move || {
         let (defaults, now) = (node_defaults(&shared), shared.intake.now());
-        ReplayRequest::parse(&parameters, &text, defaults, now)
+        ReplayRequest::parse(&parameters, (default_name, &text), defaults, now)
     };
     let request = blocking(&supervisor, parse).await.map_err(ApiError::Internal)??;
     let permit = context.queries.replay_lane.enter()?;

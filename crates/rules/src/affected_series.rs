@@ -6,6 +6,7 @@
 //! distributions of the same series over time are the picture of the alert.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use decode::{Quantity, Unit};
 use hist::{Bracket, LimitInclusion, Mixture};
@@ -16,6 +17,7 @@ use store::TimeGrid;
 
 use crate::alert_table::Alert;
 use crate::evaluator::RuleQueryError;
+use crate::own::OwnCondition;
 use crate::replay::NamedThreshold;
 use crate::rule_file::Rule;
 
@@ -100,31 +102,83 @@ impl<'a> AffectedRule<'a> {
     /// Series of an alert of the rule; `None` if it has no selector, or if its expression names no
     /// threshold of a distribution.
     pub fn series(&self, alert: &Alert) -> Option<AffectedSeries> {
-        let (selector, stream, limit, window_ns) = match self.rule.condition() {
-            Some(own) => {
-                let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
-                let limit = criterion.and_then(|criterion| own.upper_limit(criterion)).cloned();
-                let labels = alert.series.clone();
-                let stream = AffectedStream { by: own.by.clone(), labels };
-                (own.selector()?.clone(), Some(stream), limit, own.window_ns)
-            }
-            None => {
-                let (selector, limit, window_ns) = self.named.clone()?;
-                (selector, None, Some(limit), window_ns)
-            }
-        };
-        let equals = alert.series.iter().map(|(name, value)| Selector::label_equals(name, value));
+        if let Some(own) = self.rule.condition() {
+            let criterion = alert.hit.as_ref().map(|hit| hit.criterion);
+            let limit = criterion.and_then(|criterion| own.upper_limit(criterion));
+            let start_ns = alert.active_at_ns.saturating_sub(own.window_ns);
+            let end_ns = alert.resolved_at_ns;
+            return AffectedSeries::of_own(own, limit, &alert.series, (start_ns, end_ns));
+        }
+        let (selector, limit, window_ns) = self.named.clone()?;
         Some(AffectedSeries {
-            selector: Selector::and([selector].into_iter().chain(equals).collect()),
-            stream,
-            limit,
+            selector: with_labels(selector, &alert.series),
+            stream: None,
+            limit: Some(limit),
             start_ns: alert.active_at_ns.saturating_sub(window_ns),
             end_ns: alert.resolved_at_ns,
         })
     }
 }
 
+/// Selector with further labels.
+fn with_labels(selector: Selector, labels: &LabelSet) -> Selector {
+    let equals = labels.iter().map(|(name, value)| Selector::label_equals(name, value));
+    Selector::and([selector].into_iter().chain(equals).collect())
+}
+
 impl AffectedSeries {
+    /// Series of a stream of an own rule in a range.
+    pub(crate) fn of_stream(
+        own: &OwnCondition,
+        limit: &Quantity,
+        labels: &LabelSet,
+        range: Range<i64>,
+    ) -> Option<AffectedSeries> {
+        AffectedSeries::of_own(own, Some(limit), labels, (range.start, Some(range.end)))
+    }
+
+    fn of_own(
+        own: &OwnCondition,
+        limit: Option<&Quantity>,
+        labels: &LabelSet,
+        (start_ns, end_ns): (i64, Option<i64>),
+    ) -> Option<AffectedSeries> {
+        Some(AffectedSeries {
+            selector: with_labels(own.selector()?.clone(), labels),
+            stream: Some(AffectedStream { by: own.by.clone(), labels: labels.clone() }),
+            limit: limit.cloned(),
+            start_ns,
+            end_ns,
+        })
+    }
+
+    /// Number of values above the limit, whatever they measure, in a range that has an end; `None`
+    /// without distributions of one unit that the limit can be converted to.
+    pub(crate) fn values_above(&self, source: &dyn Source) -> query::Result<Option<Bracket>> {
+        let handles = self.histograms(source)?;
+        let unit = handles.first().map_or("", |first| &first.unit);
+        let is_same = handles.iter().all(|handle| handle.unit == unit);
+        let limit = self.limit.as_ref().filter(|_| is_same);
+        let limit = limit.and_then(|limit| limit.value_in(Unit::parse(unit).as_ref()));
+        let (Some(limit), Some(end_ns)) = (limit, self.end_ns) else { return Ok(None) };
+        let step = end_ns.saturating_sub(self.start_ns).max(1);
+        let grid = TimeGrid { start: self.start_ns, step, columns: 1 };
+        let series: Vec<&SeriesHandle> = handles.iter().collect();
+        let read = source.histograms(&series, grid)?;
+        let values = read.values.into_iter().next().unwrap_or_default();
+        Ok(Some(count_above(&values, limit).unwrap_or(Bracket::exact(0.0))))
+    }
+
+    /// The distributions among the series.
+    fn histograms(&self, source: &dyn Source) -> query::Result<Vec<SeriesHandle>> {
+        let mut handles = source.select(&self.selector)?;
+        handles.retain(|handle| {
+            matches!(handle.kind, SeriesKind::Histogram(_))
+                && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))
+        });
+        Ok(handles)
+    }
+
     /// Counts them until a time, or until the alert resolved. `user_label` tells users apart;
     /// without it, a label of sessions does, if the series have one.
     pub fn count(
@@ -143,7 +197,7 @@ impl AffectedSeries {
         if grid.step <= 0 || self.limit.is_none() {
             return Ok(AffectedCounts::default());
         }
-        let handles = self.handles(source)?;
+        let handles = self.histograms(source).map_err(failed)?;
         let Some(limit) = handles.first().and_then(|first| self.limit_of(&handles, &first.unit))
         else {
             return Ok(AffectedCounts::default());
@@ -168,7 +222,8 @@ impl AffectedSeries {
         source: &dyn Source,
         grid: TimeGrid,
     ) -> Result<Option<AlertColumns>, RuleQueryError> {
-        let handles = self.handles(source)?;
+        let failed = |error: query::Error| RuleQueryError(error.to_string());
+        let handles = self.histograms(source).map_err(failed)?;
         let Some(first) = handles.first() else { return Ok(None) };
         if handles.iter().any(|handle| handle.unit != first.unit) {
             return Ok(None);
@@ -176,20 +231,8 @@ impl AffectedSeries {
         let unit = Unit::parse(&first.unit);
         let threshold = self.limit.as_ref().and_then(|limit| limit.value_in(unit.as_ref()));
         let all: Vec<&SeriesHandle> = handles.iter().collect();
-        let read = source.histograms(&all, grid);
-        let values = read.map_err(|error| RuleQueryError(error.to_string()))?.values;
+        let values = source.histograms(&all, grid).map_err(failed)?.values;
         Ok(Some(AlertColumns { unit, threshold, values }))
-    }
-
-    /// The distributions among the series.
-    fn handles(&self, source: &dyn Source) -> Result<Vec<SeriesHandle>, RuleQueryError> {
-        let found = source.select(&self.selector);
-        let mut handles = found.map_err(|error| RuleQueryError(error.to_string()))?;
-        handles.retain(|handle| {
-            matches!(handle.kind, SeriesKind::Histogram(_))
-                && self.stream.as_ref().is_none_or(|stream| stream.contains(&handle.labels))
-        });
-        Ok(handles)
     }
 
     /// The limit in the unit of the values, which must be a duration, and the same of all series.

@@ -10,6 +10,7 @@
 
 mod alert_trace;
 mod data_check;
+mod own_excess;
 mod threshold;
 
 use std::collections::BTreeMap;
@@ -25,6 +26,7 @@ use crate::alert_templates::AlertTemplates;
 use crate::evaluator::{OverlayEvaluator, RuleQueryError, RuleSample};
 use crate::group::{EvaluatedGroup, IterationInputs, IterationResult, RuleHealth};
 use crate::overlay::{OverlaySource, ReplacedSamples, SampleOverlay, SourceEvaluator};
+use crate::own::is_absence_series;
 use crate::rule_file::Rule;
 
 /// Memory of a sample that later evaluations can see.
@@ -82,14 +84,24 @@ pub struct ReplayedRule {
 }
 
 impl ReplayedRule {
-    /// How often alerts began to fire in the range.
-    pub fn fired(&self) -> u64 {
-        self.alerts.iter().map(|alert| alert.fired).sum()
+    /// Alerts of its condition, without that of absent streams of an own rule.
+    pub fn condition_alerts(&self) -> impl Iterator<Item = &ReplayedAlert> {
+        self.alerts.iter().filter(|alert| !is_absence_series(&alert.series))
     }
 
-    /// How long alerts fired, summed over the alerts.
+    /// The alert of absent streams of an own rule.
+    pub fn absence(&self) -> Option<&ReplayedAlert> {
+        self.alerts.iter().find(|alert| is_absence_series(&alert.series))
+    }
+
+    /// How often alerts of its condition began to fire in the range.
+    pub fn fired(&self) -> u64 {
+        self.condition_alerts().map(|alert| alert.fired).sum()
+    }
+
+    /// How long they fired, summed over the alerts.
     pub fn firing_ns(&self) -> i64 {
-        self.alerts.iter().fold(0, |sum, alert| sum.saturating_add(alert.firing_ns))
+        self.condition_alerts().fold(0, |sum, alert| sum.saturating_add(alert.firing_ns))
     }
 }
 

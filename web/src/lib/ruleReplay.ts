@@ -60,6 +60,43 @@ export function ruleExpression(draft: RuleDraft): string {
   }
 }
 
+/** Formats of rule files. */
+export const FORMATS = { toml: "topdeck (TOML)", yaml: "Prometheus (YAML)" } as const;
+export type RuleFormat = keyof typeof FORMATS;
+
+/** A file of own rules with the rule. Its replay is evaluated each minute. */
+export function ruleToml(draft: RuleDraft): string {
+  const { condition, limit } = draft;
+  const duration = (text: string) => text.replace(/^(\d+)m$/, "$1min");
+  const threshold = Number.isFinite(Number(draft.threshold))
+    ? draft.threshold
+    : tomlText(draft.threshold);
+  const criterion = {
+    p99: `quantile = 0.99\nabove = ${threshold}`,
+    p90: `quantile = 0.9\nabove = ${threshold}`,
+    share: `share_above = ${threshold}\nabove = "${limit}%"`,
+    count: `count_above = ${threshold}\nabove = ${limit}`,
+  }[condition];
+  return `interval = "1min"
+
+[[rule]]
+name = ${tomlText(draft.name)}
+select = ${tomlText(draft.selector)}
+by = []
+window = "${duration(draft.window)}"
+for = "${duration(draft.hold)}"
+
+[[rule.criteria]]
+severity = 1
+${criterion}
+`;
+}
+
+/** A text in single quotes, where all characters stand for themselves, if it has none itself. */
+function tomlText(text: string): string {
+  return /['\u0000-\u001f\u007f]/.test(text) ? JSON.stringify(text) : `'${text}'`;
+}
+
 /** A rule file of Prometheus with the rule. */
 export function ruleYaml(draft: RuleDraft): string {
   return `groups:
@@ -111,9 +148,13 @@ export interface Replay {
 /** The server ends a replay after nine minutes. */
 const TIMEOUT_MS = 600_000;
 
-export async function replayRule(yaml: string, from: string, signal: AbortSignal): Promise<Replay> {
-  const path = `/v1/rules/replay?from=${from}`;
-  const options = { text: yaml, signal, timeoutMs: TIMEOUT_MS };
+export async function replayRule(
+  rule: { text: string; format: RuleFormat },
+  from: string,
+  signal: AbortSignal,
+): Promise<Replay> {
+  const path = `/v1/rules/replay?from=${from}&file=rule.${rule.format}`;
+  const options = { text: rule.text, signal, timeoutMs: TIMEOUT_MS };
   const { response } = await sendRequest<ReplayJson>("POST", path, options);
   return toReplay(response);
 }

@@ -109,6 +109,7 @@ fn summary(replayed: &ReplayedRule) -> String {
     }
     if replayed.rule.alert_settings().is_some() {
         parts.push(firing_text(replayed));
+        parts.extend(replayed.absence().map(absence_text));
     } else if parts.is_empty() {
         parts.push(plural(replayed.evaluations, "evaluation", "evaluations"));
     }
@@ -117,7 +118,8 @@ fn summary(replayed: &ReplayedRule) -> String {
 
 fn firing_text(replayed: &ReplayedRule) -> String {
     let is_firing = |state: &ReplayState| state.state == rules::AlertState::Firing;
-    let before = replayed.alerts.iter().filter(|alert| is_firing(&alert.state_at_start)).count();
+    let before = replayed.condition_alerts();
+    let before = before.filter(|alert| is_firing(&alert.state_at_start)).count();
     let mut parts = Vec::new();
     if before > 0 {
         let alerts = plural(before as u64, "alert", "alerts");
@@ -147,6 +149,14 @@ fn firing_text(replayed: &ReplayedRule) -> String {
         parts.push(format!("{count} {noun}{bounds} above {}", above.threshold));
     }
     parts.join(", ")
+}
+
+/// `streams without data 2 times, 5.2 h in all`.
+fn absence_text(absence: &ReplayedAlert) -> String {
+    let is_before = absence.state_at_start.state == rules::AlertState::Firing;
+    let times = plural(absence.fired + u64::from(is_before), "time", "times");
+    let duration = rounded_duration(absence.firing_ns);
+    format!("streams without data {times}, {duration} in all")
 }
 
 /// `45 s`, `41 min`, `5.2 h`, `3.1 d`.

@@ -78,6 +78,55 @@ async fn a_rule_file_is_replayed_with_a_sentence_per_rule() {
     );
 }
 
+/// The same latencies; a formula reads the first rule.
+const OWN_RULES: &str = "
+[[rule]]
+name = 'Slow'
+select = 'latency'
+by = ['host']
+[[rule.criteria]]
+severity = 2
+quantile = 0.9
+above = '550ms'
+
+[[rule]]
+name = 'Absent'
+select = 'nothing'
+[[rule.criteria]]
+severity = 2
+above = 1
+
+[[rule]]
+name = 'Any'
+formula = 'Slow or Absent'
+";
+
+#[tokio::test]
+async fn own_rules_are_replayed_with_a_sentence_per_rule() {
+    let server = TestServer::new();
+    let answer = replay(&server, "&file=/etc/shop.toml", OWN_RULES).await;
+    let text = summaries(&answer);
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("Slow: would have fired 1 time, "), "{text}");
+    assert!(lines[0].ends_with(" above 550ms"), "{text}");
+    assert_eq!(lines[1], "Absent: no data in the range: nothing; would not have fired");
+    assert!(lines[2].starts_with("Any: would have fired 1 time, "), "{text}");
+    // Five of the ten values of host `b` in each minute are above it.
+    let above = &answer["rules"][0]["above"];
+    assert!((270.0..=300.0).contains(&above["requests"].as_f64().unwrap()), "{above}");
+    // A formula is replayed with the rules that it reads.
+    let any = replay(&server, "&file=shop.toml&rule=Any", OWN_RULES).await;
+    assert_eq!(summaries(&any), format!("{}\n", lines[2]));
+    // Without a name, the type of the body tells.
+    let request = Request::post(format!("/v1/rules/replay?from={START}ns&to={NOW}ns"))
+        .header("content-type", "application/toml; charset=utf-8")
+        .body(Body::from(OWN_RULES))
+        .unwrap();
+    let (status, text) = server.send_request(request).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    assert!(text.contains("would have fired 1 time"), "{text}");
+}
+
 #[tokio::test]
 async fn one_rule_can_be_replayed() {
     let server = TestServer::new();

@@ -3,6 +3,8 @@
 
 use std::ops::Range;
 
+use model::Selector;
+use query::Source;
 use query::promql::{self, Expr, ExprKind, VectorSelector};
 
 use super::{ReplayInputs, RuleReplayError};
@@ -44,6 +46,19 @@ pub(super) fn selectors_without_data(
         false => RuleReplayError::Source(error.to_string()),
     };
     let range = range.start.saturating_sub(LOOKBACK_NS)..range.end;
+    let has_data = |source: &dyn Source, selector: &Selector| {
+        let found = source.select_in_range(selector, &range).map_err(failed)?;
+        Ok::<_, RuleReplayError>(
+            !found.is_empty()
+                && source.time_range(&found, range.clone()).map_err(failed)?.is_some(),
+        )
+    };
+    if let Some(own) = rule.condition().filter(|own| own.language() != "promql") {
+        let Some(selector) = own.selector() else { return Ok(Vec::new()) };
+        let source = (inputs.open_source)();
+        let missing = (!has_data(&*source, selector)?).then(|| rule.expression.clone());
+        return Ok(missing.into_iter().collect());
+    }
     let mut missing = Vec::new();
     for selector in selectors(&rule.expression) {
         let is_own = replaced.metrics.contains(&selector.name)
@@ -52,11 +67,8 @@ pub(super) fn selectors_without_data(
             continue;
         }
         let source = (inputs.open_source)();
-        let found = promql::selector_of(&selector)
-            .and_then(|stored| source.select_in_range(&stored, &range))
-            .map_err(failed)?;
-        let has_data = !found.is_empty()
-            && source.time_range(&found, range.clone()).map_err(failed)?.is_some();
+        let stored = promql::selector_of(&selector).map_err(failed)?;
+        let has_data = has_data(&*source, &stored)?;
         let text = rule.expression.get(selector.span.start..selector.span.end).unwrap_or_default();
         let evaluator = SourceEvaluator {
             source: &*source,

@@ -12,9 +12,10 @@ use query::promql::{self, AggregateOp, BinaryOp, Expr, ExprKind, MatchOp, Vector
 
 use super::alert_trace::ReplayedAlert;
 use super::data_check::push_selectors;
-use super::{QueryMemory, ReplayInputs};
+use super::{QueryMemory, ReplayInputs, own_excess};
 use crate::evaluator::OverlayEvaluator as _;
 use crate::overlay::{SampleOverlay, SourceEvaluator};
+use crate::own::is_absence_series;
 use crate::rule_file::Rule;
 
 /// Periods of firing of a rule for which values are counted; each needs a query.
@@ -226,10 +227,15 @@ pub(super) fn count_above(
     alerts: &[ReplayedAlert],
     inputs: &ReplayInputs<'_>,
 ) -> Option<ThresholdExcess> {
-    let (threshold, selector) = find_threshold(&rule.expression)?;
+    let alerts: Vec<&ReplayedAlert> =
+        alerts.iter().filter(|alert| !is_absence_series(&alert.series)).collect();
     if alerts.iter().map(|alert| alert.firing.len()).sum::<usize>() > PERIODS_MAX {
         return None;
     }
+    if let Some(own) = rule.condition() {
+        return own_excess::count_above(own, &alerts, inputs);
+    }
+    let (threshold, selector) = find_threshold(&rule.expression)?;
     let mut values = Bracket::exact(0.0);
     for alert in alerts {
         let matchers = histogram_selector(&selector, &alert.series);

@@ -238,6 +238,100 @@ fn another_threshold_shows_what_would_have_been() {
     assert!(!own("Busy"), "{:?}", copy.alerts);
 }
 
+/// Own rules: severities, `for`, missing data, absence, a criterion of texts, a parent, a formula.
+const OWN_RULES: &str = "
+interval = '30s'
+[[rule]]
+name = 'Slow'
+select = 'latency'
+window = '1min'
+for = '30s'
+keep_firing_for = '30s'
+[[rule.criteria]]
+severity = 1
+quantile = 0.9
+above = 200
+[[rule.criteria]]
+severity = 3
+count_above = 100
+at_least = 2
+
+[[rule]]
+name = 'Deep'
+select = 'queue'
+window = '1min'
+parent = 'Slow'
+[[rule.criteria]]
+severity = 2
+above = 10
+
+[[rule]]
+name = 'Both'
+formula = 'Slow and Deep'
+";
+
+#[test]
+fn own_rules_have_the_states_of_a_node() {
+    let mut live = LiveNode::new(OWN_RULES);
+    let mut begins_ns = 0;
+    // Value of both streams for a number of steps; of none if there are no rows.
+    let phases = [
+        (30, Some((10.0, 1.0))),
+        (4, Some((150.0, 1.0))),
+        (6, Some((150.0, 20.0))),
+        (4, Some((500.0, 2.0))),
+        (20, None),
+        (5, Some((10.0, 20.0))),
+        (1, None),
+        (9, Some((10.0, 1.0))),
+    ];
+    for (steps, values) in phases {
+        for _ in 0..steps {
+            if let Some((latency, depth)) = values {
+                live.node.record("latency{instance=\"a\"}", [latency; 4]);
+                live.node.set("queue{instance=\"a\",shard=\"1\"}", depth);
+            }
+            live.step();
+        }
+        if begins_ns == 0 {
+            begins_ns = live.node.time_ns;
+        }
+    }
+    let range = begins_ns..live.node.time_ns - live.node.group.interval_ns();
+    let expected: Vec<Change> =
+        live.changes.iter().filter(|change| range.contains(&change.0)).cloned().collect();
+    let replayed = replay(&live.node.series, OWN_RULES, range);
+    assert_eq!(replayed_changes(&replayed), expected);
+    // Pending, firing, unknown and resolved alerts, and an absence.
+    assert_eq!(expected.len(), 13, "{expected:?}");
+    let of = |name: &str| {
+        let rule = replayed.rules.iter().find(|replayed| replayed.rule.name == name);
+        rule.expect("the rule")
+    };
+    assert_eq!(["Slow", "Deep", "Both"].map(|name| of(name).fired()), [1, 1, 1]);
+    // The parent of `Deep` fires meanwhile at severity 1.
+    let absences = ["Slow", "Deep", "Both"].map(|name| of(name).absence().is_some());
+    assert_eq!(absences, [true, false, false]);
+    let above = of("Slow").above.as_ref().expect("a threshold");
+    assert_eq!(above.threshold, "200");
+    // The four rows of 500: the alert fired in all of them.
+    assert_eq!(above.values, hist::Bracket::exact(16.0));
+    assert_eq!(of("Deep").above, None);
+}
+
+#[test]
+fn own_rules_without_data_say_so() {
+    let text = "[[rule]]\nname = 'A'\nselect = 'laod'\n[[rule.criteria]]\nseverity = 1\nabove = 1\n\
+                [[rule]]\nname = 'B'\nselect = 'load'\n[[rule.criteria]]\nseverity = 1\nabove = 1\n\
+                [[rule]]\nname = 'C'\nformula = 'A or B'\n";
+    let live = node_with_load(&with_rules(BUSY), &[9.0; 10]);
+    let range = live.node.time_ns - 2 * MINUTE..live.node.time_ns;
+    let replayed = replay(&live.node.series, text, range);
+    let without: Vec<&[String]> =
+        replayed.rules.iter().map(|rule| &rule.without_data[..]).collect();
+    assert_eq!(without, [&["laod".to_owned()][..], &[], &[]]);
+}
+
 #[test]
 fn groups_see_what_the_groups_before_them_recorded() {
     let text = with_rules("  - {record: twice, expr: 2 * load}\n");

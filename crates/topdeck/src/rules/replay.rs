@@ -28,7 +28,7 @@ const PATH: &str = "/v1/rules/replay";
 #[derive(clap::Args)]
 #[command(after_long_help = AFTER)]
 pub(crate) struct Options {
-    /// Rule file (YAML)
+    /// Rule file of Prometheus (YAML), or of own rules (TOML)
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -59,6 +59,7 @@ pub(crate) struct Options {
 const AFTER: &str = "\
 Examples:
   topdeck rules replay slow.yaml
+  topdeck rules replay shop.toml --last 12h
   topdeck rules replay slow.yaml --last 12h --rule Slow
   topdeck rules replay slow.yaml --from 2026-11-01 --to 2026-11-08 --server https://north:7717
 
@@ -91,7 +92,10 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     let answer = options.server.post_with_progress(
         PATH,
         parameters,
-        "application/yaml",
+        match options.file.extension().is_some_and(|extension| extension == "toml") {
+            true => "application/toml",
+            false => "application/yaml",
+        },
         Bytes::from(text),
         progress_text,
     )?;
